@@ -1,0 +1,1 @@
+"""disect_sim: a differentiable simulator of cutting."""

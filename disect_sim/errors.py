@@ -1,0 +1,5 @@
+"""The one error type for input the user can mend."""
+
+
+class InputError(ValueError):
+    """Bad input. The message is a sentence: what was wrong (value), what the rule is, what to do."""
