@@ -1,0 +1,218 @@
+"""The catalogue of artifacts: the one place that knows paths, columns, units and schema versions.
+
+docs/artifacts.md is generated from it (`python -m stages.support.catalogue_doc`).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["table", "metrics", "picture"]
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table."""
+
+    name: str
+    dtype: str
+    """f64, f32, i64, i32, i8, bool, str, or array[<dtype>,<n>] for a fixed-size vector."""
+    unit: str
+    """SI unit, "-" for a plain number, "index" for a row number of another table, "" for text and flags."""
+    meaning: str
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """One file that a stage writes into the scan's directory."""
+
+    name: str
+    """<stage>/<file stem>."""
+    path: str
+    """Relative to the scan's directory data/scans/<id>/."""
+    kind: Kind
+    columns: tuple[Column, ...]
+    schema_version: int
+    """Raise it when a column is added, removed or changes its meaning, dtype or unit."""
+    producer: str
+    consumers: tuple[str, ...]
+    meaning: str
+
+
+SUFFIX: dict[Kind, str] = {"table": ".parquet", "metrics": ".json", "picture": ".png"}
+
+
+def _table(
+    name: str, columns: Iterable[Column], *, meaning: str, consumers: tuple[str, ...] = (), version: int = 1
+) -> Artifact:
+    return _artifact(name, "table", tuple(columns), meaning, consumers, version)
+
+
+def _metrics(stage: str, meaning: str) -> Artifact:
+    return _artifact(f"{stage}/metrics", "metrics", (), meaning, (), 1)
+
+
+def _picture(stage: str, meaning: str) -> Artifact:
+    return _artifact(f"{stage}/preview", "picture", (), meaning, (), 1)
+
+
+def _artifact(
+    name: str, kind: Kind, columns: tuple[Column, ...], meaning: str, consumers: tuple[str, ...], version: int
+) -> Artifact:
+    return Artifact(
+        name=name,
+        path=name + SUFFIX[kind],
+        kind=kind,
+        columns=columns,
+        schema_version=version,
+        producer=name.partition("/")[0],
+        consumers=consumers,
+        meaning=meaning,
+    )
+
+
+_POSITION = Column("position_m", "array[f64,3]", "m", "position in the cutting frame (y up, board y = 0)")
+_SIDE = Column(
+    "side", "i8", "-", "+1 on the positive side of the cut surface (x > 0 for the plane x = 0), else -1"
+)
+
+
+def _triangles(meaning: str) -> Column:
+    return Column("vertices", "array[i32,3]", "index", meaning)
+
+
+_CLEAN = (
+    _table(
+        "clean/vertices",
+        [_POSITION],
+        meaning="vertices of the repaired, watertight surface in the cutting frame",
+        consumers=("tetrahedralize",),
+    ),
+    _table(
+        "clean/faces",
+        [_triangles("the triangle's vertices, counter-clockwise seen from outside")],
+        meaning="triangles of the repaired surface",
+        consumers=("tetrahedralize",),
+    ),
+    _table(
+        "clean/repairs",
+        [
+            Column("step", "str", "", "what was repaired"),
+            Column("before", "i64", "-", "count before the step"),
+            Column("after", "i64", "-", "count after the step"),
+            Column("note", "str", "", "the rung of the ladder that worked, or why nothing was done"),
+        ],
+        meaning="what was done to the raw scan, in order",
+    ),
+    _metrics("clean", "size, volume, area, watertightness and displacement from the raw scan"),
+    _picture("clean", "the cleaned surface on the board with the cut plane"),
+)
+
+_TETRAHEDRALIZE = (
+    _table(
+        "tetrahedralize/nodes",
+        [_POSITION],
+        meaning="nodes of the tetrahedral mesh",
+        consumers=("precut",),
+    ),
+    _table(
+        "tetrahedralize/tets",
+        [
+            Column("nodes", "array[i32,4]", "index", "the tetrahedron's nodes, positively oriented"),
+            Column("volume_m3", "f64", "m³", "volume, > 0"),
+            Column(
+                "radius_ratio",
+                "f64",
+                "-",
+                "3 × inscribed / circumscribed radius; 1 for a regular tetrahedron",
+            ),
+            Column("min_altitude_m", "f64", "m", "smallest altitude"),
+            Column("min_edge_m", "f64", "m", "shortest edge"),
+            Column("max_edge_m", "f64", "m", "longest edge"),
+        ],
+        meaning="tetrahedra and their quality",
+        consumers=("precut",),
+    ),
+    _metrics("tetrahedralize", "counts, volume error, quality and the stable explicit step for the material"),
+    _picture("tetrahedralize", "the mesh opened at the cut plane"),
+)
+
+
+def _half_body(side: str) -> tuple[Artifact, Artifact]:
+    return (
+        _table(
+            f"precut/half_{side}_vertices", [_POSITION], meaning=f"vertices of the closed {side} half-body"
+        ),
+        _table(
+            f"precut/half_{side}_faces",
+            [_triangles("the triangle's vertices, counter-clockwise seen from outside")],
+            meaning=f"triangles of the closed {side} half-body",
+        ),
+    )
+
+
+_PRECUT = (
+    _table(
+        "precut/nodes",
+        [
+            _POSITION,
+            Column("original", "i32", "index", "the row of tetrahedralize/nodes that it copies"),
+            Column("ghost", "bool", "", "true if it carries no material, only the far end of cut edges"),
+        ],
+        meaning="nodes after duplication by the virtual node algorithm",
+    ),
+    _table(
+        "precut/tets",
+        [
+            Column("nodes", "array[i32,4]", "index", "rows of precut/nodes, positively oriented"),
+            Column("fraction", "f64", "-", "material fraction of the tetrahedron's volume, in (0, 1]"),
+            _SIDE,
+            Column("original", "i32", "index", "the row of tetrahedralize/tets that it copies"),
+        ],
+        meaning="tetrahedra after duplication, each with the material of one side",
+    ),
+    _table(
+        "precut/virtual_nodes",
+        [
+            Column(
+                "parents", "array[i32,2]", "index", "rows of precut/nodes: the real end, then the ghost end"
+            ),
+            Column("coordinate", "f64", "-", "c in (0, 1): position = (1 - c) · real + c · ghost"),
+            _SIDE,
+            Column("position_m", "array[f64,3]", "m", "position on the cut surface"),
+        ],
+        meaning="points where the cut surface crosses an edge, one per side",
+    ),
+    _table(
+        "precut/springs",
+        [
+            Column(
+                "virtual_nodes",
+                "array[i32,2]",
+                "index",
+                "rows of precut/virtual_nodes: side +1, then side -1",
+            ),
+            Column(
+                "position_m",
+                "array[f64,2]",
+                "m",
+                "2D position on the cut surface; (z, y) for the plane x = 0",
+            ),
+            Column("area_m2", "f64", "m²", "tributary area; the column sums to the area of the cut"),
+            Column("surface", "bool", "", "true if the crossed edge lies on the outer surface (skin)"),
+        ],
+        meaning="cutting springs that hold the two sides together",
+    ),
+    *_half_body("positive"),
+    *_half_body("negative"),
+    _metrics("precut", "counts, volumes and areas of the two sides, conservation errors, snapped nodes"),
+    _picture("precut", "the two half-bodies pulled apart and the springs on the cut surface"),
+)
+
+ARTIFACTS: dict[str, Artifact] = {a.name: a for a in (*_CLEAN, *_TETRAHEDRALIZE, *_PRECUT)}
+"""Every artifact by name, in the order in which the stages write them."""
+
+
+def artifacts_of(stage: str) -> tuple[Artifact, ...]:
+    """The artifacts that the stage writes."""
+    return tuple(a for a in ARTIFACTS.values() if a.producer == stage)

@@ -1,0 +1,129 @@
+"""The parameters of every stage: one frozen model per section of params.yaml.
+
+Values live only in params.yaml; a scan's scan.yaml may override them section by section.
+None marks an optional override that is off unless someone gives it.
+"""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from disect_sim.errors import InputError
+from stages.support.yaml_file import read_mapping
+
+Positive = Annotated[float, Field(gt=0)]
+Fraction = Annotated[float, Field(gt=0, le=1)]
+EdgeLength = Annotated[float, Field(ge=2e-4, le=0.1)]
+Vector = tuple[float, float, float]
+
+
+class StageParams(BaseModel):
+    """Common rules: nothing unknown, nothing changed after loading, no NaN or infinity."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class CleanParams(StageParams):
+    """clean: from the raw scan to a watertight surface in the cutting frame."""
+
+    unit: Literal["auto", "m", "cm", "mm", "in"]
+    scale: Positive | None = None
+    """Metres per unit of the scan; overrides `unit`."""
+    min_component_fraction: Fraction
+    target_edge_m: EdgeLength
+    smooth_iterations: Annotated[int, Field(ge=0, le=100)]
+    max_displacement_fraction: Fraction
+    max_faces: Annotated[int, Field(ge=100)]
+    orientation: Literal["auto", "as_is"]
+    rotation_deg: Vector | None = None
+    cut_offset_m: Annotated[float, Field(ge=-1, le=1)]
+
+
+class TetrahedralizeParams(StageParams):
+    """tetrahedralize: from the surface to a tetrahedral mesh, finer near the cut plane."""
+
+    edge_m: EdgeLength
+    cut_edge_m: EdgeLength
+    cut_band_m: Annotated[float, Field(ge=0, le=1)]
+    epsilon_m: Annotated[float, Field(gt=0, le=0.01)]
+    threads: Annotated[int, Field(ge=1, le=256)]
+    max_volume_error_fraction: Fraction
+
+
+class PrecutParams(StageParams):
+    """precut: the virtual node algorithm along the cutting surface."""
+
+    plane_point_m: Vector
+    plane_normal: Vector
+    surface_file: str | None = None
+    """A triangle mesh in the scan's directory that replaces the plane."""
+    snap_tolerance_fraction: Annotated[float, Field(gt=0, le=0.1)]
+
+
+class Params(StageParams):
+    """All sections of params.yaml, one per stage."""
+
+    clean: CleanParams
+    tetrahedralize: TetrahedralizeParams
+    precut: PrecutParams
+
+
+STAGE_SECTIONS: tuple[str, ...] = tuple(Params.model_fields)
+"""The stages that have parameters, in the order of params.yaml."""
+
+
+def load_params(params_yaml: Path, scan_yaml: Path | None = None) -> Params:
+    """Read params.yaml, merge the scan's overrides over it, and validate the result.
+
+    Raises InputError with key path, rule and remedy for the first fault.
+    """
+    merged = read_mapping(params_yaml)
+    overrides = _overrides(scan_yaml) if scan_yaml else {}
+    for section, values in overrides.items():
+        base = merged.get(section)
+        merged[section] = {**base, **values} if isinstance(base, dict) else values
+    try:
+        return Params.model_validate(merged)
+    except ValidationError as error:
+        raise InputError(_sentence(error, params_yaml, scan_yaml, overrides)) from error
+
+
+def _overrides(scan_yaml: Path) -> dict[str, dict[str, Any]]:
+    overrides = {}
+    content = read_mapping(scan_yaml)
+    for section in STAGE_SECTIONS:
+        values = content.get(section) or {}
+        if not isinstance(values, dict):
+            raise InputError(
+                f"{scan_yaml}: {section} is {values!r}. A section must be a mapping of parameter to value. "
+                f"Write it as '{section}: {{key: value}}'."
+            )
+        overrides[section] = values
+    return overrides
+
+
+def _sentence(
+    error: ValidationError, params_yaml: Path, scan_yaml: Path | None, overrides: dict[str, dict[str, Any]]
+) -> str:
+    fault = error.errors(include_url=False)[0]
+    path = ".".join(str(part) for part in fault["loc"])
+    section, key = fault["loc"][0], fault["loc"][1] if len(fault["loc"]) > 1 else None
+    source = scan_yaml if key in overrides.get(str(section), {}) else params_yaml
+    if fault["type"] == "missing":
+        return f"{source}: {path} is missing. Every parameter must have a value. Add {path} to {params_yaml}."
+    if fault["type"] == "extra_forbidden":
+        allowed = ", ".join(_allowed_keys(fault["loc"]))
+        return f"{source}: {path} is not a known parameter. Known here: {allowed}. Correct or remove it."
+    rule = fault["msg"][0].lower() + fault["msg"][1:]
+    return f"{source}: {path} is {fault['input']!r}, but {rule}. Change {path} in {source}."
+
+
+def _allowed_keys(location: tuple[int | str, ...]) -> list[str]:
+    model: type[BaseModel] = Params
+    for part in location[:-1]:
+        annotation = model.model_fields[str(part)].annotation
+        if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
+            break
+        model = annotation
+    return list(model.model_fields)

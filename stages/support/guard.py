@@ -1,0 +1,56 @@
+"""The guard around a stage: dies with its parent, and notices when its inputs change under it."""
+
+import ctypes
+import os
+import re
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from disect_sim.errors import InputError
+from stages.support.hashing import sha256_of_path, sha256_of_value
+from stages.support.scan_file import PIPELINE_FILE_NAME, SCAN_FILE_NAME
+from stages.support.yaml_file import read_mapping
+
+PR_SET_PDEATHSIG = 1
+"""From linux/prctl.h."""
+_REFERENCE = re.compile(r"\$\{(\w+)\}")
+
+
+def die_with_parent() -> None:
+    """Ask the kernel to kill this process when its parent dies (Linux; elsewhere nothing happens).
+
+    A killed dvc would otherwise leave the stage running as a second writer beside the next run.
+    """
+    if not sys.platform.startswith("linux"):
+        return
+    parent = os.getppid()
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def stage_dependencies(scan_dir: Path, stage: str) -> list[str]:
+    """The stage's dependencies as DVC sees them: paths relative to the project."""
+    entry = read_mapping(scan_dir / PIPELINE_FILE_NAME).get("stages", {}).get(stage)
+    if not isinstance(entry, dict):
+        raise InputError(
+            f"{scan_dir / PIPELINE_FILE_NAME} has no stage {stage!r}. "
+            "It must be a link to pipelines/scan.dvc.yaml. Register the scan again with 'scan2cut run'."
+        )
+    values = read_mapping(scan_dir / SCAN_FILE_NAME)
+    return [_REFERENCE.sub(lambda match: str(values[match[1]]), dep) for dep in entry.get("deps", [])]
+
+
+def fingerprint(project: Path, dependencies: list[str], params: Any) -> dict[str, str]:
+    """sha256 of every dependency and of the parameters."""
+    return {
+        **{path: sha256_of_path(project / path) for path in dependencies},
+        "parameters": sha256_of_value(params),
+    }
+
+
+def changes(before: dict[str, str], after: dict[str, str]) -> list[str]:
+    """What differs between two fingerprints."""
+    return sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))

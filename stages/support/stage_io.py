@@ -1,0 +1,82 @@
+"""The hands of a stage: what it reads and writes, by artifact name.
+
+Writes go to a scratch directory and are published together when the stage has succeeded,
+so that a failing stage leaves the older artifacts as they were.
+"""
+
+import io
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from stages.catalogue import ARTIFACTS, artifacts_of
+from stages.support.artifacts import Provenance, read_table, write_json, write_picture, write_table
+from stages.support.events import emit
+from stages.support.scan_file import ScanFile
+
+SCRATCH_PREFIX = ".scratch-"
+
+
+class StageIO:
+    """Reads artifacts of earlier stages, writes those of this one."""
+
+    def __init__(self, scan_dir: Path, scan: ScanFile, provenance: Provenance) -> None:
+        self.scan_dir = scan_dir
+        self.scan = scan
+        self._provenance = provenance
+        self._written: dict[str, Path] = {}
+        self._scratch = Path(tempfile.mkdtemp(prefix=f"{SCRATCH_PREFIX}{provenance.stage}-", dir=scan_dir))
+
+    @property
+    def scan_path(self) -> Path:
+        """The raw scan."""
+        return self.scan_dir / self.scan.scan
+
+    def read(self, name: str) -> pl.DataFrame:
+        """An earlier stage's table, validated."""
+        return read_table(self.scan_dir, name)
+
+    def write(self, name: str, frame: pl.DataFrame) -> None:
+        """One of this stage's tables."""
+        self._written[name] = write_table(self._scratch, name, frame, provenance=self._provenance)
+
+    def write_png(self, name: str, picture: bytes | np.ndarray) -> None:
+        """One of this stage's pictures: PNG bytes, or 8-bit pixels of shape [height, width, 3 or 4]."""
+        png = picture if isinstance(picture, bytes) else _encode_png(picture)
+        self._written[name] = write_picture(self._scratch, name, png)
+
+    def write_metrics(self, name: str, metrics: dict[str, Any]) -> None:
+        """This stage's metrics: numbers, flags and short texts, the unit in each key."""
+        self._written[name] = write_json(self._scratch, name, metrics)
+
+    def progress(self, fraction: float, message: str) -> None:
+        """Tell whoever watches how far the stage is, 0 to 1."""
+        emit("progress", fraction=min(max(float(fraction), 0.0), 1.0), message=message)
+
+    def missing(self) -> list[str]:
+        """Artifacts that the catalogue promises and this stage has not written."""
+        return [a.name for a in artifacts_of(self._provenance.stage) if a.name not in self._written]
+
+    def publish(self) -> None:
+        """Move everything written to its place."""
+        for name, scratch_path in self._written.items():
+            final = self.scan_dir / ARTIFACTS[name].path
+            final.parent.mkdir(exist_ok=True)
+            os.replace(scratch_path, final)
+
+    def close(self) -> None:
+        """Remove the scratch directory."""
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+
+def _encode_png(pixels: np.ndarray) -> bytes:
+    from PIL import Image
+
+    buffer = io.BytesIO()
+    Image.fromarray(np.ascontiguousarray(pixels, dtype=np.uint8)).save(buffer, format="PNG")
+    return buffer.getvalue()

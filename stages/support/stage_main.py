@@ -1,0 +1,127 @@
+"""The thin main that every stage shares: arguments, guard, errors as sentences, exit codes."""
+
+import os
+import shutil
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from disect_sim.errors import InputError
+from stages.params import load_params
+from stages.support.artifacts import Provenance
+from stages.support.events import emit
+from stages.support.guard import changes, die_with_parent, fingerprint, stage_dependencies
+from stages.support.hashing import sha256_of_value
+from stages.support.scan_file import PARAMS_FILE_NAME, SCAN_FILE_NAME, read_scan_file
+from stages.support.stage_io import SCRATCH_PREFIX, StageIO
+
+__all__ = ["StageIO", "run_stage"]
+
+EXIT_DONE = 0
+EXIT_FAILED = 1
+EXIT_BAD_INPUT = 2
+EXIT_INPUTS_CHANGED = 75
+"""EX_TEMPFAIL of sysexits.h: run it again."""
+DEBUG_VARIABLE = "SCAN2CUT_DEBUG"
+
+StageFunction = Callable[[StageIO, Any], dict[str, Any]]
+
+
+class InputsChangedError(RuntimeError):
+    """A dependency or a parameter changed while the stage ran."""
+
+
+def run_stage(stage: str, run: StageFunction, arguments: Sequence[str] | None = None) -> None:
+    """Run one stage on the scan directory given as the only argument, then exit the process."""
+    sys.exit(_exit_code(stage, run, sys.argv[1:] if arguments is None else list(arguments)))
+
+
+def _exit_code(stage: str, run: StageFunction, arguments: list[str]) -> int:
+    try:
+        if len(arguments) != 1:
+            raise InputError(
+                f"{stage} got {len(arguments)} arguments. Usage: python -m stages.{stage} data/scans/<id>."
+            )
+        _run_guarded(stage, run, Path(arguments[0]))
+    except InputError as error:
+        return _report(stage, error, EXIT_BAD_INPUT)
+    except InputsChangedError as error:
+        return _report(stage, error, EXIT_INPUTS_CHANGED)
+    except Exception as error:  # noqa: BLE001 -- the boundary of the process: any error becomes an exit code
+        return _report(stage, error, EXIT_FAILED)
+    return EXIT_DONE
+
+
+def _run_guarded(stage: str, run: StageFunction, scan_dir: Path) -> None:
+    die_with_parent()
+    scan = read_scan_file(scan_dir)
+    project = scan_dir.resolve().parents[2]
+    dependencies = stage_dependencies(scan_dir, stage)
+
+    def state() -> dict[str, str]:
+        tracked = {
+            "stage": _params(project, scan_dir, stage).model_dump(mode="json"),
+            "material": scan.material,
+        }
+        return fingerprint(project, dependencies, tracked)
+
+    _remove_leftovers(stage, scan_dir)
+    params = _params(project, scan_dir, stage)
+    before = state()
+    io = StageIO(scan_dir, scan, _provenance(stage, params, project, scan_dir, before))
+    try:
+        metrics = run(io, params)
+        if f"{stage}/metrics" in io.missing():
+            io.write_metrics(f"{stage}/metrics", metrics)
+        if io.missing():
+            raise RuntimeError(
+                f"{stage} did not write {', '.join(io.missing())}, which the catalogue promises"
+            )
+        changed = changes(before, state())
+        if changed:
+            raise InputsChangedError(
+                f"{', '.join(changed)} changed while {stage} ran, so its result would be recorded falsely. "
+                "Nothing was written. Run it again."
+            )
+        io.publish()
+    finally:
+        io.close()
+
+
+def _params(project: Path, scan_dir: Path, stage: str) -> Any:
+    return getattr(load_params(project / PARAMS_FILE_NAME, scan_dir / SCAN_FILE_NAME), stage)
+
+
+def _provenance(
+    stage: str, params: Any, project: Path, scan_dir: Path, digests: dict[str, str]
+) -> Provenance:
+    own = scan_dir.resolve().relative_to(project)
+    inputs = {
+        str(Path(path).relative_to(own)): digest
+        for path, digest in digests.items()
+        if Path(path).is_relative_to(own)
+    }
+    return Provenance(stage, sha256_of_value(params.model_dump(mode="json")), inputs)
+
+
+def _remove_leftovers(stage: str, scan_dir: Path) -> None:
+    """Scratch directories of a run that was killed; DVC's lock lets only one run of a stage live."""
+    for leftover in scan_dir.glob(f"{SCRATCH_PREFIX}{stage}-*"):
+        shutil.rmtree(leftover, ignore_errors=True)
+
+
+def _report(stage: str, error: Exception, exit_code: int) -> int:
+    message = (
+        str(error)
+        if isinstance(error, InputError | InputsChangedError)
+        else f"{type(error).__name__}: {error}"
+    )
+    if not message.startswith(f"{stage}:"):
+        message = f"{stage}: {message}"
+    emit("error", exit_code=exit_code, message=message)
+    sys.stderr.write(f"{message}\n")
+    if exit_code == EXIT_FAILED or os.environ.get(DEBUG_VARIABLE):
+        sys.stderr.write("".join(traceback.format_exception(error)))
+    return exit_code
