@@ -1,0 +1,6 @@
+"""The virtual node algorithm (Sifakis et al. 2007): cut a tet mesh once, before time zero."""
+
+from disect_sim.virtual_nodes.half_bodies import HalfBody, half_body
+from disect_sim.virtual_nodes.plane import cut_by_plane
+
+__all__ = ["HalfBody", "cut_by_plane", "half_body"]

@@ -1,0 +1,89 @@
+"""Virtual nodes and springs on the crossed edges, and the share of the cut surface each spring stands for."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from disect_sim.virtual_nodes.piece_order import POLYGON_EDGES, PieceOrder
+
+
+@dataclass(frozen=True)
+class CutPolygons:
+    """The polygon (triangle or quadrilateral) in which the surface cuts each crossed tet."""
+
+    crossing: np.ndarray
+    """Crossed edge at each corner, -1 at the missing fourth corner of triangles, shape [k, 4]."""
+    local_edge: np.ndarray
+    """Local vertices of the tet (inside end, outside end) of each corner's edge, shape [k, 4, 2]."""
+
+
+def cut_polygons(tets: np.ndarray, pieces: PieceOrder, crossed: np.ndarray) -> CutPolygons:
+    """Polygons of crossed tets (vertices, shape [k, 4]) on crossed edges (end on +1, end on -1, shape [c, 2])."""
+    stride = int(max(tets.max(), crossed.max())) + 1
+    key = crossed[:, 0].astype(np.int64) * stride + crossed[:, 1]
+    order = np.argsort(key)
+    crossing = np.full((len(tets), 4), -1)
+    local_edge = np.zeros((len(tets), 4, 2), np.int64)
+    for inside_count, edges in POLYGON_EDGES.items():
+        rows = np.flatnonzero(pieces.inside_count == inside_count)
+        local = pieces.order[rows][:, edges]
+        ends = np.take_along_axis(tets[rows][:, None, :], local, axis=2).astype(np.int64)
+        found = np.searchsorted(key, ends[..., 0] * stride + ends[..., 1], sorter=order)
+        crossing[rows[:, None], np.arange(len(edges))] = order[found]
+        local_edge[rows[:, None], np.arange(len(edges))] = local
+    return CutPolygons(crossing=crossing, local_edge=local_edge)
+
+
+def triangle_areas(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    """Areas of triangles [m²], shape [k], from their corners [m], each of shape [k, 3]."""
+    return 0.5 * np.linalg.norm(np.cross(b - a, c - a), axis=-1)
+
+
+def corner_areas(polygons: CutPolygons, points: np.ndarray) -> np.ndarray:
+    """Each corner's share of its polygon's area [m²], shape [k, 4]; crossings are at points [m], shape [c, 3].
+
+    A triangle gives each corner a third (the integral of its linear hat function). A quadrilateral gives the mean of
+    what its two triangulations would, scaled so that the shares add up to the area of the one that is used.
+    """
+    p0, p1, p2, p3 = (points[polygons.crossing[:, i]] for i in range(4))
+    t012, t023 = triangle_areas(p0, p1, p2), triangle_areas(p0, p2, p3)
+    t013, t123 = triangle_areas(p0, p1, p3), triangle_areas(p1, p2, p3)
+    weight = np.stack(
+        [t012 + t023 + t013, t012 + t013 + t123, t012 + t023 + t123, t023 + t013 + t123], axis=1
+    )
+    quad = (t012 + t023)[:, None] * weight / weight.sum(axis=1, keepdims=True)
+    triangle = (t012 / 3.0)[:, None] * np.array([1.0, 1.0, 1.0, 0.0])
+    return np.where(polygons.crossing[:, 3:] < 0, triangle, quad)
+
+
+@dataclass(frozen=True)
+class Springs:
+    """One spring per crossed edge of the cut mesh; its ends start at the same point."""
+
+    parents: np.ndarray
+    """Nodes (real on +1, ghost on +1, real on -1, ghost on -1), shape [s, 4]."""
+    crossing: np.ndarray
+    """Crossed edge of each spring, shape [s]."""
+    area: np.ndarray
+    """Tributary area [m²], shape [s]."""
+
+
+def join_sides(
+    polygons: CutPolygons, positive_tets: np.ndarray, negative_tets: np.ndarray, points: np.ndarray
+) -> Springs:
+    """Springs of crossed tets, given the nodes of their copies on both sides (each of shape [k, 4])."""
+    corner = polygons.crossing >= 0
+    row = np.nonzero(corner)[0]
+    plus_end, minus_end = polygons.local_edge[corner].T
+    parents = np.stack(
+        [
+            positive_tets[row, plus_end],
+            positive_tets[row, minus_end],
+            negative_tets[row, minus_end],
+            negative_tets[row, plus_end],
+        ],
+        axis=1,
+    )
+    parents, first, inverse = np.unique(parents, axis=0, return_index=True, return_inverse=True)
+    area = np.bincount(inverse.ravel(), corner_areas(polygons, points)[corner])
+    return Springs(parents=parents, crossing=polygons.crossing[corner][first], area=area)
