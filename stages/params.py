@@ -35,8 +35,12 @@ class CleanParams(StageParams):
     smooth_iterations: Annotated[int, Field(ge=0, le=100)]
     max_displacement_fraction: Fraction
     max_faces: Annotated[int, Field(ge=100)]
-    orientation: Literal["auto", "as_is"]
+    max_filled_fraction: Annotated[float, Field(ge=0, le=1)]
+    """Part of the clean surface's area that may be invented where the scan saw nothing."""
+    orientation: Literal["auto", "y_up", "z_up"]
     rotation_deg: Vector | None = None
+    """Turns about the scan's x, y, z axis in this order; y is then up. Overrides `orientation`."""
+    turn_deg: Annotated[float, Field(ge=-360, le=360)]
     cut_offset_m: Annotated[float, Field(ge=-1, le=1)]
 
 

@@ -1,0 +1,1 @@
+"""The steps of the stage `clean`: from a scan file to one closed surface in the cutting frame."""
