@@ -14,10 +14,10 @@ FRACTION_SUM_TOLERANCE = 1e-12
 class CutMesh:
     """Tetrahedra duplicated along a cutting surface, with the springs that still hold the two sides together.
 
-    Every tet belongs to one side of the surface. A tet crossed by the surface is there twice, once per side, and
-    each copy owns only the fraction of its volume that lies on its side. The vertices such a copy lacks material
-    at are its ghost nodes. A virtual node is the end of the material part of a crossed edge: it has no freedom of
-    its own, only a coordinate on its two parents.
+    Every tet belongs to one side of the surface. A tet crossed by the surface is there twice, once per side,
+    and each copy owns only the fraction of its volume that lies on its side. The vertices such a copy lacks
+    material at are its ghost nodes. A virtual node is the end of the material part of a crossed edge: it has
+    no freedom of its own, only a coordinate on its two parents.
     """
 
     nodes: np.ndarray
@@ -49,7 +49,7 @@ class CutMesh:
     spring_surface: np.ndarray
     """True where the crossed edge lies on the outer surface of the input mesh (skin), shape [s], bool."""
     snapped_vertices: int = 0
-    """How many input vertices were too close to the surface, so that crossings beside them were moved off [-]."""
+    """Number of input vertices so near the surface that crossings beside them were moved away [-]."""
 
     def tet_volumes(self) -> np.ndarray:
         """Full (geometric) volume of each tet [m³], shape [m]; material volume is this times tet_fraction."""
@@ -61,12 +61,12 @@ class CutMesh:
         return float(volume.sum() if side is None else volume[self.tet_side == side].sum())
 
     def node_masses(self, density_kg_m3: float) -> np.ndarray:
-        """Lumped node masses [kg], shape [n]: a quarter of each tet's material mass to each of its four nodes."""
+        """Lumped node masses [kg], shape [n]: each node gets a quarter of the material mass of its tets."""
         quarter = 0.25 * density_kg_m3 * self.tet_fraction * self.tet_volumes()
         return np.bincount(self.tets.ravel(), np.repeat(quarter, 4), minlength=len(self.nodes))
 
     def virtual_positions(self, nodes: np.ndarray | None = None) -> np.ndarray:
-        """Virtual node positions [m], shape [v, 3], at rest or for the given node positions [m], shape [n, 3]."""
+        """Virtual node positions [m], shape [v, 3], at rest or for given node positions [m], shape [n, 3]."""
         x = self.nodes if nodes is None else nodes
         c = self.virtual_coordinate[:, None]
         return (1.0 - c) * x[self.virtual_parents[:, 0]] + c * x[self.virtual_parents[:, 1]]

@@ -24,17 +24,18 @@ class Copies:
     node_ghost: np.ndarray
     """True where the vertex is on the other side than the copies that use the node, shape [n], bool."""
     copy_of: np.ndarray
-    """Copy of each input tet on side +1 (row 0) and -1 (row 1), or -1 if there is none, shape [2, input tets]."""
+    """Copy of each input tet on side +1 (row 0) and side -1 (row 1), -1 if none, shape [2, input tets]."""
     piece_count: np.ndarray
     """Number of connected pieces of material on side +1 and -1, shape [2]."""
 
 
 def duplicate_tets(tets: np.ndarray, side: np.ndarray, pairs: FacePairs) -> Copies:
-    """Copy every tet (shape [k, 4]) to each side on which it has a vertex; side is +1 or -1, shape [vertices].
+    """Copy every tet (shape [k, 4]) to each side (+1 or -1 per vertex) on which it has a vertex.
 
-    Neighbouring copies share the three nodes of their common face if material of their side touches that face.
-    Sharing is transitive, so a vertex that two unconnected pieces of material surround gets a ghost for each
-    (Sifakis et al. 2007). Real vertices of a body that only touches itself at a vertex are separated the same way.
+    Neighbouring copies share the three nodes of their common face if material of their side touches that
+    face. Sharing is transitive, so a vertex that two unconnected pieces of material surround gets a ghost
+    for each (Sifakis et al. 2007). Real vertices of a body that only touches itself at a vertex are
+    separated the same way.
     """
     has_side = np.stack([(side[tets] == s).any(axis=1) for s in SIDES])
     owner = np.concatenate([np.flatnonzero(row) for row in has_side])
@@ -69,7 +70,7 @@ def duplicate_tets(tets: np.ndarray, side: np.ndarray, pairs: FacePairs) -> Copi
 def _shared_slots(
     tets: np.ndarray, side: np.ndarray, pairs: FacePairs, copy_of: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs of slots (4 * copy + local vertex) that are one node, and pairs of copies with connected material."""
+    """Pairs of slots (4 * copy + local vertex) that are one node; pairs of copies with joined material."""
     tet, local_face = np.divmod(pairs.inner, 4)
     local = LOCAL_FACES[local_face]
     vertices = np.take_along_axis(tets[tet], local, axis=2)

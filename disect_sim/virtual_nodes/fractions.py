@@ -7,13 +7,13 @@ def piece_fractions(s: np.ndarray, inside_count: np.ndarray) -> tuple[np.ndarray
     """Fractions of each tet's volume inside and outside the cut [-], each of shape [k]; they add up to 1.
 
     Args:
-        s: Coordinates of the crossings around the cut polygon, from the inside end of their edge (0) to the other end
-            (1), in the order of POLYGON_EDGES, shape [k, 4]; the fourth is unused for triangles.
+        s: Coordinates of the crossings around the cut polygon, from the inside end of their edge (0) to the
+            other end (1), in the order of POLYGON_EDGES, shape [k, 4]; the fourth is unused for triangles.
         inside_count: Number of inside vertices, 1 to 3, shape [k].
 
-    A corner is the whole tet with its three edges shortened: the product of three coordinates. The wedge at two
-    inside vertices a, b with crossings ac, ad, bd, bc is three tets that share a: (b, bc, bd), (ac, ad, bd) and
-    (ac, bd, bc). All terms are positive, so nothing cancels, and small corners are exact.
+    A corner is the whole tet with its three edges shortened: the product of three coordinates. The wedge at
+    two inside vertices a, b with crossings ac, ad, bd, bc is three tets that share a: (b, bc, bd), (ac, ad,
+    bd) and (ac, bd, bc). All terms are positive, so nothing cancels, and small corners are exact.
     """
     first, second, third, fourth = s.T
     corner = first * second * third

@@ -32,7 +32,7 @@ class HalfBody:
 
 
 def half_body(cut: CutMesh, side: int) -> HalfBody:
-    """Surface of the material on one side (+1 or -1) of a cut mesh, split exactly where the virtual nodes are."""
+    """Surface of the material on one side (+1 or -1) of a cut mesh, split where the virtual nodes are."""
     tets = cut.tets[cut.tet_side == side].astype(np.int64)
     split = _EdgeSplits(cut, side)
     outer = _outer_faces(cut, tets, split)

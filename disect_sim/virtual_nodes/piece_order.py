@@ -11,9 +11,9 @@ POLYGON_EDGES = {
 }
 """Crossed edges around the cut polygon, by the number of inside vertices, in canonical local vertices.
 
-The polygon faces outward, from the inside vertices to the others, if the canonical order is an even permutation of a
-positively oriented tet. The quadrilateral need not be flat; it is always split along its corners 0 and 2, which
-is the same diagonal whichever side is called inside.
+The polygon faces outward, from the inside vertices to the others, if the canonical order is an even
+permutation of a positively oriented tet. The quadrilateral need not be flat; it is always split along its
+corners 0 and 2, which is the same diagonal whichever side is called inside.
 """
 
 

@@ -39,8 +39,9 @@ def cut_by_plane(
     length = np.linalg.norm(normal)
     if not (np.isfinite(point).all() and np.isfinite(length) and length > 0.0):
         raise InputError(
-            f"precut: the plane has point {point.tolist()} and normal {normal.tolist()}. Both must be numbers and the "
-            "normal must not be zero. Set precut.plane_point_m and precut.plane_normal, e.g. [0, 0, 0] and [1, 0, 0]."
+            f"precut: the plane has point {point.tolist()} and normal {normal.tolist()}. Both must be "
+            "numbers and the normal must not be zero. Set precut.plane_point_m and precut.plane_normal, for "
+            "example to [0, 0, 0] and [1, 0, 0]."
         )
     normal = normal / length
     distance = (nodes - point) @ normal
@@ -70,8 +71,8 @@ def _share_of_first(height: np.ndarray) -> np.ndarray:
 def surface_axes(normal: np.ndarray) -> np.ndarray:
     """Two unit vectors in the plane of a unit normal, (z, y) for the normal x, shape [2, 3].
 
-    The second is the upward direction y as seen in the plane (or, for a level plane, minus x), the first completes
-    the right-handed triple (normal, second, first).
+    The second is the upward direction y as seen in the plane (or, for a level plane, minus x), the first
+    completes the right-handed triple (normal, second, first).
     """
     up = np.array([0.0, 1.0, 0.0])
     if abs(normal @ up) > 0.99:

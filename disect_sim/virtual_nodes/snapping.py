@@ -30,9 +30,9 @@ def vertex_sides(
 ) -> VertexSides:
     """Decide the side of each vertex from its signed distance to the surface [m], shape [vertices].
 
-    A vertex nearer than the tolerance (a fraction of its mean edge length) is on the side of its neighbours that are
-    not near, if these agree: so a face of the body that lies in the surface does not become a flake. If they do not
-    agree it keeps the sign of its distance, and 0 counts as +1.
+    A vertex nearer than the tolerance (a fraction of its mean edge length) is on the side of its neighbours
+    that are not near, if these agree: so a face of the body that lies in the surface does not become a
+    flake. If they do not agree it keeps the sign of its distance, and 0 counts as +1.
     """
     length = np.linalg.norm(nodes[edges[:, 0]] - nodes[edges[:, 1]], axis=1)
     ends, count = edges.ravel(), len(nodes)
@@ -58,7 +58,8 @@ def crossed_edges(edges: np.ndarray, side: np.ndarray) -> np.ndarray:
 def keep_off_ends(coordinate: np.ndarray, snap_tolerance_fraction: float) -> np.ndarray:
     """Move crossing coordinates [-], shape [c], that are within the tolerance of an end of their edge off it.
 
-    Vertices stay where they are, so volume and outer area do not change; only the place where the edge is split does,
-    by at most the tolerance. No piece of an edge, hence no material fraction, then becomes arbitrarily small.
+    Vertices stay where they are, so volume and outer area do not change; only the place where the edge is
+    split does, by at most the tolerance. No piece of an edge, hence no material fraction, then becomes
+    arbitrarily small.
     """
     return np.clip(coordinate, snap_tolerance_fraction, 1.0 - snap_tolerance_fraction)

@@ -80,7 +80,7 @@ def on_outer_surface(tets: np.ndarray, pairs: FacePairs, crossed: np.ndarray) ->
     """Which crossed edges (shape [c, 2]) lie on the outer surface of the mesh, shape [c], bool."""
     tet, local_face = np.divmod(pairs.outer, 4)
     outer_faces = np.take_along_axis(tets[tet], LOCAL_FACES[local_face], axis=1)
-    # tet_edges wants four corners: repeating one adds only an edge from a vertex to itself, which matches nothing.
+    # tet_edges wants four corners: repeating one only adds edges from a vertex to itself.
     outer_edges = tet_edges(outer_faces[:, [0, 1, 2, 0]])
     stride = int(tets.max()) + 1
     low, high = crossed.min(axis=1).astype(np.int64), crossed.max(axis=1)

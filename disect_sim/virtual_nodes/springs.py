@@ -18,7 +18,7 @@ class CutPolygons:
 
 
 def cut_polygons(tets: np.ndarray, pieces: PieceOrder, crossed: np.ndarray) -> CutPolygons:
-    """Polygons of crossed tets (vertices, shape [k, 4]) on crossed edges (end on +1, end on -1, shape [c, 2])."""
+    """Polygons of crossed tets (shape [k, 4]) on crossed edges (end on +1, end on -1; shape [c, 2])."""
     stride = int(max(tets.max(), crossed.max())) + 1
     key = crossed[:, 0].astype(np.int64) * stride + crossed[:, 1]
     order = np.argsort(key)
@@ -40,10 +40,11 @@ def triangle_areas(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
 
 
 def corner_areas(polygons: CutPolygons, points: np.ndarray) -> np.ndarray:
-    """Each corner's share of its polygon's area [m²], shape [k, 4]; crossings are at points [m], shape [c, 3].
+    """Each corner's share of its polygon's area [m²], shape [k, 4]; points are the crossings [m], [c, 3].
 
-    A triangle gives each corner a third (the integral of its linear hat function). A quadrilateral gives the mean of
-    what its two triangulations would, scaled so that the shares add up to the area of the one that is used.
+    A triangle gives each corner a third (the integral of its linear hat function). A quadrilateral gives the
+    mean of what its two triangulations would, scaled so that the shares add up to the area of the one that
+    is used.
     """
     p0, p1, p2, p3 = (points[polygons.crossing[:, i]] for i in range(4))
     t012, t023 = triangle_areas(p0, p1, p2), triangle_areas(p0, p2, p3)

@@ -61,7 +61,7 @@ def pinched_edges(faces: np.ndarray) -> np.ndarray:
 
 
 def pinched_vertices(faces: np.ndarray) -> np.ndarray:
-    """Vertices where the triangles (shape [f, 3]) of an edge-manifold mesh form more than one fan, shape [k]."""
+    """Vertices where triangles (shape [f, 3]) of an edge-manifold mesh form more than one fan, shape [k]."""
     start, end = faces.ravel(), np.roll(faces, -1, axis=1).ravel()
     corner = np.arange(faces.size)
     next_corner = np.roll(corner.reshape(-1, 3), -1, axis=1).ravel()
