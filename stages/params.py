@@ -62,7 +62,8 @@ class PrecutParams(StageParams):
     plane_normal: Vector
     surface_file: str | None = None
     """A triangle mesh in the scan's directory that replaces the plane."""
-    snap_tolerance_fraction: Annotated[float, Field(gt=0, le=0.1)]
+    snap_tolerance_fraction: Annotated[float, Field(ge=1e-4, le=0.2)]
+    """How near to its ends an edge may be cut, as a fraction of its length."""
 
 
 class Params(StageParams):

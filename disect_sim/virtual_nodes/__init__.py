@@ -3,5 +3,6 @@
 from disect_sim.virtual_nodes.half_bodies import HalfBody, half_body
 from disect_sim.virtual_nodes.plane import cut_by_plane
 from disect_sim.virtual_nodes.surface import cut_by_surface
+from disect_sim.virtual_nodes.topology import outer_faces
 
-__all__ = ["HalfBody", "cut_by_plane", "cut_by_surface", "half_body"]
+__all__ = ["HalfBody", "cut_by_plane", "cut_by_surface", "half_body", "outer_faces"]

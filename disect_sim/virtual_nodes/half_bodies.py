@@ -6,7 +6,7 @@ import numpy as np
 
 from disect_sim.cut_mesh import CutMesh
 from disect_sim.virtual_nodes.piece_order import POLYGON_EDGES, order_pieces
-from disect_sim.virtual_nodes.topology import face_vertices, pair_faces
+from disect_sim.virtual_nodes.topology import outer_faces
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,8 @@ class HalfBody:
 
     def volume(self) -> float:
         """Enclosed volume [m³]."""
-        a, b, c = (self.vertices[self.faces[:, i]] for i in range(3))
+        centred = self.vertices - self.vertices.mean(axis=0)
+        a, b, c = (centred[self.faces[:, i]] for i in range(3))
         return float(np.einsum("ij,ij->i", a, np.cross(b, c)).sum() / 6.0)
 
     def areas(self) -> np.ndarray:
@@ -66,7 +67,7 @@ class _EdgeSplits:
 
 def _outer_faces(cut: CutMesh, tets: np.ndarray, split: _EdgeSplits) -> np.ndarray:
     """Material part of the outer faces, triangulated, shape [f, 3]."""
-    faces = face_vertices(tets)[pair_faces(tets).outer]
+    faces = outer_faces(tets)
     ghost = cut.node_ghost[faces]
     ghosts = ghost.sum(axis=1)
     whole = faces[ghosts == 0]

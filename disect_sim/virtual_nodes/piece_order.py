@@ -32,5 +32,6 @@ class PieceOrder:
 def order_pieces(ids: np.ndarray, inside: np.ndarray) -> PieceOrder:
     """Order tets with vertex ids (shape [k, 4]) of which some vertices are inside (shape [k, 4], bool)."""
     order = np.lexsort((ids, ~inside), axis=1)
-    inversions = sum((order[:, i] > order[:, j]).astype(int) for i in range(4) for j in range(i + 1, 4))
+    first, second = np.triu_indices(4, k=1)
+    inversions = (order[:, first] > order[:, second]).sum(axis=1)
     return PieceOrder(order=order, inside_count=inside.sum(axis=1), even=inversions % 2 == 0)

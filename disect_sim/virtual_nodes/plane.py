@@ -33,18 +33,18 @@ def cut_by_plane(
         InputError: The mesh is no tet mesh, the plane misses it or does not leave one piece on each side.
     """
     nodes, tets = np.asarray(nodes, np.float64), np.asarray(tets, np.int64)
-    point, normal = np.asarray(point, np.float64), np.asarray(normal, np.float64)
+    origin, direction = np.asarray(point, np.float64), np.asarray(normal, np.float64)
     check_tet_mesh(nodes, tets)
     check_snap_tolerance(snap_tolerance_fraction)
-    length = np.linalg.norm(normal)
-    if not (np.isfinite(point).all() and np.isfinite(length) and length > 0.0):
+    length = np.linalg.norm(direction)
+    if not (np.isfinite(origin).all() and np.isfinite(length) and length > 0.0):
         raise InputError(
-            f"precut: the plane has point {point.tolist()} and normal {normal.tolist()}. Both must be "
+            f"precut: the plane has point {origin.tolist()} and normal {direction.tolist()}. Both must be "
             "numbers and the normal must not be zero. Set precut.plane_point_m and precut.plane_normal, for "
             "example to [0, 0, 0] and [1, 0, 0]."
         )
-    normal = normal / length
-    distance = (nodes - point) @ normal
+    unit_normal = direction / length
+    distance = (nodes - origin) @ unit_normal
 
     edges = tet_edges(tets)
     side = vertex_sides(nodes, edges, distance, snap_tolerance_fraction=snap_tolerance_fraction).side
@@ -57,7 +57,7 @@ def cut_by_plane(
         side=side,
         crossed=crossed,
         coordinate=_share_of_first(height),
-        axes=surface_axes(normal),
+        axes=surface_axes(unit_normal),
         snap_tolerance_fraction=snap_tolerance_fraction,
     )
 

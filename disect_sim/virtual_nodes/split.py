@@ -9,7 +9,7 @@ from disect_sim.virtual_nodes.fractions import piece_fractions
 from disect_sim.virtual_nodes.piece_order import order_pieces
 from disect_sim.virtual_nodes.snapping import keep_off_ends, tet_edges
 from disect_sim.virtual_nodes.springs import cut_polygons, join_sides
-from disect_sim.virtual_nodes.topology import LOCAL_FACES, FacePairs, pair_faces
+from disect_sim.virtual_nodes.topology import FacePairs, outer_faces, pair_faces
 
 
 def split_mesh(
@@ -78,10 +78,8 @@ def split_mesh(
 
 def on_outer_surface(tets: np.ndarray, pairs: FacePairs, crossed: np.ndarray) -> np.ndarray:
     """Which crossed edges (shape [c, 2]) lie on the outer surface of the mesh, shape [c], bool."""
-    tet, local_face = np.divmod(pairs.outer, 4)
-    outer_faces = np.take_along_axis(tets[tet], LOCAL_FACES[local_face], axis=1)
     # tet_edges wants four corners: repeating one only adds edges from a vertex to itself.
-    outer_edges = tet_edges(outer_faces[:, [0, 1, 2, 0]])
+    outer_edges = tet_edges(outer_faces(tets, pairs)[:, [0, 1, 2, 0]])
     stride = int(tets.max()) + 1
     low, high = crossed.min(axis=1).astype(np.int64), crossed.max(axis=1)
     return np.isin(low * stride + high, outer_edges[:, 0] * stride + outer_edges[:, 1])

@@ -43,6 +43,11 @@ def pair_faces(tets: np.ndarray) -> FacePairs:
     )
 
 
+def outer_faces(tets: np.ndarray, pairs: FacePairs | None = None) -> np.ndarray:
+    """Faces (vertex indices, outward, shape [b, 3]) on the outer surface of the tets, shape [m, 4]."""
+    return face_vertices(tets)[(pairs or pair_faces(tets)).outer]
+
+
 def component_labels(count: int, pairs: np.ndarray) -> tuple[int, np.ndarray]:
     """Number of connected components of `count` items joined by pairs (shape [p, 2]), and labels [count]."""
     graph = coo_matrix((np.ones(len(pairs), np.int8), (pairs[:, 0], pairs[:, 1])), shape=(count, count))
