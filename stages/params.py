@@ -4,10 +4,12 @@ Values live only in params.yaml; a scan's scan.yaml may override them section by
 None marks an optional override that is off unless someone gives it.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
 
 from disect_sim.errors import InputError
 from stages.support.yaml_file import read_mapping
@@ -83,38 +85,37 @@ def load_params(params_yaml: Path, scan_yaml: Path | None = None) -> Params:
 
     Raises InputError with key path, rule and remedy for the first fault.
     """
+    overrides = read_mapping(scan_yaml) if scan_yaml else {}
+    return merge_params(params_yaml, overrides, overrides_from=str(scan_yaml))
+
+
+def merge_params(params_yaml: Path, overrides: Mapping[str, Any], *, overrides_from: str) -> Params:
+    """Like load_params, with overrides that are not in a file yet; `overrides_from` names them in errors."""
     merged = read_mapping(params_yaml)
-    overrides = _overrides(scan_yaml) if scan_yaml else {}
-    for section, values in overrides.items():
+    for section in STAGE_SECTIONS:
+        values = overrides.get(section) or {}
+        if not isinstance(values, dict):
+            raise InputError(
+                f"{overrides_from}: {section} is {values!r}. A section must map parameters to values. "
+                f"Write it as '{section}: {{key: value}}'."
+            )
         base = merged.get(section)
-        merged[section] = {**base, **values} if isinstance(base, dict) else values
+        if values:
+            merged[section] = {**base, **values} if isinstance(base, dict) else values
     try:
         return Params.model_validate(merged)
     except ValidationError as error:
-        raise InputError(_sentence(error, params_yaml, scan_yaml, overrides)) from error
+        fault = error.errors(include_url=False)[0]
+        source = overrides_from if _is_overridden(fault["loc"], overrides) else str(params_yaml)
+        raise InputError(_sentence(fault, source, params_yaml)) from error
 
 
-def _overrides(scan_yaml: Path) -> dict[str, dict[str, Any]]:
-    overrides = {}
-    content = read_mapping(scan_yaml)
-    for section in STAGE_SECTIONS:
-        values = content.get(section) or {}
-        if not isinstance(values, dict):
-            raise InputError(
-                f"{scan_yaml}: {section} is {values!r}. A section must be a mapping of parameter to value. "
-                f"Write it as '{section}: {{key: value}}'."
-            )
-        overrides[section] = values
-    return overrides
+def _is_overridden(location: tuple[int | str, ...], overrides: Mapping[str, Any]) -> bool:
+    return len(location) > 1 and location[1] in (overrides.get(str(location[0])) or {})
 
 
-def _sentence(
-    error: ValidationError, params_yaml: Path, scan_yaml: Path | None, overrides: dict[str, dict[str, Any]]
-) -> str:
-    fault = error.errors(include_url=False)[0]
+def _sentence(fault: ErrorDetails, source: str, params_yaml: Path) -> str:
     path = ".".join(str(part) for part in fault["loc"])
-    section, key = fault["loc"][0], fault["loc"][1] if len(fault["loc"]) > 1 else None
-    source = scan_yaml if key in overrides.get(str(section), {}) else params_yaml
     if fault["type"] == "missing":
         return f"{source}: {path} is missing. Every parameter must have a value. Add {path} to {params_yaml}."
     if fault["type"] == "extra_forbidden":

@@ -1,1 +1,1 @@
-
+"""What all stages share: artifacts, guard, files, pictures."""

@@ -15,6 +15,8 @@ from stages.support.yaml_file import read_mapping
 
 PR_SET_PDEATHSIG = 1
 """From linux/prctl.h."""
+_LIBC = ctypes.CDLL(None)
+"""Loaded here, not after a fork, where loading could deadlock."""
 _REFERENCE = re.compile(r"\$\{(\w+)\}")
 
 
@@ -26,7 +28,7 @@ def die_with_parent() -> None:
     if not sys.platform.startswith("linux"):
         return
     parent = os.getppid()
-    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGKILL)
 

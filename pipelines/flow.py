@@ -1,0 +1,103 @@
+"""The Prefect flow: one task per stage of the template, each of them one DVC subprocess.
+
+DVC owns the question whether a stage is fresh; Prefect runs, retries and shows.
+"""
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from prefect import flow, get_run_logger, task
+from prefect.cache_policies import NO_CACHE
+from prefect.client.schemas.objects import State, TaskRun
+from prefect.states import Completed
+from prefect.tasks import Task
+
+from pipelines.dashboard_artifacts import ProgressArtifact, show_run, show_stage
+from pipelines.dvc_stage import Listeners, StageReport, TryAgainError, bring_up_to_date
+from pipelines.project import Project
+from pipelines.template import StageEntry, read_template, upstream
+
+RETRY_DELAY_S = 2
+DVC_HINTS = ("To track the changes", "\tgit add", "To enable auto staging", "\tdvc config", "Use `dvc push`")
+"""Advice that DVC prints after each stage and nobody needs in a run log."""
+
+
+@dataclass(frozen=True)
+class Watcher:
+    """A local spectator of the run, such as the command line's progress bars."""
+
+    on_start: Callable[[StageEntry], None] = lambda entry: None
+    on_progress: Callable[[str, float, str], None] = lambda stage, fraction, message: None
+    on_finish: Callable[[StageReport], None] = lambda report: None
+
+
+NOBODY = Watcher()
+WATCHER: ContextVar[Watcher] = ContextVar("WATCHER", default=NOBODY)
+"""Not a parameter of the flow: Prefect stores parameters, and a spectator can't be stored."""
+
+
+@flow(name="scan2cut", flow_run_name="{scan_id}", persist_result=False, validate_parameters=False)
+def scan_flow(scan_id: str, project_root: str, force: bool = False) -> list[dict[str, Any]]:
+    """Bring every stage of one scan up to date, in the template's order."""
+    project = Project(Path(project_root))
+    entries = read_template(project.template)
+    states: dict[str, State[Any]] = {}
+    reports: list[StageReport] = []
+    for entry in entries:
+        WATCHER.get().on_start(entry)
+        state = _task_for(entry)(
+            scan_id,
+            project_root,
+            entry.name,
+            force,
+            wait_for=[states[name] for name in upstream(entry, entries)],
+            return_state=True,
+        )
+        report: StageReport = state.result(raise_on_failure=True)
+        states[entry.name] = state
+        reports.append(report)
+        WATCHER.get().on_finish(report)
+    show_run(scan_id, reports)
+    return [{"name": report.name, "outcome": report.outcome.value} for report in reports]
+
+
+def _can_be_retried(_task: Task[..., Any], _run: TaskRun, state: State[Any]) -> bool:
+    error = state.result(raise_on_failure=False)
+    return isinstance(error, TryAgainError)
+
+
+def _task_for(entry: StageEntry) -> Task[..., Any]:
+    return run_stage_task.with_options(name=entry.name, task_run_name=entry.name, retries=entry.retries)
+
+
+@task(
+    cache_policy=NO_CACHE,
+    persist_result=False,
+    retry_delay_seconds=RETRY_DELAY_S,
+    retry_condition_fn=_can_be_retried,
+)
+def run_stage_task(scan_id: str, project_root: str, stage: str, force: bool) -> Any:
+    """One stage of one scan; the state is named after what DVC did: Unchanged, Cached or Completed."""
+    project = Project(Path(project_root))
+    entry = next(entry for entry in read_template(project.template) if entry.name == stage)
+    log = get_run_logger()
+    progress = ProgressArtifact(scan_id, stage)
+
+    def on_line(line: str) -> None:
+        if line.strip() and not line.startswith(DVC_HINTS):
+            log.info(line)
+
+    def on_progress(fraction: float, message: str) -> None:
+        progress.update(fraction, message)
+        WATCHER.get().on_progress(stage, fraction, message)
+
+    report = bring_up_to_date(
+        project, scan_id, entry, listeners=Listeners(on_line=on_line, on_progress=on_progress), force=force
+    )
+    progress.finish()
+    show_stage(project, scan_id, report)
+    message = f"{stage}: {report.outcome.value.lower()} in {report.seconds:.1f} s"
+    return Completed(name=report.outcome.value, message=message, data=report)

@@ -1,0 +1,187 @@
+"""Registering a scan: its directory, its scan.yaml, the link to the template, the raw files under DVC."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from disect_sim.errors import InputError
+from pipelines.project import TEMPLATE, Project
+from stages.params import STAGE_SECTIONS, merge_params
+from stages.support.atomic_file import write_bytes_atomic
+from stages.support.hashing import sha256_of_file
+from stages.support.scan_file import (
+    ID_PATTERN,
+    PARAMS_FILE_NAME,
+    PIPELINE_FILE_NAME,
+    SCAN_FILE_NAME,
+    check_material,
+)
+from stages.support.yaml_file import read_mapping
+
+DEFAULT_MATERIAL = "apple"
+RESERVED_SUFFIXES = {".dvc", ".yaml", ".yml", ".lock", ".parquet"}
+"""Names that DVC or this project use for other things."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asked for."""
+
+    scan: Path
+    log: Path | None = None
+    surface: Path | None = None
+    """A mesh that replaces the cutting plane."""
+    scan_id: str | None = None
+    material: str | None = None
+    overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Stage → parameter → value, merged over earlier overrides of the same scan."""
+    reset: bool = False
+    """Forget earlier overrides."""
+    replace: bool = False
+    """Put a different file in the place of the one registered under this id."""
+
+
+def scan_id_of(scan: Path) -> str:
+    """The file's name without its ending, in characters that are safe everywhere."""
+    scan_id = re.sub(r"[^a-z0-9_-]+", "-", scan.stem.lower()).strip("-_")[:64]
+    return _checked_id(scan_id, f"The name of {scan}")
+
+
+def _checked_id(scan_id: str, source: str) -> str:
+    if not ID_PATTERN.fullmatch(scan_id):
+        raise InputError(
+            f"{source} gives the scan id {scan_id!r}. An id is 1 to 64 of a-z, 0-9, _ and -, and starts with "
+            "a letter or digit. Give one with --id."
+        )
+    return scan_id
+
+
+def register_scan(project: Project, request: Request) -> str:
+    """Make or update data/scans/<id>/ and return the id. Nothing is changed if anything is refused."""
+    scan_id = _checked_id(request.scan_id, "--id") if request.scan_id else scan_id_of(request.scan)
+    scan_dir = project.scan_dir(scan_id)
+    known = read_mapping(scan_dir / SCAN_FILE_NAME) if (scan_dir / SCAN_FILE_NAME).exists() else {}
+    sections = _sections({} if request.reset else known, request.overrides)
+    intake = _Intake(scan_dir, replace=request.replace or not (scan_dir / "dvc.lock").exists())
+
+    content: dict[str, Any] = {"id": scan_id}
+    content["scan"] = intake.stored_name(request.scan, scan_id, known.get("scan"))
+    content["log"] = (
+        intake.stored_name(request.log, "log", known.get("log")) if request.log else known.get("log")
+    )
+    if request.surface:
+        old_surface = (known.get("precut") or {}).get("surface_file")
+        sections["precut"]["surface_file"] = intake.stored_name(request.surface, "surface", old_surface)
+    content["cut_surface"] = sections["precut"].get("surface_file") or content["scan"]
+    content["material"] = request.material or known.get("material") or DEFAULT_MATERIAL
+    check_material(str(content["material"]))
+    merge_params(project.root / PARAMS_FILE_NAME, sections, overrides_from="this scan's overrides (--set)")
+    _write(project, scan_id, intake.new_files, {**content, **sections})
+    return scan_id
+
+
+class _Intake:
+    """Decides which of the given files must be copied into the scan's directory."""
+
+    def __init__(self, scan_dir: Path, *, replace: bool) -> None:
+        self._scan_dir = scan_dir
+        self._replace = replace
+        self.new_files: dict[str, Path] = {}
+        """Name in the scan's directory → where to copy it from."""
+
+    def stored_name(self, source: Path, stem: str, known_name: str | None) -> str:
+        """The file's name in the scan's directory; the known one if it has the same content."""
+        digest = _digest(source)
+        known = self._scan_dir / known_name if known_name else None
+        if known and known.exists():
+            if digest == sha256_of_file(known):
+                return known.name
+            if not self._replace:
+                raise InputError(
+                    f"{source} differs from {known.name}, which is already registered for scan "
+                    f"{self._scan_dir.name!r}. One id stands for one scan. Give another name with --id, or "
+                    "replace the old file with --replace."
+                )
+        name = stem + _suffix(source)
+        self.new_files[name] = source
+        return name
+
+
+def _digest(source: Path) -> str:
+    try:
+        is_file = source.is_file()
+    except OSError:
+        is_file = False
+    if not is_file:
+        raise InputError(f"{source} is not a file that can be read. Give the path of an existing file.")
+    return sha256_of_file(source)
+
+
+def _suffix(source: Path) -> str:
+    suffix = source.suffix.lower()
+    if suffix in RESERVED_SUFFIXES:
+        raise InputError(f"{source} ends in {suffix}, not a scan or a log. Give the measured file.")
+    return suffix if re.fullmatch(r"\.[a-z0-9]+", suffix) else ""
+
+
+def _sections(
+    known: Mapping[str, Any], overrides: Mapping[str, Mapping[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    unknown = sorted(set(overrides) - set(STAGE_SECTIONS))
+    if unknown:
+        raise InputError(
+            f"--set names the stage {unknown[0]!r}, which does not exist. Stages are "
+            f"{', '.join(STAGE_SECTIONS)}. Write it as stage.parameter=value."
+        )
+    return {name: {**(known.get(name) or {}), **overrides.get(name, {})} for name in STAGE_SECTIONS}
+
+
+def _write(project: Project, scan_id: str, files: Mapping[str, Path], content: Mapping[str, Any]) -> None:
+    text = "# Written by scan2cut; sections override params.yaml for this scan.\n"
+    text += yaml.safe_dump(dict(content), sort_keys=False, allow_unicode=True)
+    project.scans_dir.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".scratch-register-", dir=project.scans_dir) as scratch:
+        for name, source in files.items():
+            shutil.copyfile(source, Path(scratch) / name)
+        scan_dir = project.scan_dir(scan_id)
+        scan_dir.mkdir(exist_ok=True)
+        for name in files:
+            os.replace(Path(scratch) / name, scan_dir / name)
+    if (
+        not (scan_dir / SCAN_FILE_NAME).exists()
+        or (scan_dir / SCAN_FILE_NAME).read_text(encoding="utf-8") != text
+    ):
+        write_bytes_atomic(scan_dir / SCAN_FILE_NAME, text.encode())
+    _link_template(scan_dir)
+    _track(project, scan_dir, content, set(files))
+
+
+def _link_template(scan_dir: Path) -> None:
+    link = scan_dir / PIPELINE_FILE_NAME
+    target = Path("../../..") / TEMPLATE
+    if link.is_symlink() and link.readlink() == target:
+        return
+    link.unlink(missing_ok=True)
+    link.symlink_to(target)
+
+
+def _track(project: Project, scan_dir: Path, content: Mapping[str, Any], new: set[str]) -> None:
+    """Put raw files under DVC that are new or were left untracked by an interrupted registration."""
+    names = {name for name in (content["scan"], content["log"], content["cut_surface"]) if name}
+    untracked = sorted(n for n in names if n in new or not (scan_dir / f"{n}.dvc").exists())
+    if not untracked:
+        return
+    paths = [str((scan_dir / name).relative_to(project.root)) for name in untracked]
+    command = [sys.executable, "-m", "dvc", "--wait-for-lock", "add", "--quiet", *paths]
+    result = subprocess.run(command, cwd=project.root, capture_output=True, text=True, check=False)
+    if result.returncode:
+        raise RuntimeError(f"DVC could not take over {', '.join(paths)}: {result.stderr.strip()}")

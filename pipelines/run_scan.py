@@ -1,0 +1,71 @@
+"""`scan2cut run` without its terminal: register, run the flow, say how it went."""
+
+import logging
+import os
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from disect_sim.errors import InputError
+from pipelines.dashboard import use_running_dashboard
+from pipelines.dvc_stage import StageFailedError, StageReport, TryAgainError
+from pipelines.project import Project
+
+EXIT_DONE, EXIT_FAILED, EXIT_BAD_INPUT = 0, 1, 2
+
+
+@dataclass
+class RunResult:
+    """How a run went; `stages` holds those that were brought up to date before it ended."""
+
+    scan: str | None = None
+    error: str | None = None
+    exit_code: int = EXIT_DONE
+    stages: list[StageReport] = field(default_factory=list)
+    exception: BaseException | None = None
+
+    def fail(self, error: BaseException) -> None:
+        """Record the failure as a sentence and an exit code."""
+        self.exception = error
+        self.exit_code = EXIT_BAD_INPUT if isinstance(error, InputError) else EXIT_FAILED
+        is_sentence = isinstance(error, InputError | StageFailedError | TryAgainError)
+        self.error = str(error) if is_sentence else f"{type(error).__name__}: {error}"
+
+    def as_json(self) -> dict[str, Any]:
+        """The object that `--json` prints."""
+        return {
+            "ok": self.exit_code == EXIT_DONE,
+            "error": self.error,
+            "scan": self.scan,
+            "stages": [
+                {
+                    "name": report.name,
+                    "seconds": report.seconds,
+                    "cached": report.cached,
+                    "outputs": list(report.outputs),
+                    "metrics": asdict(report)["metrics"],
+                }
+                for report in self.stages
+            ],
+        }
+
+
+def run_flow(project: Project, result: RunResult, watcher: Any, *, force: bool, verbose: bool) -> None:
+    """Run the flow for result.scan, adding to the result as stages finish."""
+    use_running_dashboard(project)
+    if not verbose:
+        os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
+    from pipelines.flow import WATCHER, Watcher, scan_flow
+
+    def on_finish(report: StageReport) -> None:
+        result.stages.append(report)
+        watcher.on_finish(report)
+
+    token = WATCHER.set(Watcher(watcher.on_start, watcher.on_progress, on_finish))
+    try:
+        state: Any = scan_flow(result.scan or "", str(project.root), force, return_state=True)
+    finally:
+        WATCHER.reset(token)
+        logging.getLogger("prefect").setLevel(logging.CRITICAL)
+    if not state.is_completed():
+        outcome = state.result(raise_on_failure=False)
+        result.fail(outcome if isinstance(outcome, BaseException) else RuntimeError(str(state.message)))

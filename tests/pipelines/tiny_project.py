@@ -1,0 +1,59 @@
+"""A copy of the project whose stages are replaced by tiny ones, so that the house can be tested in seconds."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from pipelines.project import Project, quiet_environment
+from pipelines.template import read_template
+
+ROOT = Path(__file__).parents[2]
+TINY_STAGE = Path(__file__).with_name("tiny_stage.py.txt")
+
+
+def make_tiny_project(folder: Path) -> Project:
+    """Everything but data, environments and real stage modules, in a git repository of its own."""
+    for name in ("params.yaml", "dvc.yaml", ".dvcignore", ".gitignore"):
+        shutil.copy(ROOT / name, folder / name)
+    ignore = shutil.ignore_patterns("__pycache__", "tmp", "cache", "config.local")
+    for name in (".dvc", "pipelines", "stages", "disect_sim"):
+        shutil.copytree(ROOT / name, folder / name, ignore=ignore)
+    (folder / "data" / "scans").mkdir(parents=True)
+    shutil.copy(ROOT / "data" / ".gitignore", folder / "data")
+    for entry in read_template(folder / "pipelines" / "scan.dvc.yaml"):
+        shutil.copy(TINY_STAGE, folder / "stages" / f"{entry.name}.py")
+    subprocess.run(["git", "init", "--quiet", folder], check=True)
+    return Project(folder)
+
+
+def environment(project: Project) -> dict[str, str]:
+    """What a shell with the activated environment would have."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    return {**os.environ, **quiet_environment(project), "PATH": path}
+
+
+def dvc(project: Project, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run DVC in the project."""
+    return subprocess.run(
+        [sys.executable, "-m", "dvc", *arguments],
+        cwd=project.root,
+        env=environment(project),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def runs(project: Project) -> list[str]:
+    """'<scan> <stage>' for every stage that really ran."""
+    record = project.root / "runs.txt"
+    return record.read_text().splitlines() if record.exists() else []
+
+
+def write_scan(folder: Path, name: str, text: str = "good") -> Path:
+    """A raw 'scan' for the tiny stages."""
+    path = folder / name
+    path.write_text(text)
+    return path
