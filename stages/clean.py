@@ -54,10 +54,11 @@ def clean(
     log = RepairLog()
     log.add("read", len(scan.vertices), len(scan.faces), f"{scan.kind}: vertices, faces")
     finish = Finish(
-        params.target_edge_m,
-        params.smooth_iterations,
-        params.max_displacement_fraction,
-        params.max_filled_fraction,
+        target_edge_m=params.target_edge_m,
+        smooth_iterations=params.smooth_iterations,
+        max_displacement_fraction=params.max_displacement_fraction,
+        max_filled_fraction=params.max_filled_fraction,
+        min_component_fraction=params.min_component_fraction,
     )
     return (
         _clean_cloud(scan, params, finish, log, progress)
@@ -150,8 +151,10 @@ def _refuse_sheet(points: NDArray[np.float64]) -> None:
     spread = np.linalg.svd(points - points.mean(axis=0), compute_uv=False) / np.sqrt(len(points))
     if spread[2] < MIN_THICKNESS_FRACTION * spread[0]:
         raise InputError(
-            f"The scan is flat: its thickness is {spread[2] / max(spread[0], 1e-300):.2%} of its length. A fruit must have "
-            f"at least {MIN_THICKNESS_FRACTION:.0%}. Check that the scan shows the fruit and not only the table."
+            f"The scan is flat: its thickness is {spread[2] / max(spread[0], 1e-300):.2%} of its "
+            "length. A fruit must have "
+            f"at least {MIN_THICKNESS_FRACTION:.0%}. Check that the scan shows the fruit and not only "
+            "the table."
         )
 
 

@@ -8,8 +8,11 @@ from numpy.typing import NDArray
 from disect_sim.errors import InputError
 from stages.support.surface import Surface, face_areas, face_components, is_closed, subset
 
-INSIDE_SAMPLES = 32
+INSIDE_SAMPLES = 16
 """Vertices of a piece that are tested for lying inside the main piece."""
+LARGEST_TESTED = 20
+"""Pieces that are tested for lying inside; smaller ones are dropped anyway, so it does not matter where
+they are."""
 
 
 @dataclass(frozen=True)
@@ -41,19 +44,19 @@ def keep_fruit(surface: Surface, *, min_component_fraction: float) -> Pieces:
     keep = np.zeros(len(area), bool)
     keep[main_label] = True
     small = hidden = 0
-    for other in range(len(area)):
-        if other == main_label:
-            continue
-        if area[other] < min_component_fraction * area[main_label]:
-            small += 1
-            continue
-        piece = subset(surface, label == other)
-        if _is_inside(piece, main):
+    for rank, other in enumerate(np.argsort(-area, kind="stable")[1:]):
+        too_small = area[other] < min_component_fraction * area[main_label]
+        piece = subset(surface, label == other) if rank < LARGEST_TESTED or not too_small else None
+        if piece is not None and _is_inside(piece, main):
             hidden += 1
+        elif too_small or piece is None:
+            small += 1
         elif is_closed(piece.faces):
             raise InputError(
-                f"The scan holds two separate closed bodies; the second has {area[other] / area[main_label]:.0%} of the "
-                "first one's area. One scan must be one fruit (smaller pieces than clean.min_component_fraction = "
+                "The scan holds two separate closed bodies; the second has "
+                f"{area[other] / area[main_label]:.0%} of the "
+                "first one's area. One scan must be one fruit (smaller pieces than "
+                "clean.min_component_fraction = "
                 f"{min_component_fraction:g} are dropped). Delete the other body, or raise that fraction."
             )
         else:
@@ -62,8 +65,17 @@ def keep_fruit(surface: Surface, *, min_component_fraction: float) -> Pieces:
     return Pieces(subset(surface, kept), len(area), small, hidden, subset(surface, ~kept))
 
 
+def drop_fragments(surface: Surface, *, min_component_fraction: float) -> Surface:
+    """Without pieces of less than this fraction of the largest piece's area, such as fins cut off the
+    surface."""
+    label = face_components(surface.faces, len(surface.vertices))
+    area = np.bincount(label, weights=face_areas(surface))
+    return subset(surface, (area >= min_component_fraction * area.max())[label])
+
+
 def winding_number(points: NDArray[np.float64], surface: Surface) -> NDArray[np.float64]:
-    """How often the surface winds around each point [-], shape [point_count]: 1 inside, 0 outside, between if open."""
+    """How often the surface winds around each point [-], shape [point_count]: 1 inside, 0 outside, between
+    if open."""
     numbers = np.empty(len(points))
     for i, point in enumerate(points):
         a, b, c = np.moveaxis(surface.corners - point, 1, 0)

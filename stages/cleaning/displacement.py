@@ -20,11 +20,8 @@ class Displacement:
     raw_to_clean_max_m: float
     raw_to_clean_rms_m: float
     clean_to_raw_max_m: float
-    """Over the part of the clean surface that the scan has seen."""
+    """Patches over holes included, so about the radius of the largest hole."""
     clean_to_raw_rms_m: float
-    """Over the part of the clean surface that the scan has seen."""
-    filled_max_m: float
-    """Largest distance from the clean surface, patches included, to the scan."""
     filled_area_fraction: float
     """Part of the clean surface's area that the scan has not seen."""
     diagonal_m: float
@@ -32,8 +29,8 @@ class Displacement:
 
     @property
     def moved_fraction(self) -> float:
-        """Largest displacement as a fraction of the diagonal."""
-        return max(self.raw_to_clean_max_m, self.clean_to_raw_max_m) / self.diagonal_m
+        """How far the scanned surface moved at most, as a fraction of the diagonal."""
+        return self.raw_to_clean_max_m / self.diagonal_m
 
 
 def measure_displacement(raw: Surface | NDArray[np.float64], clean: Surface) -> Displacement:
@@ -51,23 +48,20 @@ def measure_displacement(raw: Surface | NDArray[np.float64], clean: Surface) -> 
         raw_points = raw
         back = cKDTree(raw).query(clean_points)[0]
     there = distance_to_surface(raw_points, clean)
-    seen = back <= SEEN_WITHIN_FRACTION * clean.diagonal_m
-    seen_weight = weight[seen]
+    unseen = back > SEEN_WITHIN_FRACTION * clean.diagonal_m
     return Displacement(
         raw_to_clean_max_m=float(there.max()),
         raw_to_clean_rms_m=float(np.sqrt(np.mean(there**2))),
-        clean_to_raw_max_m=float(back[seen].max(initial=0.0)),
-        clean_to_raw_rms_m=float(
-            np.sqrt(np.sum(back[seen] ** 2 * seen_weight) / max(seen_weight.sum(), 1e-300))
-        ),
-        filled_max_m=float(back.max()),
-        filled_area_fraction=float(1.0 - seen_weight.sum() / weight.sum()),
+        clean_to_raw_max_m=float(back.max()),
+        clean_to_raw_rms_m=float(np.sqrt(np.average(back**2, weights=weight))),
+        filled_area_fraction=float(weight[unseen].sum() / weight.sum()),
         diagonal_m=clean.diagonal_m,
     )
 
 
 def distance_to_surface(points: NDArray[np.float64], surface: Surface) -> NDArray[np.float64]:
-    """Distance of each point to the surface [m], shape [point_count]; computed in float32 about the centre."""
+    """Distance of each point to the surface [m], shape [point_count]; computed in float32 about the
+    centre."""
     o3d = open3d()
     centre = surface.vertices.mean(axis=0)
     scene = o3d.t.geometry.RaycastingScene()

@@ -35,7 +35,8 @@ def boundary_loops(faces: NDArray[np.int32]) -> list[NDArray[np.int32]]:
 def fill_holes(surface: Surface, *, target_edge_m: float) -> tuple[Surface, int]:
     """Close every hole; returns the surface and the number of holes.
 
-    Each hole gets a fan around its centre. The fans of large holes are refined to the target edge length and their
+    Each hole gets a fan around its centre. The fans of large holes are refined to the target edge length
+    and their
     new vertices placed where the bi-Laplacian vanishes, so the patch bulges like the fruit around it.
     """
     loops = boundary_loops(surface.faces)
@@ -61,7 +62,7 @@ def _fair(surface: Surface, *, fixed_vertices: int, target_edge_m: float) -> Sur
     """Refine the patches and place the vertices that came with them; the first `fixed_vertices` stay."""
     locked = np.all(surface.faces < fixed_vertices, axis=1)
     border = _edges_of(surface.faces[locked])
-    refined = split_long_edges(surface, target_edge_m, locked_edges=border)
+    refined = split_long_edges(surface, target_edge_m, locked_edges=border, flip=True)
     count = len(refined.vertices)
     free = np.arange(count) >= fixed_vertices
     if not free.any():

@@ -7,11 +7,13 @@ import numpy as np
 
 from disect_sim.errors import InputError
 from stages.cleaning import topology
+from stages.cleaning.components import drop_fragments
 from stages.cleaning.displacement import Displacement, measure_displacement
+from stages.cleaning.edge_flips import flip_edges
 from stages.cleaning.holes import fill_holes
 from stages.cleaning.reconstruction import surface_from_patches
-from stages.cleaning.resampling import decimate, smooth, split_long_edges, to_open3d
 from stages.cleaning.report import RepairLog
+from stages.cleaning.resampling import decimate, smooth, split_long_edges, to_open3d
 from stages.support.surface import Surface, face_components, is_closed
 
 WELD_FRACTION = 1e-3
@@ -26,6 +28,7 @@ class Finish:
     smooth_iterations: int
     max_displacement_fraction: float
     max_filled_fraction: float
+    min_component_fraction: float
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ def climb(
     patches: Surface, finish: Finish, log: RepairLog, progress: Callable[[float, str], None]
 ) -> Repaired:
     """Try the rungs in order on the fruit's raw surface; raises InputError if none holds."""
-    reasons = []
+    reasons: list[str] = []
     for index, (name, rung) in enumerate(RUNGS):
         progress(index / len(RUNGS), f"repair: {name}")
         attempt = RepairLog()
@@ -59,7 +62,8 @@ def climb(
         reasons.append(f"{name} failed: {fault}")
     raise InputError(
         f"The scan could not be closed: {'; '.join(reasons)}. The clean surface must be closed, free of "
-        "self-intersections and close to the scan. Scan the missing parts, or raise clean.max_displacement_fraction "
+        "self-intersections and close to the scan. Scan the missing parts, or raise "
+        "clean.max_displacement_fraction "
         "or clean.max_filled_fraction if you accept a guess."
     )
 
@@ -71,7 +75,7 @@ def resample(surface: Surface, finish: Finish, log: RepairLog) -> Surface:
     fine = split_long_edges(surface, finish.target_edge_m)
     log.add("split long edges", len(surface.faces), len(fine.faces), "faces")
     smoothed = smooth(fine, finish.smooth_iterations)
-    coarse = decimate(smoothed, finish.target_edge_m)
+    coarse = flip_edges(decimate(smoothed, finish.target_edge_m))
     log.add("decimate", len(fine.faces), len(coarse.faces), f"faces, target edge {finish.target_edge_m:g} m")
     return coarse
 
@@ -79,7 +83,8 @@ def resample(surface: Surface, finish: Finish, log: RepairLog) -> Surface:
 def check(
     surface: Surface, raw: Surface | np.ndarray, finish: Finish
 ) -> tuple[str | None, Displacement | None]:
-    """What is wrong with a rung's result (None if nothing), and its displacement from the scan if it is closed."""
+    """What is wrong with a rung's result (None if nothing), and its displacement from the scan if it is
+    closed."""
     if len(surface.faces) == 0:
         return "nothing was left", None
     if not is_closed(surface.faces):
@@ -108,23 +113,26 @@ def check(
     return None, displacement
 
 
-def _intact(patches: Surface, finish: Finish, log: RepairLog) -> Surface:
+def _intact(patches: Surface, _finish: Finish, log: RepairLog) -> Surface:
     return _outward(patches, log)
 
 
 def _patched(patches: Surface, finish: Finish, log: RepairLog) -> Surface:
-    edges = topology.count_non_manifold_edges(patches)
-    separate = topology.separate_non_manifold(patches)
-    log.add(
-        "separate non-manifold edges",
-        edges,
-        topology.count_non_manifold_edges(separate),
-        "edges with > 2 faces",
-    )
-    oriented = _outward(separate, log)
+    oriented = _outward(_separated(patches, finish, log), log)
     filled, holes = fill_holes(oriented, target_edge_m=finish.target_edge_m)
     log.add("fill holes", holes, 0, f"{topology.count_boundary_edges(oriented)} open edges")
     return filled
+
+
+def _separated(patches: Surface, finish: Finish, log: RepairLog) -> Surface:
+    separate = topology.separate_non_manifold(patches)
+    kept = drop_fragments(separate, min_component_fraction=finish.min_component_fraction)
+    before, after = topology.count_non_manifold_edges(patches), topology.count_non_manifold_edges(kept)
+    fins = len(separate.faces) - len(kept.faces)
+    log.add(
+        "separate non-manifold edges", before, after, f"edges with more than two faces; {fins} faces came off"
+    )
+    return kept
 
 
 def _welded(patches: Surface, finish: Finish, log: RepairLog) -> Surface:
@@ -140,7 +148,7 @@ def _welded(patches: Surface, finish: Finish, log: RepairLog) -> Surface:
 
 
 def _reconstructed(patches: Surface, finish: Finish, log: RepairLog) -> Surface:
-    oriented = _outward(topology.separate_non_manifold(patches), log)
+    oriented = _outward(_separated(patches, finish, log), log)
     closed = surface_from_patches(oriented, target_edge_m=finish.target_edge_m)
     log.add("reconstruct (Poisson)", len(patches.faces), len(closed.faces), "faces")
     return closed

@@ -10,7 +10,8 @@ from stages.support.surface import Surface, edge_ids
 def clean_picture(
     surface: Surface, raw_vertices: NDArray[np.float64], *, kept: Surface | None, removed: Surface | None
 ) -> NDArray[np.uint8]:
-    """Raw scan with its faults on the left, clean surface on the board on the right; all in the cutting frame.
+    """Raw scan with its faults on the left, clean surface on the board on the right; all in the cutting
+    frame.
 
     Args:
         surface: the clean surface.
@@ -24,12 +25,12 @@ def clean_picture(
     else:
         edges, _, count = edge_ids(kept.faces)
         raw = [
-            # Hidden pieces are drawn as points so that they show through the see-through scan.
+            # See-through if something was removed, so that pieces hidden inside show.
             Layer(kept.vertices, kept.faces, colour=SCAN, opacity=0.6 if len(removed.faces) else 1.0),
             Layer(removed.vertices, removed.faces, colour=STRAY),
             Layer(kept.vertices, edges[count != 2], colour=WARNING, size=4.0),
         ]
-        title = f"raw: {len(kept.faces) + len(removed.faces)} faces (red: open or non-manifold edges, violet: removed)"
+        title = f"raw: {len(kept.faces) + len(removed.faces)} faces; red: faulty edges, violet: removed"
     clean = [
         board_layer(surface.vertices),
         Layer(surface.vertices, surface.faces, show_edges=True),

@@ -38,13 +38,15 @@ def cutting_pose(
 ) -> Pose:
     """Choose the pose.
 
-    By default the fruit rests where its centre of mass is lowest, which is always a stable pose, and its longest
+    By default the fruit rests where its centre of mass is lowest, which is always a stable pose, and its
+    longest
     horizontal axis lies along x, so that the knife crosses it the short way through the centre of mass.
 
     Args:
         surface: closed surface in the scan's axes.
         orientation: "auto", or "y_up" or "z_up" to keep that axis of the scan upright.
-        rotation_deg: turns about the scan's x, y and z axis, in this order; y is then up and nothing else is turned.
+        rotation_deg: turns about the scan's x, y and z axis, in this order; y is then up and nothing else
+        is turned.
         turn_deg: extra turn about the vertical, counter-clockwise seen from above.
         cut_offset_m: where the cut plane lies, measured from the centre of mass along x.
     """
@@ -73,7 +75,8 @@ def cutting_pose(
 
 
 def solid_moments(surface: Surface) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Centre of mass [m], shape [3], and covariance [m²], shape [3, 3], of the solid inside a closed surface."""
+    """Centre of mass [m], shape [3], and covariance [m²], shape [3, 3], of the solid inside a closed
+    surface."""
     origin = surface.vertices.mean(axis=0)
     corners = surface.corners - origin
     volume = np.einsum("ij,ij->i", corners[:, 0], np.cross(corners[:, 1], corners[:, 2])) / 6.0
@@ -87,7 +90,8 @@ def solid_moments(surface: Surface) -> tuple[NDArray[np.float64], NDArray[np.flo
 
 
 def _lowest_support(surface: Surface, centre: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Outward normal of the hull face nearest to the centre of mass; the foot of the distance lies in that face."""
+    """Outward normal of the hull face nearest to the centre of mass; the foot of the distance lies in that
+    face."""
     equations = ConvexHull(surface.vertices).equations
     distance = -(equations[:, :3] @ centre + equations[:, 3])
     return equations[np.argmin(distance), :3]

@@ -9,17 +9,20 @@ from stages.support.open3d_import import open3d
 from stages.support.surface import Surface, face_components, face_normals_doubled, subset, vertex_normals
 
 POISSON_DEPTH_RANGE = (5, 8)
-"""Octree depths: below 5 a fruit is a blob, above 8 (256 cells along an edge) is finer than any target edge here."""
+"""Octree depths: below 5 a fruit is a blob, above 8 (256 cells along an edge) is finer than any target
+edge here."""
 NEIGHBOURS = 24
 """Points that a normal is fitted to."""
 OUTLIER_NEIGHBOURS, OUTLIER_DEVIATIONS = 16, 3.0
-"""A point is noise if its mean distance to its neighbours is this many standard deviations above the average."""
+"""A point is noise if its mean distance to its neighbours is this many standard deviations above the
+average."""
 CLUSTER_SPACINGS = 5.0
 """Points further apart than this many typical spacings belong to different pieces."""
 
 
 def tidy_cloud(points: NDArray[np.float64], *, spacing_m: float) -> tuple[NDArray[np.float64], int]:
-    """Thin a cloud to one point per cell, drop outliers and stray clusters; returns points [m] and clusters found.
+    """Thin a cloud to one point per cell, drop outliers and stray clusters; returns points [m] and
+    clusters found.
 
     Args:
         points: positions [m], shape [point_count, 3].

@@ -1,22 +1,30 @@
 """Smoothing and bringing a surface to a target edge length."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
+from stages.cleaning.edge_flips import flip_edges
 from stages.support.open3d_import import open3d
-from stages.support.surface import Surface, edge_ids
+from stages.support.surface import Surface, edge_ids, edge_keys
 
 MAX_SPLIT_ROUNDS = 12
 """Each round halves the long edges, so 12 rounds cover a ratio of 4096 between longest edge and target."""
 SPLIT_ABOVE = 4.0 / 3.0
-"""Edges longer than this multiple of the target are split; their halves are then no shorter than 2/3 of it."""
+"""Edges longer than this multiple of the target are split; their halves are then no shorter than 2/3 of
+it."""
 EQUILATERAL_AREA = np.sqrt(3.0) / 4.0
 """Area of an equilateral triangle with edge 1 [-]."""
 MAX_SPLIT_FACES = 2_000_000
 
 
 def split_long_edges(
-    surface: Surface, target_edge_m: float, *, locked_edges: NDArray[np.int32] | None = None
+    surface: Surface,
+    target_edge_m: float,
+    *,
+    locked_edges: NDArray[np.int32] | None = None,
+    flip: bool = False,
 ) -> Surface:
     """Halve all edges longer than 4/3 of the target until none is left; the surface stays closed.
 
@@ -24,20 +32,19 @@ def split_long_edges(
         surface: a surface with at most two faces per edge.
         target_edge_m: target edge length [m].
         locked_edges: edges that must stay whole, sorted vertex pairs, shape [edge_count, 2].
+        flip: whether to round the triangles by edge flips after each round of splits.
     """
-    locked = _edge_keys(locked_edges) if locked_edges is not None else np.empty(0, np.int64)
+    locked = edge_keys(locked_edges) if locked_edges is not None else np.empty(0, np.int64)
     for _ in range(MAX_SPLIT_ROUNDS):
         edges, edge_of, _ = edge_ids(surface.faces)
         length = np.linalg.norm(surface.vertices[edges[:, 0]] - surface.vertices[edges[:, 1]], axis=1)
-        split = (length > SPLIT_ABOVE * target_edge_m) & ~np.isin(_edge_keys(edges), locked)
+        split = (length > SPLIT_ABOVE * target_edge_m) & ~np.isin(edge_keys(edges), locked)
         if not split.any() or len(surface.faces) > MAX_SPLIT_FACES:
             break
         surface = _split(surface, edges, edge_of.reshape(-1, 3), split, length)
+        if flip:
+            surface = flip_edges(surface, locked_edges=locked_edges)
     return surface
-
-
-def _edge_keys(edges: NDArray[np.int32]) -> NDArray[np.int64]:
-    return edges[:, 0].astype(np.int64) * 2**32 + edges[:, 1]
 
 
 def _split(
@@ -53,7 +60,8 @@ def _split(
     points = surface.vertices[edges[split]].mean(axis=1)
     marked = split[edge_of]
     count = marked.sum(axis=1)
-    # Turn each face so that a face with one marked edge has it as edge 0, and one with two has its whole edge as edge 2.
+    # Turn each face so that a face with one marked edge has it as edge 0, and one with two has its whole
+    # edge as edge 2.
     turn = np.where(count == 1, np.argmax(marked, axis=1), 0)
     turn = np.where(count == 2, (np.argmin(marked, axis=1) + 1) % 3, turn)
     index = (turn[:, None] + np.arange(3)) % 3
@@ -97,12 +105,13 @@ def smooth(surface: Surface, iterations: int) -> Surface:
 def decimate(surface: Surface, target_edge_m: float) -> Surface:
     """Quadric decimation to the number of faces that equilateral triangles of the target edge would need."""
     wanted = int(surface.area_m2 / (EQUILATERAL_AREA * target_edge_m**2))
-    if len(surface.faces) <= wanted:
-        return surface
-    return from_open3d(to_open3d(surface).simplify_quadric_decimation(target_number_of_triangles=wanted))
+    if len(surface.faces) > wanted:
+        mesh = to_open3d(surface).simplify_quadric_decimation(target_number_of_triangles=wanted)
+        surface = from_open3d(mesh)
+    return surface
 
 
-def to_open3d(surface: Surface):  # noqa: ANN201 - open3d has no type stubs
+def to_open3d(surface: Surface) -> Any:
     """The surface as an open3d triangle mesh."""
     o3d = open3d()
     return o3d.geometry.TriangleMesh(
@@ -111,6 +120,6 @@ def to_open3d(surface: Surface):  # noqa: ANN201 - open3d has no type stubs
     )
 
 
-def from_open3d(mesh) -> Surface:  # noqa: ANN001 - open3d has no type stubs
+def from_open3d(mesh: Any) -> Surface:
     """An open3d triangle mesh as a surface."""
     return Surface(np.array(mesh.vertices, np.float64), np.array(mesh.triangles, np.int32))

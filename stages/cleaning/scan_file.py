@@ -1,6 +1,7 @@
 """Reading a scan file into arrays.
 
-Meshes are parsed by trimesh, which is Python and NumPy only: a broken file raises an error there and cannot take
+Meshes are parsed by trimesh, which is Python and NumPy only: a broken file raises an error there and
+cannot take
 the process down. PCD files go through open3d once their header has been checked.
 """
 
@@ -53,12 +54,14 @@ def read_scan(path: Path, *, max_faces: int) -> RawScan:
         vertices = vertices[np.isfinite(vertices).all(axis=1)]
     if len(faces) == 0 and len(vertices) < MIN_CLOUD_POINTS:
         raise InputError(
-            f"{path.name} has {len(vertices)} points and no faces. A point cloud needs at least {MIN_CLOUD_POINTS} "
+            f"{path.name} has {len(vertices)} points and no faces. A point cloud needs at least "
+            f"{MIN_CLOUD_POINTS} "
             "points to be closed. Scan the fruit more densely."
         )
     if 0 < len(faces) < MIN_FACES:
         raise InputError(
-            f"{path.name} has {len(faces)} faces. A closed body needs at least {MIN_FACES}. Export the whole scan."
+            f"{path.name} has {len(faces)} faces. A closed body needs at least {MIN_FACES}. Export the "
+            "whole scan."
         )
     return RawScan(np.ascontiguousarray(vertices), np.ascontiguousarray(faces), header.kind)
 
@@ -78,21 +81,14 @@ def _read_mesh(path: Path) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
             path.name, f"it cannot be parsed ({type(error).__name__}: {_short(error)})"
         ) from error
     meshes = [part for part in geometry if isinstance(part, trimesh.Trimesh) and len(part.faces)]
-    clouds = [
-        part
-        for part in geometry
-        if isinstance(part, trimesh.PointCloud) or len(getattr(part, "faces", [])) == 0
-    ]
     if meshes:
         offsets = np.cumsum([0] + [len(part.vertices) for part in meshes[:-1]])
         vertices = np.concatenate([np.asarray(part.vertices, np.float64) for part in meshes])
-        faces = np.concatenate(
-            [np.asarray(part.faces) + offset for part, offset in zip(meshes, offsets, strict=True)]
-        )
+        faces = np.concatenate([part.faces + offset for part, offset in zip(meshes, offsets, strict=True)])
         return vertices, faces.astype(np.int32)
-    if clouds:
-        points = [np.asarray(part.vertices, np.float64).reshape(-1, 3) for part in clouds]
-        return np.concatenate(points), np.empty((0, 3), np.int32)
+    clouds = [np.asarray(getattr(part, "vertices", ()), np.float64).reshape(-1, 3) for part in geometry]
+    if sum(map(len, clouds)):
+        return np.concatenate(clouds), np.empty((0, 3), np.int32)
     raise malformed(path.name, "it holds neither faces nor points")
 
 
@@ -130,7 +126,8 @@ def _check_values(
     bad = int(np.count_nonzero(~np.isfinite(vertices).all(axis=1)))
     if bad and header.kind != "pcd":
         raise InputError(
-            f"{name} has {bad} vertices that are not finite numbers (NaN or infinite). Every coordinate must be finite. "
+            f"{name} has {bad} vertices that are not finite numbers (NaN or infinite). Every coordinate "
+            "must be finite. "
             "Export the scan again, or delete these vertices."
         )
 

@@ -54,12 +54,14 @@ def read_header(path: Path, *, max_faces: int) -> ScanHeader:
         )
     if size > MAX_FILE_BYTES:
         raise InputError(
-            f"{name} has {size / 1e6:.0f} MB. At most {MAX_FILE_BYTES / 1e6:.0f} MB are read. Decimate the scan first."
+            f"{name} has {size / 1e6:.0f} MB. At most {MAX_FILE_BYTES / 1e6:.0f} MB are read. Decimate "
+            "the scan first."
         )
     suffix = path.suffix.lower()
     if suffix not in MESH_SUFFIXES + CLOUD_SUFFIXES:
         raise InputError(
-            f"{name} has the suffix '{suffix}'. Formats read are {', '.join(MESH_SUFFIXES + CLOUD_SUFFIXES)}. "
+            f"{name} has the suffix '{suffix}'. Formats read are "
+            f"{', '.join(MESH_SUFFIXES + CLOUD_SUFFIXES)}. "
             "Convert the scan to one of them."
         )
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
@@ -76,7 +78,8 @@ def read_header(path: Path, *, max_faces: int) -> ScanHeader:
 def malformed(name: str, why: str) -> InputError:
     """The error for a file that is not what its suffix says."""
     return InputError(
-        f"{name} is malformed: {why}. A scan must be a complete {Path(name).suffix.lstrip('.').upper()} file. "
+        f"{name} is malformed: {why}. A scan must be a complete {Path(name).suffix.lstrip('.').upper()} "
+        "file. "
         "Export it again or convert it with another program."
     )
 
@@ -160,7 +163,7 @@ def _off(name: str, data: mmap.mmap) -> ScanHeader:
     return ScanHeader("off", _integer(name, words, 2), _integer(name, words, 1))
 
 
-def _xyz(name: str, data: mmap.mmap) -> ScanHeader:
+def _xyz(_name: str, data: mmap.mmap) -> ScanHeader:
     return ScanHeader("xyz", 0, _count(data, b"\n"))
 
 

@@ -1,4 +1,5 @@
-"""Repairs of connectivity: which faces there are and how they hang together. No vertex moves, except by welding."""
+"""Repairs of connectivity: which faces there are and how they hang together. No vertex moves, except by
+welding."""
 
 import numpy as np
 from scipy.sparse import coo_matrix
@@ -37,7 +38,8 @@ def drop_degenerate_faces(surface: Surface) -> Surface:
         return surface
     has_area = face_areas(surface) > DEGENERATE_AREA_FRACTION * surface.diagonal_m**2
     # A needle with distinct vertices is kept if removing it would open the surface: its edges still connect.
-    closing = np.all(edge_ids(f)[2][edge_ids(f)[1]].reshape(-1, 3) == 2, axis=1)
+    edge_of, count = edge_ids(f)[1:]
+    closing = np.all(count[edge_of].reshape(-1, 3) == 2, axis=1)
     return drop_unused(Surface(surface.vertices, f[distinct & (has_area | closing)]))
 
 
@@ -64,7 +66,7 @@ def separate_non_manifold(surface: Surface) -> Surface:
     along an edge or in a point come apart.
     """
     faces = surface.faces
-    edges, edge_of, count = edge_ids(faces)
+    edge_of, count = edge_ids(faces)[1:]
     order = np.argsort(edge_of, kind="stable")
     order = order[count[edge_of[order]] == 2].reshape(-1, 2)
     corner_vertex = faces.reshape(-1)
@@ -88,7 +90,8 @@ def separate_non_manifold(surface: Surface) -> Surface:
 def orient_consistently(surface: Surface) -> Surface | None:
     """Neighbouring faces turned the same way round, and the whole outward; None for a one-sided surface.
 
-    Each face is two nodes of a graph, as it is and turned; neighbours that agree link equal nodes, others opposite ones.
+    Each face is two nodes of a graph, as it is and turned; neighbours that agree link equal nodes, others
+    opposite ones.
     """
     faces, n = surface.faces, len(surface.faces)
     edge_of, count = edge_ids(faces)[1:]

@@ -8,7 +8,8 @@ METRES_PER = {"m": 1.0, "cm": 0.01, "mm": 0.001, "in": 0.0254}
 METRES_RANGE = (0.015, 0.6)
 """A largest extent in this range is a fruit in metres: 15 mm (a berry) to 600 mm (a long melon)."""
 MILLIMETRES_RANGE = (25.0, 600.0)
-"""A largest extent in this range is a fruit in millimetres; between the two ranges it could be in cm or inches too."""
+"""A largest extent in this range is a fruit in millimetres; between the two ranges it could be in cm or
+inches too."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,8 @@ def choose_unit(largest_extent: float, *, unit: str, scale: float | None) -> Uni
     size = largest_extent * choice.metres_per_unit
     if not METRES_RANGE[0] <= size <= METRES_RANGE[1]:
         raise InputError(
-            f"With {choice.reason} the scan is {size:.4g} m long. A fruit must be between {METRES_RANGE[0]:g} and "
+            f"With {choice.reason} the scan is {size:.4g} m long. A fruit must be between "
+            f"{METRES_RANGE[0]:g} and "
             f"{METRES_RANGE[1]:g} m. Change clean.unit or clean.scale."
         )
     return choice

@@ -1,6 +1,7 @@
 """The only door to open3d.
 
-open3d links against libusb-1.0, which a bare machine lacks, so the copy from `libusb-package` is loaded first.
+open3d links against libusb-1.0, which a bare machine lacks, so the copy from `libusb-package` is loaded
+first.
 The import takes about a second, so it happens on first use and not when a stage module is imported.
 """
 

@@ -2,8 +2,9 @@
 
 import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,7 +87,7 @@ def cut_plane_layer(vertices: NDArray[np.float64], *, margin_m: float = 0.01) ->
     return Layer(corners, np.array([[0, 1, 2], [0, 2, 3]], np.int32), colour=CUT, opacity=0.35)
 
 
-def _add(plotter, pv, layer: Layer) -> None:  # noqa: ANN001 - pyvista objects
+def _add(plotter: Any, pv: Any, layer: Layer) -> None:
     if len(layer.vertices) == 0 or (layer.cells is not None and len(layer.cells) == 0):
         return
     mesh = pv.PolyData(np.asarray(layer.vertices, np.float64))
@@ -120,7 +121,7 @@ def _add(plotter, pv, layer: Layer) -> None:  # noqa: ANN001 - pyvista objects
     )
 
 
-def _pyvista():  # noqa: ANN202 - a module
+def _pyvista() -> Any:
     """pyvista without a display and without VTK's console messages."""
     os.environ.pop("DISPLAY", None)
     import pyvista
@@ -132,7 +133,7 @@ def _pyvista():  # noqa: ANN202 - a module
 
 
 @contextlib.contextmanager
-def _quiet_stderr():  # noqa: ANN202 - a context manager
+def _quiet_stderr() -> Iterator[None]:
     """VTK's window factory writes to the file descriptor itself when there is no X server."""
     saved = os.dup(2)
     null = os.open(os.devnull, os.O_WRONLY)

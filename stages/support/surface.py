@@ -67,6 +67,11 @@ def edge_ids(faces: Ints) -> tuple[Ints, NDArray[np.intp], NDArray[np.intp]]:
     return unique, inverse.reshape(-1), count
 
 
+def edge_keys(edges: Ints) -> NDArray[np.int64]:
+    """One number per sorted vertex pair, for set operations, shape [edge_count]."""
+    return edges[:, 0].astype(np.int64) * 2**32 + edges[:, 1]
+
+
 def edge_lengths(surface: Surface) -> Floats:
     """Lengths of the unique edges [m], shape [edge_count]."""
     edges = edge_ids(surface.faces)[0]
