@@ -1,6 +1,6 @@
 """The catalogue of artifacts: the one place that knows paths, columns, units and schema versions.
 
-docs/artifacts.md is generated from it (`python -m stages.support.catalogue_doc`).
+docs/artifacts.md is generated from it (`python -m pipelines.catalogue_doc`).
 """
 
 from collections.abc import Iterable

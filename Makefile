@@ -1,0 +1,56 @@
+# scan2cut: `make demo` shows what it does, `make test` shows that it works. Both set up what they need.
+
+VENV ?= .venv
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed-from-constraints
+SAMPLE := data/sample/synthetic_apple.ply
+
+# Nothing here talks to the network except pip; Prefect keeps its database inside the project.
+export DO_NOT_TRACK := 1
+export DVC_NO_ANALYTICS := 1
+export PREFECT_HOME := $(CURDIR)/.prefect
+export PREFECT_SERVER_ANALYTICS_ENABLED := false
+export PREFECT_SERVER_UI_V2_ENABLED := false
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-all lint bench dashboard clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## Create .venv, install the pinned packages, initialise DVC
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "$(PYTHON) is older than 3.11. Install Python 3.11 or give one: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 2; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	test -f .dvc/config || $(BIN)/python -m dvc init --quiet $$(git rev-parse --git-dir >/dev/null 2>&1 || echo --no-scm)
+	git rev-parse --git-dir >/dev/null 2>&1 || $(BIN)/python -m dvc config --quiet --local core.no_scm true
+	touch $(STAMP)
+
+demo: setup ## Run every stage on the bundled sample and print a table
+	$(BIN)/scan2cut run $(SAMPLE)
+
+lint: setup ## Check style, format, import contracts and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+	$(BIN)/mypy
+
+test: lint ## Lint, then the fast tests
+	$(BIN)/python -m pytest -q -m "not slow"
+
+test-all: lint ## Lint, then all tests, the slow ones too
+	$(BIN)/python -m pytest -q
+
+bench: setup ## Print stage times and how precut's time grows with the mesh
+	$(BIN)/python -m benchmarks.run
+
+dashboard: setup ## Start the Prefect dashboard at http://127.0.0.1:4200 (this machine only)
+	$(BIN)/scan2cut dashboard
+
+clean: ## Remove the environment and all caches, never data
+	rm -rf $(VENV) .prefect .dvc/tmp .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

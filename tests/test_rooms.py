@@ -1,0 +1,134 @@
+"""Rooms: one word names a stage in six places, its DVC deps cover its code, imports point one way."""
+
+import ast
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from pipelines.template import read_template
+from stages.catalogue import ARTIFACTS
+from stages.params import STAGE_SECTIONS
+
+ROOT = Path(__file__).parents[1]
+ENTRIES = read_template(ROOT / "pipelines" / "scan.dvc.yaml")
+STAGES = [entry.name for entry in ENTRIES]
+PACKAGES = ("pipelines", "stages", "disect_sim")
+NOT_STAGES = {"__init__", "catalogue", "params"}
+
+
+def stage_modules() -> set[str]:
+    return {path.stem for path in (ROOT / "stages").glob("*.py")} - NOT_STAGES
+
+
+@pytest.mark.parametrize("stage", sorted({*STAGES, *STAGE_SECTIONS, *stage_modules()}))
+def test_one_word_six_places(stage):
+    """Module, DVC stage (also the Prefect task: the flow reads the template), params, folder, test."""
+    assert (ROOT / "stages" / f"{stage}.py").is_file()
+    assert stage in STAGES
+    assert stage in STAGE_SECTIONS
+    assert stage in yaml.safe_load((ROOT / "params.yaml").read_text())
+    assert {a.path.split("/")[0] for a in ARTIFACTS.values() if a.producer == stage} == {stage}
+    assert (ROOT / "tests" / "stages" / f"test_{stage}.py").is_file()
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda e: e.name)
+def test_stage_command_and_params(entry):
+    body = yaml.safe_load((ROOT / "pipelines" / "scan.dvc.yaml").read_text())["stages"][entry.name]
+    assert body["cmd"] == f"exec python -m stages.{entry.name} data/scans/${{id}}"
+    params = dict(entry.params)
+    assert params["params.yaml"] == (entry.name,)
+    assert entry.name in params["data/scans/${id}/scan.yaml"]
+    source = (ROOT / "stages" / f"{entry.name}.py").read_text()
+    assert ("material" in params["data/scans/${id}/scan.yaml"]) or ("scan.material" not in source)
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda e: e.name)
+def test_dvc_deps_cover_all_imported_code(entry):
+    """DVC does not follow imports, so a module that is imported and not listed could change unnoticed."""
+    listed = [ROOT / dep for dep in entry.deps if "${" not in dep]
+    assert all(path.exists() for path in listed)
+    imported = imported_files(ROOT / "stages" / f"{entry.name}.py")
+    uncovered = sorted(
+        str(path.relative_to(ROOT))
+        for path in imported
+        if path.read_text().strip() and not any(path == dep or dep in path.parents for dep in listed)
+    )
+    # Package docstrings do not compute anything.
+    uncovered = [path for path in uncovered if not _only_docstring(ROOT / path)]
+    assert uncovered == [], f"add these to deps of {entry.name} in pipelines/scan.dvc.yaml"
+
+
+def imported_files(start: Path) -> set[Path]:
+    found: set[Path] = set()
+    waiting = [start]
+    while waiting:
+        path = waiting.pop()
+        if path in found:
+            continue
+        found.add(path)
+        for node in ast.walk(ast.parse(path.read_text())):
+            for module in _modules(node):
+                waiting += _files_of(module)
+    return found
+
+
+def _modules(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom) and node.module:
+        return [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+    return []
+
+
+def _files_of(module: str) -> list[Path]:
+    parts = module.split(".")
+    if parts[0] not in PACKAGES:
+        return []
+    files = []
+    for length in range(1, len(parts) + 1):
+        base = ROOT.joinpath(*parts[:length])
+        files += [path for path in (base.with_suffix(".py"), base / "__init__.py") if path.is_file()]
+    return files
+
+
+def _only_docstring(path: Path) -> bool:
+    body = ast.parse(path.read_text()).body
+    return len(body) <= 1 and all(isinstance(node, ast.Expr) for node in body)
+
+
+def test_every_stage_is_in_the_import_contracts():
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    independent = next(c for c in contracts if c["type"] == "independence")
+    assert set(independent["modules"]) == {f"stages.{stage}" for stage in STAGES}
+
+
+def test_import_contracts():
+    linter = Path(sys.executable).with_name("lint-imports")
+    result = subprocess.run([linter, "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout
+
+
+def test_disect_sim_reads_no_environment_and_prints_nothing():
+    for path in (ROOT / "disect_sim").rglob("*.py"):
+        text = path.read_text()
+        assert "os.environ" not in text, path
+        assert "getenv" not in text, path
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["stages"], ["validate", "nothing.parquet"]])
+def test_light_commands_import_nothing_heavy(arguments):
+    code = (
+        "import sys; from pipelines.cli import app\n"
+        "try: app(sys.argv[1:], standalone_mode=False)\n"
+        "except Exception: pass\n"
+        "heavy = {'prefect', 'dvc', 'torch', 'open3d', 'warp', 'vtk', 'scipy'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code, *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr
