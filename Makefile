@@ -25,7 +25,8 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "$(PYTHON) is older than 3.11. Install Python 3.11 or give one: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 2; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@echo 'Installing the pinned packages (a few minutes the first time) ...'
+	$(BIN)/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	test -f .dvc/config || $(BIN)/python -m dvc init --quiet $$(git rev-parse --git-dir >/dev/null 2>&1 || echo --no-scm)
 	git rev-parse --git-dir >/dev/null 2>&1 || $(BIN)/python -m dvc config --quiet --local core.no_scm true
 	touch $(STAMP)

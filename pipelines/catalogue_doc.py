@@ -12,9 +12,9 @@ Generated from stages/catalogue.py by `python -m pipelines.catalogue_doc`; edit 
 
 Paths are relative to the scan's directory `data/scans/<id>/`. Tables are Parquet; a vector is a fixed-size
 array column. Every table carries, in its file metadata under `scan2cut.`, its artifact name, schema version,
-units, stage, the sha256 of the stage's parameters and inputs, and the release that wrote it (the exact code is
-in `dvc.lock`). Numbers are finite and no value is missing; a reader refuses anything else. Metrics are one JSON
-object.
+units, stage, the sha256 of the stage's parameters and inputs, and the release that wrote it (the exact code
+is in `dvc.lock`). Numbers are finite and no value is missing; a reader refuses anything else. Metrics are
+one JSON object.
 Check a file with `scan2cut validate FILE`.
 """
 

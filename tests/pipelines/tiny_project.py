@@ -1,4 +1,4 @@
-"""A copy of the project whose stages are replaced by tiny ones, so that the house can be tested in seconds."""
+"""A copy of the project with tiny stages in place of the real ones, to test the house in seconds."""
 
 import os
 import shutil

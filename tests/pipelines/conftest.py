@@ -1,0 +1,32 @@
+"""Fixtures of the house: a tiny project, and one Prefect test server for the session."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pipelines.project import Project, apply_environment
+from tests.pipelines.tiny_project import make_tiny_project
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """A fresh tiny project, with this process set up as `scan2cut` would."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    tiny = make_tiny_project(folder)
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    for variable in ("PATH", "PREFECT_HOME"):
+        monkeypatch.setenv(variable, os.environ.get(variable, str(folder / ".prefect")))
+    apply_environment(tiny)
+    return tiny
+
+
+@pytest.fixture(scope="session")
+def prefect_server() -> Iterator[None]:
+    """Prefect's own test harness: a temporary database and an API in this process (about 17 s to start)."""
+    from prefect.testing.utilities import prefect_test_harness
+
+    with prefect_test_harness(server_startup_timeout=120):
+        yield

@@ -1,0 +1,110 @@
+"""The command line: JSON, exit codes, sentences."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipelines.run_scan import RunResult
+from tests.pipelines.tiny_project import environment, write_scan
+
+ROOT = Path(__file__).parents[2]
+COMMANDS = ("run", "status", "stages", "doctor", "sample", "validate", "dashboard")
+
+
+def scan2cut(project, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "pipelines.cli", *arguments],
+        cwd=project.root,
+        env=environment(project),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_help_lists_every_command(project):
+    text = scan2cut(project, "--help").stdout
+    for command in COMMANDS:
+        assert f" {command} " in text
+
+
+def test_run_refusal_is_one_object_and_exit_2(project):
+    result = scan2cut(project, "run", "none.ply", "--json")
+    assert result.returncode == 2
+    assert json.loads(result.stdout) == {
+        "ok": False,
+        "error": "none.ply is not a file that can be read. Give the path of an existing file.",
+        "scan": None,
+        "stages": [],
+    }
+    assert "Traceback" not in result.stderr
+
+
+def test_run_refusal_in_words(project):
+    result = scan2cut(project, "run", "none.ply")
+    assert result.returncode == 2
+    assert result.stdout == ""
+    assert "error: none.ply is not a file" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert "Traceback" in scan2cut(project, "run", "none.ply", "--debug").stderr
+
+
+def test_unexpected_error_is_exit_1():
+    result = RunResult()
+    result.fail(ZeroDivisionError("by zero"))
+    assert (result.exit_code, result.error) == (1, "ZeroDivisionError: by zero")
+
+
+def test_stages_as_json(project):
+    stages = json.loads(scan2cut(project, "stages", "--json").stdout)
+    assert [(s["name"], s["after"]) for s in stages][:2] == [("clean", []), ("tetrahedralize", ["clean"])]
+    assert "clean/faces.parquet" in stages[0]["artifacts"]
+
+
+def test_status_of_nothing_and_of_an_unknown_scan(project):
+    assert "No scan is registered" in scan2cut(project, "status").stdout
+    result = scan2cut(project, "status", "apple")
+    assert result.returncode == 2
+    assert "There is no scan 'apple'" in result.stderr
+
+
+def test_validate_refuses_with_exit_2(project):
+    result = scan2cut(project, "validate", "params.yaml")
+    assert result.returncode == 2
+    assert "must be an artifact" in result.stderr
+
+
+def test_sample_is_copied_once_and_never_over_another_file(project, tmp_path):
+    project.sample_dir.mkdir()
+    (project.sample_dir / "synthetic_apple.ply").write_text("a sample")
+    folder = tmp_path / "copy"
+    assert scan2cut(project, "sample", str(folder)).returncode == 0
+    copy = folder / "synthetic_apple.ply"
+    assert copy.read_text() == "a sample"
+    copy.write_text("mine")
+    result = scan2cut(project, "sample", str(folder))
+    assert result.returncode == 2
+    assert copy.read_text() == "mine"
+
+
+@pytest.mark.slow
+def test_run_prints_exactly_one_object(project, tmp_path):
+    """The whole way: no server, embedded API, real subprocesses."""
+    scan = write_scan(tmp_path, "apple.ply")
+    result = scan2cut(project, "run", str(scan), "--json", "--verbose")
+    assert result.returncode == 0, result.stderr
+    answer = json.loads(result.stdout)
+    assert list(answer) == ["ok", "error", "scan", "stages"]
+    assert (answer["ok"], answer["error"], answer["scan"]) == (True, None, "apple")
+    assert [list(stage) for stage in answer["stages"]] == [
+        ["name", "seconds", "cached", "outputs", "metrics"]
+    ] * 3
+    for stage in answer["stages"]:
+        assert all((project.root / path).is_file() for path in stage["outputs"])
+        assert stage["metrics"] == json.loads((project.root / stage["outputs"][-1]).read_text())
+    assert (project.root / ".prefect").is_dir(), "Prefect's database stays in the project"
+    words = scan2cut(project, "run", str(scan)).stdout
+    assert words.count("Unchanged") == 3

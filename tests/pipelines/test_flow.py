@@ -1,0 +1,99 @@
+"""The Prefect flow: state names, retries, artifacts in the dashboard."""
+
+import pytest
+
+from pipelines.project import Project
+from pipelines.register import Request, register_scan
+from pipelines.run_scan import RunResult, run_flow
+from tests.pipelines.tiny_project import runs, write_scan
+
+pytestmark = pytest.mark.usefixtures("prefect_server")
+
+
+class Spectator:
+    """Remembers what it was shown."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self.started: list[str] = []
+        self.progress: list[float] = []
+        self.edit_during_clean = False
+
+    def on_start(self, entry):
+        self.started.append(entry.name)
+
+    def on_progress(self, stage, fraction, message):
+        self.progress.append(fraction)
+        path = self.project.root / "params.yaml"
+        if self.edit_during_clean:
+            path.write_text(path.read_text().replace("max_faces: 2000000", "max_faces: 1900000"))
+
+    def on_finish(self, report):
+        pass
+
+
+def run(project: Project, scan_id: str, **choices) -> tuple[RunResult, Spectator]:
+    result, spectator = RunResult(scan=scan_id), Spectator(project)
+    spectator.edit_during_clean = choices.pop("edit", False)
+    run_flow(project, result, spectator, force=False, verbose=False)
+    return result, spectator
+
+
+def task_runs(scan_id: str) -> dict[str, tuple[str, int]]:
+    """Task name → (state name, number of attempts) of the newest flow run of this scan."""
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterName
+    from prefect.client.schemas.sorting import FlowRunSort
+
+    with get_client(sync_client=True) as client:
+        flow_runs = client.read_flow_runs(
+            flow_run_filter=FlowRunFilter(name=FlowRunFilterName(any_=[scan_id])),
+            sort=FlowRunSort.EXPECTED_START_TIME_DESC,
+        )
+        newest = FlowRunFilter.model_validate({"id": {"any_": [flow_runs[0].id]}})
+        return {t.name: (t.state_name, t.run_count) for t in client.read_task_runs(flow_run_filter=newest)}
+
+
+def artifact_keys() -> set[str]:
+    from prefect.client.orchestration import get_client
+
+    with get_client(sync_client=True) as client:
+        response = client.request("POST", "/artifacts/filter", json={})
+        return {item["key"] for item in response.json()}
+
+
+def test_a_run_and_a_rerun(project, tmp_path):
+    register_scan(project, Request(write_scan(tmp_path, "apple_1.ply")))
+    result, spectator = run(project, "apple_1")
+    assert (result.exit_code, result.error) == (0, None)
+    assert spectator.started == ["clean", "tetrahedralize", "precut"]
+    assert spectator.progress[-1] == 1.0
+    assert task_runs("apple_1") == dict.fromkeys(spectator.started, ("Completed", 1))
+    assert {
+        "apple-1-clean-metrics",
+        "apple-1-clean-preview",
+        "apple-1-run",
+        "apple-1-summary",
+    } <= artifact_keys()
+
+    again, _ = run(project, "apple_1")
+    assert [stage.cached for stage in again.stages] == [True, True, True]
+    assert {state for state, _ in task_runs("apple_1").values()} == {"Unchanged"}
+    assert len(runs(project)) == 3
+
+
+def test_bad_input_fails_once_with_its_sentence(project, tmp_path):
+    register_scan(project, Request(write_scan(tmp_path, "pear.ply", "bad-tetrahedralize")))
+    result, _ = run(project, "pear")
+    assert result.exit_code == 2
+    assert result.error == "tetrahedralize: the scan says bad. It must say good. Change it."
+    assert [stage.name for stage in result.stages] == ["clean"]
+    assert task_runs("pear") == {"clean": ("Completed", 1), "tetrahedralize": ("Failed", 1)}
+
+
+def test_change_during_a_stage_is_retried(project, tmp_path):
+    register_scan(project, Request(write_scan(tmp_path, "kiwi.ply", "slow-clean")))
+    result, _ = run(project, "kiwi", edit=True)
+    assert result.exit_code == 0, result.error
+    assert task_runs("kiwi")["clean"] == ("Completed", 2)
+    assert runs(project).count("kiwi clean") == 2

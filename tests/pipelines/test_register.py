@@ -1,0 +1,159 @@
+"""Registering: safe ids, one id one scan, nothing changed when something is refused."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from disect_sim.errors import InputError
+from pipelines.overrides import parse_overrides
+from pipelines.register import Request, register_scan, scan_id_of
+from stages.support.scan_file import read_scan_file
+from tests.pipelines.tiny_project import write_scan
+
+
+@pytest.mark.parametrize(
+    ("name", "scan_id"),
+    [
+        ("apple.ply", "apple"),
+        ("My Apple (2).STL", "my-apple-2"),
+        ("../013_apple.ply", "013_apple"),
+        ("${id}.ply", "id"),
+        ("Äpfel.ply", "pfel"),
+        ("a" * 100 + ".ply", "a" * 64),
+    ],
+)
+def test_id_from_the_file_name(name, scan_id):
+    assert scan_id_of(Path(name)) == scan_id
+
+
+@pytest.mark.parametrize("name", ["....ply", "---.ply", "日本.ply"])
+def test_name_without_usable_characters_is_refused(name):
+    with pytest.raises(InputError, match="Give one with --id"):
+        scan_id_of(Path(name))
+
+
+def test_registration_makes_a_complete_directory(project, tmp_path):
+    scan = write_scan(tmp_path, "My Apple.PLY")
+    log = write_scan(tmp_path, "cut.json", "{}")
+    scan_id = register_scan(
+        project, Request(scan, log, material="potato", overrides={"clean": {"unit": "mm"}})
+    )
+    folder = project.scan_dir(scan_id)
+    assert scan_id == "my-apple"
+    assert (folder / "my-apple.ply").read_text() == "good"
+    assert (folder / "dvc.yaml").readlink() == Path("../../../pipelines/scan.dvc.yaml")
+    assert (folder / "my-apple.ply.dvc").exists()
+    assert (folder / "log.json.dvc").exists()
+    identity = read_scan_file(folder)
+    assert (identity.scan, identity.log, identity.material) == ("my-apple.ply", "log.json", "potato")
+    assert yaml.safe_load((folder / "scan.yaml").read_text())["clean"] == {"unit": "mm"}
+    visible = subprocess.run(
+        ["git", "status", "--short", "-uall", "data"],
+        cwd=project.root,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert ".ply\n" not in visible, "raw scans are ignored by git"
+    assert "scan.yaml" in visible, "the description may be committed"
+    assert not list(folder.glob(".gitignore")), "outputs are pre-ignored in data/.gitignore"
+
+
+def test_same_file_again_is_the_same_scan_and_keeps_its_choices(project, tmp_path):
+    scan = write_scan(tmp_path, "apple.ply")
+    register_scan(project, Request(scan, material="potato", overrides={"clean": {"unit": "mm"}}))
+    before = (project.scan_dir("apple") / "scan.yaml").read_bytes()
+    register_scan(project, Request(scan))
+    assert (project.scan_dir("apple") / "scan.yaml").read_bytes() == before
+    register_scan(project, Request(scan, overrides={"clean": {"scale": 2}}))
+    content = yaml.safe_load((project.scan_dir("apple") / "scan.yaml").read_text())
+    assert content["clean"] == {"unit": "mm", "scale": 2}
+    register_scan(project, Request(scan, reset=True))
+    assert yaml.safe_load((project.scan_dir("apple") / "scan.yaml").read_text())["clean"] == {}
+
+
+def test_other_content_under_the_same_id_is_refused_unless_replaced(project, tmp_path):
+    scan = write_scan(tmp_path, "apple.ply", "one")
+    register_scan(project, Request(scan))
+    folder = project.scan_dir("apple")
+    (folder / "dvc.lock").write_text("schema: '2.0'\n")
+    scan.write_text("two")
+    with pytest.raises(InputError, match="One id stands for one scan"):
+        register_scan(project, Request(scan))
+    assert (folder / "apple.ply").read_text() == "one"
+    register_scan(project, Request(scan, replace=True))
+    assert (folder / "apple.ply").read_text() == "two"
+
+
+def test_a_scan_that_never_ran_may_be_corrected(project, tmp_path):
+    scan = write_scan(tmp_path, "apple.ply", "broken")
+    register_scan(project, Request(scan))
+    scan.write_text("mended")
+    register_scan(project, Request(scan))
+    assert (project.scan_dir("apple") / "apple.ply").read_text() == "mended"
+
+
+def test_cutting_surface_becomes_a_dependency(project, tmp_path):
+    scan = write_scan(tmp_path, "apple.ply")
+    register_scan(project, Request(scan, surface=write_scan(tmp_path, "wave.ply", "a wave")))
+    content = yaml.safe_load((project.scan_dir("apple") / "scan.yaml").read_text())
+    assert content["cut_surface"] == content["precut"]["surface_file"] == "surface.ply"
+    assert read_scan_file(project.scan_dir("apple")).cut_surface == "surface.ply"
+
+
+def refused_requests(folder: Path) -> dict[str, Request]:
+    scan = write_scan(folder, "apple.ply")
+    loop = folder / "loop.ply"
+    loop.symlink_to(loop)
+    return {
+        "missing": Request(folder / "none.ply"),
+        "directory": Request(folder),
+        "symlink loop": Request(loop),
+        "metafile": Request(write_scan(folder, "apple.dvc")),
+        "bad id": Request(scan, scan_id="../apple"),
+        "material": Request(scan, material="granite"),
+        "stage": Request(scan, overrides={"fry": {"oil": 1}}),
+        "value": Request(scan, overrides={"clean": {"unit": "mile"}}),
+        "key": Request(scan, overrides={"clean": {"units": "mm"}}),
+        "log": Request(scan, log=folder / "none.json"),
+    }
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        "missing",
+        "directory",
+        "symlink loop",
+        "metafile",
+        "bad id",
+        "material",
+        "stage",
+        "value",
+        "key",
+        "log",
+    ],
+)
+def test_refused_request_leaves_no_trace(project, tmp_path, case):
+    with pytest.raises(InputError) as caught:
+        register_scan(project, refused_requests(tmp_path)[case])
+    assert str(caught.value).endswith(".")
+    assert list(project.scans_dir.iterdir()) == []
+
+
+def test_overrides_are_yaml():
+    parsed = parse_overrides(
+        ["clean.unit=mm", "clean.scale=0.5", "precut.plane_normal=[1, 0, 0]", "clean.rotation_deg="]
+    )
+    assert parsed == {
+        "clean": {"unit": "mm", "scale": 0.5, "rotation_deg": None},
+        "precut": {"plane_normal": [1, 0, 0]},
+    }
+
+
+@pytest.mark.parametrize("setting", ["unit=mm", "clean.unit", "=1", "clean.=1", "clean.unit=[1"])
+def test_setting_that_cannot_be_read(setting):
+    with pytest.raises(InputError, match="--set"):
+        parse_overrides([setting])

@@ -1,0 +1,159 @@
+"""The guard every stage runs in: exit codes, sentences, nothing half-written, no orphans."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from pipelines.project import Project
+from pipelines.register import Request, register_scan
+from stages.catalogue import artifacts_of
+from tests.pipelines.tiny_project import environment, write_scan
+
+
+def registered(project: Project, folder: Path, text: str) -> Path:
+    """The scan's directory, without the second that DVC takes to track the raw file."""
+    scan_id = register_scan(project, Request(write_scan(folder, "apple.ply", text)))
+    return project.scan_dir(scan_id)
+
+
+def command(scan_dir: Path) -> list[str]:
+    return [sys.executable, "-m", "stages.clean", f"data/scans/{scan_dir.name}"]
+
+
+def run_clean(project: Project, scan_dir: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    env = environment(project) | variables
+    return subprocess.run(
+        command(scan_dir), cwd=project.root, env=env, capture_output=True, text=True, check=False
+    )
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_done_writes_every_promised_artifact_and_nothing_else(project, tmp_path):
+    scan_dir = registered(project, tmp_path, "good")
+    result = run_clean(project, scan_dir)
+    assert result.returncode == 0, result.stderr
+    assert set(contents(scan_dir / "clean")) == {Path(a.path).name for a in artifacts_of("clean")}
+    assert not list(scan_dir.glob(".scratch-*"))
+    first = contents(scan_dir / "clean")
+    run_clean(project, scan_dir)
+    assert contents(scan_dir / "clean") == first, "the same input gives the same bytes"
+
+
+@pytest.mark.parametrize(
+    ("order", "exit_code", "sentence"),
+    [
+        ("bad-clean", 2, "clean: the scan says bad. It must say good. Change it."),
+        ("crash-clean", 1, "clean: ZeroDivisionError: the scan says crash"),
+    ],
+)
+def test_failure_is_a_sentence_and_leaves_older_artifacts(project, tmp_path, order, exit_code, sentence):
+    scan_dir = registered(project, tmp_path, "good")
+    run_clean(project, scan_dir)
+    before = contents(scan_dir / "clean")
+    (scan_dir / "apple.ply").write_text(order)
+    events = tmp_path / "events.jsonl"
+    result = run_clean(project, scan_dir, SCAN2CUT_EVENTS=str(events))
+    assert result.returncode == exit_code
+    assert result.stderr.splitlines()[0] == sentence
+    assert ("Traceback" in result.stderr) == (exit_code == 1)
+    last = json.loads(events.read_text().splitlines()[-1])
+    assert (last["kind"], last["exit_code"], last["message"]) == ("error", exit_code, sentence)
+    assert contents(scan_dir / "clean") == before
+    assert not list(scan_dir.glob(".scratch-*"))
+
+
+def start_slow(project: Project, scan_dir: Path, events: Path) -> subprocess.Popen[str]:
+    """A slow stage that has begun: its first progress event is there."""
+    process = subprocess.Popen(
+        command(scan_dir),
+        cwd=project.root,
+        env=environment(project) | {"SCAN2CUT_EVENTS": str(events)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    wait_for(lambda: events.exists() and "progress" in events.read_text())
+    return process
+
+
+def wait_for(condition, limit_s: float = 60.0) -> None:
+    end = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("what", ["parameter", "input", "code"])
+def test_change_during_the_run_is_noticed(project, tmp_path, what):
+    scan_dir = registered(project, tmp_path, "slow-clean")
+    process = start_slow(project, scan_dir, tmp_path / "events.jsonl")
+    path = {
+        "parameter": project.root / "params.yaml",
+        "input": scan_dir / "apple.ply",
+        "code": project.root / "stages" / "support" / "events.py",
+    }[what]
+    text = path.read_text()
+    path.write_text(
+        text.replace("max_faces: 2000000", "max_faces: 1000000") if what == "parameter" else text + " \n"
+    )
+    _, errors = process.communicate()
+    assert process.returncode == 75
+    assert "changed while clean ran" in errors
+    assert not (scan_dir / "clean").exists()
+
+
+def test_stage_dies_with_its_parent(project, tmp_path):
+    scan_dir = registered(project, tmp_path, "slow-clean")
+    events = tmp_path / "events.jsonl"
+    child_pid = tmp_path / "pid"
+    parent_code = (
+        "import subprocess, sys, pathlib\n"
+        "p = subprocess.Popen(sys.argv[2:]); pathlib.Path(sys.argv[1]).write_text(str(p.pid)); p.wait()"
+    )
+    parent = subprocess.Popen(
+        [sys.executable, "-c", parent_code, str(child_pid), *command(scan_dir)],
+        cwd=project.root,
+        env=environment(project) | {"SCAN2CUT_EVENTS": str(events)},
+    )
+    wait_for(lambda: events.exists() and "progress" in events.read_text())
+    os.kill(parent.pid, signal.SIGKILL)
+    parent.wait()
+    pid = int(child_pid.read_text())
+    wait_for(lambda: not running(pid))
+    assert not (scan_dir / "clean").exists()
+
+
+def running(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("id: other\n", "scan is None"),
+        ("id: other\nscan: a.ply\ncut_surface: a.ply\nmaterial: apple\n", "the directory is called 'apple'"),
+        ("id: apple\nscan: a.ply\ncut_surface: a.ply\nmaterial: mud\n", "Material 'mud' is unknown"),
+        ("id: apple\nscan: a.ply\ncut_surface: b.ply\nmaterial: apple\n", "Both must name the same file"),
+        ("id: apple\nscan: a.ply\ncut_surface: a.ply\nmaterial: apple\n", "a.ply can't be read"),
+    ],
+)
+def test_faulty_scan_file(project, content, words):
+    scan_dir = project.scan_dir("apple")
+    scan_dir.mkdir()
+    (scan_dir / "dvc.yaml").symlink_to("../../../pipelines/scan.dvc.yaml")
+    (scan_dir / "scan.yaml").write_text(content)
+    result = run_clean(project, scan_dir)
+    assert result.returncode == 2
+    assert words in result.stderr
