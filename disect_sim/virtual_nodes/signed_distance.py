@@ -36,13 +36,19 @@ class CuttingSurface:
             axis=1,
         )
 
-    def signed_distance(self, points: np.ndarray) -> np.ndarray:
-        """Signed distance to the surface [m], shape [p], of points [m], shape [p, 3]."""
-        face = self._bvh.nearest(points)
-        closest, feature = closest_on_triangles(points, self._corners[face])
-        offset = points - closest
-        sign = np.where(np.einsum("pi,pi->p", offset, self._normals[face, feature]) >= 0.0, 1.0, -1.0)
-        return sign * np.linalg.norm(offset, axis=1)
+    def signed_distance(self, points: np.ndarray, limit: np.ndarray | None = None) -> np.ndarray:
+        """Signed distance to the surface [m], shape [p], of points [m], shape [p, 3].
+
+        With a limit [m], shape [p], points farther than their limit get infinity, which saves much search.
+        """
+        face = self._bvh.nearest(points, limit)
+        found = face >= 0
+        distance = np.full(len(points), np.inf)
+        closest, feature = closest_on_triangles(points[found], self._corners[face[found]])
+        offset = points[found] - closest
+        above = np.einsum("pi,pi->p", offset, self._normals[face[found], feature]) >= 0.0
+        distance[found] = np.where(above, 1.0, -1.0) * np.linalg.norm(offset, axis=1)
+        return distance
 
 
 def _edge_normals(faces: np.ndarray, face_normal: np.ndarray) -> np.ndarray:

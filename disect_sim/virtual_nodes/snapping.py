@@ -25,6 +25,14 @@ def tet_edges(tets: np.ndarray) -> np.ndarray:
     return np.stack(np.divmod(key, stride), axis=1)
 
 
+def longest_edges(nodes: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    """Length of the longest edge (of edges, shape [e, 2]) at each vertex [m], shape [n]; 0 if it has none."""
+    length = np.linalg.norm(nodes[edges[:, 0]] - nodes[edges[:, 1]], axis=1)
+    longest = np.zeros(len(nodes))
+    np.maximum.at(longest, edges.ravel(), np.repeat(length, 2))
+    return longest
+
+
 def vertex_sides(
     nodes: np.ndarray, edges: np.ndarray, distance: np.ndarray, *, snap_tolerance_fraction: float
 ) -> VertexSides:

@@ -7,12 +7,22 @@ from disect_sim.errors import InputError
 from disect_sim.virtual_nodes.checks import check_both_sides_hit, check_snap_tolerance, check_tet_mesh
 from disect_sim.virtual_nodes.plane import SNAP_TOLERANCE_FRACTION, surface_axes
 from disect_sim.virtual_nodes.signed_distance import CuttingSurface
-from disect_sim.virtual_nodes.snapping import crossed_edges, tet_edges, vertex_sides
+from disect_sim.virtual_nodes.snapping import crossed_edges, longest_edges, tet_edges, vertex_sides
 from disect_sim.virtual_nodes.split import split_mesh
 from disect_sim.virtual_nodes.topology import component_labels
 
+REACH = 1.5
+"""Distances are computed up to this multiple of a vertex's longest edge [-].
+
+Farther away no edge of it is crossed; half an edge more and all neighbours of a near vertex are within reach.
+"""
 SAMPLES_PER_EDGE = 7
 """Inner points of an edge at which the side is looked up to find a second crossing [-]."""
+MAX_FOLD_FRACTION = 0.1
+"""Depth to which the surface may bulge through an edge and back unnoticed, as a fraction of the edge [-].
+
+Every curved surface grazes some edges; to cut them straight is within the error of the mesh.
+"""
 ROOT_TOLERANCE = 1e-10
 """A crossing is found when it is this near to the surface, as a fraction of its edge [-]."""
 ROOT_STEPS = 60
@@ -29,8 +39,9 @@ def cut_by_surface(
 ) -> CutMesh:
     """Cut a tet mesh into two bodies by a triangle surface, side +1 being where its normals point.
 
-    The surface may be curved and tilted, open or closed, but must separate the body in two. Folds narrower
-    than an eighth of an edge are not seen; wider ones are refused, because a tet edge can be cut only once.
+    The surface may be curved and tilted, open or closed, but must separate the body in two. A tet edge is
+    cut once: folds shallower than a tenth or narrower than an eighth of the edge are cut straight, deeper
+    ones are refused.
 
     Args:
         nodes: Vertex positions [m], shape [n, 3].
@@ -49,10 +60,14 @@ def cut_by_surface(
     surface = CuttingSurface(surface_vertices, surface_faces)
 
     edges = tet_edges(tets)
-    distance = surface.signed_distance(nodes)
+    distance = surface.signed_distance(nodes, REACH * longest_edges(nodes, edges))
+    far = np.isinf(distance)
+    if far.all():
+        distance = surface.signed_distance(nodes)
     guess = vertex_sides(nodes, edges, distance, snap_tolerance_fraction=snap_tolerance_fraction).side
-    crossed, coordinate = _true_crossings(surface, nodes, crossed_edges(edges, guess), distance)
-    side = _sides_by_flood(edges, crossed, guess)
+    candidates = crossed_edges(edges[~far[edges].any(axis=1)], guess)
+    crossed, coordinate = _true_crossings(surface, nodes, candidates, distance)
+    side = _sides_by_flood(edges, crossed, np.where(far, 0, guess))
     check_both_sides_hit(side[np.unique(tets)], distance)
     _check_crossed_once(surface, nodes, edges, side, distance, snap_tolerance_fraction)
 
@@ -106,7 +121,10 @@ def _true_crossings(
 
 
 def _sides_by_flood(edges: np.ndarray, crossed: np.ndarray, guess: np.ndarray) -> np.ndarray:
-    """Side of each vertex, shape [n]: the same all over each part that no true crossing divides."""
+    """Side of each vertex, shape [n], the same all over each part that no true crossing divides.
+
+    A part that touches no crossing follows the guess (+1, -1, or 0 for unknown, shape [n]).
+    """
     stride = len(guess)
     walls = crossed.min(axis=1) * stride + crossed.max(axis=1)
     passable = edges[~np.isin(edges[:, 0] * stride + edges[:, 1], walls)]
@@ -137,17 +155,25 @@ def _check_crossed_once(
     # A path from one end to the surface and on to the other is at least as long as both distances.
     reach = np.abs(distance[edges]).sum(axis=1) <= length
     edges, length = edges[reach], length[reach]
-    t = np.arange(1, SAMPLES_PER_EDGE + 1) / (SAMPLES_PER_EDGE + 1)
+    t = np.linspace(0.0, 1.0, SAMPLES_PER_EDGE + 2)
     start, end = nodes[edges[:, 0]], nodes[edges[:, 1]]
-    samples = start[:, None] + t[:, None] * (end - start)[:, None]
-    sampled = surface.signed_distance(samples.reshape(-1, 3)).reshape(-1, SAMPLES_PER_EDGE)
-    near = np.abs(sampled) < snap_tolerance_fraction * length[:, None]
-    previous, changes = side[edges[:, 0]].astype(float), np.zeros(len(edges), int)
-    for i in range(SAMPLES_PER_EDGE):
-        here = np.where(near[:, i], previous, np.sign(sampled[:, i]))
-        changes += here != previous
-        previous = here
-    changes += previous != side[edges[:, 1]]
+    samples = start[:, None] + t[1:-1, None] * (end - start)[:, None]
+    inner = surface.signed_distance(samples.reshape(-1, 3)).reshape(-1, SAMPLES_PER_EDGE)
+    at_ends = side[edges] * np.abs(distance[edges])
+    height = np.concatenate([at_ends[:, :1], inner, at_ends[:, 1:]], axis=1) / length[:, None]
+    counts = np.abs(height) >= max(MAX_FOLD_FRACTION, snap_tolerance_fraction)
+    counts[:, [0, -1]] = True
+    positive = np.concatenate([side[edges[:, :1]], np.sign(inner), side[edges[:, 1:]]], axis=1) > 0
+
+    last_t, last_height, last_positive = np.zeros(len(edges)), height[:, 0], positive[:, 0]
+    changes = np.zeros(len(edges), int)
+    for i in range(1, SAMPLES_PER_EDGE + 2):
+        # By the same argument on this stretch; otherwise the sign jumps beyond the surface's border.
+        crosses = np.abs(last_height) + np.abs(height[:, i]) <= (t[i] - last_t) * (1.0 + 1e-9)
+        changes += counts[:, i] & (positive[:, i] != last_positive) & crosses
+        last_t = np.where(counts[:, i], t[i], last_t)
+        last_height = np.where(counts[:, i], height[:, i], last_height)
+        last_positive = np.where(counts[:, i], positive[:, i], last_positive)
     many = changes > 1
     if many.any():
         raise InputError(

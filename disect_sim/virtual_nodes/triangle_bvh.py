@@ -35,20 +35,24 @@ class TriangleBvh:
             low, high = np.minimum(low[::2], low[1::2]), np.maximum(high[::2], high[1::2])
             self._boxes.insert(0, (low, high))
 
-    def nearest(self, points: np.ndarray) -> np.ndarray:
-        """Index of the nearest triangle to each point [m], shape [p, 3]; result has shape [p]."""
-        starts = range(0, len(points), CHUNK)
-        return np.concatenate(
-            [self._nearest(points[i : i + CHUNK]) for i in starts] or [np.zeros(0, np.int64)]
-        )
+    def nearest(self, points: np.ndarray, limit: np.ndarray | None = None) -> np.ndarray:
+        """Index of the nearest triangle to each point [m], shape [p, 3]; result has shape [p].
 
-    def _nearest(self, points: np.ndarray) -> np.ndarray:
+        With a limit [m], shape [p], a point without a triangle within its limit gets -1.
+        """
+        limit = np.full(len(points), np.inf) if limit is None else limit
+        starts = range(0, len(points), CHUNK)
+        parts = [self._nearest(points[i : i + CHUNK], limit[i : i + CHUNK]) for i in starts]
+        return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+
+    def _nearest(self, points: np.ndarray, limit: np.ndarray) -> np.ndarray:
         node = np.zeros(len(points), np.int64)
         for level in range(1, self._depth + 1):
             left, right = 2 * node, 2 * node + 1
             go_left = self._box_distance2(level, left, points) <= self._box_distance2(level, right, points)
             node = np.where(go_left, left, right)
-        bound = (np.sqrt(self._leaf_distances2(points, node).min(axis=1)) + self._rounding) ** 2
+        reached = np.sqrt(self._leaf_distances2(points, node).min(axis=1))
+        bound = np.minimum(reached + self._rounding, limit) ** 2
 
         point, node = np.arange(len(points)), np.zeros(len(points), np.int64)
         for level in range(1, self._depth + 1):
@@ -59,8 +63,11 @@ class TriangleBvh:
         best = distance2.argmin(axis=1)
         triangle, distance2 = self._leaves[node, best], distance2[np.arange(len(node)), best]
         order = np.lexsort((triangle, distance2, point))
-        first = np.unique(point[order], return_index=True)[1]
-        return triangle[order][first]
+        order = order[distance2[order] <= bound[point[order]]]
+        found, first = np.unique(point[order], return_index=True)
+        nearest = np.full(len(points), -1)
+        nearest[found] = triangle[order[first]]
+        return nearest
 
     def _box_distance2(self, level: int, node: np.ndarray, points: np.ndarray) -> np.ndarray:
         low, high = self._boxes[level]
