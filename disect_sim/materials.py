@@ -1,6 +1,8 @@
 """Elastic materials of the paper's four fruits."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from disect_sim.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -13,6 +15,21 @@ class Material:
     """Poisson's ratio [-]."""
     density_kg_m3: float
     """Density [kg/m³]."""
+    retardation_s: float = 1.0e-4
+    """Kelvin-Voigt retardation time: viscous stress is this times the elastic stiffness times the strain rate [s]."""
+
+    def __post_init__(self) -> None:
+        if not (self.young_pa > 0.0 and 0.0 <= self.poisson < 0.5 and self.density_kg_m3 > 0.0):
+            raise InputError(
+                f"material: young_pa {self.young_pa}, poisson {self.poisson}, density_kg_m3 {self.density_kg_m3}. "
+                "Modulus and density must be > 0 and 0 <= poisson < 0.5. Correct the material."
+            )
+        if not self.retardation_s >= 0.0:
+            raise InputError(f"material: retardation_s is {self.retardation_s}. It must be >= 0 s. Correct it.")
+
+    def replaced(self, **changes: float) -> "Material":
+        """The same material with some values changed."""
+        return replace(self, **changes)
 
     @property
     def lame_mu_pa(self) -> float:

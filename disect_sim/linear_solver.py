@@ -1,0 +1,148 @@
+"""Conjugate gradients on the block-sparse Hessian, preconditioned by an old Cholesky factor."""
+
+from dataclasses import dataclass
+
+import cholespy
+import numpy as np
+import scipy.sparse as sp
+import scipy.sparse.linalg
+
+from disect_sim.sparsity import BlockPattern
+
+MAX_ITERATIONS = 400
+
+
+@dataclass
+class SolverStatistics:
+    """What the solver did."""
+
+    solves: int = 0
+    iterations: int = 0
+    factorisations: int = 0
+    indefinite: int = 0
+    """Hessians found not positive definite, by a failed Cholesky or by negative curvature in CG."""
+
+
+class NotPositiveDefinite(Exception):
+    """The matrix has a direction of negative curvature."""
+
+
+class CachedCholeskySolver:
+    """Solves H x = b for a sequence of slowly changing H.
+
+    The factor of an earlier H preconditions CG on the present one. It is renewed when the iterations spent beyond those
+    of a fresh factor would have paid for a factorisation; the rule counts iterations, not seconds, so that two runs do
+    the same.
+    """
+
+    def __init__(self, pattern: BlockPattern) -> None:
+        n = pattern.free_count
+        self.size = 3 * n
+        self.statistics = SolverStatistics()
+        self._matrix = sp.bsr_matrix(
+            (np.zeros((len(pattern.indices), 3, 3)), pattern.indices, pattern.indptr), shape=(self.size, self.size)
+        )
+        numbered = sp.bsr_matrix(
+            (np.arange(1.0, 9 * len(pattern.indices) + 1).reshape(-1, 3, 3), pattern.indices, pattern.indptr),
+            shape=(self.size, self.size),
+        ).tocsc()
+        numbered.sort_indices()
+        self._csc_pointers = numbered.indptr.astype(np.int32)
+        self._csc_rows = numbered.indices.astype(np.int32)
+        self._csc_from_blocks = numbered.data.astype(np.int64) - 1
+        self._diagonal = np.flatnonzero(
+            self._csc_rows == np.repeat(np.arange(self.size), np.diff(self._csc_pointers))
+        )
+        self._factor: cholespy.CholeskySolverD | None = None
+        self._extra_iterations = 0
+        self._budget = factorisation_cost_in_iterations(self.size)
+
+    def set_matrix(self, blocks: np.ndarray) -> None:
+        """Use these blocks (shape [block_count, 3, 3], in the pattern's order) from now on."""
+        self._matrix.data = blocks
+
+    def solve(self, b: np.ndarray, *, tolerance: float, shift: float = 0.0) -> np.ndarray:
+        """x with |H x - b| <= tolerance |b| in the preconditioner's norm.
+
+        shift: multiple of the diagonal added to H, to make an indefinite H solvable.
+        Raises NotPositiveDefinite.
+        """
+        self.statistics.solves += 1
+        if self._factor is None or shift > 0.0 or self._extra_iterations > self._budget:
+            self._factorise(shift)
+        diagonal = self.diagonal() * shift if shift > 0.0 else None
+        x, iterations, converged = self._conjugate_gradients(b, tolerance, diagonal)
+        self._extra_iterations += max(0, iterations - 2)
+        if not converged:
+            self._factorise(shift)
+            x, _, converged = self._conjugate_gradients(b, tolerance, diagonal)
+        return x
+
+    def solve_indefinite(self, b: np.ndarray) -> np.ndarray:
+        """x with H x = b for a symmetric H that need not be positive definite, by sparse LU."""
+        return sp.linalg.splu(self._matrix.tocsc()).solve(b)
+
+    def diagonal(self) -> np.ndarray:
+        """Diagonal of the present matrix [N/m], shape [size]."""
+        return self._matrix.diagonal()
+
+    def forget(self) -> None:
+        """Drop the factor: the next matrix has little to do with the last."""
+        self._factor = None
+
+    def _factorise(self, shift: float) -> None:
+        data = self._matrix.data.reshape(-1)[self._csc_from_blocks]
+        if shift > 0.0:
+            data[self._diagonal] *= 1.0 + shift
+        self.statistics.factorisations += 1
+        self._extra_iterations = 0
+        try:
+            self._factor = cholespy.CholeskySolverD(
+                self.size, self._csc_pointers, self._csc_rows, data, cholespy.MatrixType.CSC
+            )
+        except (ValueError, RuntimeError) as error:
+            self._factor = None
+            self.statistics.indefinite += 1
+            raise NotPositiveDefinite from error
+
+    def _precondition(self, r: np.ndarray) -> np.ndarray:
+        z = np.empty_like(r)
+        assert self._factor is not None
+        self._factor.solve(r, z)
+        return z
+
+    def _conjugate_gradients(
+        self, b: np.ndarray, tolerance: float, diagonal: np.ndarray | None
+    ) -> tuple[np.ndarray, int, bool]:
+        x = np.zeros_like(b)
+        r = b.copy()
+        z = self._precondition(r)
+        p = z
+        rz = r @ z
+        target = tolerance * tolerance * rz
+        if rz == 0.0:
+            return x, 0, True
+        for iteration in range(1, MAX_ITERATIONS + 1):
+            hp = self._matrix @ p
+            if diagonal is not None:
+                hp += diagonal * p
+            curvature = p @ hp
+            if not curvature > 0.0:
+                self.statistics.indefinite += 1
+                raise NotPositiveDefinite
+            alpha = rz / curvature
+            x += alpha * p
+            r -= alpha * hp
+            z = self._precondition(r)
+            rz_new = r @ z
+            self.statistics.iterations += 1
+            if rz_new <= target:
+                return x, iteration, True
+            p = z + (rz_new / rz) * p
+            rz = rz_new
+        return x, MAX_ITERATIONS, False
+
+
+def factorisation_cost_in_iterations(size: int) -> float:
+    """How many CG iterations one factorisation costs; fitted to cholespy on 1,300 to 12,000 unknowns."""
+    return 90.0 * (size / 1300.0) ** 0.55

@@ -1,0 +1,248 @@
+"""The model: everything that does not change during a run, built once from a cut mesh."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.spatial import cKDTree
+
+from disect_sim.cut_mesh import CutMesh
+from disect_sim.errors import InputError
+from disect_sim.knife import Knife
+from disect_sim.materials import Material
+
+REFERENCE_AREA_M2 = 1.2e-5
+"""Area per spring for which the spring and contact parameters are stated [m^2]: that of a 5 mm tet mesh."""
+
+REGULARISER_M = 5.0e-5
+"""Weight of the barrier that keeps the contact point inside its edge [m]: small against the knife's rounding."""
+
+OVERLAP_ONSET_M = 2.0e-5
+"""Quadratic start of the contact between the halves [m]: far below an edge, so that it reads as rigid."""
+
+GRAVITY_M_S2 = (0.0, -9.81, 0.0)
+
+
+@dataclass(frozen=True)
+class BoardProperties:
+    """Penalty contact of the board, per reference area (values of the paper)."""
+
+    ke: float = 100.0
+    """Stiffness [N/m]."""
+    kd: float = 0.1
+    """Damping [N s/m]."""
+    kf: float = 0.2
+    """Slip speed at which friction is fully there [m/s]."""
+    mu: float = 0.6
+    """Friction coefficient [-]."""
+    radius_m: float = 1.0e-3
+    """Height at which contact starts [m]."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """A body cut once, a knife and the laws that join them. Read-only; made by `build_model`."""
+
+    mesh: CutMesh
+    material: Material
+    knife: Knife
+    board: BoardProperties
+    contact_law: str
+    """"one_sided" (smooth, differentiable) or "exact" (the paper's)."""
+    contact_exponent: int
+    damage_law: str
+    """"force" or "stretch"."""
+    gravity: np.ndarray
+    """[m/s^2], shape [3]."""
+    fixed: np.ndarray
+    """Nodes held in place, shape [node_count], bool."""
+    tet_nodes: np.ndarray
+    """Node indices in ascending order per tet, shape [tet_count, 4], int32."""
+    tet_shape_gradients: np.ndarray
+    """Inverse rest edge matrices [1/m], shape [tet_count, 3, 3]."""
+    tet_volume: np.ndarray
+    """Rest volume times material fraction [m^3], shape [tet_count]."""
+    node_volume: np.ndarray
+    """Lumped material volume [m^3], shape [node_count]."""
+    spring_nodes: np.ndarray
+    """Parents on side +1 (real, ghost), then on side -1, shape [spring_count, 4], int32."""
+    spring_weights: np.ndarray
+    """Spring vector d = sum_a weights[a] x[nodes[a]], shape [spring_count, 4]."""
+    spring_normal: np.ndarray
+    """Normal of the cut surface, towards side +1, shape [spring_count, 3]."""
+    spring_area_ratio: np.ndarray
+    """Tributary area over REFERENCE_AREA_M2, shape [spring_count]."""
+    overlap_stiffness: np.ndarray
+    """One-sided stiffness between the halves [N/m], shape [spring_count]."""
+    contact_parents: np.ndarray
+    """Cut edges (real end, ghost end): first all on side +1 in spring order, then all on side -1, shape [2 s, 2]."""
+    contact_coordinate: np.ndarray
+    """Material part of the edge, shape [2 s]."""
+    contact_side: np.ndarray
+    """+1 or -1, shape [2 s], float64."""
+    contact_offset: np.ndarray
+    """Barrier value at rest, taken out of the distance [m], shape [2 s]."""
+    board_nodes: np.ndarray
+    """Surface nodes that can touch the board, shape [board_count], int32."""
+    board_area_ratio: np.ndarray
+    """Their tributary surface area over REFERENCE_AREA_M2, shape [board_count]."""
+    spring_operator: sp.csr_matrix = field(repr=False)
+    """d = spring_operator @ x, shape [spring_count, node_count]."""
+
+    @property
+    def node_count(self) -> int:
+        return len(self.mesh.nodes)
+
+    @property
+    def tet_count(self) -> int:
+        return len(self.tet_nodes)
+
+    @property
+    def spring_count(self) -> int:
+        return len(self.spring_nodes)
+
+    @property
+    def surface(self) -> np.ndarray:
+        """Springs on the skin, shape [spring_count], bool."""
+        return self.mesh.spring_surface
+
+
+def build_model(
+    mesh: CutMesh,
+    material: Material,
+    knife: Knife | None = None,
+    *,
+    boundary: str = "held",
+    contact_law: str = "one_sided",
+    damage_law: str = "force",
+    contact_exponent: int = 1,
+    board: BoardProperties | None = None,
+    gravity: tuple[float, float, float] = GRAVITY_M_S2,
+    hold_below_m: float = 1.0e-3,
+    hold_beyond_m: float = 1.0e-2,
+) -> Model:
+    """Build the model of a cut.
+
+    **Main arguments**
+
+    - `mesh`: the cut mesh, standing on the board y = 0 with the cut plane at x = 0.
+    - `material`, `knife`: what is cut, and with what (by default the 150 mm kitchen knife).
+
+    **Other arguments**
+
+    - `boundary`: "held" fixes nodes that touch the board (below `hold_below_m`) at least `hold_beyond_m` away from the
+      cut plane; "glued" fixes all nodes below `hold_below_m`; "free" fixes none.
+    - `contact_law`: "one_sided" (default, differentiable) or "exact", the paper's two-sided distance.
+    - `damage_law`: springs weaken with the knife's "force" (default) or with their own "stretch".
+    - `contact_exponent`: normal force linear (1) or quadratic (2) in depth.
+    - `board`: contact properties of the board; `gravity` [m/s^2].
+    """
+    _check_choice("boundary", boundary, ("held", "glued", "free"))
+    _check_choice("contact_law", contact_law, ("one_sided", "exact"))
+    _check_choice("damage_law", damage_law, ("force", "stretch"))
+    _check_choice("contact_exponent", contact_exponent, (1, 2))
+    mesh.check()
+    x = mesh.nodes
+    tet_nodes = np.sort(mesh.tets, axis=1).astype(np.int32)
+    tet_nodes, fraction = _in_cache_order(tet_nodes, mesh.tet_fraction)
+    edges = np.stack([x[tet_nodes[:, a]] - x[tet_nodes[:, 0]] for a in (1, 2, 3)], axis=2)
+    volume = np.abs(np.linalg.det(edges)) / 6.0 * fraction
+    node_volume = np.bincount(tet_nodes.ravel(), np.repeat(volume / 4.0, 4), minlength=len(x))
+
+    positive, negative = mesh.spring_virtual.T
+    parents = mesh.virtual_parents
+    c = mesh.virtual_coordinate
+    spring_nodes = np.concatenate([parents[positive], parents[negative]], axis=1).astype(np.int32)
+    spring_weights = np.stack([1.0 - c[positive], c[positive], c[negative] - 1.0, -c[negative]], axis=1)
+    count = len(spring_nodes)
+    operator = sp.csr_matrix(
+        (spring_weights.ravel(), (np.repeat(np.arange(count), 4), spring_nodes.ravel())), shape=(count, len(x))
+    )
+    across = x[parents[positive, 0]] - x[parents[negative, 0]]
+    contacts = np.concatenate([positive, negative])
+    board_nodes, board_area = _surface_nodes(mesh)
+    return Model(
+        mesh=mesh,
+        material=material,
+        knife=Knife() if knife is None else knife,
+        board=BoardProperties() if board is None else board,
+        contact_law=contact_law,
+        contact_exponent=contact_exponent,
+        damage_law=damage_law,
+        gravity=np.asarray(gravity, float),
+        fixed=_held_nodes(x, boundary, hold_below_m, hold_beyond_m),
+        tet_nodes=tet_nodes,
+        tet_shape_gradients=np.linalg.inv(edges),
+        tet_volume=volume,
+        node_volume=node_volume,
+        spring_nodes=spring_nodes,
+        spring_weights=spring_weights,
+        spring_normal=_cut_normals(mesh.virtual_positions()[positive], across),
+        spring_area_ratio=mesh.spring_area / REFERENCE_AREA_M2,
+        overlap_stiffness=material.young_pa * np.sqrt(mesh.spring_area),
+        contact_parents=parents[contacts].astype(np.int32),
+        contact_coordinate=c[contacts],
+        contact_side=mesh.virtual_side[contacts].astype(float),
+        contact_offset=_barrier_offset(x, parents[contacts], c[contacts]),
+        board_nodes=board_nodes,
+        board_area_ratio=board_area / REFERENCE_AREA_M2,
+        spring_operator=operator,
+    )
+
+
+def _check_choice(name: str, value: object, allowed: tuple) -> None:
+    if value not in allowed:
+        raise InputError(f"model: {name} is {value!r}. It must be one of {', '.join(map(repr, allowed))}. Choose one.")
+
+
+def _in_cache_order(tets: np.ndarray, fraction: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Tets by their lowest node, so that neighbours in memory are neighbours in space."""
+    order = np.lexsort(tets.T[::-1])
+    return np.ascontiguousarray(tets[order]), fraction[order]
+
+
+def _held_nodes(x: np.ndarray, boundary: str, below: float, beyond: float) -> np.ndarray:
+    low = x[:, 1] < x[:, 1].min() + below
+    if boundary == "glued":
+        return low
+    if boundary == "held":
+        return low & (np.abs(x[:, 0]) >= beyond)
+    return np.zeros(len(x), bool)
+
+
+def _cut_normals(points: np.ndarray, across: np.ndarray) -> np.ndarray:
+    """Normals of the cut surface at the springs, from the nearest springs; `across` points to side +1."""
+    neighbours = min(8, len(points))
+    _, near = cKDTree(points).query(points, k=neighbours)
+    local = points[near.reshape(len(points), -1)]
+    local = local - local.mean(axis=1, keepdims=True)
+    normal = np.linalg.svd(local)[2][:, 2, :]
+    sign = np.sign(np.einsum("ij,ij->i", normal, across))
+    flat = np.abs(points[:, 0] - points[0, 0]).max() < 1e-12
+    return np.tile([1.0, 0.0, 0.0], (len(points), 1)) if flat else normal * np.where(sign == 0.0, 1.0, sign)[:, None]
+
+
+def _barrier_offset(x: np.ndarray, parents: np.ndarray, coordinate: np.ndarray) -> np.ndarray:
+    """What the barrier adds to the distance of an edge, as it lies at rest, from a vertical flank at x = 0 [m]."""
+    reach = coordinate * np.abs(x[parents[:, 1], 0] - x[parents[:, 0], 0])
+    two_beta = 2.0 * REGULARISER_M
+    root = np.hypot(reach, two_beta)
+    s = two_beta / (-reach + two_beta + root)
+    return reach * (1.0 - s) - REGULARISER_M * np.log(4.0 * s * (1.0 - s))
+
+
+def _surface_nodes(mesh: CutMesh) -> tuple[np.ndarray, np.ndarray]:
+    """Real nodes on the outer surface and their share of its area [m^2]."""
+    _, first = np.unique(mesh.tet_original, return_index=True)
+    tets = mesh.node_original[mesh.tets[first]]
+    faces = np.concatenate([tets[:, [1, 2, 3]], tets[:, [0, 2, 3]], tets[:, [0, 1, 3]], tets[:, [0, 1, 2]]])
+    unique, counts = np.unique(np.sort(faces, axis=1), axis=0, return_counts=True)
+    outer = unique[counts == 1]
+    originals = int(mesh.node_original.max()) + 1
+    position = np.zeros((originals, 3))
+    position[mesh.node_original] = mesh.nodes
+    a, b, c = (position[outer[:, i]] for i in range(3))
+    area = np.linalg.norm(np.cross(b - a, c - a), axis=1) / 2.0
+    node_area = np.bincount(outer.ravel(), np.repeat(area / 3.0, 3), minlength=originals)[mesh.node_original]
+    nodes = np.flatnonzero(~mesh.node_ghost & (node_area > 0.0))
+    return nodes.astype(np.int32), node_area[nodes]

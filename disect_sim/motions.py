@@ -1,0 +1,176 @@
+"""Knife motions: the position of the edge over time, differentiable in a few parameters.
+
+A motion maps times [s], shape [n], to positions of the knife's origin [m], shape [n, 3], in the cutting frame
+(x across the cut, y up, z along the blade). The knife does not rotate.
+"""
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+import torch
+from scipy.interpolate import CubicHermiteSpline, CubicSpline
+
+from disect_sim.errors import InputError
+
+GAUSS_POINTS = torch.tensor([-np.sqrt(0.6), 0.0, np.sqrt(0.6)], dtype=torch.float64)
+GAUSS_WEIGHTS = torch.tensor([5.0 / 18.0, 8.0 / 18.0, 5.0 / 18.0], dtype=torch.float64)
+
+
+class Motion(ABC):
+    """A knife motion with named parameters (each a float64 array)."""
+
+    parameters: dict[str, np.ndarray]
+
+    @abstractmethod
+    def trajectory(self, times: torch.Tensor, parameters: dict[str, torch.Tensor]) -> torch.Tensor:
+        """Positions [m], shape [n, 3], at increasing times [s], shape [n], as a torch function of the parameters."""
+
+    def poses(self, times: np.ndarray) -> np.ndarray:
+        """Positions of the knife [m], shape [n, 3], at times [s], shape [n]."""
+        with torch.no_grad():
+            return self.trajectory(torch.as_tensor(times), self._tensors(False)).numpy()
+
+    def pullback(self, times: np.ndarray, pose_bar: np.ndarray) -> dict[str, np.ndarray]:
+        """Gradient in every parameter, given the gradient in the positions [1/m], shape [n, 3]."""
+        tensors = self._tensors(True)
+        poses = self.trajectory(torch.as_tensor(times), tensors)
+        poses.backward(torch.as_tensor(pose_bar))
+        return {k: np.zeros_like(self.parameters[k]) if t.grad is None else t.grad.numpy() for k, t in tensors.items()}
+
+    def with_parameters(self, **changes: float | np.ndarray) -> "Motion":
+        """The same motion with some parameters changed."""
+        unknown = set(changes) - set(self.parameters)
+        if unknown:
+            raise InputError(
+                f"motion: {', '.join(sorted(unknown))} is no parameter of {type(self).__name__}. "
+                f"It has {', '.join(self.parameters)}. Correct the name."
+            )
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        other.parameters = self.parameters | {
+            k: np.asarray(v, float).reshape(self.parameters[k].shape) for k, v in changes.items()
+        }
+        return other
+
+    def _tensors(self, differentiate: bool) -> dict[str, torch.Tensor]:
+        return {k: torch.tensor(v, dtype=torch.float64, requires_grad=differentiate) for k, v in self.parameters.items()}
+
+
+class ConstantVelocity(Motion):
+    """A straight cut: height initial_y [m] at t = 0, vertical velocity velocity_y [m/s], constant z."""
+
+    def __init__(self, *, initial_y: float = 0.08, velocity_y: float = -0.05, z: float = 0.0) -> None:
+        self.parameters = {"initial_y": np.array(initial_y, float), "velocity_y": np.array(velocity_y, float)}
+        self._z = float(z)
+
+    def trajectory(self, times: torch.Tensor, parameters: dict[str, torch.Tensor]) -> torch.Tensor:
+        y = parameters["initial_y"] + parameters["velocity_y"] * times
+        return torch.stack([torch.zeros_like(y), y, torch.full_like(y, self._z)], dim=1)
+
+
+class RecordedMotion(Motion):
+    """A measured trajectory, interpolated smoothly; offset_y [m] shifts it in height.
+
+    times [s], strictly increasing, shape [m]; positions (y, z) or (x, y, z) [m], shape [m, 2 or 3];
+    velocities alike [m/s], if they were measured. Before the first and after the last sample the knife rests there.
+    """
+
+    def __init__(
+        self,
+        times: np.ndarray,
+        positions: np.ndarray,
+        *,
+        velocities: np.ndarray | None = None,
+        offset_y: float = 0.0,
+    ) -> None:
+        t = np.asarray(times, float)
+        p = _three_columns(positions, len(t))
+        if len(t) < 2 or not (np.diff(t) > 0.0).all() or not (np.isfinite(t).all() and np.isfinite(p).all()):
+            raise InputError(
+                f"recorded motion: {len(t)} samples. It needs at least 2 finite ones with increasing time. Clean the log."
+            )
+        self._first, self._last = t[0], t[-1]
+        if velocities is None:
+            self._spline = CubicSpline(t, p)
+        else:
+            self._spline = CubicHermiteSpline(t, p, _three_columns(velocities, len(t)))
+        self.parameters = {"offset_y": np.array(offset_y, float)}
+
+    def trajectory(self, times: torch.Tensor, parameters: dict[str, torch.Tensor]) -> torch.Tensor:
+        base = torch.as_tensor(self._spline(np.clip(times.detach().numpy(), self._first, self._last)))
+        up = torch.tensor([0.0, 1.0, 0.0], dtype=torch.float64)
+        return base + parameters["offset_y"] * up
+
+
+class SlicingMotion(Motion):
+    """Slicing while descending: keyframes blended by radial basis functions, inside a window of rest at both ends.
+
+    At time t, with weights w_i = exp(-(t - t_i)^2 / (2 sigma^2)) of k equidistant keyframes:
+
+        dz/dt = W(t) (sum a_i w_i) cos((sum b_i w_i) t)        dy/dt = W(t) (sum c_i w_i)
+
+    amplitude a [m/s], frequency b [rad/s], velocity_y c [m/s], shape [k]. W rises from 0 to 1 over `window_s` and falls
+    again before `duration`, with two continuous derivatives, so that velocity and acceleration are zero at both ends.
+    """
+
+    def __init__(
+        self,
+        *,
+        duration: float = 0.9,
+        initial_y: float = 0.08,
+        initial_z: float = 0.0,
+        amplitude: np.ndarray | float = 0.05,
+        frequency: np.ndarray | float = 30.0,
+        velocity_y: np.ndarray | float = -0.05,
+        keyframes: int = 5,
+        sigma2_s2: float = 0.03,
+        window_s: float = 0.12,
+    ) -> None:
+        if not (keyframes >= 1 and duration > 2.0 * window_s >= 0.0 and sigma2_s2 > 0.0):
+            raise InputError(
+                f"slicing motion: {keyframes} keyframes, duration {duration} s, window {window_s} s. It needs at least "
+                "one keyframe and a duration longer than two windows. Lengthen the motion."
+            )
+        self._duration, self._window, self._sigma2 = float(duration), float(window_s), float(sigma2_s2)
+        self._keyframe_times = torch.linspace(0.0, duration, keyframes, dtype=torch.float64)
+        self.parameters = {
+            "initial_y": np.array(initial_y, float),
+            "initial_z": np.array(initial_z, float),
+            "amplitude": np.broadcast_to(np.asarray(amplitude, float), (keyframes,)).copy(),
+            "frequency": np.broadcast_to(np.asarray(frequency, float), (keyframes,)).copy(),
+            "velocity_y": np.broadcast_to(np.asarray(velocity_y, float), (keyframes,)).copy(),
+        }
+
+    def velocities(self, times: torch.Tensor, parameters: dict[str, torch.Tensor]) -> torch.Tensor:
+        """(dy/dt, dz/dt) [m/s], shape [..., 2]."""
+        w = torch.exp(-((times[..., None] - self._keyframe_times) ** 2) / (2.0 * self._sigma2))
+        window = self._edge(times / self._window) * self._edge((self._duration - times) / self._window)
+        phase = (w @ parameters["frequency"]) * times
+        dz = (w @ parameters["amplitude"]) * torch.cos(phase)
+        return torch.stack([window * (w @ parameters["velocity_y"]), window * dz], dim=-1)
+
+    def trajectory(self, times: torch.Tensor, parameters: dict[str, torch.Tensor]) -> torch.Tensor:
+        start = torch.cat([torch.zeros(1, dtype=torch.float64), times[:-1]])
+        half = 0.5 * (times - start)
+        at = (start + half)[:, None] + half[:, None] * GAUSS_POINTS
+        steps = 2.0 * half[:, None] * (self.velocities(at, parameters) * GAUSS_WEIGHTS[:, None]).sum(dim=1)
+        travelled = torch.cumsum(steps, dim=0)
+        y = parameters["initial_y"] + travelled[:, 0]
+        z = parameters["initial_z"] + travelled[:, 1]
+        return torch.stack([torch.zeros_like(y), y, z], dim=1)
+
+    @staticmethod
+    def _edge(z: torch.Tensor) -> torch.Tensor:
+        """Quintic step: 0 to 1 with zero first and second derivatives at both ends."""
+        c = torch.clamp(z, 0.0, 1.0)
+        return c**3 * (10.0 + c * (6.0 * c - 15.0))
+
+
+def _three_columns(values: np.ndarray, count: int) -> np.ndarray:
+    v = np.asarray(values, float)
+    if v.ndim != 2 or v.shape[0] != count or v.shape[1] not in (2, 3):
+        raise InputError(
+            f"recorded motion: an array of shape {v.shape} for {count} times. It must be [{count}, 2] (y, z) or "
+            f"[{count}, 3] (x, y, z). Reshape it."
+        )
+    return v if v.shape[1] == 3 else np.concatenate([np.zeros((count, 1)), v], axis=1)

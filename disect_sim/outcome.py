@@ -1,0 +1,34 @@
+"""How a run ended: an outcome is a sentence with a remedy, not an exception."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class OutcomeKind(Enum):
+    """What can happen to a run."""
+
+    COMPLETE = "The knife finished its motion."
+    NOTHING_CUT = "The knife finished its motion but cut nothing. Lower the end height or raise cut_spring_softness."
+    MESH_INVERTED = "Elements turned inside out. Refine the mesh at the cut or soften sdf_ke."
+    NEWTON_STALLED = "Newton's method stalled. Shorten dt, raise sdf_tip or lower sdf_mu."
+    DIVERGED = "Positions ran away. Shorten dt."
+    KNIFE_JAMMED = "The force on the knife passed the limit. Lower sdf_mu or cut_spring_ke, or raise force_limit_n."
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended, where and when."""
+
+    kind: OutcomeKind
+    detail: str = ""
+    step: int | None = None
+    node: int | None = None
+
+    @property
+    def ok(self) -> bool:
+        """True if the knife finished its motion."""
+        return self.kind in (OutcomeKind.COMPLETE, OutcomeKind.NOTHING_CUT, OutcomeKind.MESH_INVERTED)
+
+    def __str__(self) -> str:
+        where = "" if self.step is None else f" (step {self.step}" + ("" if self.node is None else f", node {self.node}") + ")"
+        return f"{self.kind.value}{' ' + self.detail if self.detail else ''}{where}"

@@ -1,0 +1,143 @@
+"""The parameters a user can name: defaults, bounds, units, and the sigmoid map that keeps them inside."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from disect_sim.errors import InputError
+from disect_sim.materials import Material
+
+
+@dataclass(frozen=True)
+class ParameterInfo:
+    """What a parameter is."""
+
+    default: float
+    low: float
+    high: float
+    unit: str
+    meaning: str
+
+
+SPRING_PARAMETERS = {
+    "cut_spring_ke": ParameterInfo(500.0, 100.0, 8000.0, "N/m", "stiffness of a cutting spring before damage"),
+    "cut_spring_kd": ParameterInfo(0.1, 0.01, 0.15, "N s/m", "damping of a cutting spring"),
+    "cut_spring_softness": ParameterInfo(0.01, 0.0, 1.0, "-", "how fast a spring weakens under the knife"),
+    "sdf_ke": ParameterInfo(1000.0, 500.0, 8000.0, "N/m", "stiffness of the knife contact"),
+    "sdf_kd": ParameterInfo(1.0, 0.1, 100.0, "N s/m", "damping of the knife contact"),
+    "sdf_kf": ParameterInfo(0.01, 0.001, 8000.0, "m/s", "slip speed at which friction is fully there"),
+    "sdf_mu": ParameterInfo(0.5, 0.45, 1.0, "-", "friction coefficient of the knife"),
+    "sdf_stribeck": ParameterInfo(0.05, 0.0, 0.5, "-", "static friction coefficient minus sdf_mu"),
+    "sdf_radius": ParameterInfo(0.5e-3, 0.1e-3, 1.2e-3, "m", "rounding of the knife"),
+    "sdf_tip": ParameterInfo(1.0e-3, 0.2e-3, 3.0e-3, "m", "width over which flank and edge of the knife blend"),
+}
+"""Parameters with one value per spring, or one for all. Stiffness, damping and damage are per reference area."""
+
+STRETCH_SOFTNESS = ParameterInfo(500.0, 10.0, 5000.0, "N/m per m", "how fast a spring weakens under the knife")
+"""cut_spring_softness under the stretch law, where it means something else."""
+
+MATERIAL_PARAMETERS = {
+    "young_pa": ParameterInfo(3.0e6, 1.0e3, 1.0e8, "Pa", "Young's modulus"),
+    "poisson": ParameterInfo(0.17, 0.01, 0.49, "-", "Poisson's ratio"),
+    "density_kg_m3": ParameterInfo(787.0, 100.0, 3000.0, "kg/m^3", "density"),
+    "retardation_s": ParameterInfo(1.0e-4, 0.0, 1.0e-1, "s", "viscous stress over elastic stiffness"),
+}
+"""Parameters of the body as a whole. Defaults come from the model's material."""
+
+SURFACE_PREFIX = "surface_"
+"""`surface_<spring parameter>` replaces the value for springs on the skin."""
+
+SPRING_NAMES = tuple(SPRING_PARAMETERS)
+CONTACT_NAMES = ("sdf_ke", "sdf_kd", "sdf_kf", "sdf_mu", "sdf_stribeck", "sdf_radius", "sdf_tip")
+
+Values = Mapping[str, float | np.ndarray]
+
+
+def parameter_info(name: str, *, damage_law: str = "force") -> ParameterInfo:
+    """What the named parameter is; `surface_` is looked through."""
+    bare = name.removeprefix(SURFACE_PREFIX)
+    if bare == "cut_spring_softness" and damage_law == "stretch":
+        return STRETCH_SOFTNESS
+    if bare in SPRING_PARAMETERS:
+        return SPRING_PARAMETERS[bare]
+    if name in MATERIAL_PARAMETERS:
+        return MATERIAL_PARAMETERS[name]
+    known = ", ".join((*SPRING_PARAMETERS, *MATERIAL_PARAMETERS))
+    raise InputError(
+        f"parameters: {name!r} is not a parameter. Known: {known}; spring parameters also with the prefix "
+        f"'{SURFACE_PREFIX}' for the skin. Correct the name."
+    )
+
+
+def to_unconstrained(value: float | np.ndarray, info: ParameterInfo) -> np.ndarray:
+    """Inverse of to_bounded. Values at or beyond a bound are taken 1e-6 of the range inside it."""
+    fraction = (np.asarray(value, float) - info.low) / (info.high - info.low)
+    fraction = np.clip(fraction, 1e-6, 1.0 - 1e-6)
+    return np.log(fraction) - np.log1p(-fraction)
+
+
+def to_bounded(unconstrained: float | np.ndarray, info: ParameterInfo) -> np.ndarray:
+    """Sigmoid map of the real line into (low, high)."""
+    return info.low + (info.high - info.low) / (1.0 + np.exp(-np.asarray(unconstrained, float)))
+
+
+@dataclass(frozen=True)
+class ExpandedParameters:
+    """Every parameter of a run, one value per spring."""
+
+    spring: np.ndarray
+    """Shape [parameter kind, spring_count], rows in the order of SPRING_NAMES."""
+    material: Material
+    """The body's material."""
+    given: dict[str, np.ndarray]
+    """What the user gave, as arrays (shape [] or [spring_count])."""
+
+    def row(self, name: str) -> np.ndarray:
+        return self.spring[SPRING_NAMES.index(name)]
+
+
+def expand(values: Values, material: Material, surface: np.ndarray, damage_law: str) -> ExpandedParameters:
+    """One value per spring for every parameter, from what the user gave and the defaults."""
+    count = len(surface)
+    given = {name: np.asarray(value, float) for name, value in values.items()}
+    for name, value in given.items():
+        info = parameter_info(name, damage_law=damage_law)
+        if value.shape not in ((), (count,)) or (name in MATERIAL_PARAMETERS and value.shape != ()):
+            rule = "one number" if name in MATERIAL_PARAMETERS else f"one number, or one per spring ({count})"
+            raise InputError(f"parameters: {name} has shape {value.shape}. It takes {rule}. Reshape it.")
+        if not np.isfinite(value).all() or (value < 0.0).any() or (info.low > 0.0 and (value == 0.0).any()):
+            raise InputError(
+                f"parameters: {name} has the value {value.min():g}. It must be finite and positive "
+                f"(usual range {info.low:g} to {info.high:g} {info.unit}). Correct it."
+            )
+    spring = np.empty((len(SPRING_NAMES), count))
+    for row, name in enumerate(SPRING_NAMES):
+        spring[row] = given.get(name, np.asarray(parameter_info(name, damage_law=damage_law).default))
+        skin = given.get(SURFACE_PREFIX + name)
+        if skin is not None:
+            spring[row] = np.where(surface, skin, spring[row])
+    body = {name: float(given[name]) for name in MATERIAL_PARAMETERS if name in given}
+    return ExpandedParameters(spring, material.replaced(**body), given)
+
+
+def collect_gradient(
+    expanded: ExpandedParameters, spring_bar: np.ndarray, material_bar: Mapping[str, float], surface: np.ndarray
+) -> dict[str, np.ndarray]:
+    """Gradients for every parameter, in the shape it was given in (a scalar for those left at their default).
+
+    spring_bar: gradient per spring, shape [parameter kind, spring_count].
+    """
+    out: dict[str, np.ndarray] = {}
+    for row, name in enumerate(SPRING_NAMES):
+        skin_name = SURFACE_PREFIX + name
+        inner = spring_bar[row]
+        if skin_name in expanded.given:
+            skin = np.where(surface, inner, 0.0)
+            out[skin_name] = skin if expanded.given[skin_name].ndim else skin.sum()
+            inner = np.where(surface, 0.0, inner)
+        individual = name in expanded.given and expanded.given[name].ndim
+        out[name] = inner.copy() if individual else inner.sum()
+    for name, value in material_bar.items():
+        out[name] = np.asarray(value)
+    return out

@@ -1,0 +1,136 @@
+"""Collects what a run shows, step by step, and turns it into a Result."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from disect_sim.model import Model
+from disect_sim.outcome import Outcome, OutcomeKind
+from disect_sim.result import Result, Statistics, sampling_operator
+from disect_sim.step_system import StepSystem
+
+MATTERS_FRACTION = 0.01
+"""A tet copy with less material than this may turn inside out unseen: it weighs and holds nothing."""
+CUT_AT_ALL = 0.01
+"""Share of the springs' stiffness that must go for a run to count as a cut."""
+
+
+class Recorder:
+    """Keeps the observables of every step and the node positions at chosen times."""
+
+    def __init__(self, system: StepSystem, poses: np.ndarray, keep_times: Sequence[float], force_limit_n: float) -> None:
+        self._system, self._model = system, system.model
+        self._poses = poses
+        self._keep = sorted(keep_times)
+        self._force_limit_n = force_limit_n
+        self._size = float(np.ptp(system.model.mesh.nodes, axis=0).max())
+        self._matters = _fraction_in_model_order(system.model) > MATTERS_FRACTION
+        self._force: list[np.ndarray] = []
+        self._torque: list[np.ndarray] = []
+        self._area: list[float] = []
+        self._stiffness: list[np.ndarray] = [system.parameters.row("cut_spring_ke").copy()]
+        self._energy: list[dict[str, float]] = []
+        self._work = 0.0
+        self.positions: dict[float, np.ndarray] = {}
+        self.statistics = Statistics()
+
+    @property
+    def stiffness(self) -> list[np.ndarray]:
+        """Spring stiffness per reference area [N/m] after every step."""
+        return self._stiffness
+
+    def start(self, x: np.ndarray, velocity: np.ndarray) -> None:
+        """Record the state at time zero."""
+        self._energy.append({"kinetic": self._kinetic(velocity), "gravity": self._gravity(x), "knife_work": 0.0})
+
+    def step(self, x: np.ndarray, x_previous: np.ndarray, stiffness: np.ndarray) -> Outcome | None:
+        """Record the end of a step, right after `system.gradient(x)`. Returns an outcome if the run must stop."""
+        system, dt = self._system, self._system.dt
+        n = len(self._force) + 1
+        self.statistics.steps = n
+        moved = np.abs(x - self._model.mesh.nodes).max(axis=1)
+        worst = int(moved.argmax())
+        if not np.isfinite(moved[worst]) or moved[worst] > 10.0 * self._size:
+            return Outcome(OutcomeKind.DIVERGED, f"At {n * dt:.4g} s a node was {moved[worst]:.3g} m away.", n, worst)
+        force, torque = self._knife_wrench(x, n)
+        energies = system.energies()
+        self._work -= float(force @ (self._poses[n] - self._poses[n - 1]))
+        self._energy.append(
+            {
+                "kinetic": self._kinetic((x - x_previous) / dt),
+                "gravity": self._gravity(x),
+                "elastic": energies.elastic,
+                "springs": energies.springs + energies.overlap,
+                "contact": energies.contact,
+                "board": energies.board,
+                "knife_work": self._work,
+            }
+        )
+        self._force.append(force)
+        self._torque.append(torque)
+        self._area.append(self._touching_area())
+        self._stiffness.append(stiffness)
+        inverted = int(((system.volume_ratios() <= 0.0) & self._matters).sum())
+        self.statistics.inverted_tets = max(self.statistics.inverted_tets, inverted)
+        while self._keep and self._keep[0] <= (n + 0.5) * dt:
+            self.positions[self._keep.pop(0)] = x.copy()
+        if not np.linalg.norm(force) <= self._force_limit_n:
+            detail = f"It reached {np.linalg.norm(force):.4g} N, the limit is {self._force_limit_n:g} N."
+            return Outcome(OutcomeKind.KNIFE_JAMMED, detail, n)
+        return None
+
+    def result(self, outcome: Outcome | None, rate_hz: float, x: np.ndarray) -> Result:
+        """The result; x is the last good state."""
+        dt, steps = self._system.dt, len(self._force)
+        mean = sampling_operator(dt, steps, rate_hz) if steps else sampling_operator(dt, 1, 0.5 / dt)[:, :0]
+        self.positions[steps * dt] = x.copy()
+        names = {name for row in self._energy for name in row}
+        force = np.array(self._force).reshape(steps, 3)
+        stiffness = np.array(self._stiffness)
+        if outcome is None:
+            outcome = self._verdict(stiffness)
+        return Result(
+            time=(np.arange(mean.shape[0]) + 1) / rate_hz,
+            force=mean @ force,
+            torque=mean @ np.array(self._torque).reshape(steps, 3),
+            contact_area=mean @ np.array(self._area),
+            step_time=np.arange(steps + 1) * dt,
+            pose=self._poses[: steps + 1],
+            stiffness=stiffness,
+            energy={k: np.array([row.get(k, 0.0) for row in self._energy]) for k in sorted(names)},
+            positions=self.positions,
+            outcome=outcome,
+            statistics=self.statistics,
+        )
+
+    def _verdict(self, stiffness: np.ndarray) -> Outcome:
+        if self.statistics.inverted_tets:
+            return Outcome(OutcomeKind.MESH_INVERTED, f"At worst {self.statistics.inverted_tets} at once.")
+        if stiffness[-1].sum() > (1.0 - CUT_AT_ALL) * stiffness[0].sum():
+            return Outcome(OutcomeKind.NOTHING_CUT)
+        return Outcome(OutcomeKind.COMPLETE)
+
+    def _knife_wrench(self, x: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+        """Force [N] and torque about the knife's origin [N m] on the knife: the reaction to the forces on the body."""
+        s, m = self._system, self._model
+        normal, friction = s.normal_force.numpy(), s.friction_force.numpy()
+        a, b = x[m.contact_parents[:, 0]] - self._poses[n], x[m.contact_parents[:, 1]] - self._poses[n]
+        u = (m.contact_coordinate * s.found.numpy())[:, None]
+        u_lag = (m.contact_coordinate * s.lag_found.numpy())[:, None]
+        torque = np.cross(a + (b - a) * u, normal) + np.cross(a + (b - a) * u_lag, friction)
+        return -(normal + friction).sum(axis=0), -torque.sum(axis=0)
+
+    def _touching_area(self) -> float:
+        return float(self._system.touch.numpy() @ np.tile(self._model.mesh.spring_area, 2))
+
+    def _kinetic(self, velocity: np.ndarray) -> float:
+        return float(0.5 * self._system.mass @ (velocity**2).sum(axis=1))
+
+    def _gravity(self, x: np.ndarray) -> float:
+        return float(-self._system.mass @ (x @ self._model.gravity))
+
+
+def _fraction_in_model_order(model: Model) -> np.ndarray:
+    """Material fraction of the model's tets, shape [tet_count]."""
+    full = np.abs(np.linalg.det(np.linalg.inv(model.tet_shape_gradients))) / 6.0
+    return model.tet_volume / full

@@ -1,0 +1,111 @@
+"""Run a cut."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import warp as wp
+
+from disect_sim.adjoint import Tape
+from disect_sim.errors import InputError
+from disect_sim.explicit import SAFETY, run_explicit, stable_step
+from disect_sim.implicit import run_implicit
+from disect_sim.model import Model
+from disect_sim.motions import Motion
+from disect_sim.newton import NewtonOptions
+from disect_sim.parameters import Values, expand
+from disect_sim.recorder import Recorder
+from disect_sim.result import Result
+from disect_sim.step_system import StepSystem
+
+
+def simulate(
+    model: Model,
+    motion: Motion,
+    parameters: Values | None = None,
+    *,
+    duration: float = 0.9,
+    dt: float | None = None,
+    integrator: str = "implicit",
+    differentiable: bool = False,
+    sample_rate_hz: float = 1000.0,
+    keep_times: Sequence[float] = (),
+    device: str | None = None,
+    newton: NewtonOptions | None = None,
+    initial_positions: np.ndarray | None = None,
+    initial_velocity: np.ndarray | None = None,
+    force_limit_n: float = 1000.0,
+    progress: Callable[[float], None] | None = None,
+) -> Result:
+    """Simulate a knife motion through a body.
+
+    **Main arguments**
+
+    - `model`: from `build_model`.
+    - `motion`: a `ConstantVelocity`, `RecordedMotion` or `SlicingMotion`.
+    - `parameters`: name → number, or one number per spring; what is missing has its default (see `parameter_info`).
+    - `duration` [s].
+
+    **Other arguments**
+
+    - `dt`: time step [s]; by default 1 ms for "implicit", and half the stability limit for "explicit".
+    - `integrator`: "implicit" (backward Euler, exact gradients) or "explicit" (the paper's scheme, forward only).
+    - `differentiable`: keep the states, so that `result.gradient(...)` can be asked. The numbers are the same.
+    - `sample_rate_hz`: rate at which forces are reported, as means over the interval.
+    - `keep_times`: times [s] at which node positions are kept.
+    - `device`: "cpu" or "cuda"; by default CUDA if there is one.
+    - `newton`: tolerances of the implicit steps.
+    - `initial_positions` [m], `initial_velocity` [m/s], shape [node_count, 3]: by default at rest.
+    - `force_limit_n`: a knife force beyond this [N] ends the run as jammed.
+    - `progress`: called with the fraction done.
+
+    Never raises for a run that goes wrong: see `result.outcome`.
+    """
+    if integrator not in ("implicit", "explicit"):
+        raise InputError(f"simulate: integrator is {integrator!r}. It must be 'implicit' or 'explicit'. Choose one.")
+    if not duration > 0.0 or (dt is not None and not 0.0 < dt <= duration):
+        raise InputError(f"simulate: duration {duration} s, dt {dt} s. Both must be > 0 and dt <= duration. Correct them.")
+    if differentiable and (integrator == "explicit" or model.contact_law == "exact"):
+        raise InputError(
+            f"simulate: no gradient for the {integrator} integrator with {model.contact_law} contact: it would be "
+            "useless (see docs/simulator.md). Use integrator='implicit' and contact_law='one_sided'."
+        )
+    expanded = expand(parameters or {}, model.material, model.surface, model.damage_law)
+    name = choose_device(device)
+    if dt is None:
+        dt = 1.0e-3
+        if integrator == "explicit":
+            dt = SAFETY * stable_step(StepSystem(model, expanded, dt, name))
+    steps = max(1, round(duration / dt))
+    times = np.arange(steps + 1) * dt
+    poses = motion.poses(times)
+    system = StepSystem(model, expanded, dt, name)
+    x = model.mesh.nodes.copy() if initial_positions is None else np.array(initial_positions, float)
+    velocity = np.zeros_like(x) if initial_velocity is None else np.array(initial_velocity, float)
+    recorder = Recorder(system, poses, keep_times, force_limit_n)
+    recorder.start(x, velocity)
+    states: list[np.ndarray] = []
+    keep = states.append if differentiable else _ignore
+    tell = progress or _ignore
+    if integrator == "implicit":
+        last, outcome = run_implicit(system, poses, x, velocity, recorder, newton or NewtonOptions(), keep, tell)
+    else:
+        last, outcome = run_explicit(system, poses, x, velocity, recorder, tell)
+    result = recorder.result(outcome, sample_rate_hz, last)
+    if not differentiable:
+        return result
+    tape = Tape(system, motion, times, poses, states, result.stiffness, sample_rate_hz)
+    return Result(**(vars(result) | {"tape": tape}))
+
+
+def choose_device(device: str | None) -> str:
+    """The device asked for, or CUDA if there is one, or the CPU."""
+    wp.config.quiet = True
+    if device is None:
+        return "cuda:0" if wp.is_cuda_available() else "cpu"
+    if device.startswith("cuda") and not wp.is_cuda_available():
+        raise InputError(f"simulate: device {device!r} was asked for, but no CUDA device is here. Use device='cpu'.")
+    return device
+
+
+def _ignore(_: object) -> None:
+    return None
