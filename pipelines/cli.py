@@ -16,6 +16,8 @@ from pipelines.project import Project, apply_environment, find_project
 
 EXIT_FAILED, EXIT_BAD_INPUT = 1, 2
 DEBUG_VARIABLE = "SCAN2CUT_DEBUG"
+WIDTH_OF_A_PIPE = 120
+"""Columns to fill where there is no terminal to ask."""
 
 app = typer.Typer(
     name="scan2cut",
@@ -25,7 +27,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-out = Console()
+out = Console(width=None if sys.stdout.isatty() else WIDTH_OF_A_PIPE)
 err = Console(stderr=True)
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]

@@ -1,0 +1,1 @@
+"""Measurements, printed; nothing here is a test."""

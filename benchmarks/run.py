@@ -1,0 +1,50 @@
+"""`make bench`: stage times on the bundled sample and a real scan, and how precut grows with the mesh."""
+
+import json
+import sys
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from benchmarks.precut_growth import growth_exponent, precut_times
+from benchmarks.stage_times import Subject, stage_times
+
+ROOT = Path(__file__).parents[1]
+SUBJECTS = (
+    Subject("bundled sample (synthetic)", ROOT / "data" / "sample" / "synthetic_apple.ply"),
+    Subject("YCB apple", ROOT.parent / "shared" / "data" / "scans" / "013_apple_google16k_nontextured.ply"),
+)
+MAX_EXPONENT = 1.2
+"""Time ∝ tets^k: k = 1 is linear; caches, sorting and a noisy machine add a little."""
+
+
+def main() -> int:
+    """Print the tables and write benchmarks/latest.json (not committed); 1 if precut is not linear."""
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    present = [subject for subject in SUBJECTS if subject.path.exists()]
+    for subject in SUBJECTS:
+        if subject not in present:
+            console.print(f"{subject.name}: left out, {subject.path} does not exist")
+    stages = {s.name: stage_times(ROOT, s) for s in track(present, "stages", console=Console(stderr=True))}
+    growth = precut_times()
+    exponent = growth_exponent(growth)
+
+    table = Table("scan", *next(iter(stages.values())), title="Stage times [s], each a fresh process")
+    for name, times in stages.items():
+        table.add_row(name, *(f"{seconds:.1f}" for seconds in times.values()))
+    console.print(table)
+    table = Table("tets", "time [s]", "per tet [µs]", title="Virtual node algorithm on a box, best of 3")
+    for tets, seconds in growth.items():
+        table.add_row(f"{tets:,}", f"{seconds:.3f}", f"{1e6 * seconds / tets:.2f}")
+    console.print(table)
+    linear = exponent <= MAX_EXPONENT
+    console.print(f"time ∝ tets^{exponent:.2f}: {'linear' if linear else 'faster than linear'}")
+    result = {"stage_seconds": stages, "precut_seconds": growth, "precut_exponent": exponent}
+    (ROOT / "benchmarks" / "latest.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    return 0 if linear else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,47 @@
+"""Wall-clock time of every stage on one scan, in a temporary copy of the project."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipelines.project import Project
+from pipelines.register import Request, register_scan
+from pipelines.template import read_template
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A scan to measure."""
+
+    name: str
+    path: Path
+
+
+def stage_times(root: Path, subject: Subject) -> dict[str, float]:
+    """Stage → seconds, each run as DVC would run it but without DVC; the user's data is never touched."""
+    with tempfile.TemporaryDirectory(prefix="scan2cut-bench-") as folder:
+        project = _copy(root, Path(folder))
+        scan_id = register_scan(project, Request(subject.path))
+        times = {}
+        for entry in read_template(project.template):
+            command = [sys.executable, "-m", f"stages.{entry.name}", f"data/scans/{scan_id}"]
+            start = time.perf_counter()
+            subprocess.run(command, cwd=project.root, check=True, env=dict(os.environ))
+            times[entry.name] = time.perf_counter() - start
+        return times
+
+
+def _copy(root: Path, folder: Path) -> Project:
+    ignore = shutil.ignore_patterns("__pycache__", "tmp", "cache", "scans", "config.local")
+    for name in ("pipelines", "stages", "disect_sim", "data", ".dvc"):
+        shutil.copytree(root / name, folder / name, ignore=ignore)
+    for name in ("params.yaml", ".dvcignore"):
+        shutil.copy(root / name, folder / name)
+    with (folder / ".dvc" / "config").open("a", encoding="utf-8") as config:
+        config.write("    no_scm = true\n")
+    return Project(folder)
