@@ -41,9 +41,11 @@ def planes(draw, nodes, tets):
     through = draw(st.sampled_from(["anything", "vertex", "edge", "face"]))
     if through == "anything":
         return centre + 0.2 * rng.uniform(-1, 1) * (nodes[rng.integers(len(nodes))] - centre), normal
-    # The mesh's features nearest to the centre: a plane through them passes through the inside of the body.
-    middle = np.argsort(np.linalg.norm(nodes[tets].mean(axis=1) - centre, axis=1))[:4]
-    a, b, c = nodes[rng.permuted(tets[rng.choice(middle)])[:3]]
+    # The vertex nearest to the centre is inside the body, and so is every plane through it.
+    middle = np.argmin(np.linalg.norm(nodes - centre, axis=1))
+    around = tets[(tets == middle).any(axis=1)]
+    tet = rng.choice(around)
+    a, (b, c) = nodes[middle], nodes[rng.permuted(tet[tet != middle])[:2]]
     if through == "edge":
         normal = np.cross(b - a, normal)
     elif through == "face":
