@@ -45,7 +45,7 @@ def precut_picture(
             value_title="area of a spring [mm²]",
             size=7.0,
         ),
-        _room_below(on_cut),
+        _room_around(on_cut),
     ]
     titles = (
         f"two half-bodies, pulled apart; {count} springs, {int(skin.sum())} of them in the skin (red)",
@@ -55,10 +55,11 @@ def precut_picture(
     return render([Panel(titles[0], apart, view=view), Panel(titles[1], face_on, view=tuple(-normal))])
 
 
-def _room_below(points: NDArray[np.float64]) -> Layer:
-    """An unseen point under the given ones [m], shape [n, 3], so that the colour bar does not hide them."""
-    low = points.min(axis=0, keepdims=True)
-    return Layer(low - 0.25 * np.ptp(points, axis=0) * np.array([0.0, 1.0, 0.0]), colour="white", size=1.0)
+def _room_around(points: NDArray[np.float64]) -> Layer:
+    """Unseen points above and below the given ones [m], shape [n, 3]: room for title and colour bar."""
+    low, high = points.min(axis=0), points.max(axis=0)
+    height = np.array([0.0, high[1] - low[1], 0.0])
+    return Layer(np.stack([low - 0.25 * height, high + 0.08 * height]), colour="white", size=1.0)
 
 
 def _body(half: HalfBody, shift: NDArray[np.float64]) -> list[Layer]:
