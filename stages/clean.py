@@ -16,6 +16,7 @@ from stages.cleaning.picture import clean_picture
 from stages.cleaning.pose import Pose, cutting_pose
 from stages.cleaning.reconstruction import surface_from_points, tidy_cloud
 from stages.cleaning.report import RepairLog
+from stages.cleaning.resampling import EQUILATERAL_AREA
 from stages.cleaning.scan_file import RawScan, read_scan
 from stages.cleaning.unit import UnitChoice, choose_unit
 from stages.params import CleanParams
@@ -24,6 +25,10 @@ from stages.support.surface import Surface, edge_lengths, is_closed
 
 MIN_THICKNESS_FRACTION = 0.02
 """A scan thinner than this fraction of its length is a sheet and no body."""
+MAX_AREA_PER_BOX = 4.0
+"""A convex body has at most the area of its bounding box; double walls and wrinkles are allowed for."""
+MAX_CLEAN_FACES = 200_000
+"""More faces than the mesher can digest in minutes."""
 
 Progress = Callable[[float, str], None]
 
@@ -76,6 +81,8 @@ def _clean_mesh(
     log.add("drop duplicate faces", len(merged.faces), len(unique.faces))
     sound = topology.drop_degenerate_faces(unique)
     log.add("drop degenerate faces", len(unique.faces), len(sound.faces))
+    non_manifold = topology.count_non_manifold_edges(merged), topology.count_non_manifold_edges(sound)
+    log.add("non-manifold edges so far", *non_manifold, "edges with more than two faces")
     if len(sound.faces) == 0:
         raise InputError("All faces of the scan have zero area. A scan must be a surface. Export it again.")
     pieces = keep_fruit(sound, min_component_fraction=params.min_component_fraction)
@@ -93,6 +100,7 @@ def _clean_mesh(
     fruit, removed = (
         Surface(s.vertices * unit.metres_per_unit, s.faces) for s in (pieces.fruit, pieces.removed)
     )
+    _refuse_crumpled(fruit, params.target_edge_m)
     repaired = climb(fruit, finish, log, lambda f, m: progress(0.1 + 0.6 * f, m))
     pose = _pose(repaired.surface, params, log)
     return CleanResult(
@@ -149,12 +157,30 @@ def _clean_cloud(
 
 def _refuse_sheet(points: NDArray[np.float64]) -> None:
     spread = np.linalg.svd(points - points.mean(axis=0), compute_uv=False) / np.sqrt(len(points))
-    if spread[2] < MIN_THICKNESS_FRACTION * spread[0]:
+    if not spread[2] > MIN_THICKNESS_FRACTION * spread[0]:
         raise InputError(
             f"The scan is flat: its thickness is {spread[2] / max(spread[0], 1e-300):.2%} of its "
             "length. A fruit must have "
             f"at least {MIN_THICKNESS_FRACTION:.0%}. Check that the scan shows the fruit and not only "
             "the table."
+        )
+
+
+def _refuse_crumpled(surface: Surface, target_edge_m: float) -> None:
+    sides = np.ptp(surface.vertices, axis=0)
+    box = 2.0 * float(sides @ np.roll(sides, 1))
+    if surface.area_m2 > MAX_AREA_PER_BOX * box:
+        raise InputError(
+            f"The scan's area is {surface.area_m2 / box:.1f} times that of its bounding box. A fruit's "
+            "surface must have "
+            f"at most {MAX_AREA_PER_BOX:g} times. The faces are tangled; export the scan again."
+        )
+    expected = surface.area_m2 / (EQUILATERAL_AREA * target_edge_m**2)
+    if expected > MAX_CLEAN_FACES:
+        raise InputError(
+            f"Edges of {target_edge_m:g} m would give about {expected:,.0f} faces. At most "
+            f"{MAX_CLEAN_FACES:,} are made. "
+            "Raise clean.target_edge_m."
         )
 
 

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from disect_sim.errors import InputError
+from stages.cleaning.topology import crack_width, weld_close_vertices
 from stages.support.surface import Surface, face_areas, face_components, is_closed, subset
 
 INSIDE_SAMPLES = 16
@@ -37,7 +38,9 @@ def keep_fruit(surface: Surface, *, min_component_fraction: float) -> Pieces:
         surface: merged surface of all pieces.
         min_component_fraction: pieces with less than this fraction of the largest piece's area are stray.
     """
-    label = face_components(surface.faces, len(surface.vertices))
+    # Welded for the count only: faces with hairline cracks between them are one piece.
+    welded = weld_close_vertices(surface, crack_width(surface))
+    label = face_components(welded.faces, len(welded.vertices))
     area = np.bincount(label, weights=face_areas(surface))
     main_label = int(np.argmax(area))
     main = subset(surface, label == main_label)

@@ -16,8 +16,8 @@ from stages.cleaning.report import RepairLog
 from stages.cleaning.resampling import decimate, smooth, split_long_edges, to_open3d
 from stages.support.surface import Surface, face_components, is_closed
 
-WELD_FRACTION = 1e-3
-"""Cracks narrower than this fraction of the diagonal are closed by welding."""
+MAX_FACES_INTERSECTED = 20_000
+"""Self-intersections of the raw scan are counted up to this size only: the count takes quadratic time."""
 
 
 @dataclass(frozen=True)
@@ -51,10 +51,15 @@ def climb(
     for index, (name, rung) in enumerate(RUNGS):
         progress(index / len(RUNGS), f"repair: {name}")
         attempt = RepairLog()
-        surface = resample(rung(patches, finish, attempt), finish, attempt)
-        fault, displacement = check(surface, patches, finish)
+        built = rung(patches, finish, attempt)
+        fault, displacement = shape_fault(built), None
+        if fault is None:
+            surface = resample(built, finish, attempt)
+            fault, displacement = check(surface, patches, finish)
         if fault is None and displacement is not None:
             log.extend(attempt)
+            if len(patches.faces) <= MAX_FACES_INTERSECTED:
+                log.add("self-intersections", _intersections(patches), 0, "pairs of faces")
             log.add(
                 "rung", index + 1, index + 1, name + (f" (before: {'; '.join(reasons)})" if reasons else "")
             )
@@ -80,23 +85,30 @@ def resample(surface: Surface, finish: Finish, log: RepairLog) -> Surface:
     return coarse
 
 
+def shape_fault(surface: Surface) -> str | None:
+    """What keeps a surface from being the closed boundary of one body; None if nothing does."""
+    if len(surface.faces) == 0:
+        return "nothing was left"
+    if not is_closed(surface.faces):
+        return f"{topology.count_open_edges(surface)} edges without exactly two faces are left"
+    if len(topology.separate_non_manifold(surface).vertices) != len(surface.vertices):
+        return "parts of the surface touch in single points"
+    pieces = int(face_components(surface.faces, len(surface.vertices)).max()) + 1
+    if pieces > 1:
+        return f"{pieces} separate pieces are left"
+    if surface.volume_m3 <= 0.0:
+        return "it encloses no volume"
+    return None
+
+
 def check(
     surface: Surface, raw: Surface | np.ndarray, finish: Finish
 ) -> tuple[str | None, Displacement | None]:
-    """What is wrong with a rung's result (None if nothing), and its displacement from the scan if it is
-    closed."""
-    if len(surface.faces) == 0:
-        return "nothing was left", None
-    if not is_closed(surface.faces):
-        return f"{topology.count_boundary_edges(surface)} open edges are left", None
-    if len(topology.separate_non_manifold(surface).vertices) != len(surface.vertices):
-        return "parts of the surface touch in single points", None
-    pieces = int(face_components(surface.faces, len(surface.vertices)).max()) + 1
-    if pieces > 1:
-        return f"{pieces} separate pieces are left", None
-    if surface.volume_m3 <= 0.0:
-        return "it encloses no volume", None
-    crossing = len(to_open3d(surface).get_self_intersecting_triangles())
+    """What is wrong with a resampled surface (None if nothing), and its displacement if the shape is sound."""
+    fault = shape_fault(surface)
+    if fault is not None:
+        return fault, None
+    crossing = _intersections(surface)
     if crossing:
         return f"{crossing} pairs of faces intersect", None
     displacement = measure_displacement(raw, surface)
@@ -113,6 +125,10 @@ def check(
     return None, displacement
 
 
+def _intersections(surface: Surface) -> int:
+    return len(to_open3d(surface).get_self_intersecting_triangles())
+
+
 def _intact(patches: Surface, _finish: Finish, log: RepairLog) -> Surface:
     return _outward(patches, log)
 
@@ -120,7 +136,7 @@ def _intact(patches: Surface, _finish: Finish, log: RepairLog) -> Surface:
 def _patched(patches: Surface, finish: Finish, log: RepairLog) -> Surface:
     oriented = _outward(_separated(patches, finish, log), log)
     filled, holes = fill_holes(oriented, target_edge_m=finish.target_edge_m)
-    log.add("fill holes", holes, 0, f"{topology.count_boundary_edges(oriented)} open edges")
+    log.add("fill holes", holes, 0, f"{topology.count_open_edges(oriented)} open edges")
     return filled
 
 
@@ -136,12 +152,13 @@ def _separated(patches: Surface, finish: Finish, log: RepairLog) -> Surface:
 
 
 def _welded(patches: Surface, finish: Finish, log: RepairLog) -> Surface:
-    welded = topology.weld_close_vertices(patches, WELD_FRACTION * patches.diagonal_m)
+    width = topology.crack_width(patches)
+    welded = topology.weld_close_vertices(patches, width)
     log.add(
         "weld vertices",
         len(patches.vertices),
         len(welded.vertices),
-        f"within {WELD_FRACTION:g} of the diagonal",
+        f"cracks up to {width * 1e3:.2g} mm",
     )
     tidy = topology.drop_duplicate_faces(topology.drop_degenerate_faces(welded))
     return _patched(tidy, finish, log)

@@ -6,6 +6,7 @@ from numpy.typing import NDArray
 from disect_sim.errors import InputError
 from stages.cleaning.resampling import from_open3d, split_long_edges
 from stages.support.open3d_import import open3d
+from stages.support.quiet import quiet_stderr
 from stages.support.surface import Surface, face_components, face_normals_doubled, subset, vertex_normals
 
 POISSON_DEPTH_RANGE = (5, 8)
@@ -73,7 +74,8 @@ def _poisson(points: NDArray[np.float64], normals: NDArray[np.float64], *, targe
     cells = 2.0 * float(np.ptp(points, axis=0).max()) / target_edge_m
     depth = int(np.clip(np.ceil(np.log2(max(cells, 2.0))), *POISSON_DEPTH_RANGE))
     # One thread: the sums of several threads differ from run to run in the last digits.
-    mesh, _ = o3d.geometry.TriangleMesh.create_from_point_cloud_poisson(cloud, depth=depth, n_threads=1)
+    with quiet_stderr():
+        mesh, _ = o3d.geometry.TriangleMesh.create_from_point_cloud_poisson(cloud, depth=depth, n_threads=1)
     closed = from_open3d(mesh)
     if len(closed.faces) == 0:
         return closed

@@ -121,8 +121,9 @@ def _check_counts(
 def _check_values(
     name: str, header: ScanHeader, vertices: NDArray[np.float64], faces: NDArray[np.int32]
 ) -> None:
-    if len(faces) and (faces.min() < 0 or faces.max() >= len(vertices)):
-        raise malformed(name, f"a face refers to vertex {int(faces.max())} of {len(vertices)}")
+    outside = faces[(faces < 0) | (faces >= len(vertices))]
+    if len(outside):
+        raise malformed(name, f"a face refers to vertex {outside[0]}, but there are {len(vertices)}")
     bad = int(np.count_nonzero(~np.isfinite(vertices).all(axis=1)))
     if bad and header.kind != "pcd":
         raise InputError(

@@ -6,16 +6,37 @@ from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 
-from stages.support.surface import Surface, drop_unused, edge_ids, face_areas, half_edges
+from stages.support.surface import Surface, drop_unused, edge_ids, edge_lengths, face_areas, half_edges
 
 DEGENERATE_AREA_FRACTION = 1e-14
 """A face with less than this fraction of the squared diagonal has no usable normal in float64."""
 
+CRACK_FRACTION, CRACK_EDGE_FRACTION = 1e-3, 0.25
+"""Widest crack that welding closes, as fractions of the diagonal and of the median edge."""
+
 
 def merge_identical_vertices(surface: Surface) -> Surface:
     """One vertex for all that have exactly the same position (as STL and texture seams write them)."""
-    unique, inverse = np.unique(surface.vertices, axis=0, return_inverse=True)
-    return Surface(unique, inverse.reshape(-1)[surface.faces].astype(np.int32))
+    order, is_first = _sorted_rows(surface.vertices)
+    label = np.empty(len(order), np.int32)
+    label[order] = np.cumsum(is_first) - 1
+    return Surface(surface.vertices[order[is_first]], label[surface.faces])
+
+
+def _sorted_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Stable order of the rows of an [n, 3] array, and which of the ordered rows differ from the one
+    before."""
+    order = np.lexsort(rows.T[::-1])
+    is_first = np.ones(len(rows), bool)
+    is_first[1:] = np.any(rows[order[1:]] != rows[order[:-1]], axis=1)
+    return order, is_first
+
+
+def crack_width(surface: Surface) -> float:
+    """Gaps up to this width [m] are cracks: a small part of the size, and of the edges so that no face
+    collapses."""
+    edges = edge_lengths(surface)
+    return min(CRACK_FRACTION * surface.diagonal_m, CRACK_EDGE_FRACTION * float(np.median(edges)))
 
 
 def weld_close_vertices(surface: Surface, tolerance_m: float) -> Surface:
@@ -45,8 +66,8 @@ def drop_degenerate_faces(surface: Surface) -> Surface:
 
 def drop_duplicate_faces(surface: Surface) -> Surface:
     """Without faces that use the same three vertices as an earlier one, in whatever order."""
-    first = np.unique(np.sort(surface.faces, axis=1), axis=0, return_index=True)[1]
-    return Surface(surface.vertices, surface.faces[np.sort(first)])
+    order, is_first = _sorted_rows(np.sort(surface.faces, axis=1))
+    return Surface(surface.vertices, surface.faces[np.sort(order[is_first])])
 
 
 def count_non_manifold_edges(surface: Surface) -> int:
@@ -54,9 +75,9 @@ def count_non_manifold_edges(surface: Surface) -> int:
     return int(np.count_nonzero(edge_ids(surface.faces)[2] > 2))
 
 
-def count_boundary_edges(surface: Surface) -> int:
-    """Edges with one face only."""
-    return int(np.count_nonzero(edge_ids(surface.faces)[2] == 1))
+def count_open_edges(surface: Surface) -> int:
+    """Edges that are not shared by exactly two faces."""
+    return int(np.count_nonzero(edge_ids(surface.faces)[2] != 2))
 
 
 def separate_non_manifold(surface: Surface) -> Surface:

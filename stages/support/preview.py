@@ -1,13 +1,14 @@
 """Pictures of meshes for people, rendered off-screen with one light, neutral look."""
 
-import contextlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from stages.support.quiet import quiet_stderr
 
 FRUIT, SCAN, WARNING, STRAY, BOARD, CUT = "#e3a857", "#b9bec6", "#d1383d", "#7b4fa3", "#eef0f2", "#5b8db8"
 """Colours: clean surface, raw scan, holes and faults, removed pieces, the board, the cut plane."""
@@ -63,8 +64,9 @@ def render(panels: Sequence[Panel], *, panel_size: tuple[int, int] = (720, 600))
             plotter.enable_parallel_projection()
             plotter.view_vector(panel.view, viewup=(0.0, 1.0, 0.0))
             plotter.reset_camera()
-            plotter.camera.zoom(1.25)
-        with _quiet_stderr():
+            plotter.camera.zoom(1.1)
+        # VTK looks for an X server and complains when there is none.
+        with quiet_stderr():
             pixels = plotter.screenshot(return_img=True)
     finally:
         plotter.close()
@@ -130,17 +132,3 @@ def _pyvista() -> Any:
     vtk.vtkLogger.SetStderrVerbosity(vtk.vtkLogger.VERBOSITY_OFF)
     vtk.vtkObject.GlobalWarningDisplayOff()
     return pyvista
-
-
-@contextlib.contextmanager
-def _quiet_stderr() -> Iterator[None]:
-    """VTK's window factory writes to the file descriptor itself when there is no X server."""
-    saved = os.dup(2)
-    null = os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(null, 2)
-        yield
-    finally:
-        os.dup2(saved, 2)
-        os.close(saved)
-        os.close(null)

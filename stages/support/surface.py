@@ -61,15 +61,15 @@ def half_edges(faces: Ints) -> Ints:
 
 def edge_ids(faces: Ints) -> tuple[Ints, NDArray[np.intp], NDArray[np.intp]]:
     """Unique undirected edges [edge_count, 2], edge of each half edge [3 * face_count], faces per edge."""
-    unique, inverse, count = np.unique(
-        np.sort(half_edges(faces), axis=1), axis=0, return_inverse=True, return_counts=True
-    )
-    return unique, inverse.reshape(-1), count
+    keys = edge_keys(np.sort(half_edges(faces), axis=1))
+    unique, inverse, count = np.unique(keys, return_inverse=True, return_counts=True)
+    edges = np.column_stack([unique >> 32, unique & 0xFFFFFFFF]).astype(np.int32)
+    return edges, inverse.reshape(-1), count
 
 
 def edge_keys(edges: Ints) -> NDArray[np.int64]:
-    """One number per sorted vertex pair, for set operations, shape [edge_count]."""
-    return edges[:, 0].astype(np.int64) * 2**32 + edges[:, 1]
+    """One number per vertex pair, for set operations, shape [edge_count]."""
+    return (edges[:, 0].astype(np.int64) << 32) + edges[:, 1]
 
 
 def edge_lengths(surface: Surface) -> Floats:
@@ -89,7 +89,7 @@ def face_components(faces: Ints, vertex_count: int) -> NDArray[np.int32]:
 def is_closed(faces: Ints) -> bool:
     """Whether every edge has exactly two faces that run through it in opposite directions."""
     directed = half_edges(faces)
-    if len(directed) == 0 or len(np.unique(directed, axis=0)) != len(directed):
+    if len(directed) == 0 or len(np.unique(edge_keys(directed))) != len(directed):
         return False
     return bool(np.all(edge_ids(faces)[2] == 2))
 
