@@ -225,7 +225,7 @@ def dashboard(port: Annotated[int, typer.Option(help="Port on this machine.")] =
     from pipelines.dashboard import HOST, serve_dashboard
 
     err.print(f"The dashboard comes up at http://{HOST}:{port} (Ctrl-C stops it).")
-    raise typer.Exit(serve_dashboard(project, port))
+    serve_dashboard(project, port)
 
 
 class _OnlyJson:

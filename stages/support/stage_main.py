@@ -24,6 +24,8 @@ EXIT_FAILED = 1
 EXIT_BAD_INPUT = 2
 EXIT_INPUTS_CHANGED = 75
 """EX_TEMPFAIL of sysexits.h: run it again."""
+EXIT_INTERRUPTED = 130
+"""What a shell reports for Ctrl-C."""
 DEBUG_VARIABLE = "SCAN2CUT_DEBUG"
 
 StageFunction = Callable[[StageIO, Any], dict[str, Any]]
@@ -49,6 +51,8 @@ def _exit_code(stage: str, run: StageFunction, arguments: list[str]) -> int:
         return _report(stage, error, EXIT_BAD_INPUT)
     except InputsChangedError as error:
         return _report(stage, error, EXIT_INPUTS_CHANGED)
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
     except Exception as error:  # noqa: BLE001 -- the boundary of the process: any error becomes an exit code
         return _report(stage, error, EXIT_FAILED)
     return EXIT_DONE
