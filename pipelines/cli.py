@@ -75,8 +75,8 @@ def run(
     only_json = _OnlyJson() if as_json else None
     from pipelines.overrides import parse_overrides
     from pipelines.progress_bars import ProgressBars
-    from pipelines.register import Request, register_scan
-    from pipelines.run_scan import RunResult, run_flow
+    from pipelines.register import Request
+    from pipelines.run_scan import RunResult, run_request
     from pipelines.run_table import run_table
 
     result = RunResult()
@@ -92,10 +92,7 @@ def run(
             replace=replace,
         )
         with ProgressBars(err) as bars:
-            bars.wait("register", "copying the scan")
-            result.scan = register_scan(project, request)
-            bars.wait("prefect", "starting")
-            run_flow(project, result, bars, force=force, verbose=verbose)
+            run_request(project, request, result, bars, force=force, verbose=verbose)
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 -- reported below, in the form the user asked for
         result.fail(error)
     if result.exception is not None and os.environ.get(DEBUG_VARIABLE):

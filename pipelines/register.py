@@ -81,12 +81,27 @@ def register_scan(project: Project, request: Request) -> str:
     if request.surface:
         old_surface = (known.get("precut") or {}).get("surface_file")
         sections["precut"]["surface_file"] = intake.stored_name(request.surface, "surface", old_surface)
-    content["cut_surface"] = sections["precut"].get("surface_file") or content["scan"]
+    surface = sections["precut"].get("surface_file")
+    if surface and surface not in intake.new_files and not (scan_dir / surface).is_file():
+        raise InputError(
+            f"precut.surface_file is {surface!r}, which {scan_dir} does not hold. Use --surface FILE."
+        )
+    content["cut_surface"] = surface or content["scan"]
     content["material"] = request.material or known.get("material") or DEFAULT_MATERIAL
     check_material(str(content["material"]))
     merge_params(project.root / PARAMS_FILE_NAME, sections, overrides_from="this scan's overrides (--set)")
     _write(project, scan_id, intake.new_files, {**content, **sections})
+    for name in intake.replaced - set(intake.new_files):
+        (scan_dir / name).unlink()
+        (scan_dir / f"{name}.dvc").unlink(missing_ok=True)
     return scan_id
+
+
+def forget_scan(project: Project, scan_id: str) -> None:
+    """Remove a scan of which no stage has ever succeeded; a scan with results is left alone."""
+    scan_dir = project.scan_dir(scan_id)
+    if not (scan_dir / "dvc.lock").exists():
+        shutil.rmtree(scan_dir, ignore_errors=True)
 
 
 class _Intake:
@@ -97,6 +112,8 @@ class _Intake:
         self._replace = replace
         self.new_files: dict[str, Path] = {}
         """Name in the scan's directory → where to copy it from."""
+        self.replaced: set[str] = set()
+        """Names of known files that others take the place of."""
 
     def stored_name(self, source: Path, stem: str, known_name: str | None) -> str:
         """The file's name in the scan's directory; the known one if it has the same content."""
@@ -111,6 +128,7 @@ class _Intake:
                     f"{self._scan_dir.name!r}. One id stands for one scan. Give another name with --id, or "
                     "replace the old file with --replace."
                 )
+            self.replaced.add(known.name)
         name = stem + _suffix(source)
         self.new_files[name] = source
         return name

@@ -9,6 +9,7 @@ from disect_sim.errors import InputError
 from pipelines.dashboard import use_running_dashboard
 from pipelines.dvc_stage import StageFailedError, StageReport, TryAgainError
 from pipelines.project import Project
+from pipelines.register import Request, forget_scan, register_scan
 
 EXIT_DONE, EXIT_FAILED, EXIT_BAD_INPUT = 0, 1, 2
 
@@ -47,6 +48,17 @@ class RunResult:
                 for report in self.stages
             ],
         }
+
+
+def run_request(project: Project, request: Request, result: RunResult, bars: Any, **options: bool) -> None:
+    """Register the scan and run the flow; a new scan that the first stage refuses is not kept."""
+    bars.wait("register", "copying the scan")
+    known = project.scan_ids()
+    result.scan = register_scan(project, request)
+    bars.wait("prefect", "starting")
+    run_flow(project, result, bars, **options)
+    if result.exit_code == EXIT_BAD_INPUT and result.scan not in known:
+        forget_scan(project, result.scan)
 
 
 def run_flow(project: Project, result: RunResult, watcher: Any, *, force: bool, verbose: bool) -> None:

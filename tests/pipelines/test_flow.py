@@ -4,7 +4,7 @@ import pytest
 
 from pipelines.project import Project
 from pipelines.register import Request, register_scan
-from pipelines.run_scan import RunResult, run_flow
+from pipelines.run_scan import RunResult, run_flow, run_request
 from tests.pipelines.tiny_project import runs, write_scan
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
@@ -18,6 +18,9 @@ class Spectator:
         self.started: list[str] = []
         self.progress: list[float] = []
         self.edit_during_clean = False
+
+    def wait(self, stage, message):
+        pass
 
     def on_start(self, entry):
         self.started.append(entry.name)
@@ -89,6 +92,14 @@ def test_bad_input_fails_once_with_its_sentence(project, tmp_path):
     assert result.error == "tetrahedralize: the scan says bad. It must say good. Change it."
     assert [stage.name for stage in result.stages] == ["clean"]
     assert task_runs("pear") == {"clean": ("Completed", 1), "tetrahedralize": ("Failed", 1)}
+
+
+def test_new_scan_that_is_refused_is_not_kept(project, tmp_path):
+    result = RunResult()
+    request = Request(write_scan(tmp_path, "plum.ply", "bad-clean"))
+    run_request(project, request, result, Spectator(project), force=False, verbose=False)
+    assert (result.exit_code, result.scan) == (2, "plum")
+    assert project.scan_ids() == []
 
 
 def test_change_during_a_stage_is_retried(project, tmp_path):

@@ -95,6 +95,13 @@ def test_a_scan_that_never_ran_may_be_corrected(project, tmp_path):
     assert (project.scan_dir("apple") / "apple.ply").read_text() == "mended"
 
 
+def test_replacing_by_another_format_leaves_one_file(project, tmp_path):
+    register_scan(project, Request(write_scan(tmp_path, "apple.ply", "one")))
+    register_scan(project, Request(write_scan(tmp_path, "apple.stl", "two"), replace=True))
+    folder = project.scan_dir("apple")
+    assert {path.name for path in folder.glob("apple.*")} == {"apple.stl", "apple.stl.dvc"}
+
+
 def test_cutting_surface_becomes_a_dependency(project, tmp_path):
     scan = write_scan(tmp_path, "apple.ply")
     register_scan(project, Request(scan, surface=write_scan(tmp_path, "wave.ply", "a wave")))
@@ -118,6 +125,7 @@ def refused_requests(folder: Path) -> dict[str, Request]:
         "value": Request(scan, overrides={"clean": {"unit": "mile"}}),
         "key": Request(scan, overrides={"clean": {"units": "mm"}}),
         "log": Request(scan, log=folder / "none.json"),
+        "surface": Request(scan, overrides={"precut": {"surface_file": "none.ply"}}),
     }
 
 
@@ -134,6 +142,7 @@ def refused_requests(folder: Path) -> dict[str, Request]:
         "value",
         "key",
         "log",
+        "surface",
     ],
 )
 def test_refused_request_leaves_no_trace(project, tmp_path, case):
