@@ -47,8 +47,9 @@ def cut_by_plane(
     distance = (nodes - origin) @ unit_normal
 
     edges = tet_edges(tets)
-    side = vertex_sides(nodes, edges, distance, snap_tolerance_fraction=snap_tolerance_fraction).side
-    check_both_sides_hit(side[np.unique(tets)], distance)
+    side = vertex_sides(nodes, edges, distance, snap_tolerance_fraction=snap_tolerance_fraction)
+    used = np.unique(tets)
+    check_both_sides_hit(side[used], distance[used])
     crossed = crossed_edges(edges, side)
     height = np.abs(distance[crossed])
     return split_mesh(

@@ -1,20 +1,8 @@
 """On which side each vertex is, and where the crossings are, kept away from vertices."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from disect_sim.virtual_nodes.topology import LOCAL_EDGES
-
-
-@dataclass(frozen=True)
-class VertexSides:
-    """The side of every vertex, decided once so that all tets agree."""
-
-    side: np.ndarray
-    """+1 or -1, shape [vertices], int8."""
-    near: np.ndarray
-    """True where the vertex is closer to the surface than the tolerance, shape [vertices], bool."""
 
 
 def tet_edges(tets: np.ndarray) -> np.ndarray:
@@ -35,8 +23,8 @@ def longest_edges(nodes: np.ndarray, edges: np.ndarray) -> np.ndarray:
 
 def vertex_sides(
     nodes: np.ndarray, edges: np.ndarray, distance: np.ndarray, *, snap_tolerance_fraction: float
-) -> VertexSides:
-    """Decide the side of each vertex from its signed distance to the surface [m], shape [vertices].
+) -> np.ndarray:
+    """Side of each vertex, +1 or -1, shape [n], int8, from its signed distance to the surface [m], shape [n].
 
     A vertex nearer than the tolerance (a fraction of its mean edge length) is on the side of its neighbours
     that are not near, if these agree: so a face of the body that lies in the surface does not become a
@@ -54,7 +42,7 @@ def vertex_sides(
     positive = np.bincount(ends, vote[other_end] > 0, minlength=count) > 0
     negative = np.bincount(ends, vote[other_end] < 0, minlength=count) > 0
     side = np.where(near & (positive != negative), np.where(positive, 1, -1), sign)
-    return VertexSides(side=side.astype(np.int8), near=near)
+    return side.astype(np.int8)
 
 
 def crossed_edges(edges: np.ndarray, side: np.ndarray) -> np.ndarray:

@@ -64,11 +64,12 @@ def cut_by_surface(
     far = np.isinf(distance)
     if far.all():
         distance = surface.signed_distance(nodes)
-    guess = vertex_sides(nodes, edges, distance, snap_tolerance_fraction=snap_tolerance_fraction).side
+    guess = vertex_sides(nodes, edges, distance, snap_tolerance_fraction=snap_tolerance_fraction)
     candidates = crossed_edges(edges[~far[edges].any(axis=1)], guess)
     crossed, coordinate = _true_crossings(surface, nodes, candidates, distance)
     side = _sides_by_flood(edges, crossed, np.where(far, 0, guess))
-    check_both_sides_hit(side[np.unique(tets)], distance)
+    used = np.unique(tets)
+    check_both_sides_hit(side[used], distance[used])
     _check_crossed_once(surface, nodes, edges, side, distance, snap_tolerance_fraction)
 
     return split_mesh(

@@ -177,6 +177,18 @@ def test_face_lying_in_the_plane_does_not_become_a_flake():
     assert cut.material_volume(1) == pytest.approx(BOX_VOLUME / 4, rel=0.02)
 
 
+def test_ring_is_cut_in_two_places_at_once():
+    # A box with a hole from bottom to top, 1 cm along x and 2 cm along z, leaves two arches.
+    nodes, tets = regular_box((5, 4, 6))
+    centre = nodes[tets].mean(axis=1)
+    tets = tets[~((np.abs(centre[:, 0]) < 0.005) & (np.abs(centre[:, 2]) < 0.01))]
+    cut = cut_by_plane(nodes, tets)
+    assert cut.spring_area.sum() == pytest.approx(0.04 * (0.06 - 0.02), rel=1e-12)
+    assert cut.material_volume(1) == pytest.approx(0.04 * (0.025 * 0.06 - 0.005 * 0.02), rel=1e-12)
+    assert_conserves(cut, nodes, tets)
+    assert_two_manifold_bodies(cut)
+
+
 def test_half_of_a_convex_body_is_the_hull_of_its_corners():
     nodes, tets = delaunay_body(5)
     normal = np.array([0.3, -1.0, 0.4])
