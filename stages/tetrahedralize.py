@@ -8,7 +8,7 @@ import polars as pl
 
 from disect_sim.errors import InputError
 from disect_sim.materials import MATERIALS, Material
-from stages.meshing.mesher import TetMesh, mesh_inside
+from stages.meshing.mesher import TetMesh, compacted, mesh_inside
 from stages.meshing.picture import tet_picture
 from stages.meshing.quality import (
     TetQuality,
@@ -20,12 +20,13 @@ from stages.meshing.quality import (
     unique_edges,
 )
 from stages.meshing.sizing import sizing_field, target_edge
+from stages.meshing.touching import drop_touching
 from stages.params import TetrahedralizeParams
 from stages.support.stage_main import StageIO, run_stage
 from stages.support.surface import Surface, face_areas, is_closed
 
 EPSILON_RUNGS = 3
-"""How often the envelope is halved when the mesh misses the surface's volume."""
+"""Attempts; the envelope is halved after each one that misses the surface's volume or is not sound."""
 REGULAR_TET_VOLUME = 1.0 / (6.0 * np.sqrt(2.0))
 """Volume of a regular tet with edge 1 [-]."""
 MAX_EXPECTED_TETS = 500_000
@@ -40,6 +41,8 @@ class TetResult:
 
     mesh: TetMesh
     quality: TetQuality
+    dropped_tets: int
+    """Tets that were dropped because they touched the body in an edge or a node only."""
     epsilon_m: float
     """Envelope that the mesh was made with [m]."""
     volume_error_fraction: float
@@ -64,22 +67,31 @@ def tetrahedralize(
         cut_edge_m=params.cut_edge_m,
         cut_band_m=params.cut_band_m,
     )
-    errors = []
+    faults = []
     for rung in range(EPSILON_RUNGS):
         epsilon = params.epsilon_m / 2**rung
         if progress is not None:
             progress(0.05 + 0.8 * rung / EPSILON_RUNGS, f"mesh with an envelope of {epsilon * 1e3:g} mm")
-        mesh = mesh_inside(surface, field, edge_m=params.edge_m, epsilon_m=epsilon, threads=params.threads)
+        raw = mesh_inside(surface, field, edge_m=params.edge_m, epsilon_m=epsilon, threads=params.threads)
+        keep = drop_touching(raw.tets, np.abs(tet_quality(raw.nodes, raw.tets).volume_m3))
+        mesh = compacted(raw.nodes, raw.tets[keep])
         quality = tet_quality(mesh.nodes, mesh.tets)
-        _refuse_unsound(mesh, quality)
         error = float(quality.volume_m3.sum() / surface.volume_m3 - 1.0)
-        if abs(error) <= params.max_volume_error_fraction:
-            return TetResult(_on_the_board(mesh, surface), quality, epsilon, error)
-        errors.append(f"{error:+.1%} with an envelope of {epsilon * 1e3:g} mm")
+        fault = _fault(mesh, quality, error, params.max_volume_error_fraction)
+        if fault is None:
+            return TetResult(
+                mesh=_on_the_board(mesh, surface),
+                quality=quality,
+                dropped_tets=int(np.count_nonzero(~keep)),
+                epsilon_m=epsilon,
+                volume_error_fraction=error,
+            )
+        faults.append(f"{fault} with an envelope of {epsilon * 1e3:g} mm")
     raise InputError(
-        f"The mesh's volume differs from the surface's: {', '.join(errors)}. At most "
-        f"{params.max_volume_error_fraction:.1%} is allowed. Lower tetrahedralize.edge_m and "
-        "cut_edge_m, or epsilon_m."
+        f"The surface could not be meshed: {'; '.join(faults)}. The mesh must be one body with a closed boundary and "
+        f"within {params.max_volume_error_fraction:.1%} of the surface's volume. Lower "
+        "tetrahedralize.edge_m, cut_edge_m "
+        "and epsilon_m, or smooth the scan more (clean.smooth_iterations, clean.target_edge_m)."
     )
 
 
@@ -96,6 +108,7 @@ def metrics(result: TetResult, material: Material) -> dict[str, object]:
         "nodes": len(mesh.nodes),
         "edges_across_cut_plane": int(crossing.sum()),
         "edge_across_cut_plane_mean_m": float(length[crossing].mean()) if crossing.any() else 0.0,
+        "dropped_tets": result.dropped_tets,
         "volume_m3": volume,
         "mass_kg": volume * material.density_kg_m3,
         "volume_error_fraction": result.volume_error_fraction,
@@ -159,21 +172,19 @@ def _refuse_too_many(surface: Surface, params: TetrahedralizeParams) -> None:
         )
 
 
-def _refuse_unsound(mesh: TetMesh, quality: TetQuality) -> None:
+def _fault(mesh: TetMesh, quality: TetQuality, volume_error: float, max_volume_error: float) -> str | None:
+    """What is wrong with a mesh, None if nothing."""
     flat = np.flatnonzero(~(quality.volume_m3 > 0.0))
     if len(flat):
-        raise InputError(
-            f"{len(flat)} of {len(mesh.tets)} tets have no volume (ids {', '.join(map(str, flat[:5]))}). "
-            "Volume must be > 0. Lower tetrahedralize.edge_m or raise epsilon_m."
-        )
-    boundary = boundary_faces(mesh.tets)
+        return f"{len(flat)} of {len(mesh.tets)} tets have no volume (ids {', '.join(map(str, flat[:5]))})"
     pieces = count_pieces(mesh.tets)
-    if not is_closed(boundary) or pieces > 1:
-        raise InputError(
-            f"The mesh has {pieces} pieces or an open boundary. It must be one body with a closed boundary. "
-            "Lower tetrahedralize.epsilon_m and edge_m: they may be larger than the thinnest part of "
-            "the fruit."
-        )
+    if pieces > 1:
+        return f"{pieces} pieces that share no face"
+    if not is_closed(boundary_faces(mesh.tets)):
+        return "a boundary that touches itself along an edge"
+    if abs(volume_error) > max_volume_error:
+        return f"a volume off by {volume_error:+.1%}"
+    return None
 
 
 def _on_the_board(mesh: TetMesh, surface: Surface) -> TetMesh:

@@ -104,7 +104,7 @@ def shape_fault(surface: Surface) -> str | None:
 def check(
     surface: Surface, raw: Surface | np.ndarray, finish: Finish
 ) -> tuple[str | None, Displacement | None]:
-    """What is wrong with a resampled surface (None if nothing), and its displacement if the shape is sound."""
+    """What is wrong with a resampled surface, if anything, and its displacement if the shape is sound."""
     fault = shape_fault(surface)
     if fault is not None:
         return fault, None

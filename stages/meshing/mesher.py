@@ -36,7 +36,7 @@ def mesh_inside(
         sizing: target edge lengths.
         edge_m: target edge length where the sizing field does not reach [m].
         epsilon_m: largest distance of the mesh's boundary from the surface [m].
-        threads: threads of the mesher; with 1 the result is reproducible.
+        threads: threads of the mesher. Its result differs from run to run even with 1 (docs/meshing.md).
     """
     import pytetwild
 
@@ -44,8 +44,9 @@ def mesh_inside(
     with tempfile.TemporaryDirectory() as scratch, contextlib.chdir(scratch):
         try:
             nodes, tets = pytetwild.tetrahedralize(
-                np.ascontiguousarray(surface.vertices),
-                np.ascontiguousarray(surface.faces),
+                # Copies, because the mesher takes writable arrays only and tables are read-only.
+                np.array(surface.vertices, np.float64, order="C"),
+                np.array(surface.faces, np.int32, order="C"),
                 edge_length_abs=edge_m,
                 epsilon=epsilon_m / surface.diagonal_m,
                 stop_energy=STOP_ENERGY,
@@ -67,8 +68,13 @@ def mesh_inside(
             "tetrahedralize.edge_m. "
             "Lower edge_m."
         )
+    return compacted(nodes, oriented(nodes, tets.astype(np.int32)))
+
+
+def compacted(nodes: NDArray[np.float64], tets: NDArray[np.int32]) -> TetMesh:
+    """The mesh without nodes that no tet uses."""
     used, compact = np.unique(tets, return_inverse=True)
-    return TetMesh(nodes[used], oriented(nodes[used], compact.reshape(-1, 4).astype(np.int32)))
+    return TetMesh(nodes[used], compact.reshape(-1, 4).astype(np.int32))
 
 
 def oriented(nodes: NDArray[np.float64], tets: NDArray[np.int32]) -> NDArray[np.int32]:
