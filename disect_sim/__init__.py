@@ -1,1 +1,76 @@
-"""disect_sim: a differentiable simulator of cutting."""
+"""disect_sim: a differentiable simulator of cutting.
+
+Cut a tet mesh once (`cut_by_plane`), build a model (`build_model`), simulate a knife motion (`simulate`), and ask the
+result for gradients (`Result.gradient`) or put the whole under a torch optimiser (`CuttingForce`).
+
+The names below are the public face. They load on first use: whoever only wants `InputError` pays neither for Warp nor
+for torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from disect_sim.adjoint import Gradients
+    from disect_sim.cut_mesh import CutMesh
+    from disect_sim.errors import InputError
+    from disect_sim.knife import KNIVES, Knife
+    from disect_sim.materials import MATERIALS, Material
+    from disect_sim.model import Model, build_model
+    from disect_sim.motions import ConstantVelocity, RecordedMotion, SlicingMotion
+    from disect_sim.outcome import OutcomeKind
+    from disect_sim.parameters import parameter_info
+    from disect_sim.result import Result
+    from disect_sim.simulate import simulate
+    from disect_sim.torch_module import CuttingForce
+    from disect_sim.virtual_nodes import cut_by_plane, cut_by_surface
+
+_HOME = {
+    "Gradients": "adjoint",
+    "CutMesh": "cut_mesh",
+    "InputError": "errors",
+    "KNIVES": "knife",
+    "Knife": "knife",
+    "MATERIALS": "materials",
+    "Material": "materials",
+    "Model": "model",
+    "build_model": "model",
+    "ConstantVelocity": "motions",
+    "RecordedMotion": "motions",
+    "SlicingMotion": "motions",
+    "OutcomeKind": "outcome",
+    "parameter_info": "parameters",
+    "Result": "result",
+    "simulate": "simulate",
+    "CuttingForce": "torch_module",
+    "cut_by_plane": "virtual_nodes",
+    "cut_by_surface": "virtual_nodes",
+}
+
+__all__ = [
+    "KNIVES",
+    "MATERIALS",
+    "ConstantVelocity",
+    "CutMesh",
+    "CuttingForce",
+    "Gradients",
+    "InputError",
+    "Knife",
+    "Material",
+    "Model",
+    "OutcomeKind",
+    "RecordedMotion",
+    "Result",
+    "SlicingMotion",
+    "build_model",
+    "cut_by_plane",
+    "cut_by_surface",
+    "parameter_info",
+    "simulate",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module 'disect_sim' has no attribute {name!r}")
+    return getattr(import_module(f"disect_sim.{_HOME[name]}"), name)

@@ -13,7 +13,7 @@ import warp as wp
 from disect_sim.errors import InputError
 from disect_sim.implicit import predict
 from disect_sim.kernels import board, elasticity, knife_contact, springs
-from disect_sim.linear_solver import CachedCholeskySolver, NotPositiveDefinite
+from disect_sim.linear_solver import CachedCholeskySolver, IndefiniteHessianError
 from disect_sim.motions import Motion
 from disect_sim.parameters import CONTACT_NAMES, SPRING_NAMES, collect_gradient
 from disect_sim.result import sampling_operator
@@ -124,10 +124,23 @@ class _Backward:
             self._contact = _AdjointKernel(
                 knife_contact.contact_force,
                 c,
-                [system.law, system.shape, wp.float64(system.dt), system.edges.coordinate]
-                + [system.edges.side, system.edges.offset, wp.zeros(c, wp.vec2d), wp.zeros(c, wp.vec2d)],
+                [
+                    system.law,
+                    system.shape,
+                    wp.float64(system.dt),
+                    system.edges.coordinate,
+                    system.edges.side,
+                    system.edges.offset,
+                    wp.zeros(c, wp.vec2d),
+                    wp.zeros(c, wp.vec2d),
+                ],
                 [system.contact_parameters, *(wp.zeros(c, wp.vec3d) for _ in range(4))],
-                [wp.zeros(c, wp.vec3d), wp.zeros(c, wp.vec3d), wp.zeros(c, wp.vec2d), wp.zeros(c, wp.float64)],
+                [
+                    wp.zeros(c, wp.vec3d),
+                    wp.zeros(c, wp.vec3d),
+                    wp.zeros(c, wp.vec2d),
+                    wp.zeros(c, wp.float64),
+                ],
             )
             initial = wp.array(system.parameters.row("cut_spring_ke"), dtype=wp.float64)
             damping = wp.array(system.parameters.row("cut_spring_kd"), dtype=wp.float64)
@@ -143,8 +156,15 @@ class _Backward:
                 springs.damage,
                 s,
                 [int(m.damage_law == "stretch"), wp.float64(system.dt), system.area_ratio_device],
-                [wp.zeros(s, wp.float64), softness, wp.zeros(s, wp.vec3d), wp.zeros(s, wp.vec3d)]
-                + [wp.zeros(s, wp.float64), wp.zeros(s, wp.float64), wp.zeros(s, wp.vec3d)],
+                [
+                    wp.zeros(s, wp.float64),
+                    softness,
+                    wp.zeros(s, wp.vec3d),
+                    wp.zeros(s, wp.vec3d),
+                    wp.zeros(s, wp.float64),
+                    wp.zeros(s, wp.float64),
+                    wp.zeros(s, wp.vec3d),
+                ],
                 [wp.zeros(s, wp.float64)],
             )
             self._board = _AdjointKernel(
@@ -190,7 +210,15 @@ class _Backward:
         """Through the knife force and the damage: gradients in x, x_n, pose, pose_n and the stiffness before."""
         count = self.model.spring_count
         total = self._force[0] + self._force[1]
-        values = (self._stiffness, None, total[:count], total[count:], self._touch[:count], self._touch[count:], self._d)
+        values = (
+            self._stiffness,
+            None,
+            total[:count],
+            total[count:],
+            self._touch[:count],
+            self._touch[count:],
+            self._d,
+        )
         for slot, value in enumerate(values):
             if value is not None:
                 self._damage.fill_input(slot, value)
@@ -207,7 +235,7 @@ class _Backward:
         self.solver.set_matrix(self.system.hessian())
         try:
             return self.solver.solve(x_bar, tolerance=ADJOINT_TOLERANCE)
-        except NotPositiveDefinite:
+        except IndefiniteHessianError:
             self.solver.forget()
             return self.solver.solve_indefinite(x_bar)
 
@@ -249,7 +277,9 @@ class _Backward:
             "retardation_s": float(tau_bar),
         }
 
-    def _through_contact(self, seeds: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    def _through_contact(
+        self, seeds: list[np.ndarray]
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         m = self.model
         a, b = m.contact_parents.T
         table, x0, x1, y0, y1 = self._contact.run(seeds)

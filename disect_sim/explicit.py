@@ -34,7 +34,9 @@ def stable_step(system: StepSystem) -> float:
     stiffness = hessian - sp.diags(mass / system.dt**2) + sp.diags(np.repeat(contact[free], 3))
     scale = sp.diags(1.0 / np.sqrt(mass))
     start = np.sin(np.arange(size) + 1.0)
-    highest = eigsh((scale @ stiffness @ scale).tocsr(), k=1, which="LA", tol=1e-3, v0=start, return_eigenvectors=False)
+    highest = eigsh(
+        (scale @ stiffness @ scale).tocsr(), k=1, which="LA", tol=1e-3, v0=start, return_eigenvectors=False
+    )
     return float(2.0 / np.sqrt(highest[0]))
 
 

@@ -14,7 +14,7 @@ END_BLEND_M = 1.0e-3
 
 @dataclass(frozen=True)
 class Knife:
-    """Blade geometry [m]. The edge runs along z, the blade is symmetric about x = 0, the origin is the tip of the edge."""
+    """Blade geometry [m]. The edge runs along z, the blade is symmetric about x = 0, the origin is at the edge."""
 
     spine_m: float = 2.0e-3
     """Thickness at the spine."""
@@ -30,7 +30,9 @@ class Knife:
     def __post_init__(self) -> None:
         for name in ("spine_m", "edge_m", "height_m", "tip_m", "length_m"):
             if not getattr(self, name) > 0.0:
-                raise InputError(f"knife: {name} is {getattr(self, name)}. It must be > 0 m. Measure the blade.")
+                raise InputError(
+                    f"knife: {name} is {getattr(self, name)}. It must be > 0 m. Measure the blade."
+                )
         if self.edge_m > self.spine_m or self.tip_m >= self.height_m:
             raise InputError(
                 f"knife: edge {self.edge_m} m, spine {self.spine_m} m, tip {self.tip_m} m, height {self.height_m} m. "
@@ -64,7 +66,13 @@ class Knife:
         with wp.ScopedDevice("cpu"):
             out = wp.zeros(n, dtype=wp.float64), wp.zeros(n, dtype=wp.vec3d), wp.zeros(n, dtype=wp.mat33d)
             points_in = wp.array(np.ascontiguousarray(points, float), dtype=wp.vec3d)
-            inputs = [self.shape(), int(exact), wp.float64(tip_width_m), wp.array(sides, dtype=wp.float64), points_in]
+            inputs = [
+                self.shape(),
+                int(exact),
+                wp.float64(tip_width_m),
+                wp.array(sides, dtype=wp.float64),
+                points_in,
+            ]
             wp.launch(kernels.sample_distance, dim=n, inputs=inputs, outputs=list(out))
         d, g, h = (a.numpy() for a in out)
         return d, g, None if exact else h

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import cholespy
 import numpy as np
 import scipy.sparse as sp
-import scipy.sparse.linalg
+from scipy.sparse.linalg import splu
 
 from disect_sim.sparsity import BlockPattern
 
@@ -23,7 +23,7 @@ class SolverStatistics:
     """Hessians found not positive definite, by a failed Cholesky or by negative curvature in CG."""
 
 
-class NotPositiveDefinite(Exception):
+class IndefiniteHessianError(Exception):
     """The matrix has a direction of negative curvature."""
 
 
@@ -40,7 +40,8 @@ class CachedCholeskySolver:
         self.size = 3 * n
         self.statistics = SolverStatistics()
         self._matrix = sp.bsr_matrix(
-            (np.zeros((len(pattern.indices), 3, 3)), pattern.indices, pattern.indptr), shape=(self.size, self.size)
+            (np.zeros((len(pattern.indices), 3, 3)), pattern.indices, pattern.indptr),
+            shape=(self.size, self.size),
         )
         numbered = sp.bsr_matrix(
             (np.arange(1.0, 9 * len(pattern.indices) + 1).reshape(-1, 3, 3), pattern.indices, pattern.indptr),
@@ -65,7 +66,7 @@ class CachedCholeskySolver:
         """x with |H x - b| <= tolerance |b| in the preconditioner's norm.
 
         shift: multiple of the diagonal added to H, to make an indefinite H solvable.
-        Raises NotPositiveDefinite.
+        Raises IndefiniteHessianError.
         """
         self.statistics.solves += 1
         if self._factor is None or shift > 0.0 or self._extra_iterations > self._budget:
@@ -80,7 +81,7 @@ class CachedCholeskySolver:
 
     def solve_indefinite(self, b: np.ndarray) -> np.ndarray:
         """x with H x = b for a symmetric H that need not be positive definite, by sparse LU."""
-        return sp.linalg.splu(self._matrix.tocsc()).solve(b)
+        return splu(self._matrix.tocsc()).solve(b)
 
     def diagonal(self) -> np.ndarray:
         """Diagonal of the present matrix [N/m], shape [size]."""
@@ -103,7 +104,7 @@ class CachedCholeskySolver:
         except (ValueError, RuntimeError) as error:
             self._factor = None
             self.statistics.indefinite += 1
-            raise NotPositiveDefinite from error
+            raise IndefiniteHessianError from error
 
     def _precondition(self, r: np.ndarray) -> np.ndarray:
         z = np.empty_like(r)
@@ -129,7 +130,7 @@ class CachedCholeskySolver:
             curvature = p @ hp
             if not curvature > 0.0:
                 self.statistics.indefinite += 1
-                raise NotPositiveDefinite
+                raise IndefiniteHessianError
             alpha = rz / curvature
             x += alpha * p
             r -= alpha * hp

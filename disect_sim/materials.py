@@ -25,7 +25,9 @@ class Material:
                 "Modulus and density must be > 0 and 0 <= poisson < 0.5. Correct the material."
             )
         if not self.retardation_s >= 0.0:
-            raise InputError(f"material: retardation_s is {self.retardation_s}. It must be >= 0 s. Correct it.")
+            raise InputError(
+                f"material: retardation_s is {self.retardation_s}. It must be >= 0 s. Correct it."
+            )
 
     def replaced(self, **changes: float) -> "Material":
         """The same material with some values changed."""

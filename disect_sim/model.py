@@ -91,14 +91,17 @@ class Model:
 
     @property
     def node_count(self) -> int:
+        """Number of nodes, ghosts included."""
         return len(self.mesh.nodes)
 
     @property
     def tet_count(self) -> int:
+        """Number of tets, both copies of cut ones."""
         return len(self.tet_nodes)
 
     @property
     def spring_count(self) -> int:
+        """Number of cutting springs."""
         return len(self.spring_nodes)
 
     @property
@@ -156,7 +159,8 @@ def build_model(
     spring_weights = np.stack([1.0 - c[positive], c[positive], c[negative] - 1.0, -c[negative]], axis=1)
     count = len(spring_nodes)
     operator = sp.csr_matrix(
-        (spring_weights.ravel(), (np.repeat(np.arange(count), 4), spring_nodes.ravel())), shape=(count, len(x))
+        (spring_weights.ravel(), (np.repeat(np.arange(count), 4), spring_nodes.ravel())),
+        shape=(count, len(x)),
     )
     across = x[parents[positive, 0]] - x[parents[negative, 0]]
     contacts = np.concatenate([positive, negative])
@@ -192,7 +196,9 @@ def build_model(
 
 def _check_choice(name: str, value: object, allowed: tuple) -> None:
     if value not in allowed:
-        raise InputError(f"model: {name} is {value!r}. It must be one of {', '.join(map(repr, allowed))}. Choose one.")
+        raise InputError(
+            f"model: {name} is {value!r}. It must be one of {', '.join(map(repr, allowed))}. Choose one."
+        )
 
 
 def _in_cache_order(tets: np.ndarray, fraction: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -219,7 +225,11 @@ def _cut_normals(points: np.ndarray, across: np.ndarray) -> np.ndarray:
     normal = np.linalg.svd(local)[2][:, 2, :]
     sign = np.sign(np.einsum("ij,ij->i", normal, across))
     flat = np.abs(points[:, 0] - points[0, 0]).max() < 1e-12
-    return np.tile([1.0, 0.0, 0.0], (len(points), 1)) if flat else normal * np.where(sign == 0.0, 1.0, sign)[:, None]
+    return (
+        np.tile([1.0, 0.0, 0.0], (len(points), 1))
+        if flat
+        else normal * np.where(sign == 0.0, 1.0, sign)[:, None]
+    )
 
 
 def _barrier_offset(x: np.ndarray, parents: np.ndarray, coordinate: np.ndarray) -> np.ndarray:

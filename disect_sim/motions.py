@@ -35,7 +35,10 @@ class Motion(ABC):
         tensors = self._tensors(True)
         poses = self.trajectory(torch.as_tensor(times), tensors)
         poses.backward(torch.as_tensor(pose_bar))
-        return {k: np.zeros_like(self.parameters[k]) if t.grad is None else t.grad.numpy() for k, t in tensors.items()}
+        return {
+            k: np.zeros_like(self.parameters[k]) if t.grad is None else t.grad.numpy()
+            for k, t in tensors.items()
+        }
 
     def with_parameters(self, **changes: float | np.ndarray) -> "Motion":
         """The same motion with some parameters changed."""
@@ -53,7 +56,10 @@ class Motion(ABC):
         return other
 
     def _tensors(self, differentiate: bool) -> dict[str, torch.Tensor]:
-        return {k: torch.tensor(v, dtype=torch.float64, requires_grad=differentiate) for k, v in self.parameters.items()}
+        return {
+            k: torch.tensor(v, dtype=torch.float64, requires_grad=differentiate)
+            for k, v in self.parameters.items()
+        }
 
 
 class ConstantVelocity(Motion):
@@ -64,6 +70,7 @@ class ConstantVelocity(Motion):
         self._z = float(z)
 
     def trajectory(self, times: torch.Tensor, parameters: dict[str, torch.Tensor]) -> torch.Tensor:
+        """See Motion."""
         y = parameters["initial_y"] + parameters["velocity_y"] * times
         return torch.stack([torch.zeros_like(y), y, torch.full_like(y, self._z)], dim=1)
 
@@ -87,7 +94,7 @@ class RecordedMotion(Motion):
         p = _three_columns(positions, len(t))
         if len(t) < 2 or not (np.diff(t) > 0.0).all() or not (np.isfinite(t).all() and np.isfinite(p).all()):
             raise InputError(
-                f"recorded motion: {len(t)} samples. It needs at least 2 finite ones with increasing time. Clean the log."
+                f"recorded motion: {len(t)} samples. At least 2 finite ones, time increasing, are needed. Clean the log."
             )
         self._first, self._last = t[0], t[-1]
         if velocities is None:
@@ -97,6 +104,7 @@ class RecordedMotion(Motion):
         self.parameters = {"offset_y": np.array(offset_y, float)}
 
     def trajectory(self, times: torch.Tensor, parameters: dict[str, torch.Tensor]) -> torch.Tensor:
+        """See Motion."""
         base = torch.as_tensor(self._spline(np.clip(times.detach().numpy(), self._first, self._last)))
         up = torch.tensor([0.0, 1.0, 0.0], dtype=torch.float64)
         return base + parameters["offset_y"] * up
@@ -150,6 +158,7 @@ class SlicingMotion(Motion):
         return torch.stack([window * (w @ parameters["velocity_y"]), window * dz], dim=-1)
 
     def trajectory(self, times: torch.Tensor, parameters: dict[str, torch.Tensor]) -> torch.Tensor:
+        """See Motion; the velocities are integrated by three-point Gauss quadrature between the times."""
         start = torch.cat([torch.zeros(1, dtype=torch.float64), times[:-1]])
         half = 0.5 * (times - start)
         at = (start + half)[:, None] + half[:, None] * GAUSS_POINTS

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from disect_sim.linear_solver import CachedCholeskySolver, NotPositiveDefinite
+from disect_sim.linear_solver import CachedCholeskySolver, IndefiniteHessianError
 from disect_sim.result import Statistics
 from disect_sim.step_system import StepSystem
 from disect_sim.timing import Stopwatch
@@ -28,6 +28,8 @@ class NewtonOptions:
 
 @dataclass(frozen=True)
 class NewtonResult:
+    """Where Newton's method got to."""
+
     x: np.ndarray
     """Positions [m], shape [node_count, 3]."""
     solved: bool
@@ -84,11 +86,11 @@ def _solve(solver: CachedCholeskySolver, b: np.ndarray, tolerance: float) -> np.
     """H^-1 b, with H shifted to be positive definite where it is not."""
     try:
         return solver.solve(b, tolerance=tolerance)
-    except NotPositiveDefinite:
+    except IndefiniteHessianError:
         pass
     for shift in SHIFTS:
         try:
             return solver.solve(b, tolerance=tolerance, shift=shift)
-        except NotPositiveDefinite:
+        except IndefiniteHessianError:
             continue
     return b / np.abs(solver.diagonal())

@@ -8,11 +8,15 @@ class OutcomeKind(Enum):
     """What can happen to a run."""
 
     COMPLETE = "The knife finished its motion."
-    NOTHING_CUT = "The knife finished its motion but cut nothing. Lower the end height or raise cut_spring_softness."
+    NOTHING_CUT = (
+        "The knife finished its motion but cut nothing. Lower the end height or raise cut_spring_softness."
+    )
     MESH_INVERTED = "Elements turned inside out. Refine the mesh at the cut or soften sdf_ke."
     NEWTON_STALLED = "Newton's method stalled. Shorten dt, raise sdf_tip or lower sdf_mu."
     DIVERGED = "Positions ran away. Shorten dt."
-    KNIFE_JAMMED = "The force on the knife passed the limit. Lower sdf_mu or cut_spring_ke, or raise force_limit_n."
+    KNIFE_JAMMED = (
+        "The force on the knife passed the limit. Lower sdf_mu or cut_spring_ke, or raise force_limit_n."
+    )
 
 
 @dataclass(frozen=True)
@@ -30,5 +34,9 @@ class Outcome:
         return self.kind in (OutcomeKind.COMPLETE, OutcomeKind.NOTHING_CUT, OutcomeKind.MESH_INVERTED)
 
     def __str__(self) -> str:
-        where = "" if self.step is None else f" (step {self.step}" + ("" if self.node is None else f", node {self.node}") + ")"
+        where = (
+            ""
+            if self.step is None
+            else f" (step {self.step}" + ("" if self.node is None else f", node {self.node}") + ")"
+        )
         return f"{self.kind.value}{' ' + self.detail if self.detail else ''}{where}"

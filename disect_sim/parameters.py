@@ -21,20 +21,26 @@ class ParameterInfo:
 
 
 SPRING_PARAMETERS = {
-    "cut_spring_ke": ParameterInfo(500.0, 100.0, 8000.0, "N/m", "stiffness of a cutting spring before damage"),
+    "cut_spring_ke": ParameterInfo(
+        500.0, 100.0, 8000.0, "N/m", "stiffness of a cutting spring before damage"
+    ),
     "cut_spring_kd": ParameterInfo(0.1, 0.01, 0.15, "N s/m", "damping of a cutting spring"),
     "cut_spring_softness": ParameterInfo(0.01, 0.0, 1.0, "-", "how fast a spring weakens under the knife"),
     "sdf_ke": ParameterInfo(1000.0, 500.0, 8000.0, "N/m", "stiffness of the knife contact"),
     "sdf_kd": ParameterInfo(1.0, 0.1, 100.0, "N s/m", "damping of the knife contact"),
     "sdf_kf": ParameterInfo(0.01, 0.001, 8000.0, "m/s", "slip speed at which friction is fully there"),
     "sdf_mu": ParameterInfo(0.5, 0.45, 1.0, "-", "friction coefficient of the knife"),
-    "sdf_stribeck": ParameterInfo(0.05, 0.0, 0.5, "-", "static friction coefficient minus sdf_mu"),
+    "sdf_stribeck": ParameterInfo(0.0, 0.0, 0.5, "-", "static friction coefficient minus sdf_mu"),
     "sdf_radius": ParameterInfo(0.5e-3, 0.1e-3, 1.2e-3, "m", "rounding of the knife"),
-    "sdf_tip": ParameterInfo(1.0e-3, 0.2e-3, 3.0e-3, "m", "width over which flank and edge of the knife blend"),
+    "sdf_tip": ParameterInfo(
+        1.0e-3, 0.2e-3, 3.0e-3, "m", "width over which flank and edge of the knife blend"
+    ),
 }
 """Parameters with one value per spring, or one for all. Stiffness, damping and damage are per reference area."""
 
-STRETCH_SOFTNESS = ParameterInfo(500.0, 10.0, 5000.0, "N/m per m", "how fast a spring weakens under the knife")
+STRETCH_SOFTNESS = ParameterInfo(
+    500.0, 10.0, 5000.0, "N/m per m", "how fast a spring weakens under the knife"
+)
 """cut_spring_softness under the stretch law, where it means something else."""
 
 MATERIAL_PARAMETERS = {
@@ -94,6 +100,7 @@ class ExpandedParameters:
     """What the user gave, as arrays (shape [] or [spring_count])."""
 
     def row(self, name: str) -> np.ndarray:
+        """Values of the named spring parameter, shape [spring_count]."""
         return self.spring[SPRING_NAMES.index(name)]
 
 
@@ -122,7 +129,10 @@ def expand(values: Values, material: Material, surface: np.ndarray, damage_law: 
 
 
 def collect_gradient(
-    expanded: ExpandedParameters, spring_bar: np.ndarray, material_bar: Mapping[str, float], surface: np.ndarray
+    expanded: ExpandedParameters,
+    spring_bar: np.ndarray,
+    material_bar: Mapping[str, float],
+    surface: np.ndarray,
 ) -> dict[str, np.ndarray]:
     """Gradients for every parameter, in the shape it was given in (a scalar for those left at their default).
 

@@ -18,7 +18,9 @@ CUT_AT_ALL = 0.01
 class Recorder:
     """Keeps the observables of every step and the node positions at chosen times."""
 
-    def __init__(self, system: StepSystem, poses: np.ndarray, keep_times: Sequence[float], force_limit_n: float) -> None:
+    def __init__(
+        self, system: StepSystem, poses: np.ndarray, keep_times: Sequence[float], force_limit_n: float
+    ) -> None:
         self._system, self._model = system, system.model
         self._poses = poses
         self._keep = sorted(keep_times)
@@ -41,7 +43,9 @@ class Recorder:
 
     def start(self, x: np.ndarray, velocity: np.ndarray) -> None:
         """Record the state at time zero."""
-        self._energy.append({"kinetic": self._kinetic(velocity), "gravity": self._gravity(x), "knife_work": 0.0})
+        self._energy.append(
+            {"kinetic": self._kinetic(velocity), "gravity": self._gravity(x), "knife_work": 0.0}
+        )
 
     def step(self, x: np.ndarray, x_previous: np.ndarray, stiffness: np.ndarray) -> Outcome | None:
         """Record the end of a step, right after `system.gradient(x)`. Returns an outcome if the run must stop."""
@@ -51,7 +55,9 @@ class Recorder:
         moved = np.abs(x - self._model.mesh.nodes).max(axis=1)
         worst = int(moved.argmax())
         if not np.isfinite(moved[worst]) or moved[worst] > 10.0 * self._size:
-            return Outcome(OutcomeKind.DIVERGED, f"At {n * dt:.4g} s a node was {moved[worst]:.3g} m away.", n, worst)
+            return Outcome(
+                OutcomeKind.DIVERGED, f"At {n * dt:.4g} s a node was {moved[worst]:.3g} m away.", n, worst
+            )
         force, torque = self._knife_wrench(x, n)
         energies = system.energies()
         self._work -= float(force @ (self._poses[n] - self._poses[n - 1]))

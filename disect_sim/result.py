@@ -30,6 +30,7 @@ class Statistics:
 
     @property
     def newton_per_step(self) -> float:
+        """Mean number of Newton iterations."""
         return self.newton_iterations / max(1, self.steps)
 
 
@@ -103,4 +104,6 @@ def sampling_operator(dt: float, steps: int, rate_hz: float) -> sp.csr_matrix:
     if not rows:
         return sp.csr_matrix((0, steps))
     shape = (samples, steps)
-    return sp.csr_matrix((np.concatenate(weights), (np.concatenate(rows), np.concatenate(columns))), shape=shape)
+    return sp.csr_matrix(
+        (np.concatenate(weights), (np.concatenate(rows), np.concatenate(columns))), shape=shape
+    )

@@ -61,9 +61,13 @@ def simulate(
     Never raises for a run that goes wrong: see `result.outcome`.
     """
     if integrator not in ("implicit", "explicit"):
-        raise InputError(f"simulate: integrator is {integrator!r}. It must be 'implicit' or 'explicit'. Choose one.")
+        raise InputError(
+            f"simulate: integrator is {integrator!r}. It must be 'implicit' or 'explicit'. Choose one."
+        )
     if not duration > 0.0 or (dt is not None and not 0.0 < dt <= duration):
-        raise InputError(f"simulate: duration {duration} s, dt {dt} s. Both must be > 0 and dt <= duration. Correct them.")
+        raise InputError(
+            f"simulate: duration {duration} s, dt {dt} s. Both must be > 0 and dt <= duration. Correct them."
+        )
     if differentiable and (integrator == "explicit" or model.contact_law == "exact"):
         raise InputError(
             f"simulate: no gradient for the {integrator} integrator with {model.contact_law} contact: it would be "
@@ -87,7 +91,9 @@ def simulate(
     keep = states.append if differentiable else _ignore
     tell = progress or _ignore
     if integrator == "implicit":
-        last, outcome = run_implicit(system, poses, x, velocity, recorder, newton or NewtonOptions(), keep, tell)
+        last, outcome = run_implicit(
+            system, poses, x, velocity, recorder, newton or NewtonOptions(), keep, tell
+        )
     else:
         last, outcome = run_explicit(system, poses, x, velocity, recorder, tell)
     result = recorder.result(outcome, sample_rate_hz, last)
@@ -103,7 +109,9 @@ def choose_device(device: str | None) -> str:
     if device is None:
         return "cuda:0" if wp.is_cuda_available() else "cpu"
     if device.startswith("cuda") and not wp.is_cuda_available():
-        raise InputError(f"simulate: device {device!r} was asked for, but no CUDA device is here. Use device='cpu'.")
+        raise InputError(
+            f"simulate: device {device!r} was asked for, but no CUDA device is here. Use device='cpu'."
+        )
     return device
 
 

@@ -25,10 +25,12 @@ class BlockPattern:
 
     @property
     def trash(self) -> int:
+        """Index of the block that collects what concerns fixed nodes."""
         return len(self.indices)
 
     @property
     def free_count(self) -> int:
+        """Number of free nodes."""
         return len(self.indptr) - 1
 
     def slots(self, row_nodes: np.ndarray, column_nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -37,6 +37,7 @@ class Energies:
 
     @property
     def total(self) -> float:
+        """The sum: what Newton's method minimises."""
         return sum(vars(self).values())
 
 
@@ -164,7 +165,9 @@ class StepSystem:
                 m.node_count,
                 [self.mass_device, dt, self.x, self.predicted, self.energy_inertia, self.grad],
             ),
-            *record(board.board_gradient, len(m.board_nodes), [*board_inputs, *step, self.energy_board, self.grad]),
+            *record(
+                board.board_gradient, len(m.board_nodes), [*board_inputs, *step, self.energy_board, self.grad]
+            ),
         ]
         h = list(
             record(
@@ -187,7 +190,9 @@ class StepSystem:
         state = [self.stiffness, self.damping]
         for first, count in self._spring_groups:
             shared = [self.springs, dt, self._spring_order, first]
-            g += record(springs.spring_gradient, count, [*shared, *state, *step, self.energy_springs, self.grad])
+            g += record(
+                springs.spring_gradient, count, [*shared, *state, *step, self.energy_springs, self.grad]
+            )
             h += record(springs.spring_hessian, count, [*shared, spring_slots, *state, self.x, self.blocks])
         contact_slots = wp.array(self._contact_slots())
         self._contact_gradient: list[wp.Launch] = []
@@ -206,7 +211,8 @@ class StepSystem:
         a, b = self.model.contact_parents.T
         mixed, transposed = self.pattern.slots(a, b)
         return np.stack(
-            [self.pattern.slots(a, a)[0], self.pattern.slots(b, b)[0], mixed, transposed.astype(np.int32)], axis=1
+            [self.pattern.slots(a, a)[0], self.pattern.slots(b, b)[0], mixed, transposed.astype(np.int32)],
+            axis=1,
         )
 
     def spring_state(self, stiffness: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -250,10 +256,9 @@ class StepSystem:
         spring = self.energy_springs.numpy().sum(axis=0)
         contact = self.energy_contacts.numpy().sum(axis=0)
         ground = self.energy_board.numpy().sum(axis=0)
-        return Energies(
-            float(self.energy_inertia.numpy().sum()), *map(float, (tets[0], tets[1], *spring, *contact)),
-            float(ground[0]), float(ground[1] + ground[2]),
-        )  # fmt: skip
+        inertial = self.energy_inertia.numpy().sum()
+        parts = [inertial, *tets[:2], *spring, *contact, ground[0], ground[1] + ground[2]]
+        return Energies(*(float(part) for part in parts))
 
     def volume_ratios(self) -> np.ndarray:
         """det F of every tet at the x of the last `gradient` [-], shape [tet_count], in the model's tet order."""
@@ -262,7 +267,7 @@ class StepSystem:
         return out
 
     def damaged(self, stiffness: np.ndarray, x: np.ndarray) -> np.ndarray:
-        """Spring stiffness per reference area at the end of the step, with the contact forces of the last `gradient`."""
+        """Spring stiffness per reference area at the end of the step, under the forces of the last `gradient`."""
         s = self.model.spring_count
         force = self.normal_force.numpy() + self.friction_force.numpy()
         touch = self.touch.numpy()

@@ -14,6 +14,7 @@ class Stopwatch:
 
     @contextmanager
     def __call__(self, name: str) -> Iterator[None]:
+        """Count the time spent in the `with` block under this name."""
         start = time.process_time()
         try:
             yield

@@ -1,1 +1,1 @@
-
+"""Force laws as Warp kernels: one source for CPU and CUDA."""

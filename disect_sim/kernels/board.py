@@ -30,7 +30,9 @@ class Board:
 
 
 @wp.func
-def board_normal_force(y: wp.float64, y_previous: wp.float64, area_ratio: wp.float64, board: Board, dt: wp.float64):
+def board_normal_force(
+    y: wp.float64, y_previous: wp.float64, area_ratio: wp.float64, board: Board, dt: wp.float64
+):
     """Upward force of the board [N]."""
     depth = board.radius - y
     depth_previous = board.radius - y_previous
@@ -81,7 +83,9 @@ def board_gradient(
     energy_out[i] = vec3(
         a * board.stiffness * ramp_integral(depth, board.onset),
         a * damping * dt * ramp_integral(approach, board.onset_speed),
-        board_lagged_force(y[1], a, board) * dt * friction_integral(speed, board.mu, ZERO, board.friction_speed),
+        board_lagged_force(y[1], a, board)
+        * dt
+        * friction_integral(speed, board.mu, ZERO, board.friction_speed),
     )
     wp.atomic_add(gradient_out, n, -board_force_on(x, y, a, board, dt))
 
@@ -106,7 +110,10 @@ def board_hessian(
     depth_previous = board.radius - y[1]
     damping = board.damping * smooth_step(depth_previous / board.onset)
     approach = (depth - depth_previous) / dt
-    kn = a * (board.stiffness * ramp_slope(depth, board.onset) + damping * ramp_slope(approach, board.onset_speed) / dt)
+    kn = a * (
+        board.stiffness * ramp_slope(depth, board.onset)
+        + damping * ramp_slope(approach, board.onset_speed) / dt
+    )
     velocity = vec3((x[0] - y[0]) / dt, ZERO, (x[2] - y[2]) / dt)
     speed = wp.sqrt(wp.dot(velocity, velocity) + TINY_SPEED * TINY_SPEED)
     secant = friction_coefficient(speed, board.mu, ZERO, board.friction_speed) / speed

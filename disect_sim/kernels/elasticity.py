@@ -81,13 +81,15 @@ def viscous_stress(de: mat33, e: Elastic, dt: wp.float64):
 
 
 @wp.func
-def elastic_energy(f: mat33, ic: wp.float64, j: wp.float64, e: Elastic):
+def elastic_energy(ic: wp.float64, j: wp.float64, e: Elastic):
     """Energy density [J/m^3], zero at rest."""
     mu = neo_hookean_mu(e)
     lam = neo_hookean_lambda(e)
     half = wp.float64(0.5)
     alpha = wp.float64(1.0) + wp.float64(0.75) * mu / lam
-    rest = half * lam * (wp.float64(1.0) - alpha) * (wp.float64(1.0) - alpha) - half * mu * wp.log(wp.float64(4.0))
+    rest = half * lam * (wp.float64(1.0) - alpha) * (wp.float64(1.0) - alpha) - half * mu * wp.log(
+        wp.float64(4.0)
+    )
     return (
         half * mu * (ic - wp.float64(3.0))
         + half * lam * (j - alpha) * (j - alpha)
@@ -127,7 +129,7 @@ def tet_gradient(
     f1 = vec3(force[0, 0], force[1, 0], force[2, 0])
     f2 = vec3(force[0, 1], force[1, 1], force[2, 1])
     f3 = vec3(force[0, 2], force[1, 2], force[2, 2])
-    energy_out[t] = vec3(v * elastic_energy(f, ic, j, elastic), wp.float64(0.5) * v * wp.ddot(s, de), j)
+    energy_out[t] = vec3(v * elastic_energy(ic, j, elastic), wp.float64(0.5) * v * wp.ddot(s, de), j)
     wp.atomic_add(gradient_out, n[0], -(f1 + f2 + f3))
     wp.atomic_add(gradient_out, n[1], f1)
     wp.atomic_add(gradient_out, n[2], f2)
@@ -156,7 +158,12 @@ def hessian_block(
     bab = wp.dot(ba, bb)
     w = f * wp.cross(ba, bb) * pressure
     diagonal = c1 * bab + wp.dot(ba, s_bb)
-    k = wp.outer(fa, fb) * (c2 + lam_v) + wp.outer(fb, fa) * mu_v + wp.outer(ga, gb) * lam + fft * (mu_v * bab)
+    k = (
+        wp.outer(fa, fb) * (c2 + lam_v)
+        + wp.outer(fb, fa) * mu_v
+        + wp.outer(ga, gb) * lam
+        + fft * (mu_v * bab)
+    )
     return k + mat33(diagonal, w[2], -w[1], -w[2], diagonal, w[0], w[1], -w[0], diagonal)
 
 
@@ -257,9 +264,6 @@ def tet_pullback(
     cof = cofactor(f)
     ic = wp.ddot(f, f)
     j = f[0, 0] * cof[0, 0] + f[1, 0] * cof[1, 0] + f[2, 0] * cof[2, 0]
-    mu = neo_hookean_mu(elastic)
-    lam = neo_hookean_lambda(elastic)
-    alpha = wp.float64(1.0) + wp.float64(0.75) * mu / lam
     one = wp.float64(1.0)
     fv = wp.ddot(f, vf)
     cv = wp.ddot(cof, vf)

@@ -1,7 +1,7 @@
 """Knife contact of the material part of every cut edge: penalty, approach damping, lagged friction.
 
-The contact point sits at the coordinate u = c s on the edge (parents 0 = material end, 1 = ghost end), where s in (0, 1)
-minimises the regularised distance
+The contact point sits at the coordinate u = c s on the edge (parent 0 = material end, 1 = ghost end), where s
+in (0, 1) minimises the regularised distance
 
     D = min_s  d(q(s)) - beta log(4 s (1 - s)) - offset
 
@@ -86,7 +86,9 @@ def barrier_slope(s: wp.float64, beta: wp.float64):
 
 
 @wp.func
-def slope_along(q: vec3, e: vec3, s: wp.float64, side: wp.float64, tip: wp.float64, beta: wp.float64, shape: KnifeShape):
+def slope_along(
+    q: vec3, e: vec3, s: wp.float64, side: wp.float64, tip: wp.float64, beta: wp.float64, shape: KnifeShape
+):
     """Derivative of the regularised distance in s [m]; increasing in s."""
     return wp.dot(one_sided_gradient(q, side, tip, shape), e) + barrier_slope(s, beta)
 
@@ -186,7 +188,9 @@ def depth_and_normal(
     if law.kind == EXACT:
         return radius - exact_distance(q, shape), exact_gradient(q, shape)
     barrier = law.regulariser * wp.log(wp.float64(4.0) * s * (ONE - s))
-    return radius + offset - one_sided_distance(q, side, tip, shape) + barrier, one_sided_gradient(q, side, tip, shape)
+    return radius + offset - one_sided_distance(q, side, tip, shape) + barrier, one_sided_gradient(
+        q, side, tip, shape
+    )
 
 
 @wp.func
@@ -218,7 +222,15 @@ def lag(
     a = x_in[n[0]] - pose_in[0]
     e = (x_in[n[1]] - x_in[n[0]]) * edges.coordinate[i]
     depth, grad = depth_and_normal(
-        a, e, coordinate_in[i], edges.side[i], edges.offset[i], parameters[i, RADIUS], parameters[i, TIP], law, shape
+        a,
+        e,
+        coordinate_in[i],
+        edges.side[i],
+        edges.offset[i],
+        parameters[i, RADIUS],
+        parameters[i, TIP],
+        law,
+        shape,
     )
     depth_out[i] = depth
     normal_out[i] = wp.normalize(grad)
@@ -259,12 +271,22 @@ def contact_gradient(
     a = x0 - pose_in[0]
     s = coordinate_in[i]
     depth, grad = depth_and_normal(
-        a, (x1 - x0) * c, s, edges.side[i], edges.offset[i], parameters[i, RADIUS], parameters[i, TIP], law, shape
+        a,
+        (x1 - x0) * c,
+        s,
+        edges.side[i],
+        edges.offset[i],
+        parameters[i, RADIUS],
+        parameters[i, TIP],
+        law,
+        shape,
     )
     ke = parameters[i, KE]
     damping = parameters[i, KD] * smooth_step(lag_depth_in[i] / law.onset)
     approach = (depth - lag_depth_in[i]) / dt
-    press = ke * penalty(depth, law.onset, law.exponent, law.exponent_scale) + damping * ramp(approach, law.onset_speed)
+    press = ke * penalty(depth, law.onset, law.exponent, law.exponent_scale) + damping * ramp(
+        approach, law.onset_speed
+    )
     normal_force = grad * press
 
     u_lag = c * lag_coordinate_in[i]
@@ -313,7 +335,7 @@ def contact_hessian(
     lag_force_in: wp.array(dtype=wp.float64),
     hessian_out: wp.array(dtype=mat33),
 ):
-    """Hessian added to hessian_out; slots [contact_count, 4]: (0,0), (1,1), (0,1) and 1 if (0,1) is stored transposed."""
+    """Hessian added to hessian_out; slots [contact_count, 4]: (0,0), (1,1), (0,1), 1 if (0,1) is transposed."""
     i = order[first + wp.tid()]
     n = edges.parents[i]
     c = edges.coordinate[i]
@@ -331,7 +353,9 @@ def contact_hessian(
     ke = parameters[i, KE]
     damping = parameters[i, KD] * smooth_step(lag_depth_in[i] / law.onset)
     approach = (depth - lag_depth_in[i]) / dt
-    press = ke * penalty(depth, law.onset, law.exponent, law.exponent_scale) + damping * ramp(approach, law.onset_speed)
+    press = ke * penalty(depth, law.onset, law.exponent, law.exponent_scale) + damping * ramp(
+        approach, law.onset_speed
+    )
     slope = (
         ke * penalty_slope(depth, law.onset, law.exponent, law.exponent_scale)
         + damping * ramp_slope(approach, law.onset_speed) / dt
@@ -446,7 +470,9 @@ def contact_force(
     slip = (a + e * s_lag) - (b + f * s_lag)
     velocity = slip_velocity(slip, wp.normalize(grad_lag), dt)
     speed = speed_of(velocity)
-    coefficient = friction_coefficient(speed, parameters_in[i, MU], parameters_in[i, STRIBECK], parameters_in[i, KF])
+    coefficient = friction_coefficient(
+        speed, parameters_in[i, MU], parameters_in[i, STRIBECK], parameters_in[i, KF]
+    )
 
     normal_force_out[i] = grad * press
     friction_force_out[i] = velocity * (-lag_force * coefficient / speed)

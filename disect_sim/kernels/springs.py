@@ -136,7 +136,14 @@ def spring_force(
     k = stiffness_in[i] * area_ratio[i]
     c = damping_in[i] * area_ratio[i] * (stiffness_in[i] / initial_in[i])
     tension_out[i] = spring_tension(
-        d_in[i], d_previous_in[i], k, c, dt, springs.normal[i], springs.overlap_stiffness[i], springs.overlap_onset
+        d_in[i],
+        d_previous_in[i],
+        k,
+        c,
+        dt,
+        springs.normal[i],
+        springs.overlap_stiffness[i],
+        springs.overlap_onset,
     )
 
 
@@ -167,7 +174,9 @@ def damage(
     i = wp.tid()
     rate = ZERO
     if law == FORCE_LAW:
-        pressed = rounded_norm(force_positive_in[i], TINY_FORCE) + rounded_norm(force_negative_in[i], TINY_FORCE)
+        pressed = rounded_norm(force_positive_in[i], TINY_FORCE) + rounded_norm(
+            force_negative_in[i], TINY_FORCE
+        )
         rate = pressed / area_ratio[i]
     else:
         rate = HALF * (touch_positive_in[i] + touch_negative_in[i]) * rounded_norm(d_in[i], TINY_STRETCH)
