@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from disect_sim.outcome import OutcomeKind
     from disect_sim.parameters import parameter_info
     from disect_sim.result import Result
-    from disect_sim.simulate import simulate
+    from disect_sim.simulation import simulate
     from disect_sim.torch_module import CuttingForce
     from disect_sim.virtual_nodes import cut_by_plane, cut_by_surface
 
@@ -41,7 +41,7 @@ _HOME = {
     "OutcomeKind": "outcome",
     "parameter_info": "parameters",
     "Result": "result",
-    "simulate": "simulate",
+    "simulate": "simulation",
     "CuttingForce": "torch_module",
     "cut_by_plane": "virtual_nodes",
     "cut_by_surface": "virtual_nodes",

@@ -94,7 +94,7 @@ class RecordedMotion(Motion):
         p = _three_columns(positions, len(t))
         if len(t) < 2 or not (np.diff(t) > 0.0).all() or not (np.isfinite(t).all() and np.isfinite(p).all()):
             raise InputError(
-                f"recorded motion: {len(t)} samples. At least 2 finite ones, time increasing, are needed. Clean the log."
+                f"recorded motion: {len(t)} samples. At least 2 finite ones in order are needed. Clean the log."
             )
         self._first, self._last = t[0], t[-1]
         if velocities is None:

@@ -8,7 +8,7 @@ import torch
 from disect_sim.model import Model
 from disect_sim.motions import Motion
 from disect_sim.result import Result
-from disect_sim.simulate import simulate
+from disect_sim.simulation import simulate
 
 
 class CuttingForce(torch.nn.Module):
