@@ -37,11 +37,8 @@ def stage_times(root: Path, subject: Subject) -> dict[str, float]:
 
 
 def _copy(root: Path, folder: Path) -> Project:
-    ignore = shutil.ignore_patterns("__pycache__", "tmp", "cache", "scans", "config.local")
-    for name in ("pipelines", "stages", "disect_sim", "data", ".dvc"):
+    ignore = shutil.ignore_patterns("__pycache__")
+    for name in ("pipelines", "stages", "disect_sim"):
         shutil.copytree(root / name, folder / name, ignore=ignore)
-    for name in ("params.yaml", ".dvcignore"):
-        shutil.copy(root / name, folder / name)
-    with (folder / ".dvc" / "config").open("a", encoding="utf-8") as config:
-        config.write("    no_scm = true\n")
+    shutil.copy(root / "params.yaml", folder / "params.yaml")
     return Project(folder)

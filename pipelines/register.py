@@ -1,4 +1,4 @@
-"""Registering a scan: its directory, its scan.yaml, the link to the template, the raw files under DVC."""
+"""Registering a scan: its directory, its files, its scan.yaml and the link to the template."""
 
 import os
 import re
@@ -24,6 +24,7 @@ from stages.support.scan_file import (
     PIPELINE_FILE_NAME,
     SCAN_FILE_NAME,
     check_material,
+    read_scan_file,
 )
 from stages.support.yaml_file import read_mapping
 
@@ -95,6 +96,22 @@ def register_scan(project: Project, request: Request) -> str:
         (scan_dir / name).unlink()
         (scan_dir / f"{name}.dvc").unlink(missing_ok=True)
     return scan_id
+
+
+def track_raw_files(project: Project, scan_id: str) -> None:
+    """Put those raw files under DVC that are not yet: after the first run, so that no refused file is cached."""
+    scan_dir = project.scan_dir(scan_id)
+    scan = read_scan_file(scan_dir)
+    names = {name for name in (scan.scan, scan.log, scan.cut_surface) if name}
+    paths = [
+        str((scan_dir / n).relative_to(project.root)) for n in names if not (scan_dir / f"{n}.dvc").exists()
+    ]
+    if not paths:
+        return
+    command = [sys.executable, "-m", "dvc", "--wait-for-lock", "add", "--quiet", *sorted(paths)]
+    result = subprocess.run(command, cwd=project.root, capture_output=True, text=True, check=False)
+    if result.returncode:
+        raise RuntimeError(f"DVC could not take over {', '.join(paths)}: {result.stderr.strip()}")
 
 
 def forget_scan(project: Project, scan_id: str) -> None:
@@ -173,6 +190,7 @@ def _write(project: Project, scan_id: str, files: Mapping[str, Path], content: M
         scan_dir = project.scan_dir(scan_id)
         scan_dir.mkdir(exist_ok=True)
         for name in files:
+            (scan_dir / f"{name}.dvc").unlink(missing_ok=True)
             os.replace(Path(scratch) / name, scan_dir / name)
     if (
         not (scan_dir / SCAN_FILE_NAME).exists()
@@ -180,7 +198,6 @@ def _write(project: Project, scan_id: str, files: Mapping[str, Path], content: M
     ):
         write_bytes_atomic(scan_dir / SCAN_FILE_NAME, text.encode())
     _link_template(scan_dir)
-    _track(project, scan_dir, content, set(files))
 
 
 def _link_template(scan_dir: Path) -> None:
@@ -190,16 +207,3 @@ def _link_template(scan_dir: Path) -> None:
         return
     link.unlink(missing_ok=True)
     link.symlink_to(target)
-
-
-def _track(project: Project, scan_dir: Path, content: Mapping[str, Any], new: set[str]) -> None:
-    """Put raw files under DVC that are new or were left untracked by an interrupted registration."""
-    names = {name for name in (content["scan"], content["log"], content["cut_surface"]) if name}
-    untracked = sorted(n for n in names if n in new or not (scan_dir / f"{n}.dvc").exists())
-    if not untracked:
-        return
-    paths = [str((scan_dir / name).relative_to(project.root)) for name in untracked]
-    command = [sys.executable, "-m", "dvc", "--wait-for-lock", "add", "--quiet", *paths]
-    result = subprocess.run(command, cwd=project.root, capture_output=True, text=True, check=False)
-    if result.returncode:
-        raise RuntimeError(f"DVC could not take over {', '.join(paths)}: {result.stderr.strip()}")

@@ -9,7 +9,7 @@ from disect_sim.errors import InputError
 from pipelines.dashboard import use_running_dashboard
 from pipelines.dvc_stage import StageFailedError, StageReport, TryAgainError
 from pipelines.project import Project
-from pipelines.register import Request, forget_scan, register_scan
+from pipelines.register import Request, forget_scan, register_scan, track_raw_files
 
 EXIT_DONE, EXIT_FAILED, EXIT_BAD_INPUT = 0, 1, 2
 
@@ -59,6 +59,8 @@ def run_request(project: Project, request: Request, result: RunResult, bars: Any
     run_flow(project, result, bars, **options)
     if result.exit_code == EXIT_BAD_INPUT and result.scan not in known:
         forget_scan(project, result.scan)
+    if result.scan in project.scan_ids():
+        track_raw_files(project, result.scan)
 
 
 def run_flow(project: Project, result: RunResult, watcher: Any, *, force: bool, verbose: bool) -> None:

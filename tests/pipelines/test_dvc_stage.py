@@ -12,7 +12,7 @@ import pytest
 
 from disect_sim.errors import InputError
 from pipelines.dvc_stage import Listeners, Outcome, StageFailedError, TryAgainError, bring_up_to_date
-from pipelines.register import Request, register_scan
+from pipelines.register import Request, register_scan, track_raw_files
 from pipelines.status import read_status
 from pipelines.template import read_template
 from tests.pipelines.tiny_project import dvc, environment, runs, write_scan
@@ -163,6 +163,7 @@ def test_killed_in_the_middle_then_rerun(project, tmp_path):
 def test_plain_repro_rebuilds_every_scan_and_agrees_with_the_flow(project, tmp_path):
     for name in ("apple", "pear"):
         register_scan(project, Request(write_scan(tmp_path, f"{name}.ply", f"good {name}")))
+    track_raw_files(project, "apple")
     result = dvc(project, "repro")
     assert result.returncode == 0, result.stderr
     order = runs(project)

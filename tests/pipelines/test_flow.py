@@ -100,6 +100,7 @@ def test_new_scan_that_is_refused_is_not_kept(project, tmp_path):
     run_request(project, request, result, Spectator(project), force=False, verbose=False)
     assert (result.exit_code, result.scan) == (2, "plum")
     assert project.scan_ids() == []
+    assert not list((project.root / ".dvc" / "cache").rglob("*")), "nor is a copy of it in DVC's cache"
 
 
 def test_change_during_a_stage_is_retried(project, tmp_path):

@@ -8,7 +8,7 @@ import yaml
 
 from disect_sim.errors import InputError
 from pipelines.overrides import parse_overrides
-from pipelines.register import Request, register_scan, scan_id_of
+from pipelines.register import Request, register_scan, scan_id_of, track_raw_files
 from stages.support.scan_file import read_scan_file
 from tests.pipelines.tiny_project import write_scan
 
@@ -40,6 +40,7 @@ def test_registration_makes_a_complete_directory(project, tmp_path):
     scan_id = register_scan(
         project, Request(scan, log, material="potato", overrides={"clean": {"unit": "mm"}})
     )
+    track_raw_files(project, scan_id)
     folder = project.scan_dir(scan_id)
     assert scan_id == "my-apple"
     assert (folder / "my-apple.ply").read_text() == "good"
@@ -96,8 +97,9 @@ def test_a_scan_that_never_ran_may_be_corrected(project, tmp_path):
 
 
 def test_replacing_by_another_format_leaves_one_file(project, tmp_path):
-    register_scan(project, Request(write_scan(tmp_path, "apple.ply", "one")))
-    register_scan(project, Request(write_scan(tmp_path, "apple.stl", "two"), replace=True))
+    for name, text in (("apple.ply", "one"), ("apple.stl", "two")):
+        register_scan(project, Request(write_scan(tmp_path, name, text), replace=True))
+        track_raw_files(project, "apple")
     folder = project.scan_dir("apple")
     assert {path.name for path in folder.glob("apple.*")} == {"apple.stl", "apple.stl.dvc"}
 

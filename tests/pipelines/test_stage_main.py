@@ -17,7 +17,7 @@ from tests.pipelines.tiny_project import environment, write_scan
 
 
 def registered(project: Project, folder: Path, text: str) -> Path:
-    """The scan's directory, without the second that DVC takes to track the raw file."""
+    """The directory of a freshly registered scan."""
     scan_id = register_scan(project, Request(write_scan(folder, "apple.ply", text)))
     return project.scan_dir(scan_id)
 
