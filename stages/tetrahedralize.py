@@ -8,6 +8,7 @@ import polars as pl
 
 from disect_sim.errors import InputError
 from disect_sim.materials import MATERIALS, Material
+from stages.meshing.inflation import restore_volume
 from stages.meshing.mesher import TetMesh, compacted, mesh_inside
 from stages.meshing.picture import tet_picture
 from stages.meshing.quality import (
@@ -45,6 +46,8 @@ class TetResult:
     """Tets that were dropped because they touched the body in an edge or a node only."""
     epsilon_m: float
     """Envelope that the mesh was made with [m]."""
+    inflation_m: float
+    """How far the boundary nodes were moved outward to restore the volume [m]."""
     volume_error_fraction: float
     """(mesh volume - surface volume) / surface volume [-]."""
 
@@ -74,7 +77,8 @@ def tetrahedralize(
             progress(0.05 + 0.8 * rung / EPSILON_RUNGS, f"mesh with an envelope of {epsilon * 1e3:g} mm")
         raw = mesh_inside(surface, field, edge_m=params.edge_m, epsilon_m=epsilon, threads=params.threads)
         keep = drop_touching(raw.tets, np.abs(tet_quality(raw.nodes, raw.tets).volume_m3))
-        mesh = compacted(raw.nodes, raw.tets[keep])
+        sound = compacted(raw.nodes, raw.tets[keep])
+        mesh, inflation = restore_volume(sound, surface.volume_m3, max_distance_m=epsilon)
         quality = tet_quality(mesh.nodes, mesh.tets)
         error = float(quality.volume_m3.sum() / surface.volume_m3 - 1.0)
         fault = _fault(mesh, quality, error, params.max_volume_error_fraction)
@@ -84,6 +88,7 @@ def tetrahedralize(
                 quality=quality,
                 dropped_tets=int(np.count_nonzero(~keep)),
                 epsilon_m=epsilon,
+                inflation_m=inflation,
                 volume_error_fraction=error,
             )
         faults.append(f"{fault} with an envelope of {epsilon * 1e3:g} mm")
@@ -122,6 +127,7 @@ def metrics(result: TetResult, material: Material) -> dict[str, object]:
         "p_wave_speed_m_s": p_wave_speed(material),
         "stable_step_s": stable_step(quality.min_altitude_m, material),
         "epsilon_m": result.epsilon_m,
+        "inflation_m": result.inflation_m,
     }
 
 
@@ -188,7 +194,7 @@ def _fault(mesh: TetMesh, quality: TetQuality, volume_error: float, max_volume_e
 
 
 def _on_the_board(mesh: TetMesh, surface: Surface) -> TetMesh:
-    """Lower or lift the mesh, by less than the envelope, until its lowest node is as high as the surface's
+    """Lower or lift the mesh, by at most twice the envelope, until its lowest node is as high as the surface's
     lowest."""
     lift = np.array([0.0, surface.vertices[:, 1].min() - mesh.nodes[:, 1].min(), 0.0])
     return TetMesh(mesh.nodes + lift, mesh.tets)

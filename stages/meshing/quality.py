@@ -10,7 +10,7 @@ from scipy.sparse.csgraph import connected_components
 from disect_sim.materials import Material
 
 EDGES = np.array([[0, 1], [0, 2], [0, 3], [1, 2], [1, 3], [2, 3]])
-OPPOSITE_FACES = np.array([[1, 3, 2], [0, 2, 3], [0, 3, 1], [0, 1, 2]])
+OPPOSITE_FACES = np.array([[1, 2, 3], [0, 3, 2], [0, 1, 3], [0, 2, 1]])
 """Face opposite to each corner, counter-clockwise seen from outside a positively oriented tet."""
 
 
