@@ -31,11 +31,11 @@ def main() -> int:
     growth = precut_times()
     exponent = growth_exponent(growth)
 
-    table = Table("scan", *next(iter(stages.values())), title="Stage times [s], each a fresh process")
+    table = Table("scan", *next(iter(stages.values())), title="Stage times in seconds, each a fresh process")
     for name, times in stages.items():
         table.add_row(name, *(f"{seconds:.1f}" for seconds in times.values()))
     console.print(table)
-    table = Table("tets", "time [s]", "per tet [µs]", title="Virtual node algorithm on a box, best of 3")
+    table = Table("tets", "time (s)", "per tet (µs)", title="Virtual node algorithm on a box, best of 3")
     for tets, seconds in growth.items():
         table.add_row(f"{tets:,}", f"{seconds:.3f}", f"{1e6 * seconds / tets:.2f}")
     console.print(table)
