@@ -105,7 +105,7 @@ _CLEAN = (
         meaning="what was done to the raw scan, in order",
     ),
     _metrics("clean", "size, volume, area, watertightness and displacement from the raw scan"),
-    _picture("clean", "the cleaned surface on the board with the cut plane"),
+    _picture("clean", "the raw scan with its faults beside the clean surface on the board"),
 )
 
 _TETRAHEDRALIZE = (
@@ -134,7 +134,7 @@ _TETRAHEDRALIZE = (
         consumers=("precut",),
     ),
     _metrics("tetrahedralize", "counts, volume error, quality and the stable explicit step for the material"),
-    _picture("tetrahedralize", "the mesh opened at the cut plane"),
+    _picture("tetrahedralize", "the mesh, and opened at the cut plane with the radius ratios"),
 )
 
 
