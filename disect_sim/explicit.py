@@ -6,7 +6,9 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.linalg import eigsh
 
+from disect_sim.model import Model
 from disect_sim.outcome import Outcome
+from disect_sim.parameters import ExpandedParameters
 from disect_sim.recorder import Recorder
 from disect_sim.step_system import StepSystem
 from disect_sim.timing import Stopwatch
@@ -15,29 +17,62 @@ SAFETY = 0.5
 """Share of the stability limit used: contact and damping can stiffen the system beyond its rest state."""
 
 
-def stable_step(system: StepSystem) -> float:
-    """Largest stable explicit step [s] around the rest state with every spring whole and every edge in contact."""
-    m = system.model
-    free = ~m.fixed
-    rest = m.mesh.nodes
-    nowhere = np.array([0.0, 10.0, 0.0])
-    system.begin(rest, rest, system.parameters.row("cut_spring_ke"), nowhere, nowhere)
-    system.gradient(rest)
-    pattern = system.pattern
-    size = 3 * pattern.free_count
-    hessian = sp.bsr_matrix((system.hessian().copy(), pattern.indices, pattern.indptr), shape=(size, size))
-    contact = np.zeros(m.node_count)
-    ke = np.tile(system.parameters.row("sdf_ke") * system.area_ratio, 2)
-    np.add.at(contact, m.contact_parents[:, 0], ke * (1.0 - m.contact_coordinate) ** 2)
-    np.add.at(contact, m.contact_parents[:, 1], ke * m.contact_coordinate**2)
-    mass = np.repeat(system.mass[free], 3)
-    stiffness = hessian - sp.diags(mass / system.dt**2) + sp.diags(np.repeat(contact[free], 3))
+def stable_step(model: Model, parameters: ExpandedParameters, device: str) -> float:
+    """Largest stable explicit step [s] around the rest state with every spring whole and every edge in contact.
+
+    For the highest frequency w and the highest damping rate c: 2/w (sqrt(1 + z^2) - z), z = c / (2 w).
+    """
+    mass, stiffness, damping = _rest_matrices(model, parameters, device)
     scale = sp.diags(1.0 / np.sqrt(mass))
-    start = np.sin(np.arange(size) + 1.0)
-    highest = eigsh(
-        (scale @ stiffness @ scale).tocsr(), k=1, which="LA", tol=1e-3, v0=start, return_eigenvectors=False
+    frequency = np.sqrt(_largest(scale @ stiffness @ scale))
+    ratio = _largest(scale @ damping @ scale) / (2.0 * frequency)
+    return float(2.0 / frequency * (np.sqrt(1.0 + ratio**2) - ratio))
+
+
+def _rest_matrices(
+    model: Model, parameters: ExpandedParameters, device: str
+) -> tuple[np.ndarray, sp.csr_matrix, sp.csr_matrix]:
+    """Mass [kg], stiffness [N/m] and damping [N s/m] of the free nodes at rest, with every edge pressed by the knife.
+
+    The Hessian of a step is M/dt^2 + C/dt + K: two different steps tell C and K apart.
+    """
+    free = ~model.fixed
+    rest = model.mesh.nodes
+    nowhere = np.array([0.0, 10.0, 0.0])
+    short, long = 1.0e-5, 1.0e-3
+    without_mass = []
+    for dt in (short, long):
+        system = StepSystem(model, parameters, dt, device)
+        system.begin(rest, rest, parameters.row("cut_spring_ke"), nowhere, nowhere)
+        system.gradient(rest)
+        pattern = system.pattern
+        size = 3 * pattern.free_count
+        hessian = sp.bsr_matrix(
+            (system.hessian().copy(), pattern.indices, pattern.indptr), shape=(size, size)
+        )
+        mass = np.repeat(system.mass[free], 3)
+        without_mass.append(hessian - sp.diags(mass / dt**2))
+    damping = (without_mass[0] - without_mass[1]) / (1.0 / short - 1.0 / long)
+    stiffness = without_mass[1] - damping / long
+    return (
+        mass,
+        stiffness + _pressed(model, parameters, "sdf_ke"),
+        damping + _pressed(model, parameters, "sdf_kd"),
     )
-    return float(2.0 / np.sqrt(highest[0]))
+
+
+def _pressed(model: Model, parameters: ExpandedParameters, name: str) -> sp.dia_matrix:
+    """What knife contact on every cut edge adds to the diagonal, for its stiffness or damping."""
+    value = np.tile(parameters.row(name) * model.spring_area_ratio, 2)
+    diagonal = np.zeros(model.node_count)
+    np.add.at(diagonal, model.contact_parents[:, 0], value * (1.0 - model.contact_coordinate) ** 2)
+    np.add.at(diagonal, model.contact_parents[:, 1], value * model.contact_coordinate**2)
+    return sp.diags(np.repeat(diagonal[~model.fixed], 3))
+
+
+def _largest(matrix: sp.csr_matrix) -> float:
+    start = np.sin(np.arange(matrix.shape[0]) + 1.0)
+    return float(eigsh(matrix.tocsr(), k=1, which="LA", tol=1e-3, v0=start, return_eigenvectors=False)[0])
 
 
 def run_explicit(

@@ -63,7 +63,7 @@ class CachedCholeskySolver:
         self._matrix.data = blocks
 
     def solve(self, b: np.ndarray, *, tolerance: float, shift: float = 0.0) -> np.ndarray:
-        """x with |H x - b| <= tolerance |b| in the preconditioner's norm.
+        """x with |H x - b| <= tolerance |b|.
 
         shift: multiple of the diagonal added to H, to make an indefinite H solvable.
         Raises IndefiniteHessianError.
@@ -117,12 +117,11 @@ class CachedCholeskySolver:
     ) -> tuple[np.ndarray, int, bool]:
         x = np.zeros_like(b)
         r = b.copy()
-        z = self._precondition(r)
-        p = z
-        rz = r @ z
-        target = tolerance * tolerance * rz
-        if rz == 0.0:
+        target = tolerance * tolerance * (r @ r)
+        if target == 0.0:
             return x, 0, True
+        p = self._precondition(r)
+        rz = r @ p
         for iteration in range(1, MAX_ITERATIONS + 1):
             hp = self._matrix @ p
             if diagonal is not None:
@@ -134,11 +133,11 @@ class CachedCholeskySolver:
             alpha = rz / curvature
             x += alpha * p
             r -= alpha * hp
+            self.statistics.iterations += 1
+            if r @ r <= target:
+                return x, iteration, True
             z = self._precondition(r)
             rz_new = r @ z
-            self.statistics.iterations += 1
-            if rz_new <= target:
-                return x, iteration, True
             p = z + (rz_new / rz) * p
             rz = rz_new
         return x, MAX_ITERATIONS, False

@@ -15,7 +15,7 @@ class Material:
     """Poisson's ratio [-]."""
     density_kg_m3: float
     """Density [kg/m³]."""
-    retardation_s: float = 1.0e-4
+    retardation_s: float = 1.0e-5
     """Kelvin-Voigt retardation time: viscous stress is this times the elastic stiffness times the strain rate [s]."""
 
     def __post_init__(self) -> None:

@@ -47,7 +47,7 @@ MATERIAL_PARAMETERS = {
     "young_pa": ParameterInfo(3.0e6, 1.0e3, 1.0e8, "Pa", "Young's modulus"),
     "poisson": ParameterInfo(0.17, 0.01, 0.49, "-", "Poisson's ratio"),
     "density_kg_m3": ParameterInfo(787.0, 100.0, 3000.0, "kg/m^3", "density"),
-    "retardation_s": ParameterInfo(1.0e-4, 0.0, 1.0e-1, "s", "viscous stress over elastic stiffness"),
+    "retardation_s": ParameterInfo(1.0e-5, 0.0, 1.0e-1, "s", "viscous stress over elastic stiffness"),
 }
 """Parameters of the body as a whole. Defaults come from the model's material."""
 

@@ -78,7 +78,7 @@ def simulate(
     if dt is None:
         dt = 1.0e-3
         if integrator == "explicit":
-            dt = SAFETY * stable_step(StepSystem(model, expanded, dt, name))
+            dt = SAFETY * stable_step(model, expanded, name)
     steps = max(1, round(duration / dt))
     times = np.arange(steps + 1) * dt
     poses = motion.poses(times)
