@@ -160,6 +160,7 @@ _PRECUT = (
             Column("ghost", "bool", "", "true if it carries no material, only the far end of cut edges"),
         ],
         meaning="nodes after duplication by the virtual node algorithm",
+        consumers=("simulate",),
     ),
     _table(
         "precut/tets",
@@ -170,6 +171,7 @@ _PRECUT = (
             Column("original", "i32", "index", "the row of tetrahedralize/tets that it copies"),
         ],
         meaning="tetrahedra after duplication, each with the material of one side",
+        consumers=("simulate",),
     ),
     _table(
         "precut/virtual_nodes",
@@ -182,6 +184,7 @@ _PRECUT = (
             Column("position_m", "array[f64,3]", "m", "position on the cut surface"),
         ],
         meaning="points where the cut surface crosses an edge, one per side",
+        consumers=("simulate",),
     ),
     _table(
         "precut/springs",
@@ -202,6 +205,7 @@ _PRECUT = (
             Column("surface", "bool", "", "true if the crossed edge lies on the outer surface (skin)"),
         ],
         meaning="cutting springs that hold the two sides together",
+        consumers=("simulate",),
     ),
     *_half_body("positive"),
     *_half_body("negative"),
@@ -209,7 +213,34 @@ _PRECUT = (
     _picture("precut", "the two half-bodies pulled apart and the springs on the cut surface"),
 )
 
-ARTIFACTS: dict[str, Artifact] = {a.name: a for a in (*_CLEAN, *_TETRAHEDRALIZE, *_PRECUT)}
+_SIMULATE = (
+    _table(
+        "simulate/force",
+        [
+            Column("time_s", "f64", "s", "end of the sampling interval"),
+            Column("force_n", "array[f64,3]", "N", "resultant force on the knife, mean over the interval"),
+            Column("torque_nm", "array[f64,3]", "N·m", "its torque about the middle of the knife's edge"),
+            Column("force_norm_n", "f64", "N", "norm of force_n, what a force log is compared with"),
+            Column("contact_area_m2", "f64", "m²", "cut surface that touches the knife, both halves"),
+            Column("knife_position_m", "array[f64,3]", "m", "middle of the knife's edge"),
+        ],
+        meaning="force on the knife during a straight cut with the parameters of params.yaml, not calibrated",
+    ),
+    _table(
+        "simulate/springs",
+        [
+            Column(
+                "remaining_fraction", "f64", "-", "stiffness at the end over stiffness at the start, 0 if cut"
+            ),
+            Column("stretch_m", "f64", "m", "distance of the spring's two ends at the end"),
+        ],
+        meaning="cutting springs after the cut, in the rows of precut/springs",
+    ),
+    _metrics("simulate", "outcome, mean and peak force, share that is cut, and what the integrator did"),
+    _picture("simulate", "the halves at four times of the cut above the force on the knife"),
+)
+
+ARTIFACTS: dict[str, Artifact] = {a.name: a for a in (*_CLEAN, *_TETRAHEDRALIZE, *_PRECUT, *_SIMULATE)}
 """Every artifact by name, in the order in which the stages write them."""
 
 

@@ -68,12 +68,31 @@ class PrecutParams(StageParams):
     """How near to its ends an edge may be cut, as a fraction of its length."""
 
 
+class SimulateParams(StageParams):
+    """simulate: a straight cut with nominal parameters."""
+
+    knife: Literal["kitchen", "slicing", "folding"]
+    speed_m_s: Annotated[float, Field(gt=0, le=1)]
+    start_clearance_m: Annotated[float, Field(ge=0, le=0.1)]
+    """Height of the knife's edge above the fruit's top at the start."""
+    board_clearance_m: Annotated[float, Field(ge=0, le=0.1)]
+    """Height of the knife's edge above the board at the end."""
+    dt_s: Annotated[float, Field(ge=1e-5, le=0.01)]
+    sample_rate_hz: Annotated[float, Field(ge=1, le=10_000)]
+    boundary: Literal["held", "glued", "free"]
+    damage_law: Literal["force", "stretch"]
+    force_limit_n: Positive
+    parameters: dict[str, float]
+    """Spring, contact and material parameters of the simulator; the stage checks names and ranges."""
+
+
 class Params(StageParams):
     """All sections of params.yaml, one per stage."""
 
     clean: CleanParams
     tetrahedralize: TetrahedralizeParams
     precut: PrecutParams
+    simulate: SimulateParams
 
 
 STAGE_SECTIONS: tuple[str, ...] = tuple(Params.model_fields)
@@ -101,13 +120,22 @@ def merge_params(params_yaml: Path, overrides: Mapping[str, Any], *, overrides_f
             )
         base = merged.get(section)
         if values:
-            merged[section] = {**base, **values} if isinstance(base, dict) else values
+            merged[section] = _merged(base, values) if isinstance(base, dict) else values
     try:
         return Params.model_validate(merged)
     except ValidationError as error:
         fault = error.errors(include_url=False)[0]
         source = overrides_from if _is_overridden(fault["loc"], overrides) else str(params_yaml)
         raise InputError(_sentence(fault, source, params_yaml)) from error
+
+
+def _merged(base: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
+    """Values over base; where both hold a mapping, only the keys that values name are replaced."""
+    out = {**base, **values}
+    for key, value in values.items():
+        if isinstance(value, dict) and isinstance(base.get(key), dict):
+            out[key] = {**base[key], **value}
+    return out
 
 
 def _is_overridden(location: tuple[int | str, ...], overrides: Mapping[str, Any]) -> bool:

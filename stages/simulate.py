@@ -1,0 +1,190 @@
+"""simulate: a nominal straight cut, to see the force before any parameter is calibrated."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from disect_sim.cut_mesh import CutMesh
+from disect_sim.errors import InputError
+from disect_sim.knife import KNIVES
+from disect_sim.materials import MATERIALS, Material
+from disect_sim.model import Model, build_model
+from disect_sim.motions import ConstantVelocity
+from disect_sim.parameters import parameter_info
+from disect_sim.result import Result
+from disect_sim.simulation import simulate as simulate_motion
+from stages.params import SimulateParams
+from stages.simulating.picture import Moment, Profile, simulate_picture
+from stages.support.cut_mesh_tables import read_cut_mesh
+from stages.support.stage_main import StageIO, run_stage
+
+PICTURED_FRACTIONS = (0.2, 0.45, 0.7, 1.0)
+"""Moments of the picture, as fractions of the cut's duration [-]."""
+
+
+@dataclass(frozen=True)
+class NominalCut:
+    """A finished cut."""
+
+    model: Model
+    result: Result
+    moments: tuple[Moment, ...]
+    """Body and knife at the times of the picture."""
+
+
+def simulate(
+    cut: CutMesh,
+    material: Material,
+    params: SimulateParams,
+    progress: Callable[[float], None] | None = None,
+) -> NominalCut:
+    """Cut straight down, from above the fruit to just above the board.
+
+    Raises InputError if a parameter is unknown or out of its range, or if the run had to stop; the outcome's
+    sentence says what to change.
+    """
+    check_parameters(params)
+    motion, duration = straight_cut(cut, params)
+    steps = round(duration / params.dt_s)
+    pictured = [params.dt_s * round(fraction * steps) for fraction in PICTURED_FRACTIONS]
+    model = build_model(
+        cut, material, KNIVES[params.knife], boundary=params.boundary, damage_law=params.damage_law
+    )
+    result = simulate_motion(
+        model,
+        motion,
+        params.parameters,
+        duration=duration,
+        dt=params.dt_s,
+        sample_rate_hz=params.sample_rate_hz,
+        keep_times=pictured,
+        force_limit_n=params.force_limit_n,
+        progress=progress,
+    )
+    if not result.outcome.ok:
+        raise InputError(
+            f"The cut stopped before its end. {result.outcome}. Change the section simulate of params.yaml (dt is "
+            "dt_s there), or for this scan only: scan2cut run SCAN --set simulate.dt_s=0.0005."
+        )
+    moments = tuple(
+        Moment(time, result.positions[time], result.pose[round(time / params.dt_s)]) for time in pictured
+    )
+    return NominalCut(model, result, moments)
+
+
+def check_parameters(params: SimulateParams) -> None:
+    """Refuse a parameter the simulator does not know, or a value outside its bounds."""
+    for name, value in params.parameters.items():
+        info = parameter_info(name, damage_law=params.damage_law)
+        if not info.low <= value <= info.high:
+            raise InputError(
+                f"simulate.parameters.{name} is {value:g} {info.unit}. With damage_law {params.damage_law!r} it must "
+                f"be from {info.low:g} to {info.high:g} {info.unit}. Change it in params.yaml or with "
+                f"--set 'simulate.parameters={{{name}: {info.default:g}}}'."
+            )
+
+
+def straight_cut(cut: CutMesh, params: SimulateParams) -> tuple[ConstantVelocity, float]:
+    """The motion over the fruit's z centre, and its duration [s], a whole number of steps."""
+    material_nodes = cut.nodes[~cut.node_ghost]
+    low, high = material_nodes.min(axis=0), material_nodes.max(axis=0)
+    start = float(high[1]) + params.start_clearance_m
+    travel = start - params.board_clearance_m
+    if not params.board_clearance_m < high[1]:
+        raise InputError(
+            f"simulate.board_clearance_m is {params.board_clearance_m:g} m. It must be less than the fruit's height, "
+            f"{high[1]:.4g} m, or nothing is cut. Lower it."
+        )
+    duration = params.dt_s * int(np.ceil(travel / params.speed_m_s / params.dt_s - 1e-9))
+    motion = ConstantVelocity(
+        initial_y=start, velocity_y=-travel / duration, z=float(0.5 * (low[2] + high[2]))
+    )
+    return motion, duration
+
+
+def force_table(cut: NominalCut) -> pl.DataFrame:
+    """The table simulate/force."""
+    result = cut.result
+    return pl.DataFrame(
+        [
+            pl.Series("time_s", result.time, pl.Float64),
+            pl.Series("force_n", result.force, pl.Array(pl.Float64, 3)),
+            pl.Series("torque_nm", result.torque, pl.Array(pl.Float64, 3)),
+            pl.Series("force_norm_n", result.force_norm, pl.Float64),
+            pl.Series("contact_area_m2", result.contact_area, pl.Float64),
+            pl.Series("knife_position_m", _at(result, result.pose), pl.Array(pl.Float64, 3)),
+        ]
+    )
+
+
+def spring_table(cut: NominalCut) -> pl.DataFrame:
+    """The table simulate/springs."""
+    result = cut.result
+    stretch = cut.model.spring_operator @ result.positions[max(result.positions)]
+    return pl.DataFrame(
+        [
+            pl.Series("remaining_fraction", result.stiffness[-1] / result.stiffness[0], pl.Float64),
+            pl.Series("stretch_m", np.linalg.norm(stretch, axis=1), pl.Float64),
+        ]
+    )
+
+
+def metrics(cut: NominalCut) -> dict[str, object]:
+    """The artifact simulate/metrics. No times: a rerun must give the same file."""
+    result, statistics = cut.result, cut.result.statistics
+    force = result.force_norm
+    on_cut = cut.model.mesh.virtual_positions()[:, 0]
+    return {
+        "outcome": str(result.outcome),
+        "mean_force_n": float(force.mean()),
+        "peak_force_n": float(force.max()),
+        "peak_time_s": float(result.time[force.argmax()]),
+        "duration_s": float(result.step_time[-1]),
+        "cut_fraction": float(result.cut_fraction[-1]),
+        "dead_springs": int((result.stiffness[-1] == 0.0).sum()),
+        "knife_work_j": float(result.energy["knife_work"][-1]),
+        "cut_surface_off_plane_m": float(np.abs(on_cut).max()),
+        "steps": statistics.steps,
+        "newton_per_step": statistics.newton_per_step,
+        "indefinite_hessians": statistics.indefinite_hessians,
+        "inverted_tets": statistics.inverted_tets,
+    }
+
+
+def _at(result: Result, per_step: NDArray[np.float64]) -> NDArray[np.float64]:
+    """A quantity of the steps [step_count + 1, k] at the ends of the sampling intervals, [sample_count, k]."""
+    columns = [np.interp(result.time, result.step_time, column) for column in per_step.T]
+    return np.stack(columns, axis=1)
+
+
+def run(io: StageIO, params: SimulateParams) -> dict[str, object]:
+    """Read the cut mesh, simulate, write force, springs and the picture."""
+    io.progress(0.0, "read the cut mesh")
+    mesh = read_cut_mesh(io.read)
+    cut = simulate(
+        mesh,
+        MATERIALS[io.scan.material],
+        params,
+        progress=lambda fraction: io.progress(0.02 + 0.9 * fraction, "cut"),
+    )
+    io.write("simulate/force", force_table(cut))
+    io.write("simulate/springs", spring_table(cut))
+    io.progress(0.95, "draw the picture")
+    profile = Profile(
+        cut.result.time, cut.result.force, _at(cut.result, cut.result.cut_fraction[:, None])[:, 0]
+    )
+    io.write_png("simulate/preview", simulate_picture(mesh, cut.model.knife, cut.moments, profile))
+    io.progress(1.0, "done")
+    return metrics(cut)
+
+
+def main() -> None:
+    """Run the stage on the scan directory given on the command line."""
+    run_stage("simulate", run)
+
+
+if __name__ == "__main__":
+    main()
