@@ -117,7 +117,7 @@ def _add(plotter: Any, pv: Any, layer: Layer) -> None:
         diffuse=0.75,
         specular=0.0,
         show_scalar_bar=layer.values is not None,
-        scalar_bar_args={"title": layer.value_title, "color": TEXT, "n_labels": 3}
+        scalar_bar_args={"title": layer.value_title, "color": TEXT, "n_labels": 2}
         if layer.values is not None
         else None,
     )
