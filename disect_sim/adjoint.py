@@ -8,8 +8,10 @@ Contact, springs, damage and board take that product from Warp's adjoint of thei
 from dataclasses import dataclass
 
 import numpy as np
+import scipy.sparse as sp
 import warp as wp
 
+from disect_sim.device_arrays import upload
 from disect_sim.errors import InputError
 from disect_sim.implicit import predict
 from disect_sim.kernels import board, elasticity, knife_contact, springs
@@ -116,6 +118,10 @@ class _Backward:
         self.system = system
         self.solver = CachedCholeskySolver(system.pattern)
         m = self.model = system.model
+        ends = m.contact_parents.T.ravel()
+        self._to_parents = sp.csr_matrix(
+            (np.ones(len(ends)), (ends, np.arange(len(ends)))), shape=(m.node_count, len(ends))
+        )
         self.spring = np.zeros((len(SPRING_NAMES), m.spring_count))
         self.density = 0.0
         self.moduli = np.zeros(3)
@@ -259,7 +265,7 @@ class _Backward:
 
         if len(m.board_nodes):
             _, board_bar = self._board.run([v[m.board_nodes]])
-            np.add.at(x_bar_n, m.board_nodes, board_bar)
+            x_bar_n[m.board_nodes] += board_bar
         x_bar_n += self._through_tets(v)
         return x_bar_n, pose_bar, pose_bar_n, k_bar
 
@@ -281,22 +287,18 @@ class _Backward:
         self, seeds: list[np.ndarray]
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         m = self.model
-        a, b = m.contact_parents.T
         table, x0, x1, y0, y1 = self._contact.run(seeds)
         table[:, :2] *= np.tile(self.system.area_ratio, 2)[:, None]
         count = m.spring_count
         for column, name in enumerate(CONTACT_NAMES):
             self._add(name, table[:count, column] + table[count:, column])
-        x_bar, x_bar_n = np.zeros((m.node_count, 3)), np.zeros((m.node_count, 3))
-        np.add.at(x_bar, a, x0)
-        np.add.at(x_bar, b, x1)
-        np.add.at(x_bar_n, a, y0)
-        np.add.at(x_bar_n, b, y1)
+        x_bar = self._to_parents @ np.concatenate([x0, x1])
+        x_bar_n = self._to_parents @ np.concatenate([y0, y1])
         return x_bar, x_bar_n, -(x0 + x1).sum(axis=0), -(y0 + y1).sum(axis=0)
 
     def _through_tets(self, v: np.ndarray) -> np.ndarray:
         s = self.system
-        self._v.assign(v)
+        upload(self._v, v)
         self._tet_x_bar.zero_()
         for first, count in s.tet_groups:
             wp.launch(
@@ -323,15 +325,15 @@ class _AdjointKernel:
         self._output_bars = [wp.zeros_like(a) for a in outputs]
 
     def fill_constant(self, slot: int, value: np.ndarray) -> None:
-        self._constants[slot].assign(value)
+        upload(self._constants[slot], value)
 
     def fill_input(self, slot: int, value: np.ndarray) -> None:
-        self._inputs[slot].assign(value)
+        upload(self._inputs[slot], value)
 
     def run(self, seeds: list[np.ndarray]) -> list[np.ndarray]:
         """Gradients in the inputs, given those in the outputs."""
         for bar, seed in zip(self._output_bars, seeds, strict=True):
-            bar.assign(seed)
+            upload(bar, seed)
         for bar in self._input_bars:
             bar.zero_()
         constants = [None if isinstance(c, wp.array) else c for c in self._constants]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import warp as wp
 
+from disect_sim.device_arrays import upload
 from disect_sim.kernels import board, elasticity, inertia, knife_contact, springs
 from disect_sim.model import OVERLAP_ONSET_M, REGULARISER_M, Model
 from disect_sim.parameters import CONTACT_NAMES, ExpandedParameters
@@ -230,17 +231,17 @@ class StepSystem:
     ) -> None:
         """Start a step: positions x_n [m] and where inertia alone would take them, springs, knife at start and end."""
         k, c = self.spring_state(stiffness)
-        self.stiffness.assign(k)
-        self.damping.assign(c)
-        self.x_previous.assign(x_n)
-        self.predicted.assign(predicted)
-        self.pose_previous.assign(pose_n.reshape(1, 3))
-        self.pose.assign(pose.reshape(1, 3))
+        upload(self.stiffness, k)
+        upload(self.damping, c)
+        upload(self.x_previous, x_n)
+        upload(self.predicted, predicted)
+        upload(self.pose_previous, pose_n.reshape(1, 3))
+        upload(self.pose, pose.reshape(1, 3))
         _launch(self._lag)
 
     def gradient(self, x: np.ndarray) -> np.ndarray:
         """Gradient of the incremental energy at x [N], shape [node_count, 3]; energies stay on the device."""
-        self.x.assign(x)
+        upload(self.x, x)
         _launch(self._gradient)
         return self.grad.numpy()
 
