@@ -29,8 +29,8 @@ def force_between_halves(
     options = {} if material is None else {"material": material}
     model = block_model(mesh, boundary="free", gravity=(0.0, 0.0, 0.0), **options)
     system = step_system(model, parameters, DT)
-    x = opened(mesh, gap) + (0.0, 1.0, 0.0)
-    start = opened(mesh, gap if previous_gap is None else previous_gap) + (0.0, 1.0, 0.0)
+    x = opened(mesh, gap) + np.array([0.0, 1.0, 0.0])
+    start = opened(mesh, gap if previous_gap is None else previous_gap) + np.array([0.0, 1.0, 0.0])
     k = stiffness_fraction * system.parameters.row("cut_spring_ke")
     system.begin(start, x, k, FAR, FAR)
     gradient = system.gradient(x)
@@ -92,7 +92,7 @@ def test_halves_pressed_together_do_not_pass_through_each_other(mesh):
     side[mesh.tets] = mesh.tet_side[:, None]
     velocity = np.zeros_like(mesh.nodes)
     velocity[:, 0] = -0.2 * side
-    start = mesh.nodes + (0.0, 0.1, 0.0)
+    start = mesh.nodes + np.array([0.0, 0.1, 0.0])
     result = simulate(
         model,
         ConstantVelocity(initial_y=10.0, velocity_y=0.0),
