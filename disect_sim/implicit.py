@@ -60,5 +60,8 @@ def run_implicit(
     statistics.cg_iterations = solver.statistics.iterations
     statistics.factorisations = solver.statistics.factorisations
     statistics.indefinite_hessians = solver.statistics.indefinite
-    statistics.seconds = watch.split()
+    seconds = watch.split()
+    seconds["factorise"] = solver.statistics.factor_seconds
+    seconds["solve"] = seconds.get("solve", 0.0) - solver.statistics.factor_seconds
+    statistics.seconds = seconds
     return x, outcome

@@ -1,5 +1,6 @@
 """Conjugate gradients on the block-sparse Hessian, preconditioned by an old Cholesky factor."""
 
+import time
 from dataclasses import dataclass
 
 import cholespy
@@ -7,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.linalg import splu
 
+from disect_sim.native_output import native_stdout_silenced
 from disect_sim.sparsity import BlockPattern
 
 MAX_ITERATIONS = 400
@@ -19,6 +21,8 @@ class SolverStatistics:
     solves: int = 0
     iterations: int = 0
     factorisations: int = 0
+    factor_seconds: float = 0.0
+    """CPU time of the factorisations [s]."""
     indefinite: int = 0
     """Hessians found not positive definite, by a failed Cholesky or by negative curvature in CG."""
 
@@ -97,14 +101,18 @@ class CachedCholeskySolver:
             data[self._diagonal] *= 1.0 + shift
         self.statistics.factorisations += 1
         self._extra_iterations = 0
+        started = time.process_time()
         try:
-            self._factor = cholespy.CholeskySolverD(
-                self.size, self._csc_pointers, self._csc_rows, data, cholespy.MatrixType.CSC
-            )
+            with native_stdout_silenced():
+                self._factor = cholespy.CholeskySolverD(
+                    self.size, self._csc_pointers, self._csc_rows, data, cholespy.MatrixType.CSC
+                )
         except (ValueError, RuntimeError) as error:
             self._factor = None
             self.statistics.indefinite += 1
             raise IndefiniteHessianError from error
+        finally:
+            self.statistics.factor_seconds += time.process_time() - started
 
     def _precondition(self, r: np.ndarray) -> np.ndarray:
         z = np.empty_like(r)

@@ -10,8 +10,11 @@ from disect_sim.step_system import StepSystem
 from disect_sim.timing import Stopwatch
 
 SHIFTS = (1e-3, 1e-2, 1e-1, 1.0)
-"""Multiples of the diagonal tried, in turn, when the Hessian is indefinite."""
+"""Multiples of the diagonal added, in turn, when the Hessian is indefinite or its direction does not descend."""
 ARMIJO = 1e-4
+"""Share of the promised decrease that a step must bring."""
+ROUNDING = 1e-13
+"""Relative accuracy of the summed energy: smaller differences mean nothing."""
 MAX_HALVINGS = 12
 
 
@@ -47,50 +50,76 @@ def solve_step(
 ) -> NewtonResult:
     """Positions at the end of the step that `system` has begun, starting from the guess x."""
     free = ~system.model.fixed
-    x = x.copy()
-    with watch("gradient"):
-        grad = system.gradient(x)[free]
-        energy = system.energies().total
+    at = _Point(x.copy(), *_evaluate(system, x, free, watch))
     worst = 0
     for _ in range(options.max_iterations):
         statistics.newton_iterations += 1
         with watch("hessian"):
             solver.set_matrix(system.hessian())
-        with watch("solve"):
-            direction = -_solve(solver, grad.reshape(-1), options.cg_tolerance).reshape(-1, 3)
-        moved = np.abs(direction).max(axis=1)
-        last = moved.max() < options.tolerance_m
-        worst = int(moved.argmax())
-        slope = float((grad * direction).sum())
-        length = 1.0
-        for _ in range(MAX_HALVINGS):
-            trial = x.copy()
-            trial[free] += length * direction
-            with watch("gradient"):
-                trial_grad = system.gradient(trial)[free]
-                trial_energy = system.energies().total
-            noise = 1e-13 * (abs(energy) + abs(trial_energy))
-            if last or trial_energy <= energy + ARMIJO * length * slope + noise:
+        for shift in (0.0, *SHIFTS):
+            with watch("solve"):
+                direction = _direction(solver, at.gradient, options.cg_tolerance, shift)
+            if direction is None:
+                continue
+            moved = np.abs(direction).max(axis=1)
+            solved = shift == 0.0 and moved.max() < options.tolerance_m
+            worst = int(np.flatnonzero(free)[moved.argmax()])
+            after = _line_search(system, at, direction, free, solved, statistics, watch)
+            if after is not None:
                 break
-            length *= 0.5
-            statistics.line_search_cuts += 1
         else:
-            return NewtonResult(x, False, int(np.flatnonzero(free)[worst]))
-        x, grad, energy = trial, trial_grad.copy(), trial_energy
-        if last:
-            return NewtonResult(x, True, int(np.flatnonzero(free)[worst]))
-    return NewtonResult(x, False, int(np.flatnonzero(free)[worst]))
+            return NewtonResult(at.x, False, worst)
+        at = after
+        if solved:
+            return NewtonResult(at.x, True, worst)
+    return NewtonResult(at.x, False, worst)
 
 
-def _solve(solver: CachedCholeskySolver, b: np.ndarray, tolerance: float) -> np.ndarray:
-    """H^-1 b, with H shifted to be positive definite where it is not."""
+@dataclass(frozen=True)
+class _Point:
+    x: np.ndarray
+    gradient: np.ndarray
+    """On the free nodes [N], shape [free_count, 3]."""
+    energy: float
+
+
+def _evaluate(
+    system: StepSystem, x: np.ndarray, free: np.ndarray, watch: Stopwatch
+) -> tuple[np.ndarray, float]:
+    with watch("gradient"):
+        gradient = system.gradient(x)[free]
+        return gradient, system.energies().total
+
+
+def _direction(
+    solver: CachedCholeskySolver, gradient: np.ndarray, tolerance: float, shift: float
+) -> np.ndarray | None:
+    """Newton direction [m], shape [free_count, 3], or None where the (shifted) Hessian is indefinite."""
     try:
-        return solver.solve(b, tolerance=tolerance)
+        return -solver.solve(gradient.reshape(-1), tolerance=tolerance, shift=shift).reshape(-1, 3)
     except IndefiniteHessianError:
-        pass
-    for shift in SHIFTS:
-        try:
-            return solver.solve(b, tolerance=tolerance, shift=shift)
-        except IndefiniteHessianError:
-            continue
-    return b / np.abs(solver.diagonal())
+        return None
+
+
+def _line_search(
+    system: StepSystem,
+    at: _Point,
+    direction: np.ndarray,
+    free: np.ndarray,
+    take_whole: bool,
+    statistics: Statistics,
+    watch: Stopwatch,
+) -> _Point | None:
+    """The first point on the way that lowers the energy enough, halving the step each time; None if there is none."""
+    slope = float((at.gradient * direction).sum())
+    length = 1.0
+    for _ in range(MAX_HALVINGS):
+        x = at.x.copy()
+        x[free] += length * direction
+        gradient, energy = _evaluate(system, x, free, watch)
+        rounding = ROUNDING * (abs(at.energy) + abs(energy))
+        if take_whole or energy <= at.energy + ARMIJO * length * slope + rounding:
+            return _Point(x, gradient, energy)
+        length *= 0.5
+        statistics.line_search_cuts += 1
+    return None
