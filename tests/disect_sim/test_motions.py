@@ -1,5 +1,7 @@
 """Knife motions: closed forms, rest at both ends, interpolation, derivatives."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
@@ -35,12 +37,10 @@ def test_slicing_follows_its_velocity_formula():
     poses = motion.poses(TIMES)
     for n in (100, 450, 900):
         parts = np.linspace(0.0, TIMES[n], 7)
-        y = 0.09 + sum(
-            quad(lambda t: window(t) * (c @ weights(t)), *p)[0] for p in zip(parts, parts[1:], strict=False)
-        )
+        y = 0.09 + sum(quad(lambda t: window(t) * (c @ weights(t)), *p)[0] for p in pairwise(parts))
         z = 0.003 + sum(
             quad(lambda t: window(t) * (a @ weights(t)) * np.cos((b @ weights(t)) * t), *p)[0]
-            for p in zip(parts, parts[1:], strict=False)
+            for p in pairwise(parts)
         )
         assert poses[n] == pytest.approx([0.0, y, z], abs=1e-9)
 
