@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.run_scan import RunResult
+from pipelines.template import read_template
 from tests.pipelines.tiny_project import environment, write_scan
 
 ROOT = Path(__file__).parents[2]
@@ -94,17 +95,19 @@ def test_sample_is_copied_once_and_never_over_another_file(project, tmp_path):
 def test_run_prints_exactly_one_object(project, tmp_path):
     """The whole way: no server, embedded API, real subprocesses."""
     scan = write_scan(tmp_path, "apple.ply")
+    names = [entry.name for entry in read_template(project.template)]
     result = scan2cut(project, "run", str(scan), "--json", "--verbose")
     assert result.returncode == 0, result.stderr
     answer = json.loads(result.stdout)
     assert list(answer) == ["ok", "error", "scan", "stages"]
     assert (answer["ok"], answer["error"], answer["scan"]) == (True, None, "apple")
-    assert [list(stage) for stage in answer["stages"]] == [
-        ["name", "seconds", "cached", "outputs", "metrics"]
-    ] * 3
+    assert [stage["name"] for stage in answer["stages"]] == names
+    assert {tuple(stage) for stage in answer["stages"]} == {
+        ("name", "seconds", "cached", "outputs", "metrics")
+    }
     for stage in answer["stages"]:
         assert all((project.root / path).is_file() for path in stage["outputs"])
         assert stage["metrics"] == json.loads((project.root / stage["outputs"][-1]).read_text())
     assert (project.root / ".prefect").is_dir(), "Prefect's database stays in the project"
     words = scan2cut(project, "run", str(scan)).stdout
-    assert words.count("Unchanged") == 3
+    assert words.count("Unchanged") == len(names)
