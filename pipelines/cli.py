@@ -21,7 +21,7 @@ WIDTH_OF_A_PIPE = 120
 
 app = typer.Typer(
     name="scan2cut",
-    help="From a raw 3D scan of a fruit to a cut-ready mesh.",
+    help="From a raw 3D scan of a fruit to a cut-ready mesh and a simulated cut.",
     epilog="Exit codes: 0 done, 2 bad input, 1 anything else. `scan2cut COMMAND --help` tells more.",
     no_args_is_help=True,
     add_completion=False,
