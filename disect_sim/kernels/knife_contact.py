@@ -134,14 +134,21 @@ def smooth_search(a: vec3, e: vec3, side: wp.float64, tip: wp.float64, beta: wp.
 
 
 @wp.func
-def frank_wolfe_search(a: vec3, e: vec3, shape: KnifeShape):
-    """The paper's search: 20 Frank-Wolfe iterations on the exact distance."""
-    s = wp.float64(0.5)
-    for k in range(20):
-        slope = wp.dot(exact_gradient(a + e * s, shape), e)
-        target = wp.where(slope < ZERO, ONE, ZERO)
-        s = s + (target - s) * wp.float64(2.0) / (wp.float64(k) + wp.float64(2.0))
-    return s
+def exact_search(a: vec3, e: vec3, shape: KnifeShape):
+    """Closest point of the edge to the convex knife by bisection of the slope.
+
+    The paper takes 20 Frank-Wolfe iterations; those move in steps, so that the energy of a step is not continuous and
+    no implicit solver converges.
+    """
+    low = ZERO
+    high = ONE
+    for _ in range(50):
+        s = wp.float64(0.5) * (low + high)
+        if wp.dot(exact_gradient(a + e * s, shape), e) > ZERO:
+            high = s
+        else:
+            low = s
+    return wp.float64(0.5) * (low + high)
 
 
 @wp.kernel
@@ -161,7 +168,7 @@ def closest_point(
     a = x_in[n[0]] - pose_in[0]
     e = (x_in[n[1]] - x_in[n[0]]) * edges.coordinate[i]
     if law.kind == EXACT:
-        coordinate_out[i] = frank_wolfe_search(a, e, shape)
+        coordinate_out[i] = exact_search(a, e, shape)
         curvature_out[i] = ONE
     else:
         side = edges.side[i]
