@@ -9,7 +9,7 @@ from disect_sim.errors import InputError
 
 
 def number_array(values: Any, width: int | None, name: str, source: str) -> NDArray[np.float64]:
-    """An array of shape [n, width], or [n] if width is None; null and true become NaN, which is refused later."""
+    """An array of shape [n, width], or [n] if width is None; null becomes NaN, which is refused later."""
     shape = "numbers" if width is None else f"rows of {width} numbers"
     if not isinstance(values, list | np.ndarray):
         raise InputError(
@@ -28,3 +28,14 @@ def number_array(values: Any, width: int | None, name: str, source: str) -> NDAr
             f"{source}: {name} has the shape {array.shape}. It must be {shape}, one per sample. Record the log again."
         )
     return array if width is None else array.reshape(-1, width)
+
+
+def column_array(values: Any, name: str, source: str) -> NDArray[np.float64]:
+    """An array of shape [n] or [n, k] from a column of a table, an array of an archive or a list of a pickle."""
+    array = np.asarray(values)
+    if array.dtype.kind not in "fiu" or array.ndim not in (1, 2):
+        raise InputError(
+            f"{source}: {name} is {array.dtype} of shape {array.shape}. It must be numbers, one row per sample. "
+            "Correct ingest.columns or export the log again."
+        )
+    return array.astype(np.float64)

@@ -61,7 +61,7 @@ def _text(path: Path, params: IngestParams) -> RobotLog:
     except UnicodeDecodeError as error:
         raise _unknown(path) from error
     first_line = text.lstrip().partition("\n")[0].strip()
-    if first_line.startswith("{"):
+    if first_line.startswith(("{", "[")):
         return _json(text, first_line, path)
     if is_libfranka(first_line):
         return read_libfranka(text, path.name)

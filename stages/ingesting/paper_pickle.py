@@ -8,9 +8,11 @@ import pickle
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from disect_sim.errors import InputError
 from stages.ingesting.column_map import read_columns
+from stages.ingesting.fields import column_array
 from stages.ingesting.robot_log import RobotLog
 
 ALLOWED = {
@@ -55,13 +57,8 @@ def read_paper_pickle(data: bytes, source: str) -> RobotLog:
         )
     columns = {key: key for key in ("time", "force", "position")}
 
-    def get(name: str) -> np.ndarray:
-        try:
-            return np.asarray(content[name], np.float64)
-        except (TypeError, ValueError) as error:
-            raise InputError(
-                f"{source}: {name} is not an array of numbers. It must be one. Export the log as NPZ."
-            ) from error
+    def get(name: str) -> NDArray[np.float64]:
+        return column_array(content[name], name, source)
 
     return read_columns(
         get, list(columns), columns, sample_rate_hz=None, source_format="paper pickle", source=source

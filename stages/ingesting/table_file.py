@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from disect_sim.errors import InputError
 from stages.ingesting.column_map import read_columns
+from stages.ingesting.fields import column_array
 from stages.ingesting.robot_log import RobotLog
 
 Columns = Mapping[str, str | Sequence[str]]
@@ -50,13 +51,7 @@ def read_npz(path: Path, columns: Columns, sample_rate_hz: float | None, max_byt
         raise _unreadable(path, "NPZ without pickled objects", error) from error
 
     def get(name: str) -> NDArray[np.float64]:
-        array = content[name]
-        if array.dtype.kind not in "fiu" or array.ndim not in (1, 2):
-            raise InputError(
-                f"{path.name}: {name} is {array.dtype} of shape {array.shape}. It must be numbers, one row per sample. "
-                "Correct ingest.columns."
-            )
-        return array.astype(np.float64)
+        return column_array(content[name], name, path.name)
 
     return read_columns(
         get, list(content), columns, sample_rate_hz=sample_rate_hz, source_format="NPZ", source=path.name

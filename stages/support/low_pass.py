@@ -7,8 +7,10 @@ from disect_sim.errors import InputError
 
 ORDER = 2
 """Of the Butterworth filter, which runs forwards and backwards."""
+PADDING_PERIODS = 3.0
+"""How far each end is extended before filtering, in periods of the cutoff, so that the filter has settled."""
 MIN_SAMPLES = 12
-"""Shorter records are all edge: the filter pads each end with 9 samples."""
+"""A shorter record is all edge."""
 
 
 def low_pass(
@@ -40,7 +42,8 @@ def low_pass(
     even = np.linspace(time_s[0], time_s[-1], count)
     columns = values.reshape(count, -1)
     gridded = np.stack([np.interp(even, time_s, column) for column in columns.T], axis=1)
+    padding = int(np.ceil(PADDING_PERIODS * rate_hz / cutoff_hz))
     sections = butter(ORDER, cutoff_hz, fs=rate_hz, output="sos")
-    smooth = sosfiltfilt(sections, gridded, axis=0, padlen=min(count - 1, 9))
+    smooth = sosfiltfilt(sections, gridded, axis=0, padlen=min(count - 1, padding))
     back = np.stack([np.interp(time_s, even, column) for column in smooth.T], axis=1)
     return back.reshape(values.shape)
