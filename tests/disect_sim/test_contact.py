@@ -143,7 +143,7 @@ def test_knife_never_pulls(mesh, law, pull_back):
     side = press.model.contact_side if law == "one_sided" else None
     along = x[p[:, 1]] - x[p[:, 0]]
     near = [press.model.knife.distance(points + k * 1e-6 * along, side=side)[1] for k in (-1, 0, 1)]
-    # The exact distance has ridges, and the closest point of an edge likes to lie on one: no one outward direction there.
+    # The exact distance has ridges, and the closest point of an edge likes to lie on one: no one direction there.
     clear = np.abs(near[0] - near[2]).max(axis=1) < 1e-3
     assert clear.sum() > 0.5 * len(clear)
     normal, outward = normal[clear], near[1][clear]
