@@ -73,8 +73,8 @@ def _of_frame(
     def get(name: str) -> NDArray[np.float64]:
         series = frame[name]
         if isinstance(series.dtype, pl.List) and len(series):
-            width = int(series.list.len().max() or 0)
-            series = series.list.to_array(width) if (series.list.len() == width).all() else series
+            lengths = series.list.len().unique().to_list()
+            series = series.list.to_array(lengths[0]) if len(lengths) == 1 and lengths[0] else series
         inner = series.dtype.inner if isinstance(series.dtype, pl.Array) else series.dtype
         if inner is None or not inner.is_numeric():
             raise InputError(

@@ -27,6 +27,13 @@ from tests.stages.force_logs import (
     write_recording,
 )
 
+FRANKA_FIELDS = {
+    "FrankaState": "std_msgs/Header header\nfloat64[7] q\nfloat64[16] O_T_EE\nfloat64[6] O_F_ext_hat_K\n"
+    "float64[7] tau_ext_hat_filtered\n",
+    "FrankaRobotState": "std_msgs/Header header\nsensor_msgs/JointState measured_joint_state\n"
+    "sensor_msgs/JointState tau_ext_hat_filtered\ngeometry_msgs/WrenchStamped o_f_ext_hat_k\n"
+    "geometry_msgs/PoseStamped o_t_ee\n",
+}
 COLUMNS = {"time": "t", "position": ["x", "y", "z"], "force": ["fx", "fy", "fz"]}
 
 
@@ -273,6 +280,65 @@ class TestBags:
             read_log(tmp_path / "log.bag", PARAMS)
         with pytest.raises(InputError, match="no geometry_msgs/msg/WrenchStamped topic '/ft'"):
             read_log(tmp_path / "log.bag", with_params(columns={"force": "/ft"}))
+
+    @pytest.mark.parametrize("kind", ["FrankaState", "FrankaRobotState"])
+    def test_franka_state_messages(self, tmp_path, cut, joints, kind):
+        """The fields that are read, under the names that franka_msgs gives them in ROS 1 and ROS 2."""
+        from rosbags.rosbag1 import Writer as Writer1
+        from rosbags.rosbag2 import StoragePlugin
+        from rosbags.rosbag2 import Writer as Writer2
+        from rosbags.typesys import Stores, get_types_from_msg, get_typestore
+
+        ros1 = kind == "FrankaState"
+        store = get_typestore(Stores.ROS1_NOETIC if ros1 else Stores.ROS2_HUMBLE)
+        store.register(get_types_from_msg(FRANKA_FIELDS[kind], f"franka_msgs/msg/{kind}"))
+        types = store.types
+        torques, poses = torques_of(cut, joints), poses_of(cut)
+
+        def state(i):
+            t = types["builtin_interfaces/msg/Time"](
+                7 + int(cut.time_s[i] // 1), int(cut.time_s[i] % 1 * 1e9)
+            )
+            header = types["std_msgs/msg/Header"](*([0] if ros1 else []), t, "base")
+            if ros1:
+                wrench = np.concatenate([-cut.reading_n[i], np.zeros(3)])
+                return types[f"franka_msgs/msg/{kind}"](header, joints[i], poses[i], wrench, torques[i])
+            vector, none = types["geometry_msgs/msg/Vector3"], np.zeros(0)
+            wrench = types["geometry_msgs/msg/Wrench"](
+                vector(*map(float, -cut.reading_n[i])), vector(0.0, 0.0, 0.0)
+            )
+            pose = types["geometry_msgs/msg/Pose"](
+                types["geometry_msgs/msg/Point"](*map(float, cut.position_m[i])),
+                types["geometry_msgs/msg/Quaternion"](1.0, 0.0, 0.0, 0.0),
+            )
+            joint_state = types["sensor_msgs/msg/JointState"]
+            return types[f"franka_msgs/msg/{kind}"](
+                header,
+                joint_state(header, [], joints[i], none, none),
+                joint_state(header, [], none, none, torques[i]),
+                types["geometry_msgs/msg/WrenchStamped"](header, wrench),
+                types["geometry_msgs/msg/PoseStamped"](header, pose),
+            )
+
+        path = tmp_path / ("log.bag" if ros1 else "log.mcap")
+        writer = (
+            Writer1(path) if ros1 else Writer2(tmp_path / "b", version=9, storage_plugin=StoragePlugin.MCAP)
+        )
+        with writer:
+            topic = writer.add_connection("/state", f"franka_msgs/msg/{kind}", typestore=store)
+            serialize = store.serialize_ros1 if ros1 else store.serialize_cdr
+            for i in range(len(cut.time_s)):
+                stamp = int((7 + cut.time_s[i]) * 1e9)
+                writer.write(topic, stamp, serialize(state(i), topic.msgtype))
+        if not ros1:
+            next((tmp_path / "b").glob("*.mcap")).rename(path)
+        log = read_log(path, PARAMS)
+        assert kind in log.source_format
+        record = edge_record(log, PARAMS, "log")
+        assert np.allclose(record.height_m, cut.position_m[:, 2], atol=1e-9)
+        assert np.allclose(record.force_n[:, 1], cut.reading_n[:, 2], atol=1e-9)
+        assert np.allclose(log.joints_rad, joints)
+        assert np.allclose(log.external_torque_nm, torques)
 
     @pytest.mark.parametrize("start", [b"#ROSBAG V2.0\n", b"\x89MCAP0\r\n", b"SQLite format 3\x00"])
     def test_torn_recording(self, tmp_path, start):
