@@ -81,10 +81,11 @@ def check_parameters(params: SimulateParams) -> None:
     """Refuse a parameter the simulator does not know, or a value outside its bounds."""
     for name, value in params.parameters.items():
         info = parameter_info(name, damage_law=params.damage_law)
+        unit = "" if info.unit == "-" else f" {info.unit}"
         if not info.low <= value <= info.high:
             raise InputError(
-                f"simulate.parameters.{name} is {value:g} {info.unit}. With damage_law {params.damage_law!r} it must "
-                f"be from {info.low:g} to {info.high:g} {info.unit}. Change it in params.yaml or with "
+                f"simulate.parameters.{name} is {value:g}{unit}. With damage_law {params.damage_law!r} it must "
+                f"be from {info.low:g} to {info.high:g}{unit}. Change it in params.yaml or with "
                 f"--set 'simulate.parameters={{{name}: {info.default:g}}}'."
             )
 
