@@ -39,7 +39,7 @@ def slicing_cut(mesh):
 
 def assert_agrees(case, *names):
     """The loss along a relative change of all named parameters at once."""
-    error = smallest_error(case, {name: case.direction(name) for name in names}, TOLERANCE)
+    error = smallest_error(case, {name: case.direction(name) for name in names}, tolerance=TOLERANCE)
     assert error <= TOLERANCE, (names, error)
 
 

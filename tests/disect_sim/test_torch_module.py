@@ -90,7 +90,7 @@ def test_adam_lowers_the_distance_to_a_measured_force(model):
         loss = (force - target).norm(dim=1).mean()
         loss.backward()
         optimiser.step()
-        losses.append(float(loss))
+        losses.append(loss.item())
     assert losses[1] < losses[0]
     assert losses[-1] < 0.6 * losses[0]
 
