@@ -13,23 +13,23 @@ TIPS = (1e-3, 2e-3)
 MOTION_PARAMETERS = {
     "constant": ("initial_y", "velocity_y"),
     "recorded": ("offset_y",),
-    "slicing": ("initial_y", "initial_z", "amplitude", "frequency", "velocity_y"),
+    "slicing": ("initial_y", "amplitude", "frequency", "velocity_y"),
 }
 SKIN = ("surface_cut_spring_ke", "surface_cut_spring_softness", "surface_sdf_mu")
 
 
+SKIN_VALUES = {"surface_cut_spring_ke": 700.0, "surface_cut_spring_softness": 0.25, "surface_sdf_mu": 0.6}
+
+
 @pytest.fixture(scope="module")
 def cases():
-    """One cut per motion and tip; slicing with a short blade off centre, whose end passes through the block."""
-    mesh = irregular_block()
-    skin = {"surface_cut_spring_ke": 700.0, "surface_cut_spring_softness": 0.25, "surface_sdf_mu": 0.6}
-    made = {}
-    for name, motion in MOTIONS.items():
-        for tip in TIPS:
-            knife = KNIVES["folding" if name == "slicing" else "kitchen"]
-            moved = slicing(initial_z=0.02) if name == "slicing" else motion()
-            made[name, tip] = Case(block_model(mesh, knife=knife), moved, CUTTING | skin | {"sdf_tip": tip})
-    return made
+    """One cut per motion and tip."""
+    model = block_model(irregular_block())
+    return {
+        (name, tip): Case(model, motion(), CUTTING | SKIN_VALUES | {"sdf_tip": tip})
+        for name, motion in MOTIONS.items()
+        for tip in TIPS
+    }
 
 
 EVERYTHING = [
@@ -49,10 +49,24 @@ def test_adjoint_agrees_with_differences(cases, motion, tip, name):
     errors = {size: case.error(directions, size) for size in (1e-2, 5e-2)}
     errors[1e-4] = smallest_error(case, directions, first_step=1e-4)
     assert errors[1e-4] <= 1e-4, errors
-    if case.result.statistics.indefinite_hessians == 0 and case.gradients.indefinite_hessians == 0:
-        # A percent of a parameter, or of a millimetre in height, is what an optimiser's step looks like.
-        assert errors[1e-2] <= 0.02, errors
-        assert errors[5e-2] <= 0.1, errors
+    # A percent of a parameter, or of a millimetre in height, is what an optimiser's step looks like.
+    assert errors[1e-2] <= 0.02, errors
+    assert errors[5e-2] <= 0.1, errors
+
+
+@pytest.mark.parametrize("tip", TIPS)
+@pytest.mark.parametrize("name", MOTION_PARAMETERS["slicing"] + ("initial_z",))
+def test_a_blade_end_that_passes_through(tip, name):
+    """A short blade off centre saws with its end inside the block: the place along z matters, and edges snap off it.
+
+    Such events are met (13 indefinite Hessians in the forward run) and their timing is out of a gradient's sight: the
+    slope is exact at small steps, while 1 % of the frequency already changes it by a quarter of its usual size.
+    """
+    model = block_model(irregular_block(), knife=KNIVES["folding"])
+    case = Case(model, slicing(initial_z=0.02), CUTTING | {"sdf_tip": tip})
+    assert np.abs(case.adjoint(name)).max() > 0.0
+    assert smallest_error(case, {name: case.direction(name)}, first_step=1e-4) <= 1e-4
+    assert case.gradients.largest_adjoint < 1e4
 
 
 @pytest.mark.parametrize("motion", MOTIONS)
