@@ -37,9 +37,9 @@ def test_irregular_mesh(tmp_path):
 
 @pytest.mark.xfail(
     strict=True,
-    reason="where vertices lie on the cut plane (snapped, virtual coordinates 0.01 and 0.99) the mean force is 7 % (glued) "
-    "to 16 % (held) higher than 0.6 mm beside, on the same mesh; probably the stiffer discretisation of a surface that "
-    "follows the mesh (linear tets), not proven",
+    reason="where vertices lie on the cut plane (snapped, virtual coordinates 0.01 and 0.99) the mean force is 7 % "
+    "(glued) to 16 % (held) higher than 0.6 mm beside, on the same mesh; probably the stiffer discretisation of a "
+    "surface that follows the mesh (linear tets), not proven",
 )
 def test_vertices_on_the_cut_plane_make_no_difference():
     nodes, tets = saved_block("synthetic_block_tetwild_fine")
