@@ -46,7 +46,7 @@ test: lint ## Lint, then the fast tests
 test-all: lint ## Lint, then all tests, the slow ones too
 	$(BIN)/python -m pytest -q
 
-bench: setup ## Print stage times and how precut's time grows with the mesh
+bench: setup ## Print stage times, how precut's time grows, speed and memory of the simulator (minutes)
 	$(BIN)/python -m benchmarks.run
 
 dashboard: setup ## Start the Prefect dashboard at http://127.0.0.1:4200 (this machine only)

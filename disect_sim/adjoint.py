@@ -52,8 +52,6 @@ class Gradients:
     """In the parameters of the motion."""
     poses: np.ndarray
     """In the knife positions [1/m], shape [step_count + 1, 3]."""
-    initial_positions: np.ndarray
-    """In the node positions at time zero, at constant initial velocity [1/m], shape [node_count, 3]."""
     largest_adjoint: float
     """Largest entry the adjoint state had on its way [1/m]: a bounded adjoint is a trustworthy one."""
     indefinite_hessians: int
@@ -105,7 +103,6 @@ def pullback(tape: Tape, force_bar: np.ndarray) -> Gradients:
         ),
         tape.motion.pullback(tape.times[: steps + 1], pose_bar),
         pose_bar,
-        x_bar + x_bar_previous,
         largest,
         sweep.solver.statistics.indefinite,
     )

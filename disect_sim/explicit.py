@@ -7,7 +7,7 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import eigsh
 
 from disect_sim.model import Model
-from disect_sim.outcome import Outcome
+from disect_sim.outcome import Outcome, OutcomeKind
 from disect_sim.parameters import ExpandedParameters
 from disect_sim.recorder import Recorder
 from disect_sim.step_system import StepSystem
@@ -90,6 +90,7 @@ def run_explicit(
     stiffness = recorder.stiffness[0]
     watch = Stopwatch()
     outcome = None
+    last_good = x
     steps = len(poses) - 1
     x_previous = x - dt * velocity
     for n in range(steps):
@@ -99,10 +100,12 @@ def run_explicit(
         stiffness = system.damaged(stiffness, x)
         outcome = recorder.step(x, x_previous, stiffness)
         if outcome is not None:
+            last_good = x_previous if outcome.kind is OutcomeKind.DIVERGED else x
             break
         velocity = velocity + dt * acceleration
         x_previous, x = x, x + dt * velocity
         if n % 1000 == 0:
             progress((n + 1) / steps)
+        last_good = x
     recorder.statistics.seconds = watch.split()
-    return x, outcome
+    return last_good, outcome

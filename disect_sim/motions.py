@@ -33,7 +33,8 @@ class Motion(ABC):
     def pullback(self, times: np.ndarray, pose_bar: np.ndarray) -> dict[str, np.ndarray]:
         """Gradient in every parameter, given the gradient in the positions [1/m], shape [n, 3]."""
         tensors = self._tensors(True)
-        poses = self.trajectory(torch.as_tensor(times), tensors)
+        with torch.enable_grad():  # torch switches it off inside the backward pass of CuttingForce
+            poses = self.trajectory(torch.as_tensor(times), tensors)
         poses.backward(torch.as_tensor(pose_bar))
         return {
             k: np.zeros_like(self.parameters[k]) if t.grad is None else t.grad.numpy()

@@ -43,9 +43,9 @@ class Recorder:
 
     def start(self, x: np.ndarray, velocity: np.ndarray) -> None:
         """Record the state at time zero."""
-        self._energy.append(
-            {"kinetic": self._kinetic(velocity), "gravity": self._gravity(x), "knife_work": 0.0}
-        )
+        self._system.begin(x, x, self._stiffness[0], self._poses[0], self._poses[0])
+        self._system.gradient(x)
+        self._energy.append(self._energies(x, velocity))
 
     def step(self, x: np.ndarray, x_previous: np.ndarray, stiffness: np.ndarray) -> Outcome | None:
         """Record the end of a step, right after `system.gradient(x)`. Returns an outcome if the run must stop."""
@@ -59,19 +59,8 @@ class Recorder:
                 OutcomeKind.DIVERGED, f"At {n * dt:.4g} s a node was {moved[worst]:.3g} m away.", n, worst
             )
         force, torque = self._knife_wrench(x, n)
-        energies = system.energies()
         self._work -= float(force @ (self._poses[n] - self._poses[n - 1]))
-        self._energy.append(
-            {
-                "kinetic": self._kinetic((x - x_previous) / dt),
-                "gravity": self._gravity(x),
-                "elastic": energies.elastic,
-                "springs": energies.springs + energies.overlap,
-                "contact": energies.contact,
-                "board": energies.board,
-                "knife_work": self._work,
-            }
-        )
+        self._energy.append(self._energies(x, (x - x_previous) / dt))
         self._force.append(force)
         self._torque.append(torque)
         self._area.append(self._touching_area())
@@ -90,7 +79,6 @@ class Recorder:
         dt, steps = self._system.dt, len(self._force)
         mean = sampling_operator(dt, steps, rate_hz) if steps else sampling_operator(dt, 1, 0.5 / dt)[:, :0]
         self.positions[steps * dt] = x.copy()
-        names = {name for row in self._energy for name in row}
         force = np.array(self._force).reshape(steps, 3)
         stiffness = np.array(self._stiffness)
         if outcome is None:
@@ -103,7 +91,7 @@ class Recorder:
             step_time=np.arange(steps + 1) * dt,
             pose=self._poses[: steps + 1],
             stiffness=stiffness,
-            energy={k: np.array([row.get(k, 0.0) for row in self._energy]) for k in sorted(names)},
+            energy={name: np.array([row[name] for row in self._energy]) for name in self._energy[0]},
             positions=self.positions,
             outcome=outcome,
             statistics=self.statistics,
@@ -129,11 +117,18 @@ class Recorder:
     def _touching_area(self) -> float:
         return float(self._system.touch.numpy() @ np.tile(self._model.mesh.spring_area, 2))
 
-    def _kinetic(self, velocity: np.ndarray) -> float:
-        return float(0.5 * self._system.mass @ (velocity**2).sum(axis=1))
-
-    def _gravity(self, x: np.ndarray) -> float:
-        return float(-self._system.mass @ (x @ self._model.gravity))
+    def _energies(self, x: np.ndarray, velocity: np.ndarray) -> dict[str, float]:
+        """Energies [J] at the x of the last `system.gradient`, and the knife's work so far."""
+        parts = self._system.energies()
+        return {
+            "kinetic": float(0.5 * self._system.mass @ (velocity**2).sum(axis=1)),
+            "gravity": float(-self._system.mass @ (x @ self._model.gravity)),
+            "elastic": parts.elastic,
+            "springs": parts.springs + parts.overlap,
+            "contact": parts.contact,
+            "board": parts.board,
+            "knife_work": self._work,
+        }
 
 
 def _fraction_in_model_order(model: Model) -> np.ndarray:

@@ -17,6 +17,9 @@ from disect_sim.recorder import Recorder
 from disect_sim.result import Result
 from disect_sim.step_system import StepSystem
 
+STEP_ROUNDING = 1.0e-6
+"""A duration this share of a step beyond a whole number of steps is meant to be that whole number."""
+
 
 def simulate(
     model: Model,
@@ -47,7 +50,8 @@ def simulate(
 
     **Other arguments**
 
-    - `dt`: time step [s]; by default 1 ms for "implicit", and half the stability limit for "explicit".
+    - `dt`: time step [s]; by default 1 ms for "implicit", for "explicit" half the stability limit or less, a
+      whole number of steps per sample.
     - `integrator`: "implicit" (backward Euler, exact gradients) or "explicit" (the paper's scheme, forward only).
     - `differentiable`: keep the states, so that `result.gradient(...)` can be asked. The numbers are the same.
     - `sample_rate_hz`: rate at which forces are reported, as means over the interval.
@@ -78,8 +82,9 @@ def simulate(
     if dt is None:
         dt = 1.0e-3
         if integrator == "explicit":
-            dt = SAFETY * stable_step(model, expanded, name)
-    steps = max(1, round(duration / dt))
+            limit = SAFETY * stable_step(model, expanded, name)
+            dt = 1.0 / (sample_rate_hz * np.ceil(1.0 / (sample_rate_hz * limit)))
+    steps = int(np.ceil(duration / dt - STEP_ROUNDING))
     times = np.arange(steps + 1) * dt
     poses = motion.poses(times)
     system = StepSystem(model, expanded, dt, name)

@@ -46,6 +46,12 @@ def run(
         Path, typer.Argument(help="Raw scan: PLY, OBJ, STL, OFF, glTF, or a PCD/XYZ point cloud.")
     ],
     log: Annotated[Path | None, typer.Option(help="Force log of one cut of the same fruit.")] = None,
+    air: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="No-contact run of the log's motion, may be repeated [default: air* beside the log]."
+        ),
+    ] = None,
     material: Annotated[
         str | None, typer.Option(help="apple, potato, cucumber or banana [default: apple].")
     ] = None,
@@ -90,6 +96,7 @@ def run(
             parse_overrides(settings or []),
             reset=reset,
             replace=replace,
+            air=tuple(air or ()),
         )
         with ProgressBars(err) as bars:
             run_request(project, request, result, bars, force=force, verbose=verbose)

@@ -14,7 +14,9 @@ from typing import Any
 import yaml
 
 from disect_sim.errors import InputError
+from pipelines import air_runs
 from pipelines.project import TEMPLATE, Project
+from stages.ingesting.file_size import check_log_size
 from stages.params import STAGE_SECTIONS, merge_params
 from stages.support.atomic_file import write_bytes_atomic
 from stages.support.hashing import sha256_of_file
@@ -29,7 +31,7 @@ from stages.support.scan_file import (
 from stages.support.yaml_file import read_mapping
 
 DEFAULT_MATERIAL = "apple"
-RESERVED_SUFFIXES = {".dvc", ".yaml", ".yml", ".lock", ".parquet"}
+RESERVED_SUFFIXES = {".dvc", ".yaml", ".yml", ".lock"}
 """Names that DVC or this project use for other things."""
 
 
@@ -49,6 +51,8 @@ class Request:
     """Forget earlier overrides."""
     replace: bool = False
     """Put a different file in the place of the one registered under this id."""
+    air: tuple[Path, ...] = ()
+    """No-contact runs of the log's motion; none takes the files called air* beside the log."""
 
 
 def scan_id_of(scan: Path) -> str:
@@ -79,6 +83,10 @@ def register_scan(project: Project, request: Request) -> str:
     content["log"] = (
         intake.stored_name(request.log, "log", known.get("log")) if request.log else known.get("log")
     )
+    content["force_log"] = content["log"] or content["scan"]
+    new_air = _air_runs(request, content["log"])
+    has_air = (scan_dir / air_runs.FOLDER).is_dir() if new_air is None else bool(new_air)
+    content["air_runs"] = air_runs.FOLDER if has_air else content["scan"]
     if request.surface:
         old_surface = (known.get("precut") or {}).get("surface_file")
         sections["precut"]["surface_file"] = intake.stored_name(request.surface, "surface", old_surface)
@@ -90,8 +98,22 @@ def register_scan(project: Project, request: Request) -> str:
     content["cut_surface"] = surface or content["scan"]
     content["material"] = request.material or known.get("material") or DEFAULT_MATERIAL
     check_material(str(content["material"]))
-    merge_params(project.root / PARAMS_FILE_NAME, sections, overrides_from="this scan's overrides (--set)")
+    params = merge_params(
+        project.root / PARAMS_FILE_NAME, sections, overrides_from="this scan's overrides (--set)"
+    )
+    for log in filter(None, (request.log, *(new_air or ()))):
+        check_log_size(log, params.ingest.max_bytes, str(log))
+    if new_air is not None and air_runs.is_stored(scan_dir, new_air):
+        new_air = None
+    if new_air is not None and (scan_dir / air_runs.FOLDER).is_dir() and not intake.replace:
+        raise InputError(
+            f"The no-contact runs ({', '.join(path.name for path in new_air) or 'none'}) differ from those already "
+            f"registered for scan {scan_id!r}. One id stands for one cut. Give another name with --id, or replace "
+            "the old ones with --replace."
+        )
     _write(project, scan_id, intake.new_files, {**content, **sections})
+    if new_air is not None:
+        air_runs.store(scan_dir, new_air)
     for name in intake.replaced - set(intake.new_files):
         (scan_dir / name).unlink()
         (scan_dir / f"{name}.dvc").unlink(missing_ok=True)
@@ -102,7 +124,7 @@ def track_raw_files(project: Project, scan_id: str) -> None:
     """Put those raw files under DVC that are not yet: after the first run, so that no refused file is cached."""
     scan_dir = project.scan_dir(scan_id)
     scan = read_scan_file(scan_dir)
-    names = {name for name in (scan.scan, scan.log, scan.cut_surface) if name}
+    names = {name for name in (scan.scan, scan.log, scan.cut_surface, scan.air_runs) if name}
     paths = [
         str((scan_dir / n).relative_to(project.root)) for n in names if not (scan_dir / f"{n}.dvc").exists()
     ]
@@ -121,12 +143,25 @@ def forget_scan(project: Project, scan_id: str) -> None:
         shutil.rmtree(scan_dir, ignore_errors=True)
 
 
+def _air_runs(request: Request, log: str | None) -> list[Path] | None:
+    """The no-contact runs to store; None if the request says nothing about them."""
+    if request.air and log is None:
+        raise InputError(
+            "--air gives no-contact runs, but the scan has no log. They belong to one. Give it with --log."
+        )
+    if request.air or request.log:
+        found = list(request.air) or air_runs.beside(request.log or Path())
+        air_runs.check(found)
+        return found
+    return None
+
+
 class _Intake:
     """Decides which of the given files must be copied into the scan's directory."""
 
     def __init__(self, scan_dir: Path, *, replace: bool) -> None:
         self._scan_dir = scan_dir
-        self._replace = replace
+        self.replace = replace
         self.new_files: dict[str, Path] = {}
         """Name in the scan's directory → where to copy it from."""
         self.replaced: set[str] = set()
@@ -139,7 +174,7 @@ class _Intake:
         if known and known.exists():
             if digest == sha256_of_file(known):
                 return known.name
-            if not self._replace:
+            if not self.replace:
                 raise InputError(
                     f"{source} differs from {known.name}, which is already registered for scan "
                     f"{self._scan_dir.name!r}. One id stands for one scan. Give another name with --id, or "

@@ -3,13 +3,13 @@
 import warp as wp
 
 from disect_sim.kernels.laws import (
-    TINY_SPEED,
     friction_coefficient,
     friction_integral,
     friction_slope,
     ramp,
     ramp_integral,
     ramp_slope,
+    rounded_speed,
     smooth_step,
 )
 
@@ -50,7 +50,7 @@ def board_lagged_force(y_previous: wp.float64, area_ratio: wp.float64, board: Bo
 def board_force_on(x: vec3, x_previous: vec3, area_ratio: wp.float64, board: Board, dt: wp.float64):
     """Force on a node [N]."""
     velocity = vec3((x[0] - x_previous[0]) / dt, ZERO, (x[2] - x_previous[2]) / dt)
-    speed = wp.sqrt(wp.dot(velocity, velocity) + TINY_SPEED * TINY_SPEED)
+    speed = rounded_speed(velocity)
     coefficient = friction_coefficient(speed, board.mu, ZERO, board.friction_speed)
     up = board_normal_force(x[1], x_previous[1], area_ratio, board, dt)
     friction = velocity * (-board_lagged_force(x_previous[1], area_ratio, board) * coefficient / speed)
@@ -77,7 +77,7 @@ def board_gradient(
     depth = board.radius - x[1]
     depth_previous = board.radius - y[1]
     velocity = vec3((x[0] - y[0]) / dt, ZERO, (x[2] - y[2]) / dt)
-    speed = wp.sqrt(wp.dot(velocity, velocity) + TINY_SPEED * TINY_SPEED)
+    speed = rounded_speed(velocity)
     damping = board.damping * smooth_step(depth_previous / board.onset)
     approach = (depth - depth_previous) / dt
     energy_out[i] = vec3(
@@ -115,7 +115,7 @@ def board_hessian(
         + damping * ramp_slope(approach, board.onset_speed) / dt
     )
     velocity = vec3((x[0] - y[0]) / dt, ZERO, (x[2] - y[2]) / dt)
-    speed = wp.sqrt(wp.dot(velocity, velocity) + TINY_SPEED * TINY_SPEED)
+    speed = rounded_speed(velocity)
     secant = friction_coefficient(speed, board.mu, ZERO, board.friction_speed) / speed
     tangent = friction_slope(speed, board.mu, ZERO, board.friction_speed)
     t = velocity / speed

@@ -62,6 +62,13 @@ def cofactor(f: mat33):
 
 
 @wp.func
+def invariants(f: mat33):
+    """cof F, I_C = tr(F^T F) and J = det F."""
+    cof = cofactor(f)
+    return cof, wp.ddot(f, f), f[0, 0] * cof[0, 0] + f[1, 0] * cof[1, 0] + f[2, 0] * cof[2, 0]
+
+
+@wp.func
 def strain_increment(f: mat33, f_previous: mat33):
     """Green strain minus previous Green strain [-]."""
     return (wp.transpose(f) * f - wp.transpose(f_previous) * f_previous) * wp.float64(0.5)
@@ -115,9 +122,7 @@ def tet_gradient(
     b = tets.shape_gradients[t]
     v = tets.volume[t]
     f = deformation_gradient(x_in, n, b)
-    cof = cofactor(f)
-    ic = wp.ddot(f, f)
-    j = f[0, 0] * cof[0, 0] + f[1, 0] * cof[1, 0] + f[2, 0] * cof[2, 0]
+    cof, ic, j = invariants(f)
     mu = neo_hookean_mu(elastic)
     lam = neo_hookean_lambda(elastic)
     alpha = wp.float64(1.0) + wp.float64(0.75) * mu / lam
@@ -188,9 +193,7 @@ def tet_hessian(
     b = tets.shape_gradients[t]
     v = tets.volume[t]
     f = deformation_gradient(x_in, n, b)
-    cof = cofactor(f)
-    ic = wp.ddot(f, f)
-    j = f[0, 0] * cof[0, 0] + f[1, 0] * cof[1, 0] + f[2, 0] * cof[2, 0]
+    cof, ic, j = invariants(f)
     mu = neo_hookean_mu(elastic)
     lam = neo_hookean_lambda(elastic)
     alpha = wp.float64(1.0) + wp.float64(0.75) * mu / lam
@@ -261,9 +264,7 @@ def tet_pullback(
     f = deformation_gradient(x_in, n, b)
     f_previous = deformation_gradient(x_previous_in, n, b)
     vf = deformation_gradient(v_in, n, b)
-    cof = cofactor(f)
-    ic = wp.ddot(f, f)
-    j = f[0, 0] * cof[0, 0] + f[1, 0] * cof[1, 0] + f[2, 0] * cof[2, 0]
+    cof, ic, j = invariants(f)
     one = wp.float64(1.0)
     fv = wp.ddot(f, vf)
     cv = wp.ddot(cof, vf)

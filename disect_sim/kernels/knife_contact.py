@@ -25,7 +25,6 @@ from disect_sim.kernels.knife_distance import (
     one_sided_hessian,
 )
 from disect_sim.kernels.laws import (
-    TINY_SPEED,
     friction_coefficient,
     friction_integral,
     friction_slope,
@@ -35,6 +34,7 @@ from disect_sim.kernels.laws import (
     ramp,
     ramp_integral,
     ramp_slope,
+    rounded_speed,
     smooth_step,
 )
 
@@ -134,14 +134,21 @@ def smooth_search(a: vec3, e: vec3, side: wp.float64, tip: wp.float64, beta: wp.
 
 
 @wp.func
-def frank_wolfe_search(a: vec3, e: vec3, shape: KnifeShape):
-    """The paper's search: 20 Frank-Wolfe iterations on the exact distance."""
-    s = wp.float64(0.5)
-    for k in range(20):
-        slope = wp.dot(exact_gradient(a + e * s, shape), e)
-        target = wp.where(slope < ZERO, ONE, ZERO)
-        s = s + (target - s) * wp.float64(2.0) / (wp.float64(k) + wp.float64(2.0))
-    return s
+def exact_search(a: vec3, e: vec3, shape: KnifeShape):
+    """Closest point of the edge to the convex knife by bisection of the slope.
+
+    The paper takes 20 Frank-Wolfe iterations; those move in steps, so that the energy of a step is not continuous and
+    no implicit solver converges.
+    """
+    low = ZERO
+    high = ONE
+    for _ in range(50):
+        s = wp.float64(0.5) * (low + high)
+        if wp.dot(exact_gradient(a + e * s, shape), e) > ZERO:
+            high = s
+        else:
+            low = s
+    return wp.float64(0.5) * (low + high)
 
 
 @wp.kernel
@@ -161,7 +168,7 @@ def closest_point(
     a = x_in[n[0]] - pose_in[0]
     e = (x_in[n[1]] - x_in[n[0]]) * edges.coordinate[i]
     if law.kind == EXACT:
-        coordinate_out[i] = frank_wolfe_search(a, e, shape)
+        coordinate_out[i] = exact_search(a, e, shape)
         curvature_out[i] = ONE
     else:
         side = edges.side[i]
@@ -194,13 +201,45 @@ def depth_and_normal(
 
 
 @wp.func
-def slip_velocity(slip: vec3, normal: vec3, dt: wp.float64):
-    return (slip - normal * wp.dot(normal, slip)) / dt
+def normal_response(
+    depth: wp.float64,
+    depth_lag: wp.float64,
+    ke: wp.float64,
+    kd: wp.float64,
+    law: ContactLaw,
+    dt: wp.float64,
+):
+    """Normal force per unit gradient of the distance [N], and its derivative in depth [N/m]."""
+    damping = kd * smooth_step(depth_lag / law.onset)
+    approach = (depth - depth_lag) / dt
+    press = ke * penalty(depth, law.onset, law.exponent, law.exponent_scale) + damping * ramp(
+        approach, law.onset_speed
+    )
+    slope = (
+        ke * penalty_slope(depth, law.onset, law.exponent, law.exponent_scale)
+        + damping * ramp_slope(approach, law.onset_speed) / dt
+    )
+    return press, slope
 
 
 @wp.func
-def speed_of(velocity: vec3):
-    return wp.sqrt(wp.dot(velocity, velocity) + TINY_SPEED * TINY_SPEED)
+def damping_increment(
+    depth: wp.float64, depth_lag: wp.float64, kd: wp.float64, law: ContactLaw, dt: wp.float64
+):
+    """Dissipation potential of the approach damping over one step [J]."""
+    rate = ramp_integral((depth - depth_lag) / dt, law.onset_speed)
+    return kd * smooth_step(depth_lag / law.onset) * dt * rate
+
+
+@wp.func
+def lagged_slip(x0: vec3, x1: vec3, y0: vec3, y1: vec3, u: wp.float64, normal: vec3, dt: wp.float64):
+    """Slip velocity of the point u of the edge along the knife [m/s], and its (rounded) speed.
+
+    x0, x1 (y0, y1): ends of the edge relative to the knife at the end (start) of the step.
+    """
+    slip = (x0 + (x1 - x0) * u) - (y0 + (y1 - y0) * u)
+    velocity = (slip - normal * wp.dot(normal, slip)) / dt
+    return velocity, rounded_speed(velocity)
 
 
 @wp.kernel
@@ -266,35 +305,23 @@ def contact_gradient(
     i = order[first + wp.tid()]
     n = edges.parents[i]
     c = edges.coordinate[i]
-    x0 = x_in[n[0]]
-    x1 = x_in[n[1]]
-    a = x0 - pose_in[0]
+    x0 = x_in[n[0]] - pose_in[0]
+    x1 = x_in[n[1]] - pose_in[0]
     s = coordinate_in[i]
+    side = edges.side[i]
+    tip = parameters[i, TIP]
     depth, grad = depth_and_normal(
-        a,
-        (x1 - x0) * c,
-        s,
-        edges.side[i],
-        edges.offset[i],
-        parameters[i, RADIUS],
-        parameters[i, TIP],
-        law,
-        shape,
+        x0, (x1 - x0) * c, s, side, edges.offset[i], parameters[i, RADIUS], tip, law, shape
     )
     ke = parameters[i, KE]
-    damping = parameters[i, KD] * smooth_step(lag_depth_in[i] / law.onset)
-    approach = (depth - lag_depth_in[i]) / dt
-    press = ke * penalty(depth, law.onset, law.exponent, law.exponent_scale) + damping * ramp(
-        approach, law.onset_speed
-    )
+    kd = parameters[i, KD]
+    press, _slope = normal_response(depth, lag_depth_in[i], ke, kd, law, dt)
     normal_force = grad * press
 
     u_lag = c * lag_coordinate_in[i]
-    y0 = x_previous_in[n[0]]
-    y1 = x_previous_in[n[1]]
-    slip = (x0 + (x1 - x0) * u_lag - pose_in[0]) - (y0 + (y1 - y0) * u_lag - pose_previous_in[0])
-    velocity = slip_velocity(slip, lag_normal_in[i], dt)
-    speed = speed_of(velocity)
+    y0 = x_previous_in[n[0]] - pose_previous_in[0]
+    y1 = x_previous_in[n[1]] - pose_previous_in[0]
+    velocity, speed = lagged_slip(x0, x1, y0, y1, u_lag, lag_normal_in[i], dt)
     mu = parameters[i, MU]
     stribeck = parameters[i, STRIBECK]
     kf = parameters[i, KF]
@@ -302,7 +329,7 @@ def contact_gradient(
 
     energy_out[i] = vec3(
         ke * penalty_integral(depth, law.onset, law.exponent, law.exponent_scale),
-        damping * dt * ramp_integral(approach, law.onset_speed),
+        damping_increment(depth, lag_depth_in[i], kd, law, dt),
         lag_force_in[i] * dt * friction_integral(speed, mu, stribeck, kf),
     )
     normal_force_out[i] = normal_force
@@ -339,27 +366,17 @@ def contact_hessian(
     i = order[first + wp.tid()]
     n = edges.parents[i]
     c = edges.coordinate[i]
-    x0 = x_in[n[0]]
-    x1 = x_in[n[1]]
-    a = x0 - pose_in[0]
+    x0 = x_in[n[0]] - pose_in[0]
+    x1 = x_in[n[1]] - pose_in[0]
     e = (x1 - x0) * c
     s = coordinate_in[i]
     side = edges.side[i]
     tip = parameters[i, TIP]
-    depth, grad = depth_and_normal(a, e, s, side, edges.offset[i], parameters[i, RADIUS], tip, law, shape)
+    depth, grad = depth_and_normal(x0, e, s, side, edges.offset[i], parameters[i, RADIUS], tip, law, shape)
     lag_force = lag_force_in[i]
     if depth <= ZERO and lag_force <= ZERO:
         return
-    ke = parameters[i, KE]
-    damping = parameters[i, KD] * smooth_step(lag_depth_in[i] / law.onset)
-    approach = (depth - lag_depth_in[i]) / dt
-    press = ke * penalty(depth, law.onset, law.exponent, law.exponent_scale) + damping * ramp(
-        approach, law.onset_speed
-    )
-    slope = (
-        ke * penalty_slope(depth, law.onset, law.exponent, law.exponent_scale)
-        + damping * ramp_slope(approach, law.onset_speed) / dt
-    )
+    press, slope = normal_response(depth, lag_depth_in[i], parameters[i, KE], parameters[i, KD], law, dt)
     u = c * s
     w0 = ONE - u
     w1 = u
@@ -368,7 +385,7 @@ def contact_hessian(
     k11 = nn * (w1 * w1)
     k01 = nn * (w0 * w1)
     if law.kind == ONE_SIDED:
-        shape_hessian = one_sided_hessian(a + e * s, side, tip, shape)
+        shape_hessian = one_sided_hessian(x0 + e * s, side, tip, shape)
         bend = shape_hessian * e
         q0 = bend * w0 - grad * c
         q1 = bend * w1 + grad * c
@@ -378,12 +395,10 @@ def contact_hessian(
         k01 += wp.outer(q0, q1) * inverse - shape_hessian * (press * w0 * w1)
 
     u_lag = c * lag_coordinate_in[i]
-    y0 = x_previous_in[n[0]]
-    y1 = x_previous_in[n[1]]
-    slip = (x0 + (x1 - x0) * u_lag - pose_in[0]) - (y0 + (y1 - y0) * u_lag - pose_previous_in[0])
+    y0 = x_previous_in[n[0]] - pose_previous_in[0]
+    y1 = x_previous_in[n[1]] - pose_previous_in[0]
     normal = lag_normal_in[i]
-    velocity = slip_velocity(slip, normal, dt)
-    speed = speed_of(velocity)
+    velocity, speed = lagged_slip(x0, x1, y0, y1, u_lag, normal, dt)
     kf = parameters[i, KF]
     secant = friction_coefficient(speed, parameters[i, MU], parameters[i, STRIBECK], kf) / speed
     tangent = friction_slope(speed, parameters[i, MU], parameters[i, STRIBECK], kf)
@@ -463,13 +478,8 @@ def contact_force(
 
     s = moving_coordinate(a, e, found[0], found[1], side[i], tip, law.regulariser, shape)
     depth, grad = depth_and_normal(a, e, s, side[i], offset[i], radius, tip, law, shape)
-    damping = parameters_in[i, KD] * smooth_step(depth_lag / law.onset)
-    press = ke * penalty(depth, law.onset, law.exponent, law.exponent_scale)
-    press = press + damping * ramp((depth - depth_lag) / dt, law.onset_speed)
-
-    slip = (a + e * s_lag) - (b + f * s_lag)
-    velocity = slip_velocity(slip, wp.normalize(grad_lag), dt)
-    speed = speed_of(velocity)
+    press, _slope = normal_response(depth, depth_lag, ke, parameters_in[i, KD], law, dt)
+    velocity, speed = lagged_slip(a, x1_in[i], b, y1_in[i], c * s_lag, wp.normalize(grad_lag), dt)
     coefficient = friction_coefficient(
         speed, parameters_in[i, MU], parameters_in[i, STRIBECK], parameters_in[i, KF]
     )

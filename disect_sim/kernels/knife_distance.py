@@ -55,30 +55,28 @@ def smooth_max(a: wp.float64, b: wp.float64, width: wp.float64):
 
 
 @wp.func
-def flank_and_bottom(q: vec3, side: wp.float64, shape: KnifeShape):
-    """Signed distances to the flank plane and to the plane under the edge [m]."""
-    return vec2(shape.flank_x * side * q[0] + shape.flank_y * q[1] - shape.flank_offset, -q[1])
+def edge_section(q: vec3, side: wp.float64, tip: wp.float64, shape: KnifeShape):
+    """Smooth maximum of flank plane and plane under the edge [m], the flank's weight in it, and its root [m]."""
+    flank = shape.flank_x * side * q[0] + shape.flank_y * q[1] - shape.flank_offset
+    bottom = -q[1]
+    gap = flank - bottom
+    root = wp.sqrt(gap * gap + tip * tip)
+    return HALF * (flank + bottom + root), HALF * (ONE + gap / root), root
 
 
 @wp.func
 def one_sided_distance(q: vec3, side: wp.float64, tip: wp.float64, shape: KnifeShape):
-    ab = flank_and_bottom(q, side, shape)
-    ab_gap = ab[0] - ab[1]
-    m = HALF * (ab[0] + ab[1] + wp.sqrt(ab_gap * ab_gap + tip * tip))
+    m, _flank_weight, _root = edge_section(q, side, tip, shape)
     d = smooth_max(m, q[1] - shape.height, shape.blend)
     return smooth_max(d, wp.abs(q[2]) - shape.half_length, shape.blend)
 
 
 @wp.func
 def one_sided_gradient(q: vec3, side: wp.float64, tip: wp.float64, shape: KnifeShape):
-    ab = flank_and_bottom(q, side, shape)
-    ab_gap = ab[0] - ab[1]
-    root = wp.sqrt(ab_gap * ab_gap + tip * tip)
-    m = HALF * (ab[0] + ab[1] + root)
+    m, flank_weight, _root = edge_section(q, side, tip, shape)
     top = q[1] - shape.height
     end = wp.abs(q[2]) - shape.half_length
     d = smooth_max(m, top, shape.blend)
-    flank_weight = HALF * (ONE + ab_gap / root)
     top_weight = ONE - smooth_max_weight(m, top, shape.blend)
     end_weight = ONE - smooth_max_weight(d, end, shape.blend)
     section = (ONE - end_weight) * (ONE - top_weight)
@@ -90,14 +88,10 @@ def one_sided_gradient(q: vec3, side: wp.float64, tip: wp.float64, shape: KnifeS
 
 @wp.func
 def one_sided_hessian(q: vec3, side: wp.float64, tip: wp.float64, shape: KnifeShape):
-    ab = flank_and_bottom(q, side, shape)
-    ab_gap = ab[0] - ab[1]
-    root = wp.sqrt(ab_gap * ab_gap + tip * tip)
-    m = HALF * (ab[0] + ab[1] + root)
+    m, flank_weight, root = edge_section(q, side, tip, shape)
     top = q[1] - shape.height
     end = wp.abs(q[2]) - shape.half_length
     d = smooth_max(m, top, shape.blend)
-    flank_weight = HALF * (ONE + ab_gap / root)
     keep_top = smooth_max_weight(m, top, shape.blend)
     keep_end = smooth_max_weight(d, end, shape.blend)
     flank_minus_bottom = vec3(shape.flank_x * side, shape.flank_y + ONE, ZERO)

@@ -65,6 +65,12 @@ def penalty_integral(depth: wp.float64, onset: wp.float64, exponent: int, scale:
 
 
 @wp.func
+def rounded_speed(velocity: wp.vec3d):
+    """|v|, differentiable at rest [m/s]."""
+    return wp.sqrt(wp.dot(velocity, velocity) + TINY_SPEED * TINY_SPEED)
+
+
+@wp.func
 def friction_coefficient(speed: wp.float64, mu: wp.float64, stribeck: wp.float64, speed_scale: wp.float64):
     """Brown's friction curve: mu tanh(4 s) + stribeck s / (s^2/4 + 3/4)^2, s = speed / speed_scale."""
     s = speed / speed_scale

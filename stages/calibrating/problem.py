@@ -12,10 +12,10 @@ from disect_sim.motions import RecordedMotion
 from disect_sim.outcome import Outcome
 from disect_sim.result import Result
 from disect_sim.torch_module import CuttingForce
-from stages.calibrating.low_pass import low_pass, low_pass_matrix
 from stages.calibrating.recorded_cut import RecordedCut, find_onset, no_contact, top_of_body
 from stages.calibrating.validation import held_out_blocks
 from stages.params import CalibrateParams
+from stages.support.low_pass import low_pass
 
 NORM_ROUNDING_N = 1.0e-3
 """Rounds the norm at zero force, where it has no derivative [N]."""
@@ -35,15 +35,6 @@ class TrialFailedError(RuntimeError):
     def __init__(self, outcome: Outcome) -> None:
         super().__init__(str(outcome))
         self.outcome = outcome
-
-
-class _DifferentiableMotion(RecordedMotion):
-    """A recorded motion whose pullback works inside torch's backward pass, where gradients are off by default."""
-
-    def pullback(self, times: Array, pose_bar: Array) -> dict[str, Array]:
-        """See Motion."""
-        with torch.enable_grad():
-            return super().pullback(times, pose_bar)
 
 
 @dataclass(frozen=True)
@@ -101,7 +92,7 @@ def pose_problem(model: Model, cut: RecordedCut, params: CalibrateParams, start:
     """Choose the window, align the heights and filter the log."""
     _check_log(cut)
     grid = np.arange(cut.time[0], cut.time[-1], 1.0 / params.rate_hz)
-    whole = low_pass(_at(grid, cut.time, cut.force), params.rate_hz, params.low_pass_hz)
+    whole = low_pass(grid, _at(grid, cut.time, cut.force), params.low_pass_hz)
     norm = np.linalg.norm(whole, axis=1)
     known = np.interp(grid, cut.time, cut.valid.astype(float)) > ALL_VALID
     onset = find_onset(grid, np.where(known, norm, 0.0), params.onset_n)
@@ -115,7 +106,7 @@ def pose_problem(model: Model, cut: RecordedCut, params: CalibrateParams, start:
     steps = round((last - first) / params.dt_s)
     samples = int(np.floor(steps * params.dt_s * params.rate_hz + 1e-9))
     time = first + (np.arange(samples) + 1) / params.rate_hz
-    matrix = low_pass_matrix(samples, params.rate_hz, params.low_pass_hz)
+    matrix = np.ascontiguousarray(low_pass(time, np.eye(samples), params.low_pass_hz))
     measured = np.linalg.norm(matrix @ _at(time, cut.time, cut.force), axis=1)
     valid = np.interp(time, cut.time, cut.valid.astype(float)) > ALL_VALID
     contact = time >= onset
@@ -188,4 +179,4 @@ def _motion(cut: RecordedCut, model: Model, first: float, onset: float, shift: f
     along = cut.position[:, 2] - float(np.interp(onset, cut.time, cut.position[:, 2])) + middle
     place = np.stack([np.zeros_like(along), cut.position[:, 1] + shift, along], axis=1)
     velocity = cut.velocity * np.array([0.0, 1.0, 1.0])
-    return _DifferentiableMotion(cut.time - first, place, velocities=velocity)
+    return RecordedMotion(cut.time - first, place, velocities=velocity)

@@ -3,6 +3,7 @@
 import io
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -18,6 +19,7 @@ from stages.support.table_contract import check_table
 __all__ = [
     "Provenance",
     "read_metrics",
+    "read_notes",
     "read_table",
     "write_bytes_atomic",
     "write_csv",
@@ -98,18 +100,32 @@ def _unreadable(path: Path, error: Exception) -> InputError:
     )
 
 
-def write_table(scan_dir: Path, name: str, frame: pl.DataFrame, *, provenance: Provenance) -> Path:
-    """Check the frame against the catalogue and write it; returns the path."""
+def write_table(
+    scan_dir: Path,
+    name: str,
+    frame: pl.DataFrame,
+    *,
+    provenance: Provenance,
+    notes: Mapping[str, str] | None = None,
+) -> Path:
+    """Check the frame against the catalogue and write it; returns the path. Notes are the stage's own metadata."""
     entry = artifact(name, "table")
     check_table(entry, frame, name)
     buffer = io.BytesIO()
-    frame.write_parquet(buffer, compression="zstd", metadata=_metadata(entry, provenance))
+    frame.write_parquet(buffer, compression="zstd", metadata=_metadata(entry, provenance, notes))
     path = scan_dir / entry.path
     write_bytes_atomic(path, buffer.getvalue())
     return path
 
 
-def _metadata(entry: Artifact, provenance: Provenance) -> dict[str, str]:
+def read_notes(scan_dir: Path, name: str) -> dict[str, str]:
+    """The notes that the stage left in a table's metadata; empty if there are none."""
+    text = read_metadata(scan_dir / artifact(name, "table").path).get(PREFIX + "notes", "{}")
+    notes: dict[str, str] = json.loads(text)
+    return notes
+
+
+def _metadata(entry: Artifact, provenance: Provenance, notes: Mapping[str, str] | None) -> dict[str, str]:
     values = {
         "artifact": entry.name,
         "schema_version": str(entry.schema_version),
@@ -119,6 +135,8 @@ def _metadata(entry: Artifact, provenance: Provenance) -> dict[str, str]:
         "inputs_sha256": json.dumps(provenance.inputs_sha256, sort_keys=True),
         "code_version": provenance.code_version,
     }
+    if notes:
+        values["notes"] = json.dumps(notes, sort_keys=True)
     return {PREFIX + key: value for key, value in values.items()}
 
 

@@ -30,6 +30,10 @@ class ScanFile:
 
     DVC can't have an optional dependency, so precut always depends on this file.
     """
+    force_log: str
+    """The log, or the raw scan itself where there is none: what ingest depends on."""
+    air_runs: str
+    """Directory of the log's no-contact runs, or the raw scan itself where there are none."""
     material: str
     """A key of disect_sim.materials.MATERIALS."""
 
@@ -58,8 +62,22 @@ def read_scan_file(scan_dir: Path) -> ScanFile:
             f"{path}: cut_surface is {content['cut_surface']!r}, but precut.surface_file is {surface!r}. "
             "Both must name the same file. Set it with 'scan2cut run SCAN --surface FILE'."
         )
+    force_log = content.get("force_log", log or content["scan"])
+    if force_log != (log or content["scan"]):
+        raise InputError(
+            f"{path}: force_log is {force_log!r}, but log is {log!r}. Both must name the same file. Set it with "
+            "'scan2cut run SCAN --log LOG'."
+        )
     check_material(content["material"])
-    return ScanFile(content["id"], content["scan"], log, content["cut_surface"], content["material"])
+    return ScanFile(
+        id=content["id"],
+        scan=content["scan"],
+        log=log,
+        cut_surface=content["cut_surface"],
+        force_log=force_log,
+        air_runs=str(content.get("air_runs", content["scan"])),
+        material=content["material"],
+    )
 
 
 def check_material(material: str) -> None:

@@ -8,6 +8,7 @@ import io
 import os
 import shutil
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,9 +42,11 @@ class StageIO:
         """An earlier stage's table, validated."""
         return read_table(self.scan_dir, name)
 
-    def write(self, name: str, frame: pl.DataFrame) -> None:
-        """One of this stage's tables."""
-        self._written[name] = write_table(self._scratch, name, frame, provenance=self._provenance)
+    def write(self, name: str, frame: pl.DataFrame, *, notes: Mapping[str, str] | None = None) -> None:
+        """One of this stage's tables; notes go into the file's metadata."""
+        self._written[name] = write_table(
+            self._scratch, name, frame, provenance=self._provenance, notes=notes
+        )
 
     def write_png(self, name: str, picture: bytes | np.ndarray) -> None:
         """One of this stage's pictures: PNG bytes, or 8-bit pixels of shape [height, width, 3 or 4]."""

@@ -92,8 +92,9 @@ def test_bad_input_fails_once_with_its_sentence(project, tmp_path):
     result, _ = run(project, "pear")
     assert result.exit_code == 2
     assert result.error == "tetrahedralize: the scan says bad. It must say good. Change it."
-    assert [stage.name for stage in result.stages] == ["clean"]
-    assert task_runs("pear") == {"clean": ("Completed", 1), "tetrahedralize": ("Failed", 1)}
+    assert [stage.name for stage in result.stages] == ["clean", "ingest"]
+    done = ("Completed", 1)
+    assert task_runs("pear") == {"clean": done, "ingest": done, "tetrahedralize": ("Failed", 1)}
 
 
 def test_new_scan_that_is_refused_is_not_kept(project, tmp_path):

@@ -12,9 +12,10 @@ ROOT = Path(__file__).parents[2]
 def test_order_and_edges_come_from_the_files():
     entries = read_template(ROOT / "pipelines" / "scan.dvc.yaml")
     names = [entry.name for entry in entries]
-    assert names[:3] == ["clean", "tetrahedralize", "precut"]
+    assert names[:4] == ["clean", "ingest", "tetrahedralize", "precut"]
     by_name = {entry.name: entry for entry in entries}
     assert upstream(by_name["clean"], entries) == []
+    assert upstream(by_name["ingest"], entries) == []
     assert upstream(by_name["tetrahedralize"], entries) == ["clean"]
     assert upstream(by_name["precut"], entries) == ["tetrahedralize"]
 

@@ -1,0 +1,102 @@
+"""Synthetic force logs: a knife goes down through a made-up fruit, and the truth is known."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stages.ingesting.panda_kinematics import flange_pose, jacobian
+from stages.params import IngestParams, load_params
+
+ROOT = Path(__file__).parents[2]
+SHARED = ROOT.parent / "shared" / "data"
+PARAMS: IngestParams = load_params(ROOT / "params.yaml").ingest
+START_M, LOWEST_M, CONTACT_M = 0.0767, 0.0100, 0.0500
+"""Heights of the edge above the robot's base: at the start, at the end, and where the fruit begins."""
+READY = np.array([0.0, 0.37, 0.0, -2.9, 0.0, 3.27, 0.785])
+"""Joint angles with the flange pointing down [rad]."""
+
+needs_shared_data = pytest.mark.skipif(not SHARED.is_dir(), reason="../shared/data is not there")
+
+
+def with_params(**changes: object) -> IngestParams:
+    return IngestParams.model_validate({**PARAMS.model_dump(), **changes})
+
+
+@dataclass
+class SyntheticCut:
+    """A recording, and the truth it was made from."""
+
+    time_s: np.ndarray
+    position_m: np.ndarray
+    """Base frame, shape [n, 3]."""
+    cutting_n: np.ndarray
+    """True force on the knife, base frame, shape [n, 3]."""
+    reading_n: np.ndarray
+    """The same with what the arm reads in air, shape [n, 3]."""
+
+
+def synthetic_cut(
+    *, rate_hz: float = 200.0, air: bool = False, seed: int = 0, first_s: float = 0.0, noise_n: float = 0.1
+) -> SyntheticCut:
+    """Rest for 0.2 s, then down in 1.6 s; uneven samples; the arm reads −4 N at rest and +3 N when it moves."""
+    rng = np.random.default_rng(seed)
+    count = int(1.8 * rate_hz)
+    time = np.linspace(0.0, 1.8, count) + rng.uniform(-0.3, 0.3, count) / rate_hz
+    s = np.clip((time - 0.2) / 1.6, 0.0, 1.0)
+    height = START_M - (START_M - LOWEST_M) * (s**2 * (1.5 - 0.5 * s))
+    position = np.column_stack([np.full(count, 0.357), np.full(count, -0.05), height])
+    depth = np.maximum(CONTACT_M - height, 0.0) * (not air)
+    up = 25.0 * (1.0 - np.exp(-depth / 0.008))
+    cutting = np.column_stack([0.2 * up, -0.1 * up, up])
+    below = START_M - height
+    in_air = np.column_stack(
+        [0.3 + 0 * s, 0.1 + 0 * s, -4.0 + 7.0 * np.tanh(below / 0.002) + 0.5 * np.sin(below / 0.003)]
+    )
+    reading = cutting + in_air + rng.normal(0.0, noise_n, (count, 3))
+    return SyntheticCut(time + first_s, position, cutting, reading)
+
+
+def joints_of(cut: SyntheticCut) -> np.ndarray:
+    """Joint angles that bring the flange to the positions, shape [n, 7]."""
+    joints, row = [], READY
+    for target in cut.position_m:
+        for _ in range(30):
+            error = target - flange_pose(row[None])[0, :3, 3]
+            if np.abs(error).max() < 1e-12:
+                break
+            row = row + np.linalg.pinv(jacobian(row[None])[0, :3]) @ error
+        joints.append(row)
+    return np.array(joints)
+
+
+def torques_of(cut: SyntheticCut, joints: np.ndarray) -> np.ndarray:
+    """External torques in the robot's sign, which are Jᵀ of the force that it exerts, shape [n, 7]."""
+    wrench = np.column_stack([-cut.reading_n, np.zeros((len(joints), 3))])
+    return np.einsum("nij,ni->nj", jacobian(joints), wrench)
+
+
+def poses_of(cut: SyntheticCut) -> np.ndarray:
+    """Column-major poses with the tool pointing down, shape [n, 16]."""
+    poses = np.tile(np.diag([1.0, -1.0, -1.0, 1.0]), (len(cut.time_s), 1, 1))
+    poses[:, :3, 3] = cut.position_m
+    return poses.transpose(0, 2, 1).reshape(-1, 16)
+
+
+def recording(cut: SyntheticCut) -> dict:
+    """The control server's layout, with null fields as the real ones have."""
+    return {
+        "time": cut.time_s.tolist(),
+        "O_T_EE": poses_of(cut).tolist(),
+        "O_F_ext_hat_K": np.column_stack([-cut.reading_n, 0 * cut.reading_n]).tolist(),
+        "force": None,
+        "wrench": None,
+        "datetime": "synthetic",
+    }
+
+
+def write_recording(path: Path, cut: SyntheticCut, **changes: object) -> Path:
+    path.write_text(json.dumps({**recording(cut), **changes}))
+    return path
