@@ -42,6 +42,16 @@ def upstream(entry: StageEntry, entries: Iterable[StageEntry]) -> list[str]:
     return [other.name for other in entries if set(other.outs) & set(entry.deps)]
 
 
+def needed_for(stage: str, entries: Iterable[StageEntry]) -> tuple[StageEntry, ...]:
+    """The stage and, before it, all stages whose outputs it reads, directly or not."""
+    ordered = tuple(entries)
+    needed = {stage}
+    for entry in reversed(ordered):
+        if entry.name in needed:
+            needed |= set(upstream(entry, ordered))
+    return tuple(entry for entry in ordered if entry.name in needed)
+
+
 def resolve(path: str, scan_yaml: Mapping[str, Any]) -> str:
     """Fill in ${id} and the like from the scan's scan.yaml."""
     return _REFERENCE.sub(lambda match: str(scan_yaml[match[1]]), path)
