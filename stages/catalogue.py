@@ -310,7 +310,7 @@ _CALIBRATE = (
         "calibrate/scalars",
         [
             Column("name", "str", "", "parameter that all springs share; surface_ is the skin's"),
-            Column("value", "f64", "see unit", "after the first phase of the fit"),
+            Column("value", "f64", "see unit", "fitted; after the first phase if springs differ in it now"),
             Column("unit", "str", "", "of value, low, high and standard_error"),
             Column("low", "f64", "see unit", "lower bound"),
             Column("high", "f64", "see unit", "upper bound"),

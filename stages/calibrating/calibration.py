@@ -126,6 +126,15 @@ def calibrate(
     )
 
 
+def scalar_values(fit: Calibration) -> dict[str, float]:
+    """The fitted parameters as one number each: the last, or that of the first phase where springs now differ."""
+    out = {}
+    for name in fit.bounds:
+        last = fit.values.get(name)
+        out[name] = float(fit.shared_values[name] if last is None or last.ndim else last)
+    return out
+
+
 def check_names(params: CalibrateParams) -> None:
     """Refuse parameters the simulator does not know, and individual ones that have no springs."""
     for name in (*params.start, *params.shared, *params.individual, *params.bounds):

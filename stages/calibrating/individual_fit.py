@@ -26,11 +26,15 @@ def fit_individual(
     """Refine the named parameters spring by spring, from the shared values."""
     mesh = problem.model.mesh
     bounds = parameter_bounds(
-        names, damage_law=params.damage_law, offset_range_m=params.offset_range_m, given=params.bounds
+        dict.fromkeys((*names, *params.shared)),
+        damage_law=params.damage_law,
+        offset_range_m=params.offset_range_m,
+        given=params.bounds,
     )
     unknowns, values = individual_unknowns(names, shared, mesh.spring_surface, bounds)
     pairs = neighbour_pairs(mesh.spring_position, mesh.spring_surface, params.neighbours)
-    objective = Objective(problem, unknowns, LOSSES[params.loss], Smoothness(pairs, params.smoothness))
+    prior = Smoothness(pairs, params.smoothness, names)
+    objective = Objective(problem, unknowns, LOSSES[params.loss], prior)
     schedule = Schedule(
         "adam", params.individual_iterations, params.learning_rate, params.tolerance, params.patience
     )

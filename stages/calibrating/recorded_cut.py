@@ -11,7 +11,7 @@ from disect_sim.errors import InputError
 
 ONSET_HOLD_S = 0.03
 """The force must stay above the threshold this long to count as contact, not as a bump [s]."""
-PEAK_PROMINENCE = 0.04
+PEAK_PROMINENCE = 0.02
 """A puncture shows as a peak that stands out by this share of the largest force [-]."""
 TOP_HALF_WIDTH_M = 2.0e-3
 """The body's top is looked for this near to the cut plane [m]."""

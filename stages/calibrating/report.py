@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 
 from disect_sim.model import Model
 from disect_sim.parameters import SPRING_NAMES, parameter_info
-from stages.calibrating.calibration import Calibration, spring_values
+from stages.calibrating.calibration import Calibration, scalar_values, spring_values
 from stages.calibrating.descent import FitOutcome, HistoryRow
 from stages.calibrating.problem import OFFSET
 from stages.calibrating.recorded_cut import find_onset, find_puncture
@@ -39,7 +39,7 @@ def parameter_table(model: Model, values: Values, *, gradient_norm: Array, touch
 
 
 def scalar_table(fit: Calibration | None) -> pl.DataFrame:
-    """The table calibrate/scalars: the parameters that all springs share, as the first phase left them."""
+    """The table calibrate/scalars: the parameters that all springs share."""
     rows = [] if fit is None else [_scalar_row(fit, name) for name in fit.bounds]
     names = ("name", "value", "unit", "low", "high", "at_bound", "standard_error", "identifiable")
     kinds = (pl.String, pl.Float64, pl.String, pl.Float64, pl.Float64, pl.Boolean, pl.Float64, pl.Boolean)
@@ -53,7 +53,7 @@ def scalar_table(fit: Calibration | None) -> pl.DataFrame:
 
 
 def _scalar_row(fit: Calibration, name: str) -> tuple[object, ...]:
-    bound, value = fit.bounds[name], float(fit.shared_values[name])
+    bound, value = fit.bounds[name], scalar_values(fit)[name]
     unit = "m" if name == OFFSET else parameter_info(name).unit
     error = fit.certainty[name]
     return (
@@ -127,7 +127,7 @@ def metrics(fit: Calibration, params: CalibrateParams) -> dict[str, object]:
     onset = find_onset(p.time, fit.simulated, p.onset_n)
     punctures = [find_puncture(p.time[use], profile[use]) for profile in (p.measured, fit.simulated)]
     touched = fit.impulse > TOUCHED_NS
-    scalars = {f"fit_{name}": float(fit.shared_values[name]) for name in fit.bounds}
+    scalars = {f"fit_{name}": value for name, value in scalar_values(fit).items()}
     return {
         "outcome": fit.outcome.word,
         "remedy": fit.outcome.remedy + _warning(fit),
@@ -172,7 +172,7 @@ def nominal_metrics() -> dict[str, object]:
 
 def _warning(fit: Calibration) -> str:
     """What the user should know about parameters that ran into a bound."""
-    stuck = [name for name in fit.bounds if fit.bounds[name].touches(float(fit.shared_values[name]))]
+    stuck = [name for name, value in scalar_values(fit).items() if fit.bounds[name].touches(value)]
     if not stuck:
         return ""
     return f" At a bound: {', '.join(stuck)}. Widen it in calibrate.bounds if the material may be so."

@@ -1,5 +1,7 @@
 """The prior of the individual fit: neighbouring springs are alike, skin and flesh apart."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -25,9 +27,10 @@ def neighbour_pairs(
 
 
 class Smoothness:
-    """Mean squared difference of the free numbers of neighbours, times a weight."""
+    """Mean squared difference of the named free numbers of neighbours, times a weight."""
 
-    def __init__(self, pairs: NDArray[np.int64], weight: float) -> None:
+    def __init__(self, pairs: NDArray[np.int64], weight: float, names: Sequence[str]) -> None:
+        self._names = tuple(names)
         self._a, self._b = torch.as_tensor(pairs[:, 0]), torch.as_tensor(pairs[:, 1])
         self._weight = weight
 
@@ -35,6 +38,6 @@ class Smoothness:
         """The prior's loss [-]."""
         total = torch.zeros((), dtype=torch.float64)
         if len(self._a):
-            for free in parts.values():
+            for free in (parts[name] for name in self._names):
                 total = total + ((free[self._a] - free[self._b]) ** 2).mean()
         return self._weight * total

@@ -1,6 +1,6 @@
 """The unknowns of a fit: one flat vector of free numbers ↔ the simulator's named parameters."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,7 +54,7 @@ class Unknowns:
 
 
 def parameter_bounds(
-    names: Sequence[str], *, damage_law: str, offset_range_m: float, given: Mapping[str, tuple[float, float]]
+    names: Iterable[str], *, damage_law: str, offset_range_m: float, given: Mapping[str, tuple[float, float]]
 ) -> dict[str, Bound]:
     """Bounds of the named parameters: those given, else the simulator's own."""
     out = {}
@@ -84,12 +84,16 @@ def shared_unknowns(start: Mapping[str, float], bounds: Mapping[str, Bound]) -> 
 def individual_unknowns(
     names: Sequence[str], shared: Values, skin: NDArray[np.bool_], bounds: Mapping[str, Bound]
 ) -> tuple[Unknowns, Values]:
-    """One number per spring for the named parameters, started from the shared fit, skin values included."""
+    """One number per spring for the named parameters, started from the shared fit, skin values included.
+
+    The other parameters with bounds stay unknown too, with one number each, so that they can give way.
+    """
     values = dict(shared)
     for name in names:
         flesh = values[name]
         on_skin = values.pop(SURFACE_PREFIX + name, flesh)
         values[name] = np.where(skin, on_skin, flesh)
-    constants = {name: value for name, value in values.items() if name not in names}
-    sizes = dict.fromkeys(names, len(skin))
-    return Unknowns({name: bounds[name] for name in names}, sizes, constants), values
+    sought = [name for name in bounds if name in values]
+    constants = {name: value for name, value in values.items() if name not in sought}
+    sizes = {name: len(skin) if name in names else 1 for name in sought}
+    return Unknowns({name: bounds[name] for name in sought}, sizes, constants), values

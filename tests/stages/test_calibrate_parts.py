@@ -72,7 +72,7 @@ def test_smoothness_prior():
     skin = np.array([False, False, False, True, True])
     pairs = neighbour_pairs(position, skin, 1)
     assert pairs.tolist() == [[0, 1], [1, 2], [3, 4]]
-    prior = Smoothness(pairs, 0.5)
+    prior = Smoothness(pairs, 0.5, ["a"])
     free = torch.tensor([1.0, 1.0, 3.0, 0.0, 0.0], dtype=torch.float64, requires_grad=True)
     assert float(prior({"a": torch.full((5,), 2.0, dtype=torch.float64)})) == 0.0
     value = prior({"a": free})
