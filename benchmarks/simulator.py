@@ -107,9 +107,9 @@ def simulator_growth() -> dict[int, float]:
 def print_simulator(console: Console, scenes: dict[str, dict[str, Any]], growth: dict[int, float]) -> bool:
     """Print the tables; true if every mark is reached."""
     table = Table(
-        "scene", "tets", "springs", "steps", "forward", "mark", "+ gradient", "mark", "RSS over import", "mark",
-        "Newton / step",
-        title="Simulator: a 0.9 s cut at 1 ms steps on one core (CPU s, MB)",
+        "scene", "tets", "springs", "steps", "forward", "mark", "+ gradient", "mark", "RSS", "mark",
+        "Newton",
+        title="Simulator: a 0.9 s cut at 1 ms steps on one core (CPU s; MB over import; Newton iterations per step)",
     )  # fmt: skip
     reached = True
     for scene in SCENES:
@@ -133,7 +133,8 @@ def print_simulator(console: Console, scenes: dict[str, dict[str, Any]], growth:
         title="Where forward goes (CPU s)",
     )
     for name, m in scenes.items():
-        table.add_row(name, *(f"{seconds:.2f}" for seconds in m["split"].values()))
+        parts = m["split"].values()
+        table.add_row(name, *("in solves" if seconds is None else f"{seconds:.2f}" for seconds in parts))
     console.print(table)
     table = Table("tets", "per step (ms)", "per step and tet (µs)", title="Growth: jittered boxes, 40 steps")
     for tets, seconds in growth.items():

@@ -61,7 +61,7 @@ def run_implicit(
     statistics.factorisations = solver.statistics.factorisations
     statistics.indefinite_hessians = solver.statistics.indefinite
     seconds = watch.split()
-    seconds["factorise"] = solver.statistics.factor_seconds
+    seconds["factorisation"] = solver.statistics.factor_seconds
     seconds["solve"] = seconds.get("solve", 0.0) - solver.statistics.factor_seconds
     statistics.seconds = seconds
     return x, outcome

@@ -110,7 +110,6 @@ def simulate(
 
 def choose_device(device: str | None) -> str:
     """The device asked for, or CUDA if there is one, or the CPU."""
-    wp.config.quiet = True
     if device is None:
         return "cuda:0" if wp.is_cuda_available() else "cpu"
     if device.startswith("cuda") and not wp.is_cuda_available():

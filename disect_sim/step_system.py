@@ -207,6 +207,15 @@ class StepSystem:
         h += record(inertia.mirror_lower, len(p.upper), [wp.array(p.upper), wp.array(p.lower), self.blocks])
         self._gradient = [*g, *self._search, *self._contact_gradient]
         self._hessian = h
+        count = m.spring_count
+        types = (wp.float64, wp.vec3d, wp.vec3d, wp.float64, wp.float64, wp.vec3d)
+        self._damage_inputs = [wp.zeros(count, dtype=t) for t in types]
+        self._damage_out = wp.zeros(count, dtype=wp.float64)
+        softness = wp.array(self.parameters.row("cut_spring_softness"), dtype=wp.float64)
+        before, *rest = self._damage_inputs
+        law = int(m.damage_law == "stretch")
+        inputs = [law, dt, self.area_ratio_device, before, softness, *rest, self._damage_out]
+        self._damage = record(springs.damage, count, inputs)
 
     def _contact_slots(self) -> np.ndarray:
         a, b = self.model.contact_parents.T
@@ -272,17 +281,11 @@ class StepSystem:
         s = self.model.spring_count
         force = self.normal_force.numpy() + self.friction_force.numpy()
         touch = self.touch.numpy()
-        d = self.model.spring_operator @ x
-        law = int(self.model.damage_law == "stretch")
-        with wp.ScopedDevice(self.device):
-            out = wp.zeros(s, dtype=wp.float64)
-            inputs = [law, wp.float64(self.dt), self.area_ratio_device, wp.array(stiffness, dtype=wp.float64)]
-            inputs.append(wp.array(self.parameters.row("cut_spring_softness"), dtype=wp.float64))
-            inputs += [wp.array(force[:s], dtype=wp.vec3d), wp.array(force[s:], dtype=wp.vec3d)]
-            inputs += [wp.array(touch[:s], dtype=wp.float64), wp.array(touch[s:], dtype=wp.float64)]
-            inputs.append(wp.array(d, dtype=wp.vec3d))
-            wp.launch(springs.damage, dim=s, inputs=inputs, outputs=[out])
-        return out.numpy().copy()
+        values = (stiffness, force[:s], force[s:], touch[:s], touch[s:], self.model.spring_operator @ x)
+        for array, value in zip(self._damage_inputs, values, strict=True):
+            upload(array, value)
+        _launch(self._damage)
+        return self._damage_out.numpy().copy()
 
 
 def _launch(launches: Sequence[wp.Launch]) -> None:

@@ -1,4 +1,4 @@
-"""Copies the previews of the bundled sample into docs/pictures: `make demo && python docs/collect_stage_pictures.py`."""
+"""Copies the bundled sample's previews to docs/pictures: `make demo && python docs/collect_stage_pictures.py`."""
 
 from pathlib import Path
 

@@ -1,5 +1,6 @@
 """No-contact runs that belong to a force log: found beside it, kept together in the scan's directory air/."""
 
+import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,7 +9,8 @@ from disect_sim.errors import InputError
 from stages.support.hashing import sha256_of_file
 
 FOLDER = "air"
-"""In the scan's directory, holding 1.json, 2.json, …"""
+"""In the scan's directory."""
+SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 
 def beside(log: Path) -> list[Path]:
@@ -34,9 +36,11 @@ def is_stored(scan_dir: Path, sources: Sequence[Path]) -> bool:
 
 
 def stored_names(sources: Sequence[Path]) -> dict[str, Path]:
-    """Name in air/ → source, numbered in the given order."""
-    width = len(str(len(sources)))
-    return {f"{i:0{width}}{source.suffix.lower()}": source for i, source in enumerate(sources, start=1)}
+    """Name in air/ → source: its own name, or a number where names repeat or hold odd characters."""
+    names = [source.name for source in sources]
+    if len(set(names)) == len(names) and all(SAFE_NAME.fullmatch(name) for name in names):
+        return dict(zip(names, sources, strict=True))
+    return {f"{i:03}{source.suffix.lower()}": source for i, source in enumerate(sources, start=1)}
 
 
 def store(scan_dir: Path, sources: Sequence[Path]) -> None:

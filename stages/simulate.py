@@ -23,6 +23,8 @@ from stages.support.stage_main import StageIO, run_stage
 
 PICTURED_FRACTIONS = (0.2, 0.45, 0.7, 1.0)
 """Moments of the picture, as fractions of the cut's duration [-]."""
+OFF_PLANE_M = 1.0e-3
+"""A cut surface farther than this from the knife's plane x = 0 is not what the knife cuts [m]: half its spine."""
 
 
 @dataclass(frozen=True)
@@ -79,10 +81,11 @@ def check_parameters(params: SimulateParams) -> None:
     """Refuse a parameter the simulator does not know, or a value outside its bounds."""
     for name, value in params.parameters.items():
         info = parameter_info(name, damage_law=params.damage_law)
+        unit = "" if info.unit == "-" else f" {info.unit}"
         if not info.low <= value <= info.high:
             raise InputError(
-                f"simulate.parameters.{name} is {value:g} {info.unit}. With damage_law {params.damage_law!r} it must "
-                f"be from {info.low:g} to {info.high:g} {info.unit}. Change it in params.yaml or with "
+                f"simulate.parameters.{name} is {value:g}{unit}. With damage_law {params.damage_law!r} it must "
+                f"be from {info.low:g} to {info.high:g}{unit}. Change it in params.yaml or with "
                 f"--set 'simulate.parameters={{{name}: {info.default:g}}}'."
             )
 
@@ -136,9 +139,9 @@ def metrics(cut: NominalCut) -> dict[str, object]:
     """The artifact simulate/metrics. No times: a rerun must give the same file."""
     result, statistics = cut.result, cut.result.statistics
     force = result.force_norm
-    on_cut = cut.model.mesh.virtual_positions()[:, 0]
+    off_plane = float(np.abs(cut.model.mesh.virtual_positions()[:, 0]).max())
     return {
-        "outcome": str(result.outcome),
+        "outcome": str(result.outcome) + _off_plane_warning(off_plane),
         "mean_force_n": float(force.mean()),
         "peak_force_n": float(force.max()),
         "peak_time_s": float(result.time[force.argmax()]),
@@ -146,12 +149,21 @@ def metrics(cut: NominalCut) -> dict[str, object]:
         "cut_fraction": float(result.cut_fraction[-1]),
         "dead_springs": int((result.stiffness[-1] == 0.0).sum()),
         "knife_work_j": float(result.energy["knife_work"][-1]),
-        "cut_surface_off_plane_m": float(np.abs(on_cut).max()),
+        "cut_surface_off_plane_m": off_plane,
         "steps": statistics.steps,
         "newton_per_step": statistics.newton_per_step,
         "indefinite_hessians": statistics.indefinite_hessians,
         "inverted_tets": statistics.inverted_tets,
     }
+
+
+def _off_plane_warning(distance: float) -> str:
+    if distance <= OFF_PLANE_M:
+        return ""
+    return (
+        f" But the cut surface is up to {1e3 * distance:.1f} mm away from the knife's plane x = 0, so this force is "
+        "not that of a cut. Cut along x = 0, and place the cut with clean.cut_offset_m."
+    )
 
 
 def _at(result: Result, per_step: NDArray[np.float64]) -> NDArray[np.float64]:

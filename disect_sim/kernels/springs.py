@@ -14,7 +14,7 @@ mat33 = wp.mat33d
 FORCE_LAW = wp.constant(0)
 STRETCH_LAW = wp.constant(1)
 DAMAGE_TIME = wp.constant(wp.float64(1.0e-5))  # step for which the paper's damage rate is stated [s]
-TINY_FORCE = wp.constant(wp.float64(1.0e-3))  # rounds the norm of the knife force at zero [N]
+TINY_FORCE = wp.constant(wp.float64(1.0e-3))  # rounds the norm of the force per reference area at zero [N]
 TINY_STRETCH = wp.constant(wp.float64(1.0e-7))  # rounds the norm of the stretch at zero [m]
 ZERO = wp.constant(wp.float64(0.0))
 HALF = wp.constant(wp.float64(0.5))
@@ -174,10 +174,9 @@ def damage(
     i = wp.tid()
     rate = ZERO
     if law == FORCE_LAW:
-        pressed = rounded_norm(force_positive_in[i], TINY_FORCE) + rounded_norm(
-            force_negative_in[i], TINY_FORCE
-        )
-        rate = pressed / area_ratio[i]
+        per_area = wp.float64(1.0) / area_ratio[i]
+        rate = rounded_norm(force_positive_in[i] * per_area, TINY_FORCE)
+        rate = rate + rounded_norm(force_negative_in[i] * per_area, TINY_FORCE)
     else:
         rate = HALF * (touch_positive_in[i] + touch_negative_in[i]) * rounded_norm(d_in[i], TINY_STRETCH)
     stiffness_out[i] = wp.max(ZERO, stiffness_in[i] - softness_in[i] * (dt / DAMAGE_TIME) * rate)

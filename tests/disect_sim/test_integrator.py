@@ -99,10 +99,6 @@ def test_a_cut_never_gains_more_energy_than_the_knife_puts_in():
     assert energy[-1] - energy[0] < -0.3 * work[-1]
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="Recorder.start notes kinetic energy and gravity only: elastic, springs, board read 0 at time 0",
-)
 def test_energy_at_time_zero_is_complete(mesh):
     """A block stretched by 10 % at the start has elastic energy at the start."""
     stretched = mesh.nodes * (1.1, 1.0, 1.0) + HIGH

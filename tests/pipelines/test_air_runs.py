@@ -27,7 +27,7 @@ def stored(project, scan_id="apple"):
 def test_runs_beside_the_log_are_taken(project, tmp_path):
     log = log_folder(tmp_path, ["air1.json", "air2.json", "air.csv", "other.json"])
     register_scan(project, Request(write_scan(tmp_path, "apple.ply"), log))
-    assert stored(project) == {"1.json": "air air1.json", "2.json": "air air2.json"}
+    assert stored(project) == {"air1.json": "air air1.json", "air2.json": "air air2.json"}
     scan = read_scan_file(project.scan_dir("apple"))
     assert (scan.force_log, scan.air_runs) == ("log.json", "air")
     track_raw_files(project, "apple")
@@ -40,17 +40,17 @@ def test_given_runs_win_and_must_not_change_unnoticed(project, tmp_path):
     scan = write_scan(tmp_path, "apple.ply")
     given = (tmp_path / "logs" / "extra.json",)
     register_scan(project, Request(scan, log, air=given))
-    assert stored(project) == {"1.json": "air extra.json"}
+    assert stored(project) == {"extra.json": "air extra.json"}
     (project.scan_dir("apple") / "dvc.lock").write_text("schema: '2.0'\n")
     before = (project.scan_dir("apple") / "scan.yaml").read_bytes()
     with pytest.raises(InputError, match="replace the old"):
         register_scan(project, Request(scan, log))
     register_scan(project, Request(scan))
     register_scan(project, Request(scan, log, air=given))
-    assert stored(project) == {"1.json": "air extra.json"}
+    assert stored(project) == {"extra.json": "air extra.json"}
     assert (project.scan_dir("apple") / "scan.yaml").read_bytes() == before
     register_scan(project, Request(scan, log, replace=True))
-    assert stored(project) == {"1.json": "air air.json"}
+    assert stored(project) == {"air.json": "air air.json"}
 
 
 def test_without_runs_the_scan_itself_is_the_dependency(project, tmp_path):
@@ -81,3 +81,12 @@ def test_bad_runs_are_refused_before_anything_is_written(project, tmp_path):
         with pytest.raises(InputError, match=sentence):
             register_scan(project, request)
     assert list(project.scans_dir.iterdir()) == []
+
+
+def test_names_that_repeat_or_are_odd_become_numbers(project, tmp_path):
+    log = log_folder(tmp_path, ["air (1).json"])
+    scan = write_scan(tmp_path, "apple.ply")
+    register_scan(project, Request(scan, log))
+    assert stored(project) == {"001.json": "air air (1).json"}
+    register_scan(project, Request(scan, log, air=(log, log), replace=True))
+    assert list(stored(project)) == ["001.json", "002.json"]

@@ -100,3 +100,25 @@ def recording(cut: SyntheticCut) -> dict:
 def write_recording(path: Path, cut: SyntheticCut, **changes: object) -> Path:
     path.write_text(json.dumps({**recording(cut), **changes}))
     return path
+
+
+def libfranka_text(cut: SyntheticCut, joints: np.ndarray, *, old: bool) -> str:
+    """What logToCSV writes since 0.9.1, or before."""
+    state = ("q", "q_d", "dq", "dq_d", "tau_J", "tau_ext_hat_filtered")
+    command = (("q_d", 7), ("dq_d", 7), ("O_T_EE_d", 16), ("O_dP_EE_d", 6), ("tau_J_d", 7))
+    if old:
+        names = ["duration", "success rate", *(f"{n}[{i}]" for n in state for i in range(7))]
+        header = (
+            ", ".join(names)
+            + ",sent commands,"
+            + ", ".join(f"{n}[{i}]" for n, k in command for i in range(k))
+        )
+    else:
+        names = ["time", "success_rate", *(f"state.{n}[{i}]" for n in state for i in range(7))]
+        header = ",".join([*names, *(f"cmd.{n}[{i}]" for n, k in command for i in range(k))])
+    other = np.full((len(joints), 7), 9.0)
+    rows = np.column_stack([1e3 * cut.time_s, other[:, 0], joints, *[other] * 4, torques_of(cut, joints)])
+    between = ",," if old else ","
+    commands = ",".join(["8"] * 43)
+    lines = [",".join(repr(float(cell)) for cell in row) + between + commands for row in rows]
+    return "\n".join([header, *lines]) + "\n"

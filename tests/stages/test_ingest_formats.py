@@ -18,6 +18,7 @@ from tests.stages.force_logs import (
     SHARED,
     SyntheticCut,
     joints_of,
+    libfranka_text,
     needs_shared_data,
     poses_of,
     recording,
@@ -26,7 +27,15 @@ from tests.stages.force_logs import (
     with_params,
     write_recording,
 )
+from tests.stages.ros_logs import write_bag
 
+FRANKA_FIELDS = {
+    "FrankaState": "std_msgs/Header header\nfloat64[7] q\nfloat64[16] O_T_EE\nfloat64[6] O_F_ext_hat_K\n"
+    "float64[7] tau_ext_hat_filtered\n",
+    "FrankaRobotState": "std_msgs/Header header\nsensor_msgs/JointState measured_joint_state\n"
+    "sensor_msgs/JointState tau_ext_hat_filtered\ngeometry_msgs/WrenchStamped o_f_ext_hat_k\n"
+    "geometry_msgs/PoseStamped o_t_ee\n",
+}
 COLUMNS = {"time": "t", "position": ["x", "y", "z"], "force": ["fx", "fy", "fz"]}
 
 
@@ -80,27 +89,6 @@ def test_json_without_pose_and_wrench_takes_joints_and_torques(tmp_path, cut, jo
         tau_ext_hat_filtered=torques_of(cut, joints).tolist(),
     )
     check(path, cut)
-
-
-def libfranka_text(cut: SyntheticCut, joints: np.ndarray, *, old: bool) -> str:
-    state = ("q", "q_d", "dq", "dq_d", "tau_J", "tau_ext_hat_filtered")
-    command = (("q_d", 7), ("dq_d", 7), ("O_T_EE_d", 16), ("O_dP_EE_d", 6), ("tau_J_d", 7))
-    if old:
-        names = ["duration", "success rate", *(f"{n}[{i}]" for n in state for i in range(7))]
-        header = (
-            ", ".join(names)
-            + ",sent commands,"
-            + ", ".join(f"{n}[{i}]" for n, k in command for i in range(k))
-        )
-    else:
-        names = ["time", "success_rate", *(f"state.{n}[{i}]" for n in state for i in range(7))]
-        header = ",".join([*names, *(f"cmd.{n}[{i}]" for n, k in command for i in range(k))])
-    other = np.full((len(joints), 7), 9.0)
-    rows = np.column_stack([1e3 * cut.time_s, other[:, 0], joints, *[other] * 4, torques_of(cut, joints)])
-    between = ",," if old else ","
-    commands = ",".join(["8"] * 43)
-    lines = [",".join(repr(float(cell)) for cell in row) + between + commands for row in rows]
-    return "\n".join([header, *lines]) + "\n"
 
 
 @pytest.mark.parametrize(("old", "columns"), [(False, 87), (True, 88)])
@@ -213,66 +201,82 @@ class TestBags:
     def _needs_rosbags(self):
         pytest.importorskip("rosbags")
 
-    @staticmethod
-    def write(path: Path, cut: SyntheticCut, *, with_pose: bool = True) -> None:
-        from rosbags.rosbag1 import Writer as Writer1
-        from rosbags.rosbag2 import StoragePlugin
-        from rosbags.rosbag2 import Writer as Writer2
-        from rosbags.typesys import Stores, get_typestore
-
-        ros1 = path.suffix == ".bag"
-        store = get_typestore(Stores.ROS1_NOETIC if ros1 else Stores.ROS2_HUMBLE)
-        types = store.types
-        plugin = StoragePlugin.SQLITE3 if path.suffix == ".db3" else StoragePlugin.MCAP
-        folder = path.with_suffix("")
-        writer = Writer1(path) if ros1 else Writer2(folder, version=9, storage_plugin=plugin)
-        vector, header = types["geometry_msgs/msg/Vector3"], types["std_msgs/msg/Header"]
-
-        def make_header(nanoseconds):
-            stamp = types["builtin_interfaces/msg/Time"](nanoseconds // 10**9, nanoseconds % 10**9)
-            return (
-                header(seq=0, stamp=stamp, frame_id="base") if ros1 else header(stamp=stamp, frame_id="base")
-            )
-
-        with writer:
-            serialize = store.serialize_ros1 if ros1 else store.serialize_cdr
-            kinds = ["geometry_msgs/msg/WrenchStamped", "geometry_msgs/msg/PoseStamped"][: 1 + with_pose]
-            connections = [
-                writer.add_connection(f"/topic{i}", kind, typestore=store) for i, kind in enumerate(kinds)
-            ]
-            for t, p, f in zip(cut.time_s, cut.position_m, cut.reading_n, strict=True):
-                ns = round((1700000000 + float(t)) * 1e9)
-                wrench = types["geometry_msgs/msg/Wrench"](vector(*map(float, f)), vector(0.0, 0.0, 0.0))
-                point = types["geometry_msgs/msg/Point"](*map(float, p))
-                pose = types["geometry_msgs/msg/Pose"](
-                    point, types["geometry_msgs/msg/Quaternion"](1.0, 0.0, 0.0, 0.0)
-                )
-                bodies = [
-                    types[kinds[0]](make_header(ns), wrench),
-                    *([types[kinds[1]](make_header(ns), pose)] if with_pose else []),
-                ]
-                for connection, kind, body in zip(connections, kinds, bodies, strict=True):
-                    writer.write(connection, ns, serialize(body, kind))
-        if not ros1:
-            next(folder.glob(f"*{path.suffix}")).rename(path)
-
     @pytest.mark.parametrize("suffix", ["bag", "db3", "mcap"])
     def test_wrench_and_pose_topics(self, tmp_path, suffix):
         # Stamps of 1.7e9 s have a resolution of 2.4e-7 s in double precision; no noise, which would not be smooth.
         cut = synthetic_cut(noise_n=0.0)
         path = tmp_path / f"log.{suffix}"
-        self.write(path, cut)
+        write_bag(path, cut)
         record = edge_record(read_log(path, PARAMS), PARAMS, "log")
         assert np.allclose(record.time_s, cut.time_s - cut.time_s[0], atol=1e-6)
         assert np.allclose(record.height_m, cut.position_m[:, 2], atol=1e-9)
         assert np.allclose(record.force_n[:, 1], cut.reading_n[:, 2], atol=1e-9)
 
     def test_force_without_motion_is_refused(self, tmp_path, cut):
-        self.write(tmp_path / "log.bag", cut, with_pose=False)
+        write_bag(tmp_path / "log.bag", cut, with_pose=False)
         with pytest.raises(InputError, match=r"has a force \(/topic0\) but no motion"):
             read_log(tmp_path / "log.bag", PARAMS)
         with pytest.raises(InputError, match="no geometry_msgs/msg/WrenchStamped topic '/ft'"):
             read_log(tmp_path / "log.bag", with_params(columns={"force": "/ft"}))
+
+    @pytest.mark.parametrize("kind", ["FrankaState", "FrankaRobotState"])
+    def test_franka_state_messages(self, tmp_path, cut, joints, kind):
+        """The fields that are read, under the names that franka_msgs gives them in ROS 1 and ROS 2."""
+        from rosbags.rosbag1 import Writer as Writer1
+        from rosbags.rosbag2 import StoragePlugin
+        from rosbags.rosbag2 import Writer as Writer2
+        from rosbags.typesys import Stores, get_types_from_msg, get_typestore
+
+        ros1 = kind == "FrankaState"
+        store = get_typestore(Stores.ROS1_NOETIC if ros1 else Stores.ROS2_HUMBLE)
+        store.register(get_types_from_msg(FRANKA_FIELDS[kind], f"franka_msgs/msg/{kind}"))
+        types = store.types
+        torques, poses = torques_of(cut, joints), poses_of(cut)
+
+        def state(i):
+            t = types["builtin_interfaces/msg/Time"](
+                7 + int(cut.time_s[i] // 1), int(cut.time_s[i] % 1 * 1e9)
+            )
+            header = types["std_msgs/msg/Header"](*([0] if ros1 else []), t, "base")
+            if ros1:
+                wrench = np.concatenate([-cut.reading_n[i], np.zeros(3)])
+                return types[f"franka_msgs/msg/{kind}"](header, joints[i], poses[i], wrench, torques[i])
+            vector, none = types["geometry_msgs/msg/Vector3"], np.zeros(0)
+            wrench = types["geometry_msgs/msg/Wrench"](
+                vector(*map(float, -cut.reading_n[i])), vector(0.0, 0.0, 0.0)
+            )
+            pose = types["geometry_msgs/msg/Pose"](
+                types["geometry_msgs/msg/Point"](*map(float, cut.position_m[i])),
+                types["geometry_msgs/msg/Quaternion"](1.0, 0.0, 0.0, 0.0),
+            )
+            joint_state = types["sensor_msgs/msg/JointState"]
+            return types[f"franka_msgs/msg/{kind}"](
+                header,
+                joint_state(header, [], joints[i], none, none),
+                joint_state(header, [], none, none, torques[i]),
+                types["geometry_msgs/msg/WrenchStamped"](header, wrench),
+                types["geometry_msgs/msg/PoseStamped"](header, pose),
+            )
+
+        path = tmp_path / ("log.bag" if ros1 else "log.mcap")
+        writer = (
+            Writer1(path) if ros1 else Writer2(tmp_path / "b", version=9, storage_plugin=StoragePlugin.MCAP)
+        )
+        with writer:
+            topic = writer.add_connection("/state", f"franka_msgs/msg/{kind}", typestore=store)
+            serialize = store.serialize_ros1 if ros1 else store.serialize_cdr
+            for i in range(len(cut.time_s)):
+                stamp = int((7 + cut.time_s[i]) * 1e9)
+                writer.write(topic, stamp, serialize(state(i), topic.msgtype))
+        if not ros1:
+            next((tmp_path / "b").glob("*.mcap")).rename(path)
+        log = read_log(path, PARAMS)
+        assert kind in log.source_format
+        record = edge_record(log, PARAMS, "log")
+        assert np.allclose(record.height_m, cut.position_m[:, 2], atol=1e-9)
+        assert np.allclose(record.force_n[:, 1], cut.reading_n[:, 2], atol=1e-9)
+        assert np.allclose(log.joints_rad, joints)
+        assert np.allclose(log.external_torque_nm, torques)
 
     @pytest.mark.parametrize("start", [b"#ROSBAG V2.0\n", b"\x89MCAP0\r\n", b"SQLite format 3\x00"])
     def test_torn_recording(self, tmp_path, start):

@@ -89,6 +89,13 @@ def test_metrics_are_deterministic_figures_with_the_outcome_in_words(mesh, cut):
     assert not any("second" in key or "wall" in key for key in told)
 
 
+def test_a_cut_surface_beside_the_knife_is_called_so():
+    beside = cut_by_plane(*jittered_box(3), point=(0.004, 0.0, 0.0), normal=(1.0, 0.0, 0.0))
+    told = metrics(simulate(beside, APPLE, PARAMS.model_copy(update={"board_clearance_m": 0.035})))
+    assert told["cut_surface_off_plane_m"] == pytest.approx(0.004, abs=1e-4)
+    assert "up to 4.0 mm away from the knife's plane" in told["outcome"]
+
+
 def test_more_friction_needs_more_force(mesh, cut):
     rough = PARAMS.model_copy(update={"parameters": {**PARAMS.parameters, "sdf_mu": 1.0}})
     assert metrics(simulate(mesh, APPLE, rough))["mean_force_n"] > 1.1 * metrics(cut)["mean_force_n"]
@@ -128,8 +135,11 @@ def test_a_motion_that_stays_above_the_fruit_is_refused(mesh):
     ("change", "sentence"),
     [
         ({"parameters": {"sdf_mue": 0.5}}, "'sdf_mue' is not a parameter. Known: cut_spring_ke"),
-        ({"parameters": {"sdf_mu": 2.0}}, r"sdf_mu is 2 -. .* from 0\.45 to 1"),
-        ({"damage_law": "stretch"}, r"cut_spring_softness is 1 .*'stretch' it must be from 10 to 5000"),
+        ({"parameters": {"sdf_mu": 2.0}}, r"sdf_mu is 2\. .* from 0\.45 to 1\."),
+        (
+            {"damage_law": "stretch"},
+            r"cut_spring_softness is 1 N/m per m.*'stretch' it must be from 10 to 5000",
+        ),
     ],
 )
 def test_parameters_are_checked_by_name_and_range(change, sentence):
