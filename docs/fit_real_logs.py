@@ -66,7 +66,21 @@ CASES = {
     "apple": Case("apple", "folding", "sphere", 0.042, 0.016, 0.0095),
     "cucumber": Case("cucumber", "folding", "cylinder", 0.0412, 0.012, 0.0065),
     "potato": Case("potato", "folding", "sphere", 0.052, 0.018, 0.0115),
-    "real_apple": Case("apple", "kitchen", "sphere", 0.05, 0.018, 0.011),
+    "real_apple": Case(
+        "apple",
+        "kitchen",
+        "sphere",
+        0.05,
+        0.018,
+        0.011,
+        {
+            "learning_rate": 0.3,
+            "smoothness": 0.001,
+            "offset_range_m": 0.0015,
+            "shared_iterations": 5,
+            "individual_iterations": 60,
+        },
+    ),
     "prism": Case("potato", "kitchen", "prism", 0.05, 0.022, 0.0125),
 }
 

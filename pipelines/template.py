@@ -21,7 +21,7 @@ class StageEntry:
     params: tuple[tuple[str, tuple[str, ...]], ...]
     """(file, keys) pairs."""
     outs: tuple[str, ...]
-    """All outputs, metrics and plots included."""
+    """All outputs, plots included, metrics last."""
     metrics: tuple[str, ...]
     retries: int
     timeout_s: float
@@ -64,7 +64,7 @@ def _entry(name: str, body: dict[str, Any]) -> StageEntry:
         name=name,
         deps=_paths(body.get("deps", [])),
         params=tuple((file, tuple(keys)) for item in body.get("params", []) for file, keys in item.items()),
-        outs=_paths(body.get("outs", [])) + metrics + _paths(body.get("plots", [])),
+        outs=_paths(body.get("outs", [])) + _paths(body.get("plots", [])) + metrics,
         metrics=metrics,
         retries=int(meta.get("retries", 0)),
         timeout_s=float(meta.get("timeout_s", 3600)),
