@@ -5,6 +5,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-from-constraints
 SAMPLE := data/sample/synthetic_apple.ply
+SAMPLE_LOG := data/sample/synthetic_apple_log.json
 
 # Nothing here talks to the network except pip; Prefect keeps its database inside the project.
 export DO_NOT_TRACK := 1
@@ -31,8 +32,8 @@ $(STAMP): pyproject.toml constraints.txt
 	git rev-parse --git-dir >/dev/null 2>&1 || $(BIN)/python -m dvc config --quiet --local core.no_scm true
 	touch $(STAMP)
 
-demo: setup ## Run every stage on the bundled sample and print a table
-	$(BIN)/scan2cut run $(SAMPLE)
+demo: setup ## Run every stage on the bundled sample and its synthetic log, and print a table
+	$(BIN)/scan2cut run $(SAMPLE) --log $(SAMPLE_LOG)
 
 lint: setup ## Check style, format, import contracts and types
 	$(BIN)/ruff check .

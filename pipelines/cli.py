@@ -114,6 +114,66 @@ def run(
 
 
 @app.command()
+def calibrate(
+    scan: Annotated[str, typer.Argument(help="Id of a registered scan, or a raw scan file.")],
+    log: Annotated[Path | None, typer.Option(help="Force log of one cut [default: the scan's].")] = None,
+    air: Annotated[
+        list[Path] | None,
+        typer.Option(help="No-contact run of the log's motion, may be repeated."),
+    ] = None,
+    material: Annotated[
+        str | None, typer.Option(help="apple, potato, cucumber or banana [default: the scan's].")
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Override a parameter for this scan, e.g. calibrate.dt_s=0.002."),
+    ] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Replace the log registered for this scan.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Fit again even if nothing changed.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the log of every stage.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Fit the simulator's parameters to a force log: the stage calibrate and what it needs, nothing else."""
+    project = _project()
+    only_json = _OnlyJson() if as_json else None
+    from pipelines.overrides import parse_overrides
+    from pipelines.progress_bars import ProgressBars
+    from pipelines.register import Request, registered_scan
+    from pipelines.run_scan import CALIBRATE, RunResult, calibration_json, run_request
+    from pipelines.run_table import run_table
+
+    result = RunResult()
+    try:
+        source, scan_id = registered_scan(project, scan)
+        request = Request(
+            source,
+            log,
+            scan_id=scan_id,
+            material=material,
+            overrides=parse_overrides(settings or []),
+            replace=replace,
+            air=tuple(air or ()),
+        )
+        with ProgressBars(err) as bars:
+            run_request(project, request, result, bars, force=force, verbose=verbose, target=CALIBRATE)
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 -- reported below, in the form the user asked for
+        result.fail(error)
+    if result.exception is not None and os.environ.get(DEBUG_VARIABLE):
+        err.print("".join(traceback.format_exception(result.exception)), markup=False, highlight=False)
+    told = calibration_json(result)
+    if only_json:
+        only_json.print(told)
+    elif result.error:
+        _say(result.error)
+    else:
+        out.print(run_table(project, result))
+        out.print(f"{told['outcome']}: {told['remedy']}", highlight=False)
+    raise typer.Exit(result.exit_code)
+
+
+@app.command()
 def status(
     scans: Annotated[list[str] | None, typer.Argument(help="Scan ids [default: all].")] = None,
     as_json: Json = False,

@@ -18,7 +18,7 @@ from prefect.tasks import Task
 from pipelines.dashboard_artifacts import ProgressArtifact, show_run, show_stage
 from pipelines.dvc_stage import Listeners, StageReport, TryAgainError, bring_up_to_date
 from pipelines.project import Project
-from pipelines.template import StageEntry, read_template, upstream
+from pipelines.template import StageEntry, needed_for, read_template, upstream
 
 RETRY_DELAY_S = 2
 DVC_HINTS = ("To track the changes", "\tgit add", "To enable auto staging", "\tdvc config", "Use `dvc push`")
@@ -40,10 +40,17 @@ WATCHER: ContextVar[Watcher] = ContextVar("WATCHER", default=NOBODY)
 
 
 @flow(name="scan2cut", flow_run_name="{scan_id}", persist_result=False, validate_parameters=False)
-def scan_flow(scan_id: str, project_root: str, force: bool = False) -> list[dict[str, Any]]:
-    """Bring every stage of one scan up to date, in the template's order."""
+def scan_flow(
+    scan_id: str, project_root: str, force: bool = False, target: str | None = None
+) -> list[dict[str, Any]]:
+    """Bring every stage of one scan up to date, in the template's order.
+
+    With a target, only that stage and what it needs; `force` then means the target alone.
+    """
     project = Project(Path(project_root))
     entries = read_template(project.template)
+    if target is not None:
+        entries = needed_for(target, entries)
     states: dict[str, State[Any]] = {}
     reports: list[StageReport] = []
     for entry in entries:
@@ -52,7 +59,7 @@ def scan_flow(scan_id: str, project_root: str, force: bool = False) -> list[dict
             scan_id,
             project_root,
             entry.name,
-            force,
+            force and target in (None, entry.name),
             wait_for=[states[name] for name in upstream(entry, entries)],
             return_state=True,
         )

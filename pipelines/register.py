@@ -70,6 +70,13 @@ def _checked_id(scan_id: str, source: str) -> str:
     return scan_id
 
 
+def registered_scan(project: Project, scan: str) -> tuple[Path, str | None]:
+    """The raw file and the id for what the user called a scan: an id that is known, or a file."""
+    if scan in project.scan_ids():
+        return project.scan_dir(scan) / read_scan_file(project.scan_dir(scan)).scan, scan
+    return Path(scan), None
+
+
 def register_scan(project: Project, request: Request) -> str:
     """Make or update data/scans/<id>/ and return the id. Nothing is changed if anything is refused."""
     scan_id = _checked_id(request.scan_id, "--id") if request.scan_id else scan_id_of(request.scan)

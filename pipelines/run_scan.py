@@ -12,6 +12,8 @@ from pipelines.project import Project
 from pipelines.register import Request, forget_scan, register_scan, track_raw_files
 
 EXIT_DONE, EXIT_FAILED, EXIT_BAD_INPUT = 0, 1, 2
+CALIBRATE = "calibrate"
+"""The stage that `scan2cut calibrate` runs."""
 
 
 @dataclass
@@ -50,21 +52,54 @@ class RunResult:
         }
 
 
-def run_request(project: Project, request: Request, result: RunResult, bars: Any, **options: bool) -> None:
+def calibration_json(result: RunResult) -> dict[str, Any]:
+    """The object that `scan2cut calibrate --json` prints: the errors of the fit, and its time."""
+    report = next((r for r in result.stages if r.name == CALIBRATE), None)
+    metrics = {} if report is None else report.metrics
+    keys = ("nmae", "mae_n", "peak_error_n", "iterations", "outcome", "remedy")
+    return {
+        "ok": result.exit_code == EXIT_DONE,
+        "error": result.error,
+        "scan": result.scan,
+        **{key: metrics.get(key) for key in keys},
+        "seconds": None if report is None else report.seconds,
+        "cached": None if report is None else report.cached,
+        "metrics": metrics,
+    }
+
+
+def run_request(
+    project: Project,
+    request: Request,
+    result: RunResult,
+    bars: Any,
+    *,
+    force: bool,
+    verbose: bool,
+    target: str | None = None,
+) -> None:
     """Register the scan and run the flow; a new scan that the first stage refuses is not kept."""
     bars.wait("register", "copying the scan")
     known = project.scan_ids()
     result.scan = register_scan(project, request)
     bars.wait("prefect", "starting")
-    run_flow(project, result, bars, **options)
+    run_flow(project, result, bars, force=force, verbose=verbose, target=target)
     if result.exit_code == EXIT_BAD_INPUT and result.scan not in known:
         forget_scan(project, result.scan)
     if result.scan in project.scan_ids():
         track_raw_files(project, result.scan)
 
 
-def run_flow(project: Project, result: RunResult, watcher: Any, *, force: bool, verbose: bool) -> None:
-    """Run the flow for result.scan, adding to the result as stages finish."""
+def run_flow(
+    project: Project,
+    result: RunResult,
+    watcher: Any,
+    *,
+    force: bool,
+    verbose: bool,
+    target: str | None = None,
+) -> None:
+    """Run the flow for result.scan, up to the target if there is one, adding to the result as stages finish."""
     use_running_dashboard(project)
     if not verbose:
         os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
@@ -76,7 +111,7 @@ def run_flow(project: Project, result: RunResult, watcher: Any, *, force: bool, 
 
     token = WATCHER.set(Watcher(watcher.on_start, watcher.on_progress, on_finish))
     try:
-        state: Any = scan_flow(result.scan or "", str(project.root), force, return_state=True)
+        state: Any = scan_flow(result.scan or "", str(project.root), force, target, return_state=True)
     finally:
         WATCHER.reset(token)
         logging.getLogger("prefect").setLevel(logging.CRITICAL)

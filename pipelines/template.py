@@ -21,7 +21,7 @@ class StageEntry:
     params: tuple[tuple[str, tuple[str, ...]], ...]
     """(file, keys) pairs."""
     outs: tuple[str, ...]
-    """All outputs, metrics included."""
+    """All outputs, plots included, metrics last."""
     metrics: tuple[str, ...]
     retries: int
     timeout_s: float
@@ -42,6 +42,16 @@ def upstream(entry: StageEntry, entries: Iterable[StageEntry]) -> list[str]:
     return [other.name for other in entries if set(other.outs) & set(entry.deps)]
 
 
+def needed_for(stage: str, entries: Iterable[StageEntry]) -> tuple[StageEntry, ...]:
+    """The stage and, before it, all stages whose outputs it reads, directly or not."""
+    ordered = tuple(entries)
+    needed = {stage}
+    for entry in reversed(ordered):
+        if entry.name in needed:
+            needed |= set(upstream(entry, ordered))
+    return tuple(entry for entry in ordered if entry.name in needed)
+
+
 def resolve(path: str, scan_yaml: Mapping[str, Any]) -> str:
     """Fill in ${id} and the like from the scan's scan.yaml."""
     return _REFERENCE.sub(lambda match: str(scan_yaml[match[1]]), path)
@@ -54,7 +64,7 @@ def _entry(name: str, body: dict[str, Any]) -> StageEntry:
         name=name,
         deps=_paths(body.get("deps", [])),
         params=tuple((file, tuple(keys)) for item in body.get("params", []) for file, keys in item.items()),
-        outs=_paths(body.get("outs", [])) + metrics,
+        outs=_paths(body.get("outs", [])) + _paths(body.get("plots", [])) + metrics,
         metrics=metrics,
         retries=int(meta.get("retries", 0)),
         timeout_s=float(meta.get("timeout_s", 3600)),

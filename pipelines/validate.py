@@ -5,7 +5,14 @@ from pathlib import Path
 
 from disect_sim.errors import InputError
 from stages.catalogue import ARTIFACTS, Artifact
-from stages.support.artifacts import PNG_SIGNATURE, PREFIX, read_metadata, read_metrics, read_table_file
+from stages.support.artifacts import (
+    PNG_SIGNATURE,
+    PREFIX,
+    check_csv_header,
+    read_metadata,
+    read_metrics,
+    read_table_file,
+)
 
 
 @dataclass(frozen=True)
@@ -31,6 +38,10 @@ def validate_file(path: Path) -> Validated:
         rows = read_table_file(path, artifact).height
     elif artifact.kind == "metrics":
         read_metrics(path)
+    elif artifact.kind == "plot":
+        text = path.read_text(encoding="utf-8")
+        check_csv_header(artifact, text, str(path))
+        rows = text.count("\n") - 1
     elif not path.read_bytes().startswith(PNG_SIGNATURE):
         raise InputError(f"{path} is not a PNG picture. Run the stage {artifact.producer} again.")
     return Validated(artifact, rows, ours)

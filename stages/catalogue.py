@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["table", "metrics", "picture"]
+Kind = Literal["table", "metrics", "picture", "plot"]
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Artifact:
     meaning: str
 
 
-SUFFIX: dict[Kind, str] = {"table": ".parquet", "metrics": ".json", "picture": ".png"}
+SUFFIX: dict[Kind, str] = {"table": ".parquet", "metrics": ".json", "picture": ".png", "plot": ".csv"}
 
 
 def _table(
@@ -54,6 +54,10 @@ def _metrics(stage: str, meaning: str) -> Artifact:
 
 def _picture(stage: str, meaning: str) -> Artifact:
     return _artifact(f"{stage}/preview", "picture", (), meaning, (), 1)
+
+
+def _plot(name: str, columns: Iterable[Column], meaning: str) -> Artifact:
+    return _artifact(name, "plot", tuple(columns), meaning, (), 1)
 
 
 def _artifact(
@@ -131,6 +135,7 @@ _INGEST = (
             Column("uncertainty_n", "f64", "N", "standard uncertainty of force_filtered_norm_n"),
         ],
         meaning="measured force and motion of the knife in the cutting frame; no rows if the scan has no log",
+        consumers=("calibrate",),
     ),
     _metrics("ingest", "samples, rate, contact onset, peak and mean force, tare"),
     _picture("ingest", "raw, air and net force over time and height, with the contact onset"),
@@ -188,7 +193,7 @@ _PRECUT = (
             Column("ghost", "bool", "", "true if it carries no material, only the far end of cut edges"),
         ],
         meaning="nodes after duplication by the virtual node algorithm",
-        consumers=("simulate",),
+        consumers=("simulate", "calibrate"),
     ),
     _table(
         "precut/tets",
@@ -199,7 +204,7 @@ _PRECUT = (
             Column("original", "i32", "index", "the row of tetrahedralize/tets that it copies"),
         ],
         meaning="tetrahedra after duplication, each with the material of one side",
-        consumers=("simulate",),
+        consumers=("simulate", "calibrate"),
     ),
     _table(
         "precut/virtual_nodes",
@@ -212,7 +217,7 @@ _PRECUT = (
             Column("position_m", "array[f64,3]", "m", "position on the cut surface"),
         ],
         meaning="points where the cut surface crosses an edge, one per side",
-        consumers=("simulate",),
+        consumers=("simulate", "calibrate"),
     ),
     _table(
         "precut/springs",
@@ -233,7 +238,7 @@ _PRECUT = (
             Column("surface", "bool", "", "true if the crossed edge lies on the outer surface (skin)"),
         ],
         meaning="cutting springs that hold the two sides together",
-        consumers=("simulate",),
+        consumers=("simulate", "calibrate"),
     ),
     *_half_body("positive"),
     *_half_body("negative"),
@@ -268,8 +273,111 @@ _SIMULATE = (
     _picture("simulate", "the halves at four times of the cut above the force on the knife"),
 )
 
+_SPRING_VALUES = (
+    ("cut_spring_ke", "N/m", "stiffness of the spring before damage, per reference area"),
+    ("cut_spring_kd", "N·s/m", "damping of the spring, per reference area"),
+    ("cut_spring_softness", "-", "how fast the spring weakens under the knife"),
+    ("sdf_ke", "N/m", "stiffness of the knife contact, per reference area"),
+    ("sdf_kd", "N·s/m", "damping of the knife contact, per reference area"),
+    ("sdf_kf", "m/s", "slip speed at which friction is fully there"),
+    ("sdf_mu", "-", "friction coefficient of the knife"),
+    ("sdf_stribeck", "-", "static friction coefficient minus sdf_mu"),
+    ("sdf_radius", "m", "rounding of the knife"),
+    ("sdf_tip", "m", "width over which flank and edge of the knife blend"),
+)
+
+_CALIBRATE = (
+    _table(
+        "calibrate/parameters",
+        [
+            Column(
+                "position_m",
+                "array[f64,2]",
+                "m",
+                "2D position on the cut surface; (z, y) for the plane x = 0",
+            ),
+            Column("area_m2", "f64", "m²", "tributary area"),
+            Column("surface", "bool", "", "true for skin"),
+            *(Column(name, "f64", unit, meaning) for name, unit, meaning in _SPRING_VALUES),
+            Column("gradient_norm", "f64", "-", "what is left of the loss's gradient in the spring's values"),
+            Column(
+                "touched_ns", "f64", "N·s", "impulse that the spring's edges got from the knife; 0: no data"
+            ),
+        ],
+        meaning="fitted parameters in the rows of precut/springs; nominal ones if the scan has no log",
+    ),
+    _table(
+        "calibrate/scalars",
+        [
+            Column("name", "str", "", "parameter that all springs share; surface_ is the skin's"),
+            Column("value", "f64", "see unit", "fitted; after the first phase if springs differ in it now"),
+            Column("unit", "str", "", "of value, low, high and standard_error"),
+            Column("low", "f64", "see unit", "lower bound"),
+            Column("high", "f64", "see unit", "upper bound"),
+            Column("at_bound", "bool", "", "true if the value ran into a bound"),
+            Column("standard_error", "f64", "see unit", "from residual and sensitivity, linear estimate"),
+            Column("identifiable", "bool", "", "true if the standard error is below 10 % of the value"),
+        ],
+        meaning="parameters fitted for all springs at once, and the motion's height offset; no rows without a log",
+    ),
+    _table(
+        "calibrate/history",
+        [
+            Column("step", "i64", "-", "iteration, counted through all phases"),
+            Column("phase", "str", "", "shared, shared 2, ... (other starts), individual"),
+            Column("iteration", "i64", "-", "iteration of the phase"),
+            Column("gradients", "i64", "-", "simulations with a gradient in the phase so far"),
+            Column("simulations", "i64", "-", "all simulations in the phase so far"),
+            Column("loss", "f64", "-", "at the point reached"),
+            Column("best_loss", "f64", "-", "at the best point of the phase so far"),
+            Column("nmae", "f64", "-", "of the best point, over the training samples in contact"),
+            Column("gradient_norm", "f64", "-", "of the loss in the free numbers"),
+            Column("failed", "bool", "", "true if a simulation of the iteration did not finish"),
+        ],
+        meaning="the fit, iteration by iteration",
+    ),
+    _table(
+        "calibrate/profile",
+        [
+            Column("time_s", "f64", "s", "time in the clock of ingest/force"),
+            Column("height_m", "f64", "m", "knife's edge above the board, aligned with the scan"),
+            Column("measured_n", "f64", "N", "norm of the low-passed measured force"),
+            Column("simulated_n", "f64", "N", "norm of the low-passed simulated force, fitted parameters"),
+            Column("shared_n", "f64", "N", "the same after the first phase"),
+            Column("residual_n", "f64", "N", "simulated_n less measured_n"),
+            Column("contact", "bool", "", "true where errors are reported: valid, from contact onset on"),
+            Column("held_out", "bool", "", "true where the fit did not look"),
+        ],
+        meaning="measured and simulated force on the knife",
+    ),
+    _plot(
+        "calibrate/profile_plot",
+        [
+            Column("time_s", "f64", "s", "time"),
+            Column("measured_n", "f64", "N", "as in calibrate/profile"),
+            Column("simulated_n", "f64", "N", "as in calibrate/profile"),
+        ],
+        "measured and simulated force for `dvc plots`",
+    ),
+    _plot(
+        "calibrate/history_plot",
+        [
+            Column("step", "i64", "-", "iteration"),
+            Column("best_loss", "f64", "-", "as in calibrate/history"),
+            Column("nmae", "f64", "-", "as in calibrate/history"),
+        ],
+        "the fit's history for `dvc plots`",
+    ),
+    _metrics(
+        "calibrate", "outcome with its remedy, errors of the fit, what was fitted, springs that were touched"
+    ),
+    _picture(
+        "calibrate", "measured and simulated force, residual, history, and the parameters on the cut surface"
+    ),
+)
+
 ARTIFACTS: dict[str, Artifact] = {
-    a.name: a for a in (*_CLEAN, *_INGEST, *_TETRAHEDRALIZE, *_PRECUT, *_SIMULATE)
+    a.name: a for a in (*_CLEAN, *_INGEST, *_TETRAHEDRALIZE, *_PRECUT, *_SIMULATE, *_CALIBRATE)
 }
 """Every artifact by name, in the order in which the stages write them."""
 

@@ -118,6 +118,51 @@ class SimulateParams(StageParams):
     """Spring, contact and material parameters of the simulator; the stage checks names and ranges."""
 
 
+class CalibrateParams(StageParams):
+    """calibrate: parameters of the simulator from a recorded cut."""
+
+    knife: Literal["kitchen", "slicing", "folding"]
+    boundary: Literal["held", "glued", "free"]
+    damage_law: Literal["force", "stretch"]
+    dt_s: Annotated[float, Field(ge=1e-4, le=0.01)]
+    rate_hz: Annotated[float, Field(ge=50, le=10_000)]
+    """Sampling of the compared profiles."""
+    low_pass_hz: Positive
+    """Cutoff of the zero-phase low-pass that both profiles go through."""
+    force_limit_n: Positive
+    onset_n: Positive
+    """Contact begins where the filtered force passes this."""
+    align: Literal["contact", "recorded"]
+    """contact: the knife meets the scan's top at contact onset; recorded: the log's heights are the scan's."""
+    offset_range_m: Annotated[float, Field(gt=0, le=0.02)]
+    """How far the fit may move the recorded heights."""
+    start_clearance_m: Annotated[float, Field(gt=0, le=0.05)]
+    """Simulation starts with the knife this far above the body."""
+    board_clearance_m: Annotated[float, Field(ge=0, le=0.1)]
+    start: dict[str, float]
+    """Spring, contact and material parameters at the start; those that are not fitted stay there."""
+    bounds: dict[str, tuple[float, float]]
+    """Name → [low, high], in place of the simulator's own."""
+    shared: tuple[str, ...]
+    individual: tuple[str, ...]
+    shared_optimiser: Literal["gauss_newton", "lbfgs", "adam"]
+    shared_loss: Literal["l1", "l2", "pseudo_huber", "inverse_cosine", "log_sum_exp"]
+    loss: Literal["l1", "l2", "pseudo_huber", "inverse_cosine", "log_sum_exp"]
+    shared_iterations: Annotated[int, Field(ge=1, le=10_000)]
+    individual_iterations: Annotated[int, Field(ge=0, le=10_000)]
+    learning_rate: Annotated[float, Field(gt=0, le=10)]
+    smoothness: Annotated[float, Field(ge=0)]
+    neighbours: Annotated[int, Field(ge=1, le=50)]
+    tolerance: Annotated[float, Field(gt=0, lt=1)]
+    patience: Annotated[int, Field(ge=1, le=1000)]
+    hold_out_fraction: Annotated[float, Field(ge=0, le=0.5)]
+    hold_out_block_s: Positive
+    starts: Annotated[int, Field(ge=1, le=100)]
+    start_spread: Annotated[float, Field(ge=0, le=5)]
+    processes: Annotated[int, Field(ge=1, le=256)]
+    seed: int
+
+
 class Params(StageParams):
     """All sections of params.yaml, one per stage."""
 
@@ -126,6 +171,7 @@ class Params(StageParams):
     tetrahedralize: TetrahedralizeParams
     precut: PrecutParams
     simulate: SimulateParams
+    calibrate: CalibrateParams
 
 
 STAGE_SECTIONS: tuple[str, ...] = tuple(Params.model_fields)

@@ -22,6 +22,7 @@ __all__ = [
     "read_notes",
     "read_table",
     "write_bytes_atomic",
+    "write_csv",
     "write_json",
     "write_picture",
     "write_table",
@@ -176,6 +177,26 @@ def read_metrics(path: Path) -> dict[str, Any]:
         )
     plain: dict[str, Any] = _plain(str(path), content)
     return plain
+
+
+def write_csv(scan_dir: Path, name: str, csv: str) -> Path:
+    """Write CSV text with the columns that the catalogue promises."""
+    entry = artifact(name, "plot")
+    check_csv_header(entry, csv, name)
+    path = scan_dir / entry.path
+    write_bytes_atomic(path, csv.encode())
+    return path
+
+
+def check_csv_header(entry: Artifact, csv: str, source: str) -> None:
+    """Refuse CSV text whose first line does not name the artifact's columns."""
+    expected = ",".join(column.name for column in entry.columns)
+    found = csv.partition("\n")[0]
+    if found != expected:
+        raise InputError(
+            f"{source}: the first line is {found[:200]!r}. {entry.name} must begin with {expected!r}. "
+            f"Run the stage {entry.producer} again."
+        )
 
 
 def write_picture(scan_dir: Path, name: str, png: bytes) -> Path:

@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from stages.catalogue import ARTIFACTS, artifacts_of
-from stages.support.artifacts import Provenance, read_table, write_json, write_picture, write_table
+from stages.support.artifacts import Provenance, read_table, write_csv, write_json, write_picture, write_table
 from stages.support.events import emit
 from stages.support.scan_file import ScanFile
 
@@ -52,6 +52,10 @@ class StageIO:
         """One of this stage's pictures: PNG bytes, or 8-bit pixels of shape [height, width, 3 or 4]."""
         png = picture if isinstance(picture, bytes) else _encode_png(picture)
         self._written[name] = write_picture(self._scratch, name, png)
+
+    def write_plot(self, name: str, csv: str) -> None:
+        """One of this stage's small CSV files for `dvc plots`."""
+        self._written[name] = write_csv(self._scratch, name, csv)
 
     def write_metrics(self, name: str, metrics: dict[str, Any]) -> None:
         """This stage's metrics: numbers, flags and short texts, the unit in each key."""

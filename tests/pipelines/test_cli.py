@@ -12,7 +12,7 @@ from pipelines.template import read_template
 from tests.pipelines.tiny_project import environment, write_scan
 
 ROOT = Path(__file__).parents[2]
-COMMANDS = ("run", "status", "stages", "doctor", "sample", "validate", "dashboard")
+COMMANDS = ("run", "calibrate", "status", "stages", "doctor", "sample", "validate", "dashboard")
 
 
 def scan2cut(project, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.template import read_template, resolve, upstream
+from pipelines.template import needed_for, read_template, resolve, upstream
 
 ROOT = Path(__file__).parents[2]
 
@@ -39,3 +39,11 @@ def test_resolve():
     assert resolve("data/scans/${id}/${scan}", {"id": "a", "scan": "a.ply"}) == "data/scans/a/a.ply"
     with pytest.raises(KeyError):
         resolve("${unknown}", {})
+
+
+def test_a_target_brings_what_it_needs_and_nothing_else():
+    entries = read_template(ROOT / "pipelines" / "scan.dvc.yaml")
+    needed = [entry.name for entry in needed_for("calibrate", entries)]
+    assert set(needed) == {"clean", "ingest", "tetrahedralize", "precut", "calibrate"}
+    assert needed[-1] == "calibrate" and needed.index("clean") < needed.index("precut")
+    assert [entry.name for entry in needed_for("clean", entries)] == ["clean"]

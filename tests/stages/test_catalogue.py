@@ -24,7 +24,7 @@ def test_entry_is_consistent(artifact):
     assert artifact.producer == artifact.name.split("/")[0]
     assert artifact.schema_version >= 1
     assert artifact.meaning
-    assert bool(artifact.columns) == (artifact.kind == "table")
+    assert bool(artifact.columns) == (artifact.kind in ("table", "plot"))
     for column in artifact.columns:
         polars_dtype(column.dtype)
         assert column.meaning

@@ -1,0 +1,169 @@
+"""Fit the real force profiles in ../shared/data and draw the pictures of docs/calibration.md.
+
+    python -m docs.fit_real_logs CASE ...        (in the project's directory; all cases without arguments)
+
+No scan of those fruits exists. The bodies are primitives, scaled so that they are as high as the log's contact height
+(docs/calibration.md says which). Nothing of the shared data is copied; pictures and figures go to docs/pictures.
+"""
+
+import json
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import trimesh
+from PIL import Image
+
+from disect_sim import KNIVES, MATERIALS, build_model, cut_by_plane
+from disect_sim.model import Model
+from stages.calibrating.calibration import calibrate
+from stages.calibrating.picture import calibrate_picture
+from stages.calibrating.recorded_cut import RecordedCut, read_recorded_cut
+from stages.calibrating.report import metrics
+from stages.ingest import force_table, ingest
+from stages.ingesting.log_file import read_log
+from stages.params import CalibrateParams, load_params
+from stages.support.surface import Surface
+from stages.tetrahedralize import tetrahedralize
+
+ROOT = Path(__file__).parents[1]
+SHARED = ROOT.parent / "shared" / "data"
+PICTURES = Path(__file__).parent / "pictures"
+SPEED_M_S = 0.05
+"""Of the two cuts that come as force over time, without a motion: both were straight at 50 mm/s."""
+COMMON = {
+    "dt_s": 0.004,
+    "rate_hz": 250.0,
+    "onset_n": 2.0,
+    "offset_range_m": 0.001,
+    "learning_rate": 0.2,
+    "smoothness": 0.003,
+    "shared_iterations": 8,
+    "individual_iterations": 35,
+}
+SKIN = {"surface_cut_spring_ke": 3000.0, "surface_cut_spring_softness": 0.3}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One real profile and the body it is fitted on."""
+
+    material: str
+    knife: str
+    shape: str
+    """ANSYS primitive (sphere, prism: halves of 50 mm height), or cylinder, made here."""
+    height_m: float
+    """Contact height of the log, to which the shape is scaled."""
+    edge_m: float
+    cut_edge_m: float
+    changes: dict[str, object] = field(default_factory=dict)
+
+
+CASES = {
+    "apple": Case("apple", "folding", "sphere", 0.042, 0.016, 0.0095),
+    "cucumber": Case("cucumber", "folding", "cylinder", 0.0412, 0.012, 0.0065),
+    "potato": Case("potato", "folding", "sphere", 0.052, 0.018, 0.0115),
+    "real_apple": Case(
+        "apple",
+        "kitchen",
+        "sphere",
+        0.05,
+        0.018,
+        0.011,
+        {
+            "learning_rate": 0.3,
+            "smoothness": 0.001,
+            "offset_range_m": 0.0015,
+            "shared_iterations": 5,
+            "individual_iterations": 60,
+        },
+    ),
+    "prism": Case("potato", "kitchen", "prism", 0.05, 0.022, 0.0125),
+}
+
+
+def recorded(case: str) -> RecordedCut:
+    """The measured cut: a robot's log through ingest, or a profile in time with a constant speed."""
+    if case in ("apple", "cucumber", "potato"):
+        params = load_params(ROOT / "params.yaml").ingest
+        folder = SHARED / "panda" / case
+        airs = {path.name: read_log(path, params) for path in sorted(folder.glob("air*.json"))}
+        record = ingest(read_log(folder / "cut.json", params), params, air_runs=airs, source=case)
+        cut = read_recorded_cut(force_table(record))
+        assert cut is not None
+        return cut
+    name, column = {
+        "real_apple": ("real_apple_groundtruth.csv", "force_N"),
+        "prism": ("lsdyna_prism_potato_50mm_s.csv", "fy_N"),
+    }[case]
+    table = pl.read_csv(SHARED / "forces" / name)
+    moment = table["time_s"].to_numpy()
+    keep = np.concatenate([[True], np.diff(moment) > 0.0])
+    moment, force = moment[keep], table[column].to_numpy()[keep]
+    zero = np.zeros_like(moment)
+    # The heights only matter from contact on: calibrate.align shifts them to meet the body's top.
+    position = np.stack([zero, 0.08 - SPEED_M_S * moment, zero], axis=1)
+    velocity = np.tile([0.0, -SPEED_M_S, 0.0], (len(moment), 1))
+    return RecordedCut(
+        moment, position, velocity, np.stack([zero, force, zero], axis=1), np.ones(len(zero), bool)
+    )
+
+
+def body(case: Case) -> Model:
+    """The primitive, meshed (the mesher is random: another run gives slightly other figures) and cut."""
+    if case.shape == "cylinder":
+        shape = trimesh.creation.cylinder(radius=0.5 * case.height_m, height=0.06, sections=48)
+        shape.apply_transform(trimesh.transformations.rotation_matrix(np.pi / 2.0, [0.0, 1.0, 0.0]))
+        shape.apply_translation([0.0, -shape.bounds[0][1], 0.0])
+    else:
+        shape = trimesh.load(SHARED / "meshes" / f"ansys_{case.shape}_5mm.stl")
+        shape.apply_scale(case.height_m / 0.05)
+        shape.merge_vertices()
+    sizes = load_params(ROOT / "params.yaml").tetrahedralize.model_copy(
+        update={
+            "edge_m": case.edge_m,
+            "cut_edge_m": case.cut_edge_m,
+            "epsilon_m": 0.001,
+            "max_volume_error_fraction": 0.03,
+        }
+    )
+    surface = Surface(np.asarray(shape.vertices, float), np.asarray(shape.faces, np.int32))
+    mesh = tetrahedralize(surface, sizes).mesh
+    return build_model(cut_by_plane(mesh.nodes, mesh.tets), MATERIALS[case.material], KNIVES[case.knife])
+
+
+def fit(name: str) -> dict[str, object]:
+    """Fit one case, draw its picture, and return its figures."""
+    case = CASES[name]
+    shipped = load_params(ROOT / "params.yaml").calibrate.model_dump()
+    start = {**shipped["start"], **SKIN}
+    params = CalibrateParams.model_validate({**shipped, **COMMON, "start": start, **case.changes})
+    clock, cpu = time.monotonic(), time.process_time()
+    model = body(case)
+    done = calibrate(model, recorded(name), params)
+    told = metrics(done, params)
+    picture = calibrate_picture(done, told)
+    Image.fromarray(picture).save(PICTURES / f"calibration_{name}.png")
+    return {
+        **told,
+        "tets": model.tet_count,
+        "cpu_seconds": time.process_time() - cpu,
+        "seconds": time.monotonic() - clock,
+    }
+
+
+def main() -> None:
+    """Fit the named cases, or all."""
+    if not SHARED.is_dir():
+        sys.stderr.write(f"{SHARED} does not exist. The real logs are not part of this repository.\n")
+        return
+    for name in sys.argv[1:] or CASES:
+        sys.stdout.write(json.dumps({"case": name, **fit(name)}) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

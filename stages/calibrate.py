@@ -1,0 +1,100 @@
+"""calibrate: parameters of the simulator that reproduce the recorded cut, spring by spring."""
+
+import numpy as np
+
+from disect_sim.cut_mesh import CutMesh
+from disect_sim.knife import KNIVES
+from disect_sim.materials import MATERIALS
+from disect_sim.model import Model, build_model
+from stages.calibrating.calibration import Calibration, calibrate, check_names
+from stages.calibrating.fit_key import fit_key
+from stages.calibrating.picture import calibrate_picture, no_log_picture
+from stages.calibrating.recorded_cut import read_recorded_cut
+from stages.calibrating.report import (
+    history_table,
+    metrics,
+    nominal_metrics,
+    nominal_values,
+    parameter_table,
+    plot_text,
+    profile_table,
+    scalar_table,
+)
+from stages.params import CalibrateParams
+from stages.support.cut_mesh_tables import read_cut_mesh
+from stages.support.stage_main import StageIO, run_stage
+
+
+def fitted_model(mesh: CutMesh, material: str, params: CalibrateParams) -> Model:
+    """The model that the fit simulates."""
+    return build_model(
+        mesh,
+        MATERIALS[material],
+        KNIVES[params.knife],
+        boundary=params.boundary,
+        damage_law=params.damage_law,
+    )
+
+
+def run(io: StageIO, params: CalibrateParams) -> dict[str, object]:
+    """Read the cut mesh and the force log, fit, write parameters, history, profile and the picture."""
+    io.progress(0.0, "read the cut mesh and the log")
+    check_names(params)
+    model = fitted_model(read_cut_mesh(io.read), io.scan.material, params)
+    table = io.read("ingest/force")
+    cut = read_recorded_cut(table)
+    if cut is None:
+        return _without_log(io, model, params)
+    fit = calibrate(
+        model,
+        cut,
+        params,
+        scan_dir=io.scan_dir,
+        key=fit_key(model, cut, params),
+        progress=lambda fraction, text: io.progress(0.02 + 0.93 * fraction, text),
+    )
+    told = metrics(fit, params)
+    _write(io, model, fit)
+    io.progress(0.97, "draw the picture")
+    io.write_png("calibrate/preview", calibrate_picture(fit, told))
+    io.progress(1.0, "done")
+    return told
+
+
+def _write(io: StageIO, model: Model, fit: Calibration) -> None:
+    profile, history = profile_table(fit), history_table(fit.history)
+    io.write(
+        "calibrate/parameters",
+        parameter_table(model, fit.values, gradient_norm=fit.gradient_norm, touched_ns=fit.impulse),
+    )
+    io.write("calibrate/scalars", scalar_table(fit))
+    io.write("calibrate/history", history)
+    io.write("calibrate/profile", profile)
+    io.write_plot("calibrate/profile_plot", plot_text(profile, ["time_s", "measured_n", "simulated_n"]))
+    io.write_plot("calibrate/history_plot", plot_text(history, ["step", "best_loss", "nmae"]))
+
+
+def _without_log(io: StageIO, model: Model, params: CalibrateParams) -> dict[str, object]:
+    """A scan without a log keeps the start values; everything that would come from a fit is empty."""
+    untouched = np.zeros(model.spring_count)
+    values = nominal_values(params)
+    io.write(
+        "calibrate/parameters", parameter_table(model, values, gradient_norm=untouched, touched_ns=untouched)
+    )
+    io.write("calibrate/scalars", scalar_table(None))
+    profile, history = profile_table(None), history_table([])
+    io.write("calibrate/history", history)
+    io.write("calibrate/profile", profile)
+    io.write_plot("calibrate/profile_plot", plot_text(profile, ["time_s", "measured_n", "simulated_n"]))
+    io.write_plot("calibrate/history_plot", plot_text(history, ["step", "best_loss", "nmae"]))
+    io.write_png("calibrate/preview", no_log_picture(model, values))
+    return nominal_metrics()
+
+
+def main() -> None:
+    """Run the stage on the scan directory given on the command line."""
+    run_stage("calibrate", run)
+
+
+if __name__ == "__main__":
+    main()

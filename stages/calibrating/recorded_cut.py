@@ -1,0 +1,88 @@
+"""The recorded cut: what the robot measured, where contact begins, and the part that is simulated."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from scipy.signal import find_peaks
+
+from disect_sim.errors import InputError
+
+ONSET_HOLD_S = 0.03
+"""The force must stay above the threshold this long to count as contact, not as a bump [s]."""
+PEAK_PROMINENCE = 0.02
+"""A puncture shows as a peak that stands out by this share of the largest force [-]."""
+TOP_HALF_WIDTH_M = 2.0e-3
+"""The body's top is looked for this near to the cut plane [m]."""
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class RecordedCut:
+    """A force log in the cutting frame."""
+
+    time: Array
+    """[s], strictly increasing, shape [m]."""
+    position: Array
+    """Knife's edge (x, y up above the board, z along the blade) [m], shape [m, 3]."""
+    velocity: Array
+    """[m/s], shape [m, 3]."""
+    force: Array
+    """On the knife, tared [N], shape [m, 3]."""
+    valid: NDArray[np.bool_]
+    """Samples that may be compared, shape [m]."""
+
+
+def read_recorded_cut(table: pl.DataFrame) -> RecordedCut | None:
+    """The recorded cut in ingest's table; None where the scan has no log."""
+    if not len(table):
+        return None
+    return RecordedCut(
+        table["time_s"].to_numpy(),
+        table["position_m"].to_numpy(),
+        table["velocity_m_s"].to_numpy(),
+        table["force_n"].to_numpy(),
+        table["valid"].to_numpy(),
+    )
+
+
+def find_onset(time: Array, norm: Array, threshold_n: float) -> float | None:
+    """When a force norm [N] rises above the threshold and stays there [s]; None if it never does."""
+    above = norm > threshold_n
+    if not above.any():
+        return None
+    ends = np.searchsorted(time, time + ONSET_HOLD_S)
+    count = np.concatenate([[0], np.cumsum(above)])
+    held = (count[ends] - count[:-1]) == (ends - np.arange(len(time)))
+    starts = np.flatnonzero(above & held)
+    if not len(starts):
+        return None
+    i = int(starts[0])
+    if i == 0:
+        return float(time[0])
+    rise = norm[i] - norm[i - 1]
+    share = 1.0 if rise <= 0.0 else (threshold_n - norm[i - 1]) / rise
+    return float(time[i - 1] + np.clip(share, 0.0, 1.0) * (time[i] - time[i - 1]))
+
+
+def find_puncture(time: Array, norm: Array) -> tuple[float, float] | None:
+    """Time [s] and height [N] of the first peak that stands out of a profile: the skin giving way."""
+    peaks, _ = find_peaks(norm, prominence=PEAK_PROMINENCE * float(norm.max()))
+    return (float(time[peaks[0]]), float(norm[peaks[0]])) if len(peaks) else None
+
+
+def top_of_body(nodes: Array) -> float:
+    """Highest material near the cut plane x = 0 [m], from node positions [m], shape [n, 3]."""
+    near = np.abs(nodes[:, 0]) <= TOP_HALF_WIDTH_M
+    low = nodes[near] if near.any() else nodes
+    return float(low[:, 1].max())
+
+
+def no_contact(threshold_n: float, largest_n: float) -> InputError:
+    """The sentence for a log in which nothing is cut."""
+    return InputError(
+        f"calibrate: the largest filtered force in the log is {largest_n:.3g} N and contact needs more than "
+        f"{threshold_n:g} N for {ONSET_HOLD_S * 1e3:.0f} ms. Give the log of a cut, or lower calibrate.onset_n."
+    )

@@ -1,0 +1,67 @@
+"""Tiny synthetic cuts for the tests of calibrate: a block of 400 tets, cut in a fifth of a second."""
+
+from pathlib import Path
+
+import numpy as np
+
+from disect_sim import ConstantVelocity, simulate
+from disect_sim.model import Model
+from stages.calibrating.recorded_cut import RecordedCut
+from stages.params import CalibrateParams, load_params
+from tests.disect_sim.scenes import BLOCK_HEIGHT, block_model, regular_block
+
+ROOT = Path(__file__).parents[2]
+SHIPPED: CalibrateParams = load_params(ROOT / "params.yaml").calibrate
+TRUTH = {
+    "cut_spring_ke": 700.0,
+    "cut_spring_kd": 0.1,
+    "cut_spring_softness": 0.3,
+    "sdf_ke": 1500.0,
+    "sdf_kd": 1.0,
+    "sdf_kf": 0.01,
+    "sdf_mu": 0.7,
+    "sdf_stribeck": 0.0,
+    "sdf_radius": 0.6e-3,
+    "sdf_tip": 1.2e-3,
+}
+RATE_HZ = 500.0
+
+
+def quick(**changes: object) -> CalibrateParams:
+    """The shipped parameters, made quick: 4 ms steps, no individual phase, heights as recorded."""
+    base = {
+        "dt_s": 0.004,
+        "rate_hz": 250.0,
+        "align": "recorded",
+        "individual_iterations": 0,
+        "shared_iterations": 3,
+        "shared": ["cut_spring_ke", "sdf_mu"],
+        "start": {**TRUTH, "cut_spring_ke": 500.0, "sdf_mu": 0.55},
+    }
+    return CalibrateParams.model_validate({**SHIPPED.model_dump(), **base, **changes})
+
+
+def record(
+    model: Model,
+    parameters: dict[str, object],
+    *,
+    speed: float = 0.12,
+    noise_n: float = 0.0,
+    seed: int = 0,
+    dt: float = 0.004,
+) -> RecordedCut:
+    """A simulated log: the knife starts 12 mm above the block and stops 3 mm above the board."""
+    top, end = BLOCK_HEIGHT + 0.012, 0.003
+    steps = int((top - end) / speed / dt)
+    motion = ConstantVelocity(initial_y=top, velocity_y=-speed)
+    result = simulate(model, motion, parameters, duration=steps * dt, dt=dt, sample_rate_hz=1.0 / dt)
+    time = np.arange(0.0, steps * dt, 1.0 / RATE_HZ)
+    force = np.stack([np.interp(time, result.time, column) for column in result.force.T], axis=1)
+    force += np.random.default_rng(seed).normal(0.0, noise_n, force.shape) * np.array([0.0, 1.0, 0.0])
+    velocity = np.tile([0.0, -speed, 0.0], (len(time), 1))
+    return RecordedCut(time, motion.poses(time), velocity, force, np.ones(len(time), bool))
+
+
+def small_block() -> Model:
+    """About 200 tets."""
+    return block_model(regular_block((3, 3, 3)))
