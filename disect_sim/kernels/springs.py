@@ -15,7 +15,6 @@ FORCE_LAW = wp.constant(0)
 STRETCH_LAW = wp.constant(1)
 DAMAGE_TIME = wp.constant(wp.float64(1.0e-5))  # step for which the paper's damage rate is stated [s]
 TINY_FORCE = wp.constant(wp.float64(1.0e-3))  # rounds the norm of the force per reference area at zero [N]
-DEATH_WIDTH = wp.constant(wp.float64(0.5))  # share of its stiffness over which a dying spring is rounded [-]
 TINY_STRETCH = wp.constant(wp.float64(1.0e-7))  # rounds the norm of the stretch at zero [m]
 ZERO = wp.constant(wp.float64(0.0))
 HALF = wp.constant(wp.float64(0.5))
@@ -153,18 +152,6 @@ def rounded_norm(v: vec3, tiny: wp.float64):
     return wp.sqrt(wp.dot(v, v) + tiny * tiny) - tiny
 
 
-@wp.func
-def weakened(k: wp.float64, loss: wp.float64):
-    """max(0, k - loss), with a parabola where the loss is about all there is: a spring dies without a kink."""
-    if k <= ZERO:
-        return ZERO
-    r = loss / k
-    left = wp.float64(1.0) + DEATH_WIDTH - r
-    parabola = left * left / (wp.float64(4.0) * DEATH_WIDTH)
-    share = wp.where(r < wp.float64(1.0) - DEATH_WIDTH, wp.float64(1.0) - r, parabola)
-    return k * wp.where(r < wp.float64(1.0) + DEATH_WIDTH, share, ZERO)
-
-
 @wp.kernel
 def damage(
     law: int,
@@ -192,4 +179,4 @@ def damage(
         rate = rate + rounded_norm(force_negative_in[i] * per_area, TINY_FORCE)
     else:
         rate = HALF * (touch_positive_in[i] + touch_negative_in[i]) * rounded_norm(d_in[i], TINY_STRETCH)
-    stiffness_out[i] = weakened(stiffness_in[i], softness_in[i] * (dt / DAMAGE_TIME) * rate)
+    stiffness_out[i] = wp.max(ZERO, stiffness_in[i] - softness_in[i] * (dt / DAMAGE_TIME) * rate)
