@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 
 from stages.catalogue import ARTIFACTS, artifacts_of
-from stages.support.artifacts import Provenance, read_table, write_json, write_picture, write_table
+from stages.support.artifacts import Provenance, artifact, read_table, write_json, write_picture, write_table
 from stages.support.events import emit
 from stages.support.scan_file import ScanFile
 
@@ -50,6 +50,13 @@ class StageIO:
         png = picture if isinstance(picture, bytes) else _encode_png(picture)
         self._written[name] = write_picture(self._scratch, name, png)
 
+    def folder(self, name: str) -> Path:
+        """An empty directory for one of this stage's folders; what is in it at the end is published."""
+        place = self._scratch / artifact(name, "folder").path
+        place.mkdir(parents=True)
+        self._written[name] = place
+        return place
+
     def write_metrics(self, name: str, metrics: dict[str, Any]) -> None:
         """This stage's metrics: numbers, flags and short texts, the unit in each key."""
         self._written[name] = write_json(self._scratch, name, metrics)
@@ -67,6 +74,8 @@ class StageIO:
         for name, scratch_path in self._written.items():
             final = self.scan_dir / ARTIFACTS[name].path
             final.parent.mkdir(exist_ok=True)
+            if final.is_dir():
+                os.replace(final, self._scratch / "replaced")
             os.replace(scratch_path, final)
 
     def close(self) -> None:
