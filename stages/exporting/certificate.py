@@ -6,7 +6,7 @@ from typing import Any
 
 from stages.exporting.checks import Check, holds, not_verified
 from stages.exporting.demand import Demand
-from stages.exporting.export_files import read_export
+from stages.exporting.export_files import ExportFiles, read_export
 from stages.exporting.file_checks import frames, hashes, rest_and_copies, structure
 from stages.exporting.load_checks import load_figures, loads
 from stages.exporting.motion_checks import kinematics, limits
@@ -68,13 +68,13 @@ def certify(folder: Path, demand: Demand) -> Certificate:
     found += loads(files, demand)
     found += frames(files, demand)
     found += hashes(files, demand)
-    found.append(_replay(files, demand))
+    found += _replay(files, demand)
     return Certificate(tuple(found), load_figures(files, demand))
 
 
-def _replay(files: Any, demand: Demand) -> Check:
+def _replay(files: ExportFiles, demand: Demand) -> list[Check]:
     if not demand.params.replay:
-        return not_verified(8, "independent replay", "export.replay is off")
-    from stages.exporting.replay import replay_check
+        return [not_verified(8, "independent replay", "export.replay is off")]
+    from stages.exporting.replay import replay_checks
 
-    return replay_check(files, demand)
+    return replay_checks(files, demand)

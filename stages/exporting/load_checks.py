@@ -22,7 +22,9 @@ THRESHOLD_FACTOR = 1.3
 
 def loads(files: ExportFiles, demand: Demand) -> list[Check]:
     """All of check 5."""
-    torque = joint_torques(demand.robot, demand.cell, _central(files.cut.joints), _force(files, demand))
+    torque = joint_torques(
+        demand.robot, demand.cell, _central(files.cut.joints), force_on_knife(files, demand)
+    )
     used = np.abs(torque).max(axis=0) / demand.robot.torque_nm
     params = demand.params
     bent = np.linalg.norm(_deflection(files, demand, params.joint_stiffness_nm_rad), axis=1).max()
@@ -47,7 +49,7 @@ def loads(files: ExportFiles, demand: Demand) -> list[Check]:
 
 def load_figures(files: ExportFiles, demand: Demand) -> dict[str, Any]:
     """What the operator has to set and expect."""
-    force = _force(files, demand)
+    force = force_on_knife(files, demand)
     external = np.abs(edge_torques(demand.cell, files.cut.joints, force)).max(axis=0)
     soft = np.linalg.norm(_deflection(files, demand, SOFT_NM_RAD), axis=1).max()
     stiff = np.linalg.norm(_deflection(files, demand, demand.params.joint_stiffness_nm_rad), axis=1).max()
@@ -62,7 +64,7 @@ def load_figures(files: ExportFiles, demand: Demand) -> dict[str, Any]:
     }
 
 
-def _force(files: ExportFiles, demand: Demand) -> NDArray[np.float64]:
+def force_on_knife(files: ExportFiles, demand: Demand) -> NDArray[np.float64]:
     """Force on the knife in the base frame [N], shape [n, 3], at every sample of the file."""
     force = np.zeros((len(files.cut.rows), 3))
     start, end = cut_phase(files)
@@ -71,7 +73,7 @@ def _force(files: ExportFiles, demand: Demand) -> NDArray[np.float64]:
 
 
 def _deflection(files: ExportFiles, demand: Demand, stiffness: float) -> NDArray[np.float64]:
-    return deflection(demand.cell, files.cut.joints, _force(files, demand), stiffness)
+    return deflection(demand.cell, files.cut.joints, force_on_knife(files, demand), stiffness)
 
 
 def _central(q: NDArray[np.float64]) -> JointMotion:
