@@ -38,8 +38,8 @@ class Certificate:
         tail = f" Not run: {', '.join(skipped)}." if skipped else ""
         if self.certified:
             return f"Certified: all {len(self.checks) - len(skipped)} checks passed.{tail}"
-        first = self.failed[0].sentence()
-        return f"Refused: {len(self.failed)} of {len(self.checks)} checks failed, first {first}.{tail}"
+        count = f"{len(self.failed)} of {len(self.checks)} checks failed"
+        return f"Refused: {count}; first {self.failed[0].sentence()}.{tail}"
 
     def plain(self) -> dict[str, Any]:
         """For JSON."""

@@ -20,6 +20,8 @@ class Check:
     passed: bool | None
     """None: not verified."""
     note: str = ""
+    rule: str = "="
+    """How the value must compare with the limit."""
 
     def plain(self) -> dict[str, Any]:
         """For JSON, which has no NaN and no infinity."""
@@ -30,18 +32,23 @@ class Check:
 
     def sentence(self) -> str:
         """For people."""
-        text = f"{self.number} {self.name}: {_text(self.value)} {self.unit}, limit {_text(self.limit)} {self.unit}"
-        return " ".join(f"{text} {f'({self.note})' if self.note else ''}".split())
+        wanted = f"must be {self.rule} {_text(self.limit)}" if self.rule != "=" else ""
+        remark = "; ".join(part for part in (wanted, self.note) if part)
+        return f"check {self.number}, {self.name}: {_text(self.value)} {self.unit}".rstrip() + f" ({remark})"
 
 
 def at_most(number: int, name: str, value: float, limit: float, unit: str, note: str = "") -> Check:
     """Passes up to the limit; NaN never passes."""
-    return Check(number, name, float(value), limit, unit, float(limit - value), bool(value <= limit), note)
+    return Check(
+        number, name, float(value), limit, unit, float(limit - value), bool(value <= limit), note, "<="
+    )
 
 
 def at_least(number: int, name: str, value: float, limit: float, unit: str, note: str = "") -> Check:
     """Passes from the limit on; NaN never passes."""
-    return Check(number, name, float(value), limit, unit, float(value - limit), bool(value >= limit), note)
+    return Check(
+        number, name, float(value), limit, unit, float(value - limit), bool(value >= limit), note, ">="
+    )
 
 
 def holds(number: int, name: str, passed: bool, note: str) -> Check:

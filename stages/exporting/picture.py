@@ -54,12 +54,11 @@ def export_picture(folder: Path, demand: Demand, certificate: Certificate) -> ND
         ("acceleration, of the limit", push / robot.acceleration_rad_s2, ACCELERATION_SHARE),
         ("jerk, of the limit", jerk / robot.jerk_rad_s3, JERK_SHARE),
     )
-    for axes, (title, values, allowed) in zip(right.subplots(4, 1), curves, strict=True):
+    plots = right.subplots(4, 1)
+    for axes, (title, values, allowed) in zip(plots, curves, strict=True):
         _joints(axes, title, values, allowed)
-    axes.set_xlabel("time [s]", fontsize=9, color=TEXT)
-    axes.legend(
-        ncols=7, fontsize=7, loc="lower center", bbox_to_anchor=(0.5, 0.1), frameon=False, handlelength=1.0
-    )
+    plots[0].legend(ncols=7, fontsize=7, loc=(0.3, 0.12), frameon=False, handlelength=1.0)
+    plots[-1].set_xlabel("time [s]", fontsize=9, color=TEXT)
     colour = CUT if certificate.certified else WARNING
     verdict = certificate.verdict if len(certificate.verdict) < 170 else certificate.verdict[:167] + "..."
     figure.suptitle(f"{demand.robot.title}: {verdict}", color=colour, fontsize=11)
@@ -126,5 +125,6 @@ def _joints(axes: Any, title: str, values: NDArray[np.float64], allowed: float) 
     for sign in (-1.0, 1.0):
         axes.axhline(sign * allowed, color=WARNING, lw=1, ls="--")
     axes.set_xlim(0.0, time[-1])
-    axes.set_ylim(-1.15 * allowed, 1.15 * allowed)
+    top = 1.15 * max(allowed, float(np.abs(values).max()))
+    axes.set_ylim(-top, top)
     axes.set_title(f"joints: {title} (dashed: allowed here)", fontsize=10, color=TEXT)

@@ -75,7 +75,7 @@ class StageIO:
             final = self.scan_dir / ARTIFACTS[name].path
             final.parent.mkdir(exist_ok=True)
             if final.is_dir():
-                os.replace(final, self._scratch / "replaced")
+                os.replace(final, self._scratch / f"replaced-{final.name}")
             os.replace(scratch_path, final)
 
     def close(self) -> None:
