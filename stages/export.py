@@ -128,7 +128,7 @@ def run(io: StageIO, params: ExportParams) -> dict[str, Any]:
     """Read motion and body, export, certify, draw."""
     io.progress(0.0, "read the motion")
     motion, body = io.read(MOTION), (io.read(BODY[0]), io.read(BODY[1]))
-    chain = walk(io.scan_dir, tuple(ARTIFACTS[name].path for name in (MOTION, *BODY)))
+    chain = walk(io.scan_dir, tuple(ARTIFACTS[name].path for name in (MOTION, *BODY)), root=io.scan.scan)
     io.progress(0.1, "solve, write and certify")
     exported = export(io.folder("export/cut"), motion, body, chain, params, scan_id=io.scan.id)
     io.progress(0.8, "draw the picture")

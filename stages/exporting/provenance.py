@@ -23,8 +23,11 @@ class Chain:
     """Files that are missing or differ from what was recorded when they were used."""
 
 
-def walk(scan_dir: Path, names: tuple[str, ...]) -> Chain:
-    """Follow the recorded inputs of the given files, and theirs, back to files that nothing here made."""
+def walk(scan_dir: Path, names: tuple[str, ...], *, root: str) -> Chain:
+    """Follow the recorded inputs of the given files, and theirs, back to files that nothing here made.
+
+    A chain that does not end at the raw scan, `root`, is broken there.
+    """
     digests: dict[str, str] = {}
     broken: set[str] = set()
     waiting = list(names)
@@ -42,6 +45,8 @@ def walk(scan_dir: Path, names: tuple[str, ...]) -> Chain:
                 broken.add(used)
             else:
                 waiting.append(used)
+    if root not in digests:
+        broken.add(root)
     return Chain(dict(sorted(digests.items())), tuple(sorted(broken)))
 
 

@@ -303,7 +303,7 @@ def test_stage_certifies_refuses_and_loses_nothing(scan_dir):
 
     # The raw scan was swapped after the fact: the chain is broken, and the certified folder is gone.
     (scan_dir / "scan.ply").write_bytes(b"another")
-    assert walk(scan_dir, ("optimize/motion.parquet",)).broken == ("scan.ply",)
+    assert walk(scan_dir, ("optimize/motion.parquet",), root="scan.ply").broken == ("scan.ply",)
     assert run(scan_dir).returncode == 0
     told = read_metrics(scan_dir / "export" / "metrics.json")
     assert told["certified"] is False and "scan.ply" in told["verdict"]
