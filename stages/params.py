@@ -86,6 +86,35 @@ class SimulateParams(StageParams):
     """Spring, contact and material parameters of the simulator; the stage checks names and ranges."""
 
 
+class OptimizeParams(StageParams):
+    """optimize: the slicing motion, its limits and how it is searched for."""
+
+    knife: Literal["kitchen", "slicing", "folding"]
+    boundary: Literal["held", "glued", "free"]
+    dt_s: Annotated[float, Field(ge=1e-5, le=0.01)]
+    mean_speed_m_s: Annotated[float, Field(gt=0, le=1)]
+    """Mean speed of the descent: gives the duration."""
+    start_clearance_m: Annotated[float, Field(ge=0, le=0.1)]
+    board_clearance_m: Annotated[float, Field(ge=0, le=0.1)]
+    blade_overlap_m: Annotated[float, Field(ge=0, le=0.1)]
+    """How far the blade reaches beyond the fruit at both ends, at all times."""
+    max_speed_m_s: Annotated[float, Field(gt=0, le=2)]
+    max_acceleration_m_s2: Annotated[float, Field(gt=0, le=20)]
+    keyframes: Annotated[int, Field(ge=1, le=50)]
+    sigma2_s2: Annotated[float, Field(gt=0, le=10)]
+    window_s: Annotated[float, Field(ge=0.12, le=1)]
+    """Rise and fall of the motion at its ends; below 120 ms a robot's controller refuses it."""
+    start_amplitudes_m_s: Annotated[tuple[float, ...], Field(min_length=1, max_length=20)]
+    """Sawing speed of the starts; 0 is a symmetric point the descent can't leave."""
+    iterations: Annotated[int, Field(ge=1, le=10_000)]
+    """Per start."""
+    learning_rate: Annotated[float, Field(gt=0, le=1)]
+    damping: Annotated[float, Field(gt=0, le=1000)]
+    """Of the constraints in MDMM."""
+    speed_weight_s2_m2: Annotated[float, Field(ge=0, le=100)]
+    """Weight of the mean squared speed beside the mean force over that of the vertical cut."""
+
+
 class ExportParams(StageParams):
     """export: the cell (robot, board, knife) and how the knife goes to the cut and away from it."""
 
