@@ -11,7 +11,6 @@ import pytest
 import trimesh
 import yaml
 
-from disect_sim.cut_mesh import CutMesh
 from disect_sim.errors import InputError
 from stages.catalogue import artifacts_of
 from stages.params import PrecutParams, load_params
@@ -19,6 +18,7 @@ from stages.precut import metrics, precut, tables
 from stages.precutting.picture import precut_picture
 from stages.precutting.surface_file import read_cutting_surface
 from stages.support.artifacts import Provenance, read_metrics, read_table, write_table
+from stages.support.cut_mesh_tables import read_cut_mesh
 from stages.support.surface import Surface
 from tests.disect_sim.tet_meshes import BOX_VOLUME, regular_box, sheet
 
@@ -54,26 +54,8 @@ def test_tables_are_all_the_catalogue_promises_and_give_the_cut_mesh_back(result
     provenance = Provenance("precut", "0" * 64, {})
     for name, frame in written.items():
         write_table(tmp_path, name, frame, provenance=provenance)
-    nodes, tets, virtual, springs = (
-        read_table(tmp_path, f"precut/{name}") for name in ("nodes", "tets", "virtual_nodes", "springs")
-    )
-    again = CutMesh(
-        nodes=nodes["position_m"].to_numpy(),
-        node_original=nodes["original"].to_numpy(),
-        node_ghost=nodes["ghost"].to_numpy(),
-        tets=tets["nodes"].to_numpy(),
-        tet_fraction=tets["fraction"].to_numpy(),
-        tet_side=tets["side"].to_numpy(),
-        tet_original=tets["original"].to_numpy(),
-        virtual_parents=virtual["parents"].to_numpy(),
-        virtual_coordinate=virtual["coordinate"].to_numpy(),
-        virtual_side=virtual["side"].to_numpy(),
-        spring_virtual=springs["virtual_nodes"].to_numpy(),
-        spring_position=springs["position_m"].to_numpy(),
-        spring_area=springs["area_m2"].to_numpy(),
-        spring_surface=springs["surface"].to_numpy(),
-    )
-    again.check()
+    again = read_cut_mesh(lambda name: read_table(tmp_path, name))
+    virtual = read_table(tmp_path, "precut/virtual_nodes")
     for name in again.__dataclass_fields__:
         assert np.array_equal(getattr(again, name), getattr(result.cut, name)), name
     assert np.array_equal(virtual["position_m"].to_numpy(), result.cut.virtual_positions())
