@@ -1,5 +1,7 @@
 """calibrate: parameters of the simulator that reproduce the recorded cut, spring by spring."""
 
+from pathlib import Path
+
 import numpy as np
 
 from disect_sim.cut_mesh import CutMesh
@@ -7,7 +9,6 @@ from disect_sim.knife import KNIVES
 from disect_sim.materials import MATERIALS
 from disect_sim.model import Model, build_model
 from stages.calibrating.calibration import Calibration, calibrate, check_names
-from stages.calibrating.fit_key import fit_key
 from stages.calibrating.picture import calibrate_picture, no_log_picture
 from stages.calibrating.recorded_cut import read_recorded_cut
 from stages.calibrating.report import (
@@ -16,13 +17,16 @@ from stages.calibrating.report import (
     nominal_metrics,
     nominal_values,
     parameter_table,
-    plot_text,
     profile_table,
     scalar_table,
 )
 from stages.params import CalibrateParams
+from stages.support.csv_text import plot_text
 from stages.support.cut_mesh_tables import read_cut_mesh
 from stages.support.stage_main import StageIO, run_stage
+from stages.support.work_key import work_key
+
+OWN_CODE = Path(__file__).parent / "calibrating"
 
 
 def fitted_model(mesh: CutMesh, material: str, params: CalibrateParams) -> Model:
@@ -50,7 +54,7 @@ def run(io: StageIO, params: CalibrateParams) -> dict[str, object]:
         cut,
         params,
         scan_dir=io.scan_dir,
-        key=fit_key(model, cut, params),
+        key=work_key(model, vars(cut).values(), params, OWN_CODE),
         progress=lambda fraction, text: io.progress(0.02 + 0.93 * fraction, text),
     )
     told = metrics(fit, params)

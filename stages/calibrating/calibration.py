@@ -13,7 +13,7 @@ from disect_sim.model import Model
 from disect_sim.parameters import SPRING_NAMES, SURFACE_PREFIX, expand, parameter_info
 from stages.calibrating.bounded import Bound
 from stages.calibrating.certainty import Certainty, certainties
-from stages.calibrating.checkpoint import remove_checkpoints
+from stages.support.checkpoint import remove_checkpoints
 from stages.calibrating.descent import FitOutcome, HistoryRow, Schedule
 from stages.calibrating.individual_fit import fit_individual
 from stages.calibrating.losses import LOSSES
@@ -108,7 +108,7 @@ def calibrate(
         values = individual.values(refined.best.free)
     simulated = _profile(problem, values)
     impulse, gradient_norm = _per_spring(problem, values, params)
-    remove_checkpoints(scan_dir)
+    remove_checkpoints(scan_dir, "calibrate")
     return Calibration(
         problem,
         values,

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from disect_sim.errors import InputError
-from stages.calibrating.checkpoint import Checkpoint
+from stages.support.checkpoint import Checkpoint
 from stages.calibrating.objective import Objective, Trial
 
 

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from disect_sim.errors import InputError
-from stages.calibrating.checkpoint import Checkpoint
+from stages.support.checkpoint import Checkpoint
 from stages.calibrating.descent import FitOutcome, HistoryRow, PhaseResult, Schedule
 from stages.calibrating.losses import HUBER_FRACTION, pseudo_huber
 from stages.calibrating.objective import Trial

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from stages.calibrating.checkpoint import Checkpoint
+from stages.support.checkpoint import Checkpoint
 from stages.calibrating.descent import HistoryRow, PhaseResult, Schedule, descend
 from stages.calibrating.losses import LOSSES
 from stages.calibrating.objective import Objective
@@ -38,7 +38,7 @@ def fit_individual(
     schedule = Schedule(
         "adam", params.individual_iterations, params.learning_rate, params.tolerance, params.patience
     )
-    checkpoint = Checkpoint(scan_dir, key, part="individual")
+    checkpoint = Checkpoint(scan_dir, key, stage="calibrate", part="individual")
     result = descend(
         "individual", unknowns.free(values), objective, schedule, checkpoint=checkpoint, tell=tell
     )

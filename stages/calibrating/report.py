@@ -111,11 +111,6 @@ def profile_table(fit: Calibration | None) -> pl.DataFrame:
     )
 
 
-def plot_text(table: pl.DataFrame, columns: list[str]) -> str:
-    """A few columns as CSV for `dvc plots`, which can't read Parquet."""
-    return table.select(columns).write_csv(float_precision=6)
-
-
 def metrics(fit: Calibration, params: CalibrateParams) -> dict[str, object]:
     """The artifact calibrate/metrics. No times: a rerun must give the same file."""
     p = fit.problem

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from stages.calibrating.checkpoint import Checkpoint
+from stages.support.checkpoint import Checkpoint
 from stages.calibrating.descent import HistoryRow, PhaseResult, Schedule, descend
 from stages.calibrating.gauss_newton import levenberg_marquardt
 from stages.calibrating.losses import LOSSES
@@ -34,7 +34,7 @@ class SharedFit:
     ) -> PhaseResult:
         """Descend from one start."""
         phase = "shared" if number == 0 else f"shared {number + 1}"
-        checkpoint = Checkpoint(self.scan_dir, self.key, part=phase.replace(" ", "-"))
+        checkpoint = Checkpoint(self.scan_dir, self.key, stage="calibrate", part=phase.replace(" ", "-"))
         if self.schedule.optimiser == "gauss_newton":
             return levenberg_marquardt(
                 phase, start, self.problem, self.unknowns, self.schedule, checkpoint=checkpoint, tell=tell

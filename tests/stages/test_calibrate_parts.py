@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from disect_sim.errors import InputError
 from stages.calibrating.bounded import make_bound
-from stages.calibrating.checkpoint import FOLDER, Checkpoint, remove_checkpoints
+from stages.support.checkpoint import FOLDER, Checkpoint, remove_checkpoints
 from stages.calibrating.losses import LOSSES, l1
 from stages.calibrating.recorded_cut import find_onset, find_puncture
 from stages.calibrating.smoothness import Smoothness, neighbour_pairs
@@ -115,11 +115,11 @@ def test_errors_count_only_what_is_in_use():
 
 def test_checkpoints_survive_corruption_and_other_fits(tmp_path):
     state = {"free": torch.arange(3.0), "history": [{"phase": "shared", "loss": 0.5}]}
-    ours = Checkpoint(tmp_path, "key", part="shared")
+    ours = Checkpoint(tmp_path, "key", stage="calibrate", part="shared")
     assert ours.load() is None
     ours.save(state)
     assert torch.equal(ours.load()["free"], state["free"])
-    assert Checkpoint(tmp_path, "another key", part="shared").load() is None
+    assert Checkpoint(tmp_path, "another key", stage="calibrate", part="shared").load() is None
     file = tmp_path / FOLDER / "calibrate-shared.pt"
     whole = file.read_bytes()
     for broken in (
@@ -134,5 +134,5 @@ def test_checkpoints_survive_corruption_and_other_fits(tmp_path):
         assert loaded is None or torch.equal(loaded["free"], state["free"])
     ours.save(state)
     assert ours.load() is not None
-    remove_checkpoints(tmp_path)
+    remove_checkpoints(tmp_path, "calibrate")
     assert list(tmp_path.iterdir()) == []

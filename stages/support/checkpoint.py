@@ -1,9 +1,8 @@
-"""Checkpoints: a killed fit goes on where it was, and ends with the same numbers."""
+"""Checkpoints: a killed stage goes on where it was, and ends with the same numbers."""
 
 import io
 import logging
 import pickle
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +18,14 @@ _LOG = logging.getLogger(__name__)
 
 
 class Checkpoint:
-    """One file per part of a fit, which knows the hash of everything the fit depends on."""
+    """One file per part of a stage's work, which knows the hash of everything the work depends on."""
 
-    def __init__(self, scan_dir: Path | None, key: str, *, part: str) -> None:
+    def __init__(self, scan_dir: Path | None, key: str, *, stage: str, part: str) -> None:
         self._key = key
-        self._path = None if scan_dir is None else scan_dir / FOLDER / f"calibrate-{part}.pt"
+        self._path = None if scan_dir is None else scan_dir / FOLDER / f"{stage}-{part}.pt"
 
     def load(self) -> dict[str, Any] | None:
-        """What was saved; None if there is nothing, nothing whole, or that of another fit."""
+        """What was saved; None if there is nothing, nothing whole, or that of other work."""
         content = self._read()
         return None if content is None else content["state"]
 
@@ -44,7 +43,7 @@ class Checkpoint:
         try:
             content = torch.load(io.BytesIO(self._path.read_bytes()), weights_only=True)
         except (OSError, RuntimeError, EOFError, ValueError, KeyError, pickle.UnpicklingError) as error:
-            _LOG.warning("%s can't be read (%s): the fit starts again.", self._path, error)
+            _LOG.warning("%s can't be read (%s): this part starts again.", self._path, error)
             return None
         whole = (
             isinstance(content, dict) and content.get("format") == FORMAT and content.get("key") == self._key
@@ -52,7 +51,11 @@ class Checkpoint:
         return content if whole else None
 
 
-def remove_checkpoints(scan_dir: Path | None) -> None:
-    """The fit is done."""
+def remove_checkpoints(scan_dir: Path | None, stage: str) -> None:
+    """The stage is done."""
     if scan_dir is not None:
-        shutil.rmtree(scan_dir / FOLDER, ignore_errors=True)
+        folder = scan_dir / FOLDER
+        for path in folder.glob(f"{stage}-*"):
+            path.unlink(missing_ok=True)
+        if folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()

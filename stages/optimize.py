@@ -1,0 +1,103 @@
+"""optimize: the slicing motion that cuts the half-body with the least force, under hard constraints."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from disect_sim import KNIVES, MATERIALS, build_model
+from disect_sim.cut_mesh import CutMesh
+from disect_sim.errors import InputError
+from disect_sim.parameters import MATERIAL_PARAMETERS, SPRING_NAMES
+from stages.optimizing.finer_mesh import finer_cut
+from stages.optimizing.optimization import optimize
+from stages.optimizing.picture import optimize_picture
+from stages.optimizing.report import (
+    confirmation_table,
+    history_table,
+    keyframe_table,
+    metrics,
+    motion_table,
+    profile_table,
+)
+from stages.params import OptimizeParams
+from stages.support.csv_text import plot_text
+from stages.support.cut_mesh_tables import read_cut_mesh
+from stages.support.stage_main import StageIO, run_stage
+from stages.support.work_key import work_key
+
+OWN_CODE = Path(__file__).parent / "optimizing"
+OFF_PLANE_M = 1.0e-3
+"""A cut surface farther than this from the knife's plane x = 0 is not what the knife cuts [m]: half its spine."""
+SNAP_TOLERANCE_FRACTION = 0.01
+"""Of the finer mesh's edges, as in params.yaml's precut."""
+
+
+def read_values(io: StageIO) -> dict[str, np.ndarray]:
+    """The transported parameters of every spring, and fitted ones of the body as a whole."""
+    springs, scalars = io.read("transport/parameters"), io.read("calibrate/scalars")
+    values = {name: springs[name].to_numpy() for name in SPRING_NAMES}
+    for name, value in scalars.select("name", "value").iter_rows():
+        if name in MATERIAL_PARAMETERS:
+            values[name] = np.asarray(value)
+    return values
+
+
+def check_plane(mesh: CutMesh) -> None:
+    """Refuse a cut surface that the knife, which moves in the plane x = 0, would miss."""
+    places = 0.5 * (mesh.virtual_positions()[mesh.spring_virtual].sum(axis=1))
+    off = float(np.abs(places[:, 0]).max())
+    if off > OFF_PLANE_M:
+        raise InputError(
+            f"optimize: the second cut's surface lies up to {off:.4f} m from the knife's plane x = 0. It must lie in it. "
+            "Keep precut_half.plane_* at their defaults and move the cut with halve.offset_m and halve.angle_deg."
+        )
+
+
+def run(io: StageIO, params: OptimizeParams) -> dict[str, Any]:
+    """Read the second body's cut mesh and its parameters, optimise, write motion, history and picture."""
+    io.progress(0.0, "read the cut mesh and the parameters")
+    mesh = read_cut_mesh(io.read, "precut_half")
+    check_plane(mesh)
+    model = build_model(
+        mesh,
+        MATERIALS[io.scan.material],
+        KNIVES[params.knife],
+        boundary=params.boundary,
+        damage_law=params.damage_law,
+    )
+    values = read_values(io)
+    nodes, tets = io.read("tetrahedralize_half/nodes"), io.read("tetrahedralize_half/tets")
+    found = optimize(
+        model,
+        values,
+        params,
+        finer=finer_cut(
+            nodes["position_m"].to_numpy(), tets["nodes"].to_numpy(), SNAP_TOLERANCE_FRACTION
+        ),
+        material=io.scan.material,
+        scan_dir=io.scan_dir,
+        key=work_key(model, values.values(), params, OWN_CODE),
+        progress=lambda fraction, text: io.progress(0.02 + 0.95 * fraction, text),
+    )
+    profile, history = profile_table(found), history_table(found)
+    io.write("optimize/motion", motion_table(found))
+    io.write("optimize/profile", profile)
+    io.write("optimize/keyframes", keyframe_table(found))
+    io.write("optimize/history", history)
+    io.write("optimize/confirmation", confirmation_table(found))
+    io.write_plot("optimize/profile_plot", plot_text(profile, ["time_s", "vertical_n", "optimized_n"]))
+    io.write_plot("optimize/history_plot", plot_text(history, ["start", "iteration", "mean_force_n"]))
+    io.progress(0.98, "draw the picture")
+    io.write_png("optimize/preview", optimize_picture(found, mesh.nodes[~mesh.node_ghost][:, [2, 1]]))
+    io.progress(1.0, f"mean force {100.0 * found.reduction:.1f} % below the vertical cut")
+    return metrics(found)
+
+
+def main() -> None:
+    """Run the stage on the scan directory given on the command line."""
+    run_stage("optimize", run)
+
+
+if __name__ == "__main__":
+    main()

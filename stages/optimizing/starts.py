@@ -1,0 +1,103 @@
+"""Where the search begins: the vertical cut, and a few seeded slicing motions."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from disect_sim import Model
+from stages.optimizing.constraints import Constraints, rules_of
+from stages.optimizing.descent import Descent, descend
+from stages.optimizing.inner_problem import solve
+from stages.optimizing.passage import Passage
+from stages.optimizing.slicing_cut import AMPLITUDE_M_S, FREQUENCY_RAD_S, CutFailedError, SlicingCut, Values
+from stages.params import OptimizeParams
+from stages.support.checkpoint import Checkpoint
+from stages.support.parallel import tell_parent
+
+
+@dataclass(frozen=True)
+class Start:
+    """One descent, as it is sent to a process."""
+
+    name: str
+    constrained: bool
+    variables: torch.Tensor
+    model: Model
+    draws: tuple[Values, ...]
+    passage: Passage
+    params: OptimizeParams
+    scale_n: float
+    """Mean force of the vertical cut."""
+    scan_dir: Path | None
+    key: str
+
+    def run(self) -> Descent:
+        """Descend; every iteration is told to the parent process as (name, iterations, mean force)."""
+        cut = SlicingCut(self.model, self.draws, self.passage, self.params)
+
+        def tell(run: Descent) -> None:
+            if run.history:
+                tell_parent((self.name, len(run.history), run.history[-1]["mean_force_n"]))
+
+        return descend(
+            cut,
+            self.variables,
+            self.params,
+            scale_n=self.scale_n,
+            constrained=self.constrained,
+            checkpoint=Checkpoint(
+                self.scan_dir, self.key, stage="optimize", part=self.name.replace(" ", "-")
+            ),
+            tell=tell,
+        )
+
+
+def run_start(start: Start) -> Descent:
+    """`start.run`, as a function that can be sent to a process."""
+    torch.set_num_threads(1)
+    return start.run()
+
+
+def start_variables(cut: SlicingCut, params: OptimizeParams) -> dict[str, torch.Tensor]:
+    """The first start is the vertical cut, just enough beside it that the descent can leave it; the others are drawn.
+
+    A vertical cut is a symmetric point: its gradient in the amplitude is zero. Of `candidates` drawn motions, each
+    brought into the limits, those with the least force are taken.
+    """
+    nearly = cut.straight()
+    nearly[0] = params.start_amplitude_m_s / AMPLITUDE_M_S
+    drawn = _candidates(cut, params) if params.starts > 1 else []
+    best = sorted(drawn, key=lambda pair: pair[0])[: params.starts - 1]
+    return {"vertical": nearly} | {f"drawn {i + 1}": variables for i, (_, variables) in enumerate(best)}
+
+
+def _candidates(cut: SlicingCut, params: OptimizeParams) -> list[tuple[float, torch.Tensor]]:
+    """Drawn motions with their mean force [N]; those that can't be simulated are left out."""
+    generator = np.random.default_rng(params.seed)
+    rules = rules_of(cut.passage, params)
+    out = []
+    for _ in range(params.candidates):
+        wish = cut.straight()
+        wish[0] = generator.uniform(*params.start_amplitude_range_m_s) / AMPLITUDE_M_S
+        wish[1] = generator.uniform(*params.start_frequency_range_rad_s) / FREQUENCY_RAD_S
+        inside = solve(
+            cut, Constraints(rules, params), wish, torch.zeros_like(wish), params.start_radius, params
+        )
+        try:
+            with torch.no_grad():
+                out.append((float(cut.mean_force(inside)), inside))
+        except CutFailedError:
+            continue
+    return out
+
+
+def parameter_draws(values: Values, params: OptimizeParams) -> tuple[Values, ...]:
+    """The parameters themselves and, for a robust motion, seeded variations of them by a common factor each."""
+    generator = np.random.default_rng(params.seed)
+    draws: list[Values] = [values]
+    for _ in range(1, params.draws):
+        factors = np.exp(params.draw_spread * generator.standard_normal(len(values)))
+        draws.append({name: value * f for (name, value), f in zip(values.items(), factors, strict=True)})
+    return tuple(draws)
