@@ -3,8 +3,8 @@
 docs/artifacts.md is generated from it (`python -m pipelines.catalogue_doc`).
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Literal
 
 Kind = Literal["table", "metrics", "picture", "plot"]
@@ -174,12 +174,16 @@ _TETRAHEDRALIZE = (
 def _half_body(side: str) -> tuple[Artifact, Artifact]:
     return (
         _table(
-            f"precut/half_{side}_vertices", [_POSITION], meaning=f"vertices of the closed {side} half-body"
+            f"precut/half_{side}_vertices",
+            [_POSITION],
+            meaning=f"vertices of the closed {side} half-body",
+            consumers=("halve",),
         ),
         _table(
             f"precut/half_{side}_faces",
             [_triangles("the triangle's vertices, counter-clockwise seen from outside")],
             meaning=f"triangles of the closed {side} half-body",
+            consumers=("halve",),
         ),
     )
 
@@ -217,7 +221,7 @@ _PRECUT = (
             Column("position_m", "array[f64,3]", "m", "position on the cut surface"),
         ],
         meaning="points where the cut surface crosses an edge, one per side",
-        consumers=("simulate", "calibrate"),
+        consumers=("simulate", "calibrate", "halve"),
     ),
     _table(
         "precut/springs",
@@ -376,8 +380,109 @@ _CALIBRATE = (
     ),
 )
 
+_HALVE = (
+    _table(
+        "halve/vertices",
+        [_POSITION],
+        meaning="vertices of the half-body in the frame of the second cut",
+        consumers=("tetrahedralize_half",),
+    ),
+    _table(
+        "halve/faces",
+        [_triangles("the triangle's vertices, counter-clockwise seen from outside")],
+        meaning="triangles of the half-body",
+        consumers=("tetrahedralize_half",),
+    ),
+    _table(
+        "halve/frame",
+        [
+            Column(
+                "row",
+                "array[f64,4]",
+                "see meaning",
+                "three numbers of the rotation [-], then the translation [m]; the last row is 0, 0, 0, 1",
+            )
+        ],
+        meaning="4x4 matrix that takes points [m] of the first cut's frame to the second's, row by row",
+    ),
+    _metrics("halve", "size, volume, area, rest and how much of the half lies on each side of the plane"),
+    _picture("halve", "the half as the first cut left it, and on the board with the second cut's plane"),
+)
+
+
+@dataclass(frozen=True)
+class Instance:
+    """A stage that runs a second time, on other inputs, with parameters and a folder of its own."""
+
+    base: str
+    """The stage whose module it runs."""
+    reads: Mapping[str, str]
+    """Stage that the base reads from → stage that the instance reads from."""
+    readers: Mapping[str, tuple[str, ...]]
+    """File stem → stages that read it, beside the instances that the base's readers have."""
+
+
+_CUT_MESH_FILES = ("nodes", "tets", "virtual_nodes", "springs")
+INSTANCES: dict[str, Instance] = {
+    "tetrahedralize_half": Instance("tetrahedralize", {"clean": "halve"}, {}),
+    "precut_half": Instance("precut", {"tetrahedralize": "tetrahedralize_half"}, {}),
+}
+"""Name of the instance → what it is. It is run as `python -m stages.<base> data/scans/<id> --as <instance>`."""
+
+
+def base_of(stage: str) -> str:
+    """The stage whose module runs: the base of an instance, else the stage itself."""
+    return INSTANCES[stage].base if stage in INSTANCES else stage
+
+
+def name_in(stage: str, name: str) -> str:
+    """What the artifact that the base calls `name` is called in the stage, which may be an instance of it."""
+    if stage not in INSTANCES:
+        return name
+    folder, _, stem = name.partition("/")
+    folders = {**INSTANCES[stage].reads, INSTANCES[stage].base: stage}
+    return f"{folders.get(folder, folder)}/{stem}"
+
+
+def _instance_artifacts(stage: str, artifacts: Iterable[Artifact]) -> tuple[Artifact, ...]:
+    """The base's entries under the instance's name."""
+    instance = INSTANCES[stage]
+    return tuple(
+        replace(
+            a,
+            name=name_in(stage, a.name),
+            path=name_in(stage, a.path),
+            producer=stage,
+            consumers=_instance_consumers(stage, a) + instance.readers.get(a.name.partition("/")[2], ()),
+            meaning=f"{a.meaning}; of the second cut",
+        )
+        for a in artifacts
+        if a.producer == instance.base
+    )
+
+
+def _instance_consumers(stage: str, artifact: Artifact) -> tuple[str, ...]:
+    """Instances of the base's consumers that read from this instance."""
+    return tuple(
+        name
+        for name, other in INSTANCES.items()
+        if other.base in artifact.consumers and other.reads.get(artifact.producer) == stage
+    )
+
+
 ARTIFACTS: dict[str, Artifact] = {
-    a.name: a for a in (*_CLEAN, *_INGEST, *_TETRAHEDRALIZE, *_PRECUT, *_SIMULATE, *_CALIBRATE)
+    a.name: a
+    for a in (
+        *_CLEAN,
+        *_INGEST,
+        *_TETRAHEDRALIZE,
+        *_PRECUT,
+        *_SIMULATE,
+        *_CALIBRATE,
+        *_HALVE,
+        *_instance_artifacts("tetrahedralize_half", _TETRAHEDRALIZE),
+        *_instance_artifacts("precut_half", _PRECUT),
+    )
 }
 """Every artifact by name, in the order in which the stages write them."""
 

@@ -163,6 +163,25 @@ class CalibrateParams(StageParams):
     seed: int
 
 
+class HalveParams(StageParams):
+    """halve: one half-body of the first cut, laid on the board for the second."""
+
+    half: Literal["positive", "negative"]
+    rests_on: Literal["cut_face", "as_it_was"]
+    """cut_face: the first cut's flat face is down; as_it_was: the half stands as it did before the cut."""
+    angle_deg: Annotated[float, Field(ge=-360, le=360)]
+    """Turn about the vertical. At 0 the fruit's former vertical lies along the blade, if the half lies on its cut
+    face; otherwise the second cut is parallel to the frame of the first."""
+    offset_m: Annotated[float, Field(ge=-1, le=1)]
+    """Of the second cut's plane from the half's centre of mass, along x."""
+
+
+class PrecutHalfParams(PrecutParams):
+    """precut_half: as precut, but always by a plane, because DVC tracks the surface file of the first cut only."""
+
+    surface_file: None = None
+
+
 class Params(StageParams):
     """All sections of params.yaml, one per stage."""
 
@@ -172,6 +191,9 @@ class Params(StageParams):
     precut: PrecutParams
     simulate: SimulateParams
     calibrate: CalibrateParams
+    halve: HalveParams
+    tetrahedralize_half: TetrahedralizeParams
+    precut_half: PrecutHalfParams
 
 
 STAGE_SECTIONS: tuple[str, ...] = tuple(Params.model_fields)
