@@ -94,6 +94,20 @@ def metrics(result: HalveResult) -> dict[str, object]:
     }
 
 
+def cut_face_table(result: HalveResult) -> pl.DataFrame:
+    """The table halve/cut_face."""
+    rotation, translation = result.frame[:3, :3], result.frame[:3, 3]
+    point, normal = rotation @ result.face.point + translation, rotation @ result.face.normal
+    return pl.concat(
+        [
+            _vectors("point_m", point[None], pl.Float64),
+            _vectors("normal", normal[None], pl.Float64),
+            pl.DataFrame({"bulge_m": [result.face.bulge_m]}),
+        ],
+        how="horizontal",
+    )
+
+
 def run(io: StageIO, params: HalveParams) -> dict[str, object]:
     """Read the half-body, pose it, write it with its frame and the picture."""
     io.progress(0.0, "read the half-body")
@@ -108,6 +122,7 @@ def run(io: StageIO, params: HalveParams) -> dict[str, object]:
     io.write("halve/vertices", _vectors("position_m", surface.vertices, pl.Float64))
     io.write("halve/faces", _vectors("vertices", surface.faces, pl.Int32))
     io.write("halve/frame", _vectors("row", result.frame, pl.Float64))
+    io.write("halve/cut_face", cut_face_table(result))
     io.progress(0.5, "draw the picture")
     on_cut = on_cut_face(half, cut_points)
     picture = halve_picture(half, surface, on_cut, rests_on=params.rests_on)

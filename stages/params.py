@@ -100,8 +100,8 @@ class PrecutParams(StageParams):
     """How near to its ends an edge may be cut, as a fraction of its length."""
 
 
-class SimulateParams(StageParams):
-    """simulate: a straight cut with nominal parameters."""
+class StraightCutParams(StageParams):
+    """A straight vertical cut from above the fruit to the board."""
 
     knife: Literal["kitchen", "slicing", "folding"]
     speed_m_s: Annotated[float, Field(gt=0, le=1)]
@@ -110,10 +110,15 @@ class SimulateParams(StageParams):
     board_clearance_m: Annotated[float, Field(ge=0, le=0.1)]
     """Height of the knife's edge above the board at the end."""
     dt_s: Annotated[float, Field(ge=1e-5, le=0.01)]
-    sample_rate_hz: Annotated[float, Field(ge=1, le=10_000)]
     boundary: Literal["held", "glued", "free"]
     damage_law: Literal["force", "stretch"]
     force_limit_n: Positive
+
+
+class SimulateParams(StraightCutParams):
+    """simulate: a straight cut with nominal parameters."""
+
+    sample_rate_hz: Annotated[float, Field(ge=1, le=10_000)]
     parameters: dict[str, float]
     """Spring, contact and material parameters of the simulator; the stage checks names and ranges."""
 
@@ -182,6 +187,21 @@ class PrecutHalfParams(PrecutParams):
     surface_file: None = None
 
 
+class TransportParams(StraightCutParams):
+    """transport: parameters of the first cut's springs, carried over to those of the second."""
+
+    max_exact_springs: Annotated[int, Field(ge=1, le=20_000)]
+    """Larger sets get the entropic plan."""
+    entropy: Annotated[float, Field(ge=1e-5, le=1)]
+    """Of the entropic plan, in squared widths of the unit box."""
+    touched_ns: Annotated[float, Field(ge=0)]
+    """A spring that got less impulse from the knife than this was not touched."""
+    untouched_weight: Annotated[float, Field(gt=0, le=1)]
+    """Weight of such a spring beside a touched one of the same area."""
+    bare_within_m: Annotated[float, Field(ge=0, le=0.01)]
+    """Surface springs this near to the first cut's face are flesh laid bare, not skin."""
+
+
 class Params(StageParams):
     """All sections of params.yaml, one per stage."""
 
@@ -194,6 +214,7 @@ class Params(StageParams):
     halve: HalveParams
     tetrahedralize_half: TetrahedralizeParams
     precut_half: PrecutHalfParams
+    transport: TransportParams
 
 
 STAGE_SECTIONS: tuple[str, ...] = tuple(Params.model_fields)
