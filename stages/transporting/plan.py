@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.spatial.distance import cdist
 
 from disect_sim.errors import InputError
 from stages.transporting.spring_set import Floats, SpringSet
@@ -109,7 +110,7 @@ def _solve(
             f"Transport from {len(source)} to {len(target)} springs needs {len(source) * len(target):,} pairs. At most "
             f"{MAX_PAIRS:,} fit in memory. Raise tetrahedralize.cut_edge_m or tetrahedralize_half.cut_edge_m."
         )
-    cost = ot.dist(source, target)
+    cost = cdist(source, target, "sqeuclidean")
     iterations, method = 0, "exact"
     if max(len(source), len(target)) <= max_exact:
         plan, log = ot.emd(source_mass, target_mass, cost, numItermax=MAX_PIVOTS, log=True)
