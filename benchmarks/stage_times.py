@@ -12,6 +12,7 @@ from pathlib import Path
 from pipelines.project import Project
 from pipelines.register import Request, register_scan
 from pipelines.template import read_template
+from stages.catalogue import INSTANCES, base_of
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,9 @@ def stage_times(root: Path, subject: Subject) -> dict[str, float]:
         scan_id = register_scan(project, Request(subject.path))
         times = {}
         for entry in read_template(project.template):
-            command = [sys.executable, "-m", f"stages.{entry.name}", f"data/scans/{scan_id}"]
+            instance = ["--as", entry.name] if entry.name in INSTANCES else []
+            module = f"stages.{base_of(entry.name)}"
+            command = [sys.executable, "-m", module, f"data/scans/{scan_id}", *instance]
             start = time.perf_counter()
             subprocess.run(command, cwd=project.root, check=True, env=dict(os.environ))
             times[entry.name] = time.perf_counter() - start

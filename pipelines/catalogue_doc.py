@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from stages.catalogue import ARTIFACTS, Artifact
+from stages.catalogue import ARTIFACTS, INSTANCES, Artifact, base_of
 from stages.support.atomic_file import write_bytes_atomic
 
 DOCUMENT = Path("docs/artifacts.md")
@@ -27,6 +27,8 @@ def document() -> str:
         if artifact.producer != stage:
             stage = artifact.producer
             parts.append(f"## {stage}\n")
+            if stage in INSTANCES:
+                parts.append(f"{_instance(stage)}\n")
         parts.append(_section(artifact))
     return "\n".join(parts)
 
@@ -40,11 +42,19 @@ def _section(artifact: Artifact) -> str:
         f"Written by {artifact.producer}, read by {readers}.",
         "",
     ]
-    if artifact.columns:
+    if artifact.columns and artifact.producer in INSTANCES:
+        base = artifact.path.replace(artifact.producer, base_of(artifact.producer), 1)
+        lines += [f"Columns as in `{base}`.", ""]
+    elif artifact.columns:
         lines += ["| column | dtype | unit | meaning |", "|---|---|---|---|"]
         lines += [f"| {c.name} | {c.dtype} | {c.unit} | {c.meaning} |" for c in artifact.columns]
         lines.append("")
     return "\n".join(lines)
+
+
+def _instance(stage: str) -> str:
+    renamed = ", ".join(f"{new} in place of {old}" for old, new in INSTANCES[stage].reads.items())
+    return f"The stage {base_of(stage)}, run a second time with its own parameters, reading {renamed}."
 
 
 def main() -> None:

@@ -12,6 +12,7 @@ from stages.calibrating.calibration import Calibration, calibrate, check_names
 from stages.calibrating.picture import calibrate_picture, no_log_picture
 from stages.calibrating.recorded_cut import read_recorded_cut
 from stages.calibrating.report import (
+    bound_table,
     history_table,
     metrics,
     nominal_metrics,
@@ -45,6 +46,7 @@ def run(io: StageIO, params: CalibrateParams) -> dict[str, object]:
     io.progress(0.0, "read the cut mesh and the log")
     check_names(params)
     model = fitted_model(read_cut_mesh(io.read), io.scan.material, params)
+    io.write("calibrate/bounds", bound_table(params))
     table = io.read("ingest/force")
     cut = read_recorded_cut(table)
     if cut is None:

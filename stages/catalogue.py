@@ -3,8 +3,8 @@
 docs/artifacts.md is generated from it (`python -m pipelines.catalogue_doc`).
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Literal
 
 Kind = Literal["table", "metrics", "picture", "plot"]
@@ -174,12 +174,16 @@ _TETRAHEDRALIZE = (
 def _half_body(side: str) -> tuple[Artifact, Artifact]:
     return (
         _table(
-            f"precut/half_{side}_vertices", [_POSITION], meaning=f"vertices of the closed {side} half-body"
+            f"precut/half_{side}_vertices",
+            [_POSITION],
+            meaning=f"vertices of the closed {side} half-body",
+            consumers=("halve",),
         ),
         _table(
             f"precut/half_{side}_faces",
             [_triangles("the triangle's vertices, counter-clockwise seen from outside")],
             meaning=f"triangles of the closed {side} half-body",
+            consumers=("halve",),
         ),
     )
 
@@ -217,7 +221,7 @@ _PRECUT = (
             Column("position_m", "array[f64,3]", "m", "position on the cut surface"),
         ],
         meaning="points where the cut surface crosses an edge, one per side",
-        consumers=("simulate", "calibrate"),
+        consumers=("simulate", "calibrate", "halve"),
     ),
     _table(
         "precut/springs",
@@ -286,25 +290,36 @@ _SPRING_VALUES = (
     ("sdf_tip", "m", "width over which flank and edge of the knife blend"),
 )
 
+_SPRING_ROW = (
+    Column("position_m", "array[f64,2]", "m", "2D position on the cut surface; (z, y) for the plane x = 0"),
+    Column("area_m2", "f64", "m²", "tributary area"),
+    Column("surface", "bool", "", "true for skin"),
+    *(Column(name, "f64", unit, meaning) for name, unit, meaning in _SPRING_VALUES),
+)
+
 _CALIBRATE = (
     _table(
         "calibrate/parameters",
         [
-            Column(
-                "position_m",
-                "array[f64,2]",
-                "m",
-                "2D position on the cut surface; (z, y) for the plane x = 0",
-            ),
-            Column("area_m2", "f64", "m²", "tributary area"),
-            Column("surface", "bool", "", "true for skin"),
-            *(Column(name, "f64", unit, meaning) for name, unit, meaning in _SPRING_VALUES),
+            *_SPRING_ROW,
             Column("gradient_norm", "f64", "-", "what is left of the loss's gradient in the spring's values"),
             Column(
                 "touched_ns", "f64", "N·s", "impulse that the spring's edges got from the knife; 0: no data"
             ),
         ],
         meaning="fitted parameters in the rows of precut/springs; nominal ones if the scan has no log",
+        consumers=("transport",),
+    ),
+    _table(
+        "calibrate/bounds",
+        [
+            Column("name", "str", "", "spring parameter"),
+            Column("surface", "bool", "", "true for the skin's springs, false for the others"),
+            Column("low", "f64", "see calibrate/parameters", "lower bound"),
+            Column("high", "f64", "see calibrate/parameters", "upper bound"),
+        ],
+        meaning="the ranges inside which the spring parameters are sought",
+        consumers=("transport",),
     ),
     _table(
         "calibrate/scalars",
@@ -319,6 +334,7 @@ _CALIBRATE = (
             Column("identifiable", "bool", "", "true if the standard error is below 10 % of the value"),
         ],
         meaning="parameters fitted for all springs at once, and the motion's height offset; no rows without a log",
+        consumers=("transport",),
     ),
     _table(
         "calibrate/history",
@@ -376,8 +392,152 @@ _CALIBRATE = (
     ),
 )
 
+_HALVE = (
+    _table(
+        "halve/vertices",
+        [_POSITION],
+        meaning="vertices of the half-body in the frame of the second cut",
+        consumers=("tetrahedralize_half",),
+    ),
+    _table(
+        "halve/faces",
+        [_triangles("the triangle's vertices, counter-clockwise seen from outside")],
+        meaning="triangles of the half-body",
+        consumers=("tetrahedralize_half",),
+    ),
+    _table(
+        "halve/frame",
+        [
+            Column(
+                "row",
+                "array[f64,4]",
+                "see meaning",
+                "three numbers of the rotation [-], then the translation [m]; the last row is 0, 0, 0, 1",
+            )
+        ],
+        meaning="4x4 matrix that takes points [m] of the first cut's frame to the second's, row by row",
+    ),
+    _table(
+        "halve/cut_face",
+        [
+            Column("point_m", "array[f64,3]", "m", "a point of the plane, in the second cut's frame"),
+            Column("normal", "array[f64,3]", "-", "unit normal that points out of the half"),
+            Column("bulge_m", "f64", "m", "largest distance of the first cut's face from the plane"),
+        ],
+        meaning="the plane of the first cut's face, where the half has bare flesh instead of skin; one row",
+        consumers=("transport",),
+    ),
+    _metrics("halve", "size, volume, area, rest and how much of the half lies on each side of the plane"),
+    _picture("halve", "the half as the first cut left it, and on the board with the second cut's plane"),
+)
+
+_TRANSPORT = (
+    _table(
+        "transport/parameters",
+        [
+            replace(
+                column,
+                meaning="true for skin; false for flesh that the first cut laid bare",
+            )
+            if column.name == "surface"
+            else column
+            for column in _SPRING_ROW
+        ],
+        meaning="parameters of the second cut's springs, in the rows of precut_half/springs",
+    ),
+    _table(
+        "transport/plan",
+        [
+            Column("target", "i32", "index", "row of precut_half/springs"),
+            Column("source", "i32", "index", "row of precut/springs"),
+            Column("weight", "f64", "-", "share of the source in the target's values; sums to 1 per target"),
+        ],
+        meaning="which springs of the first cut the values come from, in order of target and source",
+    ),
+    _metrics(
+        "transport",
+        "cost, marginal errors and method of the plan, spread that it keeps, and the force beside that of averages",
+    ),
+    _picture("transport", "both cut surfaces in matching colours, and parameters before and after"),
+)
+
+
+@dataclass(frozen=True)
+class Instance:
+    """A stage that runs a second time, on other inputs, with parameters and a folder of its own."""
+
+    base: str
+    """The stage whose module it runs."""
+    reads: Mapping[str, str]
+    """Stage that the base reads from → stage that the instance reads from."""
+    readers: Mapping[str, tuple[str, ...]]
+    """File stem → stages that read it, beside the instances that the base's readers have."""
+
+
+_CUT_MESH_FILES = ("nodes", "tets", "virtual_nodes", "springs")
+INSTANCES: dict[str, Instance] = {
+    "tetrahedralize_half": Instance("tetrahedralize", {"clean": "halve"}, {}),
+    "precut_half": Instance(
+        "precut", {"tetrahedralize": "tetrahedralize_half"}, dict.fromkeys(_CUT_MESH_FILES, ("transport",))
+    ),
+}
+"""Name of the instance → what it is. It is run as `python -m stages.<base> data/scans/<id> --as <instance>`."""
+
+
+def base_of(stage: str) -> str:
+    """The stage whose module runs: the base of an instance, else the stage itself."""
+    return INSTANCES[stage].base if stage in INSTANCES else stage
+
+
+def name_in(stage: str, name: str) -> str:
+    """What the artifact that the base calls `name` is called in the stage, which may be an instance of it."""
+    if stage not in INSTANCES:
+        return name
+    folder, _, stem = name.partition("/")
+    folders = {**INSTANCES[stage].reads, INSTANCES[stage].base: stage}
+    return f"{folders.get(folder, folder)}/{stem}"
+
+
+def _instance_artifacts(stage: str, artifacts: Iterable[Artifact]) -> tuple[Artifact, ...]:
+    """The base's entries under the instance's name."""
+    instance = INSTANCES[stage]
+    return tuple(
+        replace(
+            a,
+            name=name_in(stage, a.name),
+            path=name_in(stage, a.path),
+            producer=stage,
+            consumers=_instance_consumers(stage, a) + instance.readers.get(a.name.partition("/")[2], ()),
+            meaning=f"{a.meaning}; of the second cut",
+        )
+        for a in artifacts
+        if a.producer == instance.base
+    )
+
+
+def _instance_consumers(stage: str, artifact: Artifact) -> tuple[str, ...]:
+    """Instances of the base's consumers that read from this instance."""
+    return tuple(
+        name
+        for name, other in INSTANCES.items()
+        if other.base in artifact.consumers and other.reads.get(artifact.producer) == stage
+    )
+
+
 ARTIFACTS: dict[str, Artifact] = {
-    a.name: a for a in (*_CLEAN, *_INGEST, *_TETRAHEDRALIZE, *_PRECUT, *_SIMULATE, *_CALIBRATE)
+    a.name: a
+    for a in (
+        *_CLEAN,
+        *_INGEST,
+        *_TETRAHEDRALIZE,
+        *_PRECUT,
+        *_SIMULATE,
+        *_CALIBRATE,
+        *_HALVE,
+        *_instance_artifacts("tetrahedralize_half", _TETRAHEDRALIZE),
+        *_instance_artifacts("precut_half", _PRECUT),
+        *_TRANSPORT,
+    )
 }
 """Every artifact by name, in the order in which the stages write them."""
 

@@ -100,8 +100,8 @@ class PrecutParams(StageParams):
     """How near to its ends an edge may be cut, as a fraction of its length."""
 
 
-class SimulateParams(StageParams):
-    """simulate: a straight cut with nominal parameters."""
+class StraightCutParams(StageParams):
+    """A straight vertical cut from above the fruit to the board."""
 
     knife: Literal["kitchen", "slicing", "folding"]
     speed_m_s: Annotated[float, Field(gt=0, le=1)]
@@ -110,10 +110,15 @@ class SimulateParams(StageParams):
     board_clearance_m: Annotated[float, Field(ge=0, le=0.1)]
     """Height of the knife's edge above the board at the end."""
     dt_s: Annotated[float, Field(ge=1e-5, le=0.01)]
-    sample_rate_hz: Annotated[float, Field(ge=1, le=10_000)]
     boundary: Literal["held", "glued", "free"]
     damage_law: Literal["force", "stretch"]
     force_limit_n: Positive
+
+
+class SimulateParams(StraightCutParams):
+    """simulate: a straight cut with nominal parameters."""
+
+    sample_rate_hz: Annotated[float, Field(ge=1, le=10_000)]
     parameters: dict[str, float]
     """Spring, contact and material parameters of the simulator; the stage checks names and ranges."""
 
@@ -161,6 +166,40 @@ class CalibrateParams(StageParams):
     start_spread: Annotated[float, Field(ge=0, le=5)]
     processes: Annotated[int, Field(ge=1, le=256)]
     seed: int
+
+
+class HalveParams(StageParams):
+    """halve: one half-body of the first cut, laid on the board for the second."""
+
+    half: Literal["positive", "negative"]
+    rests_on: Literal["cut_face", "as_it_was"]
+    """cut_face: the first cut's flat face is down; as_it_was: the half stands as it did before the cut."""
+    angle_deg: Annotated[float, Field(ge=-360, le=360)]
+    """Turn about the vertical. At 0 the fruit's former vertical lies along the blade, if the half lies on its cut
+    face; otherwise the second cut is parallel to the frame of the first."""
+    offset_m: Annotated[float, Field(ge=-1, le=1)]
+    """Of the second cut's plane from the half's centre of mass, along x."""
+
+
+class PrecutHalfParams(PrecutParams):
+    """precut_half: as precut, but always by a plane, because DVC tracks the surface file of the first cut only."""
+
+    surface_file: None = None
+
+
+class TransportParams(StraightCutParams):
+    """transport: parameters of the first cut's springs, carried over to those of the second."""
+
+    max_exact_springs: Annotated[int, Field(ge=1, le=20_000)]
+    """Larger sets get the entropic plan."""
+    entropy: Annotated[float, Field(ge=1e-5, le=1)]
+    """Of the entropic plan, in squared widths of the unit box."""
+    touched_ns: Annotated[float, Field(ge=0)]
+    """A spring that got less impulse from the knife than this was not touched."""
+    untouched_weight: Annotated[float, Field(gt=0, le=1)]
+    """Weight of such a spring beside a touched one of the same area."""
+    bare_within_m: Annotated[float, Field(ge=0, le=0.01)]
+    """Surface springs this near to the first cut's face are flesh laid bare, not skin."""
 
 
 class ConstraintWeight(StageParams):
@@ -228,6 +267,10 @@ class Params(StageParams):
     precut: PrecutParams
     simulate: SimulateParams
     calibrate: CalibrateParams
+    halve: HalveParams
+    tetrahedralize_half: TetrahedralizeParams
+    precut_half: PrecutHalfParams
+    transport: TransportParams
     optimize: OptimizeParams
 
 

@@ -12,7 +12,6 @@ from disect_sim.errors import InputError
 from disect_sim.knife import KNIVES
 from disect_sim.materials import MATERIALS, Material
 from disect_sim.model import Model, build_model
-from disect_sim.motions import ConstantVelocity
 from disect_sim.parameters import parameter_info
 from disect_sim.result import Result
 from disect_sim.simulation import simulate as simulate_motion
@@ -20,6 +19,7 @@ from stages.params import SimulateParams
 from stages.simulating.picture import Moment, Profile, simulate_picture
 from stages.support.cut_mesh_tables import read_cut_mesh
 from stages.support.stage_main import StageIO, run_stage
+from stages.support.straight_cut import straight_cut
 
 PICTURED_FRACTIONS = (0.2, 0.45, 0.7, 1.0)
 """Moments of the picture, as fractions of the cut's duration [-]."""
@@ -49,7 +49,7 @@ def simulate(
     sentence says what to change.
     """
     check_parameters(params)
-    motion, duration = straight_cut(cut, params)
+    motion, duration = straight_cut(cut, params, section="simulate")
     steps = round(duration / params.dt_s)
     pictured = [params.dt_s * round(fraction * steps) for fraction in PICTURED_FRACTIONS]
     model = build_model(
@@ -88,24 +88,6 @@ def check_parameters(params: SimulateParams) -> None:
                 f"be from {info.low:g} to {info.high:g}{unit}. Change it in params.yaml or with "
                 f"--set 'simulate.parameters={{{name}: {info.default:g}}}'."
             )
-
-
-def straight_cut(cut: CutMesh, params: SimulateParams) -> tuple[ConstantVelocity, float]:
-    """The motion over the fruit's z centre, and its duration [s], a whole number of steps."""
-    material_nodes = cut.nodes[~cut.node_ghost]
-    low, high = material_nodes.min(axis=0), material_nodes.max(axis=0)
-    start = float(high[1]) + params.start_clearance_m
-    travel = start - params.board_clearance_m
-    if not params.board_clearance_m < high[1]:
-        raise InputError(
-            f"simulate.board_clearance_m is {params.board_clearance_m:g} m. It must be less than the fruit's height, "
-            f"{high[1]:.4g} m, or nothing is cut. Lower it."
-        )
-    duration = params.dt_s * int(np.ceil(travel / params.speed_m_s / params.dt_s - 1e-9))
-    motion = ConstantVelocity(
-        initial_y=start, velocity_y=-travel / duration, z=float(0.5 * (low[2] + high[2]))
-    )
-    return motion, duration
 
 
 def force_table(cut: NominalCut) -> pl.DataFrame:

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from pipelines.template import read_template
-from stages.catalogue import ARTIFACTS
+from stages.catalogue import ARTIFACTS, INSTANCES, base_of
 from stages.params import STAGE_SECTIONS
 
 ROOT = Path(__file__).parents[1]
@@ -26,23 +26,29 @@ def stage_modules() -> set[str]:
 
 @pytest.mark.parametrize("stage", sorted({*STAGES, *STAGE_SECTIONS, *stage_modules()}))
 def test_one_word_six_places(stage):
-    """Module, DVC stage (also the Prefect task: the flow reads the template), params, folder, test."""
-    assert (ROOT / "stages" / f"{stage}.py").is_file()
+    """Module, DVC stage (also the Prefect task: the flow reads the template), params, folder, test.
+
+    An instance of a stage has the module and the test of its base, and none of its own.
+    """
+    assert base_of(stage) not in INSTANCES
+    assert (ROOT / "stages" / f"{base_of(stage)}.py").is_file()
+    assert (ROOT / "stages" / f"{stage}.py").is_file() == (stage not in INSTANCES)
     assert stage in STAGES
     assert stage in STAGE_SECTIONS
     assert stage in yaml.safe_load((ROOT / "params.yaml").read_text())
     assert {a.path.split("/")[0] for a in ARTIFACTS.values() if a.producer == stage} == {stage}
-    assert (ROOT / "tests" / "stages" / f"test_{stage}.py").is_file()
+    assert (ROOT / "tests" / "stages" / f"test_{base_of(stage)}.py").is_file()
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda e: e.name)
 def test_stage_command_and_params(entry):
     body = yaml.safe_load((ROOT / "pipelines" / "scan.dvc.yaml").read_text())["stages"][entry.name]
-    assert body["cmd"] == f"exec python -m stages.{entry.name} data/scans/${{id}}"
+    option = f" --as {entry.name}" if entry.name in INSTANCES else ""
+    assert body["cmd"] == f"exec python -m stages.{base_of(entry.name)} data/scans/${{id}}{option}"
     params = dict(entry.params)
     assert params["params.yaml"] == (entry.name,)
     assert entry.name in params["data/scans/${id}/scan.yaml"]
-    source = (ROOT / "stages" / f"{entry.name}.py").read_text()
+    source = (ROOT / "stages" / f"{base_of(entry.name)}.py").read_text()
     assert ("material" in params["data/scans/${id}/scan.yaml"]) or ("scan.material" not in source)
 
 
@@ -53,7 +59,7 @@ def test_dvc_deps_cover_all_imported_code(entry):
     assert all(path.exists() for path in listed)
     uncovered = sorted(
         str(path.relative_to(ROOT))
-        for path in imported_files(ROOT / "stages" / f"{entry.name}.py")
+        for path in imported_files(ROOT / "stages" / f"{base_of(entry.name)}.py")
         if not any(path == dep or dep in path.parents for dep in listed) and not computes_nothing(path)
     )
     assert uncovered == [], f"add these to deps of {entry.name} in pipelines/scan.dvc.yaml"
@@ -106,7 +112,7 @@ def computes_nothing(path: Path) -> bool:
 def test_every_stage_is_in_the_import_contracts():
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     independent = next(c for c in contracts if c["type"] == "independence")
-    assert set(independent["modules"]) == {f"stages.{stage}" for stage in STAGES}
+    assert set(independent["modules"]) == {f"stages.{base_of(stage)}" for stage in STAGES}
 
 
 def test_import_contracts():

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from disect_sim.errors import InputError
 from disect_sim.model import Model
 from disect_sim.parameters import SPRING_NAMES, SURFACE_PREFIX, expand, parameter_info
-from stages.calibrating.bounded import Bound
 from stages.calibrating.certainty import Certainty, certainties
 from stages.support.checkpoint import remove_checkpoints
 from stages.calibrating.descent import FitOutcome, HistoryRow, Schedule
@@ -23,6 +22,7 @@ from stages.calibrating.shared_fit import SharedFit, fit_from_starts, scattered_
 from stages.calibrating.unknowns import Values, parameter_bounds, shared_unknowns
 from stages.calibrating.validation import contact_impulse
 from stages.params import CalibrateParams
+from stages.support.bounded import Bound
 
 Array = NDArray[np.float64]
 Progress = Callable[[float, str], None]

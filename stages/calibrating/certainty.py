@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from stages.calibrating.bounded import Bound
 from stages.calibrating.gauss_newton import DIFFERENCE, Residuals
 from stages.calibrating.problem import Problem
 from stages.calibrating.unknowns import Unknowns
+from stages.support.bounded import Bound
 
 PRIOR_SPREAD = 3.0
 """Standard deviation of a free number about which nothing is known: 95 % of a parameter's range."""

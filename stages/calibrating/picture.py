@@ -1,6 +1,5 @@
 """The picture of the stage `calibrate`: force, residual, history, and the parameters on the cut surface."""
 
-import io
 from typing import Any
 
 import numpy as np
@@ -11,10 +10,10 @@ from stages.calibrating.calibration import Calibration, spring_values
 from stages.calibrating.recorded_cut import find_puncture
 from stages.calibrating.unknowns import Values
 from stages.calibrating.validation import TOUCHED_NS
-from stages.support.preview import COLOUR_MAP, CUT, FRUIT, SCAN, TEXT, WARNING
+from stages.support.figure import draw_springs, new_figure, pixels_of
+from stages.support.preview import CUT, FRUIT, SCAN, TEXT, WARNING
 
 SIZE_INCHES = (14.0, 9.0)
-DPI = 100
 HELD_OUT = "#f1e6d2"
 MAPPED = (
     ("cut_spring_ke", "spring stiffness [N/m]"),
@@ -29,7 +28,7 @@ Array = NDArray[np.float64]
 
 def calibrate_picture(fit: Calibration, told: dict[str, Any]) -> NDArray[np.uint8]:
     """8-bit pixels, shape [height, width, 3]."""
-    figure, canvas = _figure()
+    figure, canvas = new_figure(SIZE_INCHES)
     rows = figure.subfigures(2, 1, height_ratios=(1.25, 1.0))
     left, right = rows[0].subplots(1, 2, width_ratios=(2.0, 1.0))
     _draw_profile(left, fit, told)
@@ -39,18 +38,18 @@ def calibrate_picture(fit: Calibration, told: dict[str, Any]) -> NDArray[np.uint
     for axis, (name, title) in zip(maps, MAPPED, strict=False):
         _draw_map(rows[1], axis, fit.problem.model, rows_of_springs[name], title, fit.impulse > TOUCHED_NS)
     _draw_map(rows[1], maps[-1], fit.problem.model, 1e3 * fit.impulse, "knife's impulse [mN·s]", None)
-    return _pixels(canvas)
+    return pixels_of(canvas)
 
 
 def no_log_picture(model: Model, values: Values) -> NDArray[np.uint8]:
     """The springs with their nominal stiffness, and a sentence; 8-bit pixels, shape [height, width, 3]."""
-    figure, canvas = _figure()
+    figure, canvas = new_figure(SIZE_INCHES)
     axis = figure.add_subplot()
     _draw_map(figure, axis, model, spring_values(model, values)["cut_spring_ke"], "", None)
     axis.set_title(
         "No force log: nominal parameters. Give one with scan2cut run SCAN --log FILE.", color=TEXT
     )
-    return _pixels(canvas)
+    return pixels_of(canvas)
 
 
 def _draw_profile(axis: Any, fit: Calibration, told: dict[str, Any]) -> None:
@@ -100,28 +99,6 @@ def _draw_map(
     figure: Any, axis: Any, model: Model, value: Array, title: str, touched: NDArray[np.bool_] | None
 ) -> None:
     """One value per spring on the cut surface; springs the knife never touched are hollow."""
-    z, y = 1e3 * model.mesh.spring_position.T
-    size = 18.0 * np.sqrt(model.mesh.spring_area / model.mesh.spring_area.mean())
-    full = np.ones(len(z), bool) if touched is None else touched
-    limits = {"vmin": float(value.min()), "vmax": float(value.max())}
-    dots = axis.scatter(z[full], y[full], s=size[full], c=value[full], cmap=COLOUR_MAP, **limits)
-    axis.scatter(z[~full], y[~full], s=size[~full], facecolors="none", edgecolors=SCAN, lw=0.8)
-    axis.set_aspect("equal")
-    axis.set(xlabel="along the blade [mm]")
-    axis.set_title(title, color=TEXT, fontsize=9)
+    mesh = model.mesh
+    dots = draw_springs(axis, mesh.spring_position, mesh.spring_area, value, title, full=touched)
     figure.colorbar(dots, ax=axis, orientation="horizontal", pad=0.22, shrink=0.9)
-
-
-def _figure() -> tuple[Any, Any]:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=SIZE_INCHES, dpi=DPI, layout="constrained")
-    return figure, FigureCanvasAgg(figure)
-
-
-def _pixels(canvas: Any) -> NDArray[np.uint8]:
-    buffer = io.BytesIO()
-    canvas.print_rgba(buffer)
-    columns, rows = canvas.get_width_height()
-    return np.frombuffer(buffer.getvalue(), np.uint8).reshape(rows, columns, 4)[..., :3]

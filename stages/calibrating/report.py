@@ -5,12 +5,12 @@ import polars as pl
 from numpy.typing import NDArray
 
 from disect_sim.model import Model
-from disect_sim.parameters import SPRING_NAMES, parameter_info
+from disect_sim.parameters import SPRING_NAMES, SURFACE_PREFIX, parameter_info
 from stages.calibrating.calibration import Calibration, scalar_values, spring_values
 from stages.calibrating.descent import FitOutcome, HistoryRow
 from stages.calibrating.problem import OFFSET
 from stages.calibrating.recorded_cut import find_onset, find_puncture
-from stages.calibrating.unknowns import Values
+from stages.calibrating.unknowns import Values, parameter_bounds
 from stages.calibrating.validation import TOUCHED_NS, errors
 from stages.params import CalibrateParams
 
@@ -36,6 +36,24 @@ def parameter_table(model: Model, values: Values, *, gradient_norm: Array, touch
             pl.Series("touched_ns", touched_ns, pl.Float64),
         ]
     )
+
+
+def bound_table(params: CalibrateParams) -> pl.DataFrame:
+    """The table calibrate/bounds: for each spring parameter the range of the skin's and of the other springs."""
+    bounds = parameter_bounds(
+        [*SPRING_NAMES, *params.shared],
+        damage_law=params.damage_law,
+        offset_range_m=params.offset_range_m,
+        given=params.bounds,
+    )
+    individual = params.individual if params.individual_iterations else ()
+    rows = []
+    for name in SPRING_NAMES:
+        shared_by_skin = SURFACE_PREFIX + name in bounds and name not in individual
+        skin = bounds[SURFACE_PREFIX + name if shared_by_skin else name]
+        rows += [(name, surface, b.low, b.high) for surface, b in ((False, bounds[name]), (True, skin))]
+    schema = {"name": pl.String, "surface": pl.Boolean, "low": pl.Float64, "high": pl.Float64}
+    return pl.DataFrame(rows, schema=schema, orient="row")
 
 
 def scalar_table(fit: Calibration | None) -> pl.DataFrame:

@@ -8,8 +8,8 @@ import torch
 from numpy.typing import NDArray
 
 from disect_sim.parameters import SURFACE_PREFIX, parameter_info
-from stages.calibrating.bounded import Bound, make_bound
 from stages.calibrating.problem import OFFSET
+from stages.support.bounded import Bound, make_bound
 
 Values = dict[str, NDArray[np.float64]]
 """Parameter name → value, shape [] or [spring_count]."""

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from scipy.spatial import ConvexHull
 from scipy.spatial.transform import Rotation
 
-from stages.support.surface import Surface
+from stages.support.surface import Surface, solid_moments
 
 ROUND_FRACTION = 0.02
 """Horizontal axes whose radii of gyration differ by less than this are taken as equal: the fruit is round."""
@@ -72,21 +72,6 @@ def cutting_pose(
     middle = rotation @ centre
     translation = -np.array([middle[0] + cut_offset_m, turned[:, 1].min(), middle[2]])
     return Pose(rotation, translation, reason)
-
-
-def solid_moments(surface: Surface) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Centre of mass [m], shape [3], and covariance [m²], shape [3, 3], of the solid inside a closed
-    surface."""
-    origin = surface.vertices.mean(axis=0)
-    corners = surface.corners - origin
-    volume = np.einsum("ij,ij->i", corners[:, 0], np.cross(corners[:, 1], corners[:, 2])) / 6.0
-    total = volume.sum()
-    sums = corners.sum(axis=1)
-    centre = np.einsum("i,ij->j", volume, sums) / (4.0 * total)
-    second = np.einsum("i,ikj,ikl->jl", volume, corners, corners) + np.einsum(
-        "i,ij,il->jl", volume, sums, sums
-    )
-    return origin + centre, second / (20.0 * total) - np.outer(centre, centre)
 
 
 def _lowest_support(surface: Surface, centre: NDArray[np.float64]) -> NDArray[np.float64]:

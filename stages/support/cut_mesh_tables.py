@@ -1,4 +1,4 @@
-"""The cut mesh, read back from the tables of the stage precut."""
+"""The cut mesh, read back from the tables of the stage precut or an instance of it."""
 
 from collections.abc import Callable
 
@@ -7,13 +7,13 @@ import polars as pl
 from disect_sim.cut_mesh import CutMesh
 
 
-def read_cut_mesh(read: Callable[[str], pl.DataFrame]) -> CutMesh:
-    """The CutMesh that precut wrote; `read` maps an artifact's name to its table.
+def read_cut_mesh(read: Callable[[str], pl.DataFrame], stage: str = "precut") -> CutMesh:
+    """The CutMesh that precut (or `stage`, an instance of it) wrote; `read` maps an artifact's name to its table.
 
     The number of snapped vertices is not in the tables (it is in precut/metrics) and is 0 here.
     """
-    nodes, tets = read("precut/nodes"), read("precut/tets")
-    virtual, springs = read("precut/virtual_nodes"), read("precut/springs")
+    nodes, tets = read(f"{stage}/nodes"), read(f"{stage}/tets")
+    virtual, springs = read(f"{stage}/virtual_nodes"), read(f"{stage}/springs")
     cut = CutMesh(
         nodes=nodes["position_m"].to_numpy(),
         node_original=nodes["original"].to_numpy(),

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from stages.catalogue import ARTIFACTS, artifacts_of
+from stages.catalogue import ARTIFACTS, artifacts_of, name_in
 from stages.support.artifacts import Provenance, read_table, write_csv, write_json, write_picture, write_table
 from stages.support.events import emit
 from stages.support.scan_file import ScanFile
@@ -24,7 +24,10 @@ SCRATCH_PREFIX = ".scratch-"
 
 
 class StageIO:
-    """Reads artifacts of earlier stages, writes those of this one."""
+    """Reads artifacts of earlier stages, writes those of this one.
+
+    An instance of a stage (catalogue.INSTANCES) uses the base's names; they are translated here.
+    """
 
     def __init__(self, scan_dir: Path, scan: ScanFile, provenance: Provenance) -> None:
         self.scan_dir = scan_dir
@@ -34,16 +37,22 @@ class StageIO:
         self._scratch = Path(tempfile.mkdtemp(prefix=f"{SCRATCH_PREFIX}{provenance.stage}-", dir=scan_dir))
 
     @property
+    def stage(self) -> str:
+        """The stage, or the instance of it, that runs."""
+        return self._provenance.stage
+
+    @property
     def scan_path(self) -> Path:
         """The raw scan."""
         return self.scan_dir / self.scan.scan
 
     def read(self, name: str) -> pl.DataFrame:
         """An earlier stage's table, validated."""
-        return read_table(self.scan_dir, name)
+        return read_table(self.scan_dir, name_in(self.stage, name))
 
     def write(self, name: str, frame: pl.DataFrame, *, notes: Mapping[str, str] | None = None) -> None:
         """One of this stage's tables; notes go into the file's metadata."""
+        name = name_in(self.stage, name)
         self._written[name] = write_table(
             self._scratch, name, frame, provenance=self._provenance, notes=notes
         )
@@ -51,14 +60,17 @@ class StageIO:
     def write_png(self, name: str, picture: bytes | np.ndarray) -> None:
         """One of this stage's pictures: PNG bytes, or 8-bit pixels of shape [height, width, 3 or 4]."""
         png = picture if isinstance(picture, bytes) else _encode_png(picture)
+        name = name_in(self.stage, name)
         self._written[name] = write_picture(self._scratch, name, png)
 
     def write_plot(self, name: str, csv: str) -> None:
         """One of this stage's small CSV files for `dvc plots`."""
+        name = name_in(self.stage, name)
         self._written[name] = write_csv(self._scratch, name, csv)
 
     def write_metrics(self, name: str, metrics: dict[str, Any]) -> None:
         """This stage's metrics: numbers, flags and short texts, the unit in each key."""
+        name = name_in(self.stage, name)
         self._written[name] = write_json(self._scratch, name, metrics)
 
     def progress(self, fraction: float, message: str) -> None:
@@ -67,7 +79,7 @@ class StageIO:
 
     def missing(self) -> list[str]:
         """Artifacts that the catalogue promises and this stage has not written."""
-        return [a.name for a in artifacts_of(self._provenance.stage) if a.name not in self._written]
+        return [a.name for a in artifacts_of(self.stage) if a.name not in self._written]
 
     def publish(self) -> None:
         """Move everything written to its place."""

@@ -1,6 +1,7 @@
 """The thin main that every stage shares: arguments, guard, errors as sentences, exit codes."""
 
 import os
+import re
 import shutil
 import sys
 import traceback
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from disect_sim.errors import InputError
+from stages.catalogue import INSTANCES
 from stages.params import load_params
 from stages.support.artifacts import Provenance
 from stages.support.events import emit
@@ -26,6 +28,7 @@ EXIT_INPUTS_CHANGED = 75
 """EX_TEMPFAIL of sysexits.h: run it again."""
 EXIT_INTERRUPTED = 130
 """What a shell reports for Ctrl-C."""
+AS_OPTION = "--as"
 DEBUG_VARIABLE = "SCAN2CUT_DEBUG"
 
 StageFunction = Callable[[StageIO, Any], dict[str, Any]]
@@ -36,19 +39,21 @@ class InputsChangedError(RuntimeError):
 
 
 def run_stage(stage: str, run: StageFunction, arguments: Sequence[str] | None = None) -> None:
-    """Run one stage on the scan directory given as the only argument, then exit the process."""
+    """Run one stage on the scan directory given as an argument, then exit the process.
+
+    `--as <instance>` after it runs an instance of the stage (catalogue.INSTANCES) instead of the stage itself.
+    """
     sys.exit(_exit_code(stage, run, sys.argv[1:] if arguments is None else list(arguments)))
 
 
-def _exit_code(stage: str, run: StageFunction, arguments: list[str]) -> int:
+def _exit_code(base: str, run: StageFunction, arguments: list[str]) -> int:
+    stage = base
     try:
-        if len(arguments) != 1:
-            raise InputError(
-                f"{stage} got {len(arguments)} arguments. Usage: python -m stages.{stage} data/scans/<id>."
-            )
+        stage = _stage_to_run(base, arguments)
         _run_guarded(stage, run, Path(arguments[0]))
     except InputError as error:
-        return _report(stage, error, EXIT_BAD_INPUT)
+        own_words = InputError(_in_words_of(stage, base, str(error))).with_traceback(error.__traceback__)
+        return _report(stage, own_words, EXIT_BAD_INPUT)
     except InputsChangedError as error:
         return _report(stage, error, EXIT_INPUTS_CHANGED)
     except KeyboardInterrupt:
@@ -56,6 +61,24 @@ def _exit_code(stage: str, run: StageFunction, arguments: list[str]) -> int:
     except Exception as error:  # noqa: BLE001 -- the boundary of the process: any error becomes an exit code
         return _report(stage, error, EXIT_FAILED)
     return EXIT_DONE
+
+
+def _stage_to_run(base: str, arguments: list[str]) -> str:
+    """The stage itself, or the instance of it that the arguments name."""
+    instances = [name for name, instance in INSTANCES.items() if instance.base == base]
+    if len(arguments) == 3 and arguments[1] == AS_OPTION and arguments[2] in instances:
+        return arguments[2]
+    if len(arguments) != 1:
+        options = f" [{AS_OPTION} {' | '.join(instances)}]" if instances else ""
+        raise InputError(
+            f"{base} got {len(arguments)} arguments. Usage: python -m stages.{base} data/scans/<id>{options}."
+        )
+    return base
+
+
+def _in_words_of(stage: str, base: str, sentence: str) -> str:
+    """The sentence with the instance's parameters in place of the base's, so that the remedy is right."""
+    return sentence if stage == base else re.sub(rf"\b{base}(?=[.:][ a-z])", stage, sentence)
 
 
 def _run_guarded(stage: str, run: StageFunction, scan_dir: Path) -> None:

@@ -113,3 +113,17 @@ def vertex_normals(surface: Surface) -> Floats:
         np.add.at(normals, surface.faces[:, corner], doubled)
     length = np.linalg.norm(normals, axis=1, keepdims=True)
     return normals / np.where(length > 0.0, length, 1.0)
+
+
+def solid_moments(surface: Surface) -> tuple[Floats, Floats]:
+    """Centre of mass [m], shape [3], and covariance [m²], shape [3, 3], of the solid inside a closed surface."""
+    origin = surface.vertices.mean(axis=0)
+    corners = surface.corners - origin
+    volume = np.einsum("ij,ij->i", corners[:, 0], np.cross(corners[:, 1], corners[:, 2])) / 6.0
+    total = volume.sum()
+    sums = corners.sum(axis=1)
+    centre = np.einsum("i,ij->j", volume, sums) / (4.0 * total)
+    second = np.einsum("i,ikj,ikl->jl", volume, corners, corners) + np.einsum(
+        "i,ij,il->jl", volume, sums, sums
+    )
+    return origin + centre, second / (20.0 * total) - np.outer(centre, centre)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pipelines.project import Project, quiet_environment
 from pipelines.template import read_template
+from stages.catalogue import base_of
 
 ROOT = Path(__file__).parents[2]
 TINY_STAGE = Path(__file__).with_name("tiny_stage.py.txt")
@@ -23,7 +24,7 @@ def make_tiny_project(folder: Path) -> Project:
     (folder / "data" / "scans").mkdir(parents=True)
     shutil.copy(ROOT / "data" / ".gitignore", folder / "data")
     for entry in read_template(folder / "pipelines" / "scan.dvc.yaml"):
-        shutil.copy(TINY_STAGE, folder / "stages" / f"{entry.name}.py")
+        shutil.copy(TINY_STAGE, folder / "stages" / f"{base_of(entry.name)}.py")
     subprocess.run(["git", "init", "--quiet", folder], check=True)
     return Project(folder)
 

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation
 
-from stages.cleaning.pose import Pose, cutting_pose, solid_moments
+from stages.cleaning.pose import Pose, cutting_pose
 from stages.cleaning.unit import choose_unit
-from stages.support.surface import Surface
+from stages.support.surface import Surface, solid_moments
 from tests.stages.scan_shapes import box
 
 SIDES = (0.03, 0.05, 0.08)

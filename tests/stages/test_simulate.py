@@ -17,10 +17,11 @@ from disect_sim.virtual_nodes import cut_by_plane
 from stages.catalogue import artifacts_of
 from stages.params import SimulateParams, load_params
 from stages.precut import precut, tables
-from stages.simulate import check_parameters, force_table, metrics, simulate, spring_table, straight_cut
+from stages.simulate import check_parameters, force_table, metrics, simulate, spring_table
 from stages.simulating.picture import Profile, simulate_picture
 from stages.support.artifacts import Provenance, read_metrics, read_table, write_table
 from stages.support.cut_mesh_tables import read_cut_mesh
+from stages.support.straight_cut import straight_cut
 from tests.disect_sim.tet_meshes import jittered_box
 
 ROOT = Path(__file__).parents[2]
@@ -42,7 +43,7 @@ def cut(mesh):
 
 
 def test_motion_goes_from_above_the_fruit_to_above_the_board(mesh):
-    motion, duration = straight_cut(mesh, PARAMS)
+    motion, duration = straight_cut(mesh, PARAMS, section="simulate")
     start, end = motion.poses(np.array([0.0, duration]))
     # The box is 4 cm high and centred in z.
     assert start == pytest.approx([0.0, 0.04 + PARAMS.start_clearance_m, 0.0], abs=1e-12)
