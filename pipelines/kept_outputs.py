@@ -31,7 +31,8 @@ def kept_outputs(scan_dir: Path, stage: str, outputs: Sequence[Path]) -> Iterato
 
 
 def _keep(outputs: Sequence[Path], scan_dir: Path, shelter: Path) -> None:
-    for output in outputs:
+    folders = [path for output in outputs if output.is_dir() for path in output.rglob("*")]
+    for output in [*outputs, *folders]:
         if not output.is_file():
             continue
         copy = shelter / output.relative_to(scan_dir)

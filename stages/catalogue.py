@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["table", "metrics", "picture", "plot"]
+Kind = Literal["table", "metrics", "picture", "plot", "folder"]
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Artifact:
-    """One file that a stage writes into the scan's directory."""
+    """One file (or folder of files) that a stage writes into the scan's directory."""
 
     name: str
     """<stage>/<file stem>."""
@@ -39,7 +39,13 @@ class Artifact:
     meaning: str
 
 
-SUFFIX: dict[Kind, str] = {"table": ".parquet", "metrics": ".json", "picture": ".png", "plot": ".csv"}
+SUFFIX: dict[Kind, str] = {
+    "table": ".parquet",
+    "metrics": ".json",
+    "picture": ".png",
+    "plot": ".csv",
+    "folder": "",
+}
 
 
 def _table(
@@ -58,6 +64,10 @@ def _picture(stage: str, meaning: str) -> Artifact:
 
 def _plot(name: str, columns: Iterable[Column], meaning: str) -> Artifact:
     return _artifact(name, "plot", tuple(columns), meaning, (), 1)
+
+
+def _folder(name: str, meaning: str) -> Artifact:
+    return _artifact(name, "folder", (), meaning, (), 1)
 
 
 def _artifact(
@@ -376,8 +386,68 @@ _CALIBRATE = (
     ),
 )
 
+_HALVE = (
+    _table(
+        "halve/vertices",
+        [_POSITION],
+        meaning="vertices of the half-body that the second cut goes through, in the second cut's frame",
+        consumers=("export",),
+    ),
+    _table(
+        "halve/faces",
+        [_triangles("the triangle's vertices, counter-clockwise seen from outside")],
+        meaning="triangles of the half-body",
+        consumers=("export",),
+    ),
+)
+
+_OPTIMIZE = (
+    _table(
+        "optimize/motion",
+        [
+            Column("time_s", "f64", "s", "from the start of the cut, exactly one row per millisecond"),
+            Column("position_m", "array[f64,3]", "m", "centre of the knife's edge in the cutting frame"),
+            Column("velocity_m_s", "array[f64,3]", "m/s", "its velocity, zero in the first and last row"),
+            Column(
+                "acceleration_m_s2",
+                "array[f64,3]",
+                "m/s²",
+                "its acceleration, zero in the first and last row",
+            ),
+            Column("force_n", "array[f64,3]", "N", "predicted force on the knife"),
+        ],
+        meaning="the optimised cut, from rest to rest",
+        consumers=("export",),
+    ),
+)
+
+_EXPORT = (
+    _folder(
+        "export/cut",
+        "the cut for the robot, in the subfolder `certified` or, with REASON.txt, `refused`; files: docs/export.md",
+    ),
+    _metrics(
+        "export",
+        "the certificate's verdict, where the files are, and how far the motion is inside its limits",
+    ),
+    _picture(
+        "export", "the knife's track over the fruit, the joints against their limits, the predicted force"
+    ),
+)
+
 ARTIFACTS: dict[str, Artifact] = {
-    a.name: a for a in (*_CLEAN, *_INGEST, *_TETRAHEDRALIZE, *_PRECUT, *_SIMULATE, *_CALIBRATE)
+    a.name: a
+    for a in (
+        *_CLEAN,
+        *_INGEST,
+        *_TETRAHEDRALIZE,
+        *_PRECUT,
+        *_SIMULATE,
+        *_CALIBRATE,
+        *_HALVE,
+        *_OPTIMIZE,
+        *_EXPORT,
+    )
 }
 """Every artifact by name, in the order in which the stages write them."""
 

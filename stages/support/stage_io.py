@@ -16,7 +16,15 @@ import numpy as np
 import polars as pl
 
 from stages.catalogue import ARTIFACTS, artifacts_of
-from stages.support.artifacts import Provenance, read_table, write_csv, write_json, write_picture, write_table
+from stages.support.artifacts import (
+    Provenance,
+    artifact,
+    read_table,
+    write_csv,
+    write_json,
+    write_picture,
+    write_table,
+)
 from stages.support.events import emit
 from stages.support.scan_file import ScanFile
 
@@ -57,6 +65,13 @@ class StageIO:
         """One of this stage's small CSV files for `dvc plots`."""
         self._written[name] = write_csv(self._scratch, name, csv)
 
+    def folder(self, name: str) -> Path:
+        """An empty directory for one of this stage's folders; what is in it at the end is published."""
+        place = self._scratch / artifact(name, "folder").path
+        place.mkdir(parents=True)
+        self._written[name] = place
+        return place
+
     def write_metrics(self, name: str, metrics: dict[str, Any]) -> None:
         """This stage's metrics: numbers, flags and short texts, the unit in each key."""
         self._written[name] = write_json(self._scratch, name, metrics)
@@ -74,6 +89,8 @@ class StageIO:
         for name, scratch_path in self._written.items():
             final = self.scan_dir / ARTIFACTS[name].path
             final.parent.mkdir(exist_ok=True)
+            if final.is_dir():
+                os.replace(final, self._scratch / f"replaced-{final.name}")
             os.replace(scratch_path, final)
 
     def close(self) -> None:
