@@ -18,6 +18,7 @@ from stages.exporting.picture import export_picture
 from stages.exporting.provenance import Chain, walk
 from stages.exporting.robot import load_robot
 from stages.params import ExportParams
+from stages.support.artifacts import read_notes
 from stages.support.atomic_file import write_bytes_atomic
 from stages.support.stage_main import StageIO, run_stage
 
@@ -33,6 +34,7 @@ class Exported:
     """What was written, and what to think of it."""
 
     folder: Path
+    demand: Demand
     certificate: Certificate
 
 
@@ -43,13 +45,15 @@ def export(
     chain: Chain,
     params: ExportParams,
     *,
+    knife: str,
     scan_id: str,
 ) -> Exported:
     """Write the export below `place`, read it back, certify it, and leave it in `certified` or `refused`.
 
-    Raises InputError if the motion is not at 1 kHz, misses the body or is out of the robot's reach.
+    The knife is the one that the motion was optimised for. Raises InputError if the motion is not at 1 kHz, misses
+    the body or is out of the robot's reach.
     """
-    demand = demand_of(motion, body, chain, params)
+    demand = demand_of(motion, body, chain, params, knife=knife)
     unchecked = place / UNCHECKED
     unchecked.mkdir(parents=True)
     document = write_package(unchecked, demand, scan_id=scan_id)
@@ -60,11 +64,16 @@ def export(
         write_bytes_atomic(unchecked / REASON, reason(certificate).encode())
     write_certificate(unchecked, document, certificate)
     os.replace(unchecked, folder)
-    return Exported(folder, certificate)
+    return Exported(folder, demand, certificate)
 
 
 def demand_of(
-    motion: pl.DataFrame, body: tuple[pl.DataFrame, pl.DataFrame], chain: Chain, params: ExportParams
+    motion: pl.DataFrame,
+    body: tuple[pl.DataFrame, pl.DataFrame],
+    chain: Chain,
+    params: ExportParams,
+    *,
+    knife: str,
 ) -> Demand:
     """What the export is held against."""
     vertices, faces = body
@@ -73,6 +82,7 @@ def demand_of(
         cell=cell_of(params),
         params=params,
         cut=cut_of(motion),
+        knife_of_motion=knife,
         fruit=fruit_of(vertices["position_m"].to_numpy(), faces["vertices"].to_numpy()),
         provenance=chain.digests,
         broken_links=chain.broken,
@@ -107,6 +117,7 @@ def metrics(exported: Exported, path: str) -> dict[str, Any]:
 
     return {
         "certified": certificate.certified,
+        "outcome": CERTIFIED if certificate.certified else REFUSED,
         "verdict": certificate.verdict,
         "path": path,
         "checks": len(certificate.checks),
@@ -130,10 +141,10 @@ def run(io: StageIO, params: ExportParams) -> dict[str, Any]:
     motion, body = io.read(MOTION), (io.read(BODY[0]), io.read(BODY[1]))
     chain = walk(io.scan_dir, tuple(ARTIFACTS[name].path for name in (MOTION, *BODY)), root=io.scan.scan)
     io.progress(0.1, "solve, write and certify")
-    exported = export(io.folder("export/cut"), motion, body, chain, params, scan_id=io.scan.id)
+    knife = read_notes(io.scan_dir, MOTION).get("knife", "not stated")
+    exported = export(io.folder("export/cut"), motion, body, chain, params, knife=knife, scan_id=io.scan.id)
     io.progress(0.8, "draw the picture")
-    demand = demand_of(motion, body, chain, params)
-    io.write_png("export/preview", export_picture(exported.folder, demand, exported.certificate))
+    io.write_png("export/preview", export_picture(exported.folder, exported.demand, exported.certificate))
     io.progress(1.0, exported.certificate.verdict)
     place = Path("data", "scans", io.scan.id, ARTIFACTS["export/cut"].path, exported.folder.name)
     return metrics(exported, place.as_posix())

@@ -175,8 +175,8 @@ class ExportParams(StageParams):
     """Centre of the knife's edge in the flange's frame."""
     blade_angle_deg: Annotated[float, Field(ge=-360, le=360)]
     """Direction of the blade in the flange's x-y plane, from the flange's x axis."""
-    blade_length_m: Annotated[float, Field(gt=0, le=1)]
-    blade_height_m: Annotated[float, Field(gt=0, le=0.2)]
+    knife: Literal["kitchen", "slicing", "folding"]
+    """Gives the blade; must be the knife that the motion was optimised for."""
     fixture_low_m: Vector
     """Corner of a box around all that moves with the knife, save the blade; in the edge's frame (y up, z along)."""
     fixture_high_m: Vector

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from disect_sim.knife import KNIVES
 from stages.params import ExportParams
 
 
@@ -20,6 +21,7 @@ class Cell:
     """Pose of the cutting frame in the base frame [m], shape [4, 4]."""
     f_t_e: NDArray[np.float64]
     """Pose of the edge in the flange's frame [m], shape [4, 4]."""
+    knife: str
     blade_length_m: float
     blade_height_m: float
     fixture_low_m: NDArray[np.float64]
@@ -32,11 +34,13 @@ class Cell:
 
 def cell_of(params: ExportParams) -> Cell:
     """The cell that the parameters describe."""
+    knife = KNIVES[params.knife]
     return Cell(
         o_t_c=_upright(np.array(params.board_position_m), np.deg2rad(params.blade_yaw_deg), up=1.0),
         f_t_e=_upright(np.array(params.edge_offset_m), np.deg2rad(params.blade_angle_deg), up=-1.0),
-        blade_length_m=params.blade_length_m,
-        blade_height_m=params.blade_height_m,
+        knife=params.knife,
+        blade_length_m=knife.length_m,
+        blade_height_m=knife.height_m,
         fixture_low_m=np.array(params.fixture_low_m),
         fixture_high_m=np.array(params.fixture_high_m),
         tool_mass_kg=params.tool_mass_kg,

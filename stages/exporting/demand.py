@@ -24,6 +24,8 @@ class Fruit:
     section_high_m: float
     section: NDArray[np.float64]
     """Segments of the section's outline as (z, y) [m], shape [n, 2, 2]."""
+    silhouette: NDArray[np.float64]
+    """All triangles of the surface as (z, y) [m], shape [n, 3, 2]."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,8 @@ class Demand:
     cell: Cell
     params: ExportParams
     cut: EdgeMotion
+    knife_of_motion: str
+    """The knife that the motion was optimised for."""
     fruit: Fruit
     provenance: dict[str, str]
     """Path → sha256 of everything upstream, as computed from the files."""
@@ -53,7 +57,14 @@ def fruit_of(vertices: NDArray[np.float64], faces: NDArray[np.int32]) -> Fruit:
     points = [[_crossing(vertices, f[i], f[(i + 1) % 3], side) for i in range(3)] for f in crossed]
     segments = np.array([[p for p in three if p is not None] for three in points])
     along = segments[..., 0]
-    return Fruit(vertices.min(axis=0), vertices.max(axis=0), float(along.min()), float(along.max()), segments)
+    return Fruit(
+        vertices.min(axis=0),
+        vertices.max(axis=0),
+        float(along.min()),
+        float(along.max()),
+        segments,
+        vertices[faces][..., [2, 1]],
+    )
 
 
 def _crossing(

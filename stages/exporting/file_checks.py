@@ -137,6 +137,15 @@ def frames(files: ExportFiles, demand: Demand) -> list[Check]:
             "m",
         )
     )
+    knives = (tool["knife"], demand.cell.knife, demand.knife_of_motion)
+    found.append(
+        holds(
+            6,
+            "knife is the one of the optimised motion",
+            len(set(knives)) == 1,
+            f"file {knives[0]}, cell {knives[1]}, motion {knives[2]}",
+        )
+    )
     return found
 
 

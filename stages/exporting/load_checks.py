@@ -22,11 +22,15 @@ THRESHOLD_FACTOR = 1.3
 
 def loads(files: ExportFiles, demand: Demand) -> list[Check]:
     """All of check 5."""
-    torque = joint_torques(
-        demand.robot, demand.cell, _central(files.cut.joints), force_on_knife(files, demand)
+    robot, cell, params = demand.robot, demand.cell, demand.params
+    pushed = force_on_knife(files, demand)
+    used, in_air = (
+        np.abs(joint_torques(robot, cell, _central(q), force)).max(axis=0) / robot.torque_nm
+        for q, force in (
+            (files.cut.joints, pushed),
+            (files.air.joints, np.zeros((len(files.air.joints), 3))),
+        )
     )
-    used = np.abs(torque).max(axis=0) / demand.robot.torque_nm
-    params = demand.params
     bent = np.linalg.norm(_deflection(files, demand, params.joint_stiffness_nm_rad), axis=1).max()
     return [
         at_most(
@@ -36,6 +40,14 @@ def loads(files: ExportFiles, demand: Demand) -> list[Check]:
             TORQUE_SHARE,
             "of the limit",
             f"joint {used.argmax() + 1}; rigid links and tool, no friction, no rotor inertia",
+        ),
+        at_most(
+            5,
+            "air cut: torque",
+            in_air.max(),
+            TORQUE_SHARE,
+            "of the limit",
+            f"joint {in_air.argmax() + 1}",
         ),
         at_most(
             5,

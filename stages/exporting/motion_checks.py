@@ -94,12 +94,15 @@ def kinematics(files: ExportFiles, demand: Demand) -> list[Check]:
     found.append(at_most(3, "direction of the blade against the waypoints", tilt, POSE_RAD, "rad"))
     lift = files.document["air_cut"]["lift_m"]
     for variant, up in ((files.cut, 0.0), (files.air, lift)):
-        edge = in_cutting_frame(edge_poses(variant.joints, demand), demand)
+        poses = edge_poses(variant.joints, demand)
+        edge = in_cutting_frame(poses, demand)
+        tilt = np.abs(poses[:, :3, :3] - demand.cell.o_t_c[:3, :3]).max()
         wanted = demand.cut.position + np.array([0.0, up, 0.0])
         gap = _far(edge[_cut_rows(files, len(wanted))], wanted) if _cut_fits(files, demand) else np.inf
         step = np.abs(np.diff(variant.joints, axis=0)).max()
         found += [
             at_most(3, f"{variant.name}: edge against the optimised motion", gap, POSE_M, "m"),
+            at_most(3, f"{variant.name}: knife against the cell's directions", tilt, POSE_RAD, "rad"),
             at_most(3, f"{variant.name}: largest step of a joint", step, BRANCH_STEP_RAD, "rad"),
             at_least(
                 3,

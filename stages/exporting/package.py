@@ -97,6 +97,7 @@ def write_package(folder: Path, demand: Demand, *, scan_id: str) -> dict[str, An
             "F_T_E": cell.f_t_e.tolist(),
         },
         "tool": {
+            "knife": cell.knife,
             "blade_length_m": cell.blade_length_m,
             "blade_height_m": cell.blade_height_m,
             "fixture_low_m": cell.fixture_low_m.tolist(),

@@ -25,6 +25,7 @@ from stages.support.preview import CUT, FRUIT, TEXT, WARNING
 
 SIZE_INCH = (15.0, 10.0)
 DPI = 100
+SILHOUETTE = "#f3dcd2"
 PHASES = {"approach": "#9aa3ad", "cut": CUT, "retract": "#7b4fa3", "rest": "#9aa3ad"}
 
 
@@ -69,8 +70,8 @@ def export_picture(folder: Path, demand: Demand, certificate: Certificate) -> ND
 
 
 def _path(axes: Any, files: ExportFiles, demand: Demand) -> None:
-    """Cut section, blade at the cut's start and end, and the track of the edge's centre, seen along x."""
-    from matplotlib.collections import LineCollection
+    """Fruit, blade at the cut's start and end, and the track of the edge's centre, seen along x."""
+    from matplotlib.collections import LineCollection, PolyCollection
 
     cell = demand.cell
     edge = 1e3 * in_cutting_frame(edge_poses(files.cut.joints, demand), demand)
@@ -89,6 +90,8 @@ def _path(axes: Any, files: ExportFiles, demand: Demand) -> None:
         box_z = z + np.array([low[2], high[2], high[2], low[2], low[2]])
         box_y = y + np.array([low[1], low[1], high[1], high[1], low[1]])
         axes.plot(box_z, box_y, style, color="#9aa3ad", lw=1)
+    shadow = PolyCollection(list(1e3 * demand.fruit.silhouette), facecolors=SILHOUETTE, edgecolors=SILHOUETTE)
+    axes.add_collection(shadow)
     axes.add_collection(LineCollection(list(1e3 * demand.fruit.section), colors=FRUIT, linewidths=2))
     axes.plot(edge[:start, 2], edge[:start, 1], color=PHASES["approach"], lw=1.5, label="approach")
     axes.plot(edge[start:end, 2], edge[start:end, 1], color=CUT, lw=1.8, label="cut")

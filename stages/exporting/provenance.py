@@ -9,8 +9,17 @@ from stages.support.artifacts import PREFIX, read_metadata
 from stages.support.hashing import sha256_of_path, sha256_of_value
 
 ROOT = Path(__file__).parents[2]
-CODE = ("stages/export.py", "stages/exporting", "stages/support")
-"""What computes an export and its certificate."""
+CODE = (
+    "stages/export.py",
+    "stages/exporting",
+    "stages/support",
+    "stages/params.py",
+    "stages/catalogue.py",
+    "disect_sim",
+)
+"""What computes an export and its certificate, and the simulator behind the predicted force."""
+REQUIRED = ("clean", "tetrahedralize_half", "precut_half", "calibrate", "transport", "optimize")
+"""Stages that a whole chain goes through: surface, mesh, calibration, transport, motion."""
 
 
 @dataclass(frozen=True)
@@ -23,10 +32,10 @@ class Chain:
     """Files that are missing or differ from what was recorded when they were used."""
 
 
-def walk(scan_dir: Path, names: tuple[str, ...], *, root: str) -> Chain:
+def walk(scan_dir: Path, names: tuple[str, ...], *, root: str, stages: tuple[str, ...] = REQUIRED) -> Chain:
     """Follow the recorded inputs of the given files, and theirs, back to files that nothing here made.
 
-    A chain that does not end at the raw scan, `root`, is broken there.
+    A chain that does not end at the raw scan, `root`, or does not go through all the stages, is broken there.
     """
     digests: dict[str, str] = {}
     broken: set[str] = set()
@@ -45,8 +54,8 @@ def walk(scan_dir: Path, names: tuple[str, ...], *, root: str) -> Chain:
                 broken.add(used)
             else:
                 waiting.append(used)
-    if root not in digests:
-        broken.add(root)
+    passed = {name.partition("/")[0] for name in digests}
+    broken.update({root, *stages} - passed)
     return Chain(dict(sorted(digests.items())), tuple(sorted(broken)))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.stages.franka_reference import flange
+from tests.stages.franka_reference import flange, smallest_singular_value
 
 LOW = np.array([-2.8973, -1.7628, -2.8973, -3.0718, -2.8973, -0.0175, -2.8973])
 HIGH = np.array([2.8973, 1.7628, 2.8973, -0.0698, 2.8973, 3.7525, 2.8973])
@@ -39,18 +39,21 @@ def violations(
                 found.append(f"{name}: derivative {order}")
         if (q - LOW < 0.1).any() or (HIGH - q < 0.1).any():
             found.append(f"{name}: range")
-        poses = [flange(row) for row in q[::20]]
-        edge = np.array([pose[:3, :3] @ edge_in_flange + pose[:3, 3] for pose in poses]) - board
+        if (np.abs(q[[1, -2]] - q[[0, -1]]) > 1e-9).any():
+            found.append(f"{name}: not at rest at its ends")
+        poses = flange(q)
+        if smallest_singular_value(q[::50]).min() < 0.08 - 1e-8:
+            found.append(f"{name}: near a singularity")
+        edge = poses[:, :3, :3] @ edge_in_flange + poses[:, :3, 3] - board
         if np.abs(edge[:, 0]).max() > 1e-6:
             found.append(f"{name}: leaves the plane")
-        if edge[:, 2].min() < 0.0005 - 1e-6:
+        if edge[:, 2].min() < 0.0005 - 1e-9:
             found.append(f"{name}: board")
-        if np.linalg.norm(np.diff(edge, axis=0), axis=1).max() / 20e-3 > 0.25:
+        if np.linalg.norm(np.diff(edge, axis=0), axis=1).max() / 1e-3 > 0.25 + 1e-9:
             found.append(f"{name}: knife speed")
         low = edge[:, 2] < 0.06
         if (edge[low, 1] - reach_m > fruit[0]).any() or (edge[low, 1] + reach_m < fruit[1]).any():
             found.append(f"{name}: fruit leaves the blade")
-        down = np.array([pose[:3, 2] for pose in poses])
-        if np.abs(down - [0.0, 0.0, -1.0]).max() > 1e-6:
+        if np.abs(poses[:, :3, 2] - [0.0, 0.0, -1.0]).max() > 1e-6:
             found.append(f"{name}: tilted")
     return found

@@ -35,7 +35,15 @@ MOTION, BODY = motion_table(), body_tables()
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
-    return export(tmp_path_factory.mktemp("export") / "cut", MOTION, BODY, CHAIN, PARAMS, scan_id="synthetic")
+    return export(
+        tmp_path_factory.mktemp("export") / "cut",
+        MOTION,
+        BODY,
+        CHAIN,
+        PARAMS,
+        knife="kitchen",
+        scan_id="synthetic",
+    )
 
 
 def test_slicing_motion_is_certified(exported):
@@ -98,7 +106,7 @@ def test_bag_opens_with_rosbags(exported):
 
 
 def test_same_input_gives_the_same_bytes(exported, tmp_path):
-    again = export(tmp_path / "cut", MOTION, BODY, CHAIN, PARAMS, scan_id="synthetic")
+    again = export(tmp_path / "cut", MOTION, BODY, CHAIN, PARAMS, knife="kitchen", scan_id="synthetic")
     for path in exported.folder.rglob("*"):
         if path.is_file():
             other = again.folder / path.relative_to(exported.folder)
@@ -144,10 +152,17 @@ def test_fruit_of_an_ellipsoid():
 
 def test_metrics_and_picture(exported):
     told = metrics(exported, "somewhere")
-    assert told["certified"] is True and told["path"] == "somewhere" and told["failed"] == []
+    assert (
+        told["certified"] is True
+        and told["outcome"] == "certified"
+        and told["path"] == "somewhere"
+        and told["failed"] == []
+    )
     assert 0.0 < told["joint_acceleration_margin_fraction"] < 1.0
     assert told["board_margin_m"] == pytest.approx(0.001 - PARAMS.board_clearance_m, abs=1e-12)
-    picture = export_picture(exported.folder, demand_of(MOTION, BODY, CHAIN, PARAMS), exported.certificate)
+    picture = export_picture(
+        exported.folder, demand_of(MOTION, BODY, CHAIN, PARAMS, knife="kitchen"), exported.certificate
+    )
     assert picture.shape == (1000, 1500, 3) and picture.std() > 10.0
 
 
@@ -267,12 +282,38 @@ def scan_dir(tmp_path: Path) -> Path:
         "id: synthetic\nscan: scan.ply\nlog: null\nmaterial: apple\ncut_surface: scan.ply\n"
     )
     (directory / "dvc.yaml").symlink_to(ROOT / "pipelines" / "scan.dvc.yaml")
-    raw = {"scan.ply": sha256_of_file(directory / "scan.ply")}
+    for name, used in LINKS.items():
+        link(directory, name, used)
     for name, frame in zip(("halve/vertices", "halve/faces"), BODY, strict=True):
-        path = write_table(directory, name, frame, provenance=Provenance("halve", "-", raw))
-    made_from = {"halve/faces.parquet": sha256_of_file(path)}
-    write_table(directory, "optimize/motion", MOTION, provenance=Provenance("optimize", "-", made_from))
+        origin = Provenance("halve", "-", digests(directory, ["precut/nodes.parquet"]))
+        write_table(directory, name, frame, provenance=origin)
+    link(directory, "tetrahedralize_half/nodes.parquet", ["halve/vertices.parquet", "halve/faces.parquet"])
+    link(directory, "precut_half/nodes.parquet", ["tetrahedralize_half/nodes.parquet"])
+    link(directory, "transport/parameters.parquet", ["calibrate/parameters.parquet"])
+    origin = Provenance(
+        "optimize", "-", digests(directory, ["precut_half/nodes.parquet", "transport/parameters.parquet"])
+    )
+    write_table(directory, "optimize/motion", MOTION, provenance=origin, notes={"knife": "kitchen"})
     return directory
+
+
+LINKS = {
+    "clean/vertices.parquet": ["scan.ply"],
+    "precut/nodes.parquet": ["clean/vertices.parquet"],
+    "calibrate/parameters.parquet": ["precut/nodes.parquet"],
+}
+"""Tables of the first cut, and what each was made from."""
+
+
+def digests(directory: Path, names: list[str]) -> dict[str, str]:
+    return {name: sha256_of_file(directory / name) for name in names}
+
+
+def link(directory: Path, name: str, used: list[str]) -> None:
+    """A table of which only the record of its inputs matters."""
+    (directory / name).parent.mkdir(exist_ok=True)
+    inputs = json.dumps(digests(directory, used))
+    pl.DataFrame({"row": [0]}).write_parquet(directory / name, metadata={"scan2cut.inputs_sha256": inputs})
 
 
 def run(scan_dir: Path) -> subprocess.CompletedProcess[str]:
@@ -296,17 +337,25 @@ def test_stage_certifies_refuses_and_loses_nothing(scan_dir):
     upstream = json.loads((place / "cut.json").read_text())["provenance"]["upstream_sha256"]
     assert set(upstream) == {
         "scan.ply",
+        *LINKS,
         "halve/vertices.parquet",
         "halve/faces.parquet",
+        "tetrahedralize_half/nodes.parquet",
+        "precut_half/nodes.parquet",
+        "transport/parameters.parquet",
         "optimize/motion.parquet",
     }
+
+    # A chain that leaves out the calibration is none.
+    shorter = walk(scan_dir, ("precut_half/nodes.parquet",), root="scan.ply")
+    assert shorter.broken == ("calibrate", "optimize", "transport")
 
     # The raw scan was swapped after the fact: the chain is broken, and the certified folder is gone.
     (scan_dir / "scan.ply").write_bytes(b"another")
     assert walk(scan_dir, ("optimize/motion.parquet",), root="scan.ply").broken == ("scan.ply",)
     assert run(scan_dir).returncode == 0
     told = read_metrics(scan_dir / "export" / "metrics.json")
-    assert told["certified"] is False and "scan.ply" in told["verdict"]
+    assert told["certified"] is False and told["outcome"] == "refused" and "scan.ply" in told["verdict"]
     folder = scan_dir / "export" / "cut"
     assert [p.name for p in folder.iterdir()] == ["refused"]
     assert "Do not run" in (folder / "refused" / "REASON.txt").read_text()

@@ -5,10 +5,18 @@ import pytest
 
 from stages.exporting.cell import cell_of, flange_targets
 from stages.exporting.dynamics import GRAVITY_M_S2, deflection, edge_torques, joint_torques
-from stages.exporting.inverse import JointMotion, acceleration_effort, choose_posture, follow, solve
+from stages.exporting.inverse import (
+    JointMotion,
+    acceleration_effort,
+    choose_posture,
+    follow,
+    smallest_singular_value,
+    solve,
+)
 from stages.exporting.robot import load_robot
 from stages.support.franka_kinematics import flange_pose, jacobian, jacobian_rate, joint_poses
 from tests.stages.franka_reference import flange
+from tests.stages.franka_reference import smallest_singular_value as second_sigma
 from tests.stages.synthetic_cut import PARAMS
 
 PANDA = load_robot("panda")
@@ -18,7 +26,12 @@ RANDOM = np.random.default_rng(5).uniform(PANDA.position_low_rad, PANDA.position
 
 def test_forward_kinematics_equals_a_second_derivation():
     # Two chains of seven rotations in double precision: a few roundings of a metre.
-    assert flange_pose(RANDOM) == pytest.approx(np.stack([flange(q) for q in RANDOM]), abs=5e-15)
+    assert flange_pose(RANDOM) == pytest.approx(flange(RANDOM), abs=5e-15)
+
+
+def test_smallest_singular_value_equals_a_second_derivation():
+    # Central differences with a step of 1e-6: rounding of 1e-16 / 1e-6.
+    assert smallest_singular_value(RANDOM) == pytest.approx(second_sigma(RANDOM), abs=1e-8)
 
 
 def test_forward_kinematics_at_poses_known_by_hand():

@@ -24,7 +24,13 @@ def test_without_mujoco_the_sentence_says_what_to_install(monkeypatch, tmp_path)
     monkeypatch.setitem(sys.modules, "mujoco", None)
     with pytest.raises(InputError, match=r"pip install 'scan2cut\[verify\]'"):
         export(
-            tmp_path / "cut", motion_table(), body_tables(), Chain({}, ()), WITH_REPLAY, scan_id="synthetic"
+            tmp_path / "cut",
+            motion_table(),
+            body_tables(),
+            Chain({}, ()),
+            WITH_REPLAY,
+            knife="kitchen",
+            scan_id="synthetic",
         )
 
 
@@ -63,7 +69,13 @@ def test_arm_held_against_a_force_gives_way_as_predicted():
 def test_certified_with_replay(tmp_path):
     pytest.importorskip("mujoco", reason="needs the extra verify")
     exported = export(
-        tmp_path / "cut", motion_table(), body_tables(), Chain({}, ()), WITH_REPLAY, scan_id="synthetic"
+        tmp_path / "cut",
+        motion_table(),
+        body_tables(),
+        Chain({}, ()),
+        WITH_REPLAY,
+        knife="kitchen",
+        scan_id="synthetic",
     )
     assert exported.certificate.certified and "Not run" not in exported.certificate.verdict
     found = {check.name: check for check in exported.certificate.checks if check.number == 8}
