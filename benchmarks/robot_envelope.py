@@ -3,7 +3,7 @@
     python -m benchmarks.robot_envelope [ROBOT]
 
 Prints, for the cell of params.yaml, the largest acceleration, jerk and speed of the edge along the blade, vertical and
-in the worst direction between, over all places the edge may be during a cut; and how far the edge may go sideways.
+in between, over all places the edge may be during a cut; how far the edge may go sideways; how hard the fruit may push.
 """
 
 import sys
@@ -13,8 +13,16 @@ import numpy as np
 
 from disect_sim.errors import InputError
 from stages.exporting.cell import Cell, cell_of, flange_targets
-from stages.exporting.dynamics import deflection
-from stages.exporting.inverse import Posture, choose_posture, follow, smallest_singular_value, solve
+from stages.exporting.dynamics import deflection, joint_torques
+from stages.exporting.inverse import (
+    JointMotion,
+    Posture,
+    choose_posture,
+    follow,
+    smallest_singular_value,
+    solve,
+)
+from stages.exporting.load_checks import TORQUE_SHARE
 from stages.exporting.motion_checks import (
     ACCELERATION_SHARE,
     JERK_SHARE,
@@ -64,11 +72,20 @@ def main() -> None:
             far += REACH_STEP_M
         print(f"reach along the blade: z = {sign * far:+.3f} m at all heights")
     q = solve(posture, targets)
+    rest = JointMotion(q, np.zeros_like(q), np.zeros_like(q))
     for name, force in (("up", [0.0, 1.0, 0.0]), ("along the blade", [0.0, 0.0, 1.0])):
         pushed = np.tile(turn @ force, (len(places), 1))
         per_newton = np.linalg.norm(deflection(cell, q, pushed, params.joint_stiffness_nm_rad), axis=1).max()
         allowed = params.max_deflection_m / per_newton
         print(f"deflection by a force {name}: {1e3 * per_newton:.4f} mm/N, so at most {allowed:.0f} N")
+        strong = [
+            size
+            for size in range(200)
+            if (
+                np.abs(joint_torques(robot, cell, rest, size * pushed)) <= TORQUE_SHARE * robot.torque_nm
+            ).all()
+        ]
+        print(f"torque against a force {name}: at most {max(strong)} N")
 
 
 def _reaches(robot: Robot, cell: Cell, posture: Posture, z: float) -> bool:
