@@ -20,32 +20,41 @@ def kept_outputs(scan_dir: Path, stage: str, outputs: Sequence[Path]) -> Iterato
     The caller holds the scan's lock, so what is found here on entry was left by a run that was killed.
     """
     shelter = scan_dir / f"{KEPT_PREFIX}{stage}"
-    _restore(scan_dir, shelter)
+    _restore(outputs, scan_dir, shelter)
     _keep(outputs, scan_dir, shelter)
     try:
         yield
     except BaseException:
-        _restore(scan_dir, shelter)
+        _restore(outputs, scan_dir, shelter)
         raise
     shutil.rmtree(shelter, ignore_errors=True)
 
 
 def _keep(outputs: Sequence[Path], scan_dir: Path, shelter: Path) -> None:
-    for output in outputs:
-        if not output.is_file():
-            continue
-        copy = shelter / output.relative_to(scan_dir)
+    for path in [path for output in outputs for path in _files(output)]:
+        copy = shelter / path.relative_to(scan_dir)
         copy.parent.mkdir(parents=True, exist_ok=True)
         try:
-            os.link(output, copy)
+            os.link(path, copy)
         except OSError:
-            shutil.copy2(output, copy)
+            shutil.copy2(path, copy)
 
 
-def _restore(scan_dir: Path, shelter: Path) -> None:
-    for copy in list(shelter.rglob("*")):
-        place = scan_dir / copy.relative_to(shelter)
-        if copy.is_file() and not place.exists():
-            place.parent.mkdir(parents=True, exist_ok=True)
-            os.replace(copy, place)
+def _restore(outputs: Sequence[Path], scan_dir: Path, shelter: Path) -> None:
+    for output in outputs:
+        kept = {
+            scan_dir / copy.relative_to(shelter): copy
+            for copy in _files(shelter / output.relative_to(scan_dir))
+        }
+        if set(_files(output)) - kept.keys():
+            continue  # a newer folder: an older certificate must not reappear beside it
+        for place, copy in kept.items():
+            if not place.exists():
+                place.parent.mkdir(parents=True, exist_ok=True)
+                os.replace(copy, place)
     shutil.rmtree(shelter, ignore_errors=True)
+
+
+def _files(output: Path) -> list[Path]:
+    """The output itself, or the files in it if it is a folder."""
+    return [path for path in [output, *output.rglob("*")] if path.is_file()]

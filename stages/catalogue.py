@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-Kind = Literal["table", "metrics", "picture", "plot"]
+Kind = Literal["table", "metrics", "picture", "plot", "folder"]
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Artifact:
-    """One file that a stage writes into the scan's directory."""
+    """One file (or folder of files) that a stage writes into the scan's directory."""
 
     name: str
     """<stage>/<file stem>."""
@@ -39,7 +39,13 @@ class Artifact:
     meaning: str
 
 
-SUFFIX: dict[Kind, str] = {"table": ".parquet", "metrics": ".json", "picture": ".png", "plot": ".csv"}
+SUFFIX: dict[Kind, str] = {
+    "table": ".parquet",
+    "metrics": ".json",
+    "picture": ".png",
+    "plot": ".csv",
+    "folder": "",
+}
 
 
 def _table(
@@ -58,6 +64,10 @@ def _picture(stage: str, meaning: str) -> Artifact:
 
 def _plot(name: str, columns: Iterable[Column], meaning: str) -> Artifact:
     return _artifact(name, "plot", tuple(columns), meaning, (), 1)
+
+
+def _folder(name: str, meaning: str) -> Artifact:
+    return _artifact(name, "folder", (), meaning, (), 1)
 
 
 def _artifact(
@@ -334,7 +344,7 @@ _CALIBRATE = (
             Column("identifiable", "bool", "", "true if the standard error is below 10 % of the value"),
         ],
         meaning="parameters fitted for all springs at once, and the motion's height offset; no rows without a log",
-        consumers=("transport",),
+        consumers=("transport", "optimize"),
     ),
     _table(
         "calibrate/history",
@@ -397,13 +407,13 @@ _HALVE = (
         "halve/vertices",
         [_POSITION],
         meaning="vertices of the half-body in the frame of the second cut",
-        consumers=("tetrahedralize_half",),
+        consumers=("tetrahedralize_half", "export"),
     ),
     _table(
         "halve/faces",
         [_triangles("the triangle's vertices, counter-clockwise seen from outside")],
         meaning="triangles of the half-body",
-        consumers=("tetrahedralize_half",),
+        consumers=("tetrahedralize_half", "export"),
     ),
     _table(
         "halve/frame",
@@ -444,6 +454,7 @@ _TRANSPORT = (
             for column in _SPRING_ROW
         ],
         meaning="parameters of the second cut's springs, in the rows of precut_half/springs",
+        consumers=("optimize",),
     ),
     _table(
         "transport/plan",
@@ -462,6 +473,119 @@ _TRANSPORT = (
 )
 
 
+_OPTIMIZE = (
+    _table(
+        "optimize/motion",
+        [
+            Column("time_s", "f64", "s", "from the start of the cut, exactly one row per millisecond"),
+            Column("position_m", "array[f64,3]", "m", "centre of the knife's edge in the cutting frame"),
+            Column("velocity_m_s", "array[f64,3]", "m/s", "its velocity, zero in the first and last row"),
+            Column(
+                "acceleration_m_s2",
+                "array[f64,3]",
+                "m/s²",
+                "its acceleration, zero in the first and last row",
+            ),
+            Column("force_n", "array[f64,3]", "N", "predicted force on the knife"),
+        ],
+        meaning="the optimised cut, from rest to rest",
+        consumers=("export",),
+    ),
+    _table(
+        "optimize/profile",
+        [
+            Column("time_s", "f64", "s", "from the start of the cut"),
+            Column("vertical_n", "f64", "N", "norm of the force of the vertical cut"),
+            Column("optimized_n", "f64", "N", "norm of the force of the optimised cut"),
+            Column("vertical_force_n", "array[f64,3]", "N", "force of the vertical cut on the knife"),
+            Column("optimized_force_n", "array[f64,3]", "N", "force of the optimised cut on the knife"),
+            Column("vertical_position_m", "array[f64,3]", "m", "centre of the edge, vertical cut"),
+            Column("optimized_position_m", "array[f64,3]", "m", "centre of the edge, optimised cut"),
+        ],
+        meaning="the optimised cut beside the vertical one of the same duration and end height",
+    ),
+    _table(
+        "optimize/keyframes",
+        [
+            Column("time_s", "f64", "s", "of the keyframe"),
+            Column("amplitude_m_s", "f64", "m/s", "its sawing speed, before blending with its neighbours"),
+            Column("frequency_rad_s", "f64", "rad/s", "its sawing frequency, likewise"),
+            Column("velocity_y_m_s", "f64", "m/s", "its vertical velocity, likewise"),
+        ],
+        meaning="parameters of the optimised motion (SlicingMotion of disect_sim)",
+    ),
+    _table(
+        "optimize/history",
+        [
+            Column("start", "str", "", "vertical, drawn 1, ..., or unconstrained: the ablation"),
+            Column("iteration", "i64", "-", "simulation of that start, from 1"),
+            Column("objective", "f64", "-", "mean force over the vertical cut's, plus the speed term"),
+            Column("mean_force_n", "f64", "N", "mean norm of the force; NaN if the cut did not finish"),
+            Column("radius", "f64", "-", "length of the step that was allowed, in the search's units"),
+            Column("feasible", "bool", "", "true if every constraint holds within its tolerance"),
+            Column("better", "bool", "", "true if it was the best of its start so far"),
+            Column("end_height_residual_m", "f64", "m", "distance from the wanted end height"),
+            Column("lateral_residual_m", "f64", "m", "by how much the blade uncovers the fruit"),
+            Column("speed_residual_m_s", "f64", "m/s", "by how much the speed is too high"),
+            Column("acceleration_along_residual_m_s2", "f64", "m/s²", "the same along the blade"),
+            Column("acceleration_vertical_residual_m_s2", "f64", "m/s²", "the same vertically"),
+            Column("board_residual_m", "f64", "m", "by how much the edge is below its end height"),
+        ],
+        meaning="the search, simulation by simulation",
+    ),
+    _table(
+        "optimize/confirmation",
+        [
+            Column("check", "str", "", "what was changed"),
+            Column("mean_force_vertical_n", "f64", "N", "of the vertical cut; NaN if it did not finish"),
+            Column("mean_force_optimized_n", "f64", "N", "of the optimised cut; NaN if it did not finish"),
+            Column("reduction", "f64", "-", "share of the mean force that is saved"),
+        ],
+        meaning="both motions simulated again with a finer mesh, finer steps and other parameters",
+    ),
+    _plot(
+        "optimize/profile_plot",
+        [
+            Column("time_s", "f64", "s", "time"),
+            Column("vertical_n", "f64", "N", "as in optimize/profile"),
+            Column("optimized_n", "f64", "N", "as in optimize/profile"),
+        ],
+        "force of both cuts for `dvc plots`",
+    ),
+    _plot(
+        "optimize/history_plot",
+        [
+            Column("start", "str", "", "as in optimize/history"),
+            Column("iteration", "i64", "-", "simulation"),
+            Column("mean_force_n", "f64", "N", "as in optimize/history"),
+        ],
+        "the search for `dvc plots`",
+    ),
+    _metrics(
+        "optimize",
+        "both mean forces, the reduction and whether it survives finer simulations, residuals of the constraints",
+    ),
+    _picture(
+        "optimize",
+        "both forces, the knife's path over the fruit, the search and the simulations that confirm it",
+    ),
+)
+
+_EXPORT = (
+    _folder(
+        "export/cut",
+        "the cut for the robot, in the subfolder `certified` or, with REASON.txt, `refused`; files: docs/export.md",
+    ),
+    _metrics(
+        "export",
+        "the certificate's verdict, where the files are, and how far the motion is inside its limits",
+    ),
+    _picture(
+        "export", "the knife's track over the fruit, the joints against their limits, the predicted force"
+    ),
+)
+
+
 @dataclass(frozen=True)
 class Instance:
     """A stage that runs a second time, on other inputs, with parameters and a folder of its own."""
@@ -476,9 +600,13 @@ class Instance:
 
 _CUT_MESH_FILES = ("nodes", "tets", "virtual_nodes", "springs")
 INSTANCES: dict[str, Instance] = {
-    "tetrahedralize_half": Instance("tetrahedralize", {"clean": "halve"}, {}),
+    "tetrahedralize_half": Instance(
+        "tetrahedralize", {"clean": "halve"}, dict.fromkeys(("nodes", "tets"), ("optimize",))
+    ),
     "precut_half": Instance(
-        "precut", {"tetrahedralize": "tetrahedralize_half"}, dict.fromkeys(_CUT_MESH_FILES, ("transport",))
+        "precut",
+        {"tetrahedralize": "tetrahedralize_half"},
+        dict.fromkeys(_CUT_MESH_FILES, ("transport", "optimize")),
     ),
 }
 """Name of the instance → what it is. It is run as `python -m stages.<base> data/scans/<id> --as <instance>`."""
@@ -537,6 +665,8 @@ ARTIFACTS: dict[str, Artifact] = {
         *_instance_artifacts("tetrahedralize_half", _TETRAHEDRALIZE),
         *_instance_artifacts("precut_half", _PRECUT),
         *_TRANSPORT,
+        *_OPTIMIZE,
+        *_EXPORT,
     )
 }
 """Every artifact by name, in the order in which the stages write them."""

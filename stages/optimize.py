@@ -72,9 +72,7 @@ def run(io: StageIO, params: OptimizeParams) -> dict[str, Any]:
         model,
         values,
         params,
-        finer=finer_cut(
-            nodes["position_m"].to_numpy(), tets["nodes"].to_numpy(), SNAP_TOLERANCE_FRACTION
-        ),
+        finer=finer_cut(nodes["position_m"].to_numpy(), tets["nodes"].to_numpy(), SNAP_TOLERANCE_FRACTION),
         material=io.scan.material,
         scan_dir=io.scan_dir,
         key=work_key(model, values.values(), params, OWN_CODE),

@@ -12,7 +12,6 @@ from disect_sim.errors import InputError
 from disect_sim.model import Model
 from disect_sim.parameters import SPRING_NAMES, SURFACE_PREFIX, expand, parameter_info
 from stages.calibrating.certainty import Certainty, certainties
-from stages.support.checkpoint import remove_checkpoints
 from stages.calibrating.descent import FitOutcome, HistoryRow, Schedule
 from stages.calibrating.individual_fit import fit_individual
 from stages.calibrating.losses import LOSSES
@@ -23,6 +22,7 @@ from stages.calibrating.unknowns import Values, parameter_bounds, shared_unknown
 from stages.calibrating.validation import contact_impulse
 from stages.params import CalibrateParams
 from stages.support.bounded import Bound
+from stages.support.checkpoint import remove_checkpoints
 
 Array = NDArray[np.float64]
 Progress = Callable[[float, str], None]

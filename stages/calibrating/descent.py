@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from disect_sim.errors import InputError
-from stages.support.checkpoint import Checkpoint
 from stages.calibrating.objective import Objective, Trial
+from stages.support.checkpoint import Checkpoint
 
 
 class FitOutcome(Enum):

@@ -13,13 +13,13 @@ import torch
 from numpy.typing import NDArray
 
 from disect_sim.errors import InputError
-from stages.support.checkpoint import Checkpoint
 from stages.calibrating.descent import FitOutcome, HistoryRow, PhaseResult, Schedule
 from stages.calibrating.losses import HUBER_FRACTION, pseudo_huber
 from stages.calibrating.objective import Trial
 from stages.calibrating.problem import Problem, TrialFailedError
 from stages.calibrating.unknowns import Unknowns
 from stages.calibrating.validation import errors
+from stages.support.checkpoint import Checkpoint
 
 DIFFERENCE = 0.02
 """Step of the one-sided differences, in free numbers: half a per cent of a middle value's range."""

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from stages.support.checkpoint import Checkpoint
 from stages.calibrating.descent import HistoryRow, PhaseResult, Schedule, descend
 from stages.calibrating.losses import LOSSES
 from stages.calibrating.objective import Objective
@@ -11,6 +10,7 @@ from stages.calibrating.problem import Problem
 from stages.calibrating.smoothness import Smoothness, neighbour_pairs
 from stages.calibrating.unknowns import Unknowns, Values, individual_unknowns, parameter_bounds
 from stages.params import CalibrateParams
+from stages.support.checkpoint import Checkpoint
 
 
 def fit_individual(

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import torch
 
-from stages.support.checkpoint import Checkpoint
 from stages.calibrating.descent import HistoryRow, PhaseResult, Schedule, descend
 from stages.calibrating.gauss_newton import levenberg_marquardt
 from stages.calibrating.losses import LOSSES
 from stages.calibrating.objective import Objective
 from stages.calibrating.problem import Problem
 from stages.calibrating.unknowns import Unknowns
+from stages.support.checkpoint import Checkpoint
 
 
 @dataclass(frozen=True)

@@ -34,12 +34,8 @@ class _Stream:
 
 def read_bag(path: Path, columns: Mapping[str, str | Sequence[str]]) -> RobotLog:
     """The log of a bag; ingest.columns may name the topics of force, pose and joints."""
-    try:
-        from rosbags.highlevel import AnyReader
-    except ImportError as error:
-        raise InputError(
-            f"{path.name} is a ROS recording. Reading one needs the package rosbags. Install it: pip install '.[bags]'."
-        ) from error
+    from rosbags.highlevel import AnyReader
+
     try:
         with AnyReader([path]) as bag:
             return _read(bag, path.name, columns)

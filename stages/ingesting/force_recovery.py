@@ -7,11 +7,11 @@ from numpy.typing import NDArray
 
 from disect_sim.errors import InputError
 from stages.ingesting.cutting_frame import cutting_rotation
-from stages.ingesting.panda_kinematics import flange_pose, jacobian
 from stages.ingesting.robot_log import RobotLog
 from stages.ingesting.time_rules import Sampling, check_time
 from stages.ingesting.units import in_si
 from stages.params import IngestParams
+from stages.support.franka_kinematics import flange_pose, jacobian
 
 MAX_TRAVEL_M = 2.0
 """Twice a Panda's reach; a longer motion is in another unit."""

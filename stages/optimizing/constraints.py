@@ -110,9 +110,7 @@ class Constraints:
 
     def violation(self, residuals: dict[str, float]) -> float:
         """Sum of what the residuals are beyond their tolerances, in units of the rules; 0 is feasible."""
-        return sum(
-            max(0.0, residuals[rule.name] - rule.tolerance) / rule.unit for rule in self.rules
-        )
+        return sum(max(0.0, residuals[rule.name] - rule.tolerance) / rule.unit for rule in self.rules)
 
     def residuals(self, trajectory: Trajectory) -> dict[str, float]:
         """By how much every rule is broken."""

@@ -75,7 +75,9 @@ def _speeds(axis: Any, found: Optimization) -> None:
 
 def _descent(axis: Any, found: Optimization) -> None:
     for name, run in found.runs.items():
-        axis.plot(range(1, len(run.history) + 1), [row["mean_force_n"] for row in run.history], lw=1.5, label=name)
+        axis.plot(
+            range(1, len(run.history) + 1), [row["mean_force_n"] for row in run.history], lw=1.5, label=name
+        )
     axis.axhline(found.vertical.norm.mean(), color=WARNING, lw=1, ls="--", label="vertical cut")
     axis.set(xlabel="simulation", ylabel="mean force [N]")
     axis.set_title(f"the search; best: {found.best_start}", color=TEXT)

@@ -120,7 +120,9 @@ def _ablation(best: Point | None, vertical_n: float) -> dict[str, float | None]:
     """What the best motion without constraints saves, and by how much it breaks them."""
     names = ("end_height_m", "lateral_m", "speed_m_s")
     if best is None:
-        return {"unconstrained_reduction": None} | {f"unconstrained_{residual_column(n)}": None for n in names}
+        return {"unconstrained_reduction": None} | {
+            f"unconstrained_{residual_column(n)}": None for n in names
+        }
     return {
         "unconstrained_reduction": 1.0 - best.mean_force_n / vertical_n,
         **{f"unconstrained_{residual_column(n)}": best.residuals[n] for n in names},

@@ -40,9 +40,7 @@ def run_parallel(
     context = multiprocessing.get_context("spawn")
     messages = context.Queue()
     workers = max(1, min(processes, len(waiting)))
-    with ProcessPoolExecutor(
-        workers, mp_context=context, initializer=_prepare, initargs=(messages,)
-    ) as pool:
+    with ProcessPoolExecutor(workers, mp_context=context, initializer=_prepare, initargs=(messages,)) as pool:
         futures = [pool.submit(work, job) for job in waiting]
         open_futures = set(futures)
         while open_futures:

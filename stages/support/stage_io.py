@@ -16,7 +16,15 @@ import numpy as np
 import polars as pl
 
 from stages.catalogue import ARTIFACTS, artifacts_of, name_in
-from stages.support.artifacts import Provenance, read_table, write_csv, write_json, write_picture, write_table
+from stages.support.artifacts import (
+    Provenance,
+    artifact,
+    read_table,
+    write_csv,
+    write_json,
+    write_picture,
+    write_table,
+)
 from stages.support.events import emit
 from stages.support.scan_file import ScanFile
 
@@ -68,6 +76,14 @@ class StageIO:
         name = name_in(self.stage, name)
         self._written[name] = write_csv(self._scratch, name, csv)
 
+    def folder(self, name: str) -> Path:
+        """An empty directory for one of this stage's folders; what is in it at the end is published."""
+        name = name_in(self.stage, name)
+        place = self._scratch / artifact(name, "folder").path
+        place.mkdir(parents=True)
+        self._written[name] = place
+        return place
+
     def write_metrics(self, name: str, metrics: dict[str, Any]) -> None:
         """This stage's metrics: numbers, flags and short texts, the unit in each key."""
         name = name_in(self.stage, name)
@@ -86,6 +102,8 @@ class StageIO:
         for name, scratch_path in self._written.items():
             final = self.scan_dir / ARTIFACTS[name].path
             final.parent.mkdir(exist_ok=True)
+            if final.is_dir():
+                os.replace(final, self._scratch / f"replaced-{final.name}")
             os.replace(scratch_path, final)
 
     def close(self) -> None:

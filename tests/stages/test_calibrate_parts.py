@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from disect_sim.errors import InputError
-from stages.support.checkpoint import FOLDER, Checkpoint, remove_checkpoints
 from stages.calibrating.losses import LOSSES, l1
 from stages.calibrating.recorded_cut import find_onset, find_puncture
 from stages.calibrating.smoothness import Smoothness, neighbour_pairs
 from stages.calibrating.validation import errors, held_out_blocks
 from stages.support.bounded import make_bound
+from stages.support.checkpoint import FOLDER, Checkpoint, remove_checkpoints
 
 MEASURED = torch.tensor([0.0, 1.0, 4.0, 9.0, 7.0, 8.0], dtype=torch.float64)
 SIMULATED = torch.tensor([0.1, 0.7, 5.0, 8.0, 7.5, 9.0], dtype=torch.float64)

@@ -12,7 +12,7 @@ from disect_sim.errors import InputError
 from stages.ingest import ingest
 from stages.ingesting.force_recovery import edge_record, force_from_torque
 from stages.ingesting.log_file import read_log
-from stages.ingesting.panda_kinematics import flange_pose, jacobian
+from stages.support.franka_kinematics import flange_pose, jacobian
 from tests.stages.force_logs import (
     PARAMS,
     SHARED,

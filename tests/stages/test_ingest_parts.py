@@ -11,7 +11,7 @@ from stages.ingesting.cutting_frame import AXES, cutting_rotation, describe
 from stages.ingesting.descent import find_descent
 from stages.ingesting.force_recovery import force_from_torque
 from stages.ingesting.onset import find_onset, require_onset
-from stages.ingesting.panda_kinematics import FLANGE_M, flange_pose, jacobian
+from stages.support.franka_kinematics import FLANGE_M, flange_pose, jacobian
 from stages.support.low_pass import low_pass
 from tests.stages.force_logs import READY
 

@@ -1,4 +1,6 @@
-"""Forward kinematics and Jacobian of the Franka Panda (and FR3, whose links are the same)."""
+"""Forward kinematics and Jacobian of the Franka Panda and FR3, whose links have the same lengths."""
+
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,8 +13,11 @@ FLANGE_M = 0.107
 """From joint 7 to the flange along its axis."""
 
 
-def joint_poses(joints: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Poses of the seven joint frames in the base frame, shape [n, 7, 4, 4], for joints [rad], shape [n, 7]."""
+def joint_poses(joints: NDArray[Any]) -> NDArray[Any]:
+    """Poses of the seven joint frames in the base frame, shape [n, 7, 4, 4], for joints [rad], shape [n, 7].
+
+    Complex joints are allowed: the imaginary part then is a derivative (complex step).
+    """
     pose = np.broadcast_to(np.eye(4), (len(joints), 4, 4))
     poses = []
     for a, d, alpha, angle in zip(DH_A_M, DH_D_M, DH_ALPHA_RAD, joints.T, strict=True):
@@ -21,14 +26,14 @@ def joint_poses(joints: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.stack(poses, axis=1)
 
 
-def flange_pose(joints: NDArray[np.float64]) -> NDArray[np.float64]:
+def flange_pose(joints: NDArray[Any]) -> NDArray[Any]:
     """Pose of the flange in the base frame [m], shape [n, 4, 4], for joints [rad], shape [n, 7]."""
     offset = np.eye(4)
     offset[2, 3] = FLANGE_M
     return joint_poses(joints)[:, -1] @ offset
 
 
-def jacobian(joints: NDArray[np.float64], tool: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
+def jacobian(joints: NDArray[Any], tool: NDArray[np.float64] | None = None) -> NDArray[Any]:
     """Base-frame Jacobian of the tool's origin, linear rows above angular ones, shape [n, 6, 7].
 
     Args:
@@ -36,13 +41,26 @@ def jacobian(joints: NDArray[np.float64], tool: NDArray[np.float64] | None = Non
         tool: Pose of the tool in the flange's frame [m], shape [4, 4]; None takes the flange.
     """
     poses = joint_poses(joints)
-    end = flange_pose(joints) @ (np.eye(4) if tool is None else tool)
+    offset = np.eye(4)
+    offset[2, 3] = FLANGE_M
+    end = poses[:, -1] @ offset @ (np.eye(4) if tool is None else tool)
     axes = poses[:, :, :3, 2]
     arms = end[:, None, :3, 3] - poses[:, :, :3, 3]
     return np.concatenate([np.cross(axes, arms), axes], axis=2).transpose(0, 2, 1)
 
 
-def _link(a: float, d: float, alpha: float, angle: NDArray[np.float64]) -> NDArray[np.float64]:
+def jacobian_rate(
+    joints: NDArray[np.float64], rates: NDArray[np.float64], tool: NDArray[np.float64] | None = None
+) -> NDArray[np.float64]:
+    """Time derivative of the Jacobian at joint rates [rad/s], shape [n, 6, 7].
+
+    By complex step, which has no cancellation: exact to rounding.
+    """
+    step = 1e-30
+    return np.asarray(jacobian(joints + 1j * step * rates, tool).imag / step)
+
+
+def _link(a: float, d: float, alpha: float, angle: NDArray[Any]) -> NDArray[Any]:
     """Pose of a joint's frame in the one before it, shape [n, 4, 4]."""
     c, s = np.cos(angle), np.sin(angle)
     ca, sa = np.cos(alpha), np.sin(alpha)

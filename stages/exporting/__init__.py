@@ -1,0 +1,1 @@
+"""From an optimised knife motion to certified files for a Franka arm."""

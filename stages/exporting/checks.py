@@ -1,0 +1,65 @@
+"""One line of the certificate: value, limit, margin."""
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Check:
+    """A measured value held against its limit."""
+
+    number: int
+    """Of the list in docs/export.md, 1 to 8."""
+    name: str
+    value: float | str
+    limit: float | str
+    unit: str
+    margin: float | None
+    """How far inside the limit, in the same unit; negative outside. None where there is nothing to measure."""
+    passed: bool | None
+    """None: not verified."""
+    note: str = ""
+    rule: str = "="
+    """How the value must compare with the limit."""
+
+    def plain(self) -> dict[str, Any]:
+        """For JSON, which has no NaN and no infinity."""
+        return {
+            key: str(value) if isinstance(value, float) and not math.isfinite(value) else value
+            for key, value in asdict(self).items()
+        }
+
+    def sentence(self) -> str:
+        """For people."""
+        wanted = f"must be {self.rule} {_text(self.limit)}" if self.rule != "=" else ""
+        remark = "; ".join(part for part in (wanted, self.note) if part)
+        return f"check {self.number}, {self.name}: {_text(self.value)} {self.unit}".rstrip() + f" ({remark})"
+
+
+def at_most(number: int, name: str, value: float, limit: float, unit: str, note: str = "") -> Check:
+    """Passes up to the limit; NaN never passes."""
+    return Check(
+        number, name, float(value), limit, unit, float(limit - value), bool(value <= limit), note, "<="
+    )
+
+
+def at_least(number: int, name: str, value: float, limit: float, unit: str, note: str = "") -> Check:
+    """Passes from the limit on; NaN never passes."""
+    return Check(
+        number, name, float(value), limit, unit, float(value - limit), bool(value >= limit), note, ">="
+    )
+
+
+def holds(number: int, name: str, passed: bool, note: str) -> Check:
+    """A yes or no."""
+    return Check(number, name, "yes" if passed else "no", "yes", "", None, bool(passed), note)
+
+
+def not_verified(number: int, name: str, note: str) -> Check:
+    """Stated openly as not looked at."""
+    return Check(number, name, "not run", "-", "", None, None, note)
+
+
+def _text(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:.4g}"

@@ -1,0 +1,89 @@
+"""A synthetic slicing motion over a synthetic fruit, as the tables that export reads. Nothing here was measured."""
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import torch
+import trimesh
+
+from disect_sim.motions import SlicingMotion
+from stages.params import load_params
+
+ROOT = Path(__file__).parents[2]
+PARAMS = load_params(ROOT / "params.yaml").export
+FRUIT_HEIGHT_M = 0.06
+END_HEIGHT_M = 0.001
+
+
+def motion_table(
+    *,
+    duration: float = 1.5,
+    amplitude: np.ndarray | float = 0.06,
+    frequency: np.ndarray | float = 8.0,
+    start_m: float = 0.07,
+    end_m: float = END_HEIGHT_M,
+    window_s: float = 0.15,
+    force_n: float = 40.0,
+    z_m: float = 0.0,
+) -> pl.DataFrame:
+    """The table optimize/motion of a slicing motion that descends from start_m to end_m and is centred at z_m."""
+    time = torch.arange(round(duration * 1000) + 1, dtype=torch.float64) * 1e-3
+    options = {
+        "duration": duration,
+        "initial_y": start_m,
+        "amplitude": amplitude,
+        "frequency": frequency,
+        "window_s": window_s,
+    }
+    probe = SlicingMotion(velocity_y=-1.0, **options)
+    path = probe.poses(time.numpy())
+    middle = 0.5 * (path[:, 2].min() + path[:, 2].max())
+    speed = -(start_m - end_m) / (start_m - path[-1, 1])
+    motion = SlicingMotion(velocity_y=speed, initial_z=z_m - middle, **options)
+    parameters = {k: torch.as_tensor(v) for k, v in motion.parameters.items()}
+    velocity, acceleration = torch.func.jvp(
+        lambda t: motion.velocities(t, parameters), (time,), (torch.ones_like(time),)
+    )
+    return table_of(
+        time.numpy(),
+        motion.poses(time.numpy()),
+        _three(velocity.numpy()),
+        _three(acceleration.numpy()),
+        force_n,
+    )
+
+
+def table_of(
+    time: np.ndarray, position: np.ndarray, velocity: np.ndarray, acceleration: np.ndarray, force_n: float
+) -> pl.DataFrame:
+    """The table, with a force [N] that pushes the knife up and back while it is in the fruit."""
+    inside = np.clip((FRUIT_HEIGHT_M - position[:, 1]) / 0.01, 0.0, 1.0)
+    force = force_n * inside[:, None] * np.array([0.0, 1.0, 0.0])
+    force[:, 2] -= 0.3 * force_n * inside * np.tanh(velocity[:, 2] / 0.01)
+    columns = {
+        "position_m": position,
+        "velocity_m_s": velocity,
+        "acceleration_m_s2": acceleration,
+        "force_n": force,
+    }
+    return pl.DataFrame(
+        [
+            pl.Series("time_s", time, pl.Float64),
+            *(pl.Series(name, values, pl.Array(pl.Float64, 3)) for name, values in columns.items()),
+        ]
+    )
+
+
+def body_tables(width_m: float = 0.05) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """halve/vertices and halve/faces of an ellipsoid of this width along the blade, on the board."""
+    ball = trimesh.creation.icosphere(subdivisions=3)
+    vertices = ball.vertices * [0.04, 0.5 * FRUIT_HEIGHT_M, 0.5 * width_m] + [0.0, 0.5 * FRUIT_HEIGHT_M, 0.0]
+    return (
+        pl.DataFrame([pl.Series("position_m", vertices, pl.Array(pl.Float64, 3))]),
+        pl.DataFrame([pl.Series("vertices", ball.faces.astype(np.int32), pl.Array(pl.Int32, 3))]),
+    )
+
+
+def _three(values: np.ndarray) -> np.ndarray:
+    return np.concatenate([np.zeros((len(values), 1)), values], axis=1)
