@@ -49,8 +49,8 @@ def check_plane(mesh: CutMesh) -> None:
     off = float(np.abs(places[:, 0]).max())
     if off > OFF_PLANE_M:
         raise InputError(
-            f"optimize: the second cut's surface lies up to {off:.4f} m from the knife's plane x = 0. It must lie in it. "
-            "Keep precut_half.plane_* at their defaults and move the cut with halve.offset_m and halve.angle_deg."
+            f"optimize: the second cut's surface lies up to {off:.4f} m from the knife's plane x = 0. It must lie in "
+            "it. Keep precut_half.plane_* at their defaults and move the cut with halve.offset_m and halve.angle_deg."
         )
 
 
@@ -79,7 +79,7 @@ def run(io: StageIO, params: OptimizeParams) -> dict[str, Any]:
         progress=lambda fraction, text: io.progress(0.02 + 0.95 * fraction, text),
     )
     profile, history = profile_table(found), history_table(found)
-    io.write("optimize/motion", motion_table(found))
+    io.write("optimize/motion", motion_table(found), notes={"knife": params.knife})
     io.write("optimize/profile", profile)
     io.write("optimize/keyframes", keyframe_table(found))
     io.write("optimize/history", history)

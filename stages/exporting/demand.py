@@ -52,7 +52,7 @@ def fruit_of(vertices: NDArray[np.float64], faces: NDArray[np.int32]) -> Fruit:
     if len(crossed) == 0:
         raise InputError(
             f"The body reaches from x = {vertices[:, 0].min():.4f} to {vertices[:, 0].max():.4f} m, so the knife at "
-            "x = 0 misses it. The cut plane must go through the body. Change halve.*."
+            "x = 0 misses it. The cut plane must go through the body. Change halve.offset_m."
         )
     points = [[_crossing(vertices, f[i], f[(i + 1) % 3], side) for i in range(3)] for f in crossed]
     segments = np.array([[p for p in three if p is not None] for three in points])

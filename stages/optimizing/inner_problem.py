@@ -26,7 +26,7 @@ def solve(
     radius: float,
     params: OptimizeParams,
 ) -> torch.Tensor:
-    """The variables that minimise slope · d + |slope| |d|² / (2 radius) + speed term, d from the centre, under the rules.
+    """The variables that minimise slope · d + |slope| |d|² / (2 radius) + speed term under the rules; d is the step.
 
     `slope`: gradient of the mean force over the vertical cut's in the variables. Without constraints and speed term
     the answer lies `radius` down the slope; with a slope of 0 it is the feasible motion next to the centre. The

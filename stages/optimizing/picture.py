@@ -1,4 +1,4 @@
-"""The picture of the stage `optimize`: both forces, the knife's path over the fruit, the search and its honesty check."""
+"""The picture of the stage `optimize`: forces, the knife's path over the fruit, the search and its check."""
 
 from typing import Any
 

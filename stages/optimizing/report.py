@@ -118,15 +118,12 @@ def metrics(found: Optimization) -> dict[str, Any]:
 
 def _ablation(best: Point | None, vertical_n: float) -> dict[str, float | None]:
     """What the best motion without constraints saves, and by how much it breaks them."""
-    names = ("end_height_m", "lateral_m", "speed_m_s")
-    if best is None:
-        return {"unconstrained_reduction": None} | {
-            f"unconstrained_{residual_column(n)}": None for n in names
-        }
-    return {
-        "unconstrained_reduction": 1.0 - best.mean_force_n / vertical_n,
-        **{f"unconstrained_{residual_column(n)}": best.residuals[n] for n in names},
+    out: dict[str, float | None] = {
+        "unconstrained_reduction": None if best is None else 1.0 - best.mean_force_n / vertical_n
     }
+    for name in ("end_height_m", "lateral_m", "speed_m_s"):
+        out[f"unconstrained_{residual_column(name)}"] = None if best is None else best.residuals[name]
+    return out
 
 
 def _number(value: float) -> float | None:

@@ -112,12 +112,12 @@ class SlicingCut:
     def trajectory(self, variables: torch.Tensor) -> Trajectory:
         """Position, velocity and acceleration at the controller's rate."""
         parameters = {**self._tensors(), **self.motion_parameters(variables)}
-        velocity, acceleration = torch.func.jvp(
+        rates = torch.func.jvp(
             lambda times: self._motion.velocities(times, parameters),
             (self.times,),
             (torch.ones_like(self.times),),
         )
-        return Trajectory(self._motion.trajectory(self.times, parameters), velocity, acceleration)
+        return Trajectory(self._motion.trajectory(self.times, parameters), rates[0], rates[1])
 
     def at_end_height(self, variables: torch.Tensor) -> torch.Tensor:
         """The variables with the descent scaled so that the knife ends exactly at its height."""
