@@ -1,8 +1,6 @@
 """What a page is made of. Everything here is plain data; templates/page.html turns it into HTML."""
 
 import base64
-import csv
-import io
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -131,16 +129,6 @@ class Plot:
                 for i, curve in enumerate(self.curves)
             ],
         }
-
-    @property
-    def csv_uri(self) -> str:
-        """The numbers behind the plot, as a file to download."""
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow([self.x_label, *(curve.label for curve in self.curves)])
-        for row in zip(self.x, *(curve.values for curve in self.curves), strict=True):
-            writer.writerow([_short(v) for v in row])
-        return "data:text/csv;charset=utf-8;base64," + base64.b64encode(text.getvalue().encode()).decode()
 
 
 Block = Table | Figures | Note | Code | Picture | Drawing | Plot

@@ -85,7 +85,9 @@ def knife_path(
         )
     body = "".join(parts) + _bar(scale, frame.height, MAP) + frame.axes()
     heading = "middle of the edge, coloured by time [s]"
-    return _svg(frame.width + BAR + 30, frame.height + 64, heading, f'<g transform="translate(30,26)">{body}</g>')
+    return _svg(
+        frame.width + BAR + 30, frame.height + 64, heading, f'<g transform="translate(30,26)">{body}</g>'
+    )
 
 
 class _Scale:
@@ -130,7 +132,9 @@ class _Frame:
         z = math.ceil(self._x0 / step) * step
         while z <= self._x0 + self.width / self.factor:
             x, _ = self(z, 0.0)
-            parts.append(f'<text x="{x:.1f}" y="{self.height + 14:.1f}" text-anchor="middle">{MM * z:.0f}</text>')
+            parts.append(
+                f'<text x="{x:.1f}" y="{self.height + 14:.1f}" text-anchor="middle">{MM * z:.0f}</text>'
+            )
             z += step
         y = math.ceil(self._low / step) * step
         while y <= self._y1:

@@ -37,7 +37,11 @@ def read_run_record(scan_dir: Path) -> RunRecord:
 
 
 def write_run_record(
-    scan_dir: Path, *, reports: list[tuple[str, str, float, bool]], error: str | None, failed_stage: str | None
+    scan_dir: Path,
+    *,
+    reports: list[tuple[str, str, float, bool]],
+    error: str | None,
+    failed_stage: str | None,
 ) -> RunRecord:
     """Write the record of a run; reports are (stage, outcome, seconds, cached) of those that succeeded."""
     computed = dict(read_run_record(scan_dir).computed_s)
