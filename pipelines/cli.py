@@ -13,6 +13,7 @@ from rich.table import Table
 
 from disect_sim.errors import InputError
 from pipelines.project import Project, apply_environment, find_project
+from pipelines.show_commands import add_show_commands
 
 EXIT_FAILED, EXIT_BAD_INPUT = 1, 2
 DEBUG_VARIABLE = "SCAN2CUT_DEBUG"
@@ -290,6 +291,9 @@ def dashboard(port: Annotated[int, typer.Option(help="Port on this machine.")] =
 
     err.print(f"The dashboard comes up at http://{HOST}:{port} (Ctrl-C stops it).")
     serve_dashboard(project, port)
+
+
+add_show_commands(app)
 
 
 class _OnlyJson:

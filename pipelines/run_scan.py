@@ -10,6 +10,7 @@ from pipelines.dashboard import use_running_dashboard
 from pipelines.dvc_stage import StageFailedError, StageReport, TryAgainError
 from pipelines.project import Project
 from pipelines.register import Request, forget_scan, register_scan, track_raw_files
+from pipelines.report.after_run import record_and_report
 
 EXIT_DONE, EXIT_FAILED, EXIT_BAD_INPUT = 0, 1, 2
 CALIBRATE = "calibrate"
@@ -88,6 +89,11 @@ def run_request(
         forget_scan(project, result.scan)
     if result.scan in project.scan_ids():
         track_raw_files(project, result.scan)
+        record_and_report(project, result.scan, result.stages, result.error, target=target, warn=_warn)
+
+
+def _warn(sentence: str) -> None:
+    logging.getLogger("scan2cut").warning(sentence)
 
 
 def run_flow(

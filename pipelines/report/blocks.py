@@ -107,6 +107,10 @@ class Plot:
     levels: Sequence[tuple[float, str]] = ()
     """Horizontal lines: y and what it stands for, such as a limit."""
     log: bool = False
+    bars: bool = False
+    """Draw bars from zero, for counts."""
+    span_gaps: bool = False
+    """Join the samples on both sides of a gap."""
     caption: str = ""
 
     @property
@@ -117,6 +121,8 @@ class Plot:
             "x_label": self.x_label,
             "y_label": self.y_label,
             "log": self.log,
+            "bars": self.bars,
+            "span_gaps": self.span_gaps,
             "marks": [[_short(at), text] for at, text in self.marks],
             "levels": [[_short(at), text] for at, text in self.levels],
             "curves": [

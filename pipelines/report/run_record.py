@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,7 @@ def read_run_record(scan_dir: Path) -> RunRecord:
 def write_run_record(
     scan_dir: Path,
     *,
-    reports: list[tuple[str, str, float, bool]],
+    reports: Sequence[tuple[str, str, float, bool]],
     error: str | None,
     failed_stage: str | None,
 ) -> RunRecord:

@@ -51,8 +51,9 @@
       series: [
         { label: data.x_label, value: short },
         ...data.curves.map((curve) => ({
-          label: curve.label, stroke: css(`--c${curve.colour % 8}`), width: 1.8, value: short, spanGaps: false,
-          dash: curve.dashed ? [6, 4] : undefined, points: { show: data.x.length < 40 },
+          label: curve.label, stroke: css(`--c${curve.colour % 8}`), width: 1.8, value: short, spanGaps: data.span_gaps,
+          paths: data.bars ? uPlot.paths.bars({ size: [0.9, 60] }) : undefined, fill: data.bars ? css(`--c${curve.colour % 8}`) : undefined,
+          dash: curve.dashed ? [6, 4] : undefined, points: { show: data.x.length < 40 && !data.bars },
         })),
       ],
       hooks: { draw: [drawLines(data)] },

@@ -58,6 +58,7 @@ def _quality(tets: pl.DataFrame) -> Plot:
         y_label="tetrahedra [-]",
         x=[(i + 0.5) / QUALITY_BINS for i in range(QUALITY_BINS)],
         curves=[Curve("tetrahedra in a bin of 0.05", [float(count.get(i, 0)) for i in range(QUALITY_BINS)])],
+        bars=True,
     )
 
 
