@@ -17,7 +17,6 @@ from pipelines.report.words import MISSING, label, number, percent
 from pipelines.template import read_template
 from stages.params import STAGE_SECTIONS
 from stages.support.atomic_file import write_bytes_atomic
-from stages.support.yaml_file import read_mapping
 
 SHARES = {"nmae", "nmae_held_out", "nmae_shared", "reduction", "confirmed_reduction", "peak_reduction"}
 """Metrics that read best in percent."""
@@ -183,15 +182,8 @@ def _plot(runs: dict[str, ScanData], title: str, table: str, name: str) -> Plot 
 
 
 def _settings(data: ScanData) -> dict[str, Any]:
-    """Every parameter of the run, as its params.yaml and scan.yaml say."""
-    path = data.project.root / "params.yaml"
-    shared = read_mapping(path) if path.is_file() else {}
-    out = {
-        "material": data.scan_yaml.get("material"),
-        "scan": data.scan_yaml.get("scan"),
-        "log": data.scan_yaml.get("log"),
-    }
+    """Every parameter that the run's stages ran with, and its files."""
+    out = {key: data.scan_yaml.get(key) for key in ("scan", "log", "material")}
     for section in STAGE_SECTIONS:
-        merged = {**(shared.get(section) or {}), **(data.scan_yaml.get(section) or {})}
-        out |= {f"{section}.{key}": value for key, value in merged.items()}
+        out |= {f"{section}.{key}": value for key, value in data.used(section).items()}
     return out

@@ -34,7 +34,7 @@ def spring_map(
     discs = []
     for place, area, value in zip(places, areas, values, strict=True):
         x, y = frame(place[0], place[1])
-        radius = max(2.0, 0.95 * frame.factor * math.sqrt(area / math.pi))
+        radius = max(2.0, 0.7 * frame.factor * math.sqrt(area / math.pi))
         discs.append(
             f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}" fill="{colour_of(scale(value), colours)}">'
             f"<title>z {MM * place[0]:.1f} mm, y {MM * place[1]:.1f} mm: {number(float(value))} {escape(unit)}</title>"
@@ -64,7 +64,7 @@ def knife_path(
     zs = [p[0] for face in faces for p in face] + [p[0] for p in path] + ends
     ys = [p[1] for face in faces for p in face] + [p[1] for p in path] + [0.0]
     frame = _Frame(zs, ys, 720.0)
-    shape = "".join("M" + "L".join(_xy(frame, p) for p in face) + "Z" for face in faces)
+    shape = "".join("M" + "L".join(_xy(frame, p) for p in _turned(face)) + "Z" for face in faces)
     parts = [f'<path class="fruit" d="{shape}"/>']
     for z in bounds or ():
         x, _ = frame(z, 0.0)
@@ -147,6 +147,12 @@ class _Frame:
             "along the blade, z [mm]; left: height, y [mm]</text>"
         )
         return "".join(parts)
+
+
+def _turned(face: Sequence[Sequence[float]]) -> Sequence[Sequence[float]]:
+    """The triangle (z, y), counter-clockwise: front and back of the fruit then fill the same shape."""
+    (az, ay), (bz, by), (cz, cy) = face
+    return face if (bz - az) * (cy - ay) >= (cz - az) * (by - ay) else (face[0], face[2], face[1])
 
 
 def _round_step(length: float) -> float:

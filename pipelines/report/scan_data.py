@@ -13,7 +13,7 @@ from pipelines.project import Project
 from pipelines.report.run_record import RunRecord, read_run_record
 from stages.catalogue import ARTIFACTS
 from stages.support.artifacts import read_metrics, read_table
-from stages.support.scan_file import SCAN_FILE_NAME
+from stages.support.scan_file import PARAMS_FILE_NAME, SCAN_FILE_NAME
 from stages.support.yaml_file import read_mapping
 
 CUT_FOLDERS = ("certified", "refused")
@@ -77,6 +77,16 @@ class ScanData:
         path = self.folder / "dvc.lock"
         found = self._try(lambda: read_mapping(path)) if path.is_file() else None
         return (found or {}).get("stages", {})
+
+    def used(self, stage: str) -> dict[str, Any]:
+        """The parameters that the stage ran with, as DVC recorded them; what params.yaml says now if it has not run."""
+        recorded = self.lock.get(stage, {}).get("params", {})
+        path = self.project.root / PARAMS_FILE_NAME
+        shared = recorded.get(PARAMS_FILE_NAME) or (
+            self._try(lambda: read_mapping(path)) if path.is_file() else {}
+        )
+        own = next((v for k, v in recorded.items() if k.endswith(SCAN_FILE_NAME)), self.scan_yaml)
+        return {**((shared or {}).get(stage) or {}), **(own.get(stage) or {})}
 
     def _try(self, read: Any) -> Any:
         try:

@@ -45,7 +45,7 @@
   scene.add(new THREE.AmbientLight(0xffffff, 1.1));
   const sun = new THREE.DirectionalLight(0xffffff, 2.2); sun.position.set(1.2, 2.5, 1.6); scene.add(sun);
   const back = new THREE.DirectionalLight(0xffffff, 0.9); back.position.set(-1.5, 1.0, -1.2); scene.add(back);
-  const grid = new THREE.GridHelper(0.3, 30, 0x8a929c, 0xb9bec6); grid.position.z = middle.z; scene.add(grid);
+  const grid = new THREE.GridHelper(0.2, 20, 0xaab1ba, 0xaab1ba); grid.position.z = middle.z; grid.material.transparent = true; grid.material.opacity = 0.45; scene.add(grid);
 
   // One mesh per half. Triangles have vertices of their own: the cut face is flesh, and edges stay sharp.
   const halves = [1, -1].map((which) => {
@@ -62,7 +62,7 @@
   const springGeometry = new THREE.BufferGeometry();
   springGeometry.setAttribute("position", new THREE.BufferAttribute(new Float32Array(6 * springs), 3));
   springGeometry.setAttribute("color", new THREE.BufferAttribute(new Float32Array(6 * springs), 3));
-  const springPoints = new THREE.Points(springGeometry, new THREE.PointsMaterial({ vertexColors: true, size: 0.028 * size }));
+  const springPoints = new THREE.Points(springGeometry, new THREE.PointsMaterial({ vertexColors: true, size: 0.035 * size }));
   const springLines = new THREE.LineSegments(springGeometry, new THREE.LineBasicMaterial({ vertexColors: true }));
   for (const thing of [springPoints, springLines]) { thing.frustumCulled = false; scene.add(thing); }
 
@@ -75,7 +75,7 @@
   const knife = new THREE.Mesh(blade.toNonIndexed(), new THREE.MeshStandardMaterial({ color: 0x9fb0c0, metalness: 0.35, roughness: 0.4, side: THREE.DoubleSide }));
   knife.geometry.computeVertexNormals(); scene.add(knife);
 
-  camera.position.set(middle.x + 2.1 * size, middle.y + 1.5 * size, middle.z + 2.3 * size);
+  camera.position.set(middle.x + 1.7 * size, middle.y + 1.15 * size, middle.z + 1.7 * size);
   const controls = renderer && new THREE.OrbitControls(camera, $("view"));
   if (controls) { controls.target.copy(middle); controls.addEventListener("change", render); controls.update(); }
 

@@ -22,15 +22,16 @@ def cleaning(data: ScanData) -> Section:
         return Section("cleaning", "The scan, before and after", [not_run("clean")])
     blocks: list[Block] = preview(data, "clean")
     size = " × ".join(number(1e3 * float(metrics.get(f"extent_{a}_m") or 0.0)) for a in "xyz")
-    blocks.append(
-        Note(
-            f"{size} mm, {number(1e6 * float(metrics.get('volume_m3') or 0.0))} cm³. {metrics.get('pose', '')}."
-        )
-    )
+    volume = number(1e6 * float(metrics.get("volume_m3") or 0.0))
+    blocks.append(Note(f"{size} mm, {volume} cm³. {_sentence(str(metrics.get('pose', '')))}"))
     if repairs is not None:
         blocks.append(table_of(repairs, caption="Repairs, in order", folded=True))
     blocks.append(metrics_table(metrics, caption="All figures of clean"))
     return Section("cleaning", "The scan, before and after", blocks)
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}." if text else ""
 
 
 def mesh(data: ScanData) -> Section:
@@ -78,7 +79,8 @@ def cut_surface(data: ScanData) -> Section:
             "Hover to read it."
         )
     )
-    for name in [*varied, "touched_ns"]:
+    fitted_each = [name for name in data.metrics("calibrate").get("individual") or [] if name in names]
+    for name in [*dict.fromkeys([*varied, *fitted_each]), "touched_ns"]:
         unit = columns[name].unit
         blocks.append(
             Drawing(

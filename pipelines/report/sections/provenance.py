@@ -9,7 +9,6 @@ from typing import Any
 from pipelines.report.blocks import Block, Code, Note, Section, Table
 from pipelines.report.scan_data import ScanData
 from stages.params import STAGE_SECTIONS
-from stages.support.yaml_file import read_mapping
 
 PACKAGES = (
     "scan2cut",
@@ -98,18 +97,12 @@ def _inputs(data: ScanData) -> Table:
 
 
 def _params(data: ScanData) -> Table:
-    shared = _shared(data)
     rows = []
     for section in STAGE_SECTIONS:
         own = data.scan_yaml.get(section) or {}
-        for key, value in {**(shared.get(section) or {}), **own}.items():
+        for key, value in data.used(section).items():
             rows.append((f"{section}.{key}", str(value), "this scan" if key in own else "params.yaml"))
-    return Table(("parameter", "value", "from"), rows, "All parameters, as they are now", folded=True)
-
-
-def _shared(data: ScanData) -> dict[str, Any]:
-    path = data.project.root / "params.yaml"
-    return dict(read_mapping(path)) if path.is_file() else {}
+    return Table(("parameter", "value", "from"), rows, "All parameters that the stages ran with", folded=True)
 
 
 def _stages(data: ScanData) -> list[Block]:

@@ -134,7 +134,7 @@ def path(data: ScanData) -> Section:
     blade = data.cut.get("tool", {}).get("blade_length_m") or data.metrics("replay").get("blade_length_m")
     bounds = None
     if blade and faces:
-        overlap = float(_param(data, "optimize", "blade_overlap_m") or 0.0)
+        overlap = float(data.used("optimize").get("blade_overlap_m") or 0.0)
         reach = 0.5 * (blade - (high - low)) - overlap
         bounds = (0.5 * (low + high) - reach, 0.5 * (low + high) + reach)
     caption = "The half-fruit as seen along x."
@@ -158,7 +158,7 @@ def path(data: ScanData) -> Section:
                 Curve("vertical, y", column(motion, "velocity_m_s", 1)),
                 Curve("along the blade, z", column(motion, "velocity_m_s", 2)),
             ],
-            levels=_both_ways(_param(data, "optimize", "max_speed_m_s"), "limit of the speed"),
+            levels=_both_ways(data.used("optimize").get("max_speed_m_s"), "limit of the speed"),
         ),
         Plot(
             "Acceleration of the edge",
@@ -170,12 +170,12 @@ def path(data: ScanData) -> Section:
                 Curve("along the blade, z", column(motion, "acceleration_m_s2", 2)),
             ],
             levels=[
-                *_both_ways(_param(data, "optimize", "max_acceleration_vertical_m_s2"), "limit, vertical"),
-                *_both_ways(_param(data, "optimize", "max_acceleration_along_m_s2"), "limit, along"),
+                *_both_ways(data.used("optimize").get("max_acceleration_vertical_m_s2"), "limit, vertical"),
+                *_both_ways(data.used("optimize").get("max_acceleration_along_m_s2"), "limit, along"),
             ],
         ),
         *preview(data, "replay"),
-        Note(f"In 3D: scan2cut view {data.scan_id}"),
+        Note(f"In 3D: open replay.html beside this page, or run: scan2cut view {data.scan_id}"),
     ]
     return Section("path", title, blocks)
 
@@ -191,14 +191,6 @@ def _silhouette(data: ScanData) -> tuple[list[list[list[float]]], float, float]:
 
 def _both_ways(limit: Any, text: str) -> list[tuple[float, str]]:
     return [(float(limit), text), (-float(limit), "")] if isinstance(limit, int | float) else []
-
-
-def _param(data: ScanData, stage: str, key: str) -> Any:
-    """What the stage ran with, as DVC recorded it; the scan's own value first."""
-    recorded = data.lock.get(stage, {}).get("params", {})
-    own = next((v.get(stage) for k, v in recorded.items() if k.endswith("scan.yaml")), None) or {}
-    shared = recorded.get("params.yaml", {}).get(stage) or {}
-    return own.get(key, shared.get(key))
 
 
 def residuals(data: ScanData) -> Section:
