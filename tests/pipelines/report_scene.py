@@ -1,9 +1,13 @@
 """Scans whose artifacts keep the contract but were made up in a second, for tests of pages. Nothing was computed."""
 
+import atexit
 import json
 import shutil
+import tempfile
+from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import polars as pl
@@ -59,23 +63,31 @@ def make_scan(
 ) -> Path:
     """A scan with all artifacts, save those of some stages; factor scales every number of its tables."""
     folder = project.scan_dir(scan_id)
-    folder.mkdir(parents=True)
+    shutil.copytree(_whole_scan(factor), folder, ignore=lambda place, names: set(without) & set(names))
     scan_yaml = {"id": scan_id, "scan": raw, "log": "log.json", "cut_surface": raw, "material": "apple"}
     (folder / "scan.yaml").write_text(json.dumps(scan_yaml | {"replay": {"frames": FRAMES}}))
-    for artifact in ARTIFACTS.values():
-        if artifact.producer in without:
-            continue
-        if artifact.kind == "table":
-            frame = _table(artifact.name, artifact.columns, factor)
-            write_table(folder, artifact.name, frame, provenance=Provenance(artifact.producer, "0", {}))
-        elif artifact.kind == "metrics":
-            write_json(folder, artifact.name, METRICS[artifact.producer])
-        elif artifact.kind == "picture":
-            (folder / artifact.path).write_bytes(PIXEL)
-    if "export" not in without:
-        place = folder / ARTIFACTS["export/cut"].path / "certified"
-        place.mkdir(parents=True)
-        (place / "cut.json").write_text(json.dumps(cut_document()))
+    return folder
+
+
+@cache
+def _whole_scan(factor: float) -> Path:
+    """All artifacts, made once per session; they need not survive a power cut, so nothing waits for the disk."""
+    keeper = tempfile.TemporaryDirectory(prefix="scan2cut-scene-")
+    atexit.register(keeper.cleanup)
+    folder = Path(keeper.name) / "scan"
+    folder.mkdir()
+    with mock.patch("os.fsync"):
+        for artifact in ARTIFACTS.values():
+            if artifact.kind == "table":
+                frame = _table(artifact.name, artifact.columns, factor)
+                write_table(folder, artifact.name, frame, provenance=Provenance(artifact.producer, "0", {}))
+            elif artifact.kind == "metrics":
+                write_json(folder, artifact.name, METRICS[artifact.producer])
+            elif artifact.kind == "picture":
+                (folder / artifact.path).write_bytes(PIXEL)
+    place = folder / ARTIFACTS["export/cut"].path / "certified"
+    place.mkdir(parents=True)
+    (place / "cut.json").write_text(json.dumps(cut_document()))
     return folder
 
 

@@ -140,7 +140,7 @@
     line(data.force_n, top, css("--accent"), []);
     line(data.cut_fraction, 1.08, "#b07a00", [5, 4]);
     c.textAlign = "left"; c.fillStyle = css("--accent"); c.fillText("force on the knife [N]", margin.left + 6, margin.top + 10);
-    c.fillStyle = "#b07a00"; c.fillText("dashed: share of the springs' stiffness cut, 0 to 1", margin.left + 136, margin.top + 10);
+    c.fillStyle = "#b07a00"; c.fillText("dashed: share of the springs' stiffness cut, 0 to 1", margin.left + 6, margin.top + 24);
     const now = x(data.time_s[shown.frame]);
     c.strokeStyle = css("--ink"); c.lineWidth = 1.2; c.beginPath(); c.moveTo(now, margin.top); c.lineTo(now, tall - margin.bottom); c.stroke();
     c.fillStyle = css("--accent"); c.beginPath(); c.arc(now, y(data.force_n[shown.frame]), 4, 0, 7); c.fill();
