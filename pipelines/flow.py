@@ -16,6 +16,7 @@ from prefect.states import Completed
 from prefect.tasks import Task
 
 from pipelines.dashboard_artifacts import ProgressArtifact, show_run, show_stage
+from pipelines.dashboard_drawings import show_drawings
 from pipelines.dvc_stage import Listeners, StageReport, TryAgainError, bring_up_to_date
 from pipelines.project import Project
 from pipelines.template import StageEntry, needed_for, read_template, upstream
@@ -68,6 +69,7 @@ def scan_flow(
         reports.append(report)
         WATCHER.get().on_finish(report)
     show_run(scan_id, reports)
+    show_drawings(project, scan_id)
     return [{"name": report.name, "outcome": report.outcome.value} for report in reports]
 
 

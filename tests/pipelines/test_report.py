@@ -2,6 +2,7 @@
 
 import re
 from html.parser import HTMLParser
+from xml.etree import ElementTree
 
 import pytest
 
@@ -11,7 +12,7 @@ from pipelines.project import Project
 from pipelines.report.after_run import record_and_report
 from pipelines.report.blocks import Plot, Section, Table
 from pipelines.report.build import SECTIONS, build_report, report_html
-from pipelines.report.drawings import knife_path, spring_map
+from pipelines.report.drawings import knife_path, spring_map, standalone
 from pipelines.report.page import render_page
 from pipelines.report.run_record import read_run_record
 from pipelines.report.scan_data import ScanData
@@ -209,6 +210,14 @@ def test_knife_path_fills_both_orientations_alike():
     ahead, behind = (knife_path([f], track, times, bounds=None, blade_m=None) for f in (face, face[::-1]))
     area = [_signed_area(re.search(r'class="fruit" d="M([^Z]*)Z', svg)[1]) for svg in (ahead, behind)]
     assert area[0] == pytest.approx(area[1])
+
+
+def test_standalone_drawing_is_well_formed_xml():
+    svg = knife_path(
+        [[[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]], [[0.0, 1.0], [0.0, 0.0]], [0.0, 1.0], bounds=(0, 1), blade_m=2
+    )
+    root = ElementTree.fromstring(standalone(svg))
+    assert root.tag == "{http://www.w3.org/2000/svg}svg"
 
 
 def _signed_area(points: str) -> float:
