@@ -97,7 +97,8 @@ def standalone(svg: str) -> str:
         ".board{stroke:#22262c;stroke-width:2}.limit{stroke:#b3261e;stroke-dasharray:5 4}.blade{stroke:#636b76}</style>"
     )
     opening, end, rest = svg.partition(">")
-    return f'{opening} xmlns="http://www.w3.org/2000/svg"{end}{style}<rect width="100%" height="100%" fill="#fff"/>{rest}'
+    paper = '<rect width="100%" height="100%" fill="#fff"/>'
+    return f'{opening} xmlns="http://www.w3.org/2000/svg"{end}{style}{paper}{rest}'
 
 
 class _Scale:
