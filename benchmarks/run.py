@@ -1,4 +1,4 @@
-"""`make bench`: stage times on the bundled sample and a real scan, growth of precut, transport, the simulator's speed."""
+"""`make bench`: times of stages on the bundled sample and a real scan, of precut, of transport and of the simulator."""
 
 import json
 import sys
