@@ -59,7 +59,9 @@ def test_the_motion_needs_less_force_and_keeps_every_constraint(found):
 def test_the_best_start_is_kept_and_the_ablation_is_reported_apart(found):
     assert set(found.runs) == {"vertical", "drawn 1", UNCONSTRAINED}
     assert found.best_start != UNCONSTRAINED
-    feasible = [r for n, run in found.runs.items() if n != UNCONSTRAINED for r in run.history if r["feasible"]]
+    feasible = [
+        r for n, run in found.runs.items() if n != UNCONSTRAINED for r in run.history if r["feasible"]
+    ]
     assert found.runs[found.best_start].best.objective == min(row["objective"] for row in feasible)
     told = metrics(found)
     assert told["unconstrained_reduction"] is not None
@@ -156,8 +158,14 @@ def test_a_robust_motion_averages_over_the_draws():
     params = quick()
     model = block()
     stiff = {**VALUES, "sdf_ke": 2400.0}
-    single = [float(SlicingCut(model, (v,), slicing_cut(params, model).passage, params).mean_force(
-        slicing_cut(params, model).straight()).detach()) for v in (VALUES, stiff)]
+    single = [
+        float(
+            SlicingCut(model, (v,), slicing_cut(params, model).passage, params)
+            .mean_force(slicing_cut(params, model).straight())
+            .detach()
+        )
+        for v in (VALUES, stiff)
+    ]
     both = SlicingCut(model, (VALUES, stiff), slicing_cut(params, model).passage, params)
     assert float(both.mean_force(both.straight())) == pytest.approx(np.mean(single), rel=1e-9)
 

@@ -17,7 +17,6 @@ from stages.optimizing.starts import parameter_draws, start_variables
 from tests.disect_sim.scenes import BLOCK_HEIGHT, regular_block
 from tests.stages.slicing_scenes import block, quick, slicing_cut, uncut_block
 
-
 MODEL = block()
 
 
@@ -33,7 +32,9 @@ def test_passage_goes_from_above_the_fruit_to_the_board_with_the_fruit_under_the
     assert passage.end_m == params.board_clearance_m
     # 150 mm of blade over 30 mm of block, 2 mm to spare at both ends
     assert passage.lateral_limit_m == pytest.approx(0.058)
-    assert passage.duration_s / params.dt_s == pytest.approx(round(passage.duration_s / params.dt_s), abs=1e-9)
+    assert passage.duration_s / params.dt_s == pytest.approx(
+        round(passage.duration_s / params.dt_s), abs=1e-9
+    )
 
 
 def test_a_fruit_longer_than_the_blade_and_a_cut_that_cuts_nothing_are_refused():
@@ -155,7 +156,9 @@ def test_values_of_the_finer_mesh_come_from_its_neighbours_skin_from_skin():
 
 
 def _boundary_count(tets):
-    faces = np.sort(np.concatenate([tets[:, list(c)] for c in ((0, 1, 2), (0, 1, 3), (0, 2, 3), (1, 2, 3))]), axis=1)
+    faces = np.sort(
+        np.concatenate([tets[:, list(c)] for c in ((0, 1, 2), (0, 1, 3), (0, 2, 3), (1, 2, 3))]), axis=1
+    )
     _, counts = np.unique(faces, axis=0, return_counts=True)
     assert counts.max() <= 2
     return int((counts == 1).sum())
