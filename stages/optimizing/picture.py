@@ -8,20 +8,16 @@ from numpy.typing import NDArray
 from scipy.spatial import ConvexHull
 
 from stages.optimizing.optimization import Optimization
+from stages.support.figure import new_figure, pixels_of
 from stages.support.preview import FRUIT, SCAN, TEXT, WARNING
 
 SIZE_INCHES = (17.0, 9.6)
-DPI = 100
 MM = 1e3
 
 
 def optimize_picture(found: Optimization, silhouette: NDArray[np.float64]) -> NDArray[np.uint8]:
     """8-bit pixels, shape [height, width, 3]; silhouette: points (z, y) of the fruit [m], shape [n, 2]."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=SIZE_INCHES, dpi=DPI, layout="constrained")
-    canvas = FigureCanvasAgg(figure)
+    figure, canvas = new_figure(SIZE_INCHES)
     axes = figure.subplots(2, 3)
     _force(axes[0, 0], found)
     _path(figure, axes[0, 1], found, silhouette)
@@ -29,8 +25,7 @@ def optimize_picture(found: Optimization, silhouette: NDArray[np.float64]) -> ND
     _descent(axes[1, 0], found)
     _residuals(axes[1, 1], found)
     _confirmed(axes[1, 2], found)
-    canvas.draw()
-    return np.asarray(canvas.buffer_rgba())[:, :, :3].copy()
+    return pixels_of(canvas)
 
 
 def _force(axis: Any, found: Optimization) -> None:

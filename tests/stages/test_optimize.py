@@ -128,14 +128,14 @@ def test_a_killed_search_goes_on_and_ends_with_the_same_numbers(tmp_path):
     whole, _ = _descend(cut, params)
     place = Checkpoint(tmp_path, "key", stage="optimize", part="vertical")
 
-    class Killed(Exception):
+    class KilledError(Exception):
         pass
 
     def kill(run):
         if len(run.history) == 2:
-            raise Killed
+            raise KilledError
 
-    with pytest.raises(Killed):
+    with pytest.raises(KilledError):
         _descend(cut, params, checkpoint=place, tell=kill)
     seen = []
     resumed, _ = _descend(cut, params, checkpoint=place, tell=lambda run: seen.append(len(run.history)))
@@ -180,7 +180,7 @@ def test_a_cut_surface_beside_the_knife_is_refused():
 
 def test_limits_that_leave_no_room_are_a_sentence():
     params = quick(iterations=1, max_acceleration_vertical_m_s2=0.01)
-    with pytest.raises(InputError, match="no iterate kept every constraint.*mean_speed_m_s"):
+    with pytest.raises(InputError, match=r"no iterate kept every constraint.*mean_speed_m_s"):
         optimize(
             block(),
             {name: np.asarray(v) for name, v in VALUES.items()},

@@ -40,7 +40,7 @@ def test_passage_goes_from_above_the_fruit_to_the_board_with_the_fruit_under_the
 def test_a_fruit_longer_than_the_blade_and_a_cut_that_cuts_nothing_are_refused():
     with pytest.raises(InputError, match=r"0\.030 m long along the blade of 0\.03 m.*longer knife"):
         passage_of(regular_block(), 0.03, quick())
-    with pytest.raises(InputError, match="board_clearance_m is 0.03 m"):
+    with pytest.raises(InputError, match=r"board_clearance_m is 0\.03 m"):
         passage_of(regular_block(), 0.15, quick(board_clearance_m=0.03))
 
 
