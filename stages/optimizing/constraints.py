@@ -112,8 +112,9 @@ class Constraints:
         """One step of the multipliers up their gradient, which the last backward pass left."""
         with torch.no_grad():
             for multiplier in self.multipliers():
-                multiplier += rate * multiplier.grad
-                multiplier.grad = None
+                if multiplier.grad is not None:
+                    multiplier += rate * multiplier.grad
+                    multiplier.grad = None
 
     def violation(self, residuals: dict[str, float]) -> float:
         """Sum of what the residuals are beyond their tolerances, in units of the rules; 0 is feasible."""
