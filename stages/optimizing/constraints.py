@@ -113,7 +113,7 @@ class Constraints:
         with torch.no_grad():
             for multiplier in self.multipliers():
                 if multiplier.grad is not None:
-                    multiplier += rate * multiplier.grad
+                    multiplier.add_(multiplier.grad, alpha=rate)
                     multiplier.grad = None
 
     def violation(self, residuals: dict[str, float]) -> float:
