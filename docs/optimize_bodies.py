@@ -98,7 +98,9 @@ def values_of(fitted: Path, mesh: CutMesh, params: Params) -> dict[str, np.ndarr
     """The fitted parameters on the body's springs, by transport."""
     tables = (pl.read_parquet(fitted / f"{stem}.parquet") for stem in ("parameters", "bounds"))
     source = read_source(*tables, params.transport)
-    target = SpringSet(mesh.spring_position, mesh.spring_area, mesh.spring_surface)
+    # every body lies on its first cut's face, which is bare flesh
+    skin = mesh.spring_surface & (mesh.spring_position[:, 1] > params.transport.bare_within_m)
+    target = SpringSet(mesh.spring_position, mesh.spring_area, skin)
     moved = transport(source, target, params.transport).values
     return {name: moved[name] for name in SPRING_NAMES}
 
