@@ -18,6 +18,7 @@ from prefect.tasks import Task
 from pipelines.dashboard_artifacts import ProgressArtifact, show_run, show_stage
 from pipelines.dvc_stage import Listeners, StageReport, TryAgainError, bring_up_to_date
 from pipelines.project import Project
+from pipelines.recorded_files import check_raw_files
 from pipelines.template import StageEntry, needed_for, read_template, upstream
 
 RETRY_DELAY_S = 2
@@ -51,6 +52,7 @@ def scan_flow(
     entries = read_template(project.template)
     if target is not None:
         entries = needed_for(target, entries)
+    check_raw_files(project, scan_id)
     states: dict[str, State[Any]] = {}
     reports: list[StageReport] = []
     for entry in entries:

@@ -16,6 +16,8 @@ import yaml
 from disect_sim.errors import InputError
 from pipelines import air_runs
 from pipelines.project import TEMPLATE, Project
+from pipelines.recorded_files import md5_of_path, recorded_md5
+from stages.cleaning.scan_header import check_scan_size
 from stages.ingesting.file_size import check_log_size
 from stages.params import STAGE_SECTIONS, merge_params
 from stages.support.atomic_file import write_bytes_atomic
@@ -25,10 +27,11 @@ from stages.support.scan_file import (
     PARAMS_FILE_NAME,
     PIPELINE_FILE_NAME,
     SCAN_FILE_NAME,
+    check_file_name,
     check_material,
     read_scan_file,
 )
-from stages.support.yaml_file import read_mapping
+from stages.support.yaml_file import PlainDumper, read_mapping
 
 DEFAULT_MATERIAL = "apple"
 RESERVED_SUFFIXES = {".dvc", ".yaml", ".yml", ".lock"}
@@ -83,6 +86,11 @@ def register_scan(project: Project, request: Request) -> str:
     scan_dir = project.scan_dir(scan_id)
     known = read_mapping(scan_dir / SCAN_FILE_NAME) if (scan_dir / SCAN_FILE_NAME).exists() else {}
     sections = _sections({} if request.reset else known, request.overrides)
+    params = merge_params(
+        project.root / PARAMS_FILE_NAME, sections, overrides_from="this scan's overrides (--set)"
+    )
+    for mesh in filter(None, (request.scan, request.surface)):
+        check_scan_size(str(mesh), _size(mesh), params.clean.max_bytes)
     intake = _Intake(scan_dir, replace=request.replace or not (scan_dir / "dvc.lock").exists())
 
     content: dict[str, Any] = {"id": scan_id}
@@ -98,6 +106,8 @@ def register_scan(project: Project, request: Request) -> str:
         old_surface = (known.get("precut") or {}).get("surface_file")
         sections["precut"]["surface_file"] = intake.stored_name(request.surface, "surface", old_surface)
     surface = sections["precut"].get("surface_file")
+    if surface:
+        check_file_name(str(surface), "precut.surface_file")
     if surface and surface not in intake.new_files and not (scan_dir / surface).is_file():
         raise InputError(
             f"precut.surface_file is {surface!r}, which {scan_dir} does not hold. Use --surface FILE."
@@ -105,9 +115,6 @@ def register_scan(project: Project, request: Request) -> str:
     content["cut_surface"] = surface or content["scan"]
     content["material"] = request.material or known.get("material") or DEFAULT_MATERIAL
     check_material(str(content["material"]))
-    params = merge_params(
-        project.root / PARAMS_FILE_NAME, sections, overrides_from="this scan's overrides (--set)"
-    )
     for log in filter(None, (request.log, *(new_air or ()))):
         check_log_size(log, params.ingest.max_bytes, str(log))
     if new_air is not None and air_runs.is_stored(scan_dir, new_air):
@@ -133,7 +140,7 @@ def track_raw_files(project: Project, scan_id: str) -> None:
     scan = read_scan_file(scan_dir)
     names = {name for name in (scan.scan, scan.log, scan.cut_surface, scan.air_runs) if name}
     paths = [
-        str((scan_dir / n).relative_to(project.root)) for n in names if not (scan_dir / f"{n}.dvc").exists()
+        str((scan_dir / n).relative_to(project.root)) for n in names if recorded_md5(scan_dir / n) is None
     ]
     if not paths:
         return
@@ -176,10 +183,16 @@ class _Intake:
 
     def stored_name(self, source: Path, stem: str, known_name: str | None) -> str:
         """The file's name in the scan's directory; the known one if it has the same content."""
-        digest = _digest(source)
+        _size(source)
+        digest = sha256_of_file(source)
         known = self._scan_dir / known_name if known_name else None
         if known and known.exists():
             if digest == sha256_of_file(known):
+                return known.name
+            if recorded_md5(known) == md5_of_path(source):
+                self.new_files[known.name] = (
+                    source  # the stored copy is damaged, and here is the registered file
+                )
                 return known.name
             if not self.replace:
                 raise InputError(
@@ -193,14 +206,13 @@ class _Intake:
         return name
 
 
-def _digest(source: Path) -> str:
+def _size(source: Path) -> int:
     try:
-        is_file = source.is_file()
+        if source.is_file():
+            return source.stat().st_size
     except OSError:
-        is_file = False
-    if not is_file:
-        raise InputError(f"{source} is not a file that can be read. Give the path of an existing file.")
-    return sha256_of_file(source)
+        pass
+    raise InputError(f"{source} is not a file that can be read. Give the path of an existing file.")
 
 
 def _suffix(source: Path) -> str:
@@ -224,7 +236,7 @@ def _sections(
 
 def _write(project: Project, scan_id: str, files: Mapping[str, Path], content: Mapping[str, Any]) -> None:
     text = "# Written by scan2cut; sections override params.yaml for this scan.\n"
-    text += yaml.safe_dump(dict(content), sort_keys=False, allow_unicode=True)
+    text += yaml.dump(dict(content), Dumper=PlainDumper, sort_keys=False, allow_unicode=True)
     project.scans_dir.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".scratch-register-", dir=project.scans_dir) as scratch:
         for name, source in files.items():

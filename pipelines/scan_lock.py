@@ -10,7 +10,7 @@ from pipelines.project import Project
 @contextmanager
 def scan_lock(project: Project, scan_id: str, on_wait: Callable[[], None]) -> Iterator[None]:
     """Hold the scan's lock; `on_wait` is called once if another run has it."""
-    folder = project.root / ".dvc" / "tmp" / "scan2cut"
+    folder = project.state_dir
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / f"{scan_id}.lock").open("w") as file:
         try:
