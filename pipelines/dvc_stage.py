@@ -19,6 +19,7 @@ from pipelines.kept_outputs import kept_outputs
 from pipelines.lock_file import mend_lock_file, remember_lock_file
 from pipelines.project import Project
 from pipelines.recorded_files import damaged, discard, recorded_outputs
+from pipelines.redact import redact
 from pipelines.scan_lock import scan_lock
 from pipelines.template import StageEntry, resolve
 from stages.support.artifacts import read_metrics
@@ -210,6 +211,7 @@ def _run_watched(
                     elif event["kind"] == "error":
                         error = event
                 if line:
+                    line = redact(line)
                     lines.append(line)
                     listeners.on_line(line)
                 if time.monotonic() > deadline:

@@ -17,6 +17,7 @@ from disect_sim.errors import InputError
 from pipelines import air_runs
 from pipelines.project import TEMPLATE, Project
 from pipelines.recorded_files import md5_of_path, recorded_md5
+from pipelines.scan_lock import scan_lock
 from stages.cleaning.scan_header import check_scan_size
 from stages.ingesting.file_size import check_log_size
 from stages.params import STAGE_SECTIONS, merge_params
@@ -34,6 +35,8 @@ from stages.support.scan_file import (
 from stages.support.yaml_file import PlainDumper, read_mapping
 
 DEFAULT_MATERIAL = "apple"
+REGISTERING = ".registering"
+"""Name of the lock that keeps two registrations apart; no scan can be called so."""
 RESERVED_SUFFIXES = {".dvc", ".yaml", ".yml", ".lock"}
 """Names that DVC or this project use for other things."""
 
@@ -82,6 +85,11 @@ def registered_scan(project: Project, scan: str) -> tuple[Path, str | None]:
 
 def register_scan(project: Project, request: Request) -> str:
     """Make or update data/scans/<id>/ and return the id. Nothing is changed if anything is refused."""
+    with scan_lock(project, REGISTERING, lambda: None):
+        return _register(project, request)
+
+
+def _register(project: Project, request: Request) -> str:
     scan_id = _checked_id(request.scan_id, "--id") if request.scan_id else scan_id_of(request.scan)
     scan_dir = project.scan_dir(scan_id)
     known = read_mapping(scan_dir / SCAN_FILE_NAME) if (scan_dir / SCAN_FILE_NAME).exists() else {}
@@ -144,6 +152,10 @@ def track_raw_files(project: Project, scan_id: str) -> None:
     ]
     if not paths:
         return
+    for path in paths:
+        (project.root / f"{path}.dvc").unlink(
+            missing_ok=True
+        )  # there only if a power cut left it half-written
     command = [sys.executable, "-m", "dvc", "--wait-for-lock", "add", "--quiet", *sorted(paths)]
     result = subprocess.run(command, cwd=project.root, capture_output=True, text=True, check=False)
     if result.returncode:

@@ -90,6 +90,11 @@ def run_request(
         track_raw_files(project, result.scan)
 
 
+def hush_prefect() -> None:
+    """Keep Prefect's own log off the terminal; call it before Prefect is imported."""
+    os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
+
+
 def run_flow(
     project: Project,
     result: RunResult,
@@ -102,7 +107,7 @@ def run_flow(
     """Run the flow for result.scan, up to the target if there is one, adding to the result as stages finish."""
     use_running_dashboard(project)
     if not verbose:
-        os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
+        hush_prefect()
     from pipelines.flow import WATCHER, Watcher, scan_flow
 
     def on_finish(report: StageReport) -> None:
