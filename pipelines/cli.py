@@ -11,10 +11,12 @@ from rich.table import Table
 
 from disect_sim.errors import InputError
 from pipelines import cli_operations
+from pipelines.redact import redact
 from pipelines.terminal import Json, err, out
 from pipelines.terminal import OnlyJson as _OnlyJson
 from pipelines.terminal import print_json as _print_json
 from pipelines.terminal import this_project as _project
+from stages.support.disk_error import disk_sentence
 
 EXIT_FAILED, EXIT_BAD_INPUT = 1, 2
 DEBUG_VARIABLE = "SCAN2CUT_DEBUG"
@@ -297,7 +299,8 @@ def main() -> None:
         if os.environ.get(DEBUG_VARIABLE):
             traceback.print_exc()
         is_input = isinstance(error, InputError)
-        _say(str(error) if is_input else f"{type(error).__name__}: {error} (use --debug for more)")
+        plain = str(error) if is_input else f"{type(error).__name__}: {error} (use --debug for more)"
+        _say(redact(disk_sentence(error) or plain))
         sys.exit(EXIT_BAD_INPUT if is_input else EXIT_FAILED)
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from disect_sim.errors import InputError
+from pipelines.dvc_path_locks import broke_on_locks
 from pipelines.events_tail import EventsTail
 from pipelines.kept_outputs import kept_outputs
 from pipelines.lock_file import mend_lock_file, remember_lock_file
@@ -127,6 +128,7 @@ def _run_dvc(project: Project, scan_id: str, entry: StageEntry, listeners: Liste
         command.append("--force")
     deadline = time.monotonic() + entry.timeout_s
     while True:
+        began_s = time.time()
         exit_code, lines, error = _run_watched(command, project.root, listeners, deadline)
         text = "\n".join(lines)
         if exit_code == 0:
@@ -134,6 +136,9 @@ def _run_dvc(project: Project, scan_id: str, entry: StageEntry, listeners: Liste
         if BUSY_SENTENCE in text and time.monotonic() < deadline:
             listeners.on_line("A 'dvc' command works on this scan; waiting for it.")
             time.sleep(BUSY_WAIT_S)
+            continue
+        if error is None and time.monotonic() < deadline and broke_on_locks(project, text, began_s):
+            listeners.on_line("A killed run left DVC's table of locks broken; it is mended, once more.")
             continue
         raise _failure(
             entry.name, text, error, timed_out=time.monotonic() >= deadline, limit_s=entry.timeout_s

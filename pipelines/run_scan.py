@@ -9,7 +9,9 @@ from disect_sim.errors import InputError
 from pipelines.dashboard import use_running_dashboard
 from pipelines.dvc_stage import StageFailedError, StageReport, TryAgainError
 from pipelines.project import Project
+from pipelines.redact import redact
 from pipelines.register import Request, forget_scan, register_scan, track_raw_files
+from stages.support.disk_error import disk_sentence
 
 EXIT_DONE, EXIT_FAILED, EXIT_BAD_INPUT = 0, 1, 2
 CALIBRATE = "calibrate"
@@ -31,7 +33,8 @@ class RunResult:
         self.exception = error
         self.exit_code = EXIT_BAD_INPUT if isinstance(error, InputError) else EXIT_FAILED
         is_sentence = isinstance(error, InputError | StageFailedError | TryAgainError)
-        self.error = str(error) if is_sentence else f"{type(error).__name__}: {error}"
+        plain = str(error) if is_sentence else f"{type(error).__name__}: {error}"
+        self.error = redact(disk_sentence(error) or plain)
 
     def as_json(self) -> dict[str, Any]:
         """The object that `--json` prints."""

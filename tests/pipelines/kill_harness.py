@@ -140,7 +140,7 @@ class KillHarness:
         if target is not None:
             target.kill()
         runner.wait()
-        gone, alive = psutil.wait_procs([*processes, *family.values()], timeout=30)
+        _, alive = psutil.wait_procs([*processes, *family.values()], timeout=30)
         assert not alive, "a killed run leaves nobody behind"
 
     def wait_for(self, runner: "subprocess.Popen[bytes]", victim: str) -> list[psutil.Process]:
