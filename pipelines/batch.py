@@ -10,6 +10,7 @@ from typing import Any
 
 from pipelines.capacity import share_cores
 from pipelines.dashboard import use_running_dashboard
+from pipelines.dask_cluster import Cluster
 from pipelines.dvc_stage import StageReport
 from pipelines.project import Project
 from pipelines.register import Request
@@ -41,8 +42,8 @@ class ToldByLines:
 class ScanPool:
     """Runs requests, a bounded number of them at a time."""
 
-    def __init__(self, project: Project, scans: int, tell: Tell) -> None:
-        self._project, self._tell = project, tell
+    def __init__(self, project: Project, scans: int, tell: Tell, cluster: Cluster | None = None) -> None:
+        self._project, self._tell, self._cluster = project, tell, cluster
         self._threads = ThreadPoolExecutor(scans, thread_name_prefix="scan")
 
     def submit(
@@ -55,7 +56,16 @@ class ScanPool:
         result = RunResult()
         try:
             watcher = ToldByLines(request.scan_id or request.scan.stem, self._tell)
-            run_request(self._project, request, result, watcher, force=force, verbose=False, target=target)
+            run_request(
+                self._project,
+                request,
+                result,
+                watcher,
+                force=force,
+                verbose=False,
+                target=target,
+                cluster=self._cluster,
+            )
         except Exception as error:  # noqa: BLE001 -- one scan's failure must not end the others
             result.fail(error)
         return result
@@ -66,11 +76,11 @@ class ScanPool:
 
 
 @contextmanager
-def scan_pool(project: Project, scans: int, tell: Tell) -> Iterator[ScanPool]:
+def scan_pool(project: Project, scans: int, tell: Tell, cluster: Cluster | None = None) -> Iterator[ScanPool]:
     """A pool with Prefect already started, so that its threads do not start it several times."""
     share_cores(scans)
     start_prefect(project)
-    pool = ScanPool(project, scans, tell)
+    pool = ScanPool(project, scans, tell, cluster)
     try:
         yield pool
     except BaseException:
@@ -97,9 +107,10 @@ def run_batch(
     tell: Tell,
     force: bool = False,
     target: str | None = None,
+    cluster: Cluster | None = None,
 ) -> list[RunResult]:
     """Bring all scans up to date; the results are in the order of the requests."""
-    with scan_pool(project, scans_at_once, tell) as pool:
+    with scan_pool(project, scans_at_once, tell, cluster) as pool:
         futures = [pool.submit(request, force=force, target=target) for request in requests]
         for future in as_completed(futures):
             result = future.result()

@@ -45,12 +45,22 @@ def batch(
     from pipelines.batch import run_batch
     from pipelines.batch_requests import batch_requests
     from pipelines.capacity import capacity
+    from pipelines.dask_cluster import dask_cluster
     from pipelines.overrides import parse_overrides
 
     bound = capacity(memory_gb, workers)
     requests = batch_requests(project, scans, parse_overrides(settings or []))
     _tell(f"{len(requests)} scans, {bound.scans} at once (bounded by {bound.reason}).")
-    results = run_batch(project, requests, scans_at_once=bound.scans, tell=_tell, force=force, target=target)
+    with dask_cluster(project, dask, repository, bound.scans) as cluster:
+        results = run_batch(
+            project,
+            requests,
+            scans_at_once=bound.scans,
+            tell=_tell,
+            force=force,
+            target=target,
+            cluster=cluster,
+        )
     if only_json:
         only_json.print([result.as_json() for result in results])
     else:

@@ -13,16 +13,14 @@ from prefect.artifacts import (
     create_table_artifact,
     update_progress_artifact,
 )
+from prefect.runtime import flow_run
+from prefect.settings import PREFECT_API_URL, PREFECT_UI_URL
 
 from pipelines.dvc_stage import StageReport
 from pipelines.project import Project
+from pipelines.summary import artifact_key, summary
 
 UPDATE_EVERY_S = 1.0
-
-
-def artifact_key(*words: str) -> str:
-    """Prefect allows only lower-case letters, digits and dashes in keys."""
-    return "-".join(words).replace("_", "-")
 
 
 class ProgressArtifact:
@@ -78,12 +76,17 @@ def show_run(scan_id: str, reports: Sequence[StageReport]) -> None:
         table=[{"stage": r.name, "result": r.outcome.value, "seconds": r.seconds} for r in reports],
         description=f"All stages of {scan_id}",
     )
-    total = sum(report.seconds for report in reports)
-    lines = [f"- **{r.name}**: {r.outcome.value}, {r.seconds:.1f} s" for r in reports]
     create_markdown_artifact(
         key=artifact_key(scan_id, "summary"),
-        markdown="\n".join([f"# {scan_id}", f"{len(reports)} stages in {total:.1f} s", "", *lines]),
+        markdown=summary(scan_id, reports, page_url(), str(flow_run.id) if flow_run.id else None),
+        description=f"What came of {scan_id}",
     )
+
+
+def page_url() -> str:
+    """Where the dashboard's pages are: beside the API if one is named, else relative to the page with the link."""
+    named = str(PREFECT_UI_URL.value() or "") or (PREFECT_API_URL.value() or "").removesuffix("/api")
+    return named.rstrip("/")
 
 
 def _text(value: Any) -> str:

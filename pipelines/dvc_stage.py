@@ -64,6 +64,8 @@ class StageReport:
     outputs: tuple[str, ...]
     """Paths relative to the project."""
     metrics: dict[str, Any] = field(default_factory=dict)
+    described: dict[str, str] = field(default_factory=dict)
+    """From a worker of a cluster: the scan's small text files, which tell this machine what was made."""
 
     @property
     def cached(self) -> bool:

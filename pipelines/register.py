@@ -263,10 +263,11 @@ def _write(project: Project, scan_id: str, files: Mapping[str, Path], content: M
         or (scan_dir / SCAN_FILE_NAME).read_text(encoding="utf-8") != text
     ):
         write_bytes_atomic(scan_dir / SCAN_FILE_NAME, text.encode())
-    _link_template(scan_dir)
+    link_template(scan_dir)
 
 
-def _link_template(scan_dir: Path) -> None:
+def link_template(scan_dir: Path) -> None:
+    """Make the scan's dvc.yaml a link to the template."""
     link = scan_dir / PIPELINE_FILE_NAME
     target = Path("../../..") / TEMPLATE
     if link.is_symlink() and link.readlink() == target:

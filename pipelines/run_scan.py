@@ -6,7 +6,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from disect_sim.errors import InputError
+from pipelines.cluster import send_raw_files
 from pipelines.dashboard import use_running_dashboard
+from pipelines.dask_cluster import Cluster
 from pipelines.dvc_stage import StageFailedError, StageReport, TryAgainError
 from pipelines.project import Project
 from pipelines.redact import redact
@@ -80,13 +82,17 @@ def run_request(
     force: bool,
     verbose: bool,
     target: str | None = None,
+    cluster: Cluster | None = None,
 ) -> None:
     """Register the scan and run the flow; a new scan that the first stage refuses is not kept."""
     bars.wait("register", "copying the scan")
     known = project.scan_ids()
     result.scan = register_scan(project, request)
     bars.wait("prefect", "starting")
-    run_flow(project, result, bars, force=force, verbose=verbose, target=target)
+    if cluster is not None:
+        track_raw_files(project, result.scan)
+        send_raw_files(project, result.scan)
+    run_flow(project, result, bars, force=force, verbose=verbose, target=target, cluster=cluster)
     if result.exit_code == EXIT_BAD_INPUT and result.scan not in known:
         forget_scan(project, result.scan)
     if result.scan in project.scan_ids():
@@ -106,6 +112,7 @@ def run_flow(
     force: bool,
     verbose: bool,
     target: str | None = None,
+    cluster: Cluster | None = None,
 ) -> None:
     """Run the flow for result.scan, up to the target if there is one, adding to the result as stages finish."""
     use_running_dashboard(project)
@@ -119,7 +126,9 @@ def run_flow(
 
     token = WATCHER.set(Watcher(watcher.on_start, watcher.on_progress, on_finish))
     try:
-        state: Any = scan_flow(result.scan or "", str(project.root), force, target, return_state=True)
+        flow = scan_flow if cluster is None else scan_flow.with_options(task_runner=cluster.task_runner())
+        source = None if cluster is None else cluster.source
+        state: Any = flow(result.scan or "", str(project.root), force, target, source, return_state=True)
     finally:
         WATCHER.reset(token)
         logging.getLogger("prefect").setLevel(logging.CRITICAL)

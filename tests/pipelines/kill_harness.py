@@ -129,7 +129,7 @@ class KillHarness:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        victim = self.random.choice(VICTIMS)
+        victim = self.random.choices(VICTIMS, weights=(2, 3, 5))[0]
         processes = self.wait_for(runner, victim)
         time.sleep(self.random.uniform(0.0, {"runner": 3.0, "dvc": 2.5, "stage": 1.0}[victim]))
         family = {"runner": psutil.Process(runner.pid)} | self.family(runner) if runner.poll() is None else {}
