@@ -37,6 +37,13 @@ def batch(
     ] = None,
     target: Annotated[str | None, typer.Option(help="Run only this stage and what it needs.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Run every stage even if it is fresh.")] = False,
+    dask: Annotated[
+        str | None,
+        typer.Option(help="Address of a Dask scheduler (tcp://host:8786), or 'local' for one here."),
+    ] = None,
+    repository: Annotated[
+        str | None, typer.Option(help="Where Dask's workers clone the code from [default: this project].")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Run many scans at once, each with the log that is called like it, if there is one."""

@@ -45,6 +45,10 @@ def dask_cluster(
         yield Cluster(address, source)
         return
     with LocalCluster(
-        n_workers=workers, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address=None
+        n_workers=workers,
+        threads_per_worker=1,
+        processes=True,
+        host="127.0.0.1",
+        dashboard_address="127.0.0.1:0",
     ) as cluster:
         yield Cluster(cluster.scheduler_address, source)

@@ -134,6 +134,18 @@ def run_stage_task(
     files: dict[str, str] | None = None,
 ) -> Any:
     """One stage of one scan; the state is named after what DVC did: Unchanged, Cached or Completed."""
+    return _run_stage(scan_id, project_root, stage, force, source, files)
+
+
+def _run_stage(
+    scan_id: str,
+    project_root: str,
+    stage: str,
+    force: bool,
+    source: Source | None,
+    files: dict[str, str] | None,
+) -> Any:
+    """The task's work; a function of its own, because Dask sends a task's body with all it names, but this by name."""
     project = Project(Path(project_root)) if source is None else open_workspace(source)
     entry = next(entry for entry in read_template(project.template) if entry.name == stage)
     if source is not None:

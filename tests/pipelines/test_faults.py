@@ -183,10 +183,10 @@ good = outputs(project)
 write_scan(project.scan_dir("apple"), "apple.ply", "large-clean")
 folder = project.scan_dir("apple")
 if kind == "full":
-    with open(root / "filler", "wb") as filler:
+    with open(root / "filler", "wb", buffering=0) as filler:
         try:
             while True:
-                filler.write(bytes(4096)); filler.flush()
+                filler.write(bytes(4096))
         except OSError:
             pass
     os.truncate(root / "filler", os.stat(root / "filler").st_size - int(sys.argv[3]))
