@@ -20,7 +20,7 @@ MEMORY_GB = 2.0
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands to the command line."""
-    for command in (batch, watch, deploy, dashboard, datasets):
+    for command in (batch, watch, deploy, dashboard, datasets, reproduce):
         app.command()(command)
 
 
@@ -143,6 +143,28 @@ def dashboard(
     server_environment(host, os.environ)
     _tell(f"The dashboard comes up at http://{host}:{port} (Ctrl-C stops it).")
     serve_dashboard(project, port, host)
+
+
+def reproduce(
+    scans: Annotated[list[str] | None, typer.Argument(help="Scan ids [default: all].")] = None,
+    as_json: Json = False,
+) -> None:
+    """Compute every stage again in a clone and compare its bytes with the recorded ones. Exit code 1 if one differs."""
+    project = this_project()
+    from dataclasses import asdict
+
+    from pipelines import reproduce as module
+
+    verdicts = list(module.reproduce(project, scans or [], _tell))
+    if as_json:
+        print_json([asdict(verdict) for verdict in verdicts])
+    else:
+        table = Table("scan", "stage", "verdict", "other bytes in")
+        for verdict in verdicts:
+            table.add_row(verdict.scan, verdict.stage, verdict.verdict, ", ".join(verdict.differing))
+        out.print(table)
+    if any(verdict.verdict == module.DIFFERENT for verdict in verdicts):
+        raise typer.Exit(EXIT_FAILED)
 
 
 def datasets(

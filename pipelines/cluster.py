@@ -96,15 +96,18 @@ def open_workspace(source: Source) -> Project:
         if not folder.is_dir():
             with tempfile.TemporaryDirectory(prefix=".clone-", dir=home) as scratch:
                 clone = Path(scratch) / "clone"
-                _output(home, "git", "clone", "--quiet", "--no-checkout", source.repository, str(clone))
-                _output(clone, "git", "checkout", "--quiet", "--detach", source.commit)
-                _output(
-                    clone, sys.executable, "-m", "dvc", "remote", "add", "--local", REMOTE, source.remote_url
-                )
+                make_clone(source, clone)
                 os.replace(clone, folder)
     project = Project(folder)
     apply_environment(project)
     return project
+
+
+def make_clone(source: Source, folder: Path) -> None:
+    """Clone code at the source's commit, with its DVC remote."""
+    _output(folder.parent, "git", "clone", "--quiet", "--no-checkout", source.repository, str(folder))
+    _output(folder, "git", "checkout", "--quiet", "--detach", source.commit)
+    _output(folder, sys.executable, "-m", "dvc", "remote", "add", "--local", REMOTE, source.remote_url)
 
 
 def _workspaces() -> Path:

@@ -7,7 +7,7 @@ from prefect import flow
 from prefect.runtime import flow_run
 
 from disect_sim.errors import InputError
-from pipelines.flow import scan_flow
+from pipelines.flow import run_scan
 from pipelines.project import Project, find_project
 from pipelines.register import Request, register_scan, registered_scan, scan_id_of, track_raw_files
 
@@ -39,7 +39,7 @@ def run_requested(
     """
     project = find_project()
     scan_id = register_requested(project, scan, log, material, settings or {})
-    reports: list[dict[str, Any]] = scan_flow.fn(scan_id, str(project.root), force, target)
+    reports: list[dict[str, Any]] = run_scan(scan_id, str(project.root), force, target)
     track_raw_files(project, scan_id)
     return reports
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from disect_sim.errors import InputError
+from pipelines.disk_space import check_room
 from pipelines.dvc_path_locks import broke_on_locks
 from pipelines.events_tail import EventsTail
 from pipelines.kept_outputs import kept_outputs
@@ -98,6 +99,7 @@ def bring_up_to_date(
     scan_yaml = read_mapping(scan_dir / SCAN_FILE_NAME)
     outputs = [project.root / resolve(out, scan_yaml) for out in entry.outs]
     start = time.monotonic()
+    check_room(project.root)
     with (
         scan_lock(
             project, scan_id, lambda: listeners.on_line("Another run works on this scan; waiting for it.")

@@ -62,6 +62,13 @@ def scan_flow(
     With a target, only that stage and what it needs; `force` then means the target alone. With a source, stages run
     where the flow's task runner sends them, and their artifacts come and go through the DVC remote.
     """
+    return run_scan(scan_id, project_root, force, target, source)
+
+
+def run_scan(
+    scan_id: str, project_root: str, force: bool, target: str | None, source: Source | None = None
+) -> list[dict[str, Any]]:
+    """The flow's work; a function of its own, because Dask sends a flow's body with all it names, but this by name."""
     project = Project(Path(project_root))
     entries = read_template(project.template)
     if target is not None:

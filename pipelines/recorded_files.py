@@ -59,7 +59,7 @@ def md5_of_path(path: Path) -> str | None:
 
 def discard(project: Project, items: Iterable[Recorded]) -> None:
     """Remove damaged files, and their copies in DVC's cache where those are damaged too."""
-    store = _cache_dir(project) / "files" / "md5"
+    store = cache_dir(project) / "files" / "md5"
     for item in items:
         if item.path.is_dir():
             for file in sorted(item.path.rglob("*"), reverse=True):
@@ -80,7 +80,8 @@ def _discard_cached(store: Path, md5: str) -> None:
             _discard_cached(store, entry["md5"])
 
 
-def _cache_dir(project: Project) -> Path:
+def cache_dir(project: Project) -> Path:
+    """Where DVC keeps this project's data."""
     command = [sys.executable, "-m", "dvc", "cache", "dir"]
     result = subprocess.run(command, cwd=project.root, capture_output=True, text=True, check=True)
     return project.root / result.stdout.strip()

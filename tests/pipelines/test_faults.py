@@ -168,6 +168,7 @@ root, kind = Path(sys.argv[1]), sys.argv[2]
 sys.path.insert(0, str(Path.cwd()))
 from tests.pipelines.tiny_project import make_tiny_project, write_scan
 from tests.pipelines.test_dvc_stage import entry_of, outputs
+from pipelines import disk_space
 from pipelines.dvc_stage import bring_up_to_date
 from pipelines.project import apply_environment
 from pipelines.register import Request, register_scan
@@ -189,6 +190,8 @@ if kind == "full":
                 filler.write(bytes(4096))
         except OSError:
             pass
+    if int(sys.argv[3]):
+        disk_space.MIN_FREE_BYTES = 0  # let the stage or DVC run into it
     os.truncate(root / "filler", os.stat(root / "filler").st_size - int(sys.argv[3]))
 else:
     os.system(f"mount --bind {folder} {folder} && mount -o remount,ro,bind {folder}")
@@ -223,7 +226,7 @@ def test_on_a_small_disk(tmp_path, kind, free_bytes, words):
     """A disk of its own in a namespace of its own; no rights are needed where user namespaces are allowed."""
     disk = tmp_path / "disk"
     disk.mkdir()
-    mount = f'mount -t tmpfs -o size=64m tmpfs {disk} && exec "$@"'
+    mount = f'mount -t tmpfs -o size=128m tmpfs {disk} && exec "$@"'
     script = [sys.executable, "-c", ON_A_SMALL_DISK, str(disk), kind, str(free_bytes)]
     namespace = ["unshare", "--map-root-user", "--mount", "sh", "-c", mount, "sh"]
     if subprocess.run([*namespace, "true"], capture_output=True, check=False).returncode:
