@@ -52,9 +52,10 @@ class ProgressArtifact:
             update_progress_artifact(artifact_id=self._id, progress=percent, description=message)
 
 
-def show_stage(project: Project, scan_id: str, report: StageReport) -> None:
-    """The stage's metrics as a table and its preview as an image that needs no file server."""
-    create_table_artifact(
+def show_stage(project: Project, scan_id: str, report: StageReport) -> dict[str, str]:
+    """The stage's metrics as a table and its preview as an image that needs no file server; returns their ids."""
+    pages: dict[str, Any] = {}
+    pages["metrics"] = create_table_artifact(
         key=artifact_key(scan_id, report.name, "metrics"),
         table=[{"metric": name, "value": _text(value)} for name, value in report.metrics.items()],
         description=f"{report.name} of {scan_id}: {report.outcome.value}",
@@ -62,11 +63,12 @@ def show_stage(project: Project, scan_id: str, report: StageReport) -> None:
     for path in report.outputs:
         if path.endswith(".png"):
             data = base64.b64encode((project.root / path).read_bytes()).decode()
-            create_image_artifact(
+            pages["preview"] = create_image_artifact(
                 image_url=f"data:image/png;base64,{data}",
                 key=artifact_key(scan_id, report.name, "preview"),
                 description=f"{report.name} of {scan_id}",
             )
+    return {kind: str(identity) for kind, identity in pages.items()}
 
 
 def show_run(scan_id: str, reports: Sequence[StageReport]) -> None:

@@ -67,6 +67,8 @@ class StageReport:
     metrics: dict[str, Any] = field(default_factory=dict)
     described: dict[str, str] = field(default_factory=dict)
     """From a worker of a cluster: the scan's small text files, which tell this machine what was made."""
+    pages: dict[str, str] = field(default_factory=dict)
+    """Ids of its artifacts in the dashboard: metrics, preview."""
 
     @property
     def cached(self) -> bool:

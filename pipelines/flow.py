@@ -176,6 +176,6 @@ def _run_stage(
         send_outputs(project, scan_id, entry)
         report = replace(report, described=described(project, scan_id))
     progress.finish()
-    show_stage(project, scan_id, report)
+    report = replace(report, pages=show_stage(project, scan_id, report))
     message = f"{stage}: {report.outcome.value.lower()} in {report.seconds:.1f} s"
     return Completed(name=report.outcome.value, message=message, data=report)

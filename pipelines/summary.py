@@ -24,7 +24,7 @@ def summary(scan_id: str, reports: Sequence[StageReport], page_url: str, flow_ru
     if flow_run_id:
         lines.append(f"- [This run, with its log]({page_url}/runs/flow-run/{flow_run_id})")
     lines += ["", "| stage | result | time | figures | pictures |", "|---|---|---|---|---|"]
-    return "\n".join(lines + [_row(scan_id, report, page_url) for report in reports]) + "\n"
+    return "\n".join(lines + [_row(report, page_url) for report in reports]) + "\n"
 
 
 def headlines(metrics: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -52,11 +52,10 @@ def _words(name: str) -> str:
     return text[0].upper() + text[1:]
 
 
-def _row(scan_id: str, report: StageReport, page_url: str) -> str:
+def _row(report: StageReport, page_url: str) -> str:
     def link(kind: str) -> str:
-        return f"[{kind}]({page_url}/artifacts/key/{artifact_key(scan_id, report.name, kind)})"
+        page = report.pages.get(kind)
+        return f"[{kind}]({page_url}/artifacts/artifact/{page})" if page else ""
 
-    picture = link("preview") if any(path.endswith(".png") for path in report.outputs) else ""
-    return (
-        f"| {report.name} | {report.outcome.value} | {report.seconds:.1f} s | {link('metrics')} | {picture} |"
-    )
+    cells = [report.name, report.outcome.value, f"{report.seconds:.1f} s", link("metrics"), link("preview")]
+    return f"| {' | '.join(cells)} |"

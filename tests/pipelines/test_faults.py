@@ -179,20 +179,27 @@ scan = write_scan(root, "apple.ply", "good")
 register_scan(project, Request(scan))
 os.chdir(root)
 clean = entry_of(project, "clean")
+folder = project.scan_dir("apple")
+if kind == "cache":
+    write_scan(folder, "apple.ply", "large-clean")
 bring_up_to_date(project, "apple", clean)
 good = outputs(project)
-write_scan(project.scan_dir("apple"), "apple.ply", "large-clean")
-folder = project.scan_dir("apple")
-if kind == "full":
+free = int(sys.argv[3])
+if kind == "cache":
+    register_scan(project, Request(folder / "apple.ply", overrides={"clean": {"unit": "mm"}}))
+    free = int(1.5 * sum(map(len, good.values())))  # room for the outputs, not for their copies in DVC's cache
+else:
+    write_scan(folder, "apple.ply", "large-clean")
+if kind != "read-only":
     with open(root / "filler", "wb", buffering=0) as filler:
         try:
             while True:
                 filler.write(bytes(4096))
         except OSError:
             pass
-    if int(sys.argv[3]):
+    if free:
         disk_space.MIN_FREE_BYTES = 0  # let the stage or DVC run into it
-    os.truncate(root / "filler", os.stat(root / "filler").st_size - int(sys.argv[3]))
+    os.truncate(root / "filler", os.stat(root / "filler").st_size - free)
 else:
     os.system(f"mount --bind {folder} {folder} && mount -o remount,ro,bind {folder}")
 result = RunResult()
@@ -201,11 +208,15 @@ try:
 except Exception as error:
     result.fail(error)
 kept = outputs(project) == good
-if kind == "full":
+if kind != "read-only":
     (root / "filler").unlink()
 else:
     os.system(f"umount {folder}")
 report = bring_up_to_date(project, "apple", clean)
+if kind == "cache":
+    register_scan(project, Request(folder / "apple.ply", reset=True))
+    bring_up_to_date(project, "apple", clean)
+    kept = outputs(project) == good  # the new outputs were whole and in place, the old ones in the cache
 left = len(list(folder.glob(".[sk]*")))
 print(json.dumps({"error": result.error, "kept": kept, "after": report.outcome.value, "left": left}))
 """
@@ -217,7 +228,7 @@ print(json.dumps({"error": result.error, "kept": kept, "after": report.outcome.v
     [
         ("full", 0, "disk is full|No space left"),
         ("full", 500_000, "disk is full|No space left"),
-        ("full", 12_000_000, "disk is full|No space left"),
+        ("cache", 0, "disk is full|No space left"),
         ("read-only", 0, "read-only"),
     ],
     ids=["full", "fills in the stage", "fills in DVC's cache", "read-only"],

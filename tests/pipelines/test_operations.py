@@ -138,7 +138,7 @@ def test_batch_takes_ids_and_files_with_their_logs(project, tmp_path):
 
 def report(name, **metrics):
     outputs = (f"data/scans/apple/{name}/preview.png", f"data/scans/apple/{name}/metrics.json")
-    return StageReport(name, Outcome.COMPLETED, 1.5, outputs, metrics)
+    return StageReport(name, Outcome.COMPLETED, 1.5, outputs, metrics, pages={"metrics": f"page-of-{name}"})
 
 
 def test_summary_of_a_run_with_every_stage():
@@ -153,7 +153,7 @@ def test_summary_of_a_run_with_every_stage():
     assert "**Force reduction: 37.5 %**" in text and "**Force peak reduction: 20.0 %**" in text
     assert "NMAE 0.043. The fit settled." in text
     assert "(http://127.0.0.1:4200/runs/flow-run/abc)" in text
-    assert "(http://127.0.0.1:4200/artifacts/key/apple-optimize-metrics)" in text
+    assert "(http://127.0.0.1:4200/artifacts/artifact/page-of-optimize)" in text
     assert "4 stages in 6.0 s" in text
 
 
