@@ -1,7 +1,5 @@
 """The same flow on a Dask cluster: workers with clones of their own, artifacts through the DVC remote."""
 
-import subprocess
-
 import pytest
 
 from disect_sim.errors import InputError
@@ -11,13 +9,7 @@ from pipelines.dask_cluster import dask_cluster
 from pipelines.recorded_files import damaged, recorded_outputs
 from pipelines.register import Request, register_scan
 from pipelines.template import read_template
-from tests.pipelines.tiny_project import dvc, runs, write_scan
-
-
-def commit(project):
-    author = ["-c", "user.name=Test", "-c", "user.email=test@example.org"]
-    subprocess.run(["git", "add", "-A"], cwd=project.root, check=True)
-    subprocess.run(["git", *author, "commit", "-qm", "state"], cwd=project.root, check=True)
+from tests.pipelines.tiny_project import commit, dvc, runs, write_scan
 
 
 @pytest.fixture
