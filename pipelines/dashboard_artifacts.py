@@ -45,7 +45,7 @@ class ProgressArtifact:
             self._send(1.0, "done")
 
     def _send(self, fraction: float, message: str) -> None:
-        percent = 100.0 * fraction
+        percent = round(100.0 * fraction, 1)
         if self._id is None:
             self._id = create_progress_artifact(progress=percent, key=self._key, description=message)  # type: ignore[assignment]
         else:

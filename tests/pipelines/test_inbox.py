@@ -1,5 +1,6 @@
 """The inbox: pairs, half-copied, late, renamed, duplicate and hostile files, memory across restarts."""
 
+import threading
 from concurrent.futures import Future
 
 import pytest
@@ -8,8 +9,9 @@ from pipelines.inbox import Settling, find_deliveries
 from pipelines.inbox_memory import InboxMemory
 from pipelines.register import register_scan, registered_scan
 from pipelines.run_scan import RunResult
-from pipelines.watch import InboxWatcher
-from tests.pipelines.tiny_project import write_scan
+from pipelines.template import read_template
+from pipelines.watch import InboxWatcher, watch
+from tests.pipelines.tiny_project import runs, write_scan
 
 SETTLE_S = 5.0
 
@@ -304,3 +306,27 @@ def test_damaged_stored_scan_is_mended_by_the_same_file(project, tmp_path):
     stored.write_text("good sc@n")
     register_scan(project, Request(scan))
     assert stored.read_text() == "good scan"
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("prefect_server")
+def test_the_watcher_itself_runs_what_is_there_and_only_once(project, tmp_path):
+    inbox = tmp_path / "inbox"
+    inbox.mkdir()
+    write_scan(inbox, "apple.ply", "good")
+    write_scan(inbox, "apple.json", "log")
+    write_scan(inbox, "pear.ply", "waits")
+    told = []
+    choices = {
+        "scans_at_once": 1,
+        "settle_s": 0.3,
+        "tell": told.append,
+        "stop": threading.Event(),
+        "once": True,
+    }
+    watch(project, inbox, **choices)
+    assert "apple: done." in told and "pear.ply waits for its log." in told
+    stages = [entry.name for entry in read_template(project.template)]
+    assert runs(project) == [f"apple {stage}" for stage in stages]
+    watch(project, inbox, **choices)
+    assert len(runs(project)) == len(stages)
