@@ -42,7 +42,9 @@ def headlines(metrics: Mapping[str, Mapping[str, Any]]) -> list[str]:
     if CALIBRATE in metrics and "nmae" in metrics[CALIBRATE]:
         fit = metrics[CALIBRATE]
         if fit["nmae"] is not None:
-            found.append(f"Fit to the force log: NMAE {fit['nmae']:.3f}. {fit.get('outcome', '')}".rstrip())
+            found.append(
+                f"Fit to the force log: NMAE {fit['nmae']:.3f} ({fit.get('outcome', 'outcome not said')})"
+            )
     return found
 
 

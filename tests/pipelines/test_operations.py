@@ -144,14 +144,14 @@ def report(name, **metrics):
 def test_summary_of_a_run_with_every_stage():
     reports = [
         report("clean", volume_m3=1.0),
-        report("calibrate", nmae=0.0432, outcome="The fit settled."),
+        report("calibrate", nmae=0.0432, outcome="settled"),
         report("optimize", reduction=0.375, peak_reduction=0.2, confirmed=True),
         report("export", certified=True, verdict="All 41 checks hold.", path="export/cut/certified"),
     ]
     text = summary("apple", reports, "http://127.0.0.1:4200", "abc")
     assert "**Certificate: certified.** All 41 checks hold. Files: `export/cut/certified`" in text
     assert "**Force reduction: 37.5 %**" in text and "**Force peak reduction: 20.0 %**" in text
-    assert "NMAE 0.043. The fit settled." in text
+    assert "NMAE 0.043 (settled)" in text
     assert "(http://127.0.0.1:4200/runs/flow-run/abc)" in text
     assert "(http://127.0.0.1:4200/artifacts/artifact/page-of-optimize)" in text
     assert "4 stages in 6.0 s" in text

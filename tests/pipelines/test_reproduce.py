@@ -53,7 +53,7 @@ def test_clean_clone_pull_and_repro(project, tmp_path):
     assert shown["data/scans/apple/clean/metrics.json"]["data"]["words"] == 2
     params = clone.root / "params.yaml"
     params.write_text(params.read_text().replace("max_faces: 2000000", "max_faces: 1000000"))
-    diff = json.loads(dvc(clone, "params", "diff", "--json").stdout)
+    diff = json.loads(dvc(clone, "params", "diff", "--targets", "params.yaml", "--json", "HEAD").stdout)
     assert diff["params.yaml"]["clean.max_faces"] == {"old": 2000000, "new": 1000000, "diff": -1000000}
     drawn = dvc(clone, "plots", "show", "--json", "data/scans/apple/calibrate/history_plot.csv")
     assert drawn.returncode == 0, drawn.stderr
