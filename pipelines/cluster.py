@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -140,10 +141,10 @@ def send_raw_files(project: Project, scan_id: str) -> None:
     _dvc(project, "push", "--quiet", *notes)
 
 
-def fetch_outputs(project: Project, scan_id: str) -> None:
-    """Pull everything that workers made of this scan."""
+def fetch_outputs(project: Project, scan_id: str, entries: Iterable[StageEntry]) -> None:
+    """Pull what workers made of this scan in these stages."""
     folder = project.scan_dir(scan_id).relative_to(project.root)
-    _dvc(project, "pull", "--quiet", f"{folder}/{PIPELINE_FILE_NAME}")
+    _dvc(project, "pull", "--quiet", *(f"{folder}/{PIPELINE_FILE_NAME}:{entry.name}" for entry in entries))
 
 
 def _dvc(project: Project, *arguments: str) -> None:

@@ -89,7 +89,7 @@ def run_scan(
         reports.append(report)
         WATCHER.get().on_finish(report)
     if source is not None:
-        fetch_outputs(project, scan_id)
+        fetch_outputs(project, scan_id, entries)
     show_run(scan_id, reports)
     return [{"name": report.name, "outcome": report.outcome.value} for report in reports]
 

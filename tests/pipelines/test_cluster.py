@@ -8,8 +8,11 @@ from pipelines.cluster import described, find_source, take_over
 from pipelines.dask_cluster import dask_cluster
 from pipelines.recorded_files import damaged, recorded_outputs
 from pipelines.register import Request, register_scan
-from pipelines.template import read_template
+from pipelines.template import needed_for, read_template
 from tests.pipelines.tiny_project import commit, dvc, runs, write_scan
+
+TARGET = "tetrahedralize"
+"""Enough to see data go from worker to worker; more stages only take longer."""
 
 
 @pytest.fixture
@@ -54,10 +57,15 @@ def test_two_workers_without_a_shared_disk(shared, tmp_path):
     told = []
     with dask_cluster(shared, "local", None, 2) as cluster:
         results = run_batch(
-            shared, [Request(scan) for scan in scans], scans_at_once=2, tell=told.append, cluster=cluster
+            shared,
+            [Request(scan) for scan in scans],
+            scans_at_once=2,
+            tell=told.append,
+            target=TARGET,
+            cluster=cluster,
         )
     assert [result.error for result in results] == [None, None], told
-    stages = [entry.name for entry in read_template(shared.template)]
+    stages = [entry.name for entry in needed_for(TARGET, read_template(shared.template))]
     assert runs(shared) == [], "nothing was computed in this directory"
     for name, result in zip(names, results, strict=True):
         assert [report.name for report in result.stages] == stages
@@ -66,6 +74,8 @@ def test_two_workers_without_a_shared_disk(shared, tmp_path):
                 recorded_outputs(shared, name, stage) and damaged(recorded_outputs(shared, name, stage)) == []
             )
     there = {name: described(shared, name) for name in names}
-    again = run_batch(shared, [Request(scan) for scan in scans], scans_at_once=1, tell=told.append)
+    again = run_batch(
+        shared, [Request(scan) for scan in scans], scans_at_once=1, tell=told.append, target=TARGET
+    )
     assert [report.cached for result in again for report in result.stages] == [True] * 2 * len(stages)
     assert {name: described(shared, name) for name in names} == there, "here and there agree"
