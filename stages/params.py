@@ -240,7 +240,9 @@ class OptimizeParams(StageParams):
     start_amplitude_range_m_s: tuple[Positive, Positive]
     start_frequency_range_rad_s: tuple[Positive, Positive]
     iterations: Annotated[int, Field(ge=1, le=10_000)]
-    """Per start."""
+    """Simulations per start."""
+    ablation_iterations: Annotated[int, Field(ge=1, le=10_000)]
+    """Of the search without constraints, which is only reported."""
     start_radius: Annotated[float, Field(gt=0, le=10)]
     """First length of a step, in the optimiser's units (0.1 m/s, 10 rad/s, a fifth of the descent)."""
     least_radius: Annotated[float, Field(gt=0, le=10)]

@@ -31,6 +31,7 @@ def quick(**changes: object) -> OptimizeParams:
         "starts": 1,
         "candidates": 1,
         "iterations": 3,
+        "ablation_iterations": 2,
         "inner_iterations": 80,
         "processes": 1,
     }
