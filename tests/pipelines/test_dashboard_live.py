@@ -132,9 +132,10 @@ def look_in_browser(url, summary_id):
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
         page = browser.new_page()
         page.goto(f"{url}/artifacts/artifact/{summary_id}", timeout=120_000)
-        page.get_by_role("link", name="metrics").first.wait_for(timeout=120_000)
-        page.get_by_role("link", name="metrics").first.click()
-        page.get_by_text("number").first.wait_for(timeout=120_000)
+        link = page.get_by_role("link", name="metrics").first
+        link.wait_for(timeout=120_000)
+        page.goto(str(link.get_attribute("href")), timeout=120_000)
+        page.get_by_text("unit_text").first.wait_for(timeout=120_000)
         browser.close()
 
 
