@@ -31,12 +31,12 @@ def cpu_s() -> float:
     )
 
 
-def measure(project: Project, count: int) -> tuple[float, float]:
+def measure(project: Project, count: int, name: str = "batch") -> tuple[float, float]:
     """Wall and CPU seconds for this many new scans, all at once."""
     stages = [entry.name for entry in read_template(project.template)]
     requests = []
     for number in range(count):
-        scan = project.root / f"batch{count}_{number}.ply"
+        scan = project.root / f"{name}{count}_{number}.ply"
         scan.write_text(" ".join([f"scan {number} of {count}", *(f"slow-{stage}" for stage in stages)]))
         requests.append(Request(scan))
     begun, cpu = time.monotonic(), cpu_s()
@@ -54,7 +54,7 @@ def main() -> None:
         apply_environment(project)
         os.chdir(project.root)
         stages = len(read_template(project.template))
-        measure(project, 1)
+        measure(project, 1, "first")
         print(f"{stages} stages of {STAGE_S:g} s waiting; load average {os.getloadavg()[0]:.1f}")
         print("scans  wall [s]  CPU [s]  scans/min  overhead per stage [s]")
         for count in [int(word) for word in sys.argv[1:]] or COUNTS:

@@ -13,7 +13,8 @@ from disect_sim.errors import InputError
 from pipelines.project import Project
 
 HOST = "127.0.0.1"
-HEALTH_TIMEOUT_S = 1.0
+HEALTH_TIMEOUT_S = 5.0
+"""A busy server answers late; a dead one refuses the connection at once."""
 SERVER_AUTH, CLIENT_AUTH = "PREFECT_SERVER_API_AUTH_STRING", "PREFECT_API_AUTH_STRING"
 """Secrets are read from the environment only: arguments are visible to every user of the machine."""
 MIN_PASSWORD = 12

@@ -27,12 +27,13 @@ def free_port() -> int:
 
 
 def start(project, *arguments):
+    log = (project.root / f"{arguments[0]}.log").open("w")
     return subprocess.Popen(
         [sys.executable, "-m", "pipelines.cli", *arguments],
         cwd=project.root,
         env=environment(project) | {"PREFECT_API_URL": ""},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        stdout=log,
+        stderr=subprocess.STDOUT,
         start_new_session=True,
     )
 
@@ -78,7 +79,13 @@ def test_a_run_started_by_api(project, processes):
     project.inbox_dir.mkdir(parents=True)
     write_scan(project.inbox_dir, "apple.ply", "good slow-calibrate")
     processes.append(start(project, "deploy", "--name", "lab", "--workers", "1"))
-    deployment = wait_for(lambda: ask(f"{api}/deployments/filter", {}))[0]
+
+    def deployed():
+        said = (project.root / "deploy.log").read_text()
+        assert processes[1].poll() is None, said
+        return ask(f"{api}/deployments/filter", {})
+
+    deployment = wait_for(deployed)[0]
     assert deployment["name"] == "lab"
     assert set(deployment["parameter_openapi_schema"]["properties"]) >= {
         "scan",
@@ -125,9 +132,10 @@ def look_in_browser(url, summary_id):
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
         page = browser.new_page()
         page.goto(f"{url}/artifacts/artifact/{summary_id}", timeout=120_000)
-        page.get_by_role("link", name="metrics").first.wait_for(timeout=120_000)
-        page.get_by_role("link", name="metrics").first.click()
-        page.get_by_text("number").first.wait_for(timeout=120_000)
+        link = page.get_by_role("link", name="metrics").first
+        link.wait_for(timeout=120_000)
+        page.goto(str(link.get_attribute("href")), timeout=120_000)
+        page.get_by_text("unit_text").first.wait_for(timeout=120_000)
         browser.close()
 
 
