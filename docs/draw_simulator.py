@@ -18,7 +18,7 @@ from stages.params import load_params
 from stages.precut import precut
 from stages.simulate import NominalCut
 from stages.simulate import simulate as nominal_cut
-from stages.simulating.picture import cut_views
+from stages.support.cut_views import cut_views
 from stages.tetrahedralize import tetrahedralize
 
 ROOT = Path(__file__).parents[1]

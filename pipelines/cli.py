@@ -12,6 +12,7 @@ from rich.table import Table
 from disect_sim.errors import InputError
 from pipelines import cli_operations
 from pipelines.redact import redact
+from pipelines.show_commands import add_show_commands
 from pipelines.terminal import Json, err, out
 from pipelines.terminal import OnlyJson as _OnlyJson
 from pipelines.terminal import print_json as _print_json
@@ -281,6 +282,7 @@ def validate(
 
 
 cli_operations.add_to(app)
+add_show_commands(app)
 
 
 def _say(sentence: str) -> None:

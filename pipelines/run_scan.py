@@ -13,6 +13,7 @@ from pipelines.dvc_stage import StageFailedError, StageReport, TryAgainError
 from pipelines.project import Project
 from pipelines.redact import redact
 from pipelines.register import Request, forget_scan, register_scan, track_raw_files
+from pipelines.report.after_run import record_and_report
 from stages.support.disk_error import disk_sentence
 
 EXIT_DONE, EXIT_FAILED, EXIT_BAD_INPUT = 0, 1, 2
@@ -97,6 +98,11 @@ def run_request(
         forget_scan(project, result.scan)
     if result.scan in project.scan_ids():
         track_raw_files(project, result.scan)
+        record_and_report(project, result.scan, result.stages, result.error, target=target, warn=_warn)
+
+
+def _warn(sentence: str) -> None:
+    logging.getLogger("scan2cut").warning(sentence)
 
 
 def hush_prefect() -> None:

@@ -344,7 +344,7 @@ _CALIBRATE = (
             Column("identifiable", "bool", "", "true if the standard error is below 10 % of the value"),
         ],
         meaning="parameters fitted for all springs at once, and the motion's height offset; no rows without a log",
-        consumers=("transport", "optimize"),
+        consumers=("transport", "optimize", "replay"),
     ),
     _table(
         "calibrate/history",
@@ -454,7 +454,7 @@ _TRANSPORT = (
             for column in _SPRING_ROW
         ],
         meaning="parameters of the second cut's springs, in the rows of precut_half/springs",
-        consumers=("optimize",),
+        consumers=("optimize", "replay"),
     ),
     _table(
         "transport/plan",
@@ -489,7 +489,7 @@ _OPTIMIZE = (
             Column("force_n", "array[f64,3]", "N", "predicted force on the knife"),
         ],
         meaning="the optimised cut, from rest to rest",
-        consumers=("export",),
+        consumers=("export", "replay"),
     ),
     _table(
         "optimize/profile",
@@ -585,6 +585,50 @@ _EXPORT = (
     ),
 )
 
+_REPLAY = (
+    _table(
+        "replay/frames",
+        [
+            Column("time_s", "f64", "s", "time of the frame; 0 is the body at rest"),
+            Column("knife_position_m", "array[f64,3]", "m", "middle of the knife's edge"),
+            Column("force_n", "array[f64,3]", "N", "force on the knife in the step that ends there"),
+            Column("force_norm_n", "f64", "N", "norm of force_n"),
+            Column("cut_fraction", "f64", "-", "share of the springs' stiffness that is gone"),
+        ],
+        meaning="the recorded frames of the optimised cut",
+    ),
+    _table(
+        "replay/faces",
+        [
+            _triangles("rows within a frame of replay/vertices, counter-clockwise seen from outside"),
+            _SIDE,
+            Column("on_cut", "bool", "", "true for the face that the knife makes"),
+        ],
+        meaning="triangles of both halves, the same in every frame",
+    ),
+    _table(
+        "replay/vertices",
+        [
+            Column("frame", "i32", "index", "row of replay/frames"),
+            Column("position_m", "array[f32,3]", "m", "position in the cutting frame (y up, board y = 0)"),
+            Column("displacement_m", "f32", "m", "distance from where the vertex was at rest"),
+        ],
+        meaning="vertices of both halves, frame after frame, as many and in the same order in each",
+    ),
+    _table(
+        "replay/springs",
+        [
+            Column("frame", "i32", "index", "row of replay/frames"),
+            Column("plus_m", "array[f32,3]", "m", "the spring's end on side +1"),
+            Column("minus_m", "array[f32,3]", "m", "its end on side -1"),
+            Column("remaining_fraction", "f32", "-", "stiffness over stiffness at the start, 0 if cut"),
+        ],
+        meaning="cutting springs, frame after frame, in the rows of precut_half/springs",
+    ),
+    _metrics("replay", "outcome, length and mean force of the recorded cut, and the knife's size"),
+    _picture("replay", "the halves and the knife at four moments of the optimised cut"),
+)
+
 
 @dataclass(frozen=True)
 class Instance:
@@ -606,7 +650,7 @@ INSTANCES: dict[str, Instance] = {
     "precut_half": Instance(
         "precut",
         {"tetrahedralize": "tetrahedralize_half"},
-        dict.fromkeys(_CUT_MESH_FILES, ("transport", "optimize")),
+        dict.fromkeys(_CUT_MESH_FILES, ("transport", "optimize", "replay")),
     ),
 }
 """Name of the instance → what it is. It is run as `python -m stages.<base> data/scans/<id> --as <instance>`."""
@@ -667,6 +711,7 @@ ARTIFACTS: dict[str, Artifact] = {
         *_TRANSPORT,
         *_OPTIMIZE,
         *_EXPORT,
+        *_REPLAY,
     )
 }
 """Every artifact by name, in the order in which the stages write them."""

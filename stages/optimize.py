@@ -9,7 +9,6 @@ import torch
 from disect_sim import KNIVES, MATERIALS, build_model
 from disect_sim.cut_mesh import CutMesh
 from disect_sim.errors import InputError
-from disect_sim.parameters import MATERIAL_PARAMETERS, SPRING_NAMES
 from stages.optimizing.finer_mesh import finer_cut
 from stages.optimizing.optimization import optimize
 from stages.optimizing.picture import optimize_picture
@@ -24,6 +23,7 @@ from stages.optimizing.report import (
 from stages.params import OptimizeParams
 from stages.support.csv_text import plot_text
 from stages.support.cut_mesh_tables import read_cut_mesh
+from stages.support.second_cut_values import read_second_cut_values
 from stages.support.stage_main import StageIO, run_stage
 from stages.support.work_key import work_key
 
@@ -32,16 +32,6 @@ OFF_PLANE_M = 1.0e-3
 """A cut surface farther than this from the knife's plane x = 0 is not what the knife cuts [m]: half its spine."""
 SNAP_TOLERANCE_FRACTION = 0.01
 """Of the finer mesh's edges, as in params.yaml's precut."""
-
-
-def read_values(io: StageIO) -> dict[str, np.ndarray]:
-    """The transported parameters of every spring, and fitted ones of the body as a whole."""
-    springs, scalars = io.read("transport/parameters"), io.read("calibrate/scalars")
-    values = {name: springs[name].to_numpy() for name in SPRING_NAMES}
-    for name, value in scalars.select("name", "value").iter_rows():
-        if name in MATERIAL_PARAMETERS:
-            values[name] = np.asarray(value)
-    return values
 
 
 def check_plane(mesh: CutMesh) -> None:
@@ -68,7 +58,7 @@ def run(io: StageIO, params: OptimizeParams) -> dict[str, Any]:
         boundary=params.boundary,
         damage_law=params.damage_law,
     )
-    values = read_values(io)
+    values = read_second_cut_values(io.read)
     nodes, tets = io.read("tetrahedralize_half/nodes"), io.read("tetrahedralize_half/tets")
     found = optimize(
         model,

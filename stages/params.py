@@ -303,6 +303,17 @@ class ExportParams(StageParams):
     """Replay the motion at torque level with MuJoCo (the extra `verify`)."""
 
 
+class ReplayParams(StageParams):
+    """replay: the optimised cut, recorded for the 3D viewers."""
+
+    frames: Annotated[int, Field(ge=2, le=1000)]
+    """Recorded moments, evenly spaced, the start and the end among them."""
+    dt_s: Annotated[float, Field(ge=1e-5, le=0.01)]
+    boundary: Literal["held", "glued", "free"]
+    damage_law: Literal["force", "stretch"]
+    force_limit_n: Positive
+
+
 class Params(StageParams):
     """All sections of params.yaml, one per stage."""
 
@@ -318,6 +329,7 @@ class Params(StageParams):
     transport: TransportParams
     optimize: OptimizeParams
     export: ExportParams
+    replay: ReplayParams
 
 
 STAGE_SECTIONS: tuple[str, ...] = tuple(Params.model_fields)

@@ -16,8 +16,9 @@ from disect_sim.parameters import parameter_info
 from disect_sim.result import Result
 from disect_sim.simulation import simulate as simulate_motion
 from stages.params import SimulateParams
-from stages.simulating.picture import Moment, Profile, simulate_picture
+from stages.simulating.picture import Profile, simulate_picture
 from stages.support.cut_mesh_tables import read_cut_mesh
+from stages.support.cut_views import Moment
 from stages.support.stage_main import StageIO, run_stage
 from stages.support.straight_cut import straight_cut
 

@@ -96,5 +96,8 @@ def _confirmed(axis: Any, found: Optimization) -> None:
     bars = axis.barh(names, np.nan_to_num(values), color=[FRUIT] + [SCAN] * len(found.confirmed))
     axis.bar_label(bars, labels=[f"{v:.1f} %" for v in values], padding=3)
     axis.invert_yaxis()
-    axis.set(xlabel="less mean force than the vertical cut [%]", xlim=(0.0, 1.25 * max(1.0, *np.nan_to_num(values))))
+    axis.set(
+        xlabel="less mean force than the vertical cut [%]",
+        xlim=(0.0, 1.25 * max(1.0, *np.nan_to_num(values))),
+    )
     axis.set_title("simulated again", color=TEXT)

@@ -1,0 +1,38 @@
+"""At the end of a run: write down how it went, and build what people look at."""
+
+from collections.abc import Callable, Sequence
+
+from pipelines.dvc_stage import StageReport
+from pipelines.project import Project
+from pipelines.replay_view.page import build_replay, has_replay
+from pipelines.report.build import build_report
+from pipelines.report.run_record import write_run_record
+from pipelines.template import needed_for, read_template
+
+
+def record_and_report(
+    project: Project,
+    scan_id: str,
+    reports: Sequence[StageReport],
+    error: str | None,
+    *,
+    target: str | None = None,
+    warn: Callable[[str], None] = lambda sentence: None,
+) -> None:
+    """Write run.json, report.html and, if there is a recording, replay.html. A page that fails only warns."""
+    entries = read_template(project.template)
+    planned = entries if target is None else needed_for(target, entries)
+    done = {report.name for report in reports}
+    failed = next((entry.name for entry in planned if entry.name not in done), None) if error else None
+    try:
+        write_run_record(
+            project.scan_dir(scan_id),
+            reports=[(r.name, r.outcome.value, r.seconds, r.cached) for r in reports],
+            error=error,
+            failed_stage=failed,
+        )
+        if has_replay(project, scan_id):
+            build_replay(project, scan_id)
+        build_report(project, scan_id)
+    except Exception as problem:  # noqa: BLE001 -- the run's results are safe; a page must not turn it into a failure
+        warn(f"The pages for people could not be made: {type(problem).__name__}: {problem}")

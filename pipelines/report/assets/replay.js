@@ -1,0 +1,188 @@
+"use strict";
+// Plays the recorded cut: halves, springs and knife in 3D, the force below, one clock for both.
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const $ = (id) => document.getElementById(id);
+  const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0)).buffer;
+  const short = (text) => new Int16Array(bytes(text));
+  const vertices = short(data.vertices), displacement = short(data.displacement);
+  const plus = short(data.plus), minus = short(data.minus), remaining = short(data.remaining);
+  const faces = new Int32Array(bytes(data.faces)), side = short(data.side), onCut = short(data.on_cut);
+  const frames = data.time_s.length, count = displacement.length / frames, springs = remaining.length / frames;
+  const shown = { frame: 0, playing: true };
+  $("outcome").textContent = data.outcome;
+  $("time").max = frames - 1;
+
+  // ---- scales
+  const most = Math.max(data.max_displacement_m, 1e-6);
+  const rgb = (hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16) / 255);
+  const linear = (c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+  const table = (colours) => colours.map((hex) => rgb(hex).map(linear));
+  const surfaceColours = table(data.surface_colours), springColours = table(data.spring_colours);
+  const pick = (colours, share) => colours[Math.round(255 * Math.min(1, Math.max(0, share)))];
+  const plain = rgb("#e3a857").map(linear), flesh = rgb("#f3e6c4").map(linear);
+  for (const [title, colours, low, high] of [
+    ["displacement [mm]", data.surface_colours, "0", (1e3 * most).toFixed(1)],
+    ["springs: remaining stiffness [-]", data.spring_colours, "0, cut", "1, whole"],
+  ]) {
+    const box = document.createElement("div"), bar = document.createElement("i"), ends = document.createElement("span");
+    box.className = "scale"; box.append(title, bar, ends);
+    bar.style.background = `linear-gradient(to right, ${colours.filter((_, i) => i % 15 === 0).join(",")})`;
+    for (const text of [low, high]) { const end = document.createElement("b"); end.textContent = text; ends.append(end); }
+    $("scales").append(box);
+  }
+
+  // ---- 3D
+  let renderer = null;
+  try { renderer = new THREE.WebGLRenderer({ canvas: $("view"), antialias: true, preserveDrawingBuffer: true }); }
+  catch { $("no-webgl").hidden = false; }
+  const scene = new THREE.Scene(), camera = new THREE.PerspectiveCamera(35, 1, 0.001, 5);
+  const low = [1e9, 1e9, 1e9], high = [-1e9, -1e9, -1e9];
+  for (let i = 0; i < 3 * count; i++) { const v = vertices[i] * data.grain_m; low[i % 3] = Math.min(low[i % 3], v); high[i % 3] = Math.max(high[i % 3], v); }
+  const size = Math.max(...high.map((v, i) => v - low[i]));
+  const middle = new THREE.Vector3(0, 0.5 * (low[1] + high[1]), 0.5 * (low[2] + high[2]));
+  scene.add(new THREE.AmbientLight(0xffffff, 1.1));
+  const sun = new THREE.DirectionalLight(0xffffff, 2.2); sun.position.set(1.2, 2.5, 1.6); scene.add(sun);
+  const back = new THREE.DirectionalLight(0xffffff, 0.9); back.position.set(-1.5, 1.0, -1.2); scene.add(back);
+  const grid = new THREE.GridHelper(0.2, 20, 0xaab1ba, 0xaab1ba); grid.position.z = middle.z; grid.material.transparent = true; grid.material.opacity = 0.45; scene.add(grid);
+
+  // One mesh per half. Triangles have vertices of their own: the cut face is flesh, and edges stay sharp.
+  const halves = [1, -1].map((which) => {
+    const corners = [], inside = [];
+    for (let f = 0; f < side.length; f++) if (side[f] === which) for (let k = 0; k < 3; k++) { corners.push(faces[3 * f + k]); inside.push(onCut[f]); }
+    const geometry = new THREE.BufferGeometry();
+    geometry.setAttribute("position", new THREE.BufferAttribute(new Float32Array(3 * corners.length), 3));
+    geometry.setAttribute("color", new THREE.BufferAttribute(new Float32Array(3 * corners.length), 3));
+    const material = new THREE.MeshStandardMaterial({ vertexColors: true, side: THREE.DoubleSide, roughness: 0.85, flatShading: true });
+    const mesh = new THREE.Mesh(geometry, material);
+    mesh.frustumCulled = false; scene.add(mesh);
+    return { which, corners, inside, geometry, material, mesh };
+  });
+  const springGeometry = new THREE.BufferGeometry();
+  springGeometry.setAttribute("position", new THREE.BufferAttribute(new Float32Array(6 * springs), 3));
+  springGeometry.setAttribute("color", new THREE.BufferAttribute(new Float32Array(6 * springs), 3));
+  const springPoints = new THREE.Points(springGeometry, new THREE.PointsMaterial({ vertexColors: true, size: 0.035 * size }));
+  const springLines = new THREE.LineSegments(springGeometry, new THREE.LineBasicMaterial({ vertexColors: true }));
+  for (const thing of [springPoints, springLines]) { thing.frustumCulled = false; scene.add(thing); }
+
+  const { length_m: length, height_m: height, spine_m: spine } = data.blade;
+  const section = [[0, 0], [spine / 2, height], [-spine / 2, height]], corner = [];
+  for (const z of [-length / 2, length / 2]) for (const [x, y] of section) corner.push(x, y, z);
+  const blade = new THREE.BufferGeometry();
+  blade.setAttribute("position", new THREE.BufferAttribute(new Float32Array(corner), 3));
+  blade.setIndex([0, 1, 4, 0, 4, 3, 1, 2, 5, 1, 5, 4, 2, 0, 3, 2, 3, 5, 0, 2, 1, 3, 4, 5]);
+  const knife = new THREE.Mesh(blade.toNonIndexed(), new THREE.MeshStandardMaterial({ color: 0x9fb0c0, metalness: 0.35, roughness: 0.4, side: THREE.DoubleSide }));
+  knife.geometry.computeVertexNormals(); scene.add(knife);
+
+  camera.position.set(middle.x + 1.7 * size, middle.y + 1.15 * size, middle.z + 1.7 * size);
+  const controls = renderer && new THREE.OrbitControls(camera, $("view"));
+  if (controls) { controls.target.copy(middle); controls.addEventListener("change", render); controls.update(); }
+
+  function render() { if (renderer) renderer.render(scene, camera); }
+
+  function fit() {
+    const { clientWidth: wide, clientHeight: tall } = $("stage");
+    camera.aspect = wide / Math.max(tall, 1); camera.updateProjectionMatrix();
+    if (renderer) { renderer.setPixelRatio(Math.min(devicePixelRatio, 2)); renderer.setSize(wide, tall, false); }
+    scene.background = new THREE.Color(css("--view"));
+    drawForce(); render();
+  }
+
+  function place(frame) {
+    const grain = data.grain_m, apart = 5e-4 * Number($("apart").value), colourful = $("surface").value === "displacement";
+    const glass = $("glass").checked;
+    for (const { which, corners, inside, geometry, material } of halves) {
+      const at = geometry.attributes.position.array, colour = geometry.attributes.color.array;
+      corners.forEach((v, i) => {
+        const row = frame * count + v;
+        at[3 * i] = vertices[3 * row] * grain + which * apart; at[3 * i + 1] = vertices[3 * row + 1] * grain; at[3 * i + 2] = vertices[3 * row + 2] * grain;
+        const c = colourful ? pick(surfaceColours, (displacement[row] * grain) / most) : inside[i] ? flesh : plain;
+        colour[3 * i] = c[0]; colour[3 * i + 1] = c[1]; colour[3 * i + 2] = c[2];
+      });
+      geometry.attributes.position.needsUpdate = geometry.attributes.color.needsUpdate = true;
+      material.transparent = glass && which === 1; material.opacity = material.transparent ? 0.35 : 1; material.depthWrite = !material.transparent;
+    }
+    const ends = springGeometry.attributes.position.array, colour = springGeometry.attributes.color.array;
+    for (let s = 0; s < springs; s++) {
+      const row = frame * springs + s, c = pick(springColours, remaining[row] * data.grain);
+      for (const [offset, from, way] of [[0, plus, 1], [3, minus, -1]]) for (let k = 0; k < 3; k++) {
+        ends[6 * s + offset + k] = from[3 * row + k] * grain + (k === 0 ? way * apart : 0);
+        colour[6 * s + offset + k] = c[k];
+      }
+    }
+    springGeometry.attributes.position.needsUpdate = springGeometry.attributes.color.needsUpdate = true;
+    springPoints.visible = springLines.visible = $("springs").checked;
+    knife.position.set(...data.knife_m[frame]);
+  }
+
+  // ---- the force plot, with the clock's line
+  const plot = $("force"), margin = { left: 46, right: 12, top: 10, bottom: 30 };
+  function drawForce() {
+    const wide = plot.clientWidth, tall = plot.clientHeight, scale = devicePixelRatio;
+    plot.width = wide * scale; plot.height = tall * scale;
+    const c = plot.getContext("2d"); c.scale(scale, scale);
+    const end = data.time_s[frames - 1], top = 1.08 * Math.max(...data.force_n, 1e-9);
+    const x = (t) => margin.left + (t / end) * (wide - margin.left - margin.right);
+    const y = (f) => tall - margin.bottom - (f / top) * (tall - margin.top - margin.bottom);
+    const line = (values, max, colour, dash) => {
+      c.beginPath(); c.setLineDash(dash); c.strokeStyle = colour; c.lineWidth = 1.8;
+      values.forEach((v, i) => c[i ? "lineTo" : "moveTo"](x(data.time_s[i]), y((v / max) * top))); c.stroke(); c.setLineDash([]);
+    };
+    c.font = "11px sans-serif"; c.fillStyle = css("--soft"); c.strokeStyle = css("--line"); c.lineWidth = 1;
+    for (let i = 0; i <= 4; i++) {
+      const t = (end * i) / 4, f = (top * i) / 4 / 1.08;
+      c.textAlign = "center"; c.fillText(t.toFixed(2), x(t), tall - 15);
+      c.textAlign = "right"; c.fillText(f.toPrecision(3), margin.left - 5, y(f) + 4);
+      c.beginPath(); c.moveTo(margin.left, y(f)); c.lineTo(wide - margin.right, y(f)); c.stroke();
+    }
+    c.textAlign = "center"; c.fillText("time [s]", wide / 2, tall - 3);
+    line(data.force_n, top, css("--accent"), []);
+    line(data.cut_fraction, 1.08, "#b07a00", [5, 4]);
+    c.textAlign = "left"; c.fillStyle = css("--accent"); c.fillText("force on the knife [N]", margin.left + 6, margin.top + 10);
+    c.fillStyle = "#b07a00"; c.fillText("dashed: share of the springs' stiffness cut, 0 to 1", margin.left + 6, margin.top + 24);
+    const now = x(data.time_s[shown.frame]);
+    c.strokeStyle = css("--ink"); c.lineWidth = 1.2; c.beginPath(); c.moveTo(now, margin.top); c.lineTo(now, tall - margin.bottom); c.stroke();
+    c.fillStyle = css("--accent"); c.beginPath(); c.arc(now, y(data.force_n[shown.frame]), 4, 0, 7); c.fill();
+  }
+
+  function show(frame) {
+    shown.frame = Math.max(0, Math.min(frames - 1, frame));
+    place(shown.frame);
+    $("time").value = shown.frame;
+    $("now").textContent = `${data.time_s[shown.frame].toFixed(3)} s, ${data.force_n[shown.frame].toFixed(1)} N, edge at ${(1e3 * data.knife_m[shown.frame][1]).toFixed(1)} mm`;
+    drawForce(); render();
+  }
+
+  function play(on) { shown.playing = on; $("play").textContent = on ? "Pause" : "Play"; }
+  $("play").addEventListener("click", () => { if (!shown.playing && shown.frame === frames - 1) clock = 0; play(!shown.playing); });
+  $("time").addEventListener("input", (event) => { play(false); show(Number(event.target.value)); clock = data.time_s[shown.frame]; });
+  plot.addEventListener("click", (event) => {
+    const share = (event.offsetX - margin.left) / (plot.clientWidth - margin.left - margin.right);
+    play(false); show(Math.round(share * (frames - 1))); clock = data.time_s[shown.frame];
+  });
+  for (const id of ["surface", "springs", "glass", "apart"]) $(id).addEventListener("input", () => show(shown.frame));
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", fit);
+  addEventListener("resize", fit);
+  addEventListener("keydown", (event) => {
+    if (event.key === " " && event.target === document.body) { event.preventDefault(); $("play").click(); }
+    if (event.target === document.body && (event.key === "ArrowRight" || event.key === "ArrowLeft")) { play(false); show(shown.frame + (event.key === "ArrowRight" ? 1 : -1)); clock = data.time_s[shown.frame]; }
+  });
+
+  let clock = 0, last = null;
+  const pause = 0.6; // seconds of the cut's own time that the last frame stays
+  function tick(now) {
+    if (shown.playing && last !== null) {
+      clock += ((now - last) / 1000) * Number($("speed").value);
+      if (clock > data.time_s[frames - 1] + pause * Number($("speed").value)) clock = 0;
+      let frame = 0;
+      while (frame + 1 < frames && data.time_s[frame + 1] <= clock) frame++;
+      if (frame !== shown.frame) show(frame);
+    }
+    last = now; requestAnimationFrame(tick);
+  }
+  const wanted = new URLSearchParams(location.hash.slice(1)).get("frame");
+  fit(); show(wanted === null ? 0 : Number(wanted));
+  if (wanted !== null) play(false);
+  requestAnimationFrame(tick);
+})();

@@ -1,0 +1,188 @@
+"""SVG drawings of places: springs on the cut surface, the knife's path over the fruit.
+
+Only numbers and texts of this module go into the markup; texts from outside are escaped.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from html import escape
+
+from pipelines.report.colours import MAP, colour_map, colour_of
+from pipelines.report.words import number
+
+MM = 1e3
+WIDTH = 320.0
+"""Of a spring map, in the drawing's own units."""
+BAR = 46.0
+"""Room for the colour bar."""
+LOG_FROM = 30.0
+"""A positive quantity that spans more than this factor is coloured by its logarithm."""
+
+
+def spring_map(
+    places: Sequence[Sequence[float]],
+    areas: Sequence[float],
+    values: Sequence[float],
+    *,
+    title: str,
+    unit: str,
+    colours: str = MAP,
+) -> str:
+    """Springs at (z, y) [m] as discs of their area [m²], coloured by value; hover shows the number."""
+    scale = _Scale(values)
+    frame = _Frame([p[0] for p in places], [p[1] for p in places], WIDTH)
+    discs = []
+    for place, area, value in zip(places, areas, values, strict=True):
+        x, y = frame(place[0], place[1])
+        radius = max(2.0, 0.7 * frame.factor * math.sqrt(area / math.pi))
+        discs.append(
+            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}" fill="{colour_of(scale(value), colours)}">'
+            f"<title>z {MM * place[0]:.1f} mm, y {MM * place[1]:.1f} mm: {number(float(value))} {escape(unit)}</title>"
+            "</circle>"
+        )
+    heading = f"{title} [{unit}]" + (" (log)" if scale.log else "")
+    body = "".join(discs) + _bar(scale, frame.height, colours) + frame.axes()
+    return _svg(WIDTH + BAR + 30, frame.height + 64, heading, f'<g transform="translate(30,26)">{body}</g>')
+
+
+def knife_path(
+    triangles: Iterable[Sequence[Sequence[float]]],
+    path: Sequence[Sequence[float]],
+    times: Sequence[float],
+    *,
+    bounds: tuple[float, float] | None,
+    blade_m: float | None,
+) -> str:
+    """The edge's middle (z, y) [m] over the fruit's silhouette, coloured by time [s].
+
+    triangles: the fruit's faces as (z, y) [m]; all together they are its silhouette. bounds: where the edge's middle
+    must stay for the blade to cover the fruit. blade_m: the blade's length, drawn at the start and at the end.
+    """
+    faces = list(triangles)
+    half = 0.5 * (blade_m or 0.0)
+    ends = [path[0][0] - half, path[0][0] + half, path[-1][0] - half, path[-1][0] + half]
+    zs = [p[0] for face in faces for p in face] + [p[0] for p in path] + ends
+    ys = [p[1] for face in faces for p in face] + [p[1] for p in path] + [0.0]
+    frame = _Frame(zs, ys, 720.0)
+    shape = "".join("M" + "L".join(_xy(frame, p) for p in _turned(face)) + "Z" for face in faces)
+    parts = [f'<path class="fruit" d="{shape}"/>']
+    for z in bounds or ():
+        x, _ = frame(z, 0.0)
+        parts.append(f'<path class="limit" d="M{x:.1f} 0V{frame.height:.1f}"/>')
+    if blade_m:
+        for name, place in (("start", path[0]), ("end", path[-1])):
+            (x0, y0), (x1, _) = frame(place[0] - half, place[1]), frame(place[0] + half, place[1])
+            parts.append(f'<path class="blade {name}" d="M{x0:.1f} {y0:.1f}H{x1:.1f}"/>')
+            parts.append(f'<text x="{x1:.1f}" y="{y0 - 4:.1f}" text-anchor="end">blade at the {name}</text>')
+    x0, board = frame(min(zs), 0.0)
+    parts.append(f'<path class="board" d="M{x0:.1f} {board:.1f}H{frame.width:.1f}"/>')
+    scale = _Scale(times)
+    for i in range(1, len(path)):
+        parts.append(
+            f'<path d="M{_xy(frame, path[i - 1])}L{_xy(frame, path[i])}" fill="none" stroke-width="3" '
+            f'stroke="{colour_of(scale(times[i]))}"><title>{times[i]:.3f} s: z {MM * path[i][0]:.1f} mm, '
+            f"y {MM * path[i][1]:.1f} mm</title></path>"
+        )
+    body = "".join(parts) + _bar(scale, frame.height, MAP) + frame.axes()
+    heading = "middle of the edge, coloured by time [s]"
+    return _svg(
+        frame.width + BAR + 30, frame.height + 64, heading, f'<g transform="translate(30,26)">{body}</g>'
+    )
+
+
+class _Scale:
+    """Values to fractions of the colour map; by logarithm if they are positive and span decades."""
+
+    def __init__(self, values: Sequence[float]) -> None:
+        usable = [v for v in values if math.isfinite(v)] or [0.0]
+        self.low, self.high = min(usable), max(usable)
+        self.log = self.low > 0.0 and self.high > LOG_FROM * self.low
+
+    def __call__(self, value: float) -> float:
+        if self.high <= self.low or not math.isfinite(value):
+            return 0.5
+        if self.log:
+            return math.log(value / self.low) / math.log(self.high / self.low)
+        return (value - self.low) / (self.high - self.low)
+
+    def at(self, fraction: float) -> float:
+        """The value of a fraction."""
+        if self.log:
+            return self.low * (self.high / self.low) ** fraction
+        return self.low + fraction * (self.high - self.low)
+
+
+class _Frame:
+    """Metres to the drawing's units, y up."""
+
+    def __init__(self, xs: Sequence[float], ys: Sequence[float], width: float) -> None:
+        margin = 0.04 * max(max(xs) - min(xs), max(ys) - min(ys), 1e-6)
+        self._x0, self._y1 = min(xs) - margin, max(ys) + margin
+        self.factor = width / (max(xs) + margin - self._x0)
+        self.width, self.height = width, self.factor * (self._y1 - min(ys) + margin)
+        self._low = self._y1 - self.height / self.factor
+
+    def __call__(self, x: float, y: float) -> tuple[float, float]:
+        return self.factor * (x - self._x0), self.factor * (self._y1 - y)
+
+    def axes(self) -> str:
+        """The scale in millimetres, below and at the left."""
+        step = _round_step(self.width / self.factor / 4.0)
+        parts = []
+        z = math.ceil(self._x0 / step) * step
+        while z <= self._x0 + self.width / self.factor:
+            x, _ = self(z, 0.0)
+            parts.append(
+                f'<text x="{x:.1f}" y="{self.height + 14:.1f}" text-anchor="middle">{MM * z:.0f}</text>'
+            )
+            z += step
+        y = math.ceil(self._low / step) * step
+        while y <= self._y1:
+            _, height = self(0.0, y)
+            parts.append(f'<text x="-4" y="{height + 4:.1f}" text-anchor="end">{MM * y:.0f}</text>')
+            y += step
+        middle = 0.5 * self.width
+        parts.append(
+            f'<text x="{middle:.0f}" y="{self.height + 30:.0f}" text-anchor="middle">'
+            "along the blade, z [mm]; left: height, y [mm]</text>"
+        )
+        return "".join(parts)
+
+
+def _turned(face: Sequence[Sequence[float]]) -> Sequence[Sequence[float]]:
+    """The triangle (z, y), counter-clockwise: front and back of the fruit then fill the same shape."""
+    (az, ay), (bz, by), (cz, cy) = face
+    return face if (bz - az) * (cy - ay) >= (cz - az) * (by - ay) else (face[0], face[2], face[1])
+
+
+def _round_step(length: float) -> float:
+    power = 10.0 ** math.floor(math.log10(length))
+    return next(k * power for k in (1.0, 2.0, 5.0, 10.0) if k * power >= length)
+
+
+def _bar(scale: _Scale, height: float, colours: str) -> str:
+    steps = 32
+    cells = "".join(
+        f'<rect x="0" y="{height * (1 - (i + 1) / steps):.1f}" width="10" height="{height / steps + 0.5:.1f}" '
+        f'fill="{colour_map(colours)[round(255 * (i + 0.5) / steps)]}"/>'
+        for i in range(steps)
+    )
+    texts = "".join(
+        f'<text x="14" y="{height * (1 - f) + (10 if f == 1.0 else 0 if f == 0.0 else 4):.1f}">'
+        f"{scale.at(f):.3g}</text>"
+        for f in (0.0, 0.5, 1.0)
+    )
+    return f'<g class="bar" transform="translate(BARX,0)">{cells}{texts}</g>'
+
+
+def _xy(frame: _Frame, point: Sequence[float]) -> str:
+    x, y = frame(point[0], point[1])
+    return f"{x:.1f} {y:.1f}"
+
+
+def _svg(width: float, height: float, title: str, body: str) -> str:
+    body = body.replace("BARX", f"{width - BAR - 22:.0f}")
+    return (
+        f'<svg viewBox="0 0 {width:.0f} {height:.0f}" role="img" aria-label="{escape(title)}">'
+        f'<text class="title" x="4" y="14">{escape(title)}</text>{body}</svg>'
+    )

@@ -1,0 +1,98 @@
+"""What a scan's directory holds for a reader: every part may be missing or broken."""
+
+import json
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from disect_sim.errors import InputError
+from pipelines.project import Project
+from pipelines.report.run_record import RunRecord, read_run_record
+from stages.catalogue import ARTIFACTS
+from stages.support.artifacts import read_metrics, read_table
+from stages.support.scan_file import PARAMS_FILE_NAME, SCAN_FILE_NAME
+from stages.support.yaml_file import read_mapping
+
+CUT_FOLDERS = ("certified", "refused")
+CUT_DOCUMENT = "cut.json"
+
+
+@dataclass
+class ScanData:
+    """Reads artifacts by their catalogue name; what can't be read is None and noted in `problems`."""
+
+    project: Project
+    scan_id: str
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def folder(self) -> Path:
+        """The scan's directory."""
+        return self.project.scan_dir(self.scan_id)
+
+    def metrics(self, stage: str) -> dict[str, Any]:
+        """The stage's metrics, empty if it has not run."""
+        path = self.folder / ARTIFACTS[f"{stage}/metrics"].path
+        return (self._try(lambda: read_metrics(path)) or {}) if path.is_file() else {}
+
+    def table(self, name: str) -> pl.DataFrame | None:
+        """The table, None if its stage has not run, or if it has no rows."""
+        if not (self.folder / ARTIFACTS[name].path).is_file():
+            return None
+        found: pl.DataFrame | None = self._try(lambda: read_table(self.folder, name))
+        return None if found is None or found.is_empty() else found
+
+    def picture(self, stage: str) -> bytes | None:
+        """The stage's preview."""
+        path = self.folder / ARTIFACTS[f"{stage}/preview"].path
+        data = path.read_bytes() if path.is_file() else b""
+        return data if data.startswith(b"\x89PNG") else None
+
+    @cached_property
+    def cut(self) -> dict[str, Any]:
+        """The export's cut.json, certified or refused; empty if there is none."""
+        for name in CUT_FOLDERS:
+            path = self.folder / ARTIFACTS["export/cut"].path / name / CUT_DOCUMENT
+            if path.is_file():
+                found = self._try(lambda path=path: json.loads(path.read_text(encoding="utf-8")))
+                return found if isinstance(found, dict) else {}
+        return {}
+
+    @cached_property
+    def run(self) -> RunRecord:
+        """How the last run went, as far as it was recorded."""
+        return read_run_record(self.folder)
+
+    @cached_property
+    def scan_yaml(self) -> dict[str, Any]:
+        """scan.yaml."""
+        return self._try(lambda: dict(read_mapping(self.folder / SCAN_FILE_NAME))) or {}
+
+    @cached_property
+    def lock(self) -> dict[str, Any]:
+        """The stages in dvc.lock."""
+        path = self.folder / "dvc.lock"
+        found = self._try(lambda: read_mapping(path)) if path.is_file() else None
+        return (found or {}).get("stages", {})
+
+    def used(self, stage: str) -> dict[str, Any]:
+        """The parameters that the stage ran with, as DVC recorded them; what params.yaml says now if it has not run."""
+        recorded = self.lock.get(stage, {}).get("params", {})
+        path = self.project.root / PARAMS_FILE_NAME
+        shared = recorded.get(PARAMS_FILE_NAME) or (
+            self._try(lambda: read_mapping(path)) if path.is_file() else {}
+        )
+        own = next((v for k, v in recorded.items() if k.endswith(SCAN_FILE_NAME)), self.scan_yaml)
+        return {**((shared or {}).get(stage) or {}), **(own.get(stage) or {})}
+
+    def _try(self, read: Any) -> Any:
+        try:
+            return read()
+        except (InputError, OSError, ValueError) as error:
+            sentence = str(error)
+            if sentence not in self.problems:
+                self.problems.append(sentence)
+            return None

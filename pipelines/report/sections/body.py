@@ -1,0 +1,113 @@
+"""The fruit: scan, mesh, cut surface."""
+
+import polars as pl
+
+from pipelines.report.blocks import Block, Curve, Drawing, Note, Plot, Section, Table
+from pipelines.report.colours import DATA_MAP, MAP
+from pipelines.report.drawings import spring_map
+from pipelines.report.scan_data import ScanData
+from pipelines.report.sections.common import column, metrics_table, not_run, preview, table_of
+from pipelines.report.words import number
+from stages.catalogue import ARTIFACTS
+
+QUALITY_BINS = 20
+NOT_PARAMETERS = {"position_m", "area_m2", "surface", "gradient_norm", "touched_ns"}
+"""Columns of calibrate/parameters that are not the simulator's."""
+
+
+def cleaning(data: ScanData) -> Section:
+    """The fruit before and after cleaning."""
+    metrics, repairs = data.metrics("clean"), data.table("clean/repairs")
+    if not metrics:
+        return Section("cleaning", "The scan, before and after", [not_run("clean")])
+    blocks: list[Block] = preview(data, "clean")
+    size = " × ".join(number(1e3 * float(metrics.get(f"extent_{a}_m") or 0.0)) for a in "xyz")
+    volume = number(1e6 * float(metrics.get("volume_m3") or 0.0))
+    blocks.append(Note(f"{size} mm, {volume} cm³. {_sentence(str(metrics.get('pose', '')))}"))
+    if repairs is not None:
+        blocks.append(table_of(repairs, caption="Repairs, in order", folded=True))
+    blocks.append(metrics_table(metrics, caption="All figures of clean"))
+    return Section("cleaning", "The scan, before and after", blocks)
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}." if text else ""
+
+
+def mesh(data: ScanData) -> Section:
+    """The tetrahedra, cut open, and how good they are."""
+    tets, metrics = data.table("tetrahedralize/tets"), data.metrics("tetrahedralize")
+    if not metrics:
+        return Section("mesh", "The mesh", [not_run("tetrahedralize")])
+    blocks: list[Block] = preview(data, "tetrahedralize")
+    if tets is not None:
+        blocks.append(_quality(tets))
+    blocks.append(metrics_table(metrics, caption="All figures of tetrahedralize"))
+    return Section("mesh", "The mesh", blocks)
+
+
+def _quality(tets: pl.DataFrame) -> Plot:
+    bins = (
+        tets.select((pl.col("radius_ratio") * QUALITY_BINS).floor().clip(0, QUALITY_BINS - 1).cast(pl.Int64))
+        .group_by("radius_ratio")
+        .len()
+    )
+    count = dict(bins.iter_rows())
+    return Plot(
+        title="Quality of the tetrahedra",
+        x_label="radius ratio [-], 1 is regular",
+        y_label="tetrahedra [-]",
+        x=[(i + 0.5) / QUALITY_BINS for i in range(QUALITY_BINS)],
+        curves=[Curve("tetrahedra in a bin of 0.05", [float(count.get(i, 0)) for i in range(QUALITY_BINS)])],
+        bars=True,
+    )
+
+
+def cut_surface(data: ScanData) -> Section:
+    """Springs on the cut surface, by fitted parameter and by how much data touched them."""
+    title = "The cut surface and what was fitted on it"
+    fitted = data.table("calibrate/parameters")
+    blocks: list[Block] = preview(data, "precut")
+    if fitted is None:
+        return Section("springs", title, [*blocks, not_run("calibrate")])
+    columns = {c.name: c for c in ARTIFACTS["calibrate/parameters"].columns}
+    names = [name for name in fitted.columns if name not in NOT_PARAMETERS]
+    varied = [name for name in names if fitted[name].n_unique() > 1]
+    blocks.append(
+        Note(
+            "Seen along x, as the knife sees the cut surface. A disc is a spring, its size the area it stands for. "
+            "Hover to read it."
+        )
+    )
+    fitted_each = [name for name in data.metrics("calibrate").get("individual") or [] if name in names]
+    for name in [*dict.fromkeys([*varied, *fitted_each]), "touched_ns"]:
+        unit = columns[name].unit
+        blocks.append(
+            Drawing(
+                spring_map(
+                    [list(p) for p in fitted["position_m"].to_list()],
+                    column(fitted, "area_m2"),
+                    column(fitted, name),
+                    title=name,
+                    unit=unit,
+                    colours=DATA_MAP if name == "touched_ns" else MAP,
+                ),
+                columns[name].meaning,
+            )
+        )
+    same = [
+        (name, float(fitted[name][0]), columns[name].unit, columns[name].meaning)
+        for name in names
+        if name not in varied
+    ]
+    if same:
+        blocks.append(
+            Table(("parameter", "value", "unit", "meaning"), same, "The same for all springs", folded=True)
+        )
+    shown = fitted.select(
+        pl.col("position_m").arr.get(0).alias("z_m"),
+        pl.col("position_m").arr.get(1).alias("y_m"),
+        *[pl.col(name) for name in fitted.columns if name != "position_m"],
+    )
+    blocks.append(table_of(shown, caption=f"The numbers: all {len(shown)} springs"))
+    return Section("springs", title, blocks)

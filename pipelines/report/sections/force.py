@@ -1,0 +1,181 @@
+"""Measured and simulated force: how good the fit is, where it is wrong, how it was found."""
+
+import polars as pl
+
+from pipelines.report.blocks import Block, Curve, Note, Plot, Section
+from pipelines.report.scan_data import ScanData
+from pipelines.report.sections.common import column, metrics_table, not_run, preview, table_of
+from pipelines.report.words import number, percent
+
+DEPTH_BIN_M = 0.004
+TIME, FORCE = "time [s]", "force [N]"
+
+
+def force(data: ScanData) -> Section:
+    """Measured vs simulated with onset, puncture and residual; the error by depth."""
+    title = "Measured and simulated force"
+    profile, metrics = data.table("calibrate/profile"), data.metrics("calibrate")
+    blocks: list[Block] = []
+    if profile is None:
+        if data.metrics("ingest") and data.table("ingest/force") is None:
+            blocks.append(Note("The scan has no force log, so nothing was fitted.", "warning"))
+        elif not metrics:
+            blocks.append(not_run("calibrate"))
+        return Section("force", title, [*blocks, *_log(data), *_nominal(data)])
+    time = column(profile, "time_s")
+    marks = _marks(profile, metrics)
+    blocks.append(
+        Note(
+            f"Mean absolute error {number(metrics.get('mae_n'))} N, {percent(metrics.get('nmae'))} of the mean force; "
+            f"{percent(metrics.get('nmae_held_out'))} where the fit did not look. Peak "
+            f"{number(metrics.get('peak_error_n'))} N off, onset {number(metrics.get('onset_error_s'))} s off."
+        )
+    )
+    blocks.append(
+        Plot(
+            "Force on the knife",
+            TIME,
+            FORCE,
+            time,
+            [
+                Curve("measured", column(profile, "measured_n")),
+                Curve("simulated, fitted", column(profile, "simulated_n")),
+                Curve("simulated, one value for all springs", column(profile, "shared_n"), dashed=True),
+            ],
+            marks=marks,
+        )
+    )
+    held = pl.when(pl.col("held_out")).then(pl.col("residual_n"))
+    blocks.append(
+        Plot(
+            "Residual: simulated less measured",
+            TIME,
+            FORCE,
+            time,
+            [
+                Curve("residual", column(profile, "residual_n")),
+                Curve("where the fit did not look", profile.select(held.alias("held"))["held"].to_list()),
+            ],
+            marks=marks,
+            levels=[(0.0, "")],
+        )
+    )
+    blocks += _by_depth(profile)
+    blocks += _log(data)
+    blocks.append(metrics_table(metrics, caption="All figures of calibrate"))
+    return Section("force", title, blocks)
+
+
+def _marks(profile: pl.DataFrame, metrics: dict[str, object]) -> list[tuple[float, str]]:
+    marks = []
+    onset, peak = metrics.get("onset_s"), metrics.get("puncture_measured_n")
+    if isinstance(onset, int | float):
+        marks.append((float(onset), "onset"))
+    if isinstance(peak, int | float):
+        distance = (pl.col("measured_n") - peak).abs()
+        nearest = profile.filter(pl.col("contact")).sort(distance).head(1)
+        marks += [(float(t), "puncture") for t in nearest["time_s"]]
+    return marks
+
+
+def _by_depth(profile: pl.DataFrame) -> list[Block]:
+    touched = profile.filter(pl.col("contact"))
+    if touched.is_empty():
+        return []
+    depth = float(touched["height_m"].to_list()[0]) - pl.col("height_m")
+    bins = (
+        touched.with_columns(((depth / DEPTH_BIN_M).floor() * DEPTH_BIN_M).alias("depth_m"))
+        .group_by("depth_m")
+        .agg(
+            pl.col("residual_n").abs().mean().alias("error_n"),
+            pl.col("residual_n").mean().alias("bias_n"),
+            pl.col("measured_n").mean().alias("measured_n"),
+        )
+        .sort("depth_m")
+    )
+    return [
+        Plot(
+            "Error by depth",
+            "depth below first contact [mm]",
+            FORCE,
+            [1e3 * (d + 0.5 * DEPTH_BIN_M) for d in column(bins, "depth_m")],
+            [
+                Curve("mean absolute error", column(bins, "error_n")),
+                Curve("bias: simulated less measured", column(bins, "bias_n"), dashed=True),
+                Curve("mean measured force", column(bins, "measured_n"), dashed=True),
+            ],
+            levels=[(0.0, "")],
+            caption=f"Means over slices of {1e3 * DEPTH_BIN_M:g} mm.",
+        )
+    ]
+
+
+def _log(data: ScanData) -> list[Block]:
+    log = data.table("ingest/force")
+    if log is None:
+        return []
+    time = column(log, "time_s")
+    return [
+        Plot(
+            "The log: norm of the force on the knife",
+            TIME,
+            FORCE,
+            time,
+            [
+                Curve("net of tare", column(log, "force_norm_n")),
+                Curve("net of tare, low-passed", column(log, "force_filtered_norm_n")),
+                Curve("standard uncertainty", column(log, "uncertainty_n"), dashed=True),
+            ],
+        ),
+        *preview(data, "ingest"),
+        metrics_table(data.metrics("ingest"), caption="All figures of ingest"),
+    ]
+
+
+def _nominal(data: ScanData) -> list[Block]:
+    cut = data.table("simulate/force")
+    if cut is None:
+        return []
+    return [
+        Plot(
+            "A nominal straight cut, not calibrated",
+            TIME,
+            FORCE,
+            column(cut, "time_s"),
+            [Curve("norm of the force on the knife", column(cut, "force_norm_n"))],
+        )
+    ]
+
+
+def history(data: ScanData) -> Section:
+    """The fit, iteration by iteration, and what it found."""
+    title = "How the fit went"
+    steps, scalars = data.table("calibrate/history"), data.table("calibrate/scalars")
+    blocks: list[Block] = []
+    if steps is None:
+        reason = Note("Nothing was fitted.") if data.metrics("calibrate") else not_run("calibrate")
+        return Section("history", title, [reason])
+    phases = steps["phase"].to_list()
+    number_of = column(steps, "step")
+    changes = [
+        (number_of[i], str(phase)) for i, phase in enumerate(phases) if i == 0 or phase != phases[i - 1]
+    ]
+    blocks.append(
+        Plot(
+            "Loss and error",
+            "iteration [-]",
+            "loss, NMAE [-]",
+            number_of,
+            [
+                Curve("loss", column(steps, "loss"), dashed=True),
+                Curve("best loss", column(steps, "best_loss")),
+                Curve("NMAE of the best", column(steps, "nmae")),
+            ],
+            marks=changes,
+            log=True,
+        )
+    )
+    if scalars is not None:
+        blocks.append(table_of(scalars, caption="Parameters fitted for all springs at once", folded=False))
+    blocks += preview(data, "calibrate")
+    return Section("history", title, blocks)

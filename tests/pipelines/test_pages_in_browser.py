@@ -1,0 +1,104 @@
+"""The pages in a real browser without network: nothing fetched, nothing complained about, everything drawn."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pipelines.compare import read_runs, write_compare
+from pipelines.replay_view.page import build_replay
+from pipelines.report.after_run import record_and_report
+from tests.pipelines.report_scene import FRAMES, make_project, make_scan
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+WIDTHS = (1440, 390)
+SOFTWARE_GL = ("--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftshader")
+PATIENCE = 300
+"""Tenths of a second that a loaded machine may take to draw the second frame in software."""
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory) -> dict[str, Path]:
+    """A report of a good run, one of a failed run, a replay and a comparison."""
+    folder = tmp_path_factory.mktemp("pages")
+    project = make_project(folder / "project")
+    make_scan(project, "good", factor=0.06)
+    make_scan(project, "failed", without=("optimize", "export", "replay"))
+    record_and_report(project, "good", [], None)
+    record_and_report(project, "failed", [], "clean: </script><script>alert(1)</script> Mend it.")
+    runs = read_runs(project, ["good", "failed"], folder)
+    return {
+        "report": project.scan_dir("good") / "report.html",
+        "failed": project.scan_dir("failed") / "report.html",
+        "replay": build_replay(project, "good"),
+        "compare": write_compare(runs, folder / "compare.html"),
+    }
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator:
+    sync_api = pytest.importorskip("playwright.sync_api")
+    with sync_api.sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", *SOFTWARE_GL])
+        yield found
+        found.close()
+
+
+def opened(browser, page_file: Path, width: int, scheme: str = "light"):
+    """The page, and the list to which its complaints and requests are added."""
+    context = browser.new_context(viewport={"width": width, "height": 900}, offline=True, color_scheme=scheme)
+    page, complaints = context.new_page(), []
+    page.on("console", lambda message: complaints.append(f"{message.type}: {message.text}"))
+    page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
+    page.on("request", lambda r: r.url.startswith(("file:", "data:", "blob:")) or complaints.append(r.url))
+    page.on("dialog", lambda dialog: (complaints.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+    page.goto(page_file.as_uri())
+    return page, complaints
+
+
+@pytest.mark.parametrize("name", ["report", "failed", "compare"])
+def test_page_is_quiet_whole_and_fits(browser, pages, name):
+    for width, scheme in zip(WIDTHS, ("light", "dark"), strict=True):
+        page, complaints = opened(browser, pages[name], width, scheme)
+        charts = page.locator(".chart").count()
+        assert page.locator(".chart canvas").count() == charts > 0
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert complaints == []
+        page.context.close()
+
+
+def test_numbers_behind_a_plot_can_be_read_and_saved(browser, pages):
+    page, complaints = opened(browser, pages["report"], 1440)
+    details = page.locator("figure.plot details.numbers").first
+    details.locator("summary").click()
+    details.locator("table").wait_for()
+    with page.expect_download() as saved:
+        details.locator("a.download").click()
+    text = Path(saved.value.path()).read_text()
+    assert text.startswith('"radius ratio [-], 1 is regular",tetrahedra in a bin of 0.05\n0.025,')
+    assert details.locator("tr").count() == text.count("\n")
+    assert complaints == []
+    page.context.close()
+
+
+def test_replay_plays_and_obeys_the_slider(browser, pages):
+    for width in WIDTHS:
+        page, complaints = opened(browser, pages["replay"], width)
+        slider = page.locator("#time")
+        assert slider.get_attribute("max") == str(FRAMES - 1)
+        played = 0
+        while slider.input_value() == "0" and played < PATIENCE:
+            page.wait_for_timeout(100)
+            played += 1
+        assert slider.input_value() != "0"
+        slider.evaluate("s => { s.value = 0; s.dispatchEvent(new Event('input')); }")
+        assert page.locator("#play").inner_text() == "Play"
+        first = page.locator("#view").screenshot()
+        slider.evaluate("s => { s.value = s.max; s.dispatchEvent(new Event('input')); }")
+        assert page.locator("#view").screenshot() != first
+        # WebGL in software tells about its slow reads; nothing else may be said.
+        assert [c for c in complaints if "GL Driver Message" not in c and "GPU stall" not in c] == []
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        page.context.close()

@@ -1,0 +1,234 @@
+"""report.html: complete, tolerant of what is missing or broken, and safe with hostile texts."""
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from disect_sim.errors import InputError
+from pipelines.dvc_stage import Outcome, StageReport
+from pipelines.project import Project
+from pipelines.report.after_run import record_and_report
+from pipelines.report.blocks import Plot, Section, Table
+from pipelines.report.build import SECTIONS, build_report, report_html
+from pipelines.report.drawings import knife_path, spring_map
+from pipelines.report.page import render_page
+from pipelines.report.run_record import read_run_record
+from pipelines.report.scan_data import ScanData
+from pipelines.report.sections.force import force
+from pipelines.report.sections.provenance import command
+from pipelines.report.sections.robot import joints
+from pipelines.report.sections.second_cut import path
+from pipelines.report.words import label, number, percent
+from pipelines.template import read_template
+from stages.catalogue import ARTIFACTS
+from tests.pipelines.report_scene import METRICS, ROWS, make_project, make_scan
+
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
+
+
+@pytest.fixture
+def project(tmp_path) -> Project:
+    return make_project(tmp_path / "project")
+
+
+class _Outside(HTMLParser):
+    """Collects what a browser would fetch, and event handlers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag, attrs):
+        for name, value in attrs:
+            fetched = name in ("src", "href", "srcset", "data", "action") and not (value or "").startswith(
+                ("data:", "#")
+            )
+            if fetched or name.startswith("on"):
+                self.found.append(f"{tag} {name}={value}")
+
+
+def fetched_by(html: str) -> list[str]:
+    parser = _Outside()
+    parser.feed(html)
+    return parser.found
+
+
+def test_whole_report(project):
+    make_scan(project, "apple")
+    html = build_report(project, "apple").read_text()
+    assert html.count("<section") == len(SECTIONS) + 1
+    assert "can&#39;t be shown" not in html
+    assert "Not readable" not in html
+    assert fetched_by(html) == []
+    for text in (
+        "20.0 %",
+        "Certified: all 1 checks passed.",
+        "export/cut/certified",
+        "sdf_mu [-]",
+        "touched_ns [N·s]",
+    ):
+        assert text in html
+
+
+def test_sections_come_in_the_order_in_which_people_ask(project):
+    make_scan(project, "apple")
+    html = report_html(ScanData(project, "apple"))
+    anchors = re.findall(r'<section id="(\w+)"', html)
+    assert anchors == ["summary", "cleaning", "mesh", "springs", "force", "history", "transport", "optimum", "path",
+                       "constraints", "joints", "certificate", "provenance"]  # fmt: skip
+
+
+@pytest.mark.parametrize("stage", sorted(METRICS))
+def test_a_missing_stage_is_said_and_spoils_nothing_else(project, stage):
+    make_scan(project, "apple", without=(stage,))
+    html = report_html(ScanData(project, "apple"))
+    assert f"Without results: {stage}." in html
+    assert "can&#39;t be shown" not in html
+
+
+def test_nothing_has_run(project):
+    make_scan(project, "apple", without=tuple(METRICS))
+    html = report_html(ScanData(project, "apple"))
+    assert html.count("has not run") >= len(SECTIONS) - 2
+    assert "can&#39;t be shown" not in html
+
+
+def test_broken_artifacts_are_named_not_fatal(project):
+    folder = make_scan(project, "apple")
+    (folder / ARTIFACTS["calibrate/profile"].path).write_bytes(b"not parquet")
+    (folder / ARTIFACTS["optimize/metrics"].path).write_text("{broken")
+    (folder / "export/cut/certified/cut.json").write_text('{"limits": {}}')
+    html = report_html(ScanData(project, "apple"))
+    assert "profile.parquet" in html
+    assert "can&#39;t be read as JSON" in html
+    assert html.count("This part can&#39;t be shown") == 1
+    assert html.count("<section") == len(SECTIONS) + 1
+
+
+def test_unknown_scan(project):
+    with pytest.raises(InputError, match="no scan 'pear'"):
+        build_report(project, "pear")
+
+
+def reports(project, count):
+    names = [entry.name for entry in read_template(project.template)][:count]
+    return [StageReport(name, Outcome.COMPLETED, 1.5, ()) for name in names]
+
+
+def test_failed_run_says_where_and_why(project):
+    folder = make_scan(project, "apple", without=("optimize", "export", "replay"))
+    stages = [entry.name for entry in read_template(project.template)]
+    done = reports(project, stages.index("optimize"))
+    record_and_report(project, "apple", done, "optimize: the knife jammed. Lower dt_s.")
+    html = (folder / "report.html").read_text()
+    assert "The run failed in the stage optimize. optimize: the knife jammed. Lower dt_s." in html
+    record = read_run_record(folder)
+    assert (record.ok, record.failed_stage) == (False, "optimize")
+    assert not (folder / "replay.html").exists()
+
+
+def test_run_record_keeps_the_time_of_the_last_computation(project):
+    folder = make_scan(project, "apple")
+    record_and_report(project, "apple", reports(project, 13), None)
+    again = [StageReport("clean", Outcome.UNCHANGED, 0.1, ())]
+    record_and_report(project, "apple", again, None)
+    record = read_run_record(folder)
+    assert record.stages == {"clean": {"outcome": "Unchanged", "seconds": 0.1}}
+    assert record.computed_s["clean"] == 1.5
+    assert (folder / "replay.html").is_file()
+
+
+def test_a_page_that_fails_only_warns(project):
+    said = []
+    record_and_report(project, "never registered", [], None, warn=said.append)
+    assert len(said) == 1
+
+
+def test_a_target_that_failed_is_not_mistaken_for_a_later_stage(project):
+    folder = make_scan(project, "apple")
+    done = [r for r in reports(project, 6) if r.name != "calibrate"]
+    record_and_report(project, "apple", done, "calibrate: no.", target="calibrate")
+    assert read_run_record(folder).failed_stage == "calibrate"
+
+
+def test_hostile_texts_stay_texts(project):
+    folder = make_scan(project, "apple", raw=HOSTILE.replace("/", "_"))
+    record_and_report(project, "apple", [], f"clean: {HOSTILE}")
+    html = (folder / "report.html").read_text()
+    assert fetched_by(html) == []
+    assert "alert(1)</script>" not in html
+    assert "<img src=x" not in html
+    # One script element for each plot's data and one of our own.
+    assert html.count("</script>") == html.count("<script") == html.count('class="chart"') + 1
+
+
+def test_hostile_names_of_curves_and_columns():
+    plot = Plot(HOSTILE, HOSTILE, HOSTILE, [0.0, 1.0], [])
+    page = render_page(
+        HOSTILE, HOSTILE, [Section("a", HOSTILE, [plot, Table([HOSTILE], [[HOSTILE]], HOSTILE)])]
+    )
+    assert fetched_by(page) == []
+    assert page.count("</script>") == 2
+    drawn = spring_map([[0.0, 0.0], [1.0, 1.0]], [1.0, 1.0], [1.0, 2.0], title=HOSTILE, unit=HOSTILE)
+    assert fetched_by(drawn) == []
+    assert "<script" not in drawn
+
+
+def test_error_by_depth_is_a_mean_of_the_residuals(project):
+    make_scan(project, "apple")
+    data = ScanData(project, "apple")
+    profile = data.table("calibrate/profile")
+    plot = next(b for b in force(data).blocks if isinstance(b, Plot) and b.title == "Error by depth")
+    error = plot.curves[0].values
+    touched = profile.filter(profile["contact"])
+    # The made-up heights rise by 1/12 m per row in contact, so every row has a slice of its own.
+    assert sorted(error) == pytest.approx(sorted(touched["residual_n"].abs()), rel=1e-12)
+
+
+def test_joints_are_shares_of_their_limits(project):
+    make_scan(project, "apple")
+    data = ScanData(project, "apple")
+    plots = [b for b in joints(data).blocks if isinstance(b, Plot)]
+    assert len(plots) == 4
+    speed = plots[1].curves[0].values
+    limit = data.cut["limits"]["velocity_rad_s"][0]
+    assert speed[-1] == pytest.approx(0.01 * (ROWS - 1) / limit)
+    assert all(abs(v) < 1.0 for v in plots[3].curves[1].values)
+
+
+def test_blade_bounds_leave_the_fruit_under_the_blade(project):
+    make_scan(project, "apple", factor=0.05)
+    drawing = path(ScanData(project, "apple")).blocks[0]
+    assert drawing.svg.count('class="limit"') == 2
+
+
+def test_knife_path_fills_both_orientations_alike():
+    face = [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]
+    track, times = [[0.0, 1.0], [0.0, 0.0]], [0.0, 1.0]
+    ahead, behind = (knife_path([f], track, times, bounds=None, blade_m=None) for f in (face, face[::-1]))
+    area = [_signed_area(re.search(r'class="fruit" d="M([^Z]*)Z', svg)[1]) for svg in (ahead, behind)]
+    assert area[0] == pytest.approx(area[1])
+
+
+def _signed_area(points: str) -> float:
+    (ax, ay), (bx, by), (cx, cy) = (map(float, p.split()) for p in points.split("L"))
+    return 0.5 * ((bx - ax) * (cy - ay) - (cx - ax) * (by - ay))
+
+
+def test_command_reproduces_the_overrides(project):
+    make_scan(project, "apple")
+    assert command(ScanData(project, "apple")).endswith("--material apple --set replay.frames=4")
+
+
+def test_words():
+    assert label("mean_force_n") == "mean force [N]"
+    assert label("acceleration_along_residual_m_s2") == "acceleration along residual [m/s²]"
+    assert label("touched_ns") == "touched [N·s]"
+    assert label("tets") == "tets"
+    assert number(0.123456) == "0.1235"
+    assert number(True) == "yes"
+    assert number(None) == "–"
+    assert number({"a": 1.0}) == "a: 1"
+    assert percent(0.1942) == "19.4 %"
+    assert percent(None) == "–"
