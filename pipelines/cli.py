@@ -83,6 +83,7 @@ def run(
     from pipelines.register import Request
     from pipelines.run_scan import RunResult, run_request
     from pipelines.run_table import run_table
+    from pipelines.summary import headlines
 
     result = RunResult()
     try:
@@ -109,6 +110,8 @@ def run(
         _say(result.error)
     else:
         out.print(run_table(project, result))
+        for line in headlines({report.name: report.metrics for report in result.stages}):
+            out.print(line.replace("**", "").replace("`", ""), markup=False, highlight=False, soft_wrap=True)
     raise typer.Exit(result.exit_code)
 
 

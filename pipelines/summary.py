@@ -28,7 +28,7 @@ def summary(scan_id: str, reports: Sequence[StageReport], page_url: str, flow_ru
 
 
 def headlines(metrics: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Certificate, force reduction and fit, as far as the stages are there."""
+    """Certificate, force reduction, constraints and fit, as far as the stages are there; a line each, in Markdown."""
     found = []
     if EXPORT in metrics:
         export = metrics[EXPORT]
@@ -36,9 +36,7 @@ def headlines(metrics: Mapping[str, Mapping[str, Any]]) -> list[str]:
         found.append(
             f"**Certificate: {word}.** {export.get('verdict', '')} Files: `{export.get('path', 'none')}`"
         )
-    for name, value in metrics.get(OPTIMIZE, {}).items():
-        if "reduction" in name and isinstance(value, int | float) and not isinstance(value, bool):
-            found.append(f"**{_words(name)}: {100.0 * value:.1f} %** against the straight cut")
+    found += _motion(metrics.get(OPTIMIZE, {}))
     if CALIBRATE in metrics and "nmae" in metrics[CALIBRATE]:
         fit = metrics[CALIBRATE]
         if fit["nmae"] is not None:
@@ -48,10 +46,27 @@ def headlines(metrics: Mapping[str, Mapping[str, Any]]) -> list[str]:
     return found
 
 
-def _words(name: str) -> str:
-    text = name.replace("_fraction", "").replace("_", " ")
-    text = text if "force" in text else f"force {text}"
-    return text[0].upper() + text[1:]
+def _motion(found: Mapping[str, Any]) -> list[str]:
+    """What the optimised motion saves, whether it was confirmed, and how well it keeps its constraints."""
+    if "reduction" not in found:
+        return []
+    lines = [
+        f"**Force: {100.0 * found['reduction']:.1f} % less on average** "
+        f"({found['mean_force_vertical_n']:.1f} N for the vertical cut, "
+        f"{found['mean_force_optimized_n']:.1f} N for this one), peak "
+        f"{100.0 * found['peak_reduction']:.1f} % less"
+    ]
+    kept = found.get("confirmed_reduction")
+    lines.append(
+        "Not confirmed: a finer simulation of it did not finish"
+        if kept is None
+        else f"Simulated again, finer and with other parameters: at least {100.0 * kept:.1f} % less"
+    )
+    lines.append(
+        f"Constraints: end height {1e3 * found['end_height_residual_m']:.3f} mm off, blade "
+        f"{1e3 * found['lateral_residual_m']:.3f} mm beyond the fruit's cover"
+    )
+    return lines
 
 
 def _row(report: StageReport, page_url: str) -> str:

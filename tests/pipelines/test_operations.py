@@ -136,6 +136,18 @@ def test_batch_takes_ids_and_files_with_their_logs(project, tmp_path):
         batch_requests(project, ["apple", "plum"], {})
 
 
+MOTION = {
+    "reduction": 0.231,
+    "peak_reduction": 0.268,
+    "mean_force_vertical_n": 18.8,
+    "mean_force_optimized_n": 14.4,
+    "confirmed_reduction": 0.206,
+    "end_height_residual_m": 0.0001,
+    "lateral_residual_m": 0.0,
+    "unconstrained_reduction": 1.0,
+}
+
+
 def report(name, **metrics):
     outputs = (f"data/scans/apple/{name}/preview.png", f"data/scans/apple/{name}/metrics.json")
     return StageReport(name, Outcome.COMPLETED, 1.5, outputs, metrics, pages={"metrics": f"page-of-{name}"})
@@ -145,12 +157,12 @@ def test_summary_of_a_run_with_every_stage():
     reports = [
         report("clean", volume_m3=1.0),
         report("calibrate", nmae=0.0432, outcome="settled"),
-        report("optimize", reduction=0.375, peak_reduction=0.2, confirmed=True),
+        report("optimize", **MOTION),
         report("export", certified=True, verdict="All 41 checks hold.", path="export/cut/certified"),
     ]
     text = summary("apple", reports, "http://127.0.0.1:4200", "abc")
     assert "**Certificate: certified.** All 41 checks hold. Files: `export/cut/certified`" in text
-    assert "**Force reduction: 37.5 %**" in text and "**Force peak reduction: 20.0 %**" in text
+    assert "**Force: 23.1 % less on average**" in text
     assert "NMAE 0.043 (settled)" in text
     assert "(http://127.0.0.1:4200/runs/flow-run/abc)" in text
     assert "(http://127.0.0.1:4200/artifacts/artifact/page-of-optimize)" in text
@@ -164,6 +176,20 @@ def test_summary_tolerates_stages_that_are_not_there():
 
 def test_a_refused_certificate_is_said_loudly():
     assert "NOT certified" in headlines({"export": {"certified": False, "verdict": "Too fast."}})[0]
+
+
+def test_the_summary_says_what_is_saved_confirmed_and_kept():
+    text = "\n".join(headlines({"optimize": MOTION}))
+    for part in (
+        "23.1 % less on average",
+        "peak 26.8 %",
+        "at least 20.6 %",
+        "end height 0.100 mm",
+        "0.000 mm",
+    ):
+        assert part in text
+    assert "100.0" not in text  # the ablation is no result
+    assert "Not confirmed" in "\n".join(headlines({"optimize": {**MOTION, "confirmed_reduction": None}}))
 
 
 def test_no_command_goes_through_a_shell():
