@@ -1,4 +1,4 @@
-"""`make bench`: stage times on the bundled sample and a real scan, growth of precut, speed of the simulator."""
+"""`make bench`: times of stages on the bundled sample and a real scan, of precut, of transport and of the simulator."""
 
 import json
 import sys
@@ -12,6 +12,7 @@ from rich.table import Table
 from benchmarks.precut_growth import growth_exponent, precut_times
 from benchmarks.simulator import print_simulator, simulator_growth, simulator_scenes
 from benchmarks.stage_times import Subject, stage_times
+from benchmarks.transport_time import transport_times
 
 ROOT = Path(__file__).parents[1]
 SUBJECTS = (
@@ -46,7 +47,20 @@ def main() -> int:
     console.print(table)
     linear = exponent <= MAX_EXPONENT
     console.print(f"time ∝ tets^{exponent:.2f}: {'linear' if linear else 'faster than linear'}")
-    _write("stages.json", {"stage_seconds": stages, "precut_seconds": growth, "precut_exponent": exponent})
+    plans = transport_times()
+    table = Table("springs on either side", "time (s)", title="Earth Mover's plan, exact")
+    for springs, seconds in plans.items():
+        table.add_row(f"{springs:,}", f"{seconds:.2f}")
+    console.print(table)
+    _write(
+        "stages.json",
+        {
+            "stage_seconds": stages,
+            "precut_seconds": growth,
+            "precut_exponent": exponent,
+            "transport_seconds": plans,
+        },
+    )
 
     scenes = simulator_scenes()
     _write("latest.json", scenes)

@@ -152,11 +152,26 @@ class SlicingMotion(Motion):
 
     def velocities(self, times: torch.Tensor, parameters: dict[str, torch.Tensor]) -> torch.Tensor:
         """(dy/dt, dz/dt) [m/s], shape [..., 2]."""
-        w = torch.exp(-((times[..., None] - self._keyframe_times) ** 2) / (2.0 * self._sigma2))
+        w = self._weights(times)
         window = self._edge(times / self._window) * self._edge((self._duration - times) / self._window)
         phase = (w @ parameters["frequency"]) * times
         dz = (w @ parameters["amplitude"]) * torch.cos(phase)
         return torch.stack([window * (w @ parameters["velocity_y"]), window * dz], dim=-1)
+
+    def accelerations(self, times: torch.Tensor, parameters: dict[str, torch.Tensor]) -> torch.Tensor:
+        """(d²y/dt², d²z/dt²) [m/s²], shape [..., 2]: the derivatives of `velocities`."""
+        w = self._weights(times)
+        w_rate = w * (self._keyframe_times - times[..., None]) / self._sigma2
+        rise, fall = times / self._window, (self._duration - times) / self._window
+        window = self._edge(rise) * self._edge(fall)
+        window_rate = self._edge_rate(rise) * self._edge(fall) - self._edge(rise) * self._edge_rate(fall)
+        window_rate = window_rate / self._window
+        a, b, c = (parameters[name] for name in ("amplitude", "frequency", "velocity_y"))
+        phase, phase_rate = (w @ b) * times, (w @ b) + (w_rate @ b) * times
+        saw = (w @ a) * torch.cos(phase)
+        saw_rate = (w_rate @ a) * torch.cos(phase) - (w @ a) * torch.sin(phase) * phase_rate
+        ddy = window_rate * (w @ c) + window * (w_rate @ c)
+        return torch.stack([ddy, window_rate * saw + window * saw_rate], dim=-1)
 
     def trajectory(self, times: torch.Tensor, parameters: dict[str, torch.Tensor]) -> torch.Tensor:
         """See Motion; the velocities are integrated by three-point Gauss quadrature between the times."""
@@ -169,11 +184,21 @@ class SlicingMotion(Motion):
         z = parameters["initial_z"] + travelled[:, 1]
         return torch.stack([torch.zeros_like(y), y, z], dim=1)
 
+    def _weights(self, times: torch.Tensor) -> torch.Tensor:
+        """Of the keyframes, shape [..., k]."""
+        return torch.exp(-((times[..., None] - self._keyframe_times) ** 2) / (2.0 * self._sigma2))
+
     @staticmethod
     def _edge(z: torch.Tensor) -> torch.Tensor:
         """Quintic step: 0 to 1 with zero first and second derivatives at both ends."""
         c = torch.clamp(z, 0.0, 1.0)
         return c**3 * (10.0 + c * (6.0 * c - 15.0))
+
+    @staticmethod
+    def _edge_rate(z: torch.Tensor) -> torch.Tensor:
+        """Derivative of _edge."""
+        c = torch.clamp(z, 0.0, 1.0)
+        return 30.0 * c**2 * (1.0 - c) ** 2
 
 
 def _three_columns(values: np.ndarray, count: int) -> np.ndarray:

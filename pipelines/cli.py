@@ -1,24 +1,26 @@
 """The command line `scan2cut`. Heavy modules are imported by the commands that need them."""
 
-import json
 import os
 import sys
 import traceback
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from disect_sim.errors import InputError
-from pipelines.project import Project, apply_environment, find_project
+from pipelines import cli_operations
+from pipelines.redact import redact
 from pipelines.show_commands import add_show_commands
+from pipelines.terminal import Json, err, out
+from pipelines.terminal import OnlyJson as _OnlyJson
+from pipelines.terminal import print_json as _print_json
+from pipelines.terminal import this_project as _project
+from stages.support.disk_error import disk_sentence
 
 EXIT_FAILED, EXIT_BAD_INPUT = 1, 2
 DEBUG_VARIABLE = "SCAN2CUT_DEBUG"
-WIDTH_OF_A_PIPE = 120
-"""Columns to fill where there is no terminal to ask."""
 
 app = typer.Typer(
     name="scan2cut",
@@ -28,10 +30,6 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-out = Console(width=None if sys.stdout.isatty() else WIDTH_OF_A_PIPE)
-err = Console(stderr=True)
-
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 
 
 @app.callback()
@@ -85,6 +83,7 @@ def run(
     from pipelines.register import Request
     from pipelines.run_scan import RunResult, run_request
     from pipelines.run_table import run_table
+    from pipelines.summary import headlines
 
     result = RunResult()
     try:
@@ -111,6 +110,8 @@ def run(
         _say(result.error)
     else:
         out.print(run_table(project, result))
+        for line in headlines({report.name: report.metrics for report in result.stages}):
+            out.print(line.replace("**", "").replace("`", ""), markup=False, highlight=False, soft_wrap=True)
     raise typer.Exit(result.exit_code)
 
 
@@ -283,43 +284,8 @@ def validate(
     out.print(f"{file} is a valid {valid.artifact.name}{rows}: {valid.artifact.meaning}.", highlight=False)
 
 
-@app.command()
-def dashboard(port: Annotated[int, typer.Option(help="Port on this machine.")] = 4200) -> None:
-    """Start the Prefect dashboard on this machine only; runs then report to it."""
-    project = _project()
-    from pipelines.dashboard import HOST, serve_dashboard
-
-    err.print(f"The dashboard comes up at http://{HOST}:{port} (Ctrl-C stops it).")
-    serve_dashboard(project, port)
-
-
+cli_operations.add_to(app)
 add_show_commands(app)
-
-
-class _OnlyJson:
-    """Sends everything that is written to stdout to stderr, except the one object."""
-
-    def __init__(self) -> None:
-        sys.stdout.flush()
-        self._real = os.dup(1)
-        os.dup2(2, 1)
-
-    def print(self, value: Any) -> None:
-        sys.stdout.flush()
-        os.dup2(self._real, 1)
-        os.close(self._real)
-        _print_json(value)
-
-
-def _print_json(value: Any) -> None:
-    sys.stdout.write(json.dumps(value) + "\n")
-    sys.stdout.flush()
-
-
-def _project() -> Project:
-    project = find_project()
-    apply_environment(project)
-    return project
 
 
 def _say(sentence: str) -> None:
@@ -338,7 +304,8 @@ def main() -> None:
         if os.environ.get(DEBUG_VARIABLE):
             traceback.print_exc()
         is_input = isinstance(error, InputError)
-        _say(str(error) if is_input else f"{type(error).__name__}: {error} (use --debug for more)")
+        plain = str(error) if is_input else f"{type(error).__name__}: {error} (use --debug for more)"
+        _say(redact(disk_sentence(error) or plain))
         sys.exit(EXIT_BAD_INPUT if is_input else EXIT_FAILED)
 
 

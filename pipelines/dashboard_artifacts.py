@@ -13,16 +13,14 @@ from prefect.artifacts import (
     create_table_artifact,
     update_progress_artifact,
 )
+from prefect.runtime import flow_run
+from prefect.settings import PREFECT_API_URL, PREFECT_UI_URL
 
 from pipelines.dvc_stage import StageReport
 from pipelines.project import Project
+from pipelines.summary import artifact_key, summary
 
 UPDATE_EVERY_S = 1.0
-
-
-def artifact_key(*words: str) -> str:
-    """Prefect allows only lower-case letters, digits and dashes in keys."""
-    return "-".join(words).replace("_", "-")
 
 
 class ProgressArtifact:
@@ -47,16 +45,17 @@ class ProgressArtifact:
             self._send(1.0, "done")
 
     def _send(self, fraction: float, message: str) -> None:
-        percent = 100.0 * fraction
+        percent = round(100.0 * fraction, 1)
         if self._id is None:
             self._id = create_progress_artifact(progress=percent, key=self._key, description=message)  # type: ignore[assignment]
         else:
             update_progress_artifact(artifact_id=self._id, progress=percent, description=message)
 
 
-def show_stage(project: Project, scan_id: str, report: StageReport) -> None:
-    """The stage's metrics as a table and its preview as an image that needs no file server."""
-    create_table_artifact(
+def show_stage(project: Project, scan_id: str, report: StageReport) -> dict[str, str]:
+    """The stage's metrics as a table and its preview as an image that needs no file server; returns their ids."""
+    pages: dict[str, Any] = {}
+    pages["metrics"] = create_table_artifact(
         key=artifact_key(scan_id, report.name, "metrics"),
         table=[{"metric": name, "value": _text(value)} for name, value in report.metrics.items()],
         description=f"{report.name} of {scan_id}: {report.outcome.value}",
@@ -64,11 +63,12 @@ def show_stage(project: Project, scan_id: str, report: StageReport) -> None:
     for path in report.outputs:
         if path.endswith(".png"):
             data = base64.b64encode((project.root / path).read_bytes()).decode()
-            create_image_artifact(
+            pages["preview"] = create_image_artifact(
                 image_url=f"data:image/png;base64,{data}",
                 key=artifact_key(scan_id, report.name, "preview"),
                 description=f"{report.name} of {scan_id}",
             )
+    return {kind: str(identity) for kind, identity in pages.items()}
 
 
 def show_run(scan_id: str, reports: Sequence[StageReport]) -> None:
@@ -78,12 +78,17 @@ def show_run(scan_id: str, reports: Sequence[StageReport]) -> None:
         table=[{"stage": r.name, "result": r.outcome.value, "seconds": r.seconds} for r in reports],
         description=f"All stages of {scan_id}",
     )
-    total = sum(report.seconds for report in reports)
-    lines = [f"- **{r.name}**: {r.outcome.value}, {r.seconds:.1f} s" for r in reports]
     create_markdown_artifact(
         key=artifact_key(scan_id, "summary"),
-        markdown="\n".join([f"# {scan_id}", f"{len(reports)} stages in {total:.1f} s", "", *lines]),
+        markdown=summary(scan_id, reports, page_url(), str(flow_run.id) if flow_run.id else None),
+        description=f"What came of {scan_id}",
     )
+
+
+def page_url() -> str:
+    """Where the dashboard's pages are: beside the API if one is named, else relative to the page with the link."""
+    named = str(PREFECT_UI_URL.value() or "") or (PREFECT_API_URL.value() or "").removesuffix("/api")
+    return named.rstrip("/")
 
 
 def _text(value: Any) -> str:

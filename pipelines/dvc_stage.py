@@ -14,15 +14,20 @@ from pathlib import Path
 from typing import Any
 
 from disect_sim.errors import InputError
+from pipelines.disk_space import check_room
+from pipelines.dvc_path_locks import broke_on_locks
 from pipelines.events_tail import EventsTail
 from pipelines.kept_outputs import kept_outputs
+from pipelines.lock_file import mend_lock_file, remember_lock_file
 from pipelines.project import Project
+from pipelines.recorded_files import damaged, discard, recorded_outputs
+from pipelines.redact import redact
 from pipelines.scan_lock import scan_lock
 from pipelines.template import StageEntry, resolve
 from stages.support.artifacts import read_metrics
 from stages.support.events import EVENTS_VARIABLE
 from stages.support.guard import die_with_parent
-from stages.support.scan_file import PIPELINE_FILE_NAME, SCAN_FILE_NAME
+from stages.support.scan_file import PIPELINE_FILE_NAME, SCAN_FILE_NAME, read_scan_file
 from stages.support.stage_main import EXIT_BAD_INPUT, EXIT_INPUTS_CHANGED
 from stages.support.yaml_file import read_mapping
 
@@ -60,6 +65,10 @@ class StageReport:
     outputs: tuple[str, ...]
     """Paths relative to the project."""
     metrics: dict[str, Any] = field(default_factory=dict)
+    described: dict[str, str] = field(default_factory=dict)
+    """From a worker of a cluster: the scan's small text files, which tell this machine what was made."""
+    pages: dict[str, str] = field(default_factory=dict)
+    """Ids of its artifacts in the dashboard: metrics, preview."""
 
     @property
     def cached(self) -> bool:
@@ -88,16 +97,24 @@ def bring_up_to_date(
     """Let DVC run the stage if it is stale. Raises InputError, TryAgainError or StageFailedError."""
     listeners = listeners or Listeners()
     scan_dir = project.scan_dir(scan_id)
+    read_scan_file(scan_dir)  # refuses names that DVC must not put into a command line or a path
     scan_yaml = read_mapping(scan_dir / SCAN_FILE_NAME)
     outputs = [project.root / resolve(out, scan_yaml) for out in entry.outs]
     start = time.monotonic()
+    check_room(project.root)
     with (
         scan_lock(
             project, scan_id, lambda: listeners.on_line("Another run works on this scan; waiting for it.")
         ),
         kept_outputs(scan_dir, entry.name, outputs),
     ):
+        mended = mend_lock_file(project, scan_id)
+        if mended:
+            listeners.on_line(mended)
         outcome = _run_dvc(project, scan_id, entry, listeners, force)
+        if damaged(recorded_outputs(project, scan_id, entry.name)):
+            outcome = _run_again(project, scan_id, entry, listeners)
+        remember_lock_file(project, scan_id)
     metrics: dict[str, Any] = {}
     for path in entry.metrics:
         metrics |= read_metrics(project.root / resolve(path, scan_yaml))
@@ -117,6 +134,7 @@ def _run_dvc(project: Project, scan_id: str, entry: StageEntry, listeners: Liste
         command.append("--force")
     deadline = time.monotonic() + entry.timeout_s
     while True:
+        began_s = time.time()
         exit_code, lines, error = _run_watched(command, project.root, listeners, deadline)
         text = "\n".join(lines)
         if exit_code == 0:
@@ -125,12 +143,31 @@ def _run_dvc(project: Project, scan_id: str, entry: StageEntry, listeners: Liste
             listeners.on_line("A 'dvc' command works on this scan; waiting for it.")
             time.sleep(BUSY_WAIT_S)
             continue
+        if error is None and time.monotonic() < deadline and broke_on_locks(project, text, began_s):
+            listeners.on_line("A killed run left DVC's table of locks broken; it is mended, once more.")
+            continue
         raise _failure(
             entry.name, text, error, timed_out=time.monotonic() >= deadline, limit_s=entry.timeout_s
         )
     if UNCHANGED_SENTENCE in text:
         return Outcome.UNCHANGED
     return Outcome.CACHED if CACHED_SENTENCE in text else Outcome.COMPLETED
+
+
+def _run_again(project: Project, scan_id: str, entry: StageEntry, listeners: Listeners) -> Outcome:
+    """DVC says fresh, the files say otherwise: take them from the cache if it is sound, else compute them."""
+    bad = damaged(recorded_outputs(project, scan_id, entry.name))
+    names = ", ".join(item.path.name for item in bad)
+    listeners.on_line(f"{entry.name}: {names} do not have the recorded content; they are made again.")
+    discard(project, bad)
+    outcome = _run_dvc(project, scan_id, entry, listeners, force=False)
+    bad = damaged(recorded_outputs(project, scan_id, entry.name))
+    if not bad:
+        return outcome
+    raise StageFailedError(
+        f"{entry.name}: {bad[0].path} does not hold what was just written to it. A disk must give back what it was "
+        "given. Check the disk (dmesg, smartctl)."
+    )
 
 
 def _failure(
@@ -185,6 +222,7 @@ def _run_watched(
                     elif event["kind"] == "error":
                         error = event
                 if line:
+                    line = redact(line)
                     lines.append(line)
                     listeners.on_line(line)
                 if time.monotonic() > deadline:

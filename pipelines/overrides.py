@@ -6,6 +6,7 @@ from typing import Any
 import yaml
 
 from disect_sim.errors import InputError
+from stages.support.yaml_file import parse_yaml
 
 
 def parse_overrides(settings: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -19,7 +20,7 @@ def parse_overrides(settings: Sequence[str]) -> dict[str, dict[str, Any]]:
                 f"--set {setting!r} can't be read. It must be stage.parameter=value, as in clean.unit=mm."
             )
         try:
-            overrides.setdefault(stage, {})[key] = yaml.safe_load(text)
+            overrides.setdefault(stage, {})[key] = parse_yaml(text)
         except yaml.YAMLError as error:
             raise InputError(
                 f"--set {setting!r}: {text!r} is not a value. Give a number, a word or a list."

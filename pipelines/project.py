@@ -37,6 +37,16 @@ class Project:
         """Prefect's database and settings, kept inside the project."""
         return self.root / ".prefect"
 
+    @property
+    def state_dir(self) -> Path:
+        """What this machine's runs need between themselves: locks and spare copies; may be deleted when none runs."""
+        return self.root / ".dvc" / "tmp" / "scan2cut"
+
+    @property
+    def inbox_dir(self) -> Path:
+        """Where runs that are started from the dashboard or by API take their files from."""
+        return self.root / "data" / "inbox"
+
     def scan_dir(self, scan_id: str) -> Path:
         """The directory of one scan."""
         return self.scans_dir / scan_id

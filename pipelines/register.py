@@ -16,6 +16,9 @@ import yaml
 from disect_sim.errors import InputError
 from pipelines import air_runs
 from pipelines.project import TEMPLATE, Project
+from pipelines.recorded_files import md5_of_path, recorded_md5
+from pipelines.scan_lock import scan_lock
+from stages.cleaning.scan_header import check_scan_size
 from stages.ingesting.file_size import check_log_size
 from stages.params import STAGE_SECTIONS, merge_params
 from stages.support.atomic_file import write_bytes_atomic
@@ -25,12 +28,15 @@ from stages.support.scan_file import (
     PARAMS_FILE_NAME,
     PIPELINE_FILE_NAME,
     SCAN_FILE_NAME,
+    check_file_name,
     check_material,
     read_scan_file,
 )
-from stages.support.yaml_file import read_mapping
+from stages.support.yaml_file import PlainDumper, read_mapping
 
 DEFAULT_MATERIAL = "apple"
+REGISTERING = ".registering"
+"""Name of the lock that keeps two registrations apart; no scan can be called so."""
 RESERVED_SUFFIXES = {".dvc", ".yaml", ".yml", ".lock"}
 """Names that DVC or this project use for other things."""
 
@@ -79,10 +85,20 @@ def registered_scan(project: Project, scan: str) -> tuple[Path, str | None]:
 
 def register_scan(project: Project, request: Request) -> str:
     """Make or update data/scans/<id>/ and return the id. Nothing is changed if anything is refused."""
+    with scan_lock(project, REGISTERING, lambda: None):
+        return _register(project, request)
+
+
+def _register(project: Project, request: Request) -> str:
     scan_id = _checked_id(request.scan_id, "--id") if request.scan_id else scan_id_of(request.scan)
     scan_dir = project.scan_dir(scan_id)
     known = read_mapping(scan_dir / SCAN_FILE_NAME) if (scan_dir / SCAN_FILE_NAME).exists() else {}
     sections = _sections({} if request.reset else known, request.overrides)
+    params = merge_params(
+        project.root / PARAMS_FILE_NAME, sections, overrides_from="this scan's overrides (--set)"
+    )
+    for mesh in filter(None, (request.scan, request.surface)):
+        check_scan_size(str(mesh), _size(mesh), params.clean.max_bytes)
     intake = _Intake(scan_dir, replace=request.replace or not (scan_dir / "dvc.lock").exists())
 
     content: dict[str, Any] = {"id": scan_id}
@@ -98,6 +114,8 @@ def register_scan(project: Project, request: Request) -> str:
         old_surface = (known.get("precut") or {}).get("surface_file")
         sections["precut"]["surface_file"] = intake.stored_name(request.surface, "surface", old_surface)
     surface = sections["precut"].get("surface_file")
+    if surface:
+        check_file_name(str(surface), "precut.surface_file")
     if surface and surface not in intake.new_files and not (scan_dir / surface).is_file():
         raise InputError(
             f"precut.surface_file is {surface!r}, which {scan_dir} does not hold. Use --surface FILE."
@@ -105,9 +123,6 @@ def register_scan(project: Project, request: Request) -> str:
     content["cut_surface"] = surface or content["scan"]
     content["material"] = request.material or known.get("material") or DEFAULT_MATERIAL
     check_material(str(content["material"]))
-    params = merge_params(
-        project.root / PARAMS_FILE_NAME, sections, overrides_from="this scan's overrides (--set)"
-    )
     for log in filter(None, (request.log, *(new_air or ()))):
         check_log_size(log, params.ingest.max_bytes, str(log))
     if new_air is not None and air_runs.is_stored(scan_dir, new_air):
@@ -133,10 +148,14 @@ def track_raw_files(project: Project, scan_id: str) -> None:
     scan = read_scan_file(scan_dir)
     names = {name for name in (scan.scan, scan.log, scan.cut_surface, scan.air_runs) if name}
     paths = [
-        str((scan_dir / n).relative_to(project.root)) for n in names if not (scan_dir / f"{n}.dvc").exists()
+        str((scan_dir / n).relative_to(project.root)) for n in names if recorded_md5(scan_dir / n) is None
     ]
     if not paths:
         return
+    for path in paths:
+        (project.root / f"{path}.dvc").unlink(
+            missing_ok=True
+        )  # there only if a power cut left it half-written
     command = [sys.executable, "-m", "dvc", "--wait-for-lock", "add", "--quiet", *sorted(paths)]
     result = subprocess.run(command, cwd=project.root, capture_output=True, text=True, check=False)
     if result.returncode:
@@ -176,10 +195,16 @@ class _Intake:
 
     def stored_name(self, source: Path, stem: str, known_name: str | None) -> str:
         """The file's name in the scan's directory; the known one if it has the same content."""
-        digest = _digest(source)
+        _size(source)
+        digest = sha256_of_file(source)
         known = self._scan_dir / known_name if known_name else None
         if known and known.exists():
             if digest == sha256_of_file(known):
+                return known.name
+            if recorded_md5(known) == md5_of_path(source):
+                self.new_files[known.name] = (
+                    source  # the stored copy is damaged, and here is the registered file
+                )
                 return known.name
             if not self.replace:
                 raise InputError(
@@ -193,14 +218,13 @@ class _Intake:
         return name
 
 
-def _digest(source: Path) -> str:
+def _size(source: Path) -> int:
     try:
-        is_file = source.is_file()
+        if source.is_file():
+            return source.stat().st_size
     except OSError:
-        is_file = False
-    if not is_file:
-        raise InputError(f"{source} is not a file that can be read. Give the path of an existing file.")
-    return sha256_of_file(source)
+        pass
+    raise InputError(f"{source} is not a file that can be read. Give the path of an existing file.")
 
 
 def _suffix(source: Path) -> str:
@@ -224,7 +248,7 @@ def _sections(
 
 def _write(project: Project, scan_id: str, files: Mapping[str, Path], content: Mapping[str, Any]) -> None:
     text = "# Written by scan2cut; sections override params.yaml for this scan.\n"
-    text += yaml.safe_dump(dict(content), sort_keys=False, allow_unicode=True)
+    text += yaml.dump(dict(content), Dumper=PlainDumper, sort_keys=False, allow_unicode=True)
     project.scans_dir.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".scratch-register-", dir=project.scans_dir) as scratch:
         for name, source in files.items():
@@ -239,10 +263,11 @@ def _write(project: Project, scan_id: str, files: Mapping[str, Path], content: M
         or (scan_dir / SCAN_FILE_NAME).read_text(encoding="utf-8") != text
     ):
         write_bytes_atomic(scan_dir / SCAN_FILE_NAME, text.encode())
-    _link_template(scan_dir)
+    link_template(scan_dir)
 
 
-def _link_template(scan_dir: Path) -> None:
+def link_template(scan_dir: Path) -> None:
+    """Make the scan's dvc.yaml a link to the template."""
     link = scan_dir / PIPELINE_FILE_NAME
     target = Path("../../..") / TEMPLATE
     if link.is_symlink() and link.readlink() == target:

@@ -6,11 +6,15 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from disect_sim.errors import InputError
+from pipelines.cluster import send_raw_files
 from pipelines.dashboard import use_running_dashboard
+from pipelines.dask_cluster import Cluster
 from pipelines.dvc_stage import StageFailedError, StageReport, TryAgainError
 from pipelines.project import Project
+from pipelines.redact import redact
 from pipelines.register import Request, forget_scan, register_scan, track_raw_files
 from pipelines.report.after_run import record_and_report
+from stages.support.disk_error import disk_sentence
 
 EXIT_DONE, EXIT_FAILED, EXIT_BAD_INPUT = 0, 1, 2
 CALIBRATE = "calibrate"
@@ -32,7 +36,8 @@ class RunResult:
         self.exception = error
         self.exit_code = EXIT_BAD_INPUT if isinstance(error, InputError) else EXIT_FAILED
         is_sentence = isinstance(error, InputError | StageFailedError | TryAgainError)
-        self.error = str(error) if is_sentence else f"{type(error).__name__}: {error}"
+        plain = str(error) if is_sentence else f"{type(error).__name__}: {error}"
+        self.error = redact(disk_sentence(error) or plain)
 
     def as_json(self) -> dict[str, Any]:
         """The object that `--json` prints."""
@@ -78,13 +83,17 @@ def run_request(
     force: bool,
     verbose: bool,
     target: str | None = None,
+    cluster: Cluster | None = None,
 ) -> None:
     """Register the scan and run the flow; a new scan that the first stage refuses is not kept."""
     bars.wait("register", "copying the scan")
     known = project.scan_ids()
     result.scan = register_scan(project, request)
     bars.wait("prefect", "starting")
-    run_flow(project, result, bars, force=force, verbose=verbose, target=target)
+    if cluster is not None:
+        track_raw_files(project, result.scan)
+        send_raw_files(project, result.scan)
+    run_flow(project, result, bars, force=force, verbose=verbose, target=target, cluster=cluster)
     if result.exit_code == EXIT_BAD_INPUT and result.scan not in known:
         forget_scan(project, result.scan)
     if result.scan in project.scan_ids():
@@ -96,6 +105,11 @@ def _warn(sentence: str) -> None:
     logging.getLogger("scan2cut").warning(sentence)
 
 
+def hush_prefect() -> None:
+    """Keep Prefect's own log off the terminal; call it before Prefect is imported."""
+    os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
+
+
 def run_flow(
     project: Project,
     result: RunResult,
@@ -104,11 +118,12 @@ def run_flow(
     force: bool,
     verbose: bool,
     target: str | None = None,
+    cluster: Cluster | None = None,
 ) -> None:
     """Run the flow for result.scan, up to the target if there is one, adding to the result as stages finish."""
     use_running_dashboard(project)
     if not verbose:
-        os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
+        hush_prefect()
     from pipelines.flow import WATCHER, Watcher, scan_flow
 
     def on_finish(report: StageReport) -> None:
@@ -117,7 +132,9 @@ def run_flow(
 
     token = WATCHER.set(Watcher(watcher.on_start, watcher.on_progress, on_finish))
     try:
-        state: Any = scan_flow(result.scan or "", str(project.root), force, target, return_state=True)
+        flow = scan_flow if cluster is None else scan_flow.with_options(task_runner=cluster.task_runner())
+        source = None if cluster is None else cluster.source
+        state: Any = flow(result.scan or "", str(project.root), force, target, source, return_state=True)
     finally:
         WATCHER.reset(token)
         logging.getLogger("prefect").setLevel(logging.CRITICAL)

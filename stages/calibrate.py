@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from disect_sim.cut_mesh import CutMesh
 from disect_sim.knife import KNIVES
@@ -43,6 +44,7 @@ def fitted_model(mesh: CutMesh, material: str, params: CalibrateParams) -> Model
 
 def run(io: StageIO, params: CalibrateParams) -> dict[str, object]:
     """Read the cut mesh and the force log, fit, write parameters, history, profile and the picture."""
+    torch.set_num_threads(1)  # the tensors are small: more threads only spin
     io.progress(0.0, "read the cut mesh and the log")
     check_names(params)
     model = fitted_model(read_cut_mesh(io.read), io.scan.material, params)

@@ -225,7 +225,7 @@ def metrics(result: CleanResult) -> dict[str, object]:
 def run(io: StageIO, params: CleanParams) -> dict[str, object]:
     """Read the scan, clean it, write the surface, the table of repairs and the picture."""
     io.progress(0.0, "read the scan")
-    scan = read_scan(io.scan_path, max_faces=params.max_faces)
+    scan = read_scan(io.scan_path, max_faces=params.max_faces, max_bytes=params.max_bytes)
     result = clean(scan, params, io.progress)
     positions = pl.Series("position_m", result.surface.vertices, dtype=pl.Array(pl.Float64, 3))
     io.write("clean/vertices", pl.DataFrame([positions]))

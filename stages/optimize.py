@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from disect_sim import KNIVES, MATERIALS, build_model
 from disect_sim.cut_mesh import CutMesh
@@ -46,6 +47,7 @@ def check_plane(mesh: CutMesh) -> None:
 
 def run(io: StageIO, params: OptimizeParams) -> dict[str, Any]:
     """Read the second body's cut mesh and its parameters, optimise, write motion, history and picture."""
+    torch.set_num_threads(1)  # the tensors are small: more threads only spin
     io.progress(0.0, "read the cut mesh and the parameters")
     mesh = read_cut_mesh(io.read, "precut_half")
     check_plane(mesh)

@@ -37,6 +37,8 @@ class CleanParams(StageParams):
     smooth_iterations: Annotated[int, Field(ge=0, le=100)]
     max_displacement_fraction: Fraction
     max_faces: Annotated[int, Field(ge=100)]
+    max_bytes: Annotated[int, Field(ge=100)]
+    """Of the scan's file; larger ones are refused before they are read or copied."""
     max_filled_fraction: Annotated[float, Field(ge=0, le=1)]
     """Part of the clean surface's area that may be invented where the scan saw nothing."""
     orientation: Literal["auto", "y_up", "z_up"]
@@ -238,7 +240,9 @@ class OptimizeParams(StageParams):
     start_amplitude_range_m_s: tuple[Positive, Positive]
     start_frequency_range_rad_s: tuple[Positive, Positive]
     iterations: Annotated[int, Field(ge=1, le=10_000)]
-    """Per start."""
+    """Simulations per start."""
+    ablation_iterations: Annotated[int, Field(ge=1, le=10_000)]
+    """Of the search without constraints, which is only reported."""
     start_radius: Annotated[float, Field(gt=0, le=10)]
     """First length of a step, in the optimiser's units (0.1 m/s, 10 rad/s, a fifth of the descent)."""
     least_radius: Annotated[float, Field(gt=0, le=10)]

@@ -177,7 +177,7 @@ def run(io: StageIO, params: TransportParams) -> dict[str, object]:
         done.plan,
         before=source.values,
         after=done.values,
-        touched=source.touched,
+        touched=source.touched if source.touched.any() else None,
         comparison=comparison,
     )
     io.write_png("transport/preview", picture)

@@ -2,7 +2,11 @@
 
 import os
 
+import torch
 from hypothesis import settings
+
+torch.set_num_threads(1)
+"""The tensors are small: more threads only spin, and on a busy machine a test then takes minutes."""
 
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.register_profile("exploring", deadline=None)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from disect_sim.errors import InputError
-from stages.cleaning.scan_header import CLOUD_SUFFIXES, ScanHeader, malformed, read_header
+from stages.cleaning.scan_header import CLOUD_SUFFIXES, MAX_FILE_BYTES, ScanHeader, malformed, read_header
 from stages.support.open3d_import import open3d
 
 MIN_FACES = 8
@@ -39,9 +39,9 @@ class RawScan:
         return len(self.faces) == 0
 
 
-def read_scan(path: Path, *, max_faces: int) -> RawScan:
+def read_scan(path: Path, *, max_faces: int, max_bytes: int = MAX_FILE_BYTES) -> RawScan:
     """Read a mesh (PLY, OBJ, STL, OFF, glTF, GLB) or a point cloud (PLY without faces, PCD, XYZ)."""
-    header = read_header(path, max_faces=max_faces)
+    header = read_header(path, max_faces=max_faces, max_bytes=max_bytes)
     if path.suffix.lower() in CLOUD_SUFFIXES:
         vertices = _read_pcd(path) if header.kind == "pcd" else _read_xyz(path)
         faces = np.empty((0, 3), np.int32)

@@ -13,7 +13,7 @@ from typing import Any
 from disect_sim.errors import InputError
 
 MAX_FILE_BYTES = 2**30
-"""Largest file that is opened at all [bytes]; a million faces as text are about 100 MB."""
+"""Largest file that is opened unless clean.max_bytes says otherwise [bytes]; a million faces as text are 100 MB."""
 MAX_HEADER_BYTES = 65536
 """A PLY or PCD header is a few hundred bytes; one that has not ended by here is not a header."""
 STL_HEADER_BYTES, STL_FACE_BYTES = 84, 50
@@ -35,7 +35,7 @@ class ScanHeader:
     """Number of vertices or points announced (0 if the format does not say)."""
 
 
-def read_header(path: Path, *, max_faces: int) -> ScanHeader:
+def read_header(path: Path, *, max_faces: int, max_bytes: int = MAX_FILE_BYTES) -> ScanHeader:
     """Check that the file can be opened and is no larger than allowed; return what it announces."""
     name = path.name
     try:
@@ -48,15 +48,7 @@ def read_header(path: Path, *, max_faces: int) -> ScanHeader:
         ) from error
     if not is_file:
         raise InputError(f"{name} is not a file. A scan must be a regular file. Give the file itself.")
-    if size == 0:
-        raise InputError(
-            f"{name} is empty (0 bytes). A scan must hold a mesh or a point cloud. Export it again."
-        )
-    if size > MAX_FILE_BYTES:
-        raise InputError(
-            f"{name} has {size / 1e6:.0f} MB. At most {MAX_FILE_BYTES / 1e6:.0f} MB are read. Decimate "
-            "the scan first."
-        )
+    check_scan_size(name, size, max_bytes)
     suffix = path.suffix.lower()
     if suffix not in MESH_SUFFIXES + CLOUD_SUFFIXES:
         raise InputError(
@@ -73,6 +65,19 @@ def read_header(path: Path, *, max_faces: int) -> ScanHeader:
                 "Decimate the scan first: a few ten thousand faces are plenty for a fruit."
             )
     return header
+
+
+def check_scan_size(name: str, size: int, max_bytes: int) -> None:
+    """Refuse an empty file and one that is too large, before anything of it is read or copied."""
+    if size == 0:
+        raise InputError(
+            f"{name} is empty (0 bytes). A scan must hold a mesh or a point cloud. Export it again."
+        )
+    if size > max_bytes:
+        raise InputError(
+            f"{name} has {size / 1e6:.0f} MB. At most {max_bytes / 1e6:.0f} MB are read (clean.max_bytes). "
+            "Decimate the scan first."
+        )
 
 
 def malformed(name: str, why: str) -> InputError:

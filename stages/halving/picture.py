@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.support.preview import CUT, FRUIT, Layer, Panel, board_layer, cut_plane_layer, render
-from stages.support.surface import Surface
+from stages.support.surface import Surface, face_normals_doubled
 
 
 def halve_picture(
@@ -12,6 +12,9 @@ def halve_picture(
 ) -> NDArray[np.uint8]:
     """Pixels, shape [height, width, 3]; `on_cut` marks vertices of the first cut's face, [vertex_count]."""
     cut_faces = np.asarray(on_cut[before.faces].all(axis=1))
+    toward_cut = (
+        np.sign(face_normals_doubled(Surface(before.vertices, before.faces[cut_faces])).sum(axis=0)[0]) or 1.0
+    )
     panels = []
     for body, title in (
         (before, "the half as the first cut left it (blue: the cut)"),
@@ -24,5 +27,5 @@ def halve_picture(
         ]
         if body is after:
             layers.append(cut_plane_layer(body.vertices))
-        panels.append(Panel(title, layers, view=(-0.9, 0.45, 0.8)))
+        panels.append(Panel(title, layers, view=(0.9 * toward_cut, 0.45, 0.8)))
     return render(panels)

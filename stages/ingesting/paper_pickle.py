@@ -39,6 +39,18 @@ class _ArraysOnly(pickle.Unpickler):
         return super().find_class(module, name)
 
 
+def _values(value: Any, limit: int) -> int:
+    """Number of values in nested lists, counted no further than just beyond the limit."""
+    if not isinstance(value, list | tuple):
+        return 1
+    total = 0
+    for item in value:
+        total += _values(item, limit - total)
+        if total > limit:
+            break
+    return total
+
+
 def read_paper_pickle(data: bytes, source: str) -> RobotLog:
     """The log of a pickle in the paper's layout."""
     try:
@@ -56,6 +68,12 @@ def read_paper_pickle(data: bytes, source: str) -> RobotLog:
             "dictionary with these three. Export the log as NPZ with ingest.columns."
         )
     columns = {key: key for key in ("time", "force", "position")}
+    for key in columns:
+        if _values(content[key], len(data)) > len(data):
+            raise InputError(
+                f"{source}: {key} repeats its lists until they hold more values than the file has bytes. A log holds "
+                "each sample once. Export it as NPZ, CSV or Parquet."
+            )
 
     def get(name: str) -> NDArray[np.float64]:
         return column_array(content[name], name, source)

@@ -108,6 +108,14 @@ class Constraints:
         """One per rule."""
         return [constraint.lmbda for constraint in self.module]
 
+    def ascend(self, rate: float) -> None:
+        """One step of the multipliers up their gradient, which the last backward pass left."""
+        with torch.no_grad():
+            for multiplier in self.multipliers():
+                if multiplier.grad is not None:
+                    multiplier.add_(multiplier.grad, alpha=rate)
+                    multiplier.grad = None
+
     def violation(self, residuals: dict[str, float]) -> float:
         """Sum of what the residuals are beyond their tolerances, in units of the rules; 0 is feasible."""
         return sum(max(0.0, residuals[rule.name] - rule.tolerance) / rule.unit for rule in self.rules)

@@ -14,6 +14,8 @@ OPTIMISERS = {"adam": torch.optim.Adam, "adamax": torch.optim.Adamax}
 STEPS_PER_RADIUS = 20.0
 """The optimiser's rate is the radius over this, so that it can cross the radius and come back."""
 
+COARSE = 4
+"""MDMM looks at every fourth millisecond, where a maximum is the same to 0.1 %; the iterate is judged at every one."""
 LEAST_SLOPE = 1.0e-3
 """Of the model, so that a slope of 0 still has a nearest answer [-]."""
 
@@ -35,17 +37,15 @@ def solve(
     variables = centre.clone().requires_grad_(True)
     rate = radius / STEPS_PER_RADIUS
     optimiser = OPTIMISERS[params.optimiser]([variables], lr=rate)
-    ascent = torch.optim.SGD(constraints.multipliers(), lr=params.multiplier_rate, maximize=True)
     shrink = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, params.inner_iterations)
     stiffness = max(float(slope.norm()), LEAST_SLOPE) / radius
     for _ in range(params.inner_iterations):
         optimiser.zero_grad()
-        ascent.zero_grad()
         step = variables - centre
-        trajectory = cut.trajectory(variables)
+        trajectory = cut.trajectory(variables, every=COARSE)
         model = (slope * step).sum() + 0.5 * stiffness * (step * step).sum()
         constraints.lagrangian(model + speed_term(trajectory, params), trajectory).backward()
         optimiser.step()
-        ascent.step()
+        constraints.ascend(params.multiplier_rate)
         shrink.step()
     return variables.detach()

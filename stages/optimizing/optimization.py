@@ -105,9 +105,10 @@ def optimize(
         Start(name, True, variables, model, draws, passage, params, scale, scan_dir, key)
         for name, variables in starts.items()
     ]
+    fewer = params.model_copy(update={"iterations": params.ablation_iterations})
     first = starts["vertical"]
-    jobs.append(Start(UNCONSTRAINED, False, first, model, draws, passage, params, scale, scan_dir, key))
-    tell = _teller(progress, len(jobs) * params.iterations, scale)
+    jobs.append(Start(UNCONSTRAINED, False, first, model, draws, passage, fewer, scale, scan_dir, key))
+    tell = _teller(progress, sum(job.params.iterations for job in jobs), scale)
     runs = dict(
         zip(
             (job.name for job in jobs),

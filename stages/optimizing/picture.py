@@ -8,29 +8,24 @@ from numpy.typing import NDArray
 from scipy.spatial import ConvexHull
 
 from stages.optimizing.optimization import Optimization
+from stages.support.figure import new_figure, pixels_of
 from stages.support.preview import FRUIT, SCAN, TEXT, WARNING
 
 SIZE_INCHES = (17.0, 9.6)
-DPI = 100
 MM = 1e3
 
 
 def optimize_picture(found: Optimization, silhouette: NDArray[np.float64]) -> NDArray[np.uint8]:
     """8-bit pixels, shape [height, width, 3]; silhouette: points (z, y) of the fruit [m], shape [n, 2]."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=SIZE_INCHES, dpi=DPI, layout="constrained")
-    canvas = FigureCanvasAgg(figure)
-    axes = figure.subplots(2, 3)
+    figure, canvas = new_figure(SIZE_INCHES)
+    axes = figure.subplots(2, 3, width_ratios=(1.0, 1.1, 1.0))
     _force(axes[0, 0], found)
     _path(figure, axes[0, 1], found, silhouette)
     _speeds(axes[0, 2], found)
     _descent(axes[1, 0], found)
     _residuals(axes[1, 1], found)
     _confirmed(axes[1, 2], found)
-    canvas.draw()
-    return np.asarray(canvas.buffer_rgba())[:, :, :3].copy()
+    return pixels_of(canvas)
 
 
 def _force(axis: Any, found: Optimization) -> None:
@@ -54,10 +49,10 @@ def _path(figure: Any, axis: Any, found: Optimization, silhouette: NDArray[np.fl
     )
     for side in (-1.0, 1.0):
         axis.axvline(MM * (passage.z_m + side * passage.lateral_limit_m), color=WARNING, lw=1, ls="--")
-    figure.colorbar(points, ax=axis, label="time [s]")
+    figure.colorbar(points, ax=axis, label="time [s]", shrink=0.6)
     axis.axhline(0.0, color=TEXT, lw=1)
     axis.set(xlabel="along the blade, z [mm]", ylabel="height [mm]", aspect="equal")
-    axis.set_title("middle of the edge; beyond the dashes the blade misses the fruit", color=TEXT)
+    axis.set_title("path of the edge's middle; dashed: its limits", color=TEXT)
 
 
 def _speeds(axis: Any, found: Optimization) -> None:
@@ -101,5 +96,8 @@ def _confirmed(axis: Any, found: Optimization) -> None:
     bars = axis.barh(names, np.nan_to_num(values), color=[FRUIT] + [SCAN] * len(found.confirmed))
     axis.bar_label(bars, labels=[f"{v:.1f} %" for v in values], padding=3)
     axis.invert_yaxis()
-    axis.set(xlabel="less mean force than the vertical cut [%]")
+    axis.set(
+        xlabel="less mean force than the vertical cut [%]",
+        xlim=(0.0, 1.25 * max(1.0, *np.nan_to_num(values))),
+    )
     axis.set_title("simulated again", color=TEXT)

@@ -109,15 +109,15 @@ class SlicingCut:
         """Mean norm of the force [N], over time and draws."""
         return torch.stack([_norm(force).mean() for force in self.forces(variables)]).mean()
 
-    def trajectory(self, variables: torch.Tensor) -> Trajectory:
-        """Position, velocity and acceleration at the controller's rate."""
+    def trajectory(self, variables: torch.Tensor, *, every: int = 1) -> Trajectory:
+        """Position, velocity and acceleration at the controller's rate, or at every n-th of its times and the last."""
         parameters = {**self._tensors(), **self.motion_parameters(variables)}
-        rates = torch.func.jvp(
-            lambda times: self._motion.velocities(times, parameters),
-            (self.times,),
-            (torch.ones_like(self.times),),
+        times = torch.cat([self.times[:-1:every], self.times[-1:]])
+        return Trajectory(
+            self._motion.trajectory(times, parameters),
+            self._motion.velocities(times, parameters),
+            self._motion.accelerations(times, parameters),
         )
-        return Trajectory(self._motion.trajectory(self.times, parameters), rates[0], rates[1])
 
     def at_end_height(self, variables: torch.Tensor) -> torch.Tensor:
         """The variables with the descent scaled so that the knife ends exactly at its height."""

@@ -55,7 +55,9 @@ def draw_springs(
     scale = {}
     if colours.ndim == 1:
         low, high = limits or (float(colours.min()), float(colours.max()))
-        scale = {"cmap": COLOUR_MAP, "vmin": low, "vmax": high}
+        # Equal values need a scale with a width, or each plot of them gets its own colour.
+        margin = 0.0 if high > low else max(0.1 * abs(low), 1e-12)
+        scale = {"cmap": COLOUR_MAP, "vmin": low - margin, "vmax": high + margin}
     dots = axis.scatter(z[shown], y[shown], s=size[shown], c=colours[shown], **scale)
     axis.scatter(z[~shown], y[~shown], s=size[~shown], facecolors="none", edgecolors=SCAN, lw=0.8)
     axis.set_aspect("equal")

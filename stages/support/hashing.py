@@ -19,6 +19,16 @@ def sha256_of_file(path: Path) -> str:
         ) from error
 
 
+def sha256_of_start(path: Path, size: int) -> str:
+    """Hex digest of the file's first `size` bytes."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while size > 0 and (chunk := file.read(min(size, 1 << 20))):
+            digest.update(chunk)
+            size -= len(chunk)
+    return digest.hexdigest()
+
+
 def sha256_of_path(path: Path) -> str:
     """Hex digest of a file, or of the names and contents of a directory's files (bytecode left out)."""
     if not path.is_dir():

@@ -13,6 +13,8 @@ PIPELINE_FILE_NAME = "dvc.yaml"
 PARAMS_FILE_NAME = "params.yaml"
 ID_PATTERN = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 """Safe in paths, in DVC's templates and in Prefect's names."""
+FILE_NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
+"""A file of the scan's own directory: no separators, nothing hidden, nothing a shell or DVC would interpret."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,13 @@ def read_scan_file(scan_dir: Path) -> ScanFile:
     log = content.get("log")
     if log is not None and not isinstance(log, str):
         raise InputError(f"{path}: log is {log!r}. It must be a file name or null. Correct it.")
+    if not ID_PATTERN.fullmatch(content["id"]):
+        raise InputError(
+            f"{path}: id is {content['id'][:80]!r}. An id is 1 to 64 of a-z, 0-9, _ and -. Correct the id."
+        )
+    for key in ("scan", "log", "cut_surface", "force_log", "air_runs"):
+        if content.get(key) is not None:
+            check_file_name(str(content[key]), f"{path}: {key}")
     if content["id"] != scan_dir.resolve().name:
         raise InputError(
             f"{path}: id is {content['id']!r}, but the directory is called {scan_dir.resolve().name!r}. "
@@ -78,6 +87,15 @@ def read_scan_file(scan_dir: Path) -> ScanFile:
         air_runs=str(content.get("air_runs", content["scan"])),
         material=content["material"],
     )
+
+
+def check_file_name(name: str, source: str) -> None:
+    """Refuse a name that is not that of a file in the scan's own directory."""
+    if not FILE_NAME_PATTERN.fullmatch(name):
+        raise InputError(
+            f"{source} is {name[:80]!r}. It must name a file in the scan's own directory, in letters, digits, '.', '_' "
+            "and '-'. Register the file with 'scan2cut run'."
+        )
 
 
 def check_material(material: str) -> None:

@@ -13,6 +13,7 @@ from disect_sim.errors import InputError
 from stages.catalogue import INSTANCES
 from stages.params import load_params
 from stages.support.artifacts import Provenance
+from stages.support.disk_error import disk_sentence
 from stages.support.events import emit
 from stages.support.guard import changes, die_with_parent, fingerprint, stage_dependencies
 from stages.support.hashing import sha256_of_value
@@ -140,15 +141,13 @@ def _remove_leftovers(stage: str, scan_dir: Path) -> None:
 
 
 def _report(stage: str, error: Exception, exit_code: int) -> int:
-    message = (
-        str(error)
-        if isinstance(error, InputError | InputsChangedError)
-        else f"{type(error).__name__}: {error}"
-    )
+    of_disk = disk_sentence(error)
+    is_sentence = isinstance(error, InputError | InputsChangedError)
+    message = of_disk or (str(error) if is_sentence else f"{type(error).__name__}: {error}")
     if not message.startswith(f"{stage}:"):
         message = f"{stage}: {message}"
     emit("error", exit_code=exit_code, message=message)
     sys.stderr.write(f"{message}\n")
-    if exit_code == EXIT_FAILED or os.environ.get(DEBUG_VARIABLE):
+    if (exit_code == EXIT_FAILED and not of_disk) or os.environ.get(DEBUG_VARIABLE):
         sys.stderr.write("".join(traceback.format_exception(error)))
     return exit_code

@@ -1,4 +1,4 @@
-"""Reading a YAML file that must be a mapping."""
+"""Reading YAML from strangers: plain values only, bounded in size, no aliases."""
 
 from pathlib import Path
 from typing import Any
@@ -7,11 +7,47 @@ import yaml
 
 from disect_sim.errors import InputError
 
+MAX_BYTES = 10_000_000
+"""A dvc.lock with a hundred outputs has 20 kB."""
+
+
+class _PlainLoader(yaml.SafeLoader):
+    """Refuses aliases: a few lines of them can stand for billions of values."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            mark = self.peek_event().start_mark
+            raise yaml.YAMLError(
+                f"line {mark.line + 1} refers to another place with '*', which is not read here"
+            )
+        return super().compose_node(parent, index)
+
+
+class PlainDumper(yaml.SafeDumper):
+    """Writes every value in full, so that what is written can be read back."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 -- PyYAML's signature
+        """Never write an alias."""
+        return True
+
+
+def parse_yaml(text: str) -> Any:
+    """The text's value; yaml.YAMLError if it is no YAML, has aliases, or is nested too deeply."""
+    try:
+        return yaml.load(text, Loader=_PlainLoader)
+    except RecursionError as error:
+        raise yaml.YAMLError("it nests values too deeply") from error
+
 
 def read_mapping(path: Path) -> dict[str, Any]:
     """The file's top-level mapping; InputError if it can't be read or is something else."""
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        size = path.stat().st_size
+        if size > MAX_BYTES:
+            raise InputError(
+                f"{path} has {size / 1e6:.0f} MB. At most {MAX_BYTES / 1e6:.0f} MB of YAML are read. Restore it."
+            )
+        content = parse_yaml(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(
             f"{path} can't be read ({error}). It must be a YAML text file. Restore it."

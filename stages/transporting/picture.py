@@ -24,10 +24,10 @@ def transport_picture(
     *,
     before: Values,
     after: Values,
-    touched: Flags,
+    touched: Flags | None,
     comparison: Comparison,
 ) -> NDArray[np.uint8]:
-    """8-bit pixels, shape [height, width, 3]."""
+    """8-bit pixels, shape [height, width, 3]; springs of the first cut that are not `touched` are hollow."""
     figure, canvas = new_figure(SIZE_INCHES)
     top, bottom = figure.subfigures(2, 1)
     axes = top.subplots(1, 4)

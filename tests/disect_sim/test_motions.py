@@ -154,3 +154,17 @@ def test_useless_recordings_are_refused(times, positions):
 def test_slicing_shorter_than_its_windows_is_refused():
     with pytest.raises(InputError, match="two windows"):
         SlicingMotion(duration=0.2)
+
+
+def test_slicing_accelerations_are_the_derivative_of_its_velocities():
+    motion = SlicingMotion(
+        amplitude=np.array([0.05, 0.2, 0.08]), frequency=np.array([20.0, 3.0, 25.0]), keyframes=3
+    )
+    parameters = {name: torch.as_tensor(value) for name, value in motion.parameters.items()}
+    times = torch.tensor(TIMES, requires_grad=True)
+    velocity = motion.velocities(times, parameters)
+    exact = [torch.autograd.grad(velocity[:, k].sum(), times, retain_graph=True)[0] for k in (0, 1)]
+    # Both are analytic; rounding of about 1e-15 times the largest acceleration of some 20 m/s2 remains.
+    assert torch.allclose(
+        motion.accelerations(times, parameters), torch.stack(exact, dim=1), rtol=0.0, atol=1e-12
+    )

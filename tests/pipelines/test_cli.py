@@ -12,7 +12,21 @@ from pipelines.template import read_template
 from tests.pipelines.tiny_project import environment, write_scan
 
 ROOT = Path(__file__).parents[2]
-COMMANDS = ("run", "calibrate", "status", "stages", "doctor", "sample", "validate", "dashboard")
+COMMANDS = (
+    "run",
+    "calibrate",
+    "status",
+    "stages",
+    "doctor",
+    "sample",
+    "validate",
+    "dashboard",
+    "batch",
+    "watch",
+    "deploy",
+    "datasets",
+    "reproduce",
+)
 
 
 def scan2cut(project, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -48,7 +48,7 @@ def test_outputs_come_back_if_the_run_fails(tmp_path):
 def test_outputs_of_a_killed_run_come_back_at_the_next(tmp_path):
     (tmp_path / ".kept-clean" / "clean").mkdir(parents=True)
     (tmp_path / ".kept-clean" / "clean" / "faces.parquet").write_text("old")
-    with kept_outputs(tmp_path, "clean", []):
+    with kept_outputs(tmp_path, "clean", [tmp_path / "clean" / "faces.parquet"]):
         assert (tmp_path / "clean" / "faces.parquet").read_text() == "old"
 
 

@@ -16,6 +16,14 @@ TINY_STAGE = Path(__file__).with_name("tiny_stage.py.txt")
 
 def make_tiny_project(folder: Path) -> Project:
     """Everything but data, environments and real stage modules, in a git repository of its own."""
+    project = make_real_project(folder)
+    for entry in read_template(project.template):
+        shutil.copy(TINY_STAGE, folder / "stages" / f"{base_of(entry.name)}.py")
+    return project
+
+
+def make_real_project(folder: Path) -> Project:
+    """A copy of this project without its data."""
     for name in ("params.yaml", "dvc.yaml", ".dvcignore", ".gitignore"):
         shutil.copy(ROOT / name, folder / name)
     ignore = shutil.ignore_patterns("__pycache__", "tmp", "cache", "config.local")
@@ -23,10 +31,15 @@ def make_tiny_project(folder: Path) -> Project:
         shutil.copytree(ROOT / name, folder / name, ignore=ignore)
     (folder / "data" / "scans").mkdir(parents=True)
     shutil.copy(ROOT / "data" / ".gitignore", folder / "data")
-    for entry in read_template(folder / "pipelines" / "scan.dvc.yaml"):
-        shutil.copy(TINY_STAGE, folder / "stages" / f"{base_of(entry.name)}.py")
     subprocess.run(["git", "init", "--quiet", folder], check=True)
     return Project(folder)
+
+
+def commit(project: Project) -> None:
+    """Commit everything that git does not ignore."""
+    author = ["-c", "user.name=Test", "-c", "user.email=test@example.org"]
+    subprocess.run(["git", "add", "-A"], cwd=project.root, check=True)
+    subprocess.run(["git", *author, "commit", "-qm", "state"], cwd=project.root, check=True)
 
 
 def environment(project: Project) -> dict[str, str]:

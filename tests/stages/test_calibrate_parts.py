@@ -7,12 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from disect_sim.errors import InputError
+from disect_sim.parameters import SPRING_NAMES
 from stages.calibrating.losses import LOSSES, l1
 from stages.calibrating.recorded_cut import find_onset, find_puncture
+from stages.calibrating.report import bound_table
 from stages.calibrating.smoothness import Smoothness, neighbour_pairs
 from stages.calibrating.validation import errors, held_out_blocks
+from stages.catalogue import ARTIFACTS
 from stages.support.bounded import make_bound
 from stages.support.checkpoint import FOLDER, Checkpoint, remove_checkpoints
+from stages.support.table_contract import check_table
+from tests.stages.calibration_scenes import quick
 
 MEASURED = torch.tensor([0.0, 1.0, 4.0, 9.0, 7.0, 8.0], dtype=torch.float64)
 SIMULATED = torch.tensor([0.1, 0.7, 5.0, 8.0, 7.5, 9.0], dtype=torch.float64)
@@ -136,3 +141,18 @@ def test_checkpoints_survive_corruption_and_other_fits(tmp_path):
     assert ours.load() is not None
     remove_checkpoints(tmp_path, "calibrate")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_bounds_table_has_what_the_fit_used():
+    given = {"cut_spring_ke": [200.0, 3000.0], "surface_cut_spring_ke": [300.0, 4000.0], "sdf_mu": [0.5, 0.9]}
+    shared_only = bound_table(quick(bounds=given, shared=["cut_spring_ke", "surface_cut_spring_ke"]))
+    check_table(ARTIFACTS["calibrate/bounds"], shared_only, "calibrate/bounds")
+    found = {(name, skin): (low, high) for name, skin, low, high in shared_only.iter_rows()}
+    assert set(found) == {(name, skin) for name in SPRING_NAMES for skin in (False, True)}
+    assert found["cut_spring_ke", False] == (200.0, 3000.0)
+    assert found["cut_spring_ke", True] == (300.0, 4000.0)
+    assert found["sdf_mu", False] == found["sdf_mu", True] == (0.5, 0.9)
+    # One value per spring: the skin's springs are sought in the same range as the others.
+    individual = bound_table(quick(bounds=given, individual=["cut_spring_ke"], individual_iterations=1))
+    found = {(name, skin): (low, high) for name, skin, low, high in individual.iter_rows()}
+    assert found["cut_spring_ke", True] == (200.0, 3000.0)

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from disect_sim.errors import InputError
 from disect_sim.parameters import SPRING_NAMES
+from stages.calibrating.validation import TOUCHED_NS
 from stages.catalogue import ARTIFACTS
+from stages.params import load_params
 from stages.support.bounded import make_bound
 from stages.support.table_contract import check_table
 from stages.transport import NO_LOG, Source, metrics, tables, transport
@@ -17,6 +19,7 @@ from stages.transporting.comparison import Comparison
 from stages.transporting.parameters import combine
 from stages.transporting.plan import transport_plan
 from stages.transporting.spring_set import SpringSet, bare_flesh, touch_weights
+from tests.stages.scan_shapes import PROJECT
 from tests.stages.transport_scenes import BOUNDS, SHIPPED, disc, field, source_of, with_params
 
 EXACT = {"max_exact": 10_000, "entropy": 0.002}
@@ -245,3 +248,9 @@ def test_bare_flesh_is_what_lies_in_the_first_cuts_face():
     points = np.array([[0.0, 0.0005, 0.01], [0.0, 0.02, 0.0]])
     found = bare_flesh(points, np.zeros(3), np.array([0.0, -1.0, 0.0]), 0.0015)
     assert found.tolist() == [True, False]
+
+
+def test_shipped_params_agree_with_those_of_the_fit():
+    fit = load_params(PROJECT / "params.yaml").calibrate
+    assert (SHIPPED.knife, SHIPPED.boundary, SHIPPED.damage_law) == (fit.knife, fit.boundary, fit.damage_law)
+    assert SHIPPED.touched_ns == TOUCHED_NS

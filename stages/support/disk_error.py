@@ -1,0 +1,25 @@
+"""Errors of the disk as sentences: full, read-only, not permitted."""
+
+import errno
+
+REASONS = {
+    errno.ENOSPC: ("the disk is full", "Free some space"),
+    errno.EDQUOT: ("the disk quota is used up", "Free some space or ask for more"),
+    errno.EFBIG: ("the file is larger than this account may write", "Raise the limit (ulimit -f)"),
+    errno.EROFS: ("the disk is read-only", "Mount it for writing"),
+    errno.EACCES: ("this account may not write there", "Change the owner or the permissions"),
+    errno.EPERM: ("this account may not do that", "Change the owner or the permissions"),
+    errno.EIO: ("the disk can't read or write it", "Check the disk (dmesg, smartctl)"),
+}
+
+
+def disk_sentence(error: BaseException) -> str | None:
+    """What happened, that nothing was lost, and what to do; None if the error is no error of the disk."""
+    if not isinstance(error, OSError) or error.errno not in REASONS:
+        return None
+    what, remedy = REASONS[error.errno]
+    where = error.filename2 or error.filename
+    place = f" ({where})" if where else ""
+    return (
+        f"{what[0].upper()}{what[1:]}{place}. Results that were there are kept. {remedy}, then run it again."
+    )

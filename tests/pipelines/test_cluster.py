@@ -1,0 +1,81 @@
+"""The same flow on a Dask cluster: workers with clones of their own, artifacts through the DVC remote."""
+
+import pytest
+
+from disect_sim.errors import InputError
+from pipelines.batch import run_batch
+from pipelines.cluster import described, find_source, take_over
+from pipelines.dask_cluster import dask_cluster
+from pipelines.recorded_files import damaged, recorded_outputs
+from pipelines.register import Request, register_scan
+from pipelines.template import needed_for, read_template
+from tests.pipelines.tiny_project import commit, dvc, runs, write_scan
+
+TARGET = "tetrahedralize"
+"""Enough to see data go from worker to worker; more stages only take longer."""
+
+
+@pytest.fixture
+def shared(project, tmp_path):
+    """A committed project with a directory as its DVC remote."""
+    dvc(project, "remote", "add", "--local", "--default", "lab", str(tmp_path / "remote"))
+    commit(project)
+    return project
+
+
+def test_uncommitted_code_and_a_missing_remote_are_refused(project, tmp_path):
+    commit(project)
+    with pytest.raises(InputError, match="no default DVC remote"):
+        find_source(project)
+    dvc(project, "remote", "add", "--local", "--default", "lab", str(tmp_path / "remote"))
+    source = find_source(project)
+    assert (source.repository, source.remote_url) == (str(project.root), str(tmp_path / "remote"))
+    with pytest.raises(InputError, match=r"https://\*\*\*@git\.example holds a password") as caught:
+        find_source(project, "https://lab:geheim@git.example")
+    assert "geheim" not in str(caught.value)
+    params = project.root / "params.yaml"
+    params.write_text(params.read_text() + "\n")
+    with pytest.raises(InputError, match="not committed"):
+        find_source(project)
+
+
+def test_what_travels_is_text_and_stays_in_its_scan(project, tmp_path):
+    register_scan(project, Request(write_scan(tmp_path, "apple.ply")))
+    files = described(project, "apple")
+    assert set(files) == {"scan.yaml"}
+    for name in ("../pear/scan.yaml", "/etc/passwd"):
+        with pytest.raises(InputError, match="outside the scan"):
+            take_over(project, "apple", {**files, name: "x"})
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("prefect_server")
+def test_two_workers_without_a_shared_disk(shared, tmp_path):
+    pytest.importorskip("prefect_dask", reason="needs the extra dask")
+    names = ("apple", "pear")
+    scans = [write_scan(tmp_path, f"{name}.ply", f"good {name}") for name in names]
+    told = []
+    with dask_cluster(shared, "local", None, 2) as cluster:
+        results = run_batch(
+            shared,
+            [Request(scan) for scan in scans],
+            scans_at_once=2,
+            tell=told.append,
+            target=TARGET,
+            cluster=cluster,
+        )
+    assert [result.error for result in results] == [None, None], told
+    stages = [entry.name for entry in needed_for(TARGET, read_template(shared.template))]
+    assert runs(shared) == [], "nothing was computed in this directory"
+    for name, result in zip(names, results, strict=True):
+        assert [report.name for report in result.stages] == stages
+        for stage in stages:
+            assert (
+                recorded_outputs(shared, name, stage) and damaged(recorded_outputs(shared, name, stage)) == []
+            )
+    there = {name: described(shared, name) for name in names}
+    again = run_batch(
+        shared, [Request(scan) for scan in scans], scans_at_once=1, tell=told.append, target=TARGET
+    )
+    assert [report.cached for result in again for report in result.stages] == [True] * 2 * len(stages)
+    assert {name: described(shared, name) for name in names} == there, "here and there agree"

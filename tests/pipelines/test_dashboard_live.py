@@ -1,0 +1,167 @@
+"""The dashboard, a deployment and a run started by API, as separate processes, seen in a browser."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+
+import pytest
+
+from pipelines.dashboard import SERVER_AUTH
+from pipelines.template import read_template
+from tests.pipelines.tiny_project import environment, write_scan
+
+LIMIT_S = 240.0
+"""Prefect's server takes 10 to 60 s to start on a busy machine."""
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def start(project, *arguments):
+    log = (project.root / f"{arguments[0]}.log").open("w")
+    return subprocess.Popen(
+        [sys.executable, "-m", "pipelines.cli", *arguments],
+        cwd=project.root,
+        env=environment(project) | {"PREFECT_API_URL": ""},
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+
+
+def ask(url, data=None):
+    body = None if data is None else json.dumps(data).encode()
+    request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return json.loads(answer.read())
+
+
+def wait_for(condition):
+    end = time.monotonic() + LIMIT_S
+    while time.monotonic() < end:
+        try:
+            found = condition()
+        except OSError:
+            found = None
+        if found:
+            return found
+        time.sleep(0.5)
+    raise AssertionError("it did not happen in time")
+
+
+@pytest.fixture
+def processes():
+    started: list[subprocess.Popen] = []
+    yield started
+    for process in started:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGTERM)
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+@pytest.mark.slow
+def test_a_run_started_by_api(project, processes):
+    api = f"http://127.0.0.1:{free_port()}/api"
+    processes.append(start(project, "dashboard", "--port", api.split(":")[2].split("/")[0]))
+    wait_for(lambda: ask(f"{api}/health"))
+    project.inbox_dir.mkdir(parents=True)
+    write_scan(project.inbox_dir, "apple.ply", "good slow-calibrate")
+    processes.append(start(project, "deploy", "--name", "lab", "--workers", "1"))
+
+    def deployed():
+        said = (project.root / "deploy.log").read_text()
+        assert processes[1].poll() is None, said
+        return ask(f"{api}/deployments/filter", {})
+
+    deployment = wait_for(deployed)[0]
+    assert deployment["name"] == "lab"
+    assert set(deployment["parameter_openapi_schema"]["properties"]) >= {
+        "scan",
+        "log",
+        "material",
+        "settings",
+    }
+
+    order = {"parameters": {"scan": "apple.ply"}, "idempotency_key": "once"}
+    first = ask(f"{api}/deployments/{deployment['id']}/create_flow_run", order)
+    assert ask(f"{api}/deployments/{deployment['id']}/create_flow_run", order)["id"] == first["id"]
+    seen = set()
+
+    def finished():
+        keys = {"artifacts": {"key": {"any_": ["apple-calibrate-progress"]}}}
+        seen.update(item["data"] for item in ask(f"{api}/artifacts/filter", keys))
+        run = ask(f"{api}/flow_runs/{first['id']}")
+        assert run["state_type"] not in ("FAILED", "CRASHED", "CANCELLED"), run["state"]["message"]
+        return run if run["state_type"] == "COMPLETED" else None
+
+    run = wait_for(finished)
+    assert run["name"] == "apple", "named after its scan"
+    tasks = ask(f"{api}/task_runs/filter", {"flow_runs": {"id": {"any_": [run["id"]]}}})
+    assert {task["name"] for task in tasks} == {entry.name for entry in read_template(project.template)}
+    assert len(seen) >= 2, "the progress moved"
+    found = ask(f"{api}/artifacts/filter", {"flow_runs": {"id": {"any_": [run["id"]]}}})
+    kinds = {item["key"]: item for item in found}
+    assert kinds["apple-clean-metrics"]["type"] == "table" and kinds["apple-clean-preview"]["type"] == "image"
+    text = kinds["apple-summary"]["data"]
+    assert f"/artifacts/artifact/{kinds['apple-calibrate-metrics']['id']}" in text
+    look_in_browser(api.removesuffix("/api"), kinds["apple-summary"]["id"])
+
+
+def look_in_browser(url, summary_id):
+    """The summary as a person sees it, if this machine has a browser."""
+    chromium = shutil.which("chromium")
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        return
+    if chromium is None:
+        return
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+        page = browser.new_page()
+        page.goto(f"{url}/artifacts/artifact/{summary_id}", timeout=120_000)
+        link = page.get_by_role("link", name="metrics").first
+        link.wait_for(timeout=120_000)
+        page.goto(str(link.get_attribute("href")), timeout=120_000)
+        page.get_by_text("unit_text").first.wait_for(timeout=120_000)
+        browser.close()
+
+
+def test_a_wider_bind_without_a_password_ends_before_it_listens(project):
+    result = subprocess.run(
+        [sys.executable, "-m", "pipelines.cli", "dashboard", "--host", "0.0.0.0", "--port", str(free_port())],
+        cwd=project.root,
+        env={k: v for k, v in environment(project).items() if k != SERVER_AUTH},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert result.returncode == 2
+    assert SERVER_AUTH in result.stderr
+
+
+def test_deploy_without_a_dashboard_says_so(project):
+    result = subprocess.run(
+        [sys.executable, "-m", "pipelines.cli", "deploy"],
+        cwd=project.root,
+        env=environment(project) | {"PREFECT_API_URL": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert result.returncode == 2
+    assert "Start it first" in result.stderr

@@ -1,0 +1,136 @@
+"""Files from strangers: bombs, escapes and giants are refused before they do harm."""
+
+import pickle
+import zipfile
+
+import numpy as np
+import pytest
+import yaml
+
+from disect_sim.errors import InputError
+from pipelines.dvc_stage import bring_up_to_date
+from pipelines.overrides import parse_overrides
+from pipelines.register import Request, register_scan
+from stages.ingesting.log_file import read_log
+from stages.params import load_params
+from stages.support.yaml_file import PlainDumper, parse_yaml, read_mapping
+from tests.pipelines.test_dvc_stage import entry_of
+from tests.pipelines.tiny_project import ROOT, runs, write_scan
+
+LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{new}: &{new} [*{old}, *{old}, *{old}, *{old}, *{old}, *{old}, *{old}, *{old}, *{old}]\n"
+    for old, new in zip("abcdefgh", "bcdefghi", strict=True)
+)
+"""9 to the 9th values in nine lines."""
+
+
+def ingest_params(**changes):
+    return load_params(ROOT / "params.yaml").ingest.model_copy(update=changes)
+
+
+def test_yaml_bombs(tmp_path):
+    path = tmp_path / "scan.yaml"
+    path.write_text(LAUGHS)
+    with pytest.raises(InputError, match="not read here"):
+        read_mapping(path)
+    path.write_text("a: " + "[" * 100_000)
+    with pytest.raises(InputError, match="not valid YAML"):
+        read_mapping(path)
+    path.write_text("a: 1\n" + "#" * 10_000_001)
+    with pytest.raises(InputError, match="At most 10 MB"):
+        read_mapping(path)
+    path.write_text("a: !!python/object/apply:os.system ['touch /tmp/owned']\n")
+    with pytest.raises(InputError, match="not valid YAML"):
+        read_mapping(path)
+    with pytest.raises(InputError, match="is not a value"):
+        parse_overrides(["clean.unit={a: &a [1], b: *a}"])
+
+
+def test_what_is_written_can_be_read_back():
+    shared = [1.0, 2.0]
+    text = yaml.dump({"a": shared, "b": shared}, Dumper=PlainDumper)
+    assert parse_yaml(text) == {"a": shared, "b": shared}
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("id", "x; touch owned"),
+        ("scan", "../../../etc/passwd"),
+        ("scan", "/etc/passwd"),
+        ("force_log", "../pear/log.json"),
+        ("cut_surface", "$(touch owned)"),
+        ("air_runs", ".."),
+    ],
+)
+def test_names_in_scan_yaml_reach_neither_a_shell_nor_another_folder(project, tmp_path, key, value):
+    register_scan(project, Request(write_scan(tmp_path, "apple.ply")))
+    path = project.scan_dir("apple") / "scan.yaml"
+    content = yaml.safe_load(path.read_text())
+    path.write_text(yaml.safe_dump({**content, key: value}))
+    with pytest.raises(InputError, match=key):
+        bring_up_to_date(project, "apple", entry_of(project, "clean"))
+    assert runs(project) == []
+    assert not list(project.root.rglob("owned"))
+
+
+@pytest.mark.parametrize("name", ["../apple.ply", "/etc/passwd", "a b.ply", ".hidden"])
+def test_a_cutting_surface_by_name_stays_in_its_folder(project, tmp_path, name):
+    request = Request(write_scan(tmp_path, "apple.ply"), overrides={"precut": {"surface_file": name}})
+    with pytest.raises(InputError, match=r"precut\.surface_file"):
+        register_scan(project, request)
+    assert list(project.scans_dir.iterdir()) == []
+
+
+def test_a_giant_is_refused_before_it_is_copied(project, tmp_path):
+    giant = tmp_path / "giant.ply"
+    with giant.open("wb") as file:
+        file.truncate(2**31)
+    with pytest.raises(InputError, match=r"At most 1074 MB are read \(clean.max_bytes\)"):
+        register_scan(project, Request(giant))
+    scan = write_scan(tmp_path, "apple.ply", "x" * 200)
+    with pytest.raises(InputError, match=r"clean\.max_bytes"):
+        register_scan(project, Request(scan, overrides={"clean": {"max_bytes": 100}}))
+    assert list(project.scans_dir.iterdir()) == []
+    assert register_scan(project, Request(scan)) == "apple"
+
+
+def test_a_zip_bomb_is_refused_by_what_it_would_unpack_to(tmp_path):
+    bomb = tmp_path / "log.npz"
+    with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("time.npy", "w") as file:
+        np.lib.format.write_array_header_1_0(
+            file, {"descr": "<f8", "fortran_order": False, "shape": (40_000_000,)}
+        )
+        for _ in range(320):
+            file.write(bytes(1_000_000))
+    assert bomb.stat().st_size < 1_000_000
+    with pytest.raises(InputError, match="320 MB when unpacked"):
+        read_log(bomb, ingest_params())
+
+
+class Evil:
+    def __reduce__(self):
+        return (print, ("owned",))
+
+
+def test_pickles_are_refused_and_never_run_even_if_allowed(tmp_path, capsys):
+    path = tmp_path / "log.pkl"
+    path.write_bytes(pickle.dumps({"time": Evil()}))
+    with pytest.raises(InputError, match="Pickles are not read by default"):
+        read_log(path, ingest_params())
+    with pytest.raises(InputError, match="Only NumPy arrays"):
+        read_log(path, ingest_params(allow_pickle=True))
+    assert "owned" not in capsys.readouterr().out
+    inner: list = ["x"] * 9
+    for _ in range(9):
+        inner = [inner] * 9
+    path.write_bytes(pickle.dumps({"time": inner, "force": inner, "position": inner}))
+    with pytest.raises(InputError, match="more values than the file has bytes"):
+        read_log(path, ingest_params(allow_pickle=True))
+
+
+def test_a_pickle_inside_an_archive_is_not_opened(tmp_path):
+    path = tmp_path / "log.npz"
+    np.savez(path, time=np.array([Evil()], dtype=object))
+    with pytest.raises(InputError, match="NPZ without pickled objects"):
+        read_log(path, ingest_params())

@@ -1,0 +1,332 @@
+"""The inbox: pairs, half-copied, late, renamed, duplicate and hostile files, memory across restarts."""
+
+import threading
+from concurrent.futures import Future
+
+import pytest
+
+from pipelines.inbox import Settling, find_deliveries
+from pipelines.inbox_memory import InboxMemory
+from pipelines.register import register_scan, registered_scan
+from pipelines.run_scan import RunResult
+from pipelines.template import read_template
+from pipelines.watch import InboxWatcher, watch
+from tests.pipelines.tiny_project import runs, write_scan
+
+SETTLE_S = 5.0
+
+
+class Runs:
+    """Stands in for the pool: remembers requests, finishes them when told to."""
+
+    def __init__(self):
+        self.requests, self.futures = [], []
+
+    def submit(self, request):
+        future = Future()
+        self.requests.append(request)
+        self.futures.append(future)
+        return future
+
+    def finish(self, exit_code=0, error=None):
+        self.futures[-1].set_result(RunResult(exit_code=exit_code, error=error))
+
+    @property
+    def ids(self):
+        return [request.scan_id for request in self.requests]
+
+
+class Lab:
+    """A watcher with a clock of its own."""
+
+    def __init__(self, project, folder):
+        self.project, self.inbox = project, folder / "inbox"
+        self.inbox.mkdir(exist_ok=True)
+        self.told, self.now, self.runs = [], 0.0, Runs()
+        self.restart()
+
+    def restart(self):
+        memory = InboxMemory(self.project.root / "data" / "inbox_memory.jsonl")
+        self.watcher = InboxWatcher(
+            self.project,
+            self.inbox,
+            memory,
+            self.runs,
+            self.told.append,
+            settle_s=SETTLE_S,
+            clock=lambda: self.now,
+        )
+
+    def put(self, name, text):
+        path = self.inbox / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        return path
+
+    def look(self, seconds=0.0):
+        self.now += seconds
+        self.watcher.look()
+
+    def settle(self):
+        self.look()
+        self.look(SETTLE_S)
+
+
+@pytest.fixture
+def lab(project, tmp_path):
+    return Lab(project, tmp_path)
+
+
+def test_a_pair_starts_once_when_both_files_have_settled(lab):
+    lab.put("apple.ply", "scan")
+    lab.put("apple_log.json", "log")
+    lab.look()
+    lab.look(0.9 * SETTLE_S)
+    assert lab.runs.ids == []
+    lab.look(0.1 * SETTLE_S)
+    assert lab.runs.ids == ["apple"]
+    lab.look(100.0)
+    assert lab.runs.ids == ["apple"], "a pair is started once"
+    stored = lab.project.scan_dir("apple")
+    assert (stored / "apple.ply").read_text() == "scan", "safe in the project before it runs"
+    assert (stored / "log.json").read_text() == "log"
+
+
+def test_a_late_log_is_waited_for(lab):
+    lab.put("apple.ply", "scan")
+    lab.settle()
+    lab.look(1000.0)
+    assert lab.runs.ids == []
+    assert lab.told == ["apple.ply waits for its log."]
+    lab.put("apple.csv", "log")
+    lab.settle()
+    assert lab.runs.ids == ["apple"]
+
+
+def test_half_copied_files_wait_and_empty_ones_for_ever(lab):
+    scan = lab.put("apple.ply", "sc")
+    lab.put("apple.json", "")
+    lab.settle()
+    lab.look(100.0)
+    assert lab.runs.ids == [], "an empty log is no log"
+    lab.put("apple.json", "log")
+    lab.look()
+    lab.look(0.8 * SETTLE_S)
+    scan.write_text("scan")
+    lab.look(0.3 * SETTLE_S)
+    assert lab.runs.ids == [], "the scan has just grown"
+    lab.look(SETTLE_S)
+    assert lab.runs.ids == ["apple"]
+
+
+def test_a_copy_that_stalled_longer_than_settling_is_run_again_when_it_is_whole(lab):
+    scan = lab.put("apple.ply", "good half of")
+    lab.put("apple.json", "log")
+    lab.settle()
+    lab.runs.finish()
+    (lab.project.scan_dir("apple") / "dvc.lock").write_text("schema: '2.0'\n")
+    scan.write_text("good half of a scan")
+    lab.settle()
+    assert lab.runs.ids == ["apple", "apple"]
+    assert (lab.project.scan_dir("apple") / "apple.ply").read_text() == "good half of a scan"
+
+
+def test_another_scan_under_a_known_name_is_refused_and_told(lab):
+    scan = lab.put("apple.ply", "one")
+    lab.put("apple.json", "log")
+    lab.settle()
+    lab.runs.finish()
+    (lab.project.scan_dir("apple") / "dvc.lock").write_text("schema: '2.0'\n")
+    scan.write_text("quite another")
+    lab.settle()
+    assert lab.runs.ids == ["apple"]
+    assert "One id stands for one scan" in lab.told[-1]
+    assert (lab.project.scan_dir("apple") / "apple.ply").read_text() == "one"
+
+
+def test_renamed_and_duplicate_files_do_not_run_twice(lab):
+    lab.put("apple.ply", "scan")
+    lab.put("apple.json", "log")
+    lab.settle()
+    lab.runs.finish()
+    lab.look()
+    for suffix in (".ply", ".json"):
+        (lab.inbox / f"apple{suffix}").rename(lab.inbox / f"renamed{suffix}")
+    lab.settle()
+    lab.put("copy.ply", "scan")
+    lab.put("copy.json", "log")
+    lab.settle()
+    assert lab.runs.ids == ["apple"]
+    assert [line for line in lab.told if "same content as apple" in line] == [
+        "renamed.ply has the same content as apple; it is not run again.",
+        "copy.ply has the same content as apple; it is not run again.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "again"),
+    [(0, False), (2, False), (1, True), (None, True)],
+    ids=["done", "refused", "failed", "killed"],
+)
+def test_what_was_done_is_remembered_across_restarts(lab, exit_code, again):
+    lab.put("apple.ply", "scan")
+    lab.put("apple.json", "log")
+    lab.settle()
+    if exit_code is not None:
+        lab.runs.finish(exit_code, "because" if exit_code else None)
+    lab.look()
+    lab.settle()
+    assert lab.runs.ids == ["apple"]
+    lab.restart()
+    lab.settle()
+    assert lab.runs.ids == (["apple", "apple"] if again else ["apple"])
+
+
+def test_a_half_written_line_of_the_memory_is_passed_over(lab):
+    lab.put("apple.ply", "scan")
+    lab.put("apple.json", "log")
+    lab.settle()
+    lab.runs.finish()
+    lab.look()
+    memory = lab.project.root / "data" / "inbox_memory.jsonl"
+    with memory.open("a") as file:
+        file.write('{"key": "half')
+    lab.restart()
+    lab.settle()
+    assert lab.runs.ids == ["apple"]
+    lab.put("pear.ply", "another")
+    lab.put("pear.json", "log")
+    lab.settle()
+    lab.runs.finish()
+    lab.look()
+    lab.restart()
+    lab.settle()
+    assert lab.runs.ids == ["apple", "pear"], "the line after the broken one is whole"
+
+
+def test_a_refused_new_scan_is_not_kept(lab):
+    lab.put("apple.ply", "scan")
+    lab.put("apple.json", "log")
+    lab.settle()
+    lab.runs.finish(2, "not a scan")
+    lab.look()
+    assert lab.project.scan_ids() == []
+    assert lab.told[-1] == "apple: refused. not a scan"
+
+
+def test_a_folder_of_its_own_brings_air_runs_and_gives_the_name(lab):
+    lab.put("Fuji 7/scan.ply", "scan")
+    lab.put("Fuji 7/cut.json", "log")
+    lab.put("Fuji 7/air1.json", "air")
+    lab.settle()
+    assert lab.runs.ids == ["fuji-7"]
+    assert (lab.project.scan_dir("fuji-7") / "air" / "air1.json").read_text() == "air"
+
+
+def test_a_manifest_says_what_belongs_together(lab):
+    lab.put(
+        "order.scan2cut.yaml",
+        "scan: a.ply\nlog: b.json\nid: fuji\nmaterial: potato\nsettings: {clean: {unit: mm}}\n",
+    )
+    lab.settle()
+    assert lab.told == ["order.scan2cut.yaml waits for a.ply, b.json."]
+    lab.put("a.ply", "scan")
+    lab.put("b.json", "log")
+    lab.settle()
+    assert lab.runs.ids == ["fuji"]
+    text = (lab.project.scan_dir("fuji") / "scan.yaml").read_text()
+    assert "material: potato" in text and "unit: mm" in text
+
+
+def test_a_manifest_may_say_that_there_is_no_log(lab):
+    lab.put("order.scan2cut.yaml", "scan: a.ply\n")
+    lab.put("a.ply", "scan")
+    lab.settle()
+    assert lab.runs.ids == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("scan: ../../secret.ply\n", "may only name files beside it"),
+        ("scan: /etc/passwd\n", "may only name files beside it"),
+        ("scan: a.ply\nshell: rm\n", "unknown key 'shell'"),
+        ("log: a.json\n", "has no scan"),
+        ("scan: [1\n", "not valid YAML"),
+        ("a: &a [1]\nscan: *a\n", "which is not read here"),
+        ("scan: a.ply\nsettings: 3\n", "settings is"),
+    ],
+)
+def test_a_bad_manifest_is_told_once_and_nothing_runs(lab, text, sentence):
+    lab.put("order.scan2cut.yaml", text)
+    lab.settle()
+    lab.settle()
+    assert len(lab.told) == 1 and sentence in lab.told[0]
+    assert lab.runs.ids == []
+
+
+def test_links_hidden_files_and_partial_names_are_not_looked_at(lab, tmp_path):
+    secret = write_scan(tmp_path, "secret.ply", "secret")
+    (lab.inbox / "link.ply").symlink_to(secret)
+    lab.put("link.json", "log")
+    lab.put(".apple.ply.Xy12", "rsync")
+    lab.put("apple.ply.part", "browser")
+    lab.put("apple.json", "log")
+    assert find_deliveries(lab.inbox) == []
+
+
+def test_two_logs_are_a_question_not_a_guess(lab):
+    for name in ("apple.ply", "apple.json", "apple_log.csv"):
+        lab.put(name, "x")
+    lab.settle()
+    assert lab.runs.ids == []
+    assert "has 2 logs" in lab.told[0]
+
+
+def test_a_file_that_vanishes_starts_again_from_zero(tmp_path):
+    settling, path = Settling(5.0), tmp_path / "a"
+    path.write_text("x")
+    assert not settling.is_whole([path], 0.0)
+    path.unlink()
+    assert not settling.is_whole([path], 5.0)
+    path.write_text("x")
+    assert not settling.is_whole([path], 6.0)
+    assert settling.is_whole([path], 11.0)
+
+
+def test_damaged_stored_scan_is_mended_by_the_same_file(project, tmp_path):
+    from pipelines.register import Request, track_raw_files
+
+    scan = write_scan(tmp_path, "apple.ply", "good scan")
+    register_scan(project, Request(scan))
+    track_raw_files(project, "apple")
+    stored, _ = registered_scan(project, "apple")
+    (project.scan_dir("apple") / "dvc.lock").write_text("schema: '2.0'\n")
+    stored.chmod(0o644)
+    stored.write_text("good sc@n")
+    register_scan(project, Request(scan))
+    assert stored.read_text() == "good scan"
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("prefect_server")
+def test_the_watcher_itself_runs_what_is_there_and_only_once(project, tmp_path):
+    inbox = tmp_path / "inbox"
+    inbox.mkdir()
+    write_scan(inbox, "apple.ply", "good")
+    write_scan(inbox, "apple.json", "log")
+    write_scan(inbox, "pear.ply", "waits")
+    told = []
+    choices = {
+        "scans_at_once": 1,
+        "settle_s": 0.3,
+        "tell": told.append,
+        "stop": threading.Event(),
+        "once": True,
+    }
+    watch(project, inbox, **choices)
+    assert "apple: done." in told and "pear.ply waits for its log." in told
+    stages = [entry.name for entry in read_template(project.template)]
+    assert runs(project) == [f"apple {stage}" for stage in stages]
+    watch(project, inbox, **choices)
+    assert len(runs(project)) == len(stages)

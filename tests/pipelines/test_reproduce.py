@@ -1,0 +1,113 @@
+"""A clean clone with a DVC remote gives the same bytes; versions of the dataset can be listed and compared."""
+
+import json
+import shutil
+import subprocess
+
+import pytest
+
+from disect_sim.errors import InputError
+from pipelines.datasets import compare, list_versions
+from pipelines.dvc_stage import bring_up_to_date
+from pipelines.project import Project
+from pipelines.register import Request, register_scan, track_raw_files
+from pipelines.reproduce import DIFFERENT, RANDOM, SAME, reproduce
+from pipelines.template import read_template
+from tests.pipelines.test_dvc_stage import outputs
+from tests.pipelines.tiny_project import commit, dvc, runs, write_scan
+
+
+def run_all(project, scan_id="apple"):
+    for entry in read_template(project.template):
+        bring_up_to_date(project, scan_id, entry)
+    track_raw_files(project, scan_id)
+
+
+@pytest.mark.slow
+def test_clean_clone_pull_and_repro(project, tmp_path):
+    remote = str(tmp_path / "remote")
+    dvc(project, "remote", "add", "--default", "lab", remote)
+    register_scan(
+        project, Request(write_scan(tmp_path, "apple.ply", "good words"), write_scan(tmp_path, "l.json"))
+    )
+    run_all(project)
+    assert dvc(project, "repro").returncode == 0
+    commit(project)
+    assert dvc(project, "push").returncode == 0
+    good = outputs(project)
+    raw = (project.scan_dir("apple") / "apple.ply").read_bytes()
+
+    clone = Project(tmp_path / "clone")
+    subprocess.run(["git", "clone", "-q", project.root, clone.root], check=True)
+    assert not (clone.scan_dir("apple") / "apple.ply").exists()
+    pulled = dvc(clone, "pull")
+    assert pulled.returncode == 0, pulled.stderr
+    again = dvc(clone, "repro")
+    assert again.returncode == 0, again.stderr
+    assert outputs(clone) == good
+    assert (clone.scan_dir("apple") / "apple.ply").read_bytes() == raw
+    assert runs(clone) == runs(project), "nothing had to be computed; the record itself came with git"
+    assert "up to date" in dvc(clone, "status").stdout
+
+    shown = json.loads(dvc(clone, "metrics", "show", "--json").stdout)[""]["data"]
+    assert shown["data/scans/apple/clean/metrics.json"]["data"]["words"] == 2
+    params = clone.root / "params.yaml"
+    params.write_text(params.read_text().replace("max_faces: 2000000", "max_faces: 1000000"))
+    diff = json.loads(dvc(clone, "params", "diff", "--targets", "params.yaml", "--json", "HEAD").stdout)
+    assert diff["params.yaml"]["clean.max_faces"] == {"old": 2000000, "new": 1000000, "diff": -1000000}
+    drawn = dvc(clone, "plots", "show", "--json", "data/scans/apple/calibrate/history_plot.csv")
+    assert drawn.returncode == 0, drawn.stderr
+
+
+@pytest.mark.slow
+def test_reproduce_names_what_is_random_and_what_differs(project, tmp_path):
+    stage = project.root / "stages" / "precut.py"
+    stage.write_text(stage.read_text().replace('"words": len(orders)', '"words": time.time_ns()'))
+    commit(project)
+    register_scan(project, Request(write_scan(tmp_path, "apple.ply")))
+    run_all(project)
+    good = outputs(project)
+    verdicts = {verdict.stage: verdict for verdict in reproduce(project, ["apple"])}
+    assert verdicts["tetrahedralize"].verdict == RANDOM
+    assert verdicts["precut"].verdict == DIFFERENT
+    assert verdicts["precut"].differing == ("metrics.json",)
+    random = {entry.name for entry in read_template(project.template) if entry.random}
+    others = set(verdicts) - random - {"precut"}
+    assert {verdicts[name].verdict for name in others} == {SAME}
+    assert outputs(project) == good, "the results themselves were not touched"
+
+
+def test_versions_of_the_dataset(project, tmp_path):
+    scan = write_scan(tmp_path, "apple.ply", "good words")
+    register_scan(project, Request(scan))
+    metrics = project.scan_dir("apple") / "clean" / "metrics.json"
+    metrics.parent.mkdir()
+    metrics.write_text('{"volume_m3": 1.0, "unit": "mm"}')
+    lock = project.scan_dir("apple") / "dvc.lock"
+    lock.write_text("stages: {clean: {outs: [{path: a, md5: '1'}]}, precut: {outs: [{path: b, md5: '2'}]}}\n")
+    commit(project)
+    subprocess.run(["git", "tag", "v1"], cwd=project.root, check=True)
+    register_scan(project, Request(scan, overrides={"clean": {"unit": "mm"}}))
+    register_scan(project, Request(write_scan(tmp_path, "pear.ply")))
+    metrics.write_text('{"volume_m3": 2.0, "unit": "mm"}')
+    lock.write_text("stages: {clean: {outs: [{path: a, md5: '9'}]}, precut: {outs: [{path: b, md5: '2'}]}}\n")
+    params = project.root / "params.yaml"
+    params.write_text(params.read_text().replace("max_faces: 2000000", "max_faces: 1000000"))
+    commit(project)
+
+    versions = list_versions(project)
+    assert [version.scans for version in versions] == [2, 2, 1] or [v.scans for v in versions] == [2, 1, 2]
+    assert {"now", "v1"} <= {version.name for version in versions}
+    changes = compare(project, "v1", "HEAD")
+    assert changes.params == ("clean.max_faces: 2000000 → 1000000",)
+    apple, pear = changes.scans
+    assert (apple.kind, apple.stages, apple.raw) == ("changed", ("clean",), ())
+    assert apple.settings == ('clean.unit: null → "mm"',)
+    assert apple.metrics == ("clean.volume_m3: 1 → 2",)
+    assert (pear.scan, pear.kind) == ("pear", "added")
+    assert compare(project, "HEAD", "now").scans == ()
+    shutil.rmtree(project.scan_dir("pear"))
+    assert [(c.scan, c.kind) for c in compare(project, "HEAD", "now").scans] == [("pear", "removed")]
+    assert compare(project, "HEAD", "v1").scans[1].kind == "removed"
+    with pytest.raises(InputError, match="git could not"):
+        compare(project, "v1", "no-such-version")
