@@ -9,7 +9,7 @@ import pytest
 from disect_sim.errors import InputError
 from pipelines.dvc_stage import Outcome, StageReport
 from pipelines.project import Project
-from pipelines.report.after_run import record_and_report
+from pipelines.report.after_run import keep_report, record_and_report
 from pipelines.report.blocks import Plot, Section, Table
 from pipelines.report.build import SECTIONS, build_report, report_html
 from pipelines.report.drawings import knife_path, spring_map, standalone
@@ -241,3 +241,12 @@ def test_words():
     assert number({"a": 1.0}) == "a: 1"
     assert percent(0.1942) == "19.4 %"
     assert percent(None) == "–"
+
+
+def test_report_of_a_scan_that_is_not_kept(project):
+    make_scan(project, "apple", without=tuple(METRICS))
+    page = record_and_report(project, "apple", [], "clean: 3 faces are too few. Scan again.")
+    kept = keep_report(project, "apple", page)
+    assert kept == project.root / "data" / "refused" / "apple.html"
+    assert "The run failed in the stage clean. clean: 3 faces are too few." in kept.read_text()
+    assert keep_report(project, "apple", None) is None
