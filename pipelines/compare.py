@@ -90,7 +90,8 @@ def fitted_rows(runs: dict[str, ScanData]) -> Rows:
         scalars = data.table("calibrate/scalars")
         for row in [] if scalars is None else scalars.iter_rows(named=True):
             unit = "" if row["unit"] == "-" else f" {row['unit']}"
-            text = f"{number(row['value'])} ± {number(float(f'{row['standard_error']:.2g}'))}{unit}"
+            error = number(float(f"{row['standard_error']:.2g}"))
+            text = f"{number(row['value'])} ± {error}{unit}"
             values.setdefault(row["name"], {})[name] = text
     return [(key, *(found.get(name, MISSING) for name in runs)) for key, found in values.items()]
 
