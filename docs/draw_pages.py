@@ -1,6 +1,6 @@
-"""Takes the pictures of the pages in docs/img: report and replay in a browser, wide and as on a phone.
+"""Takes the pictures of the pages in docs/img: report, replay, compare in a browser, wide and as on a phone.
 
-python -m docs.draw_pages data/scans/synthetic_apple
+python -m docs.draw_pages data/scans/synthetic_apple [compare.html]
 """
 
 import shutil
@@ -24,16 +24,22 @@ SHOTS = (
 """Page, name, width and height [pixel], colours, and where in the page."""
 
 
-def shoot(browser: Browser, folder: Path) -> None:
-    """All pictures."""
+def shoot(browser: Browser, folder: Path, compared: Path | None) -> None:
+    """All pictures, that of the comparison if there is one."""
     for page_name, name, width, height, scheme, place in SHOTS:
-        page = browser.new_page(
-            viewport={"width": width, "height": height}, color_scheme=scheme, offline=True
-        )
-        page.goto((folder / page_name).resolve().as_uri() + place)
-        page.wait_for_timeout(1500)
-        page.screenshot(path=TARGET / f"{name}.png")
-        page.close()
+        take(browser, (folder / page_name).resolve().as_uri() + place, name, (width, height), scheme)
+    if compared is not None:
+        take(browser, compared.resolve().as_uri() + "#curves", "compare_1440", (1440, 900), "light")
+
+
+def take(browser: Browser, address: str, name: str, size: tuple[int, int], scheme: str) -> None:
+    """One picture of a size [pixel]."""
+    view = {"width": size[0], "height": size[1]}
+    page = browser.new_page(viewport=view, color_scheme=scheme, offline=True)
+    page.goto(address)
+    page.wait_for_timeout(1500)
+    page.screenshot(path=TARGET / f"{name}.png")
+    page.close()
 
 
 def main() -> None:
@@ -42,7 +48,7 @@ def main() -> None:
     with sync_playwright() as playwright:
         chromium = shutil.which("chromium")
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", *SOFTWARE_GL])
-        shoot(browser, Path(sys.argv[1]))
+        shoot(browser, Path(sys.argv[1]), Path(sys.argv[2]) if len(sys.argv) > 2 else None)
         browser.close()
 
 

@@ -113,7 +113,8 @@ def timing_rows(runs: dict[str, ScanData]) -> Rows:
         for stage in stages
         if any(stage in found for found in times)
     ]
-    return [*rows, ("sum [s]", *(number(round(sum(found.values()), 1)) for found in times))] if rows else []
+    sums = [round(sum(found.values()), 1) if found else None for found in times]
+    return [*rows, ("sum [s]", *(number(total) for total in sums))] if rows else []
 
 
 def compare_tables(runs: dict[str, ScanData]) -> list[tuple[str, Rows]]:
