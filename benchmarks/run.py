@@ -1,4 +1,5 @@
-"""`make bench`: stage times on the bundled sample and a real scan, growth of precut, speed of the simulator."""
+"""`make bench`: stage times on the bundled sample and a real scan, growth of precut, speed of the simulator, and of a
+calibration's iteration."""
 
 import json
 import sys
@@ -9,6 +10,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+from benchmarks.calibration import calibration_iteration, print_calibration
 from benchmarks.precut_growth import growth_exponent, precut_times
 from benchmarks.simulator import print_simulator, simulator_growth, simulator_scenes
 from benchmarks.stage_times import Subject, stage_times
@@ -48,6 +50,9 @@ def main() -> int:
     console.print(f"time ∝ tets^{exponent:.2f}: {'linear' if linear else 'faster than linear'}")
     _write("stages.json", {"stage_seconds": stages, "precut_seconds": growth, "precut_exponent": exponent})
 
+    iteration = calibration_iteration()
+    _write("calibration.json", iteration)
+    print_calibration(console, iteration)
     scenes = simulator_scenes()
     _write("latest.json", scenes)
     reached = print_simulator(console, scenes, simulator_growth())

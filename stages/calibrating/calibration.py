@@ -180,8 +180,8 @@ def _per_spring(problem: Problem, values: Values, params: CalibrateParams) -> tu
     others = {name: torch.as_tensor(v) for name, v in values.items() if not _is_spring_parameter(name)}
     motion = {OFFSET: others.pop(OFFSET)} if OFFSET in others else {}
     simulated, result = problem.simulate(parameters | others, motion)
-    mask = problem.training
-    loss = LOSSES[params.loss](simulated[mask], torch.as_tensor(problem.measured)[mask], problem.mean_force)
+    seen = problem.training
+    loss = LOSSES[params.loss](simulated[seen], torch.as_tensor(problem.measured)[seen], problem.mean_force)
     loss.backward()
     squares = [part.grad.numpy() ** 2 for part in free.values() if part.grad is not None]
     return contact_impulse(result), np.sqrt(np.sum(squares, axis=0))

@@ -35,12 +35,15 @@ def model():
 
 @pytest.fixture(scope="module")
 def log(model):
-    return record(model, TRUTH)
+    """Ends half-way down, to be quick."""
+    return record(model, TRUTH, speed=0.2, end=0.012)
 
 
 @pytest.fixture(scope="module")
 def fit(model, log):
-    params = quick(shared_iterations=6, individual=["cut_spring_ke"], individual_iterations=2)
+    params = quick(
+        shared_iterations=6, individual=["cut_spring_ke"], individual_iterations=2, hold_out_block_s=0.01
+    )
     return params, calibrate(model, log, params)
 
 
@@ -83,25 +86,31 @@ def test_the_tables_keep_their_contracts(fit):
 def test_springs_below_the_knifes_end_were_not_touched(fit):
     _, done = fit
     height = done.problem.model.mesh.spring_position[:, 1]
-    assert (done.impulse[height > 0.012] > TOUCHED_NS).all()
-    assert done.impulse[height < 0.001].max() < 0.1 * done.impulse.max()
+    # The knife stops at 12 mm; its rounded edge and its tip reach less than 2 mm further.
+    assert (done.impulse[height > 0.014] > TOUCHED_NS).all()
+    assert (done.impulse[height < 0.010] < TOUCHED_NS).all()
     assert done.gradient_norm[np.argmin(done.impulse)] < done.gradient_norm.max()
 
 
-def test_held_out_samples_do_not_enter_the_fit(model, log):
-    params = quick(shared_iterations=1)
-    spoilt = calibrate(model, log, params)
-    held = spoilt.problem.held_out
+def test_held_out_samples_do_not_enter_the_fit(fit):
+    _, done = fit
+    held = done.problem.held_out
     assert held.any()
-    objective_sees = spoilt.problem.training.numpy()
+    objective_sees = np.zeros(len(held), bool)
+    objective_sees[done.problem.training.numpy()] = True
     assert not (objective_sees & held).any()
-    assert (objective_sees | held)[spoilt.problem.valid].all()
+    assert (objective_sees | held)[done.problem.valid].all()
 
 
-@pytest.mark.parametrize("optimiser", ["lbfgs", "adam", "gauss_newton"])
-def test_a_killed_fit_goes_on_and_ends_alike(model, log, tmp_path, optimiser):
+@pytest.mark.parametrize(
+    ("optimiser", "individual_iterations"), [("lbfgs", 0), ("adam", 2), ("gauss_newton", 0)]
+)
+def test_a_killed_fit_goes_on_and_ends_alike(model, log, tmp_path, optimiser, individual_iterations):
     params = quick(
-        shared_optimiser=optimiser, shared_iterations=2, individual=["sdf_mu"], individual_iterations=2
+        shared_optimiser=optimiser,
+        shared_iterations=2,
+        individual=["sdf_mu"],
+        individual_iterations=individual_iterations,
     )
     whole = calibrate(model, log, params)
 
@@ -111,7 +120,7 @@ def test_a_killed_fit_goes_on_and_ends_alike(model, log, tmp_path, optimiser):
     def kill(_fraction, _text):
         raise KilledError
 
-    for _ in range(3):
+    for _ in range(1 + individual_iterations):
         with pytest.raises(KilledError):
             calibrate(model, log, params, scan_dir=tmp_path, key="k", progress=kill)
     again = calibrate(model, log, params, scan_dir=tmp_path, key="k")
@@ -165,6 +174,7 @@ def test_a_log_that_begins_inside_the_fruit_is_refused(model, log):
         calibrate(model, cut, quick())
 
 
+@pytest.mark.slow
 def test_several_starts_give_the_best(model, log):
     params = quick(shared_iterations=1, starts=2, start_spread=1.5, processes=2)
     several, one = calibrate(model, log, params), calibrate(model, log, quick(shared_iterations=1))

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from disect_sim.errors import InputError
 from stages.calibrating.bounded import make_bound
 from stages.calibrating.checkpoint import FOLDER, Checkpoint, remove_checkpoints
+from stages.calibrating.descent import Schedule, descend
 from stages.calibrating.losses import LOSSES, l1
+from stages.calibrating.objective import Objective, Trial
 from stages.calibrating.recorded_cut import find_onset, find_puncture
 from stages.calibrating.smoothness import Smoothness, neighbour_pairs
 from stages.calibrating.validation import errors, held_out_blocks
@@ -97,6 +99,10 @@ def test_puncture_is_the_first_peak_that_stands_out():
     bump = 4.0 * np.exp(-(((time - 0.3) / 0.03) ** 2))
     assert find_puncture(time, ramp) is None
     assert find_puncture(time, ramp + bump)[0] == pytest.approx(0.3, abs=0.02)
+    later = 4.0 * np.exp(-(((time - 0.7) / 0.03) ** 2))
+    # On a ramp of 10 N/s the top of a bump this wide shifts by about a millisecond's grid: 0.02 s is two samples.
+    assert find_puncture(time, ramp + bump + later, near_s=0.72)[0] == pytest.approx(0.7, abs=0.02)
+    assert find_puncture(time, ramp + later, near_s=0.3) is None
 
 
 def test_held_out_blocks_are_interleaved_and_start_after_contact():
@@ -136,3 +142,22 @@ def test_checkpoints_survive_corruption_and_other_fits(tmp_path):
     assert ours.load() is not None
     remove_checkpoints(tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+class SumOfDistances(Objective):
+    """|x| in the place of a simulation: kinked at its minimum, like l1."""
+
+    def __init__(self):
+        self.best, self.gradients, self.recent = None, 0, []
+
+    def _evaluate(self, free):
+        return Trial(free, float(free.abs().sum()), torch.sign(free), 0.0)
+
+
+def test_adam_improves_on_a_start_that_is_nearly_right():
+    """Its first steps are 50 times too long: it goes back to the best point and halves its rate until they help."""
+    start = torch.linspace(-0.02, 0.02, 40, dtype=torch.float64)
+    schedule = Schedule("adam", 30, 0.5, 1e-3, 5)
+    done = descend("individual", start, SumOfDistances(), schedule, checkpoint=Checkpoint(None, "", part="x"))
+    assert done.best.loss < 0.5 * float(start.abs().sum())
+    assert done.gradients == len(done.history)
