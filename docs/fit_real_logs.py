@@ -71,7 +71,7 @@ class Case:
 CASES = {
     "apple": Case("apple", "folding", "sphere", 0.042, 0.016, 0.0095),
     "cucumber": Case("cucumber", "folding", "cylinder", 0.0412, 0.012, 0.0065),
-    "potato": Case("potato", "folding", "sphere", 0.052, 0.018, 0.0115),
+    "potato": Case("potato", "folding", "sphere", 0.052, 0.018, 0.0115, {"individual_iterations": 30}),
     "real_apple": Case("apple", "kitchen", "sphere", 0.05, 0.018, 0.011, {"individual_iterations": 60}),
     "prism": Case("potato", "kitchen", "prism", 0.05, 0.022, 0.0125),
 }

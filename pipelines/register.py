@@ -75,7 +75,7 @@ def _checked_id(scan_id: str, source: str) -> str:
 def registered_scan(project: Project, scan: str) -> tuple[Path, str | None]:
     """The raw file and the id for what the user called a scan.
 
-    That may be an id that is known, the directory of its scan or of the scan's cut mesh (data/scans/<id>/precut), or a file.
+    That may be an id that is known, the directory of its scan or of its cut mesh (data/scans/<id>/precut), or a file.
     """
     place = Path(scan).resolve()
     for known in project.scan_ids():

@@ -26,11 +26,9 @@ def nmae(problem, simulated):
 @pytest.mark.slow
 def test_truth_from_another_mesh_with_noise_comes_back():
     """Profile from 5,400 tets with 1 N of noise on every sample, fitted on 3,072 tets."""
-    cut = record(glued((9, 10, 10)), TRUTH, speed=0.06, noise_n=1.0, dt=0.002)
+    cut = record(glued((9, 10, 10)), TRUTH, speed=0.05, noise_n=1.0)
     params = quick(
         boundary="glued",
-        dt_s=0.002,
-        rate_hz=500.0,
         shared=["cut_spring_ke", "sdf_mu", "sdf_ke"],
         start={**TRUTH, "cut_spring_ke": 400.0, "sdf_mu": 0.55, "sdf_ke": 1000.0},
         shared_optimiser="gauss_newton",
@@ -42,7 +40,8 @@ def test_truth_from_another_mesh_with_noise_comes_back():
     assert nmae(done.problem, done.simulated) <= 0.03
     identifiable = [name for name, certainty in done.certainty.items() if certainty.identifiable]
     assert len(identifiable) >= 2
-    # The meshes differ by about 1 % in force with the same parameters, the noise leaves 1 to 6 % standard error.
+    # Identifiable means that two standard errors are less than 10 %. The meshes differ by 1.6 % in force with the same
+    # parameters, which moves them by another 2 % (linear estimate).
     for name in identifiable:
         assert float(done.shared_values[name]) == pytest.approx(TRUTH[name], rel=0.1), name
 
