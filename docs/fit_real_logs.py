@@ -55,7 +55,7 @@ SKIN = {
     "surface_sdf_ke": 7000.0,
     "surface_sdf_tip": 0.0005,
 }
-"""Start of the skin: stiff and brittle, so that it dents and gives way at once. A soft start ends without a puncture."""
+"""Start of the skin: stiff and brittle, so that it dents and gives way at once. A soft start finds no puncture."""
 
 
 @dataclass(frozen=True)

@@ -40,8 +40,6 @@ def test_truth_from_another_mesh_with_noise_comes_back():
     )
     done = calibrate(glued((7, 8, 8)), cut, params)
     assert nmae(done.problem, done.simulated) <= 0.03
-    for name, certainty in done.certainty.items():
-        print(name, float(done.shared_values[name]), TRUTH[name], certainty)
     identifiable = [name for name, certainty in done.certainty.items() if certainty.identifiable]
     assert len(identifiable) >= 2
     # Identifiable means that two standard errors are less than 10 %. The meshes differ by 1.6 % in force with the same
