@@ -37,7 +37,7 @@ def calibration_iteration() -> dict[str, Any]:
     params = load_params(ROOT / "params.yaml")
     model, cut = _sample_model(params), _sample_cut(params)
     short = params.calibrate.model_copy(update={"individual_iterations": ITERATIONS})
-    problem = pose_problem(model, cut, short, short.start)
+    problem = pose_problem(model, cut, short)
     start = {name: np.asarray(value) for name, value in short.start.items()}
     names = short.individual
     fit_individual(

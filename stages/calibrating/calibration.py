@@ -70,7 +70,7 @@ def calibrate(
     `scan_dir` is where checkpoints go (None keeps none), `key` a hash of everything the fit depends on.
     """
     check_names(params)
-    problem = pose_problem(model, cut, params, params.start)
+    problem = pose_problem(model, cut, params)
     bounds = parameter_bounds(
         params.shared, damage_law=params.damage_law, offset_range_m=params.offset_range_m, given=params.bounds
     )

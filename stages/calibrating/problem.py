@@ -98,8 +98,11 @@ class Problem:
         return norm, result
 
 
-def pose_problem(model: Model, cut: RecordedCut, params: CalibrateParams, start: dict[str, float]) -> Problem:
-    """Choose the window, align the heights and filter the log."""
+def pose_problem(model: Model, cut: RecordedCut, params: CalibrateParams) -> Problem:
+    """Choose the window, align the heights and filter the log.
+
+    The module gets no parameters of its own: a `surface_` value left there would overrule the values of skin springs.
+    """
     _check_log(cut)
     grid = np.arange(cut.time[0], cut.time[-1], 1.0 / params.rate_hz)
     whole = low_pass(grid, _at(grid, cut.time, cut.force), params.low_pass_hz)
@@ -133,7 +136,6 @@ def pose_problem(model: Model, cut: RecordedCut, params: CalibrateParams, start:
     module = CuttingForce(
         model,
         motion,
-        dict(start),
         duration=steps * params.dt_s,
         dt=params.dt_s,
         sample_rate_hz=params.rate_hz,

@@ -126,6 +126,26 @@ def test_a_killed_fit_goes_on_and_ends_alike(model, log, tmp_path, optimiser, in
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_individual_phase_begins_where_the_shared_one_ended_and_moves_the_skin(model, log):
+    """Also when calibrate.start gives the skin values of its own."""
+    params = quick(
+        shared=["surface_cut_spring_ke", "surface_sdf_ke"],
+        individual=["cut_spring_ke", "sdf_ke"],
+        start={**TRUTH, "surface_cut_spring_ke": 3000.0, "surface_sdf_ke": 4000.0},
+        shared_iterations=2,
+        individual_iterations=2,
+    )
+    done = calibrate(model, log, params)
+    shared, individual = (
+        [row for row in done.history if row.phase == phase] for phase in ("shared", "individual")
+    )
+    # The values pass through their bounds' logarithm and back: rounding only.
+    assert individual[0].nmae == pytest.approx(shared[-1].nmae, rel=1e-6)
+    skin = model.mesh.spring_surface
+    touched = done.impulse > TOUCHED_NS
+    assert (done.gradient_norm[skin & touched] > 0.0).any()
+
+
 def test_bad_trials_are_survived_and_the_best_is_kept(model, log, monkeypatch):
     evaluate = Objective._evaluate
     count = 0

@@ -72,7 +72,7 @@ def test_individual_beats_shared_on_the_same_and_on_a_faster_cut():
     done = calibrate(model, record(origin, truth, noise_n=0.3), params)
     assert nmae(done.problem, done.simulated) < 0.7 * nmae(done.problem, done.shared_simulated)
 
-    faster = pose_problem(model, record(origin, truth, speed=0.144), params, params.start)
+    faster = pose_problem(model, record(origin, truth, speed=0.144), params)
     found = {}
     for name, values in (("individual", done.values), ("shared", done.shared_values)):
         tensors = {key: torch.as_tensor(value) for key, value in values.items()}
