@@ -182,7 +182,7 @@ def test_what_cannot_be_fitted_is_said(model, log, change, sentence):
 
 
 def test_a_log_that_begins_inside_the_fruit_is_refused(model, log):
-    late = log.time > 0.08
+    late = log.time > 0.066
     cut = type(log)(*(part[late] for part in vars(log).values()))
     with pytest.raises(InputError, match="below the body's top"):
         calibrate(model, cut, quick())
