@@ -162,6 +162,8 @@ class CalibrateParams(StageParams):
     neighbours: Annotated[int, Field(ge=1, le=50)]
     tolerance: Annotated[float, Field(gt=0, lt=1)]
     patience: Annotated[int, Field(ge=1, le=1000)]
+    puncture_weight: Annotated[int, Field(ge=1, le=100)]
+    """How many times samples within 50 ms of the measured puncture count in the loss."""
     hold_out_fraction: Annotated[float, Field(ge=0, le=0.5)]
     hold_out_block_s: Positive
     starts: Annotated[int, Field(ge=1, le=100)]
