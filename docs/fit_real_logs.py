@@ -43,12 +43,13 @@ COMMON = {
     "dt_s": 0.004,
     "rate_hz": 250.0,
     "onset_n": 2.0,
-    "learning_rate": 0.3,
     "smoothness": 0.001,
+    "tolerance": 0.0005,
     "shared_iterations": 12,
-    "individual_iterations": 30,
+    "individual_iterations": 80,
 }
-"""What differs from params.yaml: longer steps and a looser prior, for profiles the shared laws do not follow."""
+"""What differs from params.yaml: longer steps, more iterations and a looser prior, for profiles the shared laws do not
+follow."""
 SKIN = {
     "surface_cut_spring_ke": 7000.0,
     "surface_cut_spring_softness": 0.7,
@@ -77,7 +78,7 @@ CASES = {
     "apple": Case("apple", "folding", "sphere", 0.042, 0.016, 0.0095),
     "cucumber": Case("cucumber", "folding", "cylinder", 0.0412, 0.012, 0.0065),
     "potato": Case("potato", "folding", "sphere", 0.052, 0.018, 0.0115),
-    "real_apple": Case("apple", "kitchen", "sphere", 0.05, 0.018, 0.011, {"individual_iterations": 60}),
+    "real_apple": Case("apple", "kitchen", "sphere", 0.05, 0.018, 0.011),
     "prism": Case("potato", "kitchen", "prism", 0.05, 0.022, 0.0125),
 }
 

@@ -153,6 +153,7 @@ class CalibrateParams(StageParams):
     shared: tuple[str, ...]
     individual: tuple[str, ...]
     shared_optimiser: Literal["gauss_newton", "lbfgs", "adam"]
+    individual_optimiser: Literal["lbfgs", "adam"]
     shared_loss: Literal["l1", "l2", "pseudo_huber", "inverse_cosine", "log_sum_exp"]
     loss: Literal["l1", "l2", "pseudo_huber", "inverse_cosine", "log_sum_exp"]
     shared_iterations: Annotated[int, Field(ge=1, le=10_000)]

@@ -146,6 +146,15 @@ def check_names(params: CalibrateParams) -> None:
                 f"calibrate.individual names {name!r}. Only {', '.join(SPRING_NAMES)} have one value per spring "
                 "(skin springs are among them). Take it out."
             )
+    for optimiser, loss, key in (
+        (params.shared_optimiser, params.shared_loss, "shared_loss"),
+        (params.individual_optimiser, params.loss, "loss"),
+    ):
+        if optimiser == "lbfgs" and loss == "l1":
+            raise InputError(
+                f"calibrate.{key} is l1, which has a kink where the fit is perfect. L-BFGS needs a smooth loss. "
+                f"Take pseudo_huber, or adam as the optimiser."
+            )
     for name in (*params.shared, *params.individual):
         bare = name.removeprefix(SURFACE_PREFIX)
         if name != OFFSET and bare not in params.start:
