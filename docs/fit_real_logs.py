@@ -12,7 +12,7 @@ import json
 import sys
 import time
 from contextlib import chdir
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -71,7 +71,6 @@ class Case:
     """Contact height of the log, to which the shape is scaled."""
     edge_m: float
     cut_edge_m: float
-    changes: dict[str, object] = field(default_factory=dict)
 
 
 CASES = {
@@ -151,7 +150,7 @@ def fit(name: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     shipped = load_params(ROOT / "params.yaml").calibrate.model_dump()
     start = {**shipped["start"], **SKIN}
-    params = CalibrateParams.model_validate({**shipped, **COMMON, "start": start, **case.changes})
+    params = CalibrateParams.model_validate({**shipped, **COMMON, "start": start})
     cpu = time.process_time()
     model, cut = body(case, folder), recorded(name)
     done = calibrate(

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from disect_sim.errors import InputError
 from disect_sim.parameters import SPRING_NAMES
+from stages.calibrating.calibration import check_names
 from stages.calibrating.descent import Schedule, descend
 from stages.calibrating.losses import LOSSES, l1
 from stages.calibrating.objective import Objective, Trial
@@ -116,6 +117,11 @@ def test_held_out_blocks_are_interleaved_and_start_after_contact():
     assert not held[time < 0.12].any() and held[(time > 0.12) & (time < 0.15)].all()
     assert held[time > 0.0].mean() == pytest.approx(0.2, abs=0.01)
     assert not held_out_blocks(time, 0.03, 0.0).any()
+
+
+def test_l_bfgs_wants_a_smooth_loss():
+    with pytest.raises(InputError, match=r"calibrate\.loss is l1.*pseudo_huber"):
+        check_names(quick(individual_optimiser="lbfgs", loss="l1"))
 
 
 def test_errors_count_only_what_is_in_use():
