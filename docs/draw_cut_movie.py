@@ -18,6 +18,8 @@ from stages.support.preview import SCAN, Layer, Panel, board_layer, render
 SIZE, PLOT_HEIGHT, DPI = (640, 400), 170, 100
 EVERY, MILLISECONDS, COLOURS = 2, 90, 96
 VIEW = (0.75, 0.5, 1.0)
+BLADE_SHARE = 1.5
+"""The blade is drawn this much longer than the fruit, not in its full length, so that the fruit is large."""
 APART_M = 0.004
 """The halves are drawn this much farther apart at the end, so that the cut is seen."""
 
@@ -32,11 +34,11 @@ def movie(scan_dir: Path) -> list[Image.Image]:
     way = np.zeros(count)
     way[corners.ravel()] = np.repeat(side, 3)
     most = 1e3 * metrics["max_displacement_m"]
-    blade = np.array(blade_points(metrics))
+    rest = vertices.head(count)["position_m"].to_numpy().astype(float)
+    shown = min(metrics["blade_length_m"], BLADE_SHARE * float(np.ptp(rest[:, 2])))
+    blade = np.array(blade_points({**metrics, "blade_length_m": shown}))
     knife = frames["knife_position_m"].to_numpy()
-    everything = np.concatenate(
-        [blade + knife[0], blade + knife[-1], vertices.head(count)["position_m"].to_numpy()]
-    )
+    everything = corners_around(np.concatenate([blade + knife[0], blade + knife[-1], rest]))
     plot, place = force_plot(frames)
     pictures = []
     for i in [*range(0, len(frames), EVERY), *[len(frames) - 1] * 8]:
@@ -63,6 +65,12 @@ def movie(scan_dir: Path) -> list[Image.Image]:
         ImageDraw.Draw(picture).line([(x, SIZE[1] + low), (x, SIZE[1] + high)], fill="#d1383d", width=2)
         pictures.append(picture.quantize(COLOURS, dither=Image.Dither.NONE))
     return pictures
+
+
+def corners_around(points: np.ndarray) -> np.ndarray:
+    """Corners of the box around points [m], shape [n, 3]: unseen in the picture, they keep its scale."""
+    ends = zip(points.min(axis=0), points.max(axis=0), strict=True)
+    return np.stack(np.meshgrid(*ends, indexing="ij"), axis=-1).reshape(-1, 3)
 
 
 def force_plot(frames: pl.DataFrame):

@@ -108,10 +108,13 @@ def run(
         only_json.print(result.as_json())
     elif result.error:
         _say(result.error)
+        if result.report:
+            err.print(f"More: {result.report}", markup=False, highlight=False, soft_wrap=True)
     else:
         out.print(run_table(project, result))
         for line in headlines({report.name: report.metrics for report in result.stages}):
             out.print(line.replace("**", "").replace("`", ""), markup=False, highlight=False, soft_wrap=True)
+        out.print(f"Report: {result.report}", markup=False, highlight=False, soft_wrap=True)
     raise typer.Exit(result.exit_code)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from rich.markup import escape
 from rich.table import Table as RichTable
 
 from disect_sim.errors import InputError
@@ -89,7 +90,8 @@ def fitted_rows(runs: dict[str, ScanData]) -> Rows:
         scalars = data.table("calibrate/scalars")
         for row in [] if scalars is None else scalars.iter_rows(named=True):
             unit = "" if row["unit"] == "-" else f" {row['unit']}"
-            text = f"{number(row['value'])} ± {row['standard_error']:.2g}{unit}"
+            error = number(float(f"{row['standard_error']:.2g}"))
+            text = f"{number(row['value'])} ± {error}{unit}"
             values.setdefault(row["name"], {})[name] = text
     return [(key, *(found.get(name, MISSING) for name in runs)) for key, found in values.items()]
 
@@ -129,9 +131,9 @@ def terminal_tables(runs: dict[str, ScanData]) -> list[RichTable]:
     """The tables for a terminal."""
     out = []
     for title, rows in compare_tables(runs):
-        table = RichTable("", *runs, title=title)
+        table = RichTable("", *map(escape, runs), title=title)
         for row in rows:
-            table.add_row(*row)
+            table.add_row(*map(escape, row))
         out.append(table)
     return out
 

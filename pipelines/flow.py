@@ -26,6 +26,7 @@ from pipelines.cluster import (
     take_over,
 )
 from pipelines.dashboard_artifacts import ProgressArtifact, show_run, show_stage
+from pipelines.dashboard_drawings import show_drawings
 from pipelines.dvc_stage import Listeners, StageReport, TryAgainError, bring_up_to_date
 from pipelines.project import Project
 from pipelines.recorded_files import check_raw_files
@@ -92,6 +93,7 @@ def run_scan(
     if source is not None:
         fetch_outputs(project, scan_id, entries)
     show_run(scan_id, reports)
+    show_drawings(project, scan_id)
     return [{"name": report.name, "outcome": report.outcome.value} for report in reports]
 
 

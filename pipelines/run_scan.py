@@ -13,7 +13,7 @@ from pipelines.dvc_stage import StageFailedError, StageReport, TryAgainError
 from pipelines.project import Project
 from pipelines.redact import redact
 from pipelines.register import Request, forget_scan, register_scan, track_raw_files
-from pipelines.report.after_run import record_and_report
+from pipelines.report.after_run import keep_report, record_and_report
 from stages.support.disk_error import disk_sentence
 
 EXIT_DONE, EXIT_FAILED, EXIT_BAD_INPUT = 0, 1, 2
@@ -30,6 +30,8 @@ class RunResult:
     exit_code: int = EXIT_DONE
     stages: list[StageReport] = field(default_factory=list)
     exception: BaseException | None = None
+    report: str | None = None
+    """report.html, relative to the project; None if the scan could not even be registered."""
 
     def fail(self, error: BaseException) -> None:
         """Record the failure as a sentence and an exit code."""
@@ -94,11 +96,13 @@ def run_request(
         track_raw_files(project, result.scan)
         send_raw_files(project, result.scan)
     run_flow(project, result, bars, force=force, verbose=verbose, target=target, cluster=cluster)
-    if result.exit_code == EXIT_BAD_INPUT and result.scan not in known:
+    page = record_and_report(project, result.scan, result.stages, result.error, target=target, warn=_warn)
+    if result.exit_code == EXIT_BAD_INPUT and result.scan not in known and not result.stages:
+        page = keep_report(project, result.scan, page)
         forget_scan(project, result.scan)
+    result.report = None if page is None else str(page.relative_to(project.root))
     if result.scan in project.scan_ids():
         track_raw_files(project, result.scan)
-        record_and_report(project, result.scan, result.stages, result.error, target=target, warn=_warn)
 
 
 def _warn(sentence: str) -> None:

@@ -69,9 +69,10 @@ def compare(
 
     with tempfile.TemporaryDirectory(prefix="scan2cut-compare-") as scratch:
         chosen = read_runs(_project(), runs, Path(scratch))
+        page = write_compare(chosen, html)
         for table in terminal_tables(chosen):
             _out().print(table)
-        _done(write_compare(chosen, html), open_page)
+        _done(page, open_page)
 
 
 def _done(path: Path, open_page: bool) -> None:

@@ -44,7 +44,7 @@ def build_report(project: Project, scan_id: str) -> Path:
 
 def report_html(data: ScanData) -> str:
     """The page as text."""
-    parts = [_tolerant(make, data) for make in SECTIONS]
+    parts = [tolerant(make, data) for make in SECTIONS]
     sections = [summary.summary(data), *parts]
     material = data.scan_yaml.get("material", "material not stated")
     when = f", run of {data.run.finished}" if data.run.finished else ""
@@ -53,7 +53,7 @@ def report_html(data: ScanData) -> str:
     )
 
 
-def _tolerant(make: Callable[[ScanData], Section], data: ScanData) -> Section:
+def tolerant(make: Callable[[ScanData], Section], data: ScanData) -> Section:
     """The section, or one that says why it can't be made: artifacts of an older release must not spoil the rest."""
     try:
         return make(data)

@@ -90,6 +90,17 @@ def knife_path(
     )
 
 
+def standalone(svg: str) -> str:
+    """The drawing as a file of its own, with the colours that a page's style would give it."""
+    style = (
+        "<style>text{font:11px sans-serif;fill:#22262c}.title{font-weight:600}.fruit{fill:#f0d3a6;stroke:#f0d3a6}"
+        ".board{stroke:#22262c;stroke-width:2}.limit{stroke:#b3261e;stroke-dasharray:5 4}.blade{stroke:#636b76}</style>"
+    )
+    opening, end, rest = svg.partition(">")
+    paper = '<rect width="100%" height="100%" fill="#fff"/>'
+    return f'{opening} xmlns="http://www.w3.org/2000/svg"{end}{style}{paper}{rest}'
+
+
 class _Scale:
     """Values to fractions of the colour map; by logarithm if they are positive and span decades."""
 
@@ -127,7 +138,7 @@ class _Frame:
 
     def axes(self) -> str:
         """The scale in millimetres, below and at the left."""
-        step = _round_step(self.width / self.factor / 4.0)
+        step = _round_step(min(self.width, 2.0 * self.height) / self.factor / 4.0)
         parts = []
         z = math.ceil(self._x0 / step) * step
         while z <= self._x0 + self.width / self.factor:

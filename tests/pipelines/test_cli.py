@@ -122,7 +122,7 @@ def test_run_prints_exactly_one_object(project, tmp_path):
         ("name", "seconds", "cached", "outputs", "metrics")
     }
     for stage in answer["stages"]:
-        assert all((project.root / path).is_file() for path in stage["outputs"])
+        assert all((project.root / path).exists() for path in stage["outputs"])
         assert stage["metrics"] == json.loads((project.root / stage["outputs"][-1]).read_text())
     assert (project.root / ".prefect").is_dir(), "Prefect's database stays in the project"
     words = scan2cut(project, "run", str(scan)).stdout

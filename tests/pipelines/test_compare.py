@@ -96,6 +96,7 @@ def test_commands(project, tmp_path, monkeypatch):
     told = runner.invoke(app, ["compare", "a", "b", "--html", str(page)])
     assert told.exit_code == 0, told.output
     assert "Results" in told.output
+    assert "clean: volume [m³]" in told.output
     assert page.is_file()
     assert runner.invoke(app, ["report", "a"]).exit_code == 0
     assert (project.scan_dir("a") / "report.html").is_file()

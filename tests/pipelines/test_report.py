@@ -2,16 +2,17 @@
 
 import re
 from html.parser import HTMLParser
+from xml.etree import ElementTree
 
 import pytest
 
 from disect_sim.errors import InputError
 from pipelines.dvc_stage import Outcome, StageReport
 from pipelines.project import Project
-from pipelines.report.after_run import record_and_report
+from pipelines.report.after_run import keep_report, record_and_report
 from pipelines.report.blocks import Plot, Section, Table
 from pipelines.report.build import SECTIONS, build_report, report_html
-from pipelines.report.drawings import knife_path, spring_map
+from pipelines.report.drawings import knife_path, spring_map, standalone
 from pipelines.report.page import render_page
 from pipelines.report.run_record import read_run_record
 from pipelines.report.scan_data import ScanData
@@ -211,6 +212,14 @@ def test_knife_path_fills_both_orientations_alike():
     assert area[0] == pytest.approx(area[1])
 
 
+def test_standalone_drawing_is_well_formed_xml():
+    svg = knife_path(
+        [[[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]], [[0.0, 1.0], [0.0, 0.0]], [0.0, 1.0], bounds=(0, 1), blade_m=2
+    )
+    root = ElementTree.fromstring(standalone(svg))
+    assert root.tag == "{http://www.w3.org/2000/svg}svg"
+
+
 def _signed_area(points: str) -> float:
     (ax, ay), (bx, by), (cx, cy) = (map(float, p.split()) for p in points.split("L"))
     return 0.5 * ((bx - ax) * (cy - ay) - (cx - ax) * (by - ay))
@@ -232,3 +241,12 @@ def test_words():
     assert number({"a": 1.0}) == "a: 1"
     assert percent(0.1942) == "19.4 %"
     assert percent(None) == "–"
+
+
+def test_report_of_a_scan_that_is_not_kept(project):
+    make_scan(project, "apple", without=tuple(METRICS))
+    page = record_and_report(project, "apple", [], "clean: 3 faces are too few. Scan again.")
+    kept = keep_report(project, "apple", page)
+    assert kept == project.root / "data" / "refused" / "apple.html"
+    assert "The run failed in the stage clean. clean: 3 faces are too few." in kept.read_text()
+    assert keep_report(project, "apple", None) is None

@@ -93,6 +93,5 @@
   document.querySelectorAll("details.numbers").forEach((d) => d.addEventListener("toggle", () => d.open && showNumbers(d)));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
   addEventListener("resize", fit);
-  addEventListener("beforeprint", fit);
-  addEventListener("afterprint", fit);
+  matchMedia("print").addEventListener("change", drawAll);
 })();
