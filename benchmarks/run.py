@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+from benchmarks.calibration import calibration_iteration, print_calibration
 from benchmarks.precut_growth import growth_exponent, precut_times
 from benchmarks.simulator import print_simulator, simulator_growth, simulator_scenes
 from benchmarks.stage_times import Subject, stage_times
@@ -62,6 +63,9 @@ def main() -> int:
         },
     )
 
+    iteration = calibration_iteration()
+    _write("calibration.json", iteration)
+    print_calibration(console, iteration)
     scenes = simulator_scenes()
     _write("latest.json", scenes)
     reached = print_simulator(console, scenes, simulator_growth())

@@ -120,7 +120,12 @@ def run(
 
 @app.command()
 def calibrate(
-    scan: Annotated[str, typer.Argument(help="Id of a registered scan, or a raw scan file.")],
+    scan: Annotated[
+        str,
+        typer.Argument(
+            help="Id of a registered scan, its cut mesh (data/scans/ID/precut), or a raw scan file."
+        ),
+    ],
     log: Annotated[Path | None, typer.Option(help="Force log of one cut [default: the scan's].")] = None,
     air: Annotated[
         list[Path] | None,

@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -72,6 +72,11 @@ def described(project: Project, scan_id: str) -> dict[str, str]:
     folder = project.scan_dir(scan_id)
     paths = [folder / "scan.yaml", folder / LOCK_NAME, *folder.glob("*.dvc"), *folder.glob("*/metrics.json")]
     return {str(p.relative_to(folder)): p.read_text(encoding="utf-8") for p in paths if p.is_file()}
+
+
+def results(files: Mapping[str, str]) -> dict[str, str]:
+    """Those that a stage changes; scan.yaml is the caller's own and may have been edited meanwhile."""
+    return {name: text for name, text in files.items() if name == LOCK_NAME or name.endswith("/metrics.json")}
 
 
 def take_over(project: Project, scan_id: str, files: dict[str, str]) -> None:

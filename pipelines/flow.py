@@ -21,6 +21,7 @@ from pipelines.cluster import (
     fetch_inputs,
     fetch_outputs,
     open_workspace,
+    results,
     send_outputs,
     take_over,
 )
@@ -115,7 +116,7 @@ def _run_entry(
         state = future.state
     report: StageReport = state.result(raise_on_failure=True)
     if source is not None:
-        take_over(project, scan_id, report.described)
+        take_over(project, scan_id, results(report.described))
     return report, state
 
 

@@ -37,6 +37,8 @@ from stages.support.yaml_file import PlainDumper, read_mapping
 DEFAULT_MATERIAL = "apple"
 REGISTERING = ".registering"
 """Name of the lock that keeps two registrations apart; no scan can be called so."""
+CUT_MESH_FOLDER = "precut"
+"""Of a scan's directory, where its cut mesh lies."""
 RESERVED_SUFFIXES = {".dvc", ".yaml", ".yml", ".lock"}
 """Names that DVC or this project use for other things."""
 
@@ -77,9 +79,15 @@ def _checked_id(scan_id: str, source: str) -> str:
 
 
 def registered_scan(project: Project, scan: str) -> tuple[Path, str | None]:
-    """The raw file and the id for what the user called a scan: an id that is known, or a file."""
-    if scan in project.scan_ids():
-        return project.scan_dir(scan) / read_scan_file(project.scan_dir(scan)).scan, scan
+    """The raw file and the id for what the user called a scan.
+
+    That may be an id that is known, the directory of its scan or of its cut mesh (data/scans/<id>/precut), or a file.
+    """
+    place = Path(scan).resolve()
+    for known in project.scan_ids():
+        folder = project.scan_dir(known)
+        if scan == known or place in (folder.resolve(), (folder / CUT_MESH_FOLDER).resolve()):
+            return folder / read_scan_file(folder).scan, known
     return Path(scan), None
 
 

@@ -341,7 +341,7 @@ _CALIBRATE = (
             Column("high", "f64", "see unit", "upper bound"),
             Column("at_bound", "bool", "", "true if the value ran into a bound"),
             Column("standard_error", "f64", "see unit", "from residual and sensitivity, linear estimate"),
-            Column("identifiable", "bool", "", "true if the standard error is below 10 % of the value"),
+            Column("identifiable", "bool", "", "true if two standard errors are below 10 % of the value"),
         ],
         meaning="parameters fitted for all springs at once, and the motion's height offset; no rows without a log",
         consumers=("transport", "optimize", "replay"),

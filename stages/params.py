@@ -153,6 +153,7 @@ class CalibrateParams(StageParams):
     shared: tuple[str, ...]
     individual: tuple[str, ...]
     shared_optimiser: Literal["gauss_newton", "lbfgs", "adam"]
+    individual_optimiser: Literal["lbfgs", "adam"]
     shared_loss: Literal["l1", "l2", "pseudo_huber", "inverse_cosine", "log_sum_exp"]
     loss: Literal["l1", "l2", "pseudo_huber", "inverse_cosine", "log_sum_exp"]
     shared_iterations: Annotated[int, Field(ge=1, le=10_000)]
@@ -162,6 +163,8 @@ class CalibrateParams(StageParams):
     neighbours: Annotated[int, Field(ge=1, le=50)]
     tolerance: Annotated[float, Field(gt=0, lt=1)]
     patience: Annotated[int, Field(ge=1, le=1000)]
+    puncture_weight: Annotated[int, Field(ge=1, le=100)]
+    """How many times samples within 50 ms of the measured puncture count in the loss."""
     hold_out_fraction: Annotated[float, Field(ge=0, le=0.5)]
     hold_out_block_s: Positive
     starts: Annotated[int, Field(ge=1, le=100)]

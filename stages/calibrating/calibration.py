@@ -70,7 +70,7 @@ def calibrate(
     `scan_dir` is where checkpoints go (None keeps none), `key` a hash of everything the fit depends on.
     """
     check_names(params)
-    problem = pose_problem(model, cut, params, params.start)
+    problem = pose_problem(model, cut, params)
     bounds = parameter_bounds(
         params.shared, damage_law=params.damage_law, offset_range_m=params.offset_range_m, given=params.bounds
     )
@@ -146,6 +146,15 @@ def check_names(params: CalibrateParams) -> None:
                 f"calibrate.individual names {name!r}. Only {', '.join(SPRING_NAMES)} have one value per spring "
                 "(skin springs are among them). Take it out."
             )
+    for optimiser, loss, key in (
+        (params.shared_optimiser, params.shared_loss, "shared_loss"),
+        (params.individual_optimiser, params.loss, "loss"),
+    ):
+        if optimiser == "lbfgs" and loss == "l1":
+            raise InputError(
+                f"calibrate.{key} is l1, which has a kink where the fit is perfect. L-BFGS needs a smooth loss. "
+                f"Take pseudo_huber, or adam as the optimiser."
+            )
     for name in (*params.shared, *params.individual):
         bare = name.removeprefix(SURFACE_PREFIX)
         if name != OFFSET and bare not in params.start:
@@ -180,8 +189,8 @@ def _per_spring(problem: Problem, values: Values, params: CalibrateParams) -> tu
     others = {name: torch.as_tensor(v) for name, v in values.items() if not _is_spring_parameter(name)}
     motion = {OFFSET: others.pop(OFFSET)} if OFFSET in others else {}
     simulated, result = problem.simulate(parameters | others, motion)
-    mask = problem.training
-    loss = LOSSES[params.loss](simulated[mask], torch.as_tensor(problem.measured)[mask], problem.mean_force)
+    seen = problem.training
+    loss = LOSSES[params.loss](simulated[seen], torch.as_tensor(problem.measured)[seen], problem.mean_force)
     loss.backward()
     squares = [part.grad.numpy() ** 2 for part in free.values() if part.grad is not None]
     return contact_impulse(result), np.sqrt(np.sum(squares, axis=0))

@@ -13,7 +13,9 @@ from stages.support.bounded import Bound
 PRIOR_SPREAD = 3.0
 """Standard deviation of a free number about which nothing is known: 95 % of a parameter's range."""
 IDENTIFIABLE_FRACTION = 0.1
-"""A parameter counts as identifiable if its standard error is below this share of its value (or of its range)."""
+"""A parameter counts as identifiable if its 95 % interval reaches less far than this share of its value (or range)."""
+STANDARD_ERRORS = 2.0
+"""Half-width of the 95 % interval, in standard errors."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ def certainties(
         error = float(spread[i]) * _slope(bound, float(free[i]))
         value = float(bound.value(free[i]))
         scale = abs(value) if bound.low > 0.0 else bound.high - bound.low
-        out[name] = Certainty(error, error < IDENTIFIABLE_FRACTION * scale)
+        out[name] = Certainty(error, STANDARD_ERRORS * error < IDENTIFIABLE_FRACTION * scale)
     return out, residuals.simulations
 
 

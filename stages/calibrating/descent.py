@@ -41,6 +41,8 @@ class FitOutcome(Enum):
 
 ADAM_PATIENCE = 3
 """Adam wanders while its rate is high and improves as it falls: it is given a third of its iterations to improve."""
+WANDER = 4
+"""Adam may go on so many iterations without a new best; it then returns to the best point at half the rate."""
 DIVERGED_FACTOR = 3.0
 """A loss this many times the best one, at the end of a phase, means the optimiser ran away."""
 
@@ -121,23 +123,26 @@ class _Descent:
         self._free = start.detach().clone().requires_grad_(True)
         self._optimiser = self._new_optimiser()
         self._slow = 1.0
-        """Factor on Adam's rate; halved after a bad trial."""
+        """Factor on Adam's rate; halved at every return to the best point."""
+        self._wandered = WANDER - 1
+        """Iterations of Adam without a new best. A first step, all signs and no memory, must improve at once."""
         self.history: list[HistoryRow] = []
 
     def step(self) -> None:
         """One iteration of the optimiser."""
-        objective, optimiser = self._objective, self._optimiser
-        fresh_from = len(objective.recent)
-        for group in optimiser.param_groups:
-            group["lr"] = self._rate(len(self.history))
-        optimiser.step(self._closure)
+        objective = self._objective
+        fresh_from, best_before = len(objective.recent), objective.best
+        self._move()
         trials = objective.recent[fresh_from:] or objective.recent
         reached = trials[-1] if self._is_adam else self._at(self._free)
         failed = any(trial.failure for trial in trials)
-        if reached is None or reached.failure:
+        back = reached is None or bool(reached.failure) or self._lost(best_before)
+        if back or reached is None:
             self._back_to_best()
             reached = objective.best or trials[-1]
         objective.recent = [reached]
+        if back and self._is_adam and objective.best is not None:
+            self._move()  # from the best point, whose gradient is known
         best = objective.best
         self.history.append(
             HistoryRow(
@@ -177,6 +182,7 @@ class _Descent:
             "free": self._free.detach().clone(),
             "optimiser": self._optimiser.state_dict(),
             "slow": self._slow,
+            "wandered": self._wandered,
             "gradients": objective.gradients,
             "best": None if objective.best is None else asdict(objective.best),
             "recent": [asdict(trial) for trial in objective.recent],
@@ -188,7 +194,7 @@ class _Descent:
         with torch.no_grad():
             self._free.copy_(state["free"])
         self._optimiser.load_state_dict(state["optimiser"])
-        self._slow = state["slow"]
+        self._slow, self._wandered = state["slow"], state["wandered"]
         objective = self._objective
         objective.gradients = state["gradients"]
         objective.best = None if state["best"] is None else Trial(**state["best"])
@@ -223,6 +229,11 @@ class _Descent:
             * (0.02 + 0.98 * 0.5 * (1.0 + math.cos(math.pi * share)))
         )
 
+    def _move(self) -> None:
+        for group in self._optimiser.param_groups:
+            group["lr"] = self._rate(len(self.history))
+        self._optimiser.step(self._closure)
+
     def _closure(self) -> float:
         trial = self._objective(self._free.detach())
         self._free.grad = trial.gradient.clone()
@@ -231,12 +242,20 @@ class _Descent:
     def _at(self, free: torch.Tensor) -> Trial | None:
         return next((t for t in self._objective.recent if torch.equal(t.free, free.detach())), None)
 
+    def _lost(self, best_before: Trial | None) -> bool:
+        """Whether Adam has gone too long without a new best; the first trial of all has nothing to improve on."""
+        if not self._is_adam or best_before is None:
+            return False
+        self._wandered = 0 if self._objective.best is not best_before else self._wandered + 1
+        return self._wandered >= WANDER
+
     def _back_to_best(self) -> None:
-        """After a bad trial: return to the best point with a fresh optimiser and, for Adam, half the rate."""
+        """Return to the best point with a fresh optimiser and, for Adam, half the rate."""
         if self._objective.best is not None:
             with torch.no_grad():
                 self._free.copy_(self._objective.best.free)
         self._slow *= 0.5
+        self._wandered = WANDER - 1
         self._optimiser = self._new_optimiser()
 
     def _flat(self) -> bool:

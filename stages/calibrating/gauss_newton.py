@@ -38,7 +38,7 @@ class Residuals:
 
     def __init__(self, problem: Problem, unknowns: Unknowns) -> None:
         self.problem, self.unknowns = problem, unknowns
-        self._mask = problem.training.numpy()
+        self._seen = problem.training.numpy()
         self.simulations = 0
 
     def profile(self, free: torch.Tensor) -> Array | None:
@@ -52,13 +52,13 @@ class Residuals:
 
     def residual(self, profile: Array) -> Array:
         """Shape [training sample count]."""
-        return ((profile - self.problem.measured) / self.problem.mean_force)[self._mask]
+        return ((profile - self.problem.measured) / self.problem.mean_force)[self._seen]
 
     def jacobian(self, free: torch.Tensor, profile: Array) -> Array:
         """d residual / d free, shape [training sample count, unknown count]; a column that fails twice is zero."""
         columns = []
         for i in range(len(free)):
-            column = np.zeros(int(self._mask.sum()))
+            column = np.zeros(len(self._seen))
             for step in (DIFFERENCE, -DIFFERENCE):
                 moved = free.clone()
                 moved[i] += step
@@ -186,9 +186,9 @@ class _Marquardt:
 
     def _loss(self, profile: Array) -> float:
         p = self._residuals.problem
-        mask = p.training
+        seen = p.training
         measured = torch.as_tensor(p.measured)
-        return float(pseudo_huber(torch.as_tensor(profile)[mask], measured[mask], p.mean_force))
+        return float(pseudo_huber(torch.as_tensor(profile)[seen], measured[seen], p.mean_force))
 
     def _flat(self) -> bool:
         """A Gauss-Newton step that brings next to nothing is the end: no patience is needed."""

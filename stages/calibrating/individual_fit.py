@@ -36,7 +36,11 @@ def fit_individual(
     prior = Smoothness(pairs, params.smoothness, names)
     objective = Objective(problem, unknowns, LOSSES[params.loss], prior)
     schedule = Schedule(
-        "adam", params.individual_iterations, params.learning_rate, params.tolerance, params.patience
+        params.individual_optimiser,
+        params.individual_iterations,
+        params.learning_rate,
+        params.tolerance,
+        params.patience,
     )
     checkpoint = Checkpoint(scan_dir, key, stage="calibrate", part="individual")
     result = descend(

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import torch
 
-HUBER_FRACTION = 0.05
+HUBER_FRACTION = 0.03
 """Residuals below this share of the mean force count squared in pseudo-Huber, larger ones linearly [-]."""
 SOFT_FRACTION = 0.1
 """Width of the soft maximum in log-sum-exp, as a share of the mean force [-]."""

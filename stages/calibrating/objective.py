@@ -35,7 +35,7 @@ class Objective:
     def __init__(self, problem: Problem, unknowns: Unknowns, loss: Loss, prior: Prior | None = None) -> None:
         self.problem, self.unknowns = problem, unknowns
         self._loss, self._prior = loss, prior
-        self._mask = problem.training
+        self._seen = problem.training
         self._measured = torch.as_tensor(problem.measured)
         self.best: Trial | None = None
         self.gradients = 0
@@ -58,7 +58,7 @@ class Objective:
         x = free.clone().requires_grad_(True)
         try:
             simulated, _ = self.problem.simulate(*self.unknowns.tensors(x))
-            data = self._loss(simulated[self._mask], self._measured[self._mask], self.problem.mean_force)
+            data = self._loss(simulated[self._seen], self._measured[self._seen], self.problem.mean_force)
             total = data if self._prior is None else data + self._prior(self.unknowns.parts(x))
             total.backward()
         except TrialFailedError as failed:

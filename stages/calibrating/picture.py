@@ -65,10 +65,13 @@ def _draw_profile(axis: Any, fit: Calibration, told: dict[str, Any]) -> None:
     axis.axhline(0.0, color=SCAN, lw=0.6)
     axis.axvline(p.onset_s, color=WARNING, lw=1.0, ls=":")
     axis.annotate("onset", (p.onset_s, largest), color=WARNING, fontsize=8, ha="right", va="top", rotation=90)
-    for profile, colour in ((p.measured, TEXT), (fit.simulated, FRUIT)):
-        puncture = find_puncture(p.time[p.contact], profile[p.contact])
-        if puncture:
-            axis.plot(*puncture, marker="v", ms=7, color=colour, mec="white", label="_puncture")
+    time = p.time[p.contact]
+    puncture = find_puncture(time, p.measured[p.contact])
+    if puncture:
+        axis.plot(*puncture, marker="v", ms=7, color=TEXT, mec="white", label="_puncture")
+        followed = find_puncture(time, fit.simulated[p.contact], near_s=puncture[0])
+        if followed:
+            axis.plot(*followed, marker="v", ms=7, color=FRUIT, mec="white", label="_puncture")
     axis.set(
         xlabel="time [s]", ylabel="force on the knife [N]", xlim=(p.time[0], p.time[-1]), ylim=(None, largest)
     )

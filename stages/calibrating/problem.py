@@ -12,7 +12,14 @@ from disect_sim.motions import RecordedMotion
 from disect_sim.outcome import Outcome
 from disect_sim.result import Result
 from disect_sim.torch_module import CuttingForce
-from stages.calibrating.recorded_cut import RecordedCut, find_onset, no_contact, top_of_body
+from stages.calibrating.recorded_cut import (
+    PUNCTURE_WINDOW_S,
+    RecordedCut,
+    find_onset,
+    find_puncture,
+    no_contact,
+    top_of_body,
+)
 from stages.calibrating.validation import held_out_blocks
 from stages.params import CalibrateParams
 from stages.support.low_pass import low_pass
@@ -57,6 +64,8 @@ class Problem:
     """Samples that may be compared at all."""
     held_out: NDArray[np.bool_]
     """Valid samples the fit does not see."""
+    weight: NDArray[np.int64]
+    """How many times a sample counts in the loss."""
     onset_s: float
     """Contact onset in the log [s]."""
     onset_n: float
@@ -66,8 +75,9 @@ class Problem:
 
     @property
     def training(self) -> torch.Tensor:
-        """Samples the fit sees, as a mask."""
-        return torch.as_tensor(self.valid & ~self.held_out)
+        """Indices of the samples the fit sees, repeated as often as they count."""
+        seen = self.valid & ~self.held_out
+        return torch.as_tensor(np.repeat(np.arange(len(seen)), np.where(seen, self.weight, 0)))
 
     @property
     def mean_force(self) -> float:
@@ -88,8 +98,11 @@ class Problem:
         return norm, result
 
 
-def pose_problem(model: Model, cut: RecordedCut, params: CalibrateParams, start: dict[str, float]) -> Problem:
-    """Choose the window, align the heights and filter the log."""
+def pose_problem(model: Model, cut: RecordedCut, params: CalibrateParams) -> Problem:
+    """Choose the window, align the heights and filter the log.
+
+    The module gets no parameters of its own: a `surface_` value left there would overrule the values of skin springs.
+    """
     _check_log(cut)
     grid = np.arange(cut.time[0], cut.time[-1], 1.0 / params.rate_hz)
     whole = low_pass(grid, _at(grid, cut.time, cut.force), params.low_pass_hz)
@@ -118,11 +131,11 @@ def pose_problem(model: Model, cut: RecordedCut, params: CalibrateParams, start:
             f"{MIN_WINDOW_S * params.rate_hz:.0f} are needed. Record the cut down to the board, or mend the log."
         )
     held = valid & held_out_blocks(time - onset, params.hold_out_block_s, params.hold_out_fraction)
+    weight = _weight(time, measured, contact & valid, params.puncture_weight)
     motion = _motion(cut, model, first, onset, shift)
     module = CuttingForce(
         model,
         motion,
-        dict(start),
         duration=steps * params.dt_s,
         dt=params.dt_s,
         sample_rate_hz=params.rate_hz,
@@ -139,6 +152,7 @@ def pose_problem(model: Model, cut: RecordedCut, params: CalibrateParams, start:
         contact,
         valid,
         held,
+        weight,
         onset,
         params.onset_n,
         shift,
@@ -155,6 +169,15 @@ def _check_log(cut: RecordedCut) -> None:
 def _at(time: Array, known: Array, values: Array) -> Array:
     """Columns of values [n, k] at other times, linearly."""
     return np.stack([np.interp(time, known, column) for column in values.T], axis=1)
+
+
+def _weight(time: Array, measured: Array, use: NDArray[np.bool_], near_puncture: int) -> NDArray[np.int64]:
+    """Samples near the measured puncture count several times: it is a short event in a long cut."""
+    weight = np.ones(len(time), np.int64)
+    puncture = find_puncture(time[use], measured[use])
+    if puncture is not None:
+        weight[np.abs(time - puncture[0]) <= PUNCTURE_WINDOW_S] = near_puncture
+    return weight
 
 
 def _window(

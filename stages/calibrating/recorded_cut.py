@@ -13,6 +13,8 @@ ONSET_HOLD_S = 0.03
 """The force must stay above the threshold this long to count as contact, not as a bump [s]."""
 PEAK_PROMINENCE = 0.02
 """A puncture shows as a peak that stands out by this share of the largest force [-]."""
+PUNCTURE_WINDOW_S = 0.05
+"""A simulated peak further than this from the measured one is another event [s]: one period of a 20 Hz low-pass."""
 TOP_HALF_WIDTH_M = 2.0e-3
 """The body's top is looked for this near to the cut plane [m]."""
 
@@ -67,9 +69,15 @@ def find_onset(time: Array, norm: Array, threshold_n: float) -> float | None:
     return float(time[i - 1] + np.clip(share, 0.0, 1.0) * (time[i] - time[i - 1]))
 
 
-def find_puncture(time: Array, norm: Array) -> tuple[float, float] | None:
-    """Time [s] and height [N] of the first peak that stands out of a profile: the skin giving way."""
+def find_puncture(time: Array, norm: Array, *, near_s: float | None = None) -> tuple[float, float] | None:
+    """Time [s] and height [N] of the first peak that stands out of a profile: the skin giving way.
+
+    With `near_s`, the nearest such peak at most PUNCTURE_WINDOW_S from that time; None if there is none.
+    """
     peaks, _ = find_peaks(norm, prominence=PEAK_PROMINENCE * float(norm.max()))
+    if near_s is not None:
+        peaks = sorted(peaks, key=lambda i: abs(time[i] - near_s))
+        peaks = [i for i in peaks[:1] if abs(time[i] - near_s) <= PUNCTURE_WINDOW_S]
     return (float(time[peaks[0]]), float(norm[peaks[0]])) if len(peaks) else None
 
 

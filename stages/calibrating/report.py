@@ -138,7 +138,8 @@ def metrics(fit: Calibration, params: CalibrateParams) -> dict[str, object]:
     held = p.held_out & p.contact
     held_out = errors(fit.simulated, p.measured, held, p.mean_force).nmae if held.any() else None
     onset = find_onset(p.time, fit.simulated, p.onset_n)
-    punctures = [find_puncture(p.time[use], profile[use]) for profile in (p.measured, fit.simulated)]
+    puncture = find_puncture(p.time[use], p.measured[use])
+    followed = puncture and find_puncture(p.time[use], fit.simulated[use], near_s=puncture[0])
     touched = fit.impulse > TOUCHED_NS
     scalars = {f"fit_{name}": value for name, value in scalar_values(fit).items()}
     return {
@@ -151,8 +152,9 @@ def metrics(fit: Calibration, params: CalibrateParams) -> dict[str, object]:
         "nmae_shared": shared.nmae,
         "onset_error_s": None if onset is None else onset - p.onset_s,
         "onset_s": p.onset_s,
-        "puncture_measured_n": punctures[0][1] if punctures[0] else None,
-        "puncture_simulated_n": punctures[1][1] if punctures[1] else None,
+        "puncture_measured_n": puncture[1] if puncture else None,
+        "puncture_simulated_n": followed[1] if followed else None,
+        "puncture_error_s": followed[0] - puncture[0] if puncture and followed else None,
         "mean_force_n": p.mean_force,
         "iterations": len(fit.history),
         "gradients": fit.gradients,

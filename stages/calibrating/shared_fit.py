@@ -1,8 +1,6 @@
 """The first phase: the handful of parameters that all springs share."""
 
-import multiprocessing
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +13,7 @@ from stages.calibrating.objective import Objective
 from stages.calibrating.problem import Problem
 from stages.calibrating.unknowns import Unknowns
 from stages.support.checkpoint import Checkpoint
+from stages.support.parallel import run_parallel, tell_parent
 
 
 @dataclass(frozen=True)
@@ -63,13 +62,14 @@ def fit_from_starts(
     if len(starts) == 1:
         only = fit.run(starts[0], 0, tell)
         return only, only.history
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(processes, len(starts)), mp_context=context) as pool:
-        futures = [pool.submit(fit.run, start, number) for number, start in enumerate(starts)]
-        results = []
-        for future in futures:
-            results.append(future.result())
-            if tell is not None:
-                tell(results[-1].history[-1])
+    jobs = [(fit, start, number) for number, start in enumerate(starts)]
+    results = run_parallel(_run, jobs, processes=processes, on_message=tell or (lambda row: None))
     best = min(results, key=lambda result: result.best.loss)
     return best, [row for result in results for row in result.history]
+
+
+def _run(job: tuple[SharedFit, torch.Tensor, int]) -> PhaseResult:
+    """One start in a process of its own; every iteration is told to the parent."""
+    torch.set_num_threads(1)
+    fit, start, number = job
+    return fit.run(start, number, tell_parent)

@@ -12,7 +12,7 @@ from stages.support.atomic_file import write_bytes_atomic
 
 FOLDER = ".checkpoints"
 """In the scan's directory; ignored by git and DVC."""
-FORMAT = 1
+FORMAT = 2
 """Raise it when the content changes its meaning; older checkpoints are then not read."""
 _LOG = logging.getLogger(__name__)
 

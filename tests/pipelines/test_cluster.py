@@ -4,7 +4,7 @@ import pytest
 
 from disect_sim.errors import InputError
 from pipelines.batch import run_batch
-from pipelines.cluster import described, find_source, take_over
+from pipelines.cluster import described, find_source, results, take_over
 from pipelines.dask_cluster import dask_cluster
 from pipelines.recorded_files import damaged, recorded_outputs
 from pipelines.register import Request, register_scan
@@ -43,6 +43,8 @@ def test_what_travels_is_text_and_stays_in_its_scan(project, tmp_path):
     register_scan(project, Request(write_scan(tmp_path, "apple.ply")))
     files = described(project, "apple")
     assert set(files) == {"scan.yaml"}
+    changed = {**files, "dvc.lock": "l", "clean/metrics.json": "m", "apple.ply.dvc": "d"}
+    assert results(changed) == {"dvc.lock": "l", "clean/metrics.json": "m"}, "what comes back from a worker"
     for name in ("../pear/scan.yaml", "/etc/passwd"):
         with pytest.raises(InputError, match="outside the scan"):
             take_over(project, "apple", {**files, name: "x"})

@@ -49,7 +49,9 @@ def flip(path: Path, *, unnoticed: bool) -> None:
         os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
-@pytest.mark.parametrize("unnoticed", [False, True], ids=["edited", "decayed"])
+@pytest.mark.parametrize(
+    "unnoticed", [pytest.param(False, marks=pytest.mark.slow), True], ids=["edited", "decayed"]
+)
 def test_a_damaged_artifact_comes_back_from_the_cache(cleaned, unnoticed):
     good = outputs(cleaned)
     flip(cleaned.scan_dir("apple") / "clean" / "faces.parquet", unnoticed=unnoticed)
@@ -90,6 +92,7 @@ def test_a_damaged_raw_file_is_refused_and_can_be_got_back(cleaned):
     assert raw.read_text() == "good words"
 
 
+@pytest.mark.slow
 def test_power_cut_between_rename_and_lock_file(cleaned, tmp_path):
     """The new outputs are published, dvc.lock still describes the old ones: the stage is not taken for fresh."""
     lock = cleaned.scan_dir("apple") / "dvc.lock"
@@ -109,7 +112,8 @@ def test_power_cut_between_rename_and_lock_file(cleaned, tmp_path):
     assert outputs(cleaned) == good, "the older result comes back whole"
 
 
-@pytest.mark.parametrize("share", [0.0, 0.3, 0.6, 0.9])
+@pytest.mark.slow
+@pytest.mark.parametrize("share", [0.0, 0.6])
 def test_a_lock_file_cut_short_is_mended(cleaned, share):
     lock = cleaned.scan_dir("apple") / "dvc.lock"
     whole, good = lock.read_bytes(), outputs(cleaned)
@@ -121,6 +125,7 @@ def test_a_lock_file_cut_short_is_mended(cleaned, share):
     assert runs(cleaned) == ["apple clean"]
 
 
+@pytest.mark.slow
 def test_a_broken_lock_file_without_a_spare_is_set_aside(cleaned):
     lock = cleaned.scan_dir("apple") / "dvc.lock"
     shutil.rmtree(cleaned.state_dir)
@@ -131,6 +136,7 @@ def test_a_broken_lock_file_without_a_spare_is_set_aside(cleaned):
     assert lock.with_name("dvc.lock.broken").read_text() == "stages: ["
 
 
+@pytest.mark.slow
 def test_a_file_too_large_for_the_account(cleaned, tmp_path):
     """A real refusal of the kernel in the middle of writing: a sentence, and the older artifacts stay."""
     good = outputs(cleaned)
@@ -148,6 +154,7 @@ def test_a_file_too_large_for_the_account(cleaned, tmp_path):
     assert bring_up_to_date(cleaned, "apple", entry_of(cleaned, "clean")).outcome is Outcome.COMPLETED
 
 
+@pytest.mark.slow
 def test_a_broken_table_of_path_locks_is_mended(cleaned):
     """A kill while DVC rewrites .dvc/tmp/rwlock leaves it empty; the harness of kills found this."""
     table = cleaned.root / ".dvc" / "tmp" / "rwlock"

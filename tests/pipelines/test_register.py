@@ -8,7 +8,7 @@ import yaml
 
 from disect_sim.errors import InputError
 from pipelines.overrides import parse_overrides
-from pipelines.register import Request, register_scan, scan_id_of, track_raw_files
+from pipelines.register import Request, register_scan, registered_scan, scan_id_of, track_raw_files
 from stages.support.scan_file import read_scan_file
 from tests.pipelines.tiny_project import write_scan
 
@@ -60,6 +60,15 @@ def test_registration_makes_a_complete_directory(project, tmp_path):
     assert ".ply\n" not in visible, "raw scans are ignored by git"
     assert "scan.yaml" in visible, "the description may be committed"
     assert not list(folder.glob(".gitignore")), "outputs are pre-ignored in data/.gitignore"
+
+
+def test_a_scan_is_known_by_its_id_its_directory_and_its_cut_mesh(project, tmp_path):
+    scan_id = register_scan(project, Request(write_scan(tmp_path, "apple.ply")))
+    folder = project.scan_dir(scan_id)
+    for name in (scan_id, str(folder), str(folder / "precut")):
+        source, found = registered_scan(project, name)
+        assert found == scan_id and source.parent == folder and source.is_file()
+    assert registered_scan(project, "other.ply") == (Path("other.ply"), None)
 
 
 def test_same_file_again_is_the_same_scan_and_keeps_its_choices(project, tmp_path):

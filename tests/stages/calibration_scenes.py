@@ -49,9 +49,10 @@ def record(
     noise_n: float = 0.0,
     seed: int = 0,
     dt: float = 0.004,
+    end: float = 0.003,
 ) -> RecordedCut:
-    """A simulated log: the knife starts 12 mm above the block and stops 3 mm above the board."""
-    top, end = BLOCK_HEIGHT + 0.012, 0.003
+    """A simulated log: the knife starts 12 mm above the block and stops `end` [m] above the board."""
+    top = BLOCK_HEIGHT + 0.012
     steps = int((top - end) / speed / dt)
     motion = ConstantVelocity(initial_y=top, velocity_y=-speed)
     result = simulate(model, motion, parameters, duration=steps * dt, dt=dt, sample_rate_hz=1.0 / dt)
