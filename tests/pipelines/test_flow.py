@@ -31,6 +31,7 @@ class Spectator:
         self.progress.append(fraction)
         path = self.project.root / "params.yaml"
         if self.edit_during_clean:
+            self.edit_during_clean = False
             text = path.read_text().replace("max_faces: 2000000", "max_faces: 1900000")
             write_bytes_atomic(path, text.encode())  # the stage may read it at this moment
 
