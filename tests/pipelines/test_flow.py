@@ -6,6 +6,7 @@ from pipelines.project import Project
 from pipelines.register import Request, register_scan
 from pipelines.run_scan import RunResult, run_flow, run_request
 from pipelines.template import read_template
+from stages.support.atomic_file import write_bytes_atomic
 from tests.pipelines.tiny_project import runs, write_scan
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
@@ -30,7 +31,9 @@ class Spectator:
         self.progress.append(fraction)
         path = self.project.root / "params.yaml"
         if self.edit_during_clean:
-            path.write_text(path.read_text().replace("max_faces: 2000000", "max_faces: 1900000"))
+            self.edit_during_clean = False
+            text = path.read_text().replace("max_faces: 2000000", "max_faces: 1900000")
+            write_bytes_atomic(path, text.encode())  # the stage may read it at this moment
 
     def on_finish(self, report):
         pass
