@@ -71,11 +71,13 @@ class Case:
     """Contact height of the log, to which the shape is scaled."""
     edge_m: float
     cut_edge_m: float
+    brittle: bool = True
+    """Whether the fit begins with a stiff, brittle skin, or with skin like flesh."""
 
 
 CASES = {
     "apple": Case("apple", "folding", "sphere", 0.042, 0.016, 0.0095),
-    "cucumber": Case("cucumber", "folding", "cylinder", 0.0412, 0.012, 0.0065),
+    "cucumber": Case("cucumber", "folding", "cylinder", 0.0412, 0.012, 0.0065, brittle=False),
     "potato": Case("potato", "folding", "sphere", 0.052, 0.018, 0.0115),
     "real_apple": Case("apple", "kitchen", "sphere", 0.05, 0.018, 0.011),
     "prism": Case("potato", "kitchen", "prism", 0.05, 0.022, 0.0125),
@@ -149,7 +151,7 @@ def fit(name: str) -> None:
     case, folder = CASES[name], RESULTS / name
     folder.mkdir(parents=True, exist_ok=True)
     shipped = load_params(ROOT / "params.yaml").calibrate.model_dump()
-    start = {**shipped["start"], **SKIN}
+    start = {**shipped["start"], **(SKIN if case.brittle else {})}
     params = CalibrateParams.model_validate({**shipped, **COMMON, "start": start})
     cpu = time.process_time()
     model, cut = body(case, folder), recorded(name)
