@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from stages.optimizing.constraints import Constraints, rules_of
+from stages.optimizing.curvature import Curvature
 from stages.optimizing.inner_problem import solve
 from stages.optimizing.slicing_cut import CutFailedError, SlicingCut, speed_term
 from stages.params import OptimizeParams
@@ -70,6 +71,7 @@ class Search:
         self._active = Constraints(rules if constrained else (), params)
         self._next = start.clone()
         self._radius = params.start_radius
+        self._curvature: Curvature | None = None
         self.run = Descent()
 
     def over(self) -> bool:
@@ -84,15 +86,23 @@ class Search:
         point = self._simulate(self._next)
         better = point is not None and point.better_than(self.run.best)
         self._note(point, better)
+        if point is not None:
+            self._learn(point)
         if better:
             self.run.best = point
         self._radius *= GROW if better else SHRINK
         centre = self.run.best
-        if centre is None:
+        if centre is None or self._curvature is None:
             self._next = self._next * 0.5 + self._cut.straight() * 0.5
         else:
             self._next = solve(
-                self._cut, self._active, centre.variables, centre.slope, self._radius, self._params
+                self._cut,
+                self._active,
+                centre.variables,
+                centre.slope,
+                self._curvature,
+                self._radius,
+                self._params,
             )
 
     def state(self) -> dict[str, Any]:
@@ -100,6 +110,7 @@ class Search:
         return {
             "next": self._next,
             "radius": self._radius,
+            "curvature": None if self._curvature is None else self._curvature.matrix,
             "multipliers": [m.detach().clone() for m in self._active.multipliers()],
             "best": None if self.run.best is None else vars(self.run.best),
             "history": self.run.history,
@@ -112,7 +123,18 @@ class Search:
             for multiplier, saved in zip(self._active.multipliers(), state["multipliers"], strict=True):
                 multiplier.copy_(saved)
         best = None if state["best"] is None else Point(**state["best"])
+        if best is not None and state["curvature"] is not None:
+            self._curvature = Curvature(best.slope, self._params.start_radius)
+            self._curvature.matrix = state["curvature"]
         self.run = Descent(best, list(state["history"]))
+
+    def _learn(self, point: Point) -> None:
+        """How the slope changed from the best motion so far to this one, better or not."""
+        best = self.run.best
+        if self._curvature is None or best is None:
+            self._curvature = Curvature(point.slope, self._params.start_radius)
+        else:
+            self._curvature.learn(point.variables - best.variables, point.slope - best.slope)
 
     def _simulate(self, at: torch.Tensor) -> Point | None:
         variables = at.clone().requires_grad_(True)

@@ -9,7 +9,7 @@ import torch
 from disect_sim import Model
 from stages.optimizing.constraints import Constraints, rules_of
 from stages.optimizing.descent import Descent, descend
-from stages.optimizing.inner_problem import solve
+from stages.optimizing.inner_problem import nearest_feasible
 from stages.optimizing.passage import Passage
 from stages.optimizing.slicing_cut import AMPLITUDE_M_S, FREQUENCY_RAD_S, CutFailedError, SlicingCut, Values
 from stages.params import OptimizeParams
@@ -82,9 +82,7 @@ def _candidates(cut: SlicingCut, params: OptimizeParams) -> list[tuple[float, to
         wish = cut.straight()
         wish[0] = generator.uniform(*params.start_amplitude_range_m_s) / AMPLITUDE_M_S
         wish[1] = generator.uniform(*params.start_frequency_range_rad_s) / FREQUENCY_RAD_S
-        inside = solve(
-            cut, Constraints(rules, params), wish, torch.zeros_like(wish), params.start_radius, params
-        )
+        inside = nearest_feasible(cut, Constraints(rules, params), wish, params)
         try:
             with torch.no_grad():
                 out.append((float(cut.mean_force(inside)), inside))

@@ -10,8 +10,9 @@ from disect_sim.cut_mesh import tet_volumes
 from disect_sim.errors import InputError
 from disect_sim.knife import KNIVES
 from stages.optimizing.constraints import Constraints, rules_of
+from stages.optimizing.curvature import Curvature
 from stages.optimizing.finer_mesh import finer_cut, halve_edges, values_on
-from stages.optimizing.inner_problem import solve
+from stages.optimizing.inner_problem import nearest_feasible, solve
 from stages.optimizing.passage import passage_of
 from stages.optimizing.starts import parameter_draws, start_variables
 from tests.disect_sim.scenes import BLOCK_HEIGHT, regular_block
@@ -96,7 +97,7 @@ def test_mdmm_brings_a_wild_motion_inside_every_limit():
     wild = cut.straight()
     wild[0], wild[1], wild[2] = 2.5, 2.0, 0.7
     assert constraints.violation(constraints.residuals(cut.trajectory(wild))) > 1.0
-    inside = solve(cut, constraints, wild, torch.zeros_like(wild), 1.0, params)
+    inside = nearest_feasible(cut, constraints, wild, params)
     assert constraints.violation(constraints.residuals(cut.trajectory(inside))) == 0.0
     # and no farther than it must: it still saws at least half as fast as the limit allows
     assert float(cut.trajectory(inside).velocity[:, 1].abs().max()) > 0.5 * params.max_speed_m_s
@@ -106,9 +107,35 @@ def test_without_rules_the_step_is_one_radius_down_the_slope():
     params = quick(inner_iterations=400, speed_weight_s2_m2=0.0)
     cut = slicing_cut(params)
     slope = torch.linspace(-1.0, 1.0, 3 * cut.keyframes, dtype=torch.float64).reshape(3, -1)
-    step = solve(cut, Constraints((), params), cut.straight(), slope, 0.3, params) - cut.straight()
+    model = Curvature(slope, 0.3)
+    step = solve(cut, Constraints((), params), cut.straight(), slope, model, 0.3, params) - cut.straight()
     # Adamax stops within a fraction of its last rate of the minimum.
     assert torch.allclose(step, -0.3 * slope / slope.norm(), atol=0.01)
+
+
+@settings(max_examples=30)
+@given(seed=st.integers(0, 2**31))
+def test_learnt_curvature_explains_the_last_step_and_stays_positive(seed):
+    generator = torch.Generator().manual_seed(seed)
+    shape = torch.randn(6, 6, generator=generator, dtype=torch.float64)
+    hessian = shape @ shape.T + torch.eye(6, dtype=torch.float64)
+    learnt = Curvature(torch.ones(2, 3, dtype=torch.float64), 0.5)
+    for _ in range(8):
+        step = torch.randn(2, 3, generator=generator, dtype=torch.float64)
+        change = (hessian @ step.reshape(-1)).reshape(2, 3)
+        learnt.learn(step, change)
+        # undamped, the secant condition holds to rounding; damped, only positivity is promised
+        assert float(torch.linalg.eigvalsh(learnt.matrix).min()) > 0.0
+    learnt.learn(step, -change)
+    assert float(torch.linalg.eigvalsh(learnt.matrix).min()) > 0.0
+
+
+def test_curvature_of_a_quadratic_is_found_along_the_step():
+    learnt = Curvature(torch.ones(3, dtype=torch.float64), 1.0)
+    hessian = torch.diag(torch.tensor([3.0, 2.0, 5.0], dtype=torch.float64))
+    step = torch.tensor([1.0, -1.0, 0.5], dtype=torch.float64)
+    learnt.learn(step, hessian @ step)
+    assert torch.allclose(learnt.matrix @ step, hessian @ step, atol=1e-12)
 
 
 def test_the_first_start_is_beside_the_vertical_cut_and_the_others_are_drawn_with_a_seed():
