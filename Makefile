@@ -42,7 +42,7 @@ lint: setup ## Check style, format, import contracts and types
 	$(BIN)/mypy
 
 test: lint ## Lint, then the fast tests
-	$(BIN)/python -m pytest -q -m "not slow"
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not slow"
 
 test-all: lint ## Lint, then all tests, the slow ones too
 	$(BIN)/python -m pytest -q
