@@ -56,6 +56,11 @@ def _motion(found: Mapping[str, Any]) -> list[str]:
         f"{found['mean_force_optimized_n']:.1f} N for this one), peak "
         f"{100.0 * found['peak_reduction']:.1f} % less"
     ]
+    if "reduction_by_sawing" in found:
+        lines.append(
+            f"Against its own descent without sawing: {100.0 * found['reduction_by_sawing']:.1f} % less; the rest is "
+            "when the knife goes down"
+        )
     kept = found.get("confirmed_reduction")
     lines.append(
         "Not confirmed: a finer simulation of it did not finish"

@@ -32,6 +32,10 @@ def _force(axis: Any, found: Optimization) -> None:
     vertical, slicing = found.vertical.norm, found.slicing.norm
     time = (np.arange(len(vertical)) + 0.5) / found.cut.sample_rate_hz
     axis.plot(time, vertical, color=SCAN, lw=2, label=f"vertical, mean {vertical.mean():.1f} N")
+    still = found.without_sawing.norm
+    axis.plot(
+        time, still, color=SCAN, lw=1, ls="--", label=f"slicing's descent alone, mean {still.mean():.1f} N"
+    )
     axis.plot(time, slicing, color=FRUIT, lw=2, label=f"slicing, mean {slicing.mean():.1f} N")
     axis.set(xlabel="time [s]", ylabel="norm of the force on the knife [N]", ylim=(0.0, None))
     axis.set_title(f"{100.0 * found.reduction:.1f} % less mean force", color=TEXT)

@@ -102,6 +102,8 @@ def metrics(found: Optimization) -> dict[str, Any]:
         "mean_force_vertical_n": float(vertical.mean()),
         "mean_force_optimized_n": float(slicing.mean()),
         "reduction": found.reduction,
+        "mean_force_without_sawing_n": float(found.without_sawing.norm.mean()),
+        "reduction_by_sawing": found.reduction_by_sawing,
         "peak_force_vertical_n": float(vertical.max()),
         "peak_force_optimized_n": float(slicing.max()),
         "peak_reduction": 1.0 - float(slicing.max() / vertical.max()),

@@ -56,6 +56,17 @@ def test_the_motion_needs_less_force_and_keeps_every_constraint(found):
     assert told["mean_force_optimized_n"] < told["mean_force_vertical_n"]
 
 
+def test_what_the_sawing_itself_saves_is_told_apart(found):
+    """The same descent without sawing lies between the two motions, or the sawing would not be worth its while."""
+    told = metrics(found)
+    expected = 1.0 - told["mean_force_optimized_n"] / told["mean_force_without_sawing_n"]
+    assert told["reduction_by_sawing"] == pytest.approx(expected)
+    assert told["reduction_by_sawing"] > 0.0
+    still = found.cut.trajectory(found.without_sawing.variables).position
+    sliced = found.cut.trajectory(found.slicing.variables).position
+    assert torch.equal(still[:, 1], sliced[:, 1]) and (still[:, 2] == still[0, 2]).all()
+
+
 def test_the_best_start_is_kept_and_the_ablation_is_reported_apart(found):
     assert set(found.runs) == {"vertical", "drawn 1", UNCONSTRAINED}
     assert found.best_start != UNCONSTRAINED
