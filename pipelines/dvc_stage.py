@@ -26,8 +26,9 @@ from pipelines.scan_lock import scan_lock
 from pipelines.template import StageEntry, resolve
 from stages.support.artifacts import read_metrics
 from stages.support.events import EVENTS_VARIABLE
-from stages.support.guard import die_with_parent
+from stages.support.guard import PARENT_VARIABLE
 from stages.support.scan_file import PIPELINE_FILE_NAME, SCAN_FILE_NAME, read_scan_file
+from stages.support.scratch import remove_abandoned
 from stages.support.stage_main import EXIT_BAD_INPUT, EXIT_INPUTS_CHANGED
 from stages.support.yaml_file import read_mapping
 
@@ -108,6 +109,7 @@ def bring_up_to_date(
         ),
         kept_outputs(scan_dir, entry.name, outputs),
     ):
+        remove_abandoned(scan_dir, entry.name)
         mended = mend_lock_file(project, scan_id)
         if mended:
             listeners.on_line(mended)
@@ -129,7 +131,15 @@ def bring_up_to_date(
 
 def _run_dvc(project: Project, scan_id: str, entry: StageEntry, listeners: Listeners, force: bool) -> Outcome:
     address = f"{project.scan_dir(scan_id).relative_to(project.root)}/{PIPELINE_FILE_NAME}:{entry.name}"
-    command = [sys.executable, "-m", "dvc", "--wait-for-lock", "repro", "--single-item", address]
+    command = [
+        sys.executable,
+        "-m",
+        "pipelines.dvc_child",
+        "--wait-for-lock",
+        "repro",
+        "--single-item",
+        address,
+    ]
     if force:
         command.append("--force")
     deadline = time.monotonic() + entry.timeout_s
@@ -204,7 +214,6 @@ def _run_watched(
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
-            preexec_fn=die_with_parent,
         )
         tail = EventsTail(Path(events_file.name))
         incoming = _lines_of(process)
@@ -248,4 +257,9 @@ def _lines_of(process: subprocess.Popen[str]) -> "queue.Queue[str | None]":
 
 
 def _environment(events_path: str) -> dict[str, str]:
-    return {**os.environ, EVENTS_VARIABLE: events_path, "PYTHONUNBUFFERED": "1"}
+    return {
+        **os.environ,
+        EVENTS_VARIABLE: events_path,
+        PARENT_VARIABLE: str(os.getpid()),
+        "PYTHONUNBUFFERED": "1",
+    }

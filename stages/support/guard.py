@@ -16,21 +16,30 @@ from stages.support.yaml_file import read_mapping
 PR_SET_PDEATHSIG = 1
 """From linux/prctl.h."""
 _LIBC = ctypes.CDLL(None)
-"""Loaded here, not after a fork, where loading could deadlock."""
+PARENT_VARIABLE = "SCAN2CUT_PARENT"
+"""Set by a process for those it starts: its own process id."""
 _REFERENCE = re.compile(r"\$\{(\w+)\}")
 
 
-def die_with_parent() -> None:
-    """Ask the kernel to kill this process when its parent dies (Linux; elsewhere nothing happens).
+class OrphanError(RuntimeError):
+    """Whoever started this process is gone already."""
 
-    A killed dvc would otherwise leave the stage running as a second writer beside the next run.
+
+def die_with_parent(parent: int | None = None) -> None:
+    """Ask the kernel to kill this process when its parent dies (Linux; elsewhere only the present is looked at).
+
+    A killed dvc would otherwise leave the stage running as a second writer beside the next run. The parent may die
+    while this process is still importing, so it gives its process id: as `parent`, or in the environment.
     """
-    if not sys.platform.startswith("linux"):
-        return
-    parent = os.getppid()
-    _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if parent is None:
+        parent = int(os.environ.get(PARENT_VARIABLE, os.getppid()))
+    if sys.platform.startswith("linux"):
+        _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
-        os.kill(os.getpid(), signal.SIGKILL)
+        raise OrphanError(
+            f"Process {parent}, which started this one, is gone. A stage must not write behind its run's back, "
+            "so nothing was written. Start the run again."
+        )
 
 
 def stage_dependencies(scan_dir: Path, stage: str) -> list[str]:

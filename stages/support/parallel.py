@@ -1,6 +1,7 @@
 """A few long jobs in processes of their own, with live messages, that die with the stage."""
 
 import multiprocessing
+import os
 import queue
 from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
@@ -16,9 +17,9 @@ _messages: Any = None
 """In a worker: the queue to the parent."""
 
 
-def _prepare(messages: Any) -> None:
+def _prepare(messages: Any, parent: int) -> None:
     global _messages
-    die_with_parent()
+    die_with_parent(parent)
     _messages = messages
 
 
@@ -40,7 +41,8 @@ def run_parallel(
     context = multiprocessing.get_context("spawn")
     messages = context.Queue()
     workers = max(1, min(processes, len(waiting)))
-    with ProcessPoolExecutor(workers, mp_context=context, initializer=_prepare, initargs=(messages,)) as pool:
+    preparation = (messages, os.getpid())
+    with ProcessPoolExecutor(workers, mp_context=context, initializer=_prepare, initargs=preparation) as pool:
         futures = [pool.submit(work, job) for job in waiting]
         open_futures = set(futures)
         while open_futures:

@@ -6,8 +6,6 @@ so that a failing stage leaves the older artifacts as they were.
 
 import io
 import os
-import shutil
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -27,8 +25,7 @@ from stages.support.artifacts import (
 )
 from stages.support.events import emit
 from stages.support.scan_file import ScanFile
-
-SCRATCH_PREFIX = ".scratch-"
+from stages.support.scratch import Scratch
 
 
 class StageIO:
@@ -42,7 +39,8 @@ class StageIO:
         self.scan = scan
         self._provenance = provenance
         self._written: dict[str, Path] = {}
-        self._scratch = Path(tempfile.mkdtemp(prefix=f"{SCRATCH_PREFIX}{provenance.stage}-", dir=scan_dir))
+        self._place = Scratch(scan_dir, provenance.stage)
+        self._scratch = self._place.path
 
     @property
     def stage(self) -> str:
@@ -108,7 +106,7 @@ class StageIO:
 
     def close(self) -> None:
         """Remove the scratch directory."""
-        shutil.rmtree(self._scratch, ignore_errors=True)
+        self._place.close()
 
 
 def _encode_png(pixels: np.ndarray) -> bytes:

@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -15,10 +14,11 @@ from stages.params import load_params
 from stages.support.artifacts import Provenance
 from stages.support.disk_error import disk_sentence
 from stages.support.events import emit
-from stages.support.guard import changes, die_with_parent, fingerprint, stage_dependencies
+from stages.support.guard import OrphanError, changes, die_with_parent, fingerprint, stage_dependencies
 from stages.support.hashing import sha256_of_value
 from stages.support.scan_file import PARAMS_FILE_NAME, SCAN_FILE_NAME, read_scan_file
-from stages.support.stage_io import SCRATCH_PREFIX, StageIO
+from stages.support.scratch import remove_abandoned
+from stages.support.stage_io import StageIO
 
 __all__ = ["StageIO", "run_stage"]
 
@@ -95,7 +95,7 @@ def _run_guarded(stage: str, run: StageFunction, scan_dir: Path) -> None:
         }
         return fingerprint(project, dependencies, tracked)
 
-    _remove_leftovers(stage, scan_dir)
+    remove_abandoned(scan_dir, stage)
     params = _params(project, scan_dir, stage)
     before = state()
     io = StageIO(scan_dir, scan, _provenance(stage, params, project, scan_dir, before))
@@ -134,20 +134,14 @@ def _provenance(
     return Provenance(stage, sha256_of_value(params.model_dump(mode="json")), inputs)
 
 
-def _remove_leftovers(stage: str, scan_dir: Path) -> None:
-    """Scratch directories of a run that was killed; DVC's lock lets only one run of a stage live."""
-    for leftover in scan_dir.glob(f"{SCRATCH_PREFIX}{stage}-*"):
-        shutil.rmtree(leftover, ignore_errors=True)
-
-
 def _report(stage: str, error: Exception, exit_code: int) -> int:
     of_disk = disk_sentence(error)
-    is_sentence = isinstance(error, InputError | InputsChangedError)
+    is_sentence = isinstance(error, InputError | InputsChangedError | OrphanError)
     message = of_disk or (str(error) if is_sentence else f"{type(error).__name__}: {error}")
     if not message.startswith(f"{stage}:"):
         message = f"{stage}: {message}"
     emit("error", exit_code=exit_code, message=message)
     sys.stderr.write(f"{message}\n")
-    if (exit_code == EXIT_FAILED and not of_disk) or os.environ.get(DEBUG_VARIABLE):
+    if (exit_code == EXIT_FAILED and not of_disk and not is_sentence) or os.environ.get(DEBUG_VARIABLE):
         sys.stderr.write("".join(traceback.format_exception(error)))
     return exit_code

@@ -27,6 +27,7 @@ from pipelines.register import Request, register_scan
 from pipelines.template import StageEntry, read_template, resolve
 from pipelines.validate import validate_file
 from stages.params import load_params, merge_params
+from stages.support.scratch import SCRATCH_PREFIX
 from tests.pipelines.tiny_project import dvc, environment
 
 RUN_ONE = (
@@ -113,7 +114,10 @@ class KillHarness:
         register_scan(self.project, Request(self.scan, reset=True))
         bring_up_to_date(self.project, self.scan_id, entry)
         assert self.files(entry) == self.good[entry.name], "the old result is back, byte for byte"
-        assert not list(self.folder.glob(f"{KEPT_PREFIX}*")) and not list(self.folder.glob(".scratch-*"))
+        left = [
+            path.name for prefix in (KEPT_PREFIX, SCRATCH_PREFIX) for path in self.folder.glob(f"{prefix}*")
+        ]
+        assert left == [], f"the killed run of {entry.name} left {left} behind"
 
     def check_recorded(self, entry: StageEntry) -> None:
         recorded = recorded_outputs(self.project, self.scan_id, entry.name)
@@ -160,7 +164,7 @@ class KillHarness:
         return {
             name: child
             for words, child in named
-            for name, mark in (("dvc", "-m dvc"), ("stage", "-m stages."))
+            for name, mark in (("dvc", "-m pipelines.dvc_child"), ("stage", "-m stages."))
             if mark in words and "exec python" not in words
         }
 

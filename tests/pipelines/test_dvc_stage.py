@@ -56,8 +56,12 @@ def test_outcomes_and_kept_artifacts(project, tmp_path):
     register_scan(project, Request(scan, overrides={"clean": {"max_faces": 777}}))
     assert bring_up_to_date(project, "apple", clean).outcome is Outcome.COMPLETED
     register_scan(project, Request(scan, reset=True))
+    (project.scan_dir("apple") / ".scratch-clean-of-a-killed-run").mkdir()
     again = bring_up_to_date(project, "apple", clean)
     assert (again.outcome, again.cached) == (Outcome.CACHED, True)
+    assert not list(project.scan_dir("apple").glob(".scratch-*")), (
+        "removed though the stage itself did not run"
+    )
     assert outputs(project) == good
     assert runs(project) == ["apple clean"] * 3
 

@@ -13,6 +13,7 @@ import pytest
 from pipelines.project import Project
 from pipelines.register import Request, register_scan
 from stages.catalogue import artifacts_of
+from stages.support.scratch import remove_abandoned
 from tests.pipelines.tiny_project import environment, write_scan
 
 
@@ -129,6 +130,32 @@ def test_stage_dies_with_its_parent(project, tmp_path):
     pid = int(child_pid.read_text())
     wait_for(lambda: not running(pid))
     assert not (scan_dir / "clean").exists()
+
+
+def test_stage_whose_parent_died_first_writes_nothing(project, tmp_path):
+    """dvc can be killed while the stage still imports; asking for its parent's death is then too late."""
+    scan_dir = registered(project, tmp_path, "good")
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    result = run_clean(project, scan_dir, SCAN2CUT_PARENT=str(gone.pid))
+    assert result.returncode == 1
+    assert f"clean: Process {gone.pid}, which started this one, is gone." in result.stderr
+    assert "Traceback" not in result.stderr
+    assert not (scan_dir / "clean").exists() and not list(scan_dir.glob(".scratch-*"))
+
+
+def test_scratch_of_the_dead_is_removed_and_that_of_the_living_is_not(project, tmp_path):
+    scan_dir = registered(project, tmp_path, "slow-clean")
+    process = start_slow(project, scan_dir, tmp_path / "events.jsonl")
+    (held,) = scan_dir.glob(".scratch-clean-*")
+    (scan_dir / ".scratch-clean-dead").mkdir()
+    (scan_dir / ".scratch-precut-dead").mkdir()
+    remove_abandoned(scan_dir, "clean")
+    assert {path.name for path in scan_dir.glob(".scratch-*")} == {held.name, ".scratch-precut-dead"}
+    process.kill()
+    process.wait()
+    remove_abandoned(scan_dir, "clean")
+    assert [path.name for path in scan_dir.glob(".scratch-*")] == [".scratch-precut-dead"]
 
 
 def running(pid: int) -> bool:
