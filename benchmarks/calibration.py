@@ -13,7 +13,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from disect_sim import KNIVES, MATERIALS, build_model, cut_by_plane, torch_module
+from disect_sim import MATERIALS, cut_by_plane, torch_module
 from disect_sim.model import Model
 from disect_sim.result import Result
 from stages.calibrating.individual_fit import fit_individual
@@ -24,6 +24,7 @@ from stages.cleaning.scan_file import read_scan
 from stages.ingest import force_table, ingest
 from stages.ingesting.log_file import read_log
 from stages.params import Params, load_params
+from stages.support.cutting_model import cutting_model
 from stages.tetrahedralize import tetrahedralize
 
 ROOT = Path(__file__).parents[1]
@@ -106,9 +107,7 @@ def _sample_model(params: Params) -> Model:
     # The mesher leaves a file in the working directory.
     with tempfile.TemporaryDirectory(prefix="scan2cut-bench-") as folder, chdir(folder):
         mesh = tetrahedralize(clean(scan, params.clean).surface, params.tetrahedralize).mesh
-    c = params.calibrate
-    cut = cut_by_plane(mesh.nodes, mesh.tets)
-    return build_model(cut, MATERIALS["apple"], KNIVES[c.knife], boundary=c.boundary, damage_law=c.damage_law)
+    return cutting_model(cut_by_plane(mesh.nodes, mesh.tets), MATERIALS["apple"], params.calibrate)
 
 
 def _sample_cut(params: Params) -> RecordedCut:

@@ -22,7 +22,7 @@ import torch
 import trimesh
 from PIL import Image
 
-from disect_sim import KNIVES, MATERIALS, build_model
+from disect_sim import MATERIALS
 from disect_sim.cut_mesh import CutMesh
 from disect_sim.parameters import SPRING_NAMES
 from stages.clean import clean
@@ -34,6 +34,7 @@ from stages.optimizing.picture import optimize_picture
 from stages.optimizing.report import metrics, motion_table
 from stages.params import Params, load_params
 from stages.precut import precut
+from stages.support.cutting_model import cutting_model
 from stages.support.surface import Surface
 from stages.support.work_key import work_key
 from stages.tetrahedralize import tetrahedralize
@@ -114,15 +115,12 @@ def run(name: str) -> None:
     material = "apple" if name == "sample" else SURFACES[name][0]
     mesh = precut(nodes, tets, params.precut_half).cut
     values = values_of(fitted, mesh, params)
-    model = build_model(
-        mesh, MATERIALS[material], KNIVES[params.optimize.knife], boundary=params.optimize.boundary
-    )
+    model = cutting_model(mesh, MATERIALS[material], params.optimize)
     found = optimize(
         model,
         values,
         params.optimize,
-        finer=finer_cut(nodes, tets, params.precut_half.snap_tolerance_fraction),
-        material=material,
+        finer=finer_cut(nodes, tets),
         scan_dir=folder,
         key=work_key(model, values.values(), params.optimize, ROOT / "stages" / "optimizing"),
         progress=partial(_tell, name),

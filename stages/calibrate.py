@@ -5,10 +5,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from disect_sim.cut_mesh import CutMesh
-from disect_sim.knife import KNIVES
 from disect_sim.materials import MATERIALS
-from disect_sim.model import Model, build_model
+from disect_sim.model import Model
 from stages.calibrating.calibration import Calibration, calibrate, check_names
 from stages.calibrating.picture import calibrate_picture, no_log_picture
 from stages.calibrating.recorded_cut import read_recorded_cut
@@ -25,21 +23,11 @@ from stages.calibrating.report import (
 from stages.params import CalibrateParams
 from stages.support.csv_text import plot_text
 from stages.support.cut_mesh_tables import read_cut_mesh
+from stages.support.cutting_model import cutting_model
 from stages.support.stage_main import StageIO, run_stage
 from stages.support.work_key import work_key
 
 OWN_CODE = Path(__file__).parent / "calibrating"
-
-
-def fitted_model(mesh: CutMesh, material: str, params: CalibrateParams) -> Model:
-    """The model that the fit simulates."""
-    return build_model(
-        mesh,
-        MATERIALS[material],
-        KNIVES[params.knife],
-        boundary=params.boundary,
-        damage_law=params.damage_law,
-    )
 
 
 def run(io: StageIO, params: CalibrateParams) -> dict[str, object]:
@@ -47,7 +35,7 @@ def run(io: StageIO, params: CalibrateParams) -> dict[str, object]:
     torch.set_num_threads(1)  # the tensors are small: more threads only spin
     io.progress(0.0, "read the cut mesh and the log")
     check_names(params)
-    model = fitted_model(read_cut_mesh(io.read), io.scan.material, params)
+    model = cutting_model(read_cut_mesh(io.read), MATERIALS[io.scan.material], params)
     io.write("calibrate/bounds", bound_table(params))
     table = io.read("ingest/force")
     cut = read_recorded_cut(table)

@@ -3,10 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
-from disect_sim import KNIVES, MATERIALS, build_model
+from disect_sim import MATERIALS
 from disect_sim.cut_mesh import CutMesh
 from disect_sim.errors import InputError
 from stages.optimizing.finer_mesh import finer_cut
@@ -23,21 +22,17 @@ from stages.optimizing.report import (
 from stages.params import OptimizeParams
 from stages.support.csv_text import plot_text
 from stages.support.cut_mesh_tables import read_cut_mesh
+from stages.support.cutting_model import OFF_PLANE_M, cutting_model, off_plane_m
 from stages.support.second_cut_values import read_second_cut_values
 from stages.support.stage_main import StageIO, run_stage
 from stages.support.work_key import work_key
 
 OWN_CODE = Path(__file__).parent / "optimizing"
-OFF_PLANE_M = 1.0e-3
-"""A cut surface farther than this from the knife's plane x = 0 is not what the knife cuts [m]: half its spine."""
-SNAP_TOLERANCE_FRACTION = 0.01
-"""Of the finer mesh's edges, as in params.yaml's precut."""
 
 
 def check_plane(mesh: CutMesh) -> None:
     """Refuse a cut surface that the knife, which moves in the plane x = 0, would miss."""
-    places = 0.5 * (mesh.virtual_positions()[mesh.spring_virtual].sum(axis=1))
-    off = float(np.abs(places[:, 0]).max())
+    off = off_plane_m(mesh)
     if off > OFF_PLANE_M:
         raise InputError(
             f"optimize: the second cut's surface lies up to {off:.4f} m from the knife's plane x = 0. It must lie in "
@@ -51,21 +46,14 @@ def run(io: StageIO, params: OptimizeParams) -> dict[str, Any]:
     io.progress(0.0, "read the cut mesh and the parameters")
     mesh = read_cut_mesh(io.read, "precut_half")
     check_plane(mesh)
-    model = build_model(
-        mesh,
-        MATERIALS[io.scan.material],
-        KNIVES[params.knife],
-        boundary=params.boundary,
-        damage_law=params.damage_law,
-    )
+    model = cutting_model(mesh, MATERIALS[io.scan.material], params)
     values = read_second_cut_values(io.read)
     nodes, tets = io.read("tetrahedralize_half/nodes"), io.read("tetrahedralize_half/tets")
     found = optimize(
         model,
         values,
         params,
-        finer=finer_cut(nodes["position_m"].to_numpy(), tets["nodes"].to_numpy(), SNAP_TOLERANCE_FRACTION),
-        material=io.scan.material,
+        finer=finer_cut(nodes["position_m"].to_numpy(), tets["nodes"].to_numpy()),
         scan_dir=io.scan_dir,
         key=work_key(model, values.values(), params, OWN_CODE),
         progress=lambda fraction, text: io.progress(0.02 + 0.95 * fraction, text),

@@ -102,18 +102,23 @@ class PrecutParams(StageParams):
     """How near to its ends an edge may be cut, as a fraction of its length."""
 
 
-class StraightCutParams(StageParams):
-    """A straight vertical cut from above the fruit to the board."""
+class CuttingParams(StageParams):
+    """What cuts, how the body is held, and how its springs weaken."""
 
     knife: Literal["kitchen", "slicing", "folding"]
+    boundary: Literal["held", "glued", "free"]
+    damage_law: Literal["force", "stretch"]
+
+
+class StraightCutParams(CuttingParams):
+    """A straight vertical cut from above the fruit to the board."""
+
     speed_m_s: Annotated[float, Field(gt=0, le=1)]
     start_clearance_m: Annotated[float, Field(ge=0, le=0.1)]
     """Height of the knife's edge above the fruit's top at the start."""
     board_clearance_m: Annotated[float, Field(ge=0, le=0.1)]
     """Height of the knife's edge above the board at the end."""
     dt_s: Annotated[float, Field(ge=1e-5, le=0.01)]
-    boundary: Literal["held", "glued", "free"]
-    damage_law: Literal["force", "stretch"]
     force_limit_n: Positive
 
 
@@ -125,12 +130,9 @@ class SimulateParams(StraightCutParams):
     """Spring, contact and material parameters of the simulator; the stage checks names and ranges."""
 
 
-class CalibrateParams(StageParams):
+class CalibrateParams(CuttingParams):
     """calibrate: parameters of the simulator from a recorded cut."""
 
-    knife: Literal["kitchen", "slicing", "folding"]
-    boundary: Literal["held", "glued", "free"]
-    damage_law: Literal["force", "stretch"]
     dt_s: Annotated[float, Field(ge=1e-4, le=0.01)]
     rate_hz: Annotated[float, Field(ge=50, le=10_000)]
     """Sampling of the compared profiles."""
@@ -214,12 +216,9 @@ class ConstraintWeight(StageParams):
     damping: Positive
 
 
-class OptimizeParams(StageParams):
+class OptimizeParams(CuttingParams):
     """optimize: the slicing motion, its limits and how it is searched for."""
 
-    knife: Literal["kitchen", "slicing", "folding"]
-    boundary: Literal["held", "glued", "free"]
-    damage_law: Literal["force", "stretch"]
     dt_s: Annotated[float, Field(ge=1e-5, le=0.01)]
     mean_speed_m_s: Annotated[float, Field(gt=0, le=1)]
     """Mean speed of the descent: gives the duration."""

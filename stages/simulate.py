@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 
 from disect_sim.cut_mesh import CutMesh
 from disect_sim.errors import InputError
-from disect_sim.knife import KNIVES
 from disect_sim.materials import MATERIALS, Material
-from disect_sim.model import Model, build_model
+from disect_sim.model import Model
 from disect_sim.parameters import parameter_info
 from disect_sim.result import Result
 from disect_sim.simulation import simulate as simulate_motion
@@ -19,13 +18,12 @@ from stages.params import SimulateParams
 from stages.simulating.picture import Profile, simulate_picture
 from stages.support.cut_mesh_tables import read_cut_mesh
 from stages.support.cut_views import Moment
+from stages.support.cutting_model import OFF_PLANE_M, cutting_model, off_plane_m
 from stages.support.stage_main import StageIO, run_stage
 from stages.support.straight_cut import straight_cut
 
 PICTURED_FRACTIONS = (0.2, 0.45, 0.7, 1.0)
 """Moments of the picture, as fractions of the cut's duration [-]."""
-OFF_PLANE_M = 1.0e-3
-"""A cut surface farther than this from the knife's plane x = 0 is not what the knife cuts [m]: half its spine."""
 
 
 @dataclass(frozen=True)
@@ -53,9 +51,7 @@ def simulate(
     motion, duration = straight_cut(cut, params, section="simulate")
     steps = round(duration / params.dt_s)
     pictured = [params.dt_s * round(fraction * steps) for fraction in PICTURED_FRACTIONS]
-    model = build_model(
-        cut, material, KNIVES[params.knife], boundary=params.boundary, damage_law=params.damage_law
-    )
+    model = cutting_model(cut, material, params)
     result = simulate_motion(
         model,
         motion,
@@ -122,7 +118,7 @@ def metrics(cut: NominalCut) -> dict[str, object]:
     """The artifact simulate/metrics. No times: a rerun must give the same file."""
     result, statistics = cut.result, cut.result.statistics
     force = result.force_norm
-    off_plane = float(np.abs(cut.model.mesh.virtual_positions()[:, 0]).max())
+    off_plane = off_plane_m(cut.model.mesh)
     return {
         "outcome": str(result.outcome) + _off_plane_warning(off_plane),
         "mean_force_n": float(force.mean()),

@@ -5,6 +5,9 @@ import os
 import torch
 from hypothesis import settings
 
+os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
+"""Nothing here talks to the network, Prefect's test server neither."""
+
 torch.set_num_threads(1)
 """The tensors are small: more threads only spin, and on a busy machine a test then takes minutes."""
 

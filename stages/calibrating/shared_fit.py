@@ -70,6 +70,5 @@ def fit_from_starts(
 
 def _run(job: tuple[SharedFit, torch.Tensor, int]) -> PhaseResult:
     """One start in a process of its own; every iteration is told to the parent."""
-    torch.set_num_threads(1)
     fit, start, number = job
     return fit.run(start, number, tell_parent)

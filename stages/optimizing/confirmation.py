@@ -5,11 +5,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from disect_sim import KNIVES, MATERIALS, Model, build_model
+from disect_sim import Model
 from disect_sim.cut_mesh import CutMesh
 from stages.optimizing.passage import Passage
 from stages.optimizing.slicing_cut import CutFailedError, SlicingCut, Values
 from stages.params import OptimizeParams
+from stages.support.cutting_model import cutting_model
 from stages.support.parallel import run_parallel, tell_parent
 
 PERTURBATION = 0.1
@@ -31,7 +32,6 @@ class Check:
 
     def run(self) -> "Confirmed":
         """Simulate both."""
-        torch.set_num_threads(1)
         cut = SlicingCut(self.model, (self.values,), self.passage, self.params)
         means = []
         for variables in (self.vertical, self.slicing):
@@ -58,22 +58,10 @@ class Confirmed:
         return 1.0 - self.slicing_n / self.vertical_n
 
 
-def _run(check: Check) -> Confirmed:
-    return check.run()
-
-
-def confirm(
-    base: Check, finer: CutMesh, finer_values: Values, material: str, *, processes: int
-) -> list[Confirmed]:
+def confirm(base: Check, finer: CutMesh, finer_values: Values, *, processes: int) -> list[Confirmed]:
     """The reduction with half the step, half the edge, and the parameters drawn or scaled 10 % up and down."""
     params = base.params
-    fine_model = build_model(
-        finer,
-        MATERIALS[material],
-        KNIVES[params.knife],
-        boundary=params.boundary,
-        damage_law=params.damage_law,
-    )
+    fine_model = cutting_model(finer, base.model.material, params)
     generator = np.random.default_rng(params.seed)
     signs = generator.choice([-1.0, 1.0], len(base.values))
     mixed = {
@@ -87,7 +75,7 @@ def confirm(
         replace(base, name="parameters - 10 %", values=_scaled(base.values, 1.0 - PERTURBATION)),
         replace(base, name="parameters ± 10 %, drawn", values=mixed),
     ]
-    return run_parallel(_run, checks, processes=processes)
+    return run_parallel(Check.run, checks, processes=processes)
 
 
 def _scaled(values: Values, factor: float) -> dict[str, np.ndarray]:

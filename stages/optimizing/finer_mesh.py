@@ -47,16 +47,9 @@ def halve_edges(nodes: Array, tets: NDArray[np.int32]) -> tuple[Array, NDArray[n
     return fine, out
 
 
-def finer_cut(nodes: Array, tets: NDArray[np.int32], snap_tolerance_fraction: float) -> CutMesh:
+def finer_cut(nodes: Array, tets: NDArray[np.int32]) -> CutMesh:
     """The finer mesh of an uncut body, cut by the knife's plane x = 0."""
-    fine, small = halve_edges(nodes, tets)
-    return cut_by_plane(
-        fine,
-        small,
-        point=(0.0, 0.0, 0.0),
-        normal=(1.0, 0.0, 0.0),
-        snap_tolerance_fraction=snap_tolerance_fraction,
-    )
+    return cut_by_plane(*halve_edges(nodes, tets))
 
 
 def values_on(fine: CutMesh, coarse: CutMesh, values: Values) -> dict[str, Array]:

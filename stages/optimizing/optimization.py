@@ -17,7 +17,7 @@ from stages.optimizing.descent import Descent
 from stages.optimizing.finer_mesh import values_on
 from stages.optimizing.passage import passage_of
 from stages.optimizing.slicing_cut import CutFailedError, SlicingCut, Values
-from stages.optimizing.starts import Start, parameter_draws, run_start, start_variables
+from stages.optimizing.starts import Start, parameter_draws, start_variables
 from stages.params import OptimizeParams
 from stages.support.checkpoint import remove_checkpoints
 from stages.support.parallel import run_parallel
@@ -79,7 +79,6 @@ def optimize(
     params: OptimizeParams,
     *,
     finer: CutMesh,
-    material: str,
     scan_dir: Path | None = None,
     key: str = "",
     progress: Progress = lambda fraction, message: None,
@@ -91,7 +90,6 @@ def optimize(
         values: Parameters: one value per spring, or one number for the body as a whole.
         params: Section `optimize` of params.yaml.
         finer: The same body with every edge halved, for the honesty check.
-        material: Name of the body's material.
         scan_dir: Where checkpoints go; None keeps none.
         key: Hash of everything the search depends on.
         progress: Told how far the search is.
@@ -119,7 +117,7 @@ def optimize(
     runs = dict(
         zip(
             (job.name for job in jobs),
-            run_parallel(run_start, jobs, processes=params.processes, on_message=tell),
+            run_parallel(Start.run, jobs, processes=params.processes, on_message=tell),
             strict=True,
         )
     )
@@ -129,9 +127,7 @@ def optimize(
     without_sawing = measure(cut, still)
     progress(SEARCH_SHARE, "simulate again with finer steps, a finer mesh and other parameters")
     base = Check("", model, values, passage, params, vertical.variables, slicing.variables)
-    confirmed = confirm(
-        base, finer, values_on(finer, model.mesh, values), material, processes=params.processes
-    )
+    confirmed = confirm(base, finer, values_on(finer, model.mesh, values), processes=params.processes)
     remove_checkpoints(scan_dir, "optimize")
     limits = {rule.name: rule.limit for rule in rules_of(passage, params)}
     return Optimization(cut, vertical, slicing, without_sawing, residuals, limits, name, runs, confirmed)

@@ -54,12 +54,6 @@ class Start:
         )
 
 
-def run_start(start: Start) -> Descent:
-    """`start.run`, as a function that can be sent to a process."""
-    torch.set_num_threads(1)
-    return start.run()
-
-
 def start_variables(cut: SlicingCut, params: OptimizeParams) -> dict[str, torch.Tensor]:
     """The first start is the vertical cut, just enough beside it that the descent can leave it; the others are drawn.
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from typing import Any, TypeVar
 
+import torch
+
 from stages.support.guard import die_with_parent
 
 POLL_S = 0.5
@@ -20,6 +22,7 @@ _messages: Any = None
 def _prepare(messages: Any, parent: int) -> None:
     global _messages
     die_with_parent(parent)
+    torch.set_num_threads(1)  # the jobs share the cores already
     _messages = messages
 
 

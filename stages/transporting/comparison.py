@@ -6,12 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from disect_sim.cut_mesh import CutMesh
-from disect_sim.knife import KNIVES
 from disect_sim.materials import Material
-from disect_sim.model import build_model
 from disect_sim.result import Result
 from disect_sim.simulation import simulate
 from stages.params import TransportParams
+from stages.support.cutting_model import cutting_model
 from stages.support.straight_cut import straight_cut
 from stages.transporting.parameters import Values
 from stages.transporting.spring_set import Floats
@@ -52,9 +51,7 @@ def compare(
     `body` holds parameters of the material that were fitted with the springs'.
     """
     motion, duration = straight_cut(cut, params, section="transport")
-    model = build_model(
-        cut, material, KNIVES[params.knife], boundary=params.boundary, damage_law=params.damage_law
-    )
+    model = cutting_model(cut, material, params)
     same = all(np.array_equal(transported[name], averaged[name]) for name in transported)
 
     def cut_with(values: Values, done: float) -> Result:

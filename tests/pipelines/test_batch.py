@@ -19,6 +19,10 @@ LIGHT = {
     "tetrahedralize": {"edge_m": 0.03, "cut_edge_m": 0.02},
     "simulate": {"dt_s": 0.004},
     "calibrate": {"dt_s": 0.004, "shared_iterations": 1, "individual_iterations": 1},
+    "tetrahedralize_half": {"edge_m": 0.02, "cut_edge_m": 0.015},
+    "transport": {"dt_s": 0.004},
+    "optimize": {"dt_s": 0.004, "candidates": 1, "iterations": 3, "ablation_iterations": 1},
+    "replay": {"dt_s": 0.004},
 }
 """Coarse meshes and few iterations: the same code in a hundredth of the time."""
 

@@ -42,7 +42,7 @@ def found():
     params = quick(iterations=4, starts=2, candidates=2)
     model = block()
     values = {name: np.asarray(value) for name, value in VALUES.items()}
-    return optimize(model, values, params, finer=finer_cut(*uncut_block(), 0.01), material="apple")
+    return optimize(model, values, params, finer=finer_cut(*uncut_block()))
 
 
 def test_the_motion_needs_less_force_and_keeps_every_constraint(found):
@@ -196,6 +196,5 @@ def test_limits_that_leave_no_room_are_a_sentence():
             block(),
             {name: np.asarray(v) for name, v in VALUES.items()},
             params,
-            finer=finer_cut(*uncut_block(), 0.01),
-            material="apple",
+            finer=finer_cut(*uncut_block()),
         )

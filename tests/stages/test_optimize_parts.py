@@ -172,7 +172,7 @@ def test_halved_edges_keep_the_volume_and_the_shape_of_the_tets():
 
 
 def test_values_of_the_finer_mesh_come_from_its_neighbours_skin_from_skin():
-    coarse, fine = regular_block(), finer_cut(*uncut_block(), 0.01)
+    coarse, fine = regular_block(), finer_cut(*uncut_block())
     skin = np.where(coarse.spring_surface, 2.0, 1.0)
     height = coarse.spring_position[:, 1]
     found = values_on(fine, coarse, {"a": skin, "b": height, "young_pa": np.asarray(5.0)})
