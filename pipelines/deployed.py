@@ -7,9 +7,10 @@ from prefect import flow
 from prefect.runtime import flow_run
 
 from disect_sim.errors import InputError
-from pipelines.flow import run_scan
+from pipelines.flow import WATCHER, Watcher, run_scan
 from pipelines.project import Project, find_project
-from pipelines.register import Request, register_scan, registered_scan, scan_id_of, track_raw_files
+from pipelines.register import Request, register_scan, registered_scan, scan_id_of
+from pipelines.run_scan import RunResult, finish_run
 
 DEPLOYMENT = "lab"
 
@@ -38,10 +39,17 @@ def run_requested(
         target: Run only this stage and what it needs.
     """
     project = find_project()
-    scan_id = register_requested(project, scan, log, material, settings or {})
-    reports: list[dict[str, Any]] = run_scan(scan_id, str(project.root), force, target)
-    track_raw_files(project, scan_id)
-    return reports
+    known = project.scan_ids()
+    result = RunResult(register_requested(project, scan, log, material, settings or {}))
+    token = WATCHER.set(Watcher(on_finish=result.stages.append))
+    try:
+        return run_scan(str(result.scan), str(project.root), force, target)
+    except BaseException as error:
+        result.fail(error)
+        raise
+    finally:
+        WATCHER.reset(token)
+        finish_run(project, result, is_new=result.scan not in known, target=target)
 
 
 def register_requested(

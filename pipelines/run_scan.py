@@ -96,8 +96,14 @@ def run_request(
         track_raw_files(project, result.scan)
         send_raw_files(project, result.scan)
     run_flow(project, result, bars, force=force, verbose=verbose, target=target, cluster=cluster)
+    finish_run(project, result, is_new=result.scan not in known, target=target)
+
+
+def finish_run(project: Project, result: RunResult, *, is_new: bool, target: str | None = None) -> None:
+    """Write the report, forget a new scan that the first stage refused, and let DVC track the raw files."""
+    assert result.scan is not None
     page = record_and_report(project, result.scan, result.stages, result.error, target=target, warn=_warn)
-    if result.exit_code == EXIT_BAD_INPUT and result.scan not in known and not result.stages:
+    if result.exit_code == EXIT_BAD_INPUT and is_new and not result.stages:
         page = keep_report(project, result.scan, page)
         forget_scan(project, result.scan)
     result.report = None if page is None else str(page.relative_to(project.root))

@@ -23,6 +23,7 @@ def summary(scan_id: str, reports: Sequence[StageReport], page_url: str, flow_ru
     lines += [f"- {len(reports)} stages in {total:.1f} s"]
     if flow_run_id:
         lines.append(f"- [This run, with its log]({page_url}/runs/flow-run/{flow_run_id})")
+    lines.append(f"- Report, written when the run ends: `data/scans/{scan_id}/report.html`")
     lines += ["", "| stage | result | time | figures | pictures |", "|---|---|---|---|---|"]
     return "\n".join(lines + [_row(report, page_url) for report in reports]) + "\n"
 

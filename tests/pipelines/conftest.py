@@ -7,20 +7,35 @@ from pathlib import Path
 import pytest
 
 from pipelines.project import Project, apply_environment
-from tests.pipelines.tiny_project import make_tiny_project
+from tests.pipelines.tiny_project import make_real_project, make_tiny_project
 
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     """A fresh tiny project, with this process set up as `scan2cut` would."""
+    return entered(make_tiny_project(new_folder(tmp_path)), monkeypatch)
+
+
+@pytest.fixture
+def real_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """The same with the real stages; they take minutes even with the settings LIGHT."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    return entered(make_real_project(new_folder(tmp_path)), monkeypatch)
+
+
+def new_folder(tmp_path: Path) -> Path:
     folder = tmp_path / "project"
     folder.mkdir()
-    tiny = make_tiny_project(folder)
+    return folder
+
+
+def entered(project: Project, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """Set this process up as `scan2cut` would."""
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
     for variable in ("PATH", "PREFECT_HOME"):
-        monkeypatch.setenv(variable, os.environ.get(variable, str(folder / ".prefect")))
-    apply_environment(tiny)
-    return tiny
+        monkeypatch.setenv(variable, os.environ.get(variable, str(project.root / ".prefect")))
+    apply_environment(project)
+    return project
 
 
 @pytest.fixture(scope="session")

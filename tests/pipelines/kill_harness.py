@@ -1,7 +1,8 @@
 """kill -9 at random moments of stages, again and again, with a count of what was hit and what came of it.
 
-A round: one stage gets another parameter, its run is killed, and what lies on the disk is examined. Then the run is
-repeated and must give exactly the new result; then the parameter is taken back and the run must give the old one.
+A round of stand-ins: one stage gets another parameter, its run is killed, and what lies on the disk is examined. Then
+the run is repeated and must give exactly the new result; then the parameter is taken back and the run must give the old
+one. A round of real stages: a forced run is killed, and the run after it must give the same bytes as before.
 """
 
 import hashlib
@@ -28,7 +29,7 @@ from pipelines.template import StageEntry, read_template, resolve
 from pipelines.validate import validate_file
 from stages.params import load_params, merge_params
 from stages.support.scratch import SCRATCH_PREFIX
-from tests.pipelines.tiny_project import dvc, environment
+from tests.pipelines.tiny_project import environment
 
 RUN_ONE = (
     "import sys; from pathlib import Path; from pipelines.project import Project\n"
@@ -67,13 +68,12 @@ class Count:
 class KillHarness:
     """One scan of a project; every stage has run once and is good."""
 
-    def __init__(self, project: Project, scan: Path, seed: int) -> None:
-        self.project, self.scan, self.random = project, scan, random.Random(seed)
+    def __init__(self, project: Project, request: Request, seed: int) -> None:
+        self.project, self.scan, self.random = project, request.scan, random.Random(seed)
         self.count = Count()
-        self.scan_id = register_scan(project, Request(scan))
-        result = dvc(project, "repro", f"data/scans/{self.scan_id}/dvc.yaml")
-        assert result.returncode == 0, result.stderr
+        self.scan_id = register_scan(project, request)
         self.entries = read_template(project.template)
+        self.seconds = {e.name: bring_up_to_date(project, self.scan_id, e).seconds for e in self.entries}
         self.good = {entry.name: self.files(entry) for entry in self.entries}
 
     @property
@@ -99,10 +99,25 @@ class KillHarness:
             assert turn < 3 * number + len(self.entries), "the kills come too late"
         return self.count
 
+    def round_of_real_stages(self) -> Count:
+        """Every stage is killed once, at a moment of its work."""
+        for entry in self.entries:
+            self.kill_during(entry, force=True, victim="stage", within_s=self.seconds[entry.name])
+            self.examine(entry)
+            report = bring_up_to_date(self.project, self.scan_id, entry)
+            self.count.outcomes[report.outcome.value] += 1
+            self.check_recorded(entry)
+            if not entry.random:
+                assert self.files(entry) == self.good[entry.name], "the same bytes as before"
+            self.check_tidy(entry)
+        return self.count
+
     def one_round(self, entry: StageEntry) -> None:
         key, value = another_value(self.project, entry.name)
         register_scan(self.project, Request(self.scan, overrides={entry.name: {key: value}}))
-        self.kill_during(entry, force=self.random.random() < 0.5)
+        victim = self.random.choices(VICTIMS, weights=(2, 3, 5))[0]
+        within_s = {"runner": 3.0, "dvc": 2.5, "stage": 1.0}[victim]
+        self.kill_during(entry, force=self.random.random() < 0.5, victim=victim, within_s=within_s)
         self.examine(entry)
         report = bring_up_to_date(self.project, self.scan_id, entry)
         self.count.outcomes[report.outcome.value] += 1
@@ -114,6 +129,9 @@ class KillHarness:
         register_scan(self.project, Request(self.scan, reset=True))
         bring_up_to_date(self.project, self.scan_id, entry)
         assert self.files(entry) == self.good[entry.name], "the old result is back, byte for byte"
+        self.check_tidy(entry)
+
+    def check_tidy(self, entry: StageEntry) -> None:
         left = [
             path.name for prefix in (KEPT_PREFIX, SCRATCH_PREFIX) for path in self.folder.glob(f"{prefix}*")
         ]
@@ -124,7 +142,7 @@ class KillHarness:
         assert {item.path for item in recorded} == set(self.paths(entry))
         assert damaged(recorded) == []
 
-    def kill_during(self, entry: StageEntry, *, force: bool) -> None:
+    def kill_during(self, entry: StageEntry, *, force: bool, victim: str, within_s: float) -> None:
         command = [sys.executable, "-c", RUN_ONE, str(self.project.root), self.scan_id, entry.name]
         runner = subprocess.Popen(
             [*command, "force" if force else "no"],
@@ -133,10 +151,10 @@ class KillHarness:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        victim = self.random.choices(VICTIMS, weights=(2, 3, 5))[0]
-        processes = self.wait_for(runner, victim)
-        time.sleep(self.random.uniform(0.0, {"runner": 3.0, "dvc": 2.5, "stage": 1.0}[victim]))
-        family = {"runner": psutil.Process(runner.pid)} | self.family(runner) if runner.poll() is None else {}
+        self.wait_for(runner, victim)
+        time.sleep(self.random.uniform(0.0, within_s))
+        everyone = self.everyone(runner)
+        family = self.named(everyone)
         self.count.phases[max(family, key=VICTIMS.index) if family else "too late"] += 1
         self.count.kills[entry.name] += bool(family)
         self.count.victims[victim] += bool(family)
@@ -144,29 +162,35 @@ class KillHarness:
         if target is not None:
             target.kill()
         runner.wait()
-        _, alive = psutil.wait_procs([*processes, *family.values()], timeout=30)
+        _, alive = psutil.wait_procs(everyone, timeout=30)
         assert not alive, "a killed run leaves nobody behind"
 
-    def wait_for(self, runner: "subprocess.Popen[bytes]", victim: str) -> list[psutil.Process]:
+    def wait_for(self, runner: "subprocess.Popen[bytes]", victim: str) -> None:
         """Wait until the victim lives (or all is over)."""
-        seen: dict[str, psutil.Process] = {}
-        while victim != "runner" and victim not in seen and runner.poll() is None:
-            seen |= self.family(runner)
+        while victim not in self.named(self.everyone(runner)) and runner.poll() is None:
             time.sleep(0.02)
-        return list(seen.values())
 
-    def family(self, runner: "subprocess.Popen[bytes]") -> dict[str, psutil.Process]:
+    def everyone(self, runner: "subprocess.Popen[bytes]") -> list[psutil.Process]:
+        """The run's processes, those of a stage's own workers among them."""
         try:
-            children = psutil.Process(runner.pid).children(recursive=True)
-            named = [(" ".join(child.cmdline()), child) for child in children]
+            top = psutil.Process(runner.pid)
+            return [] if runner.poll() is not None else [top, *top.children(recursive=True)]
         except psutil.Error:
-            return {}
-        return {
-            name: child
-            for words, child in named
-            for name, mark in (("dvc", "-m pipelines.dvc_child"), ("stage", "-m stages."))
-            if mark in words and "exec python" not in words
-        }
+            return []
+
+    def named(self, processes: list[psutil.Process]) -> dict[str, psutil.Process]:
+        """Runner, dvc and stage, those of them that live."""
+        marks = {"runner": RUN_ONE, "dvc": "-m pipelines.dvc_child", "stage": "-m stages."}
+        out = {}
+        for process in processes:
+            try:
+                words = " ".join(process.cmdline())
+            except psutil.Error:
+                continue
+            for name, mark in marks.items():
+                if mark in words and "exec python" not in words:
+                    out[name] = process
+        return out
 
     def examine(self, entry: StageEntry) -> None:
         """No file is half there, and no good file is gone for ever."""

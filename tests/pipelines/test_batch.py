@@ -4,27 +4,16 @@ import os
 
 import pytest
 
+from data.sample.make_variations import write_variations
 from pipelines.batch import run_batch
 from pipelines.batch_requests import batch_requests
 from pipelines.cluster import described
-from pipelines.project import apply_environment
 from pipelines.register import Request
 from pipelines.reproduce import RANDOM, SAME, reproduce
 from pipelines.template import read_template
-from tests.pipelines.tiny_project import commit, make_real_project, make_tiny_project, runs, write_scan
+from tests.pipelines.tiny_project import LIGHT, commit, make_tiny_project, runs, write_scan
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("prefect_server")]
-LIGHT = {
-    "clean": {"target_edge_m": 0.006},
-    "tetrahedralize": {"edge_m": 0.03, "cut_edge_m": 0.02},
-    "simulate": {"dt_s": 0.004},
-    "calibrate": {"dt_s": 0.004, "shared_iterations": 1, "individual_iterations": 1},
-    "tetrahedralize_half": {"edge_m": 0.02, "cut_edge_m": 0.015},
-    "transport": {"dt_s": 0.004},
-    "optimize": {"dt_s": 0.004, "candidates": 1, "iterations": 3, "ablation_iterations": 1},
-    "replay": {"dt_s": 0.004},
-}
-"""Coarse meshes and few iterations: the same code in a hundredth of the time."""
 
 
 def test_two_at_once_and_one_by_one(project, tmp_path):
@@ -51,26 +40,17 @@ def test_two_at_once_and_one_by_one(project, tmp_path):
 
 
 @pytest.mark.endurance
-def test_eight_variations_of_the_sample(tmp_path, monkeypatch):
+def test_eight_variations_of_the_sample(real_project, tmp_path):
     """The real stages, all of them, on synthetic scans. Then each stage alone again, in a clone: the same bytes.
 
     The mesher is random, so its mesh is taken as recorded and everything computed from it is compared.
     """
-    from data.sample.make_variations import write_variations
-
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    folder = tmp_path / "project"
-    folder.mkdir()
-    project = make_real_project(folder)
-    for variable in ("PATH", "PREFECT_HOME"):
-        monkeypatch.setenv(variable, os.environ.get(variable, ""))
-    apply_environment(project)
+    project = real_project
     commit(project)
     count = int(os.environ.get("BATCH_SCANS", "8"))
     scans = write_variations(tmp_path / "variations", count)
     stages = read_template(project.template)
-    light = {name: values for name, values in LIGHT.items() if name in {entry.name for entry in stages}}
-    requests = batch_requests(project, [str(scan) for scan in scans], light)
+    requests = batch_requests(project, [str(scan) for scan in scans], LIGHT)
     told = []
     results = run_batch(
         project, requests, scans_at_once=int(os.environ.get("BATCH_WORKERS", "4")), tell=told.append

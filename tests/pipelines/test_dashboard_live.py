@@ -108,6 +108,8 @@ def test_a_run_started_by_api(project, processes):
 
     run = wait_for(finished)
     assert run["name"] == "apple", "named after its scan"
+    assert (project.scan_dir("apple") / "report.html").is_file()
+    assert (project.scan_dir("apple") / "apple.ply.dvc").is_file()
     tasks = ask(f"{api}/task_runs/filter", {"flow_runs": {"id": {"any_": [run["id"]]}}})
     assert {task["name"] for task in tasks} == {entry.name for entry in read_template(project.template)}
     assert len(seen) >= 2, "the progress moved"

@@ -4,17 +4,23 @@ import os
 
 import pytest
 
+from data.sample.make_variations import write_variations
+from pipelines.batch_requests import batch_requests
+from pipelines.register import Request
 from pipelines.template import read_template
 from tests.pipelines.kill_harness import KillHarness
-from tests.pipelines.tiny_project import write_scan
+from tests.pipelines.tiny_project import LIGHT, write_scan
 
 DOZEN = 12
 MANY = 50
 
 
+def seed():
+    return int(os.environ.get("KILL_SEED", "6"))
+
+
 def run_harness(project, tmp_path, number):
-    seed = int(os.environ.get("KILL_SEED", "6"))
-    count = KillHarness(project, write_scan(tmp_path, "apple.ply"), seed).rounds(number)
+    count = KillHarness(project, Request(write_scan(tmp_path, "apple.ply")), seed()).rounds(number)
     print(count.lines())  # noqa: T201 -- the count is what the harness is for; shown by pytest -s
     assert count.hits >= number
     return count
@@ -32,3 +38,14 @@ def test_fifty_kills_reach_every_stage_and_every_process(project, tmp_path):
     assert set(count.kills) == {entry.name for entry in read_template(project.template)}
     assert set(count.victims) == {"runner", "dvc", "stage"}
     assert {"runner", "dvc", "stage"} <= set(count.phases)
+
+
+@pytest.mark.slow
+@pytest.mark.endurance
+def test_a_kill_of_every_real_stage(real_project, tmp_path):
+    """The real numerics, on a synthetic scan and coarse meshes: their worker processes and checkpoints take part."""
+    scans = write_variations(tmp_path / "variations", 1)
+    (request,) = batch_requests(real_project, [str(scan) for scan in scans], LIGHT)
+    count = KillHarness(real_project, request, seed()).round_of_real_stages()
+    print(count.lines())  # noqa: T201
+    assert count.hits == len(read_template(real_project.template))

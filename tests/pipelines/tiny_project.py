@@ -13,6 +13,18 @@ from stages.catalogue import base_of
 ROOT = Path(__file__).parents[2]
 TINY_STAGE = Path(__file__).with_name("tiny_stage.py.txt")
 
+LIGHT = {
+    "clean": {"target_edge_m": 0.006},
+    "tetrahedralize": {"edge_m": 0.03, "cut_edge_m": 0.02},
+    "simulate": {"dt_s": 0.004},
+    "calibrate": {"dt_s": 0.004, "shared_iterations": 1, "individual_iterations": 1},
+    "tetrahedralize_half": {"edge_m": 0.02, "cut_edge_m": 0.015},
+    "transport": {"dt_s": 0.004},
+    "optimize": {"dt_s": 0.004, "candidates": 1, "iterations": 3, "ablation_iterations": 1},
+    "replay": {"dt_s": 0.004},
+}
+"""Coarse meshes and few iterations: the same code in a hundredth of the time."""
+
 
 def make_tiny_project(folder: Path) -> Project:
     """Everything but data, environments and real stage modules, in a git repository of its own."""
