@@ -57,6 +57,10 @@ def _motion(found: Mapping[str, Any]) -> list[str]:
         f"{found['mean_force_optimized_n']:.1f} N for this one), peak "
         f"{100.0 * found['peak_reduction']:.1f} % less"
     ]
+    if "reduction_over_depth" in found:
+        lines.append(
+            f"Every millimetre of the way down counted the same: {100.0 * found['reduction_over_depth']:.1f} % less"
+        )
     if "reduction_by_sawing" in found:
         lines.append(
             f"Against its own descent without sawing: {100.0 * found['reduction_by_sawing']:.1f} % less; the rest is "

@@ -68,7 +68,7 @@ def run(io: StageIO, params: OptimizeParams) -> dict[str, Any]:
     io.write_plot("optimize/history_plot", plot_text(history, ["start", "iteration", "mean_force_n"]))
     io.progress(0.98, "draw the picture")
     io.write_png("optimize/preview", optimize_picture(found, mesh.nodes[~mesh.node_ghost][:, [2, 1]]))
-    io.progress(1.0, f"mean force {100.0 * found.reduction:.1f} % below the vertical cut")
+    io.progress(1.0, f"mean force {100.0 * found.reduction():.1f} % below the vertical cut")
     return metrics(found)
 
 

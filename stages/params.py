@@ -220,6 +220,8 @@ class OptimizeParams(CuttingParams):
     """optimize: the slicing motion, its limits and how it is searched for."""
 
     dt_s: Annotated[float, Field(ge=1e-5, le=0.01)]
+    mean_over: Literal["time", "depth"]
+    """Whether every moment, or every millimetre of the way down, counts the same in the mean force."""
     mean_speed_m_s: Annotated[float, Field(gt=0, le=1)]
     """Mean speed of the descent: gives the duration."""
     start_clearance_m: Annotated[float, Field(ge=0, le=0.1)]

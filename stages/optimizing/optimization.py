@@ -35,6 +35,7 @@ Progress = Callable[[float, str], None]
 class Measured:
     """One simulated motion."""
 
+    cut: SlicingCut
     variables: torch.Tensor
     force: Array
     """On the knife [N], shape [samples, 3]."""
@@ -43,6 +44,11 @@ class Measured:
     def norm(self) -> Array:
         """[N], shape [samples]."""
         return np.linalg.norm(self.force, axis=1)
+
+    def mean_n(self, over: str | None = None) -> float:
+        """Mean of the norm over "time" or "depth", by default over params.mean_over [N]."""
+        with torch.no_grad():
+            return float(self.cut.weights(self.variables, over).numpy() @ self.norm)
 
 
 @dataclass(frozen=True)
@@ -62,15 +68,14 @@ class Optimization:
     """By the name of the start; the ablation is among them."""
     confirmed: list[Confirmed]
 
-    @property
-    def reduction(self) -> float:
-        """Share of the vertical cut's mean force that the slicing motion saves."""
-        return 1.0 - float(self.slicing.norm.mean() / self.vertical.norm.mean())
+    def reduction(self, over: str | None = None) -> float:
+        """Share of the vertical cut's mean force that the slicing motion saves; `over` as in Measured.mean_n."""
+        return 1.0 - self.slicing.mean_n(over) / self.vertical.mean_n(over)
 
     @property
     def reduction_by_sawing(self) -> float:
         """The same against its own descent without sawing."""
-        return 1.0 - float(self.slicing.norm.mean() / self.without_sawing.norm.mean())
+        return 1.0 - self.slicing.mean_n() / self.without_sawing.mean_n()
 
 
 def optimize(
@@ -98,7 +103,7 @@ def optimize(
     cut = SlicingCut(model, (values,), passage, params)
     progress(0.0, "simulate the vertical cut")
     vertical = measure(cut, cut.straight())
-    scale = float(vertical.norm.mean())
+    scale = vertical.mean_n()
     if scale == 0.0:
         raise InputError(
             "optimize: the vertical cut meets no force. The knife must pass through the fruit. Check precut_half."
@@ -142,7 +147,7 @@ def measure(cut: SlicingCut, variables: torch.Tensor) -> Measured:
         raise InputError(
             f"optimize: a cut stopped before its end. {error}. Change the section optimize of params.yaml."
         ) from error
-    return Measured(variables, force)
+    return Measured(cut, variables, force)
 
 
 def _best(

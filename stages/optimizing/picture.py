@@ -31,14 +31,13 @@ def optimize_picture(found: Optimization, silhouette: NDArray[np.float64]) -> ND
 def _force(axis: Any, found: Optimization) -> None:
     vertical, slicing = found.vertical.norm, found.slicing.norm
     time = (np.arange(len(vertical)) + 0.5) / found.cut.sample_rate_hz
-    axis.plot(time, vertical, color=SCAN, lw=2, label=f"vertical, mean {vertical.mean():.1f} N")
-    still = found.without_sawing.norm
-    axis.plot(
-        time, still, color=SCAN, lw=1, ls="--", label=f"slicing's descent alone, mean {still.mean():.1f} N"
-    )
-    axis.plot(time, slicing, color=FRUIT, lw=2, label=f"slicing, mean {slicing.mean():.1f} N")
+    axis.plot(time, vertical, color=SCAN, lw=2, label=f"vertical, mean {found.vertical.mean_n():.1f} N")
+    still = found.without_sawing
+    label = f"slicing's descent alone, mean {still.mean_n():.1f} N"
+    axis.plot(time, still.norm, color=SCAN, lw=1, ls="--", label=label)
+    axis.plot(time, slicing, color=FRUIT, lw=2, label=f"slicing, mean {found.slicing.mean_n():.1f} N")
     axis.set(xlabel="time [s]", ylabel="norm of the force on the knife [N]", ylim=(0.0, None))
-    axis.set_title(f"{100.0 * found.reduction:.1f} % less mean force", color=TEXT)
+    axis.set_title(f"{100.0 * found.reduction():.1f} % less mean force", color=TEXT)
     axis.legend(frameon=False)
 
 
@@ -77,7 +76,7 @@ def _descent(axis: Any, found: Optimization) -> None:
         axis.plot(
             range(1, len(run.history) + 1), [row["mean_force_n"] for row in run.history], lw=1.5, label=name
         )
-    axis.axhline(found.vertical.norm.mean(), color=WARNING, lw=1, ls="--", label="vertical cut")
+    axis.axhline(found.vertical.mean_n(), color=WARNING, lw=1, ls="--", label="vertical cut")
     axis.set(xlabel="simulation", ylabel="mean force [N]")
     axis.set_title(f"the search; best: {found.best_start}", color=TEXT)
     axis.legend(frameon=False)
@@ -96,7 +95,7 @@ def _residuals(axis: Any, found: Optimization) -> None:
 
 def _confirmed(axis: Any, found: Optimization) -> None:
     names = ["as optimised", *(row.name for row in found.confirmed)]
-    values = [100.0 * v for v in (found.reduction, *(row.reduction for row in found.confirmed))]
+    values = [100.0 * v for v in (found.reduction(), *(row.reduction for row in found.confirmed))]
     bars = axis.barh(names, np.nan_to_num(values), color=[FRUIT] + [SCAN] * len(found.confirmed))
     axis.bar_label(bars, labels=[f"{v:.1f} %" for v in values], padding=3)
     axis.invert_yaxis()

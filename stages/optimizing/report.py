@@ -99,10 +99,12 @@ def metrics(found: Optimization) -> dict[str, Any]:
     survives = bool(np.isfinite(kept).all())
     free = found.runs[UNCONSTRAINED]
     return {
-        "mean_force_vertical_n": float(vertical.mean()),
-        "mean_force_optimized_n": float(slicing.mean()),
-        "reduction": found.reduction,
-        "mean_force_without_sawing_n": float(found.without_sawing.norm.mean()),
+        "mean_force_vertical_n": found.vertical.mean_n(),
+        "mean_force_optimized_n": found.slicing.mean_n(),
+        "reduction": found.reduction(),
+        "reduction_over_time": found.reduction("time"),
+        "reduction_over_depth": found.reduction("depth"),
+        "mean_force_without_sawing_n": found.without_sawing.mean_n(),
         "reduction_by_sawing": found.reduction_by_sawing,
         "peak_force_vertical_n": float(vertical.max()),
         "peak_force_optimized_n": float(slicing.max()),
@@ -110,7 +112,7 @@ def metrics(found: Optimization) -> dict[str, Any]:
         **{residual_column(name): value for name, value in found.residuals.items()},
         "confirmed_reduction": float(min(kept)) if survives else None,
         "confirmed": {row.name: _number(row.reduction) for row in found.confirmed},
-        **_ablation(free.best, float(vertical.mean())),
+        **_ablation(free.best, found.vertical.mean_n()),
         "duration_s": found.cut.passage.duration_s,
         "best_start": found.best_start,
         "iterations": sum(len(run.history) for run in found.runs.values()),

@@ -52,6 +52,7 @@ class SlicingCut:
         self, model: Model, draws: Sequence[Values], passage: Passage, params: OptimizeParams
     ) -> None:
         self.passage = passage
+        self._mean_over = params.mean_over
         self.keyframes = max(2, 1 + round(passage.duration_s / params.keyframe_spacing_s))
         self._motion = SlicingMotion(
             duration=passage.duration_s,
@@ -106,8 +107,20 @@ class SlicingCut:
         return out
 
     def mean_force(self, variables: torch.Tensor) -> torch.Tensor:
-        """Mean norm of the force [N], over time and draws."""
-        return torch.stack([_norm(force).mean() for force in self.forces(variables)]).mean()
+        """Mean norm of the force [N], over params.mean_over and the draws."""
+        weights = self.weights(variables)
+        return torch.stack([(weights * _norm(force)).sum() for force in self.forces(variables)]).mean()
+
+    def weights(self, variables: torch.Tensor, over: str | None = None) -> torch.Tensor:
+        """Share of every sample of the force in its mean, shape [samples]: of the time, or of the way down."""
+        count = round(self.passage.duration_s * self.sample_rate_hz)
+        if (over or self._mean_over) == "time":
+            return torch.full((count,), 1.0 / count, dtype=torch.float64)
+        times = torch.arange(count + 1, dtype=torch.float64) / self.sample_rate_hz
+        parameters = {**self._tensors(), **self.motion_parameters(variables)}
+        down = -self._motion.trajectory(times, parameters)[:, 1].diff()
+        way = down.clamp(min=0.0)
+        return way / way.sum()
 
     def trajectory(self, variables: torch.Tensor, *, every: int = 1) -> Trajectory:
         """Position, velocity and acceleration at the controller's rate, or at every n-th of its times and the last."""

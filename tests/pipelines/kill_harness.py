@@ -113,7 +113,7 @@ class KillHarness:
         return self.count
 
     def one_round(self, entry: StageEntry) -> None:
-        key, value = another_value(self.project, entry.name)
+        key, value = another_value(self.project, entry.name, self.random)
         register_scan(self.project, Request(self.scan, overrides={entry.name: {key: value}}))
         victim = self.random.choices(VICTIMS, weights=(2, 3, 5))[0]
         within_s = {"runner": 3.0, "dvc": 2.5, "stage": 1.0}[victim]
@@ -210,14 +210,14 @@ class KillHarness:
         return any(place.is_file() and md5_of_path(place) == md5 for place in (aside, cached))
 
 
-def another_value(project: Project, stage: str) -> tuple[str, Any]:
-    """A parameter of the stage and a value that is allowed and not the present one."""
+def another_value(project: Project, stage: str, draw: random.Random) -> tuple[str, Any]:
+    """A parameter of the stage and a value that is allowed and, most likely, was never tried: nothing is cached."""
     section = yaml.safe_load((project.root / "params.yaml").read_text())[stage]
     for key, value in section.items():
         for other in (
-            [value + 1, value - 1]
+            [value + draw.randint(1, 1000), value + 1, value - 1]
             if isinstance(value, int)
-            else [value * 0.99]
+            else [value * draw.uniform(0.95, 0.999)]
             if isinstance(value, float)
             else []
         ):

@@ -67,6 +67,29 @@ def test_what_the_sawing_itself_saves_is_told_apart(found):
     assert torch.equal(still[:, 1], sliced[:, 1]) and (still[:, 2] == still[0, 2]).all()
 
 
+def test_a_mean_over_depth_can_not_be_lowered_by_timing(found):
+    """Each millimetre counts the same, however long the knife stays there; over time it counts as long as it stays."""
+    told = metrics(found)
+    assert told["reduction"] == told["reduction_over_time"] != told["reduction_over_depth"]
+    cut = found.cut
+    late = cut.straight()
+    late[2] = torch.linspace(-3.0, 3.0, cut.keyframes, dtype=torch.float64)
+    late = cut.at_end_height(late)
+    depth = cut.passage.start_m - cut.passage.end_m
+    means = {}
+    for name, variables in (("straight", cut.straight()), ("late", late)):
+        down = (cut.passage.start_m - cut.trajectory(variables).position[:, 1]).numpy() / depth
+        for over in ("time", "depth"):
+            weights = cut.weights(variables, over).numpy()
+            # a force that grows with depth, averaged over each sample's milliseconds
+            force = (0.5 * (down[:-1] + down[1:])).reshape(len(weights), -1).mean(axis=1)
+            means[name, over] = float(weights @ force)
+    assert means["late", "time"] < 0.95 * means["straight", "time"]
+    # the integral of a straight line: a half, up to the error of samples of 4 ms
+    assert means["straight", "depth"] == pytest.approx(0.5, rel=1e-3)
+    assert means["late", "depth"] == pytest.approx(0.5, rel=1e-3)
+
+
 def test_the_best_start_is_kept_and_the_ablation_is_reported_apart(found):
     assert set(found.runs) == {"vertical", "drawn 1", UNCONSTRAINED}
     assert found.best_start != UNCONSTRAINED
@@ -110,9 +133,10 @@ def test_picture_shows_something(found):
     assert pixels.ndim == 3 and pixels.std() > 10.0
 
 
-def test_gradient_of_the_objective_matches_differences_in_every_motion_parameter():
+@pytest.mark.parametrize("mean_over", ["time", "depth"])
+def test_gradient_of_the_objective_matches_differences_in_every_motion_parameter(mean_over):
     """Relative step 1e-3; 1 % is what the pipeline promises. At 4 ms a spring dies within few steps, hence 2 ms."""
-    cut = slicing_cut(quick(dt_s=0.002))
+    cut = slicing_cut(quick(dt_s=0.002, mean_over=mean_over))
     at = cut.straight()
     at[0] = torch.tensor([0.5, 0.7, 0.4], dtype=torch.float64)[: cut.keyframes]
     at[1] = torch.tensor([0.9, 0.6, 0.8], dtype=torch.float64)[: cut.keyframes]
