@@ -12,6 +12,9 @@ from disect_sim.native_output import native_stdout_silenced
 from disect_sim.sparsity import BlockPattern
 
 MAX_ITERATIONS = 400
+WARY_FOR = 20
+"""Factorisations after an indefinite matrix before which definiteness is asked for, since cholespy 2.2 never frees the
+memory of a factor that fails: a cut that struggles fails hundreds of times, and a fit of such cuts reached 5 GB."""
 
 
 @dataclass
@@ -59,6 +62,7 @@ class CachedCholeskySolver:
             self._csc_rows == np.repeat(np.arange(self.size), np.diff(self._csc_pointers))
         )
         self._factor: cholespy.CholeskySolverD | None = None
+        self._wary = 0
         self._extra_iterations = 0
         self._budget = factorisation_cost_in_iterations(self.size)
 
@@ -102,17 +106,27 @@ class CachedCholeskySolver:
         self.statistics.factorisations += 1
         self._extra_iterations = 0
         started = time.process_time()
+        self._factor = self._cholesky(data)
+        self.statistics.factor_seconds += time.process_time() - started
+        if self._factor is None:
+            self._wary = WARY_FOR
+            self.statistics.indefinite += 1
+            raise IndefiniteHessianError
+
+    def _cholesky(self, data: np.ndarray) -> cholespy.CholeskySolverD | None:
+        """The factor, or None if the matrix with these values is not positive definite."""
+        if self._wary > 0:
+            self._wary -= 1
+            matrix = sp.csc_matrix((data, self._csc_rows, self._csc_pointers), shape=(self.size, self.size))
+            if not is_positive_definite(matrix):
+                return None
         try:
             with native_stdout_silenced():
-                self._factor = cholespy.CholeskySolverD(
+                return cholespy.CholeskySolverD(
                     self.size, self._csc_pointers, self._csc_rows, data, cholespy.MatrixType.CSC
                 )
-        except (ValueError, RuntimeError) as error:
-            self._factor = None
-            self.statistics.indefinite += 1
-            raise IndefiniteHessianError from error
-        finally:
-            self.statistics.factor_seconds += time.process_time() - started
+        except (ValueError, RuntimeError):
+            return None
 
     def _precondition(self, r: np.ndarray) -> np.ndarray:
         z = np.empty_like(r)
@@ -149,6 +163,20 @@ class CachedCholeskySolver:
             p = z + (rz_new / rz) * p
             rz = rz_new
         return x, MAX_ITERATIONS, False
+
+
+def is_positive_definite(matrix: sp.csc_matrix) -> bool:
+    """Whether a symmetric matrix is positive definite.
+
+    LU without exchange of rows is L D Lᵀ, and D has the signs of the eigenvalues (Sylvester's law of inertia).
+    """
+    try:
+        factor = splu(
+            matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True}
+        )
+    except RuntimeError:  # a pivot is exactly zero
+        return False
+    return bool((factor.perm_r == factor.perm_c).all() and (factor.U.diagonal() > 0.0).all())
 
 
 def factorisation_cost_in_iterations(size: int) -> float:

@@ -1,10 +1,12 @@
 """The block pattern of the Hessian and the groups in which elements are launched."""
 
 import numpy as np
+import psutil
 import pytest
+import scipy.sparse as sp
 
 from disect_sim.box_mesh import box_mesh
-from disect_sim.linear_solver import CachedCholeskySolver, IndefiniteHessianError
+from disect_sim.linear_solver import CachedCholeskySolver, IndefiniteHessianError, is_positive_definite
 from disect_sim.sparsity import TET_PAIRS, block_pattern, element_slots, launch_groups
 
 
@@ -103,3 +105,34 @@ def test_an_indefinite_matrix_is_counted_said_and_still_solvable(capfd):
     x = solver.solve_indefinite(b)
     assert np.allclose(solver._matrix @ x, b, atol=1e-9)
     assert capfd.readouterr().out == "", "CHOLMOD's remarks must not reach the caller's standard output"
+
+
+def test_definiteness_is_that_of_the_eigenvalues():
+    random = np.random.default_rng(5)
+    for shift in (-3.0, -0.5, 0.5, 3.0):
+        dense = random.normal(size=(40, 40)) * (random.random((40, 40)) < 0.1)
+        dense = dense + dense.T + shift * np.eye(40) * np.abs(np.linalg.eigvalsh(dense + dense.T)).max()
+        expected = bool((np.linalg.eigvalsh(dense) > 0.0).all())
+        assert is_positive_definite(sp.csc_matrix(dense)) is expected is (shift > 1.0)
+    assert not is_positive_definite(sp.csc_matrix(np.diag([1.0, 0.0, 2.0])))
+
+
+def test_a_cut_that_struggles_does_not_eat_the_memory():
+    """cholespy never frees a factor that fails: 40 of them, of this size, were over a gigabyte."""
+    _, tets = box_mesh((0, 0, 0), (1, 1, 1), (9, 9, 9))
+    pattern = block_pattern([tets], np.zeros(tets.max() + 1, bool))
+    solver = CachedCholeskySolver(pattern)
+    blocks = laplacian_blocks(pattern, 1.0)
+    rows = np.repeat(np.arange(pattern.free_count), np.diff(pattern.indptr))
+    blocks[(rows == pattern.indices) & (rows == 4)] = -0.5 * np.eye(3)
+    solver.set_matrix(blocks)
+    before = psutil.Process().memory_info().rss
+    for _ in range(40):
+        with pytest.raises(IndefiniteHessianError):
+            solver.solve(np.ones(solver.size), tolerance=1e-8)
+    assert solver.statistics.indefinite == 40
+    # one failed factor and the workspace of the check; without the check it grows by a factor at every turn
+    assert psutil.Process().memory_info().rss - before < 300e6
+    solver.set_matrix(laplacian_blocks(pattern, 1.0))
+    b = np.ones(solver.size)
+    assert np.allclose(solver._matrix @ solver.solve(b, tolerance=1e-10), b, atol=1e-6)
