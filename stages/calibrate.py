@@ -11,6 +11,7 @@ from stages.calibrating.calibration import Calibration, calibrate, check_names
 from stages.calibrating.picture import calibrate_picture, no_log_picture
 from stages.calibrating.recorded_cut import read_recorded_cut
 from stages.calibrating.report import (
+    body_table,
     bound_table,
     history_table,
     metrics,
@@ -24,6 +25,7 @@ from stages.params import CalibrateParams
 from stages.support.csv_text import plot_text
 from stages.support.cut_mesh_tables import read_cut_mesh
 from stages.support.cutting_model import cutting_model
+from stages.support.damage_law import DAMAGE_LAW
 from stages.support.stage_main import StageIO, run_stage
 from stages.support.work_key import work_key
 
@@ -50,20 +52,22 @@ def run(io: StageIO, params: CalibrateParams) -> dict[str, object]:
         progress=lambda fraction, text: io.progress(0.02 + 0.93 * fraction, text),
     )
     told = metrics(fit, params)
-    _write(io, model, fit)
+    _write(io, model, fit, params)
     io.progress(0.97, "draw the picture")
     io.write_png("calibrate/preview", calibrate_picture(fit, told))
     io.progress(1.0, "done")
     return told
 
 
-def _write(io: StageIO, model: Model, fit: Calibration) -> None:
+def _write(io: StageIO, model: Model, fit: Calibration, params: CalibrateParams) -> None:
     profile, history = profile_table(fit), history_table(fit.history)
     io.write(
         "calibrate/parameters",
         parameter_table(model, fit.values, gradient_norm=fit.gradient_norm, touched_ns=fit.impulse),
+        notes={DAMAGE_LAW: params.damage_law},
     )
     io.write("calibrate/scalars", scalar_table(fit))
+    io.write("calibrate/body", body_table({**nominal_values(params), **fit.values}))
     io.write("calibrate/history", history)
     io.write("calibrate/profile", profile)
     io.write_plot("calibrate/profile_plot", plot_text(profile, ["time_s", "measured_n", "simulated_n"]))
@@ -75,9 +79,12 @@ def _without_log(io: StageIO, model: Model, params: CalibrateParams) -> dict[str
     untouched = np.zeros(model.spring_count)
     values = nominal_values(params)
     io.write(
-        "calibrate/parameters", parameter_table(model, values, gradient_norm=untouched, touched_ns=untouched)
+        "calibrate/parameters",
+        parameter_table(model, values, gradient_norm=untouched, touched_ns=untouched),
+        notes={DAMAGE_LAW: params.damage_law},
     )
     io.write("calibrate/scalars", scalar_table(None))
+    io.write("calibrate/body", body_table(values))
     profile, history = profile_table(None), history_table([])
     io.write("calibrate/history", history)
     io.write("calibrate/profile", profile)

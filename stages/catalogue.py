@@ -344,6 +344,15 @@ _CALIBRATE = (
             Column("identifiable", "bool", "", "true if two standard errors are below 10 % of the value"),
         ],
         meaning="parameters fitted for all springs at once, and the motion's height offset; no rows without a log",
+    ),
+    _table(
+        "calibrate/body",
+        [
+            Column("name", "str", "", "young_pa, poisson, density_kg_m3 or retardation_s"),
+            Column("value", "f64", "see unit", "fitted, or as calibrate.start has it"),
+            Column("unit", "str", "", "of value"),
+        ],
+        meaning="what the simulation of the first cut had in place of its material's values; often no rows",
         consumers=("transport", "optimize", "replay"),
     ),
     _table(

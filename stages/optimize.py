@@ -23,6 +23,7 @@ from stages.params import OptimizeParams
 from stages.support.csv_text import plot_text
 from stages.support.cut_mesh_tables import read_cut_mesh
 from stages.support.cutting_model import OFF_PLANE_M, cutting_model, off_plane_m
+from stages.support.damage_law import check_damage_law
 from stages.support.second_cut_values import read_second_cut_values
 from stages.support.stage_main import StageIO, run_stage
 from stages.support.work_key import work_key
@@ -44,6 +45,7 @@ def run(io: StageIO, params: OptimizeParams) -> dict[str, Any]:
     """Read the second body's cut mesh and its parameters, optimise, write motion, history and picture."""
     torch.set_num_threads(1)  # the tensors are small: more threads only spin
     io.progress(0.0, "read the cut mesh and the parameters")
+    check_damage_law(io.scan_dir, "transport/parameters", params.damage_law, "optimize")
     mesh = read_cut_mesh(io.read, "precut_half")
     check_plane(mesh)
     model = cutting_model(mesh, MATERIALS[io.scan.material], params)

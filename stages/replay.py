@@ -20,6 +20,7 @@ from stages.params import ReplayParams
 from stages.support.artifacts import read_notes
 from stages.support.cut_mesh_tables import read_cut_mesh
 from stages.support.cut_views import Moment, cut_views
+from stages.support.damage_law import check_damage_law
 from stages.support.second_cut_values import read_second_cut_values
 from stages.support.stage_main import StageIO, run_stage
 
@@ -187,6 +188,7 @@ def _vertices(mesh: CutMesh, nodes: Floats) -> Floats:
 def run(io: StageIO, params: ReplayParams) -> dict[str, Any]:
     """Read the second body, its parameters and the motion, simulate, write the recording."""
     io.progress(0.0, "read the cut mesh and the motion")
+    check_damage_law(io.scan_dir, "transport/parameters", params.damage_law, "replay")
     knife = read_notes(io.scan_dir, MOTION)["knife"]
     recording = record(
         read_cut_mesh(io.read, "precut_half"),

@@ -6,10 +6,12 @@ import numpy as np
 import polars as pl
 
 from disect_sim.materials import MATERIALS
-from disect_sim.parameters import MATERIAL_PARAMETERS, SPRING_NAMES
+from disect_sim.parameters import SPRING_NAMES
 from stages.params import TransportParams
 from stages.support.bounded import make_bound
 from stages.support.cut_mesh_tables import read_cut_mesh
+from stages.support.damage_law import DAMAGE_LAW, check_damage_law
+from stages.support.second_cut_values import read_body_values
 from stages.support.stage_main import StageIO, run_stage
 from stages.transporting.comparison import Comparison, compare
 from stages.transporting.parameters import Bounds, Values, average_weights, combine
@@ -146,6 +148,7 @@ def _rms(value: np.ndarray) -> float:
 def run(io: StageIO, params: TransportParams) -> dict[str, object]:
     """Read the calibrated springs and the second cut's mesh, transport, compare, write tables and the picture."""
     io.progress(0.0, "read the springs")
+    check_damage_law(io.scan_dir, "calibrate/parameters", params.damage_law, "transport")
     source = read_source(io.read("calibrate/parameters"), io.read("calibrate/bounds"), params)
     mesh = read_cut_mesh(io.read, "precut_half")
     face = io.read("halve/cut_face").row(0, named=True)
@@ -159,15 +162,14 @@ def run(io: StageIO, params: TransportParams) -> dict[str, object]:
     io.progress(0.1, "transport")
     done = transport(source, target, params)
     for name, frame in tables(target, done).items():
-        io.write(name, frame)
-    scalars = dict(io.read("calibrate/scalars").select("name", "value").iter_rows())
+        io.write(name, frame, notes={DAMAGE_LAW: params.damage_law})
     comparison = compare(
         mesh,
         MATERIALS[io.scan.material],
         done.values,
         done.averaged,
         params,
-        body={name: value for name, value in scalars.items() if name in MATERIAL_PARAMETERS},
+        body=read_body_values(io.read),
         progress=lambda fraction: io.progress(0.2 + 0.7 * fraction, "compare with averages"),
     )
     io.progress(0.95, "draw the picture")

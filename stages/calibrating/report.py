@@ -5,7 +5,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from disect_sim.model import Model
-from disect_sim.parameters import SPRING_NAMES, SURFACE_PREFIX, parameter_info
+from disect_sim.parameters import MATERIAL_PARAMETERS, SPRING_NAMES, SURFACE_PREFIX, parameter_info
 from stages.calibrating.calibration import Calibration, scalar_values, spring_values
 from stages.calibrating.descent import FitOutcome, HistoryRow
 from stages.calibrating.problem import OFFSET
@@ -66,6 +66,18 @@ def scalar_table(fit: Calibration | None) -> pl.DataFrame:
         [
             pl.Series(name, list(column), kind)
             for name, column, kind in zip(names, columns, kinds, strict=True)
+        ]
+    )
+
+
+def body_table(values: Values) -> pl.DataFrame:
+    """The table calibrate/body: what was given or fitted in place of the material's own values."""
+    given = {name: float(values[name]) for name in MATERIAL_PARAMETERS if name in values}
+    return pl.DataFrame(
+        [
+            pl.Series("name", list(given), pl.String),
+            pl.Series("value", list(given.values()), pl.Float64),
+            pl.Series("unit", [MATERIAL_PARAMETERS[name].unit for name in given], pl.String),
         ]
     )
 

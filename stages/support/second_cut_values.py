@@ -5,14 +5,18 @@ from collections.abc import Callable
 import numpy as np
 import polars as pl
 
-from disect_sim.parameters import MATERIAL_PARAMETERS, SPRING_NAMES
+from disect_sim.parameters import SPRING_NAMES
+
+Read = Callable[[str], pl.DataFrame]
 
 
-def read_second_cut_values(read: Callable[[str], pl.DataFrame]) -> dict[str, np.ndarray]:
-    """The transported parameters of every spring, shape [spring_count], and fitted ones of the body as a whole."""
-    springs, scalars = read("transport/parameters"), read("calibrate/scalars")
-    values = {name: springs[name].to_numpy() for name in SPRING_NAMES}
-    for name, value in scalars.select("name", "value").iter_rows():
-        if name in MATERIAL_PARAMETERS:
-            values[name] = np.asarray(value)
-    return values
+def read_body_values(read: Read) -> dict[str, float]:
+    """What replaces the material's own values."""
+    return dict(read("calibrate/body").select("name", "value").iter_rows())
+
+
+def read_second_cut_values(read: Read) -> dict[str, np.ndarray]:
+    """The transported parameters of every spring, shape [spring_count], and those of the body as a whole."""
+    springs = read("transport/parameters")
+    body = {name: np.asarray(value) for name, value in read_body_values(read).items()}
+    return {name: springs[name].to_numpy() for name in SPRING_NAMES} | body
