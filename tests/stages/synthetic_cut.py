@@ -42,14 +42,11 @@ def motion_table(
     speed = -(start_m - end_m) / (start_m - path[-1, 1])
     motion = SlicingMotion(velocity_y=speed, initial_z=z_m - middle, **options)
     parameters = {k: torch.as_tensor(v) for k, v in motion.parameters.items()}
-    velocity, acceleration = torch.func.jvp(
-        lambda t: motion.velocities(t, parameters), (time,), (torch.ones_like(time),)
-    )
     return table_of(
         time.numpy(),
         motion.poses(time.numpy()),
-        _three(velocity.numpy()),
-        _three(acceleration.numpy()),
+        _three(motion.velocities(time, parameters).numpy()),
+        _three(motion.accelerations(time, parameters).numpy()),
         force_n,
     )
 
