@@ -1,6 +1,7 @@
 """Screenshots of a running dashboard in headless Chromium: python -m docs.draw_dashboard URL SCAN_ID
 
-Writes docs/pictures/dashboard_*.png of the newest run of that scan. Needs the package playwright and a Chromium.
+Writes docs/pictures/dashboard_*.png of the newest run of that scan: while optimize runs its progress, afterwards the
+run, its summary, a table and a picture. Needs the package playwright and a Chromium.
 """
 
 import shutil
@@ -48,16 +49,19 @@ def draw(url: str, pages: dict[str, str]) -> list[Path]:
 
 
 def main() -> None:
-    """Draw the run, its summary, a table and a picture."""
+    """Draw what there is to see of the run now."""
     url, scan_id = sys.argv[1], sys.argv[2]
     run = newest_run(url, scan_id)
     ids = artifacts_of(url, run["id"])
     word = scan_id.replace("_", "-")
+    if run["state_type"] != "COMPLETED":
+        draw(url, {"progress": f"/artifacts/artifact/{ids[f'{word}-optimize-progress']}"})
+        return
     pages = {"run": f"/runs/flow-run/{run['id']}", "deployment": "/deployments"}
     for name, key in (
         ("summary", "summary"),
         ("metrics", "calibrate-metrics"),
-        ("preview", "simulate-preview"),
+        ("preview", "optimize-preview"),
     ):
         pages[name] = f"/artifacts/artifact/{ids[f'{word}-{key}']}"
     draw(url, pages)

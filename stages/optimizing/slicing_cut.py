@@ -15,6 +15,8 @@ from stages.params import OptimizeParams
 AMPLITUDE_M_S, FREQUENCY_RAD_S, DESCENT = 0.1, 10.0, 0.2
 """One unit of the optimiser's variables: sawing speed, its frequency, share of the straight cut's descent. An optimiser
 of Adam's kind moves every variable by about the learning rate, so a unit is what may change in ten steps of 0.1."""
+LEAST_WAY_M = 1.0e-12
+"""Added to the way down of every sample: a motion that never goes down (the ablation's may) then has a mean too."""
 
 Array = NDArray[np.float64]
 Values = Mapping[str, Array]
@@ -119,7 +121,7 @@ class SlicingCut:
         times = torch.arange(count + 1, dtype=torch.float64) / self.sample_rate_hz
         parameters = {**self._tensors(), **self.motion_parameters(variables)}
         down = -self._motion.trajectory(times, parameters)[:, 1].diff()
-        way = down.clamp(min=0.0)
+        way = down.clamp(min=0.0) + LEAST_WAY_M
         return way / way.sum()
 
     def trajectory(self, variables: torch.Tensor, *, every: int = 1) -> Trajectory:

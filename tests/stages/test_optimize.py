@@ -88,6 +88,9 @@ def test_a_mean_over_depth_can_not_be_lowered_by_timing(found):
     # the integral of a straight line: a half, up to the error of samples of 4 ms
     assert means["straight", "depth"] == pytest.approx(0.5, rel=1e-3)
     assert means["late", "depth"] == pytest.approx(0.5, rel=1e-3)
+    hovering = cut.straight()
+    hovering[2] = -5.0  # no descent at all
+    assert cut.weights(hovering, "depth").sum() == pytest.approx(1.0)
 
 
 def test_the_best_start_is_kept_and_the_ablation_is_reported_apart(found):
