@@ -109,8 +109,9 @@ def optimize(
             "optimize: the vertical cut meets no force. The knife must pass through the fruit. Check precut_half."
         )
     draws = parameter_draws(values, params)
-    progress(0.02, "draw the starts")
-    starts = start_variables(cut, params)
+    starts = start_variables(
+        cut, params, lambda drawn: progress(0.02, f"draw the starts, {drawn} of {params.candidates}")
+    )
     jobs = [
         Start(name, True, variables, model, draws, passage, params, scale, scan_dir, key)
         for name, variables in starts.items()

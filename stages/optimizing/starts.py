@@ -1,5 +1,6 @@
 """Where the search begins: the vertical cut, and a few seeded slicing motions."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,25 +55,30 @@ class Start:
         )
 
 
-def start_variables(cut: SlicingCut, params: OptimizeParams) -> dict[str, torch.Tensor]:
+def start_variables(
+    cut: SlicingCut, params: OptimizeParams, tell: Callable[[int], None] = lambda drawn: None
+) -> dict[str, torch.Tensor]:
     """The first start is the vertical cut, just enough beside it that the descent can leave it; the others are drawn.
 
     A vertical cut is a symmetric point: its gradient in the amplitude is zero. Of `candidates` drawn motions, each
-    brought into the limits, those with the least force are taken.
+    brought into the limits, those with the least force are taken; `tell` hears how many are drawn.
     """
     nearly = cut.straight()
     nearly[0] = params.start_amplitude_m_s / AMPLITUDE_M_S
-    drawn = _candidates(cut, params) if params.starts > 1 else []
+    drawn = _candidates(cut, params, tell) if params.starts > 1 else []
     best = sorted(drawn, key=lambda pair: pair[0])[: params.starts - 1]
     return {"vertical": nearly} | {f"drawn {i + 1}": variables for i, (_, variables) in enumerate(best)}
 
 
-def _candidates(cut: SlicingCut, params: OptimizeParams) -> list[tuple[float, torch.Tensor]]:
+def _candidates(
+    cut: SlicingCut, params: OptimizeParams, tell: Callable[[int], None]
+) -> list[tuple[float, torch.Tensor]]:
     """Drawn motions with their mean force [N]; those that can't be simulated are left out."""
     generator = np.random.default_rng(params.seed)
     rules = rules_of(cut.passage, params)
     out = []
-    for _ in range(params.candidates):
+    for drawn in range(params.candidates):
+        tell(drawn)
         wish = cut.straight()
         wish[0] = generator.uniform(*params.start_amplitude_range_m_s) / AMPLITUDE_M_S
         wish[1] = generator.uniform(*params.start_frequency_range_rad_s) / FREQUENCY_RAD_S
