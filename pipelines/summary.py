@@ -51,20 +51,18 @@ def _motion(found: Mapping[str, Any]) -> list[str]:
     """What the optimised motion saves, whether it was confirmed, and how well it keeps its constraints."""
     if "reduction" not in found:
         return []
+    over = found.get("mean_over", "time")
     lines = [
-        f"**Force: {100.0 * found['reduction']:.1f} % less on average** "
-        f"({found['mean_force_vertical_n']:.1f} N for the vertical cut, "
+        f"**Force: {100.0 * found['reduction']:.1f} % less on average over {over}** "
+        f"({found['mean_force_vertical_n']:.1f} N for the vertical cut of the same duration, "
         f"{found['mean_force_optimized_n']:.1f} N for this one), peak "
         f"{100.0 * found['peak_reduction']:.1f} % less"
     ]
-    if "reduction_over_depth" in found:
+    other = {"time": "depth", "depth": "time"}[over]
+    if f"reduction_over_{other}" in found:
         lines.append(
-            f"Every millimetre of the way down counted the same: {100.0 * found['reduction_over_depth']:.1f} % less"
-        )
-    if "reduction_by_sawing" in found:
-        lines.append(
-            f"Against its own descent without sawing: {100.0 * found['reduction_by_sawing']:.1f} % less; the rest is "
-            "when the knife goes down"
+            f"Averaged over {other} instead: {100.0 * found[f'reduction_over_{other}']:.1f} % less. Against its own "
+            f"descent without sawing: {100.0 * found['reduction_by_sawing']:.1f} % less"
         )
     kept = found.get("confirmed_reduction")
     lines.append(

@@ -37,7 +37,9 @@ def _force(axis: Any, found: Optimization) -> None:
     axis.plot(time, still.norm, color=SCAN, lw=1, ls="--", label=label)
     axis.plot(time, slicing, color=FRUIT, lw=2, label=f"slicing, mean {found.slicing.mean_n():.1f} N")
     axis.set(xlabel="time [s]", ylabel="norm of the force on the knife [N]", ylim=(0.0, None))
-    axis.set_title(f"{100.0 * found.reduction():.1f} % less mean force", color=TEXT)
+    axis.set_title(
+        f"{100.0 * found.reduction():.1f} % less mean force, over {found.cut.mean_over}", color=TEXT
+    )
     axis.legend(frameon=False)
 
 

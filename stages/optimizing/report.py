@@ -99,6 +99,7 @@ def metrics(found: Optimization) -> dict[str, Any]:
     survives = bool(np.isfinite(kept).all())
     free = found.runs[UNCONSTRAINED]
     return {
+        "mean_over": found.cut.mean_over,
         "mean_force_vertical_n": found.vertical.mean_n(),
         "mean_force_optimized_n": found.slicing.mean_n(),
         "reduction": found.reduction(),

@@ -54,7 +54,7 @@ class SlicingCut:
         self, model: Model, draws: Sequence[Values], passage: Passage, params: OptimizeParams
     ) -> None:
         self.passage = passage
-        self._mean_over = params.mean_over
+        self.mean_over = params.mean_over
         self.keyframes = max(2, 1 + round(passage.duration_s / params.keyframe_spacing_s))
         self._motion = SlicingMotion(
             duration=passage.duration_s,
@@ -116,7 +116,7 @@ class SlicingCut:
     def weights(self, variables: torch.Tensor, over: str | None = None) -> torch.Tensor:
         """Share of every sample of the force in its mean, shape [samples]: of the time, or of the way down."""
         count = round(self.passage.duration_s * self.sample_rate_hz)
-        if (over or self._mean_over) == "time":
+        if (over or self.mean_over) == "time":
             return torch.full((count,), 1.0 / count, dtype=torch.float64)
         times = torch.arange(count + 1, dtype=torch.float64) / self.sample_rate_hz
         parameters = {**self._tensors(), **self.motion_parameters(variables)}

@@ -137,7 +137,11 @@ def test_batch_takes_ids_and_files_with_their_logs(project, tmp_path):
 
 
 MOTION = {
+    "mean_over": "depth",
     "reduction": 0.231,
+    "reduction_over_time": 0.229,
+    "reduction_over_depth": 0.231,
+    "reduction_by_sawing": 0.233,
     "peak_reduction": 0.268,
     "mean_force_vertical_n": 18.8,
     "mean_force_optimized_n": 14.4,
@@ -162,7 +166,7 @@ def test_summary_of_a_run_with_every_stage():
     ]
     text = summary("apple", reports, "http://127.0.0.1:4200", "abc")
     assert "**Certificate: certified.** All 41 checks hold. Files: `export/cut/certified`" in text
-    assert "**Force: 23.1 % less on average**" in text
+    assert "**Force: 23.1 % less on average over depth**" in text
     assert "NMAE 0.043 (settled)" in text
     assert "(http://127.0.0.1:4200/runs/flow-run/abc)" in text
     assert "(http://127.0.0.1:4200/artifacts/artifact/page-of-optimize)" in text
@@ -183,6 +187,8 @@ def test_the_summary_says_what_is_saved_confirmed_and_kept():
     for part in (
         "23.1 % less on average",
         "peak 26.8 %",
+        "over time instead: 22.9 %",
+        "without sawing: 23.3 %",
         "at least 20.6 %",
         "end height 0.100 mm",
         "0.000 mm",

@@ -70,7 +70,8 @@ def test_what_the_sawing_itself_saves_is_told_apart(found):
 def test_a_mean_over_depth_can_not_be_lowered_by_timing(found):
     """Each millimetre counts the same, however long the knife stays there; over time it counts as long as it stays."""
     told = metrics(found)
-    assert told["reduction"] == told["reduction_over_time"] != told["reduction_over_depth"]
+    assert told["mean_over"] == "depth"
+    assert told["reduction"] == told["reduction_over_depth"] != told["reduction_over_time"]
     cut = found.cut
     late = cut.straight()
     late[2] = torch.linspace(-3.0, 3.0, cut.keyframes, dtype=torch.float64)
