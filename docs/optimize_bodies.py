@@ -15,6 +15,7 @@ from collections.abc import Callable
 from contextlib import chdir
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -132,17 +133,20 @@ def run(name: str) -> None:
     sys.stdout.write(f"{row(name, figures)}\n")
 
 
-def row(name: str, figures: dict[str, object]) -> str:
+def row(name: str, figures: dict[str, Any]) -> str:
     """One line of the table."""
-    percent = {key: f"{100.0 * float(str(figures[key])):.1f} %" for key in ("reduction", "peak_reduction")}
+    shares = ("reduction", "reduction_over_time", "peak_reduction", "reduction_by_sawing")
     kept = figures["confirmed_reduction"]
-    return (
-        f"| {name} | {figures['tets']} | {figures['springs']} | {figures['duration_s']:.2f} s "
-        f"| {figures['mean_force_vertical_n']:.1f} → {figures['mean_force_optimized_n']:.1f} N "
-        f"| {percent['reduction']} | {percent['peak_reduction']} "
-        f"| {'no' if kept is None else f'{100.0 * float(str(kept)):.1f} %'} "
-        f"| {figures['end_height_residual_m']:.1e} m | {figures['lateral_residual_m']:.1e} m |"
-    )
+    cells = [
+        name,
+        f"{figures['tets']}, {figures['springs']}",
+        f"{figures['duration_s']:.2f} s",
+        f"{figures['mean_force_vertical_n']:.1f} → {figures['mean_force_optimized_n']:.1f} N",
+        *(f"{100.0 * figures[key]:.1f} %" for key in shares),
+        "no" if kept is None else f"{100.0 * kept:.1f} %",
+        f"{1e3 * figures['end_height_residual_m']:.3f}, {1e3 * figures['lateral_residual_m']:.3f} mm",
+    ]
+    return f"| {' | '.join(cells)} |"
 
 
 def _tell(name: str, fraction: float, text: str) -> None:
