@@ -38,9 +38,21 @@ def run_requested(
         force: Run every stage even if it is fresh.
         target: Run only this stage and what it needs.
     """
+    return _run(scan, log, material, settings or {}, force, target)
+
+
+def _run(
+    scan: str,
+    log: str | None,
+    material: str | None,
+    settings: dict[str, dict[str, Any]],
+    force: bool,
+    target: str | None,
+) -> list[dict[str, Any]]:
+    """The flow's work; a function of its own: Prefect pickles a flow's body with all it names, but this by its name."""
     project = find_project()
     known = project.scan_ids()
-    result = RunResult(register_requested(project, scan, log, material, settings or {}))
+    result = RunResult(register_requested(project, scan, log, material, settings))
     token = WATCHER.set(Watcher(on_finish=result.stages.append))
     try:
         return run_scan(str(result.scan), str(project.root), force, target)
