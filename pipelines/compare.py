@@ -19,16 +19,7 @@ from pipelines.template import read_template
 from stages.params import STAGE_SECTIONS
 from stages.support.atomic_file import write_bytes_atomic
 
-SHARES = {
-    "nmae",
-    "nmae_held_out",
-    "nmae_shared",
-    "reduction",
-    "reduction_over_depth",
-    "reduction_by_sawing",
-    "confirmed_reduction",
-    "peak_reduction",
-}
+SHARES = {"nmae", "nmae_held_out", "nmae_shared", "reduction", "confirmed_reduction", "peak_reduction"}
 """Metrics that read best in percent."""
 RESULTS = (
     ("clean", ("volume_m3",)),

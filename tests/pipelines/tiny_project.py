@@ -23,7 +23,7 @@ LIGHT = {
     "optimize": {"dt_s": 0.004, "candidates": 1, "iterations": 3, "ablation_iterations": 1},
     "replay": {"dt_s": 0.004},
 }
-"""Coarse meshes and few iterations: the same code in a hundredth of the time."""
+"""Coarse meshes and few iterations: the same code in a quarter of the time."""
 
 
 def make_tiny_project(folder: Path) -> Project:
