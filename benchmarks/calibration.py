@@ -16,16 +16,16 @@ from rich.table import Table
 from disect_sim import MATERIALS, cut_by_plane, torch_module
 from disect_sim.model import Model
 from disect_sim.result import Result
-from stages.calibrating.individual_fit import fit_individual
-from stages.calibrating.problem import pose_problem
-from stages.calibrating.recorded_cut import RecordedCut, read_recorded_cut
-from stages.clean import clean
-from stages.cleaning.scan_file import read_scan
-from stages.ingest import force_table, ingest
-from stages.ingesting.log_file import read_log
-from stages.params import Params, load_params
-from stages.support.cutting_model import cutting_model
-from stages.tetrahedralize import tetrahedralize
+from stages.calibrate.individual_fit import fit_individual
+from stages.calibrate.problem import pose_problem
+from stages.calibrate.recorded_cut import RecordedCut, read_recorded_cut
+from stages.clean.scan_file import read_scan
+from stages.clean.stage import clean
+from stages.ingest.log_file import read_log
+from stages.ingest.stage import force_table, ingest
+from stages.runtime.params import Params, load_params
+from stages.shared.cut.cutting_model import cutting_model
+from stages.tetrahedralize.stage import tetrahedralize
 
 ROOT = Path(__file__).parents[1]
 SAMPLE = ROOT / "data" / "sample" / "synthetic_apple.ply"

@@ -17,10 +17,10 @@ import polars as pl
 import trimesh
 import yaml
 
-from stages.export import export
-from stages.exporting.picture import export_picture
-from stages.exporting.provenance import Chain
-from stages.params import load_params
+from stages.export.picture import export_picture
+from stages.export.provenance import Chain
+from stages.export.stage import export
+from stages.runtime.params import load_params
 
 ROOT = Path(__file__).parents[1]
 UNKNOWN = "where the motion comes from"

@@ -11,11 +11,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from pipelines.batch import run_batch
-from pipelines.dvc_stage import bring_up_to_date
-from pipelines.project import Project, apply_environment
-from pipelines.register import Request
-from pipelines.template import read_template
+from pipelines.dvc.stage import bring_up_to_date
+from pipelines.dvc.template import read_template
+from pipelines.many.batch import run_batch
+from pipelines.scans.project import Project, apply_environment
+from pipelines.scans.register import Request
 from tests.pipelines.tiny_project import make_tiny_project
 
 COUNTS = (1, 2, 4, 8)

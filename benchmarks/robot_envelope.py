@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 
 from disect_sim.errors import InputError
-from stages.exporting.cell import Cell, cell_of, flange_targets
-from stages.exporting.dynamics import deflection, joint_torques
-from stages.exporting.inverse import (
+from stages.export.cell import Cell, cell_of, flange_targets
+from stages.export.dynamics import deflection, joint_torques
+from stages.export.inverse import (
     JointMotion,
     Posture,
     choose_posture,
@@ -22,16 +22,16 @@ from stages.exporting.inverse import (
     smallest_singular_value,
     solve,
 )
-from stages.exporting.load_checks import TORQUE_SHARE
-from stages.exporting.motion_checks import (
+from stages.export.load_checks import TORQUE_SHARE
+from stages.export.motion_checks import (
     ACCELERATION_SHARE,
     JERK_SHARE,
     POSITION_MARGIN_RAD,
     SIGMA_MIN,
     SPEED_SHARE,
 )
-from stages.exporting.robot import Robot, load_robot
-from stages.params import load_params
+from stages.runtime.params import load_params
+from stages.shared.robots.robot import Robot, load_robot
 
 ROOT = Path(__file__).parents[1]
 HEIGHTS_M = np.linspace(0.0, 0.12, 7)

@@ -17,7 +17,7 @@ from rich.table import Table
 from benchmarks.precut_growth import growth_exponent
 from benchmarks.simulator_meshes import Sizes, box_surface, cut_mesh_near, half_sphere_surface, jittered_box
 from disect_sim import CutMesh
-from stages.support.surface import Surface
+from stages.shared.surface.triangles import Surface
 
 ROOT = Path(__file__).parents[1]
 HALF_SPHERE = ROOT.parent / "shared" / "data" / "meshes" / "ansys_sphere_5mm.stl"

@@ -8,9 +8,9 @@ import trimesh
 
 from disect_sim import CutMesh, cut_by_plane
 from disect_sim.box_mesh import box_mesh
-from stages.meshing.mesher import mesh_inside
-from stages.meshing.sizing import sizing_field
-from stages.support.surface import Surface
+from stages.shared.surface.triangles import Surface
+from stages.tetrahedralize.mesher import mesh_inside
+from stages.tetrahedralize.sizing import sizing_field
 
 EPSILON_M = 6.0e-4
 """Envelope of the mesher [m]."""

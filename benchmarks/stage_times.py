@@ -9,10 +9,10 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipelines.project import Project
-from pipelines.register import Request, register_scan
-from pipelines.template import read_template
-from stages.catalogue import INSTANCES, base_of
+from pipelines.dvc.template import read_template
+from pipelines.scans.project import Project
+from pipelines.scans.register import Request, register_scan
+from stages.runtime.catalogue import INSTANCES, base_of
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ import time
 
 import numpy as np
 
-from stages.transporting.plan import transport_plan
-from stages.transporting.spring_set import SpringSet
+from stages.transport.plan import transport_plan
+from stages.transport.spring_set import SpringSet
 
 COUNTS = (500, 1000, 2000)
 SKIN_FRACTION = 0.1

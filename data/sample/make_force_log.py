@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 
 from disect_sim import KNIVES, MATERIALS, RecordedMotion, build_model, cut_by_plane, simulate
-from stages.clean import clean
-from stages.cleaning.scan_file import read_scan
-from stages.params import load_params
-from stages.tetrahedralize import tetrahedralize
+from stages.clean.scan_file import read_scan
+from stages.clean.stage import clean
+from stages.runtime.params import load_params
+from stages.tetrahedralize.stage import tetrahedralize
 
 FOLDER = Path(__file__).parent
 LOG_NAME = "synthetic_apple_log.json"

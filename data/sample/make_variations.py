@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from data.sample.make_sample import SCAN_NAME, write_ply
-from stages.cleaning.scan_file import read_scan
+from stages.clean.scan_file import read_scan
 
 FOLDER = Path(__file__).parent
 LOG_NAME = "synthetic_apple_log.json"

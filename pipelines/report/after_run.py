@@ -3,13 +3,13 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from pipelines.dvc_stage import StageReport
-from pipelines.project import Project
-from pipelines.replay_view.page import build_replay, has_replay
+from pipelines.dvc.stage import StageReport
+from pipelines.dvc.template import needed_for, read_template
 from pipelines.report.build import build_report
+from pipelines.report.replay_view.page import build_replay, has_replay
 from pipelines.report.run_record import write_run_record
-from pipelines.template import needed_for, read_template
-from stages.support.atomic_file import write_bytes_atomic
+from pipelines.scans.project import Project
+from stages.runtime.atomic_file import write_bytes_atomic
 
 
 def record_and_report(

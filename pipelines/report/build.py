@@ -4,12 +4,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from disect_sim.errors import InputError
-from pipelines.project import Project
 from pipelines.report.blocks import Note, Section
 from pipelines.report.page import render_page
 from pipelines.report.scan_data import ScanData
 from pipelines.report.sections import body, force, provenance, robot, second_cut, summary
-from stages.support.atomic_file import write_bytes_atomic
+from pipelines.scans.project import Project
+from stages.runtime.atomic_file import write_bytes_atomic
 
 REPORT_FILE_NAME = "report.html"
 SECTIONS: tuple[Callable[[ScanData], Section], ...] = (

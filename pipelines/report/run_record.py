@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from stages.support.atomic_file import write_bytes_atomic
+from stages.runtime.atomic_file import write_bytes_atomic
 
 RUN_FILE_NAME = "run.json"
 

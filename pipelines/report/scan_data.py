@@ -9,12 +9,12 @@ from typing import Any
 import polars as pl
 
 from disect_sim.errors import InputError
-from pipelines.project import Project
 from pipelines.report.run_record import RunRecord, read_run_record
-from stages.catalogue import ARTIFACTS
-from stages.support.artifacts import read_metrics, read_table
-from stages.support.scan_file import PARAMS_FILE_NAME, SCAN_FILE_NAME
-from stages.support.yaml_file import read_mapping
+from pipelines.scans.project import Project
+from stages.runtime.artifacts import read_metrics, read_table
+from stages.runtime.catalogue import ARTIFACTS
+from stages.runtime.scan_file import PARAMS_FILE_NAME, SCAN_FILE_NAME
+from stages.runtime.yaml_file import read_mapping
 
 CUT_FOLDERS = ("certified", "refused")
 CUT_DOCUMENT = "cut.json"

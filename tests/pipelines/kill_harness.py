@@ -20,20 +20,20 @@ import psutil
 import yaml
 
 from disect_sim.errors import InputError
-from pipelines.dvc_stage import bring_up_to_date
-from pipelines.kept_outputs import KEPT_PREFIX
-from pipelines.project import Project
-from pipelines.recorded_files import damaged, md5_of_path, recorded_outputs
-from pipelines.register import Request, register_scan
-from pipelines.template import StageEntry, read_template, resolve
-from pipelines.validate import validate_file
-from stages.params import load_params, merge_params
-from stages.support.scratch import SCRATCH_PREFIX
+from pipelines.cli.validate import validate_file
+from pipelines.dvc.kept_outputs import KEPT_PREFIX
+from pipelines.dvc.recorded_files import damaged, md5_of_path, recorded_outputs
+from pipelines.dvc.stage import bring_up_to_date
+from pipelines.dvc.template import StageEntry, read_template, resolve
+from pipelines.scans.project import Project
+from pipelines.scans.register import Request, register_scan
+from stages.runtime.params import load_params, merge_params
+from stages.runtime.scratch import SCRATCH_PREFIX
 from tests.pipelines.tiny_project import environment
 
 RUN_ONE = (
-    "import sys; from pathlib import Path; from pipelines.project import Project\n"
-    "from pipelines.template import read_template; from pipelines.dvc_stage import bring_up_to_date\n"
+    "import sys; from pathlib import Path; from pipelines.scans.project import Project\n"
+    "from pipelines.dvc.template import read_template; from pipelines.dvc.stage import bring_up_to_date\n"
     "p = Project(Path(sys.argv[1])); e = next(e for e in read_template(p.template) if e.name == sys.argv[3])\n"
     "bring_up_to_date(p, sys.argv[2], e, force=sys.argv[4] == 'force')"
 )
@@ -188,7 +188,7 @@ class KillHarness:
 
     def named(self, processes: list[psutil.Process]) -> dict[str, psutil.Process]:
         """Runner, dvc and stage, those of them that live."""
-        marks = {"runner": RUN_ONE, "dvc": "-m pipelines.dvc_child", "stage": "-m stages."}
+        marks = {"runner": RUN_ONE, "dvc": "-m pipelines.dvc.child", "stage": "-m stages."}
         out = {}
         for process in processes:
             try:

@@ -12,10 +12,10 @@ from unittest import mock
 import numpy as np
 import polars as pl
 
-from pipelines.project import Project
-from stages.catalogue import ARTIFACTS, Column
-from stages.exporting.robot import limits_of, load_robot
-from stages.support.artifacts import Provenance, write_json, write_table
+from pipelines.scans.project import Project
+from stages.runtime.artifacts import Provenance, write_json, write_table
+from stages.runtime.catalogue import ARTIFACTS, Column
+from stages.shared.robots.robot import limits_of, load_robot
 
 ROOT = Path(__file__).parents[2]
 PIXEL = bytes.fromhex(
@@ -48,7 +48,7 @@ METRICS: dict[str, dict[str, Any]] = {
 def make_project(folder: Path) -> Project:
     """The template and params.yaml, and no scan yet."""
     (folder / "pipelines").mkdir(parents=True)
-    for name in ("params.yaml", "pipelines/scan.dvc.yaml"):
+    for name in ("params.yaml", "pipelines/dvc/scan.dvc.yaml"):
         shutil.copy(ROOT / name, folder / name)
     return Project(folder)
 

@@ -6,8 +6,8 @@ import pytest
 import yaml
 
 from disect_sim.errors import InputError
-from pipelines.register import Request, register_scan, track_raw_files
-from stages.support.scan_file import read_scan_file
+from pipelines.scans.register import Request, register_scan, track_raw_files
+from stages.runtime.scan_file import read_scan_file
 from tests.pipelines.tiny_project import write_scan
 
 

@@ -5,12 +5,12 @@ import os
 import pytest
 
 from data.sample.make_variations import write_variations
-from pipelines.batch import run_batch
-from pipelines.batch_requests import batch_requests
-from pipelines.cluster import described
-from pipelines.register import Request
-from pipelines.reproduce import RANDOM, SAME, reproduce
-from pipelines.template import read_template
+from pipelines.dvc.template import read_template
+from pipelines.many.batch import run_batch
+from pipelines.many.batch_requests import batch_requests
+from pipelines.many.cluster import described
+from pipelines.scans.register import Request
+from pipelines.versions.reproduce import RANDOM, SAME, reproduce
 from tests.pipelines.tiny_project import LIGHT, commit, make_tiny_project, runs, write_scan
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("prefect_server")]

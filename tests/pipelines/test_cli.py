@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.run_scan import RunResult
-from pipelines.template import read_template
+from pipelines.dvc.template import read_template
+from pipelines.runs.scan_run import RunResult
 from tests.pipelines.tiny_project import environment, write_scan
 
 ROOT = Path(__file__).parents[2]
@@ -31,7 +31,7 @@ COMMANDS = (
 
 def scan2cut(project, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "pipelines.cli", *arguments],
+        [sys.executable, "-m", "pipelines.cli.main", *arguments],
         cwd=project.root,
         env=environment(project),
         capture_output=True,

@@ -7,8 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 from disect_sim.errors import InputError
-from pipelines.cli import app
-from pipelines.compare import compare_html, compare_tables, read_runs, setting_rows
+from pipelines.cli.main import app
+from pipelines.versions.compare import compare_html, compare_tables, read_runs, setting_rows
 from tests.pipelines.report_scene import ROWS, make_project, make_scan
 
 

@@ -12,8 +12,8 @@ import urllib.request
 
 import pytest
 
-from pipelines.dashboard import SERVER_AUTH
-from pipelines.template import read_template
+from pipelines.dvc.template import read_template
+from pipelines.runs.dashboard import SERVER_AUTH
 from tests.pipelines.tiny_project import environment, write_scan
 
 LIMIT_S = 240.0
@@ -29,7 +29,7 @@ def free_port() -> int:
 def start(project, *arguments):
     log = (project.root / f"{arguments[0]}.log").open("w")
     return subprocess.Popen(
-        [sys.executable, "-m", "pipelines.cli", *arguments],
+        [sys.executable, "-m", "pipelines.cli.main", *arguments],
         cwd=project.root,
         env=environment(project) | {"PREFECT_API_URL": ""},
         stdout=log,
@@ -149,7 +149,16 @@ def look_in_browser(url, summary_id):
 
 def test_a_wider_bind_without_a_password_ends_before_it_listens(project):
     result = subprocess.run(
-        [sys.executable, "-m", "pipelines.cli", "dashboard", "--host", "0.0.0.0", "--port", str(free_port())],
+        [
+            sys.executable,
+            "-m",
+            "pipelines.cli.main",
+            "dashboard",
+            "--host",
+            "0.0.0.0",
+            "--port",
+            str(free_port()),
+        ],
         cwd=project.root,
         env={k: v for k, v in environment(project).items() if k != SERVER_AUTH},
         capture_output=True,
@@ -163,7 +172,7 @@ def test_a_wider_bind_without_a_password_ends_before_it_listens(project):
 
 def test_deploy_without_a_dashboard_says_so(project):
     result = subprocess.run(
-        [sys.executable, "-m", "pipelines.cli", "deploy"],
+        [sys.executable, "-m", "pipelines.cli.main", "deploy"],
         cwd=project.root,
         env=environment(project) | {"PREFECT_API_URL": ""},
         capture_output=True,

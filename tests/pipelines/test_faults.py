@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from disect_sim.errors import InputError
-from pipelines.dvc_path_locks import BROKEN_SENTENCE
-from pipelines.dvc_stage import Outcome, StageFailedError, bring_up_to_date
-from pipelines.recorded_files import check_raw_files, damaged, recorded_outputs
-from pipelines.register import Request, register_scan, track_raw_files
+from pipelines.dvc.path_locks import BROKEN_SENTENCE
+from pipelines.dvc.recorded_files import check_raw_files, damaged, recorded_outputs
+from pipelines.dvc.stage import Outcome, StageFailedError, bring_up_to_date
+from pipelines.scans.register import Request, register_scan, track_raw_files
 from tests.pipelines.test_dvc_stage import entry_of, outputs
 from tests.pipelines.tiny_project import dvc, runs, write_scan
 
@@ -175,11 +175,11 @@ root, kind = Path(sys.argv[1]), sys.argv[2]
 sys.path.insert(0, str(Path.cwd()))
 from tests.pipelines.tiny_project import make_tiny_project, write_scan
 from tests.pipelines.test_dvc_stage import entry_of, outputs
-from pipelines import disk_space
-from pipelines.dvc_stage import bring_up_to_date
-from pipelines.project import apply_environment
-from pipelines.register import Request, register_scan
-from pipelines.run_scan import RunResult
+from pipelines.dvc import disk_space
+from pipelines.dvc.stage import bring_up_to_date
+from pipelines.scans.project import apply_environment
+from pipelines.scans.register import Request, register_scan
+from pipelines.runs.scan_run import RunResult
 project = make_tiny_project(root)
 apply_environment(project)
 scan = write_scan(root, "apple.ply", "good")
@@ -278,7 +278,7 @@ def test_every_output_of_a_run_is_what_the_lock_file_says(cleaned):
 @pytest.mark.slow
 def test_hash_of_a_directory_is_dvcs(project, tmp_path):
     """DVC's own number for a directory, so that outputs that are directories are checked too."""
-    from pipelines.recorded_files import md5_of_path, recorded_md5
+    from pipelines.dvc.recorded_files import md5_of_path, recorded_md5
 
     folder = project.scans_dir / "some"
     (folder / "b").mkdir(parents=True)

@@ -2,11 +2,11 @@
 
 import pytest
 
-from pipelines.project import Project
-from pipelines.register import Request, register_scan
-from pipelines.run_scan import RunResult, run_flow, run_request
-from pipelines.template import read_template
-from stages.support.atomic_file import write_bytes_atomic
+from pipelines.dvc.template import read_template
+from pipelines.runs.scan_run import RunResult, run_flow, run_request
+from pipelines.scans.project import Project
+from pipelines.scans.register import Request, register_scan
+from stages.runtime.atomic_file import write_bytes_atomic
 from tests.pipelines.tiny_project import runs, write_scan
 
 pytestmark = pytest.mark.usefixtures("prefect_server")

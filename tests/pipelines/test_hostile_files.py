@@ -8,12 +8,12 @@ import pytest
 import yaml
 
 from disect_sim.errors import InputError
-from pipelines.dvc_stage import bring_up_to_date
-from pipelines.overrides import parse_overrides
-from pipelines.register import Request, register_scan
-from stages.ingesting.log_file import read_log
-from stages.params import load_params
-from stages.support.yaml_file import PlainDumper, parse_yaml, read_mapping
+from pipelines.cli.overrides import parse_overrides
+from pipelines.dvc.stage import bring_up_to_date
+from pipelines.scans.register import Request, register_scan
+from stages.ingest.log_file import read_log
+from stages.runtime.params import load_params
+from stages.runtime.yaml_file import PlainDumper, parse_yaml, read_mapping
 from tests.pipelines.test_dvc_stage import entry_of
 from tests.pipelines.tiny_project import ROOT, runs, write_scan
 

@@ -5,12 +5,12 @@ from concurrent.futures import Future
 
 import pytest
 
-from pipelines.inbox import Settling, find_deliveries
-from pipelines.inbox_memory import InboxMemory
-from pipelines.register import register_scan, registered_scan
-from pipelines.run_scan import RunResult
-from pipelines.template import read_template
-from pipelines.watch import InboxWatcher, watch
+from pipelines.dvc.template import read_template
+from pipelines.many.inbox import Settling, find_deliveries
+from pipelines.many.inbox_memory import InboxMemory
+from pipelines.many.watch import InboxWatcher, watch
+from pipelines.runs.scan_run import RunResult
+from pipelines.scans.register import register_scan, registered_scan
 from tests.pipelines.tiny_project import runs, write_scan
 
 SETTLE_S = 5.0
@@ -295,7 +295,7 @@ def test_a_file_that_vanishes_starts_again_from_zero(tmp_path):
 
 
 def test_damaged_stored_scan_is_mended_by_the_same_file(project, tmp_path):
-    from pipelines.register import Request, track_raw_files
+    from pipelines.scans.register import Request, track_raw_files
 
     scan = write_scan(tmp_path, "apple.ply", "good scan")
     register_scan(project, Request(scan))

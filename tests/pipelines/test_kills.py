@@ -5,9 +5,9 @@ import os
 import pytest
 
 from data.sample.make_variations import write_variations
-from pipelines.batch_requests import batch_requests
-from pipelines.register import Request
-from pipelines.template import read_template
+from pipelines.dvc.template import read_template
+from pipelines.many.batch_requests import batch_requests
+from pipelines.scans.register import Request
 from tests.pipelines.kill_harness import KillHarness
 from tests.pipelines.tiny_project import LIGHT, write_scan
 

@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 
 from disect_sim.errors import InputError
-from pipelines import capacity as capacity_module
-from pipelines.batch_requests import batch_requests
-from pipelines.capacity import capacity, share_cores
-from pipelines.dashboard import CLIENT_AUTH, SERVER_AUTH, server_environment, use_running_dashboard
-from pipelines.deployed import in_inbox, register_requested
-from pipelines.dvc_stage import Outcome, StageReport
-from pipelines.redact import redact
-from pipelines.register import Request, register_scan
-from pipelines.summary import headlines, summary
+from pipelines.dvc.stage import Outcome, StageReport
+from pipelines.many import capacity as capacity_module
+from pipelines.many.batch_requests import batch_requests
+from pipelines.many.capacity import capacity, share_cores
+from pipelines.runs.dashboard import CLIENT_AUTH, SERVER_AUTH, server_environment, use_running_dashboard
+from pipelines.runs.deployed import in_inbox, register_requested
+from pipelines.runs.redact import redact
+from pipelines.runs.summary import headlines, summary
+from pipelines.scans.register import Request, register_scan
 from tests.pipelines.tiny_project import write_scan
 
 ROOT = Path(__file__).parents[2]
@@ -85,7 +85,7 @@ def test_a_wider_address_without_a_good_auth_string_is_refused(host, auth):
 
 
 def test_a_wider_address_with_an_auth_string_gets_csrf_protection(monkeypatch, tmp_path):
-    from pipelines.project import Project
+    from pipelines.scans.project import Project
 
     auth = "admin:correct-horse-battery"
     assert server_environment("0.0.0.0", {SERVER_AUTH: auth}) == {

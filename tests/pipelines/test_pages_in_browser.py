@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.compare import read_runs, write_compare
-from pipelines.replay_view.page import build_replay
 from pipelines.report.after_run import record_and_report
+from pipelines.report.replay_view.page import build_replay
+from pipelines.versions.compare import read_runs, write_compare
 from tests.pipelines.report_scene import FRAMES, make_project, make_scan
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

@@ -7,9 +7,9 @@ import pytest
 import yaml
 
 from disect_sim.errors import InputError
-from pipelines.overrides import parse_overrides
-from pipelines.register import Request, register_scan, registered_scan, scan_id_of, track_raw_files
-from stages.support.scan_file import read_scan_file
+from pipelines.cli.overrides import parse_overrides
+from pipelines.scans.register import Request, register_scan, registered_scan, scan_id_of, track_raw_files
+from stages.runtime.scan_file import read_scan_file
 from tests.pipelines.tiny_project import write_scan
 
 
@@ -44,7 +44,7 @@ def test_registration_makes_a_complete_directory(project, tmp_path):
     folder = project.scan_dir(scan_id)
     assert scan_id == "my-apple"
     assert (folder / "my-apple.ply").read_text() == "good"
-    assert (folder / "dvc.yaml").readlink() == Path("../../../pipelines/scan.dvc.yaml")
+    assert (folder / "dvc.yaml").readlink() == Path("../../../pipelines/dvc/scan.dvc.yaml")
     assert (folder / "my-apple.ply.dvc").exists()
     assert (folder / "log.json.dvc").exists()
     identity = read_scan_file(folder)

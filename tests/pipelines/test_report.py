@@ -7,8 +7,8 @@ from xml.etree import ElementTree
 import pytest
 
 from disect_sim.errors import InputError
-from pipelines.dvc_stage import Outcome, StageReport
-from pipelines.project import Project
+from pipelines.dvc.stage import Outcome, StageReport
+from pipelines.dvc.template import read_template
 from pipelines.report.after_run import keep_report, record_and_report
 from pipelines.report.blocks import Plot, Section, Table
 from pipelines.report.build import SECTIONS, build_report, report_html
@@ -21,8 +21,8 @@ from pipelines.report.sections.provenance import command
 from pipelines.report.sections.robot import joints
 from pipelines.report.sections.second_cut import path
 from pipelines.report.words import label, number, percent
-from pipelines.template import read_template
-from stages.catalogue import ARTIFACTS
+from pipelines.scans.project import Project
+from stages.runtime.catalogue import ARTIFACTS
 from tests.pipelines.report_scene import METRICS, ROWS, make_project, make_scan
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&"

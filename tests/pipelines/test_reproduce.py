@@ -7,12 +7,12 @@ import subprocess
 import pytest
 
 from disect_sim.errors import InputError
-from pipelines.datasets import compare, list_versions
-from pipelines.dvc_stage import bring_up_to_date
-from pipelines.project import Project
-from pipelines.register import Request, register_scan, track_raw_files
-from pipelines.reproduce import DIFFERENT, RANDOM, SAME, reproduce
-from pipelines.template import read_template
+from pipelines.dvc.stage import bring_up_to_date
+from pipelines.dvc.template import read_template
+from pipelines.scans.project import Project
+from pipelines.scans.register import Request, register_scan, track_raw_files
+from pipelines.versions.datasets import compare, list_versions
+from pipelines.versions.reproduce import DIFFERENT, RANDOM, SAME, reproduce
 from tests.pipelines.test_dvc_stage import outputs
 from tests.pipelines.tiny_project import commit, dvc, runs, write_scan
 

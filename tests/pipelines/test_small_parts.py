@@ -6,12 +6,12 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from pipelines import doctor
-from pipelines.dashboard import use_running_dashboard
-from pipelines.dataset import collect, to_csv
-from pipelines.events_tail import EventsTail
-from pipelines.kept_outputs import kept_outputs
-from pipelines.project import Project, find_project, quiet_environment
+from pipelines.cli import doctor
+from pipelines.dvc.events_tail import EventsTail
+from pipelines.dvc.kept_outputs import kept_outputs
+from pipelines.runs.dashboard import use_running_dashboard
+from pipelines.scans.project import Project, find_project, quiet_environment
+from pipelines.versions.dataset import collect, to_csv
 
 
 def test_dataset_has_one_row_per_scan_and_every_figure(tmp_path):

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.project import Project
-from pipelines.register import Request, register_scan
-from stages.catalogue import artifacts_of
-from stages.support.scratch import remove_abandoned
+from pipelines.scans.project import Project
+from pipelines.scans.register import Request, register_scan
+from stages.runtime.catalogue import artifacts_of
+from stages.runtime.scratch import remove_abandoned
 from tests.pipelines.tiny_project import environment, write_scan
 
 
@@ -24,7 +24,7 @@ def registered(project: Project, folder: Path, text: str) -> Path:
 
 
 def command(scan_dir: Path) -> list[str]:
-    return [sys.executable, "-m", "stages.clean", f"data/scans/{scan_dir.name}"]
+    return [sys.executable, "-m", "stages.clean.stage", f"data/scans/{scan_dir.name}"]
 
 
 def run_clean(project: Project, scan_dir: Path, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -179,7 +179,7 @@ def running(pid: int) -> bool:
 def test_faulty_scan_file(project, content, words):
     scan_dir = project.scan_dir("apple")
     scan_dir.mkdir()
-    (scan_dir / "dvc.yaml").symlink_to("../../../pipelines/scan.dvc.yaml")
+    (scan_dir / "dvc.yaml").symlink_to("../../../pipelines/dvc/scan.dvc.yaml")
     (scan_dir / "scan.yaml").write_text(content)
     result = run_clean(project, scan_dir)
     assert result.returncode == 2

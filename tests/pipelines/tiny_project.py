@@ -6,9 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from pipelines.project import Project, quiet_environment
-from pipelines.template import read_template
-from stages.catalogue import base_of
+from pipelines.dvc.template import read_template
+from pipelines.scans.project import Project, quiet_environment
+from stages.runtime.catalogue import base_of
 
 ROOT = Path(__file__).parents[2]
 TINY_STAGE = Path(__file__).with_name("tiny_stage.py.txt")

@@ -6,8 +6,8 @@ import numpy as np
 
 from disect_sim import ConstantVelocity, simulate
 from disect_sim.model import Model
-from stages.calibrating.recorded_cut import RecordedCut
-from stages.params import CalibrateParams, load_params
+from stages.calibrate.recorded_cut import RecordedCut
+from stages.runtime.params import CalibrateParams, load_params
 from tests.disect_sim.scenes import BLOCK_HEIGHT, block_model, regular_block
 
 ROOT = Path(__file__).parents[2]

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stages.params import IngestParams, load_params
-from stages.support.franka_kinematics import flange_pose, jacobian
+from stages.runtime.params import IngestParams, load_params
+from stages.shared.robots.kinematics import flange_pose, jacobian
 
 ROOT = Path(__file__).parents[2]
 SHARED = ROOT.parent / "shared" / "data"

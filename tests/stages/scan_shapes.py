@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import trimesh
 
-from stages.params import Params, load_params
-from stages.support.surface import Surface
+from stages.runtime.params import Params, load_params
+from stages.shared.surface.triangles import Surface
 
 PROJECT = Path(__file__).parents[2]
 SHARED_SCANS = PROJECT.parent / "shared" / "data" / "scans"

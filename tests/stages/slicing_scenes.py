@@ -6,9 +6,9 @@ import numpy as np
 
 from disect_sim.box_mesh import box_mesh
 from disect_sim.model import Model
-from stages.optimizing.passage import passage_of
-from stages.optimizing.slicing_cut import SlicingCut
-from stages.params import OptimizeParams, load_params
+from stages.optimize.passage import passage_of
+from stages.optimize.slicing_cut import SlicingCut
+from stages.runtime.params import OptimizeParams, load_params
 from tests.disect_sim.scenes import BLOCK_HIGH, BLOCK_LOW, block_model, regular_block
 
 ROOT = Path(__file__).parents[2]

@@ -8,7 +8,7 @@ import torch
 import trimesh
 
 from disect_sim.motions import SlicingMotion
-from stages.params import load_params
+from stages.runtime.params import load_params
 
 ROOT = Path(__file__).parents[2]
 PARAMS = load_params(ROOT / "params.yaml").export

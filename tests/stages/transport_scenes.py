@@ -3,10 +3,10 @@
 import numpy as np
 
 from disect_sim.parameters import SPRING_NAMES, SPRING_PARAMETERS
-from stages.params import TransportParams, load_params
-from stages.support.bounded import Bound, make_bound
-from stages.transport import Source
-from stages.transporting.spring_set import SpringSet
+from stages.runtime.params import TransportParams, load_params
+from stages.shared.fitting.bounded import Bound, make_bound
+from stages.transport.spring_set import SpringSet
+from stages.transport.stage import Source
 from tests.stages.scan_shapes import PROJECT
 
 SHIPPED: TransportParams = load_params(PROJECT / "params.yaml").transport

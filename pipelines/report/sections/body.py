@@ -8,7 +8,7 @@ from pipelines.report.drawings import spring_map
 from pipelines.report.scan_data import ScanData
 from pipelines.report.sections.common import column, metrics_table, not_run, preview, table_of
 from pipelines.report.words import number
-from stages.catalogue import ARTIFACTS
+from stages.runtime.catalogue import ARTIFACTS
 
 QUALITY_BINS = 20
 NOT_PARAMETERS = {"position_m", "area_m2", "surface", "gradient_norm", "touched_ns"}

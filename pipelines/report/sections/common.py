@@ -8,7 +8,7 @@ import polars as pl
 from pipelines.report.blocks import Block, Note, Picture, Table
 from pipelines.report.scan_data import ScanData
 from pipelines.report.words import label
-from stages.catalogue import ARTIFACTS
+from stages.runtime.catalogue import ARTIFACTS
 
 NOT_RUN = "The stage {} has not run, so there is nothing to show here."
 

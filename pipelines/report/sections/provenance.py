@@ -8,7 +8,7 @@ from typing import Any
 
 from pipelines.report.blocks import Block, Code, Note, Section, Table
 from pipelines.report.scan_data import ScanData
-from stages.params import STAGE_SECTIONS
+from stages.runtime.params import STAGE_SECTIONS
 
 PACKAGES = (
     "scan2cut",

@@ -7,7 +7,7 @@ from pipelines.report.blocks import Block, Code, Curve, Note, Plot, Section, Tab
 from pipelines.report.scan_data import ScanData
 from pipelines.report.sections.common import not_run, preview
 from pipelines.report.words import number
-from stages.catalogue import ARTIFACTS
+from stages.runtime.catalogue import ARTIFACTS
 
 JOINTS = 7
 SHARE = "share of the limit [-]"
@@ -74,7 +74,7 @@ def joints(data: ScanData) -> Section:
 
 
 def _torques(cut: dict[str, Any]) -> list[list[float]]:
-    from stages.exporting.joint_loads import waypoint_torques
+    from stages.shared.robots.joint_loads import waypoint_torques
 
     return waypoint_torques(cut)
 

@@ -2,10 +2,10 @@
 
 from typing import Any
 
+from pipelines.dvc.template import read_template
 from pipelines.report.blocks import Block, Figures, Note, Section, Table
 from pipelines.report.scan_data import ScanData
 from pipelines.report.words import MISSING, number, percent
-from pipelines.template import read_template
 
 SMALL_ERROR, FAIR_ERROR = 0.1, 0.25
 """NMAE up to which the fit is called good, and fair [-]."""

@@ -1,0 +1,151 @@
+"""`scan2cut doctor`: what this machine has, what is missing, and what to do about it."""
+
+import ctypes
+import ctypes.util
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import Literal
+
+from pipelines.runs.dashboard import use_running_dashboard
+from pipelines.scans.project import Project
+
+Verdict = Literal["ok", "missing", "optional"]
+PACKAGES = (
+    "scan2cut",
+    "dvc",
+    "prefect",
+    "fastapi",
+    "polars",
+    "pyarrow",
+    "open3d",
+    "pytetwild",
+    "pyvista",
+    "warp-lang",
+    "torch",
+)
+IMPORTS = {
+    "open3d": "from stages.shared.surface.open3d_import import open3d; open3d()",
+    "pytetwild": "import pytetwild",
+    "pyvista": "import pyvista",
+    "warp": "import warp",
+    "torch": "import torch",
+}
+MIN_FREE_GB = 2.0
+"""A scan and its artifacts take tens of MB; below this a few runs fill the disk."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the report."""
+
+    part: str
+    verdict: Verdict
+    detail: str
+
+
+def examine(project: Project) -> Iterator[Finding]:
+    """Look at everything, one finding at a time; imports take a few seconds."""
+    yield _python()
+    yield from (_package(name) for name in PACKAGES)
+    yield from (_import(project, name, code) for name, code in IMPORTS.items())
+    yield _libusb()
+    yield _libgl()
+    yield _device()
+    yield _disk(project)
+    yield _program("git", "Install git: DVC keeps its place in the history with it.")
+    yield _dvc(project)
+    yield _sample(project)
+    yield _dashboard(project)
+
+
+def _python() -> Finding:
+    good = sys.version_info >= (3, 11)
+    text = f"{platform.python_version()} on {platform.platform()}, {os.cpu_count()} cores"
+    return Finding(
+        "python", "ok" if good else "missing", text if good else f"{text}; 3.11 or newer is needed"
+    )
+
+
+def _package(name: str) -> Finding:
+    try:
+        return Finding(name, "ok", version(name))
+    except PackageNotFoundError:
+        return Finding(name, "missing", "not installed; run 'make setup'")
+
+
+def _import(project: Project, name: str, code: str) -> Finding:
+    """In a process of its own: a broken native library can take its process down."""
+    result = subprocess.run(
+        [sys.executable, "-c", code], cwd=project.root, capture_output=True, text=True, check=False
+    )
+    if result.returncode == 0:
+        return Finding(f"import {name}", "ok", "works")
+    last = (result.stderr.strip().splitlines() or [f"exit code {result.returncode}"])[-1]
+    return Finding(f"import {name}", "missing", last)
+
+
+def _loads(library: str) -> bool:
+    try:
+        ctypes.CDLL(library)
+    except OSError:
+        return False
+    return True
+
+
+def _libusb() -> Finding:
+    if _loads("libusb-1.0.so.0"):
+        return Finding("libusb", "ok", "of the system")
+    try:
+        return Finding("libusb", "ok", f"from the package libusb-package {version('libusb-package')}")
+    except PackageNotFoundError:
+        return Finding("libusb", "missing", "open3d needs it; run 'make setup' or install libusb-1.0-0")
+
+
+def _libgl() -> Finding:
+    if _loads("libGL.so.1"):
+        return Finding("libGL", "ok", "of the system")
+    return Finding("libGL", "optional", "not found; previews are drawn by VTK's own software renderer")
+
+
+def _device() -> Finding:
+    if _loads("libcuda.so.1"):
+        return Finding("device", "ok", "a CUDA driver is present; the simulator can use it")
+    return Finding("device", "optional", "no CUDA driver; everything runs on the CPU")
+
+
+def _disk(project: Project) -> Finding:
+    free_gb = shutil.disk_usage(project.root).free / 1e9
+    return Finding(
+        "disk", "ok" if free_gb > MIN_FREE_GB else "missing", f"{free_gb:.0f} GB free at {project.root}"
+    )
+
+
+def _program(name: str, remedy: str) -> Finding:
+    path = shutil.which(name)
+    return Finding(name, "ok" if path else "missing", path or remedy)
+
+
+def _dvc(project: Project) -> Finding:
+    if (project.root / ".dvc" / "config").exists():
+        return Finding("dvc repository", "ok", f"{len(project.scan_ids())} scans registered")
+    return Finding("dvc repository", "missing", "no .dvc/config; run 'make setup'")
+
+
+def _sample(project: Project) -> Finding:
+    present = project.sample_dir.is_dir() and any(project.sample_dir.iterdir())
+    return Finding("sample", "ok" if present else "missing", str(project.sample_dir))
+
+
+def _dashboard(project: Project) -> Finding:
+    url = use_running_dashboard(project)
+    if url:
+        return Finding("dashboard", "ok", url)
+    return Finding(
+        "dashboard", "optional", "not running; start it with 'make dashboard' (runs work without it)"
+    )

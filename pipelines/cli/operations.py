@@ -1,0 +1,186 @@
+"""Commands for everyday operation: batch, watch, deploy, dashboard, datasets."""
+
+import os
+import threading
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from pipelines.cli.terminal import Json, OnlyJson, err, out, print_json, this_project
+from pipelines.runs.dashboard import HOST
+
+EXIT_FAILED = 1
+Workers = Annotated[int | None, typer.Option(help="Scans at once [default: what cores and memory allow].")]
+MemoryGb = Annotated[float, typer.Option("--memory-gb", help="Peak memory of one scan.")]
+MEMORY_GB = 2.0
+"""The largest stage of the sample peaks below 1 GB (docs/scaling.md); fruits are scanned more finely than that."""
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands to the command line."""
+    for command in (batch, watch, deploy, dashboard, datasets, reproduce):
+        app.command()(command)
+
+
+def _tell(sentence: str) -> None:
+    err.print(sentence, markup=False, highlight=False, soft_wrap=True)
+
+
+def batch(
+    scans: Annotated[list[str], typer.Argument(help="Ids of registered scans, or raw scan files.")],
+    workers: Workers = None,
+    memory_gb: MemoryGb = MEMORY_GB,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="Override a parameter for all these scans.")
+    ] = None,
+    target: Annotated[str | None, typer.Option(help="Run only this stage and what it needs.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Run every stage even if it is fresh.")] = False,
+    dask: Annotated[
+        str | None,
+        typer.Option(help="Address of a Dask scheduler (tcp://host:8786), or 'local' for one here."),
+    ] = None,
+    repository: Annotated[
+        str | None, typer.Option(help="Where Dask's workers clone the code from [default: this project].")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Run many scans at once, each with the log that is called like it, if there is one."""
+    project = this_project()
+    only_json = OnlyJson() if as_json else None
+    from pipelines.cli.overrides import parse_overrides
+    from pipelines.many.batch import run_batch
+    from pipelines.many.batch_requests import batch_requests
+    from pipelines.many.capacity import capacity
+    from pipelines.many.dask_cluster import dask_cluster
+
+    bound = capacity(memory_gb, workers)
+    requests = batch_requests(project, scans, parse_overrides(settings or []))
+    _tell(f"{len(requests)} scans, {bound.scans} at once (bounded by {bound.reason}).")
+    with dask_cluster(project, dask, repository, bound.scans) as cluster:
+        results = run_batch(
+            project,
+            requests,
+            scans_at_once=bound.scans,
+            tell=_tell,
+            force=force,
+            target=target,
+            cluster=cluster,
+        )
+    if only_json:
+        only_json.print([result.as_json() for result in results])
+    else:
+        table = Table("scan", "result", "stages", "seconds")
+        for result in results:
+            seconds = sum(stage.seconds for stage in result.stages)
+            table.add_row(result.scan, result.error or "done", str(len(result.stages)), f"{seconds:.1f}")
+        out.print(table)
+    if any(result.exit_code for result in results):
+        raise typer.Exit(max(result.exit_code for result in results))
+
+
+def watch(
+    folder: Annotated[Path, typer.Argument(help="Where scans and logs arrive.")],
+    workers: Workers = None,
+    memory_gb: MemoryGb = MEMORY_GB,
+    settle_s: Annotated[
+        float, typer.Option(help="A file is whole when it has not changed for so long.")
+    ] = 5.0,
+    poll: Annotated[bool, typer.Option("--poll", help="Look by polling; for network drives.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="End when everything that is there has run.")] = False,
+) -> None:
+    """Start a run for every scan that arrives with its log; remembers across restarts what was done."""
+    project = this_project()
+    from pipelines.many.capacity import capacity
+    from pipelines.many.watch import watch as watch_folder
+
+    watch_folder(
+        project,
+        folder.absolute(),
+        scans_at_once=capacity(memory_gb, workers).scans,
+        settle_s=settle_s,
+        tell=_tell,
+        stop=threading.Event(),
+        poll=poll,
+        once=once,
+    )
+
+
+def deploy(
+    name: Annotated[str, typer.Option(help="Name of the deployment.")] = "lab",
+    workers: Workers = None,
+    memory_gb: MemoryGb = MEMORY_GB,
+) -> None:
+    """Register the flow with the running dashboard and run what is started there or by API."""
+    project = this_project()
+    from disect_sim.errors import InputError
+    from pipelines.many.capacity import capacity
+    from pipelines.runs.dashboard import use_running_dashboard
+
+    url = use_running_dashboard(project)
+    if url is None:
+        raise InputError(
+            "No dashboard answers. A deployment lives in one. Start it first, in another terminal: scan2cut dashboard."
+        )
+    from pipelines.runs.deployed import serve
+
+    limit = capacity(memory_gb, workers).scans
+    _tell(f"Deployment scan2cut/{name} at {url}, {limit} runs at once; Ctrl-C ends it.")
+    serve(project, name=name, limit=limit)
+
+
+def dashboard(
+    port: Annotated[int, typer.Option(help="Port on this machine.")] = 4200,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; wider than this machine needs an auth string.")
+    ] = HOST,
+) -> None:
+    """Start the Prefect dashboard, on this machine only unless told otherwise; runs then report to it."""
+    project = this_project()
+    from pipelines.runs.dashboard import serve_dashboard, server_environment
+
+    server_environment(host, os.environ)
+    _tell(f"The dashboard comes up at http://{host}:{port} (Ctrl-C stops it).")
+    serve_dashboard(project, port, host)
+
+
+def reproduce(
+    scans: Annotated[list[str] | None, typer.Argument(help="Scan ids [default: all].")] = None,
+    as_json: Json = False,
+) -> None:
+    """Compute every stage again in a clone and compare its bytes with the recorded ones. Exit code 1 if one differs."""
+    project = this_project()
+    from dataclasses import asdict
+
+    from pipelines.versions import reproduce as module
+
+    verdicts = list(module.reproduce(project, scans or [], _tell))
+    if as_json:
+        print_json([asdict(verdict) for verdict in verdicts])
+    else:
+        table = Table("scan", "stage", "verdict", "other bytes in")
+        for verdict in verdicts:
+            table.add_row(verdict.scan, verdict.stage, verdict.verdict, ", ".join(verdict.differing))
+        out.print(table)
+    if any(verdict.verdict == module.DIFFERENT for verdict in verdicts):
+        raise typer.Exit(EXIT_FAILED)
+
+
+def datasets(
+    versions: Annotated[
+        list[str] | None, typer.Argument(help="One or two versions: a tag, a commit; 'now' is the work tree.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """List the versions of the dataset; with two versions, what changed from the first to the second."""
+    project = this_project()
+    from pipelines.versions.datasets import compare, list_versions
+    from pipelines.versions.datasets_table import changes_table, versions_table
+
+    if versions:
+        changes = compare(project, versions[0], versions[1] if len(versions) > 1 else "now")
+        print_json(changes.as_json()) if as_json else out.print(changes_table(changes))
+        return
+    found = list_versions(project)
+    print_json([version.as_json() for version in found]) if as_json else out.print(versions_table(found))

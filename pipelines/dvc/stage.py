@@ -1,0 +1,265 @@
+"""Running one stage of one scan: a single DVC subprocess that decides, executes and records."""
+
+import os
+import queue
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from disect_sim.errors import InputError
+from pipelines.dvc.disk_space import check_room
+from pipelines.dvc.events_tail import EventsTail
+from pipelines.dvc.kept_outputs import kept_outputs
+from pipelines.dvc.lock_file import mend_lock_file, remember_lock_file
+from pipelines.dvc.path_locks import broke_on_locks
+from pipelines.dvc.recorded_files import damaged, discard, recorded_outputs
+from pipelines.dvc.template import StageEntry, resolve
+from pipelines.runs.redact import redact
+from pipelines.scans.project import Project
+from pipelines.scans.run_lock import scan_lock
+from stages.runtime.artifacts import read_metrics
+from stages.runtime.events import EVENTS_VARIABLE
+from stages.runtime.guard import PARENT_VARIABLE
+from stages.runtime.scan_file import PIPELINE_FILE_NAME, SCAN_FILE_NAME, read_scan_file
+from stages.runtime.scratch import remove_abandoned
+from stages.runtime.stage_main import EXIT_BAD_INPUT, EXIT_INPUTS_CHANGED
+from stages.runtime.yaml_file import read_mapping
+
+UNCHANGED_SENTENCE = "didn't change, skipping"
+CACHED_SENTENCE = "is cached - skipping run"
+BUSY_SENTENCE = "is busy, it is being blocked by"
+"""DVC's own words; the pin dvc>=3.67,<3.68 and a test hold them."""
+BUSY_WAIT_S = 2.0
+POLL_S = 0.2
+
+
+class Outcome(StrEnum):
+    """How DVC brought the stage up to date; also the name of the Prefect state."""
+
+    UNCHANGED = "Unchanged"
+    CACHED = "Cached"
+    COMPLETED = "Completed"
+
+
+class StageFailedError(RuntimeError):
+    """The stage failed for a reason that is not the user's input; trying again gives the same."""
+
+
+class TryAgainError(RuntimeError):
+    """Nothing is wrong, but the stage must run again: its inputs changed while it ran."""
+
+
+@dataclass(frozen=True)
+class StageReport:
+    """One stage, brought up to date."""
+
+    name: str
+    outcome: Outcome
+    seconds: float
+    outputs: tuple[str, ...]
+    """Paths relative to the project."""
+    metrics: dict[str, Any] = field(default_factory=dict)
+    described: dict[str, str] = field(default_factory=dict)
+    """From a worker of a cluster: the scan's small text files, which tell this machine what was made."""
+    pages: dict[str, str] = field(default_factory=dict)
+    """Ids of its artifacts in the dashboard: metrics, preview."""
+
+    @property
+    def cached(self) -> bool:
+        """True if nothing had to be computed."""
+        return self.outcome is not Outcome.COMPLETED
+
+
+@dataclass(frozen=True)
+class Listeners:
+    """Who wants to know what happens while the stage runs."""
+
+    on_line: Callable[[str], None] = lambda line: None
+    """A line of the stage's or DVC's output."""
+    on_progress: Callable[[float, str], None] = lambda fraction, message: None
+    """Fraction 0 to 1 and what is being done."""
+
+
+def bring_up_to_date(
+    project: Project,
+    scan_id: str,
+    entry: StageEntry,
+    *,
+    listeners: Listeners | None = None,
+    force: bool = False,
+) -> StageReport:
+    """Let DVC run the stage if it is stale. Raises InputError, TryAgainError or StageFailedError."""
+    listeners = listeners or Listeners()
+    scan_dir = project.scan_dir(scan_id)
+    read_scan_file(scan_dir)  # refuses names that DVC must not put into a command line or a path
+    scan_yaml = read_mapping(scan_dir / SCAN_FILE_NAME)
+    outputs = [project.root / resolve(out, scan_yaml) for out in entry.outs]
+    start = time.monotonic()
+    check_room(project.root)
+    with (
+        scan_lock(
+            project, scan_id, lambda: listeners.on_line("Another run works on this scan; waiting for it.")
+        ),
+        kept_outputs(scan_dir, entry.name, outputs),
+    ):
+        remove_abandoned(scan_dir, entry.name)
+        mended = mend_lock_file(project, scan_id)
+        if mended:
+            listeners.on_line(mended)
+        outcome = _run_dvc(project, scan_id, entry, listeners, force)
+        if damaged(recorded_outputs(project, scan_id, entry.name)):
+            outcome = _run_again(project, scan_id, entry, listeners)
+        remember_lock_file(project, scan_id)
+    metrics: dict[str, Any] = {}
+    for path in entry.metrics:
+        metrics |= read_metrics(project.root / resolve(path, scan_yaml))
+    return StageReport(
+        name=entry.name,
+        outcome=outcome,
+        seconds=round(time.monotonic() - start, 3),
+        outputs=tuple(str(path.relative_to(project.root)) for path in outputs),
+        metrics=metrics,
+    )
+
+
+def _run_dvc(project: Project, scan_id: str, entry: StageEntry, listeners: Listeners, force: bool) -> Outcome:
+    address = f"{project.scan_dir(scan_id).relative_to(project.root)}/{PIPELINE_FILE_NAME}:{entry.name}"
+    command = [
+        sys.executable,
+        "-m",
+        "pipelines.dvc.child",
+        "--wait-for-lock",
+        "repro",
+        "--single-item",
+        address,
+    ]
+    if force:
+        command.append("--force")
+    deadline = time.monotonic() + entry.timeout_s
+    while True:
+        began_s = time.time()
+        exit_code, lines, error = _run_watched(command, project.root, listeners, deadline)
+        text = "\n".join(lines)
+        if exit_code == 0:
+            break
+        if BUSY_SENTENCE in text and time.monotonic() < deadline:
+            listeners.on_line("A 'dvc' command works on this scan; waiting for it.")
+            time.sleep(BUSY_WAIT_S)
+            continue
+        if error is None and time.monotonic() < deadline and broke_on_locks(project, text, began_s):
+            listeners.on_line("A killed run left DVC's table of locks broken; it is mended, once more.")
+            continue
+        raise _failure(
+            entry.name, text, error, timed_out=time.monotonic() >= deadline, limit_s=entry.timeout_s
+        )
+    if UNCHANGED_SENTENCE in text:
+        return Outcome.UNCHANGED
+    return Outcome.CACHED if CACHED_SENTENCE in text else Outcome.COMPLETED
+
+
+def _run_again(project: Project, scan_id: str, entry: StageEntry, listeners: Listeners) -> Outcome:
+    """DVC says fresh, the files say otherwise: take them from the cache if it is sound, else compute them."""
+    bad = damaged(recorded_outputs(project, scan_id, entry.name))
+    names = ", ".join(item.path.name for item in bad)
+    listeners.on_line(f"{entry.name}: {names} do not have the recorded content; they are made again.")
+    discard(project, bad)
+    outcome = _run_dvc(project, scan_id, entry, listeners, force=False)
+    bad = damaged(recorded_outputs(project, scan_id, entry.name))
+    if not bad:
+        return outcome
+    raise StageFailedError(
+        f"{entry.name}: {bad[0].path} does not hold what was just written to it. A disk must give back what it was "
+        "given. Check the disk (dmesg, smartctl)."
+    )
+
+
+def _failure(
+    stage: str, text: str, error: dict[str, Any] | None, *, timed_out: bool, limit_s: float
+) -> InputError | TryAgainError | StageFailedError:
+    if timed_out:
+        return StageFailedError(
+            f"{stage}: stopped after {limit_s:.0f} s, its limit. Make the problem smaller, or raise "
+            f"timeout_s of {stage} in pipelines/dvc/scan.dvc.yaml."
+        )
+    if error is None:
+        tail = "\n".join(text.splitlines()[-12:])
+        return StageFailedError(f"{stage}: DVC could not run the stage. It said:\n{tail}")
+    if error["exit_code"] == EXIT_BAD_INPUT:
+        return InputError(error["message"])
+    if error["exit_code"] == EXIT_INPUTS_CHANGED:
+        return TryAgainError(error["message"])
+    return StageFailedError(error["message"])
+
+
+def _run_watched(
+    command: list[str], cwd: Path, listeners: Listeners, deadline: float
+) -> tuple[int, list[str], dict[str, Any] | None]:
+    """Run the command, passing on lines and events; returns exit code, lines and the error event."""
+    lines: list[str] = []
+    error: dict[str, Any] | None = None
+    with tempfile.NamedTemporaryFile(prefix="scan2cut-events-", suffix=".jsonl") as events_file:
+        process = subprocess.Popen(
+            command,
+            cwd=cwd,
+            env=_environment(events_file.name),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        )
+        tail = EventsTail(Path(events_file.name))
+        incoming = _lines_of(process)
+        finished = False
+        try:
+            while not finished:
+                try:
+                    line = incoming.get(timeout=POLL_S)
+                    finished = line is None
+                except queue.Empty:
+                    line = None
+                for event in tail.new_events():
+                    if event["kind"] == "progress":
+                        listeners.on_progress(event["fraction"], event["message"])
+                    elif event["kind"] == "error":
+                        error = event
+                if line:
+                    line = redact(line)
+                    lines.append(line)
+                    listeners.on_line(line)
+                if time.monotonic() > deadline:
+                    process.kill()
+            return process.wait(), lines, error
+        finally:
+            process.kill()
+            process.wait()
+
+
+def _lines_of(process: subprocess.Popen[str]) -> "queue.Queue[str | None]":
+    """The process's output by line, then None; read by a thread, so that the caller sees the clock."""
+    incoming: queue.Queue[str | None] = queue.Queue()
+
+    def pump() -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            incoming.put(line.rstrip("\n"))
+        incoming.put(None)
+
+    threading.Thread(target=pump, daemon=True).start()
+    return incoming
+
+
+def _environment(events_path: str) -> dict[str, str]:
+    return {
+        **os.environ,
+        EVENTS_VARIABLE: events_path,
+        PARENT_VARIABLE: str(os.getpid()),
+        "PYTHONUNBUFFERED": "1",
+    }

@@ -1,0 +1,1 @@
+"""Many scans: batch, inbox, clusters."""

@@ -1,0 +1,119 @@
+"""Many scans at once on one machine: each scan is a flow run, each stage a process of its own.
+
+The threads here only wait for those processes, and share one connection to Prefect.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from typing import Any
+
+from pipelines.dvc.stage import StageReport
+from pipelines.many.capacity import share_cores
+from pipelines.many.dask_cluster import Cluster
+from pipelines.runs.dashboard import use_running_dashboard
+from pipelines.runs.scan_run import RunResult, hush_prefect, run_request
+from pipelines.scans.project import Project
+from pipelines.scans.register import Request
+
+Tell = Callable[[str], None]
+
+
+class ToldByLines:
+    """A watcher of one run that says each finished stage in a line."""
+
+    def __init__(self, name: str, tell: Tell) -> None:
+        self._name, self._tell = name, tell
+
+    def wait(self, stage: str, message: str) -> None:
+        """Registering and starting are not worth a line."""
+
+    def on_start(self, entry: Any) -> None:
+        """Neither is the beginning of a stage."""
+
+    def on_progress(self, stage: str, fraction: float, message: str) -> None:
+        """Progress is in the dashboard."""
+
+    def on_finish(self, report: StageReport) -> None:
+        """A stage is up to date."""
+        self._tell(f"{self._name}: {report.name} {report.outcome.value.lower()}, {report.seconds:.1f} s")
+
+
+class ScanPool:
+    """Runs requests, a bounded number of them at a time."""
+
+    def __init__(self, project: Project, scans: int, tell: Tell, cluster: Cluster | None = None) -> None:
+        self._project, self._tell, self._cluster = project, tell, cluster
+        self._threads = ThreadPoolExecutor(scans, thread_name_prefix="scan")
+
+    def submit(
+        self, request: Request, *, force: bool = False, target: str | None = None
+    ) -> Future[RunResult]:
+        """Queue one scan; its result says how it went and never raises."""
+        return self._threads.submit(self._run, request, force, target)
+
+    def _run(self, request: Request, force: bool, target: str | None) -> RunResult:
+        result = RunResult()
+        try:
+            watcher = ToldByLines(request.scan_id or request.scan.stem, self._tell)
+            run_request(
+                self._project,
+                request,
+                result,
+                watcher,
+                force=force,
+                verbose=False,
+                target=target,
+                cluster=self._cluster,
+            )
+        except Exception as error:  # noqa: BLE001 -- one scan's failure must not end the others
+            result.fail(error)
+        return result
+
+    def close(self, *, cancel: bool) -> None:
+        """Wait for what runs; with cancel, what has not begun is dropped."""
+        self._threads.shutdown(wait=True, cancel_futures=cancel)
+
+
+@contextmanager
+def scan_pool(project: Project, scans: int, tell: Tell, cluster: Cluster | None = None) -> Iterator[ScanPool]:
+    """A pool with Prefect already started, so that its threads do not start it several times."""
+    share_cores(scans)
+    start_prefect(project)
+    pool = ScanPool(project, scans, tell, cluster)
+    try:
+        yield pool
+    except BaseException:
+        pool.close(cancel=True)
+        raise
+    pool.close(cancel=False)
+
+
+def start_prefect(project: Project) -> None:
+    """Find the dashboard, or start the embedded API, and wait until it answers."""
+    use_running_dashboard(project)
+    hush_prefect()
+    from prefect.client.orchestration import get_client
+
+    with get_client(sync_client=True) as client:
+        client.hello()
+
+
+def run_batch(
+    project: Project,
+    requests: Iterable[Request],
+    *,
+    scans_at_once: int,
+    tell: Tell,
+    force: bool = False,
+    target: str | None = None,
+    cluster: Cluster | None = None,
+) -> list[RunResult]:
+    """Bring all scans up to date; the results are in the order of the requests."""
+    with scan_pool(project, scans_at_once, tell, cluster) as pool:
+        futures = [pool.submit(request, force=force, target=target) for request in requests]
+        for future in as_completed(futures):
+            result = future.result()
+            if result.error:
+                tell(f"{result.scan or 'a scan'}: {result.error}")
+    return [future.result() for future in futures]

@@ -1,0 +1,175 @@
+"""Which files of an inbox belong together, and whether they have arrived whole.
+
+A scan and its log are a pair if the log is called like the scan (apple.ply with apple.json or apple_log.csv), if both
+lie in a folder of their own (apple/scan.ply, apple/cut.json, apple/air.json), or if a manifest
+(apple.scan2cut.yaml: scan, log, air, id, material, settings) says so.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from disect_sim.errors import InputError
+from stages.runtime.yaml_file import read_mapping
+from stages.shared.inputs.scan_header import CLOUD_SUFFIXES, MESH_SUFFIXES
+
+SCAN_SUFFIXES = frozenset(MESH_SUFFIXES + CLOUD_SUFFIXES)
+LOG_SUFFIXES = frozenset(
+    {".json", ".jsonl", ".csv", ".txt", ".parquet", ".npz", ".bag", ".db3", ".mcap", ".pkl", ".pickle"}
+)
+MANIFEST_SUFFIX = ".scan2cut.yaml"
+MANIFEST_KEYS = frozenset({"scan", "log", "air", "id", "material", "settings"})
+LOG_ENDINGS = ("_log", "-log", ".log", " log")
+"""What a log may be called beyond its scan's name. Files with other endings, such as .part, are never looked at."""
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """Files that make one scan, as far as they are there."""
+
+    name: str
+    """For messages: the scan's or the manifest's path in the inbox."""
+    scan: Path | None = None
+    log: Path | None = None
+    air: tuple[Path, ...] = ()
+    manifest: Path | None = None
+    choices: dict[str, Any] = field(default_factory=dict)
+    """id, material and settings, where something says them."""
+    waits_for: str | None = None
+    """What is missing, if anything is."""
+    problem: str | None = None
+    """Why it can't be used as it is."""
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Every file that must be whole before the scan can run."""
+        return tuple(path for path in (self.scan, self.log, *self.air, self.manifest) if path is not None)
+
+
+def find_deliveries(inbox: Path) -> list[Delivery]:
+    """All that lies in the inbox and in its folders, complete or not."""
+    found = _in_folder(inbox, inbox)
+    for folder in sorted(path for path in inbox.iterdir() if path.is_dir() and not path.name.startswith(".")):
+        found += _in_folder(inbox, folder)
+    return found
+
+
+def _in_folder(inbox: Path, folder: Path) -> list[Delivery]:
+    files = sorted(
+        path
+        for path in folder.iterdir()
+        if not path.name.startswith(".") and path.is_file() and not path.is_symlink()
+    )
+    told = [_by_manifest(inbox, path) for path in files if path.name.endswith(MANIFEST_SUFFIX)]
+    taken = {path for delivery in told for path in delivery.files}
+    rest = [path for path in files if path not in taken]
+    scans = [path for path in rest if path.suffix.lower() in SCAN_SUFFIXES]
+    logs = [path for path in rest if path.suffix.lower() in LOG_SUFFIXES]
+    if folder != inbox and len(scans) == 1:
+        return [*told, _alone_in_folder(inbox, scans[0], logs)]
+    return told + [_by_name(inbox, scan, logs) for scan in scans]
+
+
+def find_log(scan: Path) -> Path | None:
+    """The log beside the scan that is called like it, if there is one."""
+    delivery = _by_name(
+        scan.parent, scan, [p for p in scan.parent.iterdir() if p.suffix.lower() in LOG_SUFFIXES]
+    )
+    if delivery.problem:
+        raise InputError(delivery.problem)
+    return delivery.log
+
+
+def _by_name(inbox: Path, scan: Path, logs: Sequence[Path]) -> Delivery:
+    names = {scan.stem.lower(), *(scan.stem.lower() + ending for ending in LOG_ENDINGS)}
+    return _delivery(inbox, scan, [log for log in logs if log.stem.lower() in names], ())
+
+
+def _alone_in_folder(inbox: Path, scan: Path, logs: Sequence[Path]) -> Delivery:
+    air = tuple(log for log in logs if log.name.lower().startswith("air"))
+    return _delivery(inbox, scan, [log for log in logs if log not in air], air, id=scan.parent.name)
+
+
+def _delivery(
+    inbox: Path, scan: Path, logs: Sequence[Path], air: tuple[Path, ...], **choices: Any
+) -> Delivery:
+    name = str(scan.relative_to(inbox))
+    if len(logs) > 1:
+        problem = (
+            f"{name} has {len(logs)} logs ({', '.join(log.name for log in logs)}). One cut has one log. Remove the "
+            f"others or write {scan.stem}{MANIFEST_SUFFIX}."
+        )
+        return Delivery(name, scan, problem=problem)
+    if not logs:
+        return Delivery(name, scan, waits_for="its log")
+    return Delivery(name, scan, logs[0], air, choices=choices)
+
+
+def _by_manifest(inbox: Path, manifest: Path) -> Delivery:
+    name = str(manifest.relative_to(inbox))
+    try:
+        content = read_mapping(manifest)
+        unknown = sorted(set(map(str, content)) - MANIFEST_KEYS)
+        if unknown or "scan" not in content:
+            raise InputError(
+                f"{name} has {'the unknown key ' + repr(unknown[0]) if unknown else 'no scan'}. Its keys are "
+                f"{', '.join(sorted(MANIFEST_KEYS))}; scan is needed. Correct it."
+            )
+        scan = _neighbour(manifest, content["scan"])
+        log = _neighbour(manifest, content["log"]) if content.get("log") else None
+        air = tuple(_neighbour(manifest, item) for item in content.get("air") or ())
+        settings = content.get("settings") or {}
+        if not isinstance(settings, dict) or not all(isinstance(value, dict) for value in settings.values()):
+            raise InputError(
+                f"{name}: settings is {str(settings)[:80]!r}. It must be stage: {{parameter: value}}. Correct it."
+            )
+    except InputError as error:
+        return Delivery(name, manifest=manifest, problem=str(error))
+    missing = [path.name for path in (scan, log, *air) if path is not None and not path.is_file()]
+    choices = {key: content[key] for key in ("id", "material", "settings") if content.get(key)}
+    waits_for = ", ".join(missing) or None
+    return Delivery(name, scan, log, air, manifest, choices, waits_for)
+
+
+def _neighbour(manifest: Path, name: Any) -> Path:
+    """A file beside the manifest; nothing outside its folder can be named."""
+    path = manifest.parent / str(name)
+    if not isinstance(name, str) or Path(name).name != name or name.startswith(".") or path.is_symlink():
+        raise InputError(
+            f"{manifest.name} names {str(name)[:80]!r}. It may only name files beside it. Put the file there."
+        )
+    return path
+
+
+class Settling:
+    """Remembers since when each file looks the same."""
+
+    def __init__(self, settle_s: float) -> None:
+        self._settle_s = settle_s
+        self._seen: dict[Path, tuple[tuple[int, int, int], float]] = {}
+
+    def is_whole(self, paths: Iterable[Path], now_s: float) -> bool:
+        """True if none is empty and none has changed for the settling time."""
+        whole = [self._is_whole(path, now_s) for path in paths]  # all of them: each must begin to settle
+        return all(whole)
+
+    def _is_whole(self, path: Path, now_s: float) -> bool:
+        look = signature(path)
+        if look is None or look[0] == 0:
+            self._seen.pop(path, None)
+            return False
+        before, since_s = self._seen.get(path, (None, now_s))
+        if look != before:
+            since_s = now_s
+        self._seen[path] = (look, since_s)
+        return now_s - since_s >= self._settle_s
+
+
+def signature(path: Path) -> tuple[int, int, int] | None:
+    """Size, time of change and inode; None if the file is gone."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_size, found.st_mtime_ns, found.st_ino

@@ -1,0 +1,179 @@
+"""`scan2cut watch`: a run for every scan that arrives in a folder with its log."""
+
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import replace
+from pathlib import Path
+from threading import Event
+from typing import Protocol
+
+from disect_sim.errors import InputError
+from pipelines.many.batch import Tell, scan_pool
+from pipelines.many.inbox import Delivery, Settling, find_deliveries, signature
+from pipelines.many.inbox_memory import InboxMemory, Remembered, State
+from pipelines.runs.scan_run import EXIT_BAD_INPUT, EXIT_DONE, RunResult
+from pipelines.scans.project import Project
+from pipelines.scans.register import Request, forget_scan, register_scan, registered_scan, scan_id_of
+from stages.runtime.hashing import sha256_of_file, sha256_of_start, sha256_of_value
+
+STATES: dict[int, State] = {EXIT_DONE: "done", EXIT_BAD_INPUT: "refused"}
+FINAL: tuple[State, ...] = ("done", "refused")
+"""States in which the same contents are not run again."""
+
+
+class Runner(Protocol):
+    """What runs a request in the background."""
+
+    def submit(self, request: Request) -> Future[RunResult]:
+        """Queue one scan."""
+        ...
+
+
+class InboxWatcher:
+    """Looks at the inbox and decides; one look is cheap and may be repeated at any time."""
+
+    def __init__(
+        self,
+        project: Project,
+        inbox: Path,
+        memory: InboxMemory,
+        runner: Runner,
+        tell: Tell,
+        *,
+        settle_s: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._project, self._inbox, self._memory = project, inbox, memory
+        self._runner, self._tell = runner, tell
+        self._clock = clock
+        self._settling = Settling(settle_s)
+        self._decided: dict[str, object] = {}
+        """Delivery → the look of its files when it was decided on, so that nothing is hashed twice."""
+        self._running: dict[str, tuple[Remembered, Future[RunResult], bool]] = {}
+        """Key → its line, its run, and whether the scan was new."""
+        self._tried: set[str] = set()
+        """Keys that failed since this watcher began; they are tried again after a restart."""
+
+    def look(self) -> None:
+        """Take note of finished runs, then start what has arrived whole."""
+        self.collect()
+        for delivery in find_deliveries(self._inbox):
+            look = tuple(signature(path) for path in delivery.files)
+            if self._decided.get(delivery.name) == (look, delivery.waits_for):
+                continue
+            if delivery.waits_for or delivery.problem:
+                self._decided[delivery.name] = (look, delivery.waits_for)
+                self._tell(delivery.problem or f"{delivery.name} waits for {delivery.waits_for}.")
+            elif self._settling.is_whole(delivery.files, self._clock()):
+                try:
+                    self._decide(delivery)
+                except (InputError, OSError) as error:
+                    self._tell(f"{delivery.name}: {error}")
+                self._decided[delivery.name] = (look, delivery.waits_for)
+
+    @property
+    def idle(self) -> bool:
+        """True if nothing runs."""
+        return not self._running
+
+    def _decide(self, delivery: Delivery) -> None:
+        assert delivery.scan is not None
+        contents = {str(path): (path.stat().st_size, sha256_of_file(path)) for path in delivery.files}
+        key = sha256_of_value([digest for _, digest in contents.values()])
+        known = self._memory.state(key)
+        if known and (key in self._running or key in self._tried or known.state in FINAL):
+            if known.scan != str(delivery.scan):
+                self._tell(f"{delivery.name} has the same content as {known.scan_id}; it is not run again.")
+            return
+        self._start(delivery, key, contents)
+
+    def _start(self, delivery: Delivery, key: str, contents: dict[str, tuple[int, str]]) -> None:
+        assert delivery.scan is not None
+        choices = delivery.choices
+        scan_id = scan_id_of(Path(str(choices.get("id", delivery.scan.stem)) + ".x"))
+        request = Request(
+            delivery.scan,
+            delivery.log,
+            scan_id=scan_id,
+            material=choices.get("material"),
+            overrides=choices.get("settings", {}),
+            air=delivery.air,
+            replace=any(self._has_grown(Path(path), size) for path, (size, _) in contents.items()),
+        )
+        is_new = scan_id not in self._project.scan_ids()
+        line = Remembered(key, str(delivery.scan), scan_id, "started", contents=contents)
+        self._memory.add(line)
+        try:
+            register_scan(self._project, request)
+        except InputError as error:
+            self._finish(line, "refused", str(error))
+            return
+        self._tell(f"{delivery.name} is complete: run {scan_id} begins.")
+        stored, _ = registered_scan(self._project, scan_id)
+        self._running[key] = (line, self._runner.submit(Request(stored, scan_id=scan_id)), is_new)
+
+    def _has_grown(self, path: Path, size: int) -> bool:
+        """True if an earlier run took the beginning of this file: its copy had stalled."""
+        before = self._memory.content(path)
+        return before is not None and before[0] < size and sha256_of_start(path, before[0]) == before[1]
+
+    def collect(self) -> None:
+        """Take note of finished runs."""
+        for key, (line, future, is_new) in list(self._running.items()):
+            if not future.done():
+                continue
+            del self._running[key]
+            result = future.result()
+            state = STATES.get(result.exit_code, "failed")
+            if state == "failed":
+                self._tried.add(key)
+            if state == "refused" and is_new:
+                forget_scan(self._project, line.scan_id or "")
+            self._finish(line, state, result.error or "")
+
+    def _finish(self, line: Remembered, state: State, sentence: str) -> None:
+        self._memory.add(replace(line, state=state, sentence=sentence))
+        self._tell(f"{line.scan_id}: {state}. {sentence}".rstrip())
+
+
+def watch(
+    project: Project,
+    inbox: Path,
+    *,
+    scans_at_once: int,
+    settle_s: float,
+    tell: Tell,
+    stop: Event,
+    poll: bool = False,
+    once: bool = False,
+) -> None:
+    """Watch until `stop` is set; with `once`, until everything that is there now has been run."""
+    if not inbox.is_dir():
+        raise InputError(f"{inbox} is not a folder. Scans and logs are put into one. Make it first.")
+    import watchfiles
+
+    memory = InboxMemory(project.scans_dir.parent / "inbox_memory.jsonl")
+    with scan_pool(project, scans_at_once, tell) as pool:
+        watcher = InboxWatcher(project, inbox, memory, pool, tell, settle_s=settle_s)
+        tell(f"Watching {inbox}; {scans_at_once} at once; Ctrl-C ends it.")
+        watcher.look()
+        begun_s = time.monotonic()
+        pause_ms = max(50, int(500 * settle_s))
+        changes = watchfiles.watch(
+            inbox,
+            rust_timeout=pause_ms,
+            yield_on_timeout=True,
+            stop_event=stop,
+            force_polling=poll or None,
+            raise_interrupt=False,
+        )
+        for _ in changes:
+            watcher.look()
+            if once and watcher.idle and time.monotonic() - begun_s > 3 * settle_s + 1.0:
+                break
+        if not watcher.idle:
+            tell("Waiting for the runs that have begun; Ctrl-C again stops them too.")
+        while not watcher.idle:
+            time.sleep(0.2)
+            watcher.collect()

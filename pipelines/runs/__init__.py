@@ -1,0 +1,1 @@
+"""A run of one scan: the Prefect flow, the dashboard, deployments."""

@@ -1,0 +1,95 @@
+"""What a person sees in the Prefect dashboard: progress, figures, pictures, a summary."""
+
+import base64
+import time
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from prefect.artifacts import (
+    create_image_artifact,
+    create_markdown_artifact,
+    create_progress_artifact,
+    create_table_artifact,
+    update_progress_artifact,
+)
+from prefect.runtime import flow_run
+from prefect.settings import PREFECT_API_URL, PREFECT_UI_URL
+
+from pipelines.dvc.stage import StageReport
+from pipelines.runs.summary import artifact_key, summary
+from pipelines.scans.project import Project
+
+UPDATE_EVERY_S = 1.0
+
+
+class ProgressArtifact:
+    """A progress bar in the dashboard, made at the first sign of progress, updated once a second at most."""
+
+    def __init__(self, scan_id: str, stage: str) -> None:
+        self._key = artifact_key(scan_id, stage, "progress")
+        self._id: UUID | None = None
+        self._last_s = 0.0
+
+    def update(self, fraction: float, message: str) -> None:
+        """Show the fraction (0 to 1)."""
+        now = time.monotonic()
+        if now - self._last_s < UPDATE_EVERY_S:
+            return
+        self._last_s = now
+        self._send(fraction, message)
+
+    def finish(self) -> None:
+        """Show 100 % if anything was shown."""
+        if self._id is not None:
+            self._send(1.0, "done")
+
+    def _send(self, fraction: float, message: str) -> None:
+        percent = round(100.0 * fraction, 1)
+        if self._id is None:
+            self._id = create_progress_artifact(progress=percent, key=self._key, description=message)  # type: ignore[assignment]
+        else:
+            update_progress_artifact(artifact_id=self._id, progress=percent, description=message)
+
+
+def show_stage(project: Project, scan_id: str, report: StageReport) -> dict[str, str]:
+    """The stage's metrics as a table and its preview as an image that needs no file server; returns their ids."""
+    pages: dict[str, Any] = {}
+    pages["metrics"] = create_table_artifact(
+        key=artifact_key(scan_id, report.name, "metrics"),
+        table=[{"metric": name, "value": _text(value)} for name, value in report.metrics.items()],
+        description=f"{report.name} of {scan_id}: {report.outcome.value}",
+    )
+    for path in report.outputs:
+        if path.endswith(".png"):
+            data = base64.b64encode((project.root / path).read_bytes()).decode()
+            pages["preview"] = create_image_artifact(
+                image_url=f"data:image/png;base64,{data}",
+                key=artifact_key(scan_id, report.name, "preview"),
+                description=f"{report.name} of {scan_id}",
+            )
+    return {kind: str(identity) for kind, identity in pages.items()}
+
+
+def show_run(scan_id: str, reports: Sequence[StageReport]) -> None:
+    """The whole run as a table and as a few lines of text."""
+    create_table_artifact(
+        key=artifact_key(scan_id, "run"),
+        table=[{"stage": r.name, "result": r.outcome.value, "seconds": r.seconds} for r in reports],
+        description=f"All stages of {scan_id}",
+    )
+    create_markdown_artifact(
+        key=artifact_key(scan_id, "summary"),
+        markdown=summary(scan_id, reports, page_url(), str(flow_run.id) if flow_run.id else None),
+        description=f"What came of {scan_id}",
+    )
+
+
+def page_url() -> str:
+    """Where the dashboard's pages are: beside the API if one is named, else relative to the page with the link."""
+    named = str(PREFECT_UI_URL.value() or "") or (PREFECT_API_URL.value() or "").removesuffix("/api")
+    return named.rstrip("/")
+
+
+def _text(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,113 @@
+"""The flow as a Prefect deployment: runs can be started from the dashboard, by API and on a schedule."""
+
+from pathlib import Path
+from typing import Any
+
+from prefect import flow
+from prefect.runtime import flow_run
+
+from disect_sim.errors import InputError
+from pipelines.runs.flow import WATCHER, Watcher, run_scan
+from pipelines.runs.scan_run import RunResult, finish_run
+from pipelines.scans.project import Project, find_project
+from pipelines.scans.register import Request, register_scan, registered_scan, scan_id_of
+
+DEPLOYMENT = "lab"
+
+
+def _run_name() -> str:
+    return scan_id_of(Path(str(flow_run.parameters.get("scan", "scan"))))
+
+
+@flow(name="scan2cut", flow_run_name=_run_name, persist_result=False)
+def run_requested(
+    scan: str,
+    log: str | None = None,
+    material: str | None = None,
+    settings: dict[str, dict[str, Any]] | None = None,
+    force: bool = False,
+    target: str | None = None,
+) -> list[dict[str, Any]]:
+    """Bring one scan up to date.
+
+    Args:
+        scan: Id of a registered scan, or the name of a file in data/inbox.
+        log: Name of its force log in data/inbox.
+        material: apple, potato, cucumber or banana.
+        settings: Parameters for this scan, e.g. {"clean": {"unit": "mm"}}.
+        force: Run every stage even if it is fresh.
+        target: Run only this stage and what it needs.
+    """
+    return _run(scan, log, material, settings or {}, force, target)
+
+
+def _run(
+    scan: str,
+    log: str | None,
+    material: str | None,
+    settings: dict[str, dict[str, Any]],
+    force: bool,
+    target: str | None,
+) -> list[dict[str, Any]]:
+    """The flow's work; a function of its own: Prefect pickles a flow's body with all it names, but this by its name."""
+    project = find_project()
+    known = project.scan_ids()
+    result = RunResult(register_requested(project, scan, log, material, settings))
+    token = WATCHER.set(Watcher(on_finish=result.stages.append))
+    try:
+        return run_scan(str(result.scan), str(project.root), force, target)
+    except BaseException as error:
+        result.fail(error)
+        raise
+    finally:
+        WATCHER.reset(token)
+        finish_run(project, result, is_new=result.scan not in known, target=target)
+
+
+def register_requested(
+    project: Project,
+    scan: str,
+    log: str | None,
+    material: str | None,
+    settings: dict[str, dict[str, Any]],
+) -> str:
+    """Register what was asked for; files are looked for in data/inbox and nowhere else."""
+    if scan in project.scan_ids():
+        source, scan_id = registered_scan(project, scan)
+    else:
+        source, scan_id = in_inbox(project, scan), None
+    request = Request(
+        source,
+        in_inbox(project, log) if log else None,
+        scan_id=scan_id,
+        material=material,
+        overrides=settings,
+    )
+    return register_scan(project, request)
+
+
+def in_inbox(project: Project, name: str) -> Path:
+    """The file's path; InputError if it lies anywhere else, however it is written."""
+    inbox = project.inbox_dir.resolve()
+    path = (inbox / name).resolve()
+    if not path.is_relative_to(inbox) or path == inbox:
+        raise InputError(
+            f"{name[:80]!r} is not in {inbox}. Runs that are started from outside take files from there only. "
+            "Put the file there, or use 'scan2cut run'."
+        )
+    return path
+
+
+def serve(project: Project, *, name: str, limit: int) -> None:
+    """Register the deployment and run what is asked of it, until Ctrl-C."""
+    from prefect.flows import EntrypointType
+
+    project.inbox_dir.mkdir(parents=True, exist_ok=True)
+    run_requested.serve(
+        name=name,
+        description=f"scan2cut in {project.root}: registered scans, and files in data/inbox.",
+        tags=["scan2cut"],
+        limit=limit,
+        entrypoint_type=EntrypointType.MODULE_PATH,
+        pause_on_shutdown=False,
+    )

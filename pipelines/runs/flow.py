@@ -1,0 +1,184 @@
+"""The Prefect flow: one task per stage of the template, each of them one DVC subprocess.
+
+DVC owns the question whether a stage is fresh; Prefect runs, retries and shows.
+"""
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from prefect import flow, get_run_logger, task
+from prefect.cache_policies import NO_CACHE
+from prefect.client.schemas.objects import State, TaskRun
+from prefect.states import Completed
+from prefect.tasks import Task
+
+from pipelines.dvc.recorded_files import check_raw_files
+from pipelines.dvc.stage import Listeners, StageReport, TryAgainError, bring_up_to_date
+from pipelines.dvc.template import StageEntry, needed_for, read_template, upstream
+from pipelines.many.cluster import (
+    Source,
+    described,
+    fetch_inputs,
+    fetch_outputs,
+    open_workspace,
+    results,
+    send_outputs,
+    take_over,
+)
+from pipelines.runs.dashboard_artifacts import ProgressArtifact, show_run, show_stage
+from pipelines.runs.dashboard_drawings import show_drawings
+from pipelines.scans.project import Project
+
+RETRY_DELAY_S = 2
+DVC_HINTS = ("To track the changes", "\tgit add", "To enable auto staging", "\tdvc config", "Use `dvc push`")
+"""Advice that DVC prints after each stage and nobody needs in a run log."""
+
+
+@dataclass(frozen=True)
+class Watcher:
+    """A local spectator of the run, such as the command line's progress bars."""
+
+    on_start: Callable[[StageEntry], None] = lambda entry: None
+    on_progress: Callable[[str, float, str], None] = lambda stage, fraction, message: None
+    on_finish: Callable[[StageReport], None] = lambda report: None
+
+
+NOBODY = Watcher()
+WATCHER: ContextVar[Watcher] = ContextVar("WATCHER", default=NOBODY)
+"""Not a parameter of the flow: Prefect stores parameters, and a spectator can't be stored."""
+
+
+@flow(name="scan2cut", flow_run_name="{scan_id}", persist_result=False, validate_parameters=False)
+def scan_flow(
+    scan_id: str,
+    project_root: str,
+    force: bool = False,
+    target: str | None = None,
+    source: Source | None = None,
+) -> list[dict[str, Any]]:
+    """Bring every stage of one scan up to date, in the template's order.
+
+    With a target, only that stage and what it needs; `force` then means the target alone. With a source, stages run
+    where the flow's task runner sends them, and their artifacts come and go through the DVC remote.
+    """
+    return run_scan(scan_id, project_root, force, target, source)
+
+
+def run_scan(
+    scan_id: str, project_root: str, force: bool, target: str | None, source: Source | None = None
+) -> list[dict[str, Any]]:
+    """The flow's work; a function of its own, because Dask sends a flow's body with all it names, but this by name."""
+    project = Project(Path(project_root))
+    entries = read_template(project.template)
+    if target is not None:
+        entries = needed_for(target, entries)
+    check_raw_files(project, scan_id)
+    states: dict[str, State[Any]] = {}
+    reports: list[StageReport] = []
+    for entry in entries:
+        WATCHER.get().on_start(entry)
+        report, states[entry.name] = _run_entry(
+            project,
+            scan_id,
+            entry,
+            force and target in (None, entry.name),
+            source,
+            [states[name] for name in upstream(entry, entries)],
+        )
+        reports.append(report)
+        WATCHER.get().on_finish(report)
+    if source is not None:
+        fetch_outputs(project, scan_id, entries)
+    show_run(scan_id, reports)
+    show_drawings(project, scan_id)
+    return [{"name": report.name, "outcome": report.outcome.value} for report in reports]
+
+
+def _run_entry(
+    project: Project,
+    scan_id: str,
+    entry: StageEntry,
+    force: bool,
+    source: Source | None,
+    after: list[State[Any]],
+) -> tuple[StageReport, State[Any]]:
+    """One stage, here or on a worker; here it is called directly, so that cancelling stops it at once."""
+    task = _task_for(entry)
+    arguments = (scan_id, str(project.root), entry.name, force)
+    if source is None:
+        state: State[Any] = task(*arguments, wait_for=after, return_state=True)
+    else:
+        future = task.submit(*arguments, source, described(project, scan_id), wait_for=after)
+        future.wait()
+        state = future.state
+    report: StageReport = state.result(raise_on_failure=True)
+    if source is not None:
+        take_over(project, scan_id, results(report.described))
+    return report, state
+
+
+def _can_be_retried(_task: Task[..., Any], _run: TaskRun, state: State[Any]) -> bool:
+    error = state.result(raise_on_failure=False)
+    return isinstance(error, TryAgainError)
+
+
+def _task_for(entry: StageEntry) -> Task[..., Any]:
+    return run_stage_task.with_options(name=entry.name, task_run_name=entry.name, retries=entry.retries)
+
+
+@task(
+    cache_policy=NO_CACHE,
+    persist_result=False,
+    retry_delay_seconds=RETRY_DELAY_S,
+    retry_condition_fn=_can_be_retried,
+)
+def run_stage_task(
+    scan_id: str,
+    project_root: str,
+    stage: str,
+    force: bool,
+    source: Source | None = None,
+    files: dict[str, str] | None = None,
+) -> Any:
+    """One stage of one scan; the state is named after what DVC did: Unchanged, Cached or Completed."""
+    return _run_stage(scan_id, project_root, stage, force, source, files)
+
+
+def _run_stage(
+    scan_id: str,
+    project_root: str,
+    stage: str,
+    force: bool,
+    source: Source | None,
+    files: dict[str, str] | None,
+) -> Any:
+    """The task's work; a function of its own, because Dask sends a task's body with all it names, but this by name."""
+    project = Project(Path(project_root)) if source is None else open_workspace(source)
+    entry = next(entry for entry in read_template(project.template) if entry.name == stage)
+    if source is not None:
+        take_over(project, scan_id, files or {})
+        fetch_inputs(project, scan_id, entry)
+    log = get_run_logger()
+    progress = ProgressArtifact(scan_id, stage)
+
+    def on_line(line: str) -> None:
+        if line.strip() and not line.startswith(DVC_HINTS):
+            log.info(line)
+
+    def on_progress(fraction: float, message: str) -> None:
+        progress.update(fraction, message)
+        WATCHER.get().on_progress(stage, fraction, message)
+
+    report = bring_up_to_date(
+        project, scan_id, entry, listeners=Listeners(on_line=on_line, on_progress=on_progress), force=force
+    )
+    if source is not None:
+        send_outputs(project, scan_id, entry)
+        report = replace(report, described=described(project, scan_id))
+    progress.finish()
+    report = replace(report, pages=show_stage(project, scan_id, report))
+    message = f"{stage}: {report.outcome.value.lower()} in {report.seconds:.1f} s"
+    return Completed(name=report.outcome.value, message=message, data=report)

@@ -1,0 +1,153 @@
+"""`scan2cut run` without its terminal: register, run the flow, say how it went."""
+
+import logging
+import os
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from disect_sim.errors import InputError
+from pipelines.dvc.stage import StageFailedError, StageReport, TryAgainError
+from pipelines.many.cluster import send_raw_files
+from pipelines.many.dask_cluster import Cluster
+from pipelines.report.after_run import keep_report, record_and_report
+from pipelines.runs.dashboard import use_running_dashboard
+from pipelines.runs.redact import redact
+from pipelines.scans.project import Project
+from pipelines.scans.register import Request, forget_scan, register_scan, track_raw_files
+from stages.runtime.disk_error import disk_sentence
+
+EXIT_DONE, EXIT_FAILED, EXIT_BAD_INPUT = 0, 1, 2
+CALIBRATE = "calibrate"
+"""The stage that `scan2cut calibrate` runs."""
+
+
+@dataclass
+class RunResult:
+    """How a run went; `stages` holds those that were brought up to date before it ended."""
+
+    scan: str | None = None
+    error: str | None = None
+    exit_code: int = EXIT_DONE
+    stages: list[StageReport] = field(default_factory=list)
+    exception: BaseException | None = None
+    report: str | None = None
+    """report.html, relative to the project; None if the scan could not even be registered."""
+
+    def fail(self, error: BaseException) -> None:
+        """Record the failure as a sentence and an exit code."""
+        self.exception = error
+        self.exit_code = EXIT_BAD_INPUT if isinstance(error, InputError) else EXIT_FAILED
+        is_sentence = isinstance(error, InputError | StageFailedError | TryAgainError)
+        plain = str(error) if is_sentence else f"{type(error).__name__}: {error}"
+        self.error = redact(disk_sentence(error) or plain)
+
+    def as_json(self) -> dict[str, Any]:
+        """The object that `--json` prints."""
+        return {
+            "ok": self.exit_code == EXIT_DONE,
+            "error": self.error,
+            "scan": self.scan,
+            "stages": [
+                {
+                    "name": report.name,
+                    "seconds": report.seconds,
+                    "cached": report.cached,
+                    "outputs": list(report.outputs),
+                    "metrics": asdict(report)["metrics"],
+                }
+                for report in self.stages
+            ],
+        }
+
+
+def calibration_json(result: RunResult) -> dict[str, Any]:
+    """The object that `scan2cut calibrate --json` prints: the errors of the fit, and its time."""
+    report = next((r for r in result.stages if r.name == CALIBRATE), None)
+    metrics = {} if report is None else report.metrics
+    keys = ("nmae", "mae_n", "peak_error_n", "iterations", "outcome", "remedy")
+    return {
+        "ok": result.exit_code == EXIT_DONE,
+        "error": result.error,
+        "scan": result.scan,
+        **{key: metrics.get(key) for key in keys},
+        "seconds": None if report is None else report.seconds,
+        "cached": None if report is None else report.cached,
+        "metrics": metrics,
+    }
+
+
+def run_request(
+    project: Project,
+    request: Request,
+    result: RunResult,
+    bars: Any,
+    *,
+    force: bool,
+    verbose: bool,
+    target: str | None = None,
+    cluster: Cluster | None = None,
+) -> None:
+    """Register the scan and run the flow; a new scan that the first stage refuses is not kept."""
+    bars.wait("register", "copying the scan")
+    known = project.scan_ids()
+    result.scan = register_scan(project, request)
+    bars.wait("prefect", "starting")
+    if cluster is not None:
+        track_raw_files(project, result.scan)
+        send_raw_files(project, result.scan)
+    run_flow(project, result, bars, force=force, verbose=verbose, target=target, cluster=cluster)
+    finish_run(project, result, is_new=result.scan not in known, target=target)
+
+
+def finish_run(project: Project, result: RunResult, *, is_new: bool, target: str | None = None) -> None:
+    """Write the report, forget a new scan that the first stage refused, and let DVC track the raw files."""
+    assert result.scan is not None
+    page = record_and_report(project, result.scan, result.stages, result.error, target=target, warn=_warn)
+    if result.exit_code == EXIT_BAD_INPUT and is_new and not result.stages:
+        page = keep_report(project, result.scan, page)
+        forget_scan(project, result.scan)
+    result.report = None if page is None else str(page.relative_to(project.root))
+    if result.scan in project.scan_ids():
+        track_raw_files(project, result.scan)
+
+
+def _warn(sentence: str) -> None:
+    logging.getLogger("scan2cut").warning(sentence)
+
+
+def hush_prefect() -> None:
+    """Keep Prefect's own log off the terminal; call it before Prefect is imported."""
+    os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
+
+
+def run_flow(
+    project: Project,
+    result: RunResult,
+    watcher: Any,
+    *,
+    force: bool,
+    verbose: bool,
+    target: str | None = None,
+    cluster: Cluster | None = None,
+) -> None:
+    """Run the flow for result.scan, up to the target if there is one, adding to the result as stages finish."""
+    use_running_dashboard(project)
+    if not verbose:
+        hush_prefect()
+    from pipelines.runs.flow import WATCHER, Watcher, scan_flow
+
+    def on_finish(report: StageReport) -> None:
+        result.stages.append(report)
+        watcher.on_finish(report)
+
+    token = WATCHER.set(Watcher(watcher.on_start, watcher.on_progress, on_finish))
+    try:
+        flow = scan_flow if cluster is None else scan_flow.with_options(task_runner=cluster.task_runner())
+        source = None if cluster is None else cluster.source
+        state: Any = flow(result.scan or "", str(project.root), force, target, source, return_state=True)
+    finally:
+        WATCHER.reset(token)
+        logging.getLogger("prefect").setLevel(logging.CRITICAL)
+    if not state.is_completed():
+        outcome = state.result(raise_on_failure=False)
+        result.fail(outcome if isinstance(outcome, BaseException) else RuntimeError(str(state.message)))

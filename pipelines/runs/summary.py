@@ -1,0 +1,86 @@
+"""The summary of a run: what a person wants to know first, from whatever stages there are."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pipelines.dvc.stage import StageReport
+
+OPTIMIZE, EXPORT, CALIBRATE = "optimize", "export", "calibrate"
+"""Stages with figures that stand at the top; a run without them has a shorter summary."""
+
+
+def artifact_key(*words: str) -> str:
+    """Prefect allows only lower-case letters, digits and dashes in keys."""
+    return "-".join(words).replace("_", "-")
+
+
+def summary(scan_id: str, reports: Sequence[StageReport], page_url: str, flow_run_id: str | None) -> str:
+    """Markdown: force reduction, certificate, fit, then a table of stages with links to their artifacts."""
+    metrics = {report.name: report.metrics for report in reports}
+    total = sum(report.seconds for report in reports)
+    lines = [f"# {scan_id}", ""]
+    lines += [f"- {line}" for line in headlines(metrics)]
+    lines += [f"- {len(reports)} stages in {total:.1f} s"]
+    if flow_run_id:
+        lines.append(f"- [This run, with its log]({page_url}/runs/flow-run/{flow_run_id})")
+    lines.append(f"- Report, written when the run ends: `data/scans/{scan_id}/report.html`")
+    lines += ["", "| stage | result | time | figures | pictures |", "|---|---|---|---|---|"]
+    return "\n".join(lines + [_row(report, page_url) for report in reports]) + "\n"
+
+
+def headlines(metrics: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Certificate, force reduction, constraints and fit, as far as the stages are there; a line each, in Markdown."""
+    found = []
+    if EXPORT in metrics:
+        export = metrics[EXPORT]
+        word = "certified" if export.get("certified") else "NOT certified"
+        found.append(
+            f"**Certificate: {word}.** {export.get('verdict', '')} Files: `{export.get('path', 'none')}`"
+        )
+    found += _motion(metrics.get(OPTIMIZE, {}))
+    if CALIBRATE in metrics and "nmae" in metrics[CALIBRATE]:
+        fit = metrics[CALIBRATE]
+        if fit["nmae"] is not None:
+            found.append(
+                f"Fit to the force log: NMAE {fit['nmae']:.3f} ({fit.get('outcome', 'outcome not said')})"
+            )
+    return found
+
+
+def _motion(found: Mapping[str, Any]) -> list[str]:
+    """What the optimised motion saves, whether it was confirmed, and how well it keeps its constraints."""
+    if "reduction" not in found:
+        return []
+    over = found.get("mean_over", "time")
+    lines = [
+        f"**Force: {100.0 * found['reduction']:.1f} % less on average over {over}** "
+        f"({found['mean_force_vertical_n']:.1f} N for the vertical cut of the same duration, "
+        f"{found['mean_force_optimized_n']:.1f} N for this one), peak "
+        f"{100.0 * found['peak_reduction']:.1f} % less"
+    ]
+    other = {"time": "depth", "depth": "time"}[over]
+    if f"reduction_over_{other}" in found:
+        lines.append(
+            f"Averaged over {other} instead: {100.0 * found[f'reduction_over_{other}']:.1f} % less. Against its own "
+            f"descent without sawing: {100.0 * found['reduction_by_sawing']:.1f} % less"
+        )
+    kept = found.get("confirmed_reduction")
+    lines.append(
+        "Not confirmed: a finer simulation of it did not finish"
+        if kept is None
+        else f"Simulated again, finer and with other parameters: at least {100.0 * kept:.1f} % less"
+    )
+    lines.append(
+        f"Constraints: end height {1e3 * found['end_height_residual_m']:.3f} mm off, blade "
+        f"{1e3 * found['lateral_residual_m']:.3f} mm beyond the fruit's cover"
+    )
+    return lines
+
+
+def _row(report: StageReport, page_url: str) -> str:
+    def link(kind: str) -> str:
+        page = report.pages.get(kind)
+        return f"[{kind}]({page_url}/artifacts/artifact/{page})" if page else ""
+
+    cells = [report.name, report.outcome.value, f"{report.seconds:.1f} s", link("metrics"), link("preview")]
+    return f"| {' | '.join(cells)} |"

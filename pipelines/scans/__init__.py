@@ -1,0 +1,1 @@
+"""A project and its scans: where they are, registering, status."""

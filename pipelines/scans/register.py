@@ -1,0 +1,284 @@
+"""Registering a scan: its directory, its files, its scan.yaml and the link to the template."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from disect_sim.errors import InputError
+from pipelines.dvc.recorded_files import md5_of_path, recorded_md5
+from pipelines.scans import air_runs
+from pipelines.scans.project import TEMPLATE, Project
+from pipelines.scans.run_lock import scan_lock
+from stages.runtime.atomic_file import write_bytes_atomic
+from stages.runtime.hashing import sha256_of_file
+from stages.runtime.params import STAGE_SECTIONS, merge_params
+from stages.runtime.scan_file import (
+    ID_PATTERN,
+    PARAMS_FILE_NAME,
+    PIPELINE_FILE_NAME,
+    SCAN_FILE_NAME,
+    check_file_name,
+    check_material,
+    read_scan_file,
+)
+from stages.runtime.yaml_file import PlainDumper, read_mapping
+from stages.shared.inputs.file_size import check_log_size
+from stages.shared.inputs.scan_header import check_scan_size
+
+DEFAULT_MATERIAL = "apple"
+REGISTERING = ".registering"
+"""Name of the lock that keeps two registrations apart; no scan can be called so."""
+CUT_MESH_FOLDER = "precut"
+"""Of a scan's directory, where its cut mesh lies."""
+RESERVED_SUFFIXES = {".dvc", ".yaml", ".yml", ".lock"}
+"""Names that DVC or this project use for other things."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asked for."""
+
+    scan: Path
+    log: Path | None = None
+    surface: Path | None = None
+    """A mesh that replaces the cutting plane."""
+    scan_id: str | None = None
+    material: str | None = None
+    overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Stage → parameter → value, merged over earlier overrides of the same scan."""
+    reset: bool = False
+    """Forget earlier overrides."""
+    replace: bool = False
+    """Put a different file in the place of the one registered under this id."""
+    air: tuple[Path, ...] = ()
+    """No-contact runs of the log's motion; none takes the files called air* beside the log."""
+
+
+def scan_id_of(scan: Path) -> str:
+    """The file's name without its ending, in characters that are safe everywhere."""
+    scan_id = re.sub(r"[^a-z0-9_-]+", "-", scan.stem.lower()).strip("-_")[:64]
+    return _checked_id(scan_id, f"The name of {scan}")
+
+
+def _checked_id(scan_id: str, source: str) -> str:
+    if not ID_PATTERN.fullmatch(scan_id):
+        raise InputError(
+            f"{source} gives the scan id {scan_id!r}. An id is 1 to 64 of a-z, 0-9, _ and -, and starts with "
+            "a letter or digit. Give one with --id."
+        )
+    return scan_id
+
+
+def registered_scan(project: Project, scan: str) -> tuple[Path, str | None]:
+    """The raw file and the id for what the user called a scan.
+
+    That may be an id that is known, the directory of its scan or of its cut mesh (data/scans/<id>/precut), or a file.
+    """
+    place = Path(scan).resolve()
+    for known in project.scan_ids():
+        folder = project.scan_dir(known)
+        if scan == known or place in (folder.resolve(), (folder / CUT_MESH_FOLDER).resolve()):
+            return folder / read_scan_file(folder).scan, known
+    return Path(scan), None
+
+
+def register_scan(project: Project, request: Request) -> str:
+    """Make or update data/scans/<id>/ and return the id. Nothing is changed if anything is refused."""
+    with scan_lock(project, REGISTERING, lambda: None):
+        return _register(project, request)
+
+
+def _register(project: Project, request: Request) -> str:
+    scan_id = _checked_id(request.scan_id, "--id") if request.scan_id else scan_id_of(request.scan)
+    scan_dir = project.scan_dir(scan_id)
+    known = read_mapping(scan_dir / SCAN_FILE_NAME) if (scan_dir / SCAN_FILE_NAME).exists() else {}
+    sections = _sections({} if request.reset else known, request.overrides)
+    params = merge_params(
+        project.root / PARAMS_FILE_NAME, sections, overrides_from="this scan's overrides (--set)"
+    )
+    for mesh in filter(None, (request.scan, request.surface)):
+        check_scan_size(str(mesh), _size(mesh), params.clean.max_bytes)
+    intake = _Intake(scan_dir, replace=request.replace or not (scan_dir / "dvc.lock").exists())
+
+    content: dict[str, Any] = {"id": scan_id}
+    content["scan"] = intake.stored_name(request.scan, scan_id, known.get("scan"))
+    content["log"] = (
+        intake.stored_name(request.log, "log", known.get("log")) if request.log else known.get("log")
+    )
+    content["force_log"] = content["log"] or content["scan"]
+    new_air = _air_runs(request, content["log"])
+    has_air = (scan_dir / air_runs.FOLDER).is_dir() if new_air is None else bool(new_air)
+    content["air_runs"] = air_runs.FOLDER if has_air else content["scan"]
+    if request.surface:
+        old_surface = (known.get("precut") or {}).get("surface_file")
+        sections["precut"]["surface_file"] = intake.stored_name(request.surface, "surface", old_surface)
+    surface = sections["precut"].get("surface_file")
+    if surface:
+        check_file_name(str(surface), "precut.surface_file")
+    if surface and surface not in intake.new_files and not (scan_dir / surface).is_file():
+        raise InputError(
+            f"precut.surface_file is {surface!r}, which {scan_dir} does not hold. Use --surface FILE."
+        )
+    content["cut_surface"] = surface or content["scan"]
+    content["material"] = request.material or known.get("material") or DEFAULT_MATERIAL
+    check_material(str(content["material"]))
+    for log in filter(None, (request.log, *(new_air or ()))):
+        check_log_size(log, params.ingest.max_bytes, str(log))
+    if new_air is not None and air_runs.is_stored(scan_dir, new_air):
+        new_air = None
+    if new_air is not None and (scan_dir / air_runs.FOLDER).is_dir() and not intake.replace:
+        raise InputError(
+            f"The no-contact runs ({', '.join(path.name for path in new_air) or 'none'}) differ from those already "
+            f"registered for scan {scan_id!r}. One id stands for one cut. Give another name with --id, or replace "
+            "the old ones with --replace."
+        )
+    _write(project, scan_id, intake.new_files, {**content, **sections})
+    if new_air is not None:
+        air_runs.store(scan_dir, new_air)
+    for name in intake.replaced - set(intake.new_files):
+        (scan_dir / name).unlink()
+        (scan_dir / f"{name}.dvc").unlink(missing_ok=True)
+    return scan_id
+
+
+def track_raw_files(project: Project, scan_id: str) -> None:
+    """Put those raw files under DVC that are not yet: after the first run, so that no refused file is cached."""
+    scan_dir = project.scan_dir(scan_id)
+    scan = read_scan_file(scan_dir)
+    names = {name for name in (scan.scan, scan.log, scan.cut_surface, scan.air_runs) if name}
+    paths = [
+        str((scan_dir / n).relative_to(project.root)) for n in names if recorded_md5(scan_dir / n) is None
+    ]
+    if not paths:
+        return
+    for path in paths:
+        (project.root / f"{path}.dvc").unlink(
+            missing_ok=True
+        )  # there only if a power cut left it half-written
+    command = [sys.executable, "-m", "dvc", "--wait-for-lock", "add", "--quiet", *sorted(paths)]
+    result = subprocess.run(command, cwd=project.root, capture_output=True, text=True, check=False)
+    if result.returncode:
+        raise RuntimeError(f"DVC could not take over {', '.join(paths)}: {result.stderr.strip()}")
+
+
+def forget_scan(project: Project, scan_id: str) -> None:
+    """Remove a scan of which no stage has ever succeeded; a scan with results is left alone."""
+    scan_dir = project.scan_dir(scan_id)
+    if not (scan_dir / "dvc.lock").exists():
+        shutil.rmtree(scan_dir, ignore_errors=True)
+
+
+def _air_runs(request: Request, log: str | None) -> list[Path] | None:
+    """The no-contact runs to store; None if the request says nothing about them."""
+    if request.air and log is None:
+        raise InputError(
+            "--air gives no-contact runs, but the scan has no log. They belong to one. Give it with --log."
+        )
+    if request.air or request.log:
+        found = list(request.air) or air_runs.beside(request.log or Path())
+        air_runs.check(found)
+        return found
+    return None
+
+
+class _Intake:
+    """Decides which of the given files must be copied into the scan's directory."""
+
+    def __init__(self, scan_dir: Path, *, replace: bool) -> None:
+        self._scan_dir = scan_dir
+        self.replace = replace
+        self.new_files: dict[str, Path] = {}
+        """Name in the scan's directory → where to copy it from."""
+        self.replaced: set[str] = set()
+        """Names of known files that others take the place of."""
+
+    def stored_name(self, source: Path, stem: str, known_name: str | None) -> str:
+        """The file's name in the scan's directory; the known one if it has the same content."""
+        _size(source)
+        digest = sha256_of_file(source)
+        known = self._scan_dir / known_name if known_name else None
+        if known and known.exists():
+            if digest == sha256_of_file(known):
+                return known.name
+            if recorded_md5(known) == md5_of_path(source):
+                self.new_files[known.name] = (
+                    source  # the stored copy is damaged, and here is the registered file
+                )
+                return known.name
+            if not self.replace:
+                raise InputError(
+                    f"{source} differs from {known.name}, which is already registered for scan "
+                    f"{self._scan_dir.name!r}. One id stands for one scan. Give another name with --id, or "
+                    "replace the old file with --replace."
+                )
+            self.replaced.add(known.name)
+        name = stem + _suffix(source)
+        self.new_files[name] = source
+        return name
+
+
+def _size(source: Path) -> int:
+    try:
+        if source.is_file():
+            return source.stat().st_size
+    except OSError:
+        pass
+    raise InputError(f"{source} is not a file that can be read. Give the path of an existing file.")
+
+
+def _suffix(source: Path) -> str:
+    suffix = source.suffix.lower()
+    if suffix in RESERVED_SUFFIXES:
+        raise InputError(f"{source} ends in {suffix}, not a scan or a log. Give the measured file.")
+    return suffix if re.fullmatch(r"\.[a-z0-9]+", suffix) else ""
+
+
+def _sections(
+    known: Mapping[str, Any], overrides: Mapping[str, Mapping[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    unknown = sorted(set(overrides) - set(STAGE_SECTIONS))
+    if unknown:
+        raise InputError(
+            f"--set names the stage {unknown[0]!r}, which does not exist. Stages are "
+            f"{', '.join(STAGE_SECTIONS)}. Write it as stage.parameter=value."
+        )
+    return {name: {**(known.get(name) or {}), **overrides.get(name, {})} for name in STAGE_SECTIONS}
+
+
+def _write(project: Project, scan_id: str, files: Mapping[str, Path], content: Mapping[str, Any]) -> None:
+    text = "# Written by scan2cut; sections override params.yaml for this scan.\n"
+    text += yaml.dump(dict(content), Dumper=PlainDumper, sort_keys=False, allow_unicode=True)
+    project.scans_dir.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".scratch-register-", dir=project.scans_dir) as scratch:
+        for name, source in files.items():
+            shutil.copyfile(source, Path(scratch) / name)
+        scan_dir = project.scan_dir(scan_id)
+        scan_dir.mkdir(exist_ok=True)
+        for name in files:
+            (scan_dir / f"{name}.dvc").unlink(missing_ok=True)
+            os.replace(Path(scratch) / name, scan_dir / name)
+    if (
+        not (scan_dir / SCAN_FILE_NAME).exists()
+        or (scan_dir / SCAN_FILE_NAME).read_text(encoding="utf-8") != text
+    ):
+        write_bytes_atomic(scan_dir / SCAN_FILE_NAME, text.encode())
+    link_template(scan_dir)
+
+
+def link_template(scan_dir: Path) -> None:
+    """Make the scan's dvc.yaml a link to the template."""
+    link = scan_dir / PIPELINE_FILE_NAME
+    target = Path("../../..") / TEMPLATE
+    if link.is_symlink() and link.readlink() == target:
+        return
+    link.unlink(missing_ok=True)
+    link.symlink_to(target)

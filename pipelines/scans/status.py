@@ -1,0 +1,101 @@
+"""What is fresh and what is stale: DVC's own answer, per scan and stage."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from disect_sim.errors import InputError
+from pipelines.dvc.stage import BUSY_SENTENCE
+from pipelines.dvc.template import read_template
+from pipelines.scans.project import Project
+from stages.runtime.scan_file import PIPELINE_FILE_NAME
+from stages.runtime.yaml_file import read_mapping
+
+State = Literal["fresh", "stale", "never run", "running"]
+
+
+@dataclass(frozen=True)
+class StageStatus:
+    """One stage of one scan."""
+
+    scan: str
+    stage: str
+    state: State
+    reasons: tuple[str, ...]
+    """What changed, for a stale stage."""
+
+
+def read_status(project: Project, scan_ids: Sequence[str] = ()) -> list[StageStatus]:
+    """The state of every stage of the given (default: all) scans, straight from `dvc status`."""
+    known = project.scan_ids()
+    for scan_id in scan_ids:
+        if scan_id not in known:
+            raise InputError(
+                f"There is no scan {scan_id!r}. Registered are: {', '.join(known) or 'none'}. "
+                "Register one with 'scan2cut run FILE'."
+            )
+    chosen = list(scan_ids) or known
+    if not chosen:
+        return []
+    changed = _dvc_status(project, chosen)
+    return [
+        _status_of(project, scan_id, entry.name, changed)
+        for scan_id in chosen
+        for entry in read_template(project.template)
+    ]
+
+
+def _pipeline(project: Project, scan_id: str) -> str:
+    return f"{project.scan_dir(scan_id).relative_to(project.root)}/{PIPELINE_FILE_NAME}"
+
+
+def _dvc_status(project: Project, scan_ids: list[str]) -> dict[str, Any] | None:
+    """DVC's answer, or None while a stage of these scans runs."""
+    targets = [_pipeline(project, scan_id) for scan_id in scan_ids]
+    command = [sys.executable, "-m", "dvc", "--wait-for-lock", "status", "--json", *targets]
+    result = subprocess.run(command, cwd=project.root, capture_output=True, text=True, check=False)
+    if result.returncode == 0:
+        answer: dict[str, Any] = json.loads(result.stdout)
+        return answer
+    if BUSY_SENTENCE in result.stderr:
+        return None if len(scan_ids) == 1 else _one_by_one(project, scan_ids)
+    raise RuntimeError(f"'dvc status' failed: {result.stderr.strip()}")
+
+
+def _one_by_one(project: Project, scan_ids: list[str]) -> dict[str, Any]:
+    merged: dict[str, Any] = {}
+    for scan_id in scan_ids:
+        answer = _dvc_status(project, [scan_id])
+        merged |= {_pipeline(project, scan_id): "running"} if answer is None else answer
+    return merged
+
+
+def _status_of(project: Project, scan_id: str, stage: str, changed: dict[str, Any] | None) -> StageStatus:
+    pipeline = _pipeline(project, scan_id)
+    if changed is None or changed.get(pipeline) == "running":
+        return StageStatus(scan_id, stage, "running", ())
+    lock = project.scan_dir(scan_id) / "dvc.lock"
+    if not lock.exists() or stage not in read_mapping(lock).get("stages", {}):
+        return StageStatus(scan_id, stage, "never run", ())
+    found = changed.get(f"{pipeline}:{stage}")
+    if found is None:
+        return StageStatus(scan_id, stage, "fresh", ())
+    return StageStatus(scan_id, stage, "stale", tuple(_reasons(found)))
+
+
+def _reasons(found: list[Any]) -> list[str]:
+    """DVC's list of {'changed deps': {path: how}} and the like, as short phrases."""
+    reasons = []
+    for item in found:
+        groups = item.values() if isinstance(item, dict) else []
+        reasons += [str(item)] if isinstance(item, str) else []
+        for group in groups:
+            reasons += [f"{path} {_how(how)}" for path, how in group.items()]
+    return reasons
+
+
+def _how(how: Any) -> str:
+    return ", ".join(f"{key} {value}" for key, value in how.items()) if isinstance(how, dict) else str(how)

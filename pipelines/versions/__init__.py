@@ -1,0 +1,1 @@
+"""Versions of the dataset: comparing and reproducing them."""

@@ -1,0 +1,192 @@
+"""`scan2cut compare`: several runs side by side, in the terminal and as a page."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.markup import escape
+from rich.table import Table as RichTable
+
+from disect_sim.errors import InputError
+from pipelines.dvc.past_data import at_revision
+from pipelines.dvc.template import read_template
+from pipelines.report.blocks import Block, Curve, Note, Plot, Section, Table
+from pipelines.report.page import render_page
+from pipelines.report.scan_data import ScanData
+from pipelines.report.sections.common import column
+from pipelines.report.words import MISSING, label, number, percent
+from pipelines.scans.project import Project
+from stages.runtime.atomic_file import write_bytes_atomic
+from stages.runtime.params import STAGE_SECTIONS
+
+SHARES = {"nmae", "nmae_held_out", "nmae_shared", "reduction", "confirmed_reduction", "peak_reduction"}
+"""Metrics that read best in percent."""
+RESULTS = (
+    ("clean", ("volume_m3",)),
+    ("tetrahedralize", ("tets", "min_radius_ratio")),
+    ("precut", ("springs", "cut_area_m2")),
+    ("ingest", ("mean_force_n", "peak_force_n")),
+    ("calibrate", ("nmae", "nmae_held_out", "mae_n", "outcome")),
+    ("transport", ("mean_force_transported_n", "mean_force_averaged_n")),
+    (
+        "optimize",
+        (
+            "mean_force_vertical_n",
+            "mean_force_optimized_n",
+            "reduction",
+            "confirmed_reduction",
+            "peak_reduction",
+            "duration_s",
+        ),
+    ),
+    ("export", ("outcome", "torque_margin_fraction", "deflection_m")),
+)
+CURVES = (
+    ("Measured force", "calibrate/profile", "measured_n"),
+    ("Simulated force, fitted", "calibrate/profile", "simulated_n"),
+    ("Vertical second cut", "optimize/profile", "vertical_n"),
+    ("Optimised second cut", "optimize/profile", "optimized_n"),
+)
+Rows = list[tuple[str, ...]]
+
+
+def read_runs(project: Project, names: Sequence[str], scratch: Path) -> dict[str, ScanData]:
+    """The runs by name: `scan`, or `scan@revision` for what git and DVC know of an earlier version."""
+    runs: dict[str, ScanData] = {}
+    for name in names:
+        scan_id, at, revision = name.partition("@")
+        source = at_revision(project, scan_id, revision, scratch) if at else project
+        known = source.scan_ids()
+        if scan_id not in known:
+            raise InputError(
+                f"There is no scan {scan_id!r}{f' at {revision}' if at else ''}. Registered are: "
+                f"{', '.join(known) or 'none'}. Name a scan, or SCAN@REVISION for an earlier version of it."
+            )
+        runs[name] = ScanData(source, scan_id)
+    if len(runs) < 2:
+        raise InputError(
+            f"compare: {len(runs)} run was named. At least two different ones are needed. Name SCAN and SCAN@REVISION, "
+            "or two scans."
+        )
+    return runs
+
+
+def result_rows(runs: dict[str, ScanData]) -> Rows:
+    """One row per result: its name, then its value in every run."""
+    rows: Rows = []
+    for stage, keys in RESULTS:
+        found = [data.metrics(stage) for data in runs.values()]
+        for key in keys:
+            if any(key in metrics for metrics in found):
+                write = percent if key in SHARES else number
+                rows.append((f"{stage}: {label(key)}", *(write(m.get(key)) for m in found)))
+    return rows
+
+
+def fitted_rows(runs: dict[str, ScanData]) -> Rows:
+    """The parameters fitted for all springs at once, with their standard errors."""
+    values: dict[str, dict[str, str]] = {}
+    for name, data in runs.items():
+        scalars = data.table("calibrate/scalars")
+        for row in [] if scalars is None else scalars.iter_rows(named=True):
+            unit = "" if row["unit"] == "-" else f" {row['unit']}"
+            error = number(float(f"{row['standard_error']:.2g}"))
+            text = f"{number(row['value'])} ± {error}{unit}"
+            values.setdefault(row["name"], {})[name] = text
+    return [(key, *(found.get(name, MISSING) for name in runs)) for key, found in values.items()]
+
+
+def setting_rows(runs: dict[str, ScanData]) -> Rows:
+    """Parameters in which the runs differ."""
+    settings = [_settings(data) for data in runs.values()]
+    keys = list(dict.fromkeys(key for found in settings for key in found))
+    rows = [(key, *(str(found.get(key, MISSING)) for found in settings)) for key in keys]
+    return [row for row in rows if len(set(row[1:])) > 1]
+
+
+def timing_rows(runs: dict[str, ScanData]) -> Rows:
+    """Seconds of every stage when it was last computed."""
+    stages = [entry.name for entry in read_template(next(iter(runs.values())).project.template)]
+    times = [data.run.computed_s for data in runs.values()]
+    rows = [
+        (f"{stage} [s]", *(number(found.get(stage)) for found in times))
+        for stage in stages
+        if any(stage in found for found in times)
+    ]
+    sums = [round(sum(found.values()), 1) if found else None for found in times]
+    return [*rows, ("sum [s]", *(number(total) for total in sums))] if rows else []
+
+
+def compare_tables(runs: dict[str, ScanData]) -> list[tuple[str, Rows]]:
+    """The four tables, those without rows left out."""
+    tables = [
+        ("Results", result_rows(runs)),
+        ("Fitted parameters", fitted_rows(runs)),
+        ("Settings that differ", setting_rows(runs)),
+        ("Time of the last computation", timing_rows(runs)),
+    ]
+    return [(title, rows) for title, rows in tables if rows]
+
+
+def terminal_tables(runs: dict[str, ScanData]) -> list[RichTable]:
+    """The tables for a terminal."""
+    out = []
+    for title, rows in compare_tables(runs):
+        table = RichTable("", *map(escape, runs), title=title)
+        for row in rows:
+            table.add_row(*map(escape, row))
+        out.append(table)
+    return out
+
+
+def compare_html(runs: dict[str, ScanData]) -> str:
+    """The page: the same tables, and the force curves over each other."""
+    plots = [plot for plot in (_plot(runs, *curve) for curve in CURVES) if plot is not None]
+    curves: list[Block] = list(plots) or [Note("None of the runs has a force curve.")]
+    tables: list[Block] = [Table(("", *runs), rows, title) for title, rows in compare_tables(runs)]
+    problems = [
+        Note(f"{name}: {problem}", "warning") for name, data in runs.items() for problem in data.problems
+    ]
+    sections = [
+        Section("figures", "Figures", [*problems, *tables]),
+        Section("curves", "Force over time", curves),
+    ]
+    return render_page("scan2cut: " + " and ".join(runs), f"{len(runs)} runs side by side", sections)
+
+
+def write_compare(runs: dict[str, ScanData], path: Path) -> Path:
+    """Write the page."""
+    write_bytes_atomic(path, compare_html(runs).encode())
+    return path
+
+
+def _plot(runs: dict[str, ScanData], title: str, table: str, name: str) -> Plot | None:
+    """The runs have clocks of their own: their times are merged, and a curve has gaps where another has samples."""
+    found = {run: data.table(table) for run, data in runs.items()}
+    curves = {
+        run: dict(zip(column(frame, "time_s"), column(frame, name), strict=True))
+        for run, frame in found.items()
+        if frame is not None
+    }
+    if not curves:
+        return None
+    times = sorted({t for curve in curves.values() for t in curve})
+    return Plot(
+        title,
+        "time [s]",
+        "force [N]",
+        times,
+        [
+            Curve(run, [curve.get(t) for t in times], colour=list(runs).index(run))
+            for run, curve in curves.items()
+        ],
+        span_gaps=True,
+    )
+
+
+def _settings(data: ScanData) -> dict[str, Any]:
+    """Every parameter that the run's stages ran with, and its files."""
+    out = {key: data.scan_yaml.get(key) for key in ("scan", "log", "material")}
+    for section in STAGE_SECTIONS:
+        out |= {f"{section}.{key}": value for key, value in data.used(section).items()}
+    return out

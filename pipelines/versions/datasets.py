@@ -1,0 +1,210 @@
+"""Versions of the dataset: what git and DVC know about data/scans, and what changed between two of them."""
+
+import json
+import subprocess
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import yaml
+
+from disect_sim.errors import InputError
+from pipelines.scans.project import Project
+from stages.runtime.yaml_file import parse_yaml
+
+NOW = "now"
+"""The work tree, committed or not."""
+SCANS, PARAMS = "data/scans", "params.yaml"
+MAX_VERSIONS = 50
+META = ("scan.yaml", "dvc.lock", "metrics.json", ".dvc")
+"""Endings of the small files that describe a scan; everything else under data/scans is data."""
+
+
+@dataclass(frozen=True)
+class Version:
+    """One state of the dataset that can be named."""
+
+    name: str
+    commit: str
+    date: str
+    scans: int
+    subject: str
+
+    def as_json(self) -> dict[str, Any]:
+        """For --json."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class ScanChange:
+    """How one scan differs."""
+
+    scan: str
+    kind: str
+    """added, removed or changed"""
+    raw: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
+    stages: tuple[str, ...] = ()
+    """Stages with other outputs."""
+    metrics: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Changes:
+    """From one version to another."""
+
+    old: str
+    new: str
+    params: tuple[str, ...]
+    scans: tuple[ScanChange, ...] = field(default_factory=tuple)
+
+    def as_json(self) -> dict[str, Any]:
+        """For --json."""
+        return asdict(self)
+
+
+def list_versions(project: Project) -> list[Version]:
+    """The work tree, then every tag and every commit that changed the dataset, newest first."""
+    tags = _lines(project, "tag", "--list", "--format=%(refname:short)%09%(*objectname)%(objectname)")
+    named = {line.split("\t")[1][:40]: line.split("\t")[0] for line in tags}
+    log = _lines(project, "log", f"-{MAX_VERSIONS}", "--format=%H%x09%cs%x09%s", "--", SCANS)
+    tagged = [_lines(project, "log", "-1", "--format=%H%x09%cs%x09%s", commit)[0] for commit in named]
+    found = [Version(NOW, "", "", len(project.scan_ids()), "the work tree")]
+    for line in sorted({*log, *tagged}, key=lambda text: text.split("\t")[1], reverse=True):
+        commit, date, subject = line.split("\t", 2)
+        scans = sum(path.endswith("/scan.yaml") for path in _tree(project, commit))
+        found.append(Version(named.get(commit, commit[:10]), commit, date, scans, subject))
+    return found
+
+
+def compare(project: Project, old: str, new: str) -> Changes:
+    """What differs; only files that differ are read."""
+    before, after = _files(project, old), _files(project, new)
+    differing = sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
+    texts_old = _texts(project, old, [path for path in differing if path in before])
+    texts_new = _texts(project, new, [path for path in differing if path in after])
+    scans = sorted({PurePosixPath(path).parts[2] for path in differing if path.startswith(SCANS + "/")})
+    return Changes(
+        old,
+        new,
+        tuple(_value_changes(texts_old.get(PARAMS, "{}"), texts_new.get(PARAMS, "{}"))),
+        tuple(_scan_change(scan, before, after, texts_old, texts_new) for scan in scans),
+    )
+
+
+def _scan_change(
+    scan: str,
+    before: Mapping[str, str],
+    after: Mapping[str, str],
+    old: Mapping[str, str],
+    new: Mapping[str, str],
+) -> ScanChange:
+    folder = f"{SCANS}/{scan}/"
+    if f"{folder}scan.yaml" not in before or f"{folder}scan.yaml" not in after:
+        return ScanChange(scan, "added" if f"{folder}scan.yaml" in after else "removed")
+    paths = sorted(path for path in old.keys() | new.keys() if path.startswith(folder))
+    lock = f"{folder}dvc.lock"
+    return ScanChange(
+        scan,
+        "changed",
+        raw=tuple(Path(path).stem for path in paths if path.endswith(".dvc")),
+        settings=tuple(_changed(f"{folder}scan.yaml", old, new)),
+        stages=tuple(_changed_stages(old.get(lock, "{}"), new.get(lock, "{}"))),
+        metrics=tuple(
+            f"{PurePosixPath(path).parts[3]}.{change}"
+            for path in paths
+            if path.endswith("/metrics.json")
+            for change in _changed(path, old, new)
+        ),
+    )
+
+
+def _changed(path: str, old: Mapping[str, str], new: Mapping[str, str]) -> Iterable[str]:
+    return _value_changes(old.get(path, "{}"), new.get(path, "{}"))
+
+
+def _changed_stages(old: str, new: str) -> list[str]:
+    before, after = ((parse_yaml(text) or {}).get("stages", {}) for text in (old, new))
+    return [
+        name for name in sorted(before.keys() | after.keys()) if _outs(before, name) != _outs(after, name)
+    ]
+
+
+def _outs(stages: Mapping[str, Any], name: str) -> dict[str, str]:
+    return {out["path"]: out["md5"] for out in stages.get(name, {}).get("outs", [])}
+
+
+def _value_changes(old: str, new: str) -> list[str]:
+    """'clean.unit: auto → mm' for every value that differs between two YAML or JSON texts."""
+    before, after = _flat(_parse(old)), _flat(_parse(new))
+    return [
+        f"{key}: {_shown(before.get(key))} → {_shown(after.get(key))}"
+        for key in sorted(before.keys() | after.keys())
+        if before.get(key) != after.get(key)
+    ]
+
+
+def _parse(text: str) -> Any:
+    try:
+        return parse_yaml(text) or {}
+    except yaml.YAMLError:
+        return {"unreadable": text[:40]}
+
+
+def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
+    if not isinstance(value, dict):
+        return {prefix: value}
+    return {
+        name: leaf
+        for key, item in value.items()
+        for name, leaf in _flat(item, f"{prefix}.{key}" if prefix else str(key)).items()
+    }
+
+
+def _shown(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else json.dumps(value, ensure_ascii=False)[:60]
+
+
+def _files(project: Project, version: str) -> dict[str, str]:
+    """Path → blob id of every describing file of this version."""
+    if version != NOW:
+        return _tree(project, version)
+    paths = [path for path in (project.root / SCANS).rglob("*") if path.is_file() and _describes(path.name)]
+    names = [str(path.relative_to(project.root)) for path in paths] + [PARAMS]
+    ids = _git(project, "hash-object", "--stdin-paths", stdin="\n".join(names)).split()
+    return dict(zip(names, ids, strict=True))
+
+
+def _tree(project: Project, version: str) -> dict[str, str]:
+    entries = _lines(project, "ls-tree", "-r", "--full-tree", version, "--", SCANS, PARAMS)
+    parts = [(line.split("\t")[1], line.split()[2]) for line in entries]
+    return {path: blob for path, blob in parts if path == PARAMS or _describes(path)}
+
+
+def _describes(name: str) -> bool:
+    return name.endswith(META)
+
+
+def _texts(project: Project, version: str, paths: list[str]) -> dict[str, str]:
+    if version == NOW:
+        return {path: (project.root / path).read_text(encoding="utf-8") for path in paths}
+    return {path: _git(project, "show", f"{version}:./{path}") for path in paths}
+
+
+def _lines(project: Project, *arguments: str) -> list[str]:
+    return _git(project, *arguments).splitlines()
+
+
+def _git(project: Project, *arguments: str, stdin: str | None = None) -> str:
+    command = ["git", "--no-optional-locks", *arguments]
+    result = subprocess.run(
+        command, cwd=project.root, input=stdin, capture_output=True, text=True, check=False
+    )
+    if result.returncode:
+        reason = (result.stderr.strip().splitlines() or ["no reason given"])[-1]
+        raise InputError(
+            f"git could not {arguments[0]} ({reason}). Versions are tags and commits of this repository. 'scan2cut "
+            "datasets' lists them."
+        )
+    return result.stdout

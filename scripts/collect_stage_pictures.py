@@ -1,0 +1,21 @@
+"""Copies the bundled sample's previews to docs/pictures: `make demo && python scripts/collect_stage_pictures.py`."""
+
+from pathlib import Path
+
+from PIL import Image
+
+PROJECT = Path(__file__).resolve().parents[1]
+SAMPLE = PROJECT / "data/scans/synthetic_apple"
+WIDTH_PIXELS = 1000
+
+
+def main() -> None:
+    """One picture per stage that has a preview."""
+    for preview in sorted(SAMPLE.glob("*/preview.png")):
+        picture = Image.open(preview).convert("RGB")
+        picture.thumbnail((WIDTH_PIXELS, WIDTH_PIXELS))
+        picture.quantize(128).save(PROJECT / f"docs/pictures/sample_{preview.parent.name}.png", optimize=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+"""Draw the picture of docs/calibration.md and print its table, from what `python -m scripts.fit_real_logs` fitted."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from scripts.fit_real_logs import CASES, RESULTS
+
+PICTURE = Path(__file__).parents[1] / "docs" / "pictures" / "calibration_real.png"
+MEASURED, SHARED, FITTED = "#222222", "#9aa5b1", "#c0392b"
+
+
+def main() -> None:
+    """Read, draw, print."""
+    done = {name: RESULTS / name for name in CASES if (RESULTS / name / "figures.json").exists()}
+    figure = Figure(figsize=(15.0, 8.0), dpi=80, layout="constrained")
+    canvas = FigureCanvasAgg(figure)
+    axes = figure.subplots(2, 3).ravel()
+    for axis in axes[len(done) :]:
+        axis.set_axis_off()
+    sys.stdout.write(
+        "| profile | tets, springs | shared | fitted | MAE | not shown | puncture, fitted | gradients | CPU s |\n"
+        "|---|---|---|---|---|---|---|---|---|\n"
+    )
+    for axis, (name, folder) in zip(axes, done.items(), strict=False):
+        told = json.loads((folder / "figures.json").read_text())
+        _draw(axis, name, pl.read_parquet(folder / "profile.parquet"), told)
+        sys.stdout.write(_row(name, told))
+    canvas.print_png(str(PICTURE))
+
+
+def _draw(axis: Any, name: str, table: pl.DataFrame, told: dict[str, Any]) -> None:
+    moment = (table["time_s"] - told["onset_s"]).to_numpy()
+    axis.plot(moment, table["measured_n"], color=MEASURED, lw=2.2, label="measured")
+    axis.plot(moment, table["shared_n"], color=SHARED, lw=1.2, label="simulated, shared parameters")
+    axis.plot(moment, table["simulated_n"], color=FITTED, lw=1.6, label="simulated, fitted")
+    axis.set(xlabel="time after contact [s]", ylabel="force on the knife [N]")
+    axis.set_title(f"{name}: NMAE {100 * told['nmae']:.1f} %, MAE {told['mae_n']:.2f} N")
+    axis.legend(frameon=False, fontsize=8, loc="lower right")
+
+
+def _row(name: str, told: dict[str, Any]) -> str:
+    punctures = [told["puncture_measured_n"], told["puncture_simulated_n"]]
+    cells = (
+        name,
+        f"{told['tets']:,}, {told['springs']}",
+        f"{100 * told['nmae_shared']:.1f} %",
+        f"{100 * told['nmae']:.1f} %",
+        f"{told['mae_n']:.2f} N",
+        f"{100 * told['nmae_held_out']:.1f} %",
+        ", ".join("none" if force is None else f"{force:.1f} N" for force in punctures),
+        str(told["gradients"]),
+        f"{told['cpu_s']:.0f}",
+    )
+    return "| " + " | ".join(cells) + " |\n"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,164 @@
+"""Optimise the cut of three bodies, for the table of docs/optimization.md.
+
+    python -m scripts.optimize_bodies BODY ...        (in the project's directory; all bodies without arguments)
+
+Bodies: `sample`, the half of the bundled synthetic apple with what `scan2cut run` fitted to its synthetic log; `apple`,
+half of the YCB apple with the parameters fitted to the Panda's apple log; `cucumber`, the paper's half cylinder with
+those of the cucumber log. The last two need ../shared/data and what `python -m scripts.fit_real_logs apple cucumber` left
+in build/real_logs: the scans and the logs are of different fruits. All with the shipped params.yaml. What is found
+goes to build/bodies/BODY.
+"""
+
+import json
+import sys
+from collections.abc import Callable
+from contextlib import chdir
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import torch
+import trimesh
+from PIL import Image
+
+from disect_sim import MATERIALS
+from disect_sim.cut_mesh import CutMesh
+from disect_sim.parameters import SPRING_NAMES
+from stages.clean.scan_file import read_scan
+from stages.clean.stage import clean
+from stages.halve.stage import halve
+from stages.optimize.finer_mesh import finer_cut
+from stages.optimize.optimization import optimize
+from stages.optimize.picture import optimize_picture
+from stages.optimize.report import metrics, motion_table
+from stages.precut.stage import precut
+from stages.runtime.params import Params, load_params
+from stages.runtime.work_key import work_key
+from stages.shared.cut.cutting_model import cutting_model
+from stages.shared.surface.triangles import Surface
+from stages.tetrahedralize.stage import tetrahedralize
+from stages.transport.spring_set import SpringSet
+from stages.transport.stage import read_source, transport
+
+ROOT = Path(__file__).parents[1]
+SHARED = ROOT.parent / "shared" / "data"
+FITTED = ROOT / "build" / "real_logs"
+RESULTS = ROOT / "build" / "bodies"
+CUCUMBER_HEIGHT_M = 0.0412
+"""Contact height of the cucumber log above the board."""
+SAMPLE = ROOT / "data" / "scans" / "synthetic_apple"
+
+
+def half_apple() -> Surface:
+    """Half of the YCB apple after its first cut, on its cut face."""
+    params = load_params(ROOT / "params.yaml")
+    scan = read_scan(
+        SHARED / "scans" / "013_apple_google16k_nontextured.ply", max_faces=params.clean.max_faces
+    )
+    mesh = tetrahedralize(clean(scan, params.clean).surface, params.tetrahedralize).mesh
+    first = precut(mesh.nodes, mesh.tets, params.precut)
+    body, cut_points = first.positive, first.cut.virtual_positions()[first.cut.virtual_side == 1]
+    return halve(Surface(body.vertices, body.faces), cut_points, params.halve).surface
+
+
+def half_cylinder() -> Surface:
+    """The paper's half cylinder, flat side down, its axis across the blade, as high as the log's contact height."""
+    shape = trimesh.load(SHARED / "meshes" / "ansys_cyl_5mm.stl")
+    shape.apply_scale(CUCUMBER_HEIGHT_M / shape.extents[1])
+    shape.merge_vertices()
+    return Surface(np.asarray(shape.vertices, float), np.asarray(shape.faces, np.int32))
+
+
+SURFACES: dict[str, tuple[str, Callable[[], Surface]]] = {
+    "apple": ("apple", half_apple),
+    "cucumber": ("cucumber", half_cylinder),
+}
+"""Material, and the surface of the body that is cut."""
+
+
+def sample() -> tuple[np.ndarray, np.ndarray, Path]:
+    """Mesh of the sample's half and where its fitted parameters are."""
+    folder = SAMPLE / "tetrahedralize_half"
+    nodes = pl.read_parquet(folder / "nodes.parquet")["position_m"].to_numpy()
+    return nodes, pl.read_parquet(folder / "tets.parquet")["nodes"].to_numpy(), SAMPLE / "calibrate"
+
+
+def meshed(name: str, params: Params, folder: Path) -> tuple[np.ndarray, np.ndarray, Path]:
+    """Mesh of the body, kept because the mesher is random, and where its fitted parameters are."""
+    saved = folder / "mesh.npz"
+    if not saved.exists():
+        with chdir(folder):  # where the mesher leaves a file of its own
+            mesh = tetrahedralize(SURFACES[name][1](), params.tetrahedralize_half).mesh
+        np.savez_compressed(saved, nodes_m=mesh.nodes, tets=mesh.tets)
+    with np.load(saved) as mesh:
+        return mesh["nodes_m"], mesh["tets"], FITTED / name
+
+
+def values_of(fitted: Path, mesh: CutMesh, params: Params) -> dict[str, np.ndarray]:
+    """The fitted parameters on the body's springs, by transport."""
+    tables = (pl.read_parquet(fitted / f"{stem}.parquet") for stem in ("parameters", "bounds"))
+    source = read_source(*tables, params.transport)
+    # every body lies on its first cut's face, which is bare flesh
+    skin = mesh.spring_surface & (mesh.spring_position[:, 1] > params.transport.bare_within_m)
+    target = SpringSet(mesh.spring_position, mesh.spring_area, skin)
+    moved = transport(source, target, params.transport).values
+    return {name: moved[name] for name in SPRING_NAMES}
+
+
+def run(name: str) -> None:
+    """Optimise one body; figures, motion and picture go to its folder."""
+    params = load_params(ROOT / "params.yaml")
+    folder = RESULTS / name
+    folder.mkdir(parents=True, exist_ok=True)
+    nodes, tets, fitted = sample() if name == "sample" else meshed(name, params, folder)
+    material = "apple" if name == "sample" else SURFACES[name][0]
+    mesh = precut(nodes, tets, params.precut_half).cut
+    values = values_of(fitted, mesh, params)
+    model = cutting_model(mesh, MATERIALS[material], params.optimize)
+    found = optimize(
+        model,
+        values,
+        params.optimize,
+        finer=finer_cut(nodes, tets),
+        scan_dir=folder,
+        key=work_key(model, values.values(), params.optimize, ROOT / "stages" / "optimizing"),
+        progress=partial(_tell, name),
+    )
+    figures = {"tets": model.tet_count, "springs": model.spring_count, **metrics(found)}
+    motion_table(found).write_parquet(folder / "motion.parquet")
+    Image.fromarray(optimize_picture(found, mesh.nodes[~mesh.node_ghost][:, [2, 1]])).save(folder / "cut.png")
+    (folder / "figures.json").write_text(json.dumps(figures, indent=2) + "\n")
+    sys.stdout.write(f"{row(name, figures)}\n")
+
+
+def row(name: str, figures: dict[str, Any]) -> str:
+    """One line of the table."""
+    shares = ("reduction", "reduction_over_time", "peak_reduction", "reduction_by_sawing")
+    kept = figures["confirmed_reduction"]
+    cells = [
+        name,
+        f"{figures['tets']}, {figures['springs']}",
+        f"{figures['duration_s']:.2f} s",
+        f"{figures['mean_force_vertical_n']:.1f} → {figures['mean_force_optimized_n']:.1f} N",
+        *(f"{100.0 * figures[key]:.1f} %" for key in shares),
+        "no" if kept is None else f"{100.0 * kept:.1f} %",
+        f"{1e3 * figures['end_height_residual_m']:.3f}, {1e3 * figures['lateral_residual_m']:.3f} mm",
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def _tell(name: str, fraction: float, text: str) -> None:
+    sys.stderr.write(f"{name} {100.0 * fraction:3.0f} % {text}\n")
+
+
+def main() -> None:
+    """Optimise the named bodies, or all."""
+    torch.set_num_threads(1)
+    for name in sys.argv[1:] or ("sample", *SURFACES):
+        run(name)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,214 @@
+"""The whole fit: shared parameters, then individual ones, then what they are worth."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from disect_sim.errors import InputError
+from disect_sim.model import Model
+from disect_sim.parameters import SPRING_NAMES, SURFACE_PREFIX, expand, parameter_info
+from stages.calibrate.certainty import Certainty, certainties
+from stages.calibrate.descent import FitOutcome, HistoryRow, Schedule
+from stages.calibrate.individual_fit import fit_individual
+from stages.calibrate.losses import LOSSES
+from stages.calibrate.problem import OFFSET, Problem, pose_problem
+from stages.calibrate.recorded_cut import RecordedCut
+from stages.calibrate.shared_fit import SharedFit, fit_from_starts, scattered_starts
+from stages.calibrate.unknowns import Values, parameter_bounds, shared_unknowns
+from stages.calibrate.validation import contact_impulse
+from stages.runtime.checkpoint import remove_checkpoints
+from stages.runtime.params import CalibrateParams
+from stages.shared.fitting.bounded import Bound
+
+Array = NDArray[np.float64]
+Progress = Callable[[float, str], None]
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A finished fit."""
+
+    problem: Problem
+    values: Values
+    """Every parameter: one number, or one per spring."""
+    bounds: dict[str, Bound]
+    """Of the shared parameters that were fitted."""
+    shared_values: Values
+    """After the first phase."""
+    certainty: dict[str, Certainty]
+    """How well the log determines them."""
+    simulated: Array
+    """Profile of the fitted model [N], shape [sample_count]."""
+    shared_simulated: Array
+    """Profile after the first phase [N], shape [sample_count]."""
+    history: list[HistoryRow]
+    gradients: int
+    simulations: int
+    """All simulations, those with a gradient among them."""
+    outcome: FitOutcome
+    impulse: Array
+    """Knife's impulse on each spring [N s], shape [spring_count]."""
+    gradient_norm: Array
+    """How much the loss still depends on each spring's free numbers, shape [spring_count]."""
+
+
+def calibrate(
+    model: Model,
+    cut: RecordedCut,
+    params: CalibrateParams,
+    *,
+    scan_dir: Path | None = None,
+    key: str = "",
+    progress: Progress | None = None,
+) -> Calibration:
+    """Fit the simulator's parameters to a recorded cut.
+
+    `scan_dir` is where checkpoints go (None keeps none), `key` a hash of everything the fit depends on.
+    """
+    check_names(params)
+    problem = pose_problem(model, cut, params)
+    bounds = parameter_bounds(
+        params.shared, damage_law=params.damage_law, offset_range_m=params.offset_range_m, given=params.bounds
+    )
+    tell = _teller(params, progress)
+    unknowns, start = shared_unknowns(params.start, bounds)
+    fit = SharedFit(
+        problem,
+        unknowns,
+        params.shared_loss,
+        Schedule(
+            params.shared_optimiser,
+            params.shared_iterations,
+            params.learning_rate,
+            params.tolerance,
+            params.patience,
+        ),
+        scan_dir,
+        key,
+    )
+    starts = scattered_starts(unknowns.free(start), params.starts, params.start_spread, params.seed)
+    shared, history = fit_from_starts(fit, starts, processes=params.processes, tell=tell)
+    shared_values = unknowns.values(shared.best.free)
+    values, outcome = shared_values, shared.outcome
+    gradients, simulations = shared.gradients, shared.history[-1].simulations
+    certainty, extra = certainties(problem, unknowns, shared.best.free, low_pass_hz=params.low_pass_hz)
+    shared_simulated = _profile(problem, shared_values)
+    if params.individual and params.individual_iterations:
+        refined, individual = fit_individual(
+            problem, params.individual, shared_values, params, scan_dir=scan_dir, key=key, tell=tell
+        )
+        history = [*history, *refined.history]
+        gradients += refined.gradients
+        simulations += refined.gradients
+        outcome = refined.outcome
+        values = individual.values(refined.best.free)
+    simulated = _profile(problem, values)
+    impulse, gradient_norm = _per_spring(problem, values, params)
+    remove_checkpoints(scan_dir, "calibrate")
+    return Calibration(
+        problem,
+        values,
+        bounds,
+        shared_values,
+        certainty,
+        simulated,
+        shared_simulated,
+        history,
+        gradients,
+        simulations + extra,
+        outcome,
+        impulse,
+        gradient_norm,
+    )
+
+
+def scalar_values(fit: Calibration) -> dict[str, float]:
+    """The fitted parameters as one number each: the last, or that of the first phase where springs now differ."""
+    out = {}
+    for name in fit.bounds:
+        last = fit.values.get(name)
+        out[name] = float(fit.shared_values[name] if last is None or last.ndim else last)
+    return out
+
+
+def check_names(params: CalibrateParams) -> None:
+    """Refuse parameters the simulator does not know, and individual ones that have no springs."""
+    for name in (*params.start, *params.shared, *params.individual, *params.bounds):
+        if name != OFFSET:
+            parameter_info(name, damage_law=params.damage_law)
+    for name in params.individual:
+        if name not in SPRING_NAMES:
+            raise InputError(
+                f"calibrate.individual names {name!r}. Only {', '.join(SPRING_NAMES)} have one value per spring "
+                "(skin springs are among them). Take it out."
+            )
+    for optimiser, loss, key in (
+        (params.shared_optimiser, params.shared_loss, "shared_loss"),
+        (params.individual_optimiser, params.loss, "loss"),
+    ):
+        if optimiser == "lbfgs" and loss == "l1":
+            raise InputError(
+                f"calibrate.{key} is l1, which has a kink where the fit is perfect. L-BFGS needs a smooth loss. "
+                f"Take pseudo_huber, or adam as the optimiser."
+            )
+    for name in (*params.shared, *params.individual):
+        bare = name.removeprefix(SURFACE_PREFIX)
+        if name != OFFSET and bare not in params.start:
+            raise InputError(
+                f"calibrate fits {name!r}, but calibrate.start has no {bare!r}. A fit needs a start. Add it."
+            )
+
+
+def spring_values(model: Model, values: Values) -> dict[str, Array]:
+    """Every spring parameter, one value per spring, shape [spring_count]."""
+    given = {name: value for name, value in values.items() if name != OFFSET}
+    expanded = expand(given, model.material, model.surface, model.damage_law)
+    return {name: expanded.row(name).copy() for name in SPRING_NAMES}
+
+
+def _profile(problem: Problem, values: Values) -> Array:
+    parameters = {name: torch.as_tensor(value) for name, value in values.items()}
+    motion = {OFFSET: parameters.pop(OFFSET)} if OFFSET in parameters else {}
+    return problem.simulate(parameters, motion)[0].numpy()
+
+
+def _per_spring(problem: Problem, values: Values, params: CalibrateParams) -> tuple[Array, Array]:
+    """The knife's impulse on each spring, and the norm of the loss's gradient in its free numbers."""
+    rows = spring_values(problem.model, values)
+    names = [name for name in SPRING_NAMES if name in params.individual or name in params.shared]
+    bounds = parameter_bounds(
+        names, damage_law=params.damage_law, offset_range_m=params.offset_range_m, given=params.bounds
+    )
+    free = {name: bounds[name].free(torch.as_tensor(rows[name])).requires_grad_(True) for name in names}
+    parameters = {name: torch.as_tensor(row) for name, row in rows.items()}
+    parameters |= {name: bounds[name].value(free[name]) for name in names}
+    others = {name: torch.as_tensor(v) for name, v in values.items() if not _is_spring_parameter(name)}
+    motion = {OFFSET: others.pop(OFFSET)} if OFFSET in others else {}
+    simulated, result = problem.simulate(parameters | others, motion)
+    seen = problem.training
+    loss = LOSSES[params.loss](simulated[seen], torch.as_tensor(problem.measured)[seen], problem.mean_force)
+    loss.backward()
+    squares = [part.grad.numpy() ** 2 for part in free.values() if part.grad is not None]
+    return contact_impulse(result), np.sqrt(np.sum(squares, axis=0))
+
+
+def _is_spring_parameter(name: str) -> bool:
+    return name.removeprefix(SURFACE_PREFIX) in SPRING_NAMES
+
+
+def _teller(params: CalibrateParams, progress: Progress | None) -> Callable[[HistoryRow], None] | None:
+    if progress is None:
+        return None
+    individual = params.individual_iterations if params.individual else 0
+    total = params.shared_iterations + individual
+
+    def tell(row: HistoryRow) -> None:
+        done = row.iteration + (params.shared_iterations if row.phase == "individual" else 0)
+        text = f"{row.phase} {row.iteration}: loss {row.best_loss:.4f}, NMAE {100.0 * row.nmae:.1f} %"
+        progress(done / total, text)
+
+    return tell

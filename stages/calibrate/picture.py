@@ -1,0 +1,107 @@
+"""The picture of the stage `calibrate`: force, residual, history, and the parameters on the cut surface."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from disect_sim.model import Model
+from stages.calibrate.calibration import Calibration, spring_values
+from stages.calibrate.recorded_cut import find_puncture
+from stages.calibrate.unknowns import Values
+from stages.calibrate.validation import TOUCHED_NS
+from stages.shared.pictures.figure import draw_springs, new_figure, pixels_of
+from stages.shared.pictures.preview import CUT, FRUIT, SCAN, TEXT, WARNING
+
+SIZE_INCHES = (14.0, 9.0)
+HELD_OUT = "#f1e6d2"
+MAPPED = (
+    ("cut_spring_ke", "spring stiffness [N/m]"),
+    ("cut_spring_softness", "softness [-]"),
+    ("sdf_ke", "contact stiffness [N/m]"),
+    ("sdf_mu", "friction [-]"),
+)
+"""Parameters shown on the cut surface, with their titles."""
+
+Array = NDArray[np.float64]
+
+
+def calibrate_picture(fit: Calibration, told: dict[str, Any]) -> NDArray[np.uint8]:
+    """8-bit pixels, shape [height, width, 3]."""
+    figure, canvas = new_figure(SIZE_INCHES)
+    rows = figure.subfigures(2, 1, height_ratios=(1.25, 1.0))
+    left, right = rows[0].subplots(1, 2, width_ratios=(2.0, 1.0))
+    _draw_profile(left, fit, told)
+    _draw_history(right, fit)
+    rows_of_springs = spring_values(fit.problem.model, fit.values)
+    maps = rows[1].subplots(1, len(MAPPED) + 1)
+    for axis, (name, title) in zip(maps, MAPPED, strict=False):
+        _draw_map(rows[1], axis, fit.problem.model, rows_of_springs[name], title, fit.impulse > TOUCHED_NS)
+    _draw_map(rows[1], maps[-1], fit.problem.model, 1e3 * fit.impulse, "knife's impulse [mN·s]", None)
+    return pixels_of(canvas)
+
+
+def no_log_picture(model: Model, values: Values) -> NDArray[np.uint8]:
+    """The springs with their nominal stiffness, and a sentence; 8-bit pixels, shape [height, width, 3]."""
+    figure, canvas = new_figure(SIZE_INCHES)
+    axis = figure.add_subplot()
+    _draw_map(figure, axis, model, spring_values(model, values)["cut_spring_ke"], "", None)
+    axis.set_title(
+        "No force log: nominal parameters. Give one with scan2cut run SCAN --log FILE.", color=TEXT
+    )
+    return pixels_of(canvas)
+
+
+def _draw_profile(axis: Any, fit: Calibration, told: dict[str, Any]) -> None:
+    p = fit.problem
+    largest = 1.1 * max(float(p.measured.max()), float(fit.simulated.max()))
+    axis.fill_between(
+        p.time, 0.0, largest, where=p.held_out, color=HELD_OUT, lw=0.0, label="not shown to the fit"
+    )
+    axis.plot(p.time, p.measured, color=TEXT, lw=2.2, label="measured")
+    axis.plot(p.time, fit.shared_simulated, color=SCAN, lw=1.2, label="simulated, shared parameters")
+    axis.plot(p.time, fit.simulated, color=FRUIT, lw=2.0, label="simulated, fitted")
+    axis.plot(p.time, fit.simulated - p.measured, color=CUT, lw=1.0, label="residual")
+    axis.axhline(0.0, color=SCAN, lw=0.6)
+    axis.axvline(p.onset_s, color=WARNING, lw=1.0, ls=":")
+    axis.annotate("onset", (p.onset_s, largest), color=WARNING, fontsize=8, ha="right", va="top", rotation=90)
+    time = p.time[p.contact]
+    puncture = find_puncture(time, p.measured[p.contact])
+    if puncture:
+        axis.plot(*puncture, marker="v", ms=7, color=TEXT, mec="white", label="_puncture")
+        followed = find_puncture(time, fit.simulated[p.contact], near_s=puncture[0])
+        if followed:
+            axis.plot(*followed, marker="v", ms=7, color=FRUIT, mec="white", label="_puncture")
+    axis.set(
+        xlabel="time [s]", ylabel="force on the knife [N]", xlim=(p.time[0], p.time[-1]), ylim=(None, largest)
+    )
+    title = f"{fit.outcome.word}: NMAE {100 * told['nmae']:.1f} %, MAE {told['mae_n']:.2f} N"
+    if told["nmae_held_out"] is not None:
+        title += f", NMAE where not shown {100 * told['nmae_held_out']:.1f} %"
+    axis.set_title(title, color=TEXT, fontsize=11)
+    axis.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(0.02, 0.98))
+
+
+def _draw_history(axis: Any, fit: Calibration) -> None:
+    step = np.arange(1, len(fit.history) + 1)
+    axis.semilogy(
+        step, [row.nmae for row in fit.history], color=FRUIT, lw=2.0, label="NMAE of the best point"
+    )
+    axis.semilogy(step, [row.loss for row in fit.history], color=CUT, lw=1.0, label="loss")
+    phases = [row.phase for row in fit.history]
+    for i in range(1, len(phases)):
+        if phases[i] != phases[i - 1]:
+            axis.axvline(i + 0.5, color=SCAN, lw=0.8, ls=":")
+            axis.annotate(phases[i], (i + 0.6, axis.get_ylim()[1]), fontsize=8, color=TEXT, va="top")
+    axis.set(xlabel="iteration")
+    axis.set_title(f"{fit.gradients} gradients, {fit.simulations} simulations", color=TEXT, fontsize=11)
+    axis.legend(frameon=False, fontsize=8, loc="lower left")
+
+
+def _draw_map(
+    figure: Any, axis: Any, model: Model, value: Array, title: str, touched: NDArray[np.bool_] | None
+) -> None:
+    """One value per spring on the cut surface; springs the knife never touched are hollow."""
+    mesh = model.mesh
+    dots = draw_springs(axis, mesh.spring_position, mesh.spring_area, value, title, full=touched)
+    figure.colorbar(dots, ax=axis, orientation="horizontal", pad=0.22, shrink=0.9)

@@ -1,0 +1,103 @@
+"""calibrate: parameters of the simulator that reproduce the recorded cut, spring by spring."""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from disect_sim.materials import MATERIALS
+from disect_sim.model import Model
+from stages.calibrate.calibration import Calibration, calibrate, check_names
+from stages.calibrate.picture import calibrate_picture, no_log_picture
+from stages.calibrate.recorded_cut import read_recorded_cut
+from stages.calibrate.report import (
+    body_table,
+    bound_table,
+    history_table,
+    metrics,
+    nominal_metrics,
+    nominal_values,
+    parameter_table,
+    profile_table,
+    scalar_table,
+)
+from stages.runtime.params import CalibrateParams
+from stages.runtime.stage_main import StageIO, run_stage
+from stages.runtime.work_key import work_key
+from stages.shared.cut.cut_mesh_tables import read_cut_mesh
+from stages.shared.cut.cutting_model import cutting_model
+from stages.shared.cut.damage_law import DAMAGE_LAW
+from stages.shared.pictures.plot_text import plot_text
+
+OWN_CODE = Path(__file__).parent
+
+
+def run(io: StageIO, params: CalibrateParams) -> dict[str, object]:
+    """Read the cut mesh and the force log, fit, write parameters, history, profile and the picture."""
+    torch.set_num_threads(1)  # the tensors are small: more threads only spin
+    io.progress(0.0, "read the cut mesh and the log")
+    check_names(params)
+    model = cutting_model(read_cut_mesh(io.read), MATERIALS[io.scan.material], params)
+    io.write("calibrate/bounds", bound_table(params))
+    table = io.read("ingest/force")
+    cut = read_recorded_cut(table)
+    if cut is None:
+        return _without_log(io, model, params)
+    fit = calibrate(
+        model,
+        cut,
+        params,
+        scan_dir=io.scan_dir,
+        key=work_key(model, vars(cut).values(), params, OWN_CODE),
+        progress=lambda fraction, text: io.progress(0.02 + 0.93 * fraction, text),
+    )
+    told = metrics(fit, params)
+    _write(io, model, fit, params)
+    io.progress(0.97, "draw the picture")
+    io.write_png("calibrate/preview", calibrate_picture(fit, told))
+    io.progress(1.0, "done")
+    return told
+
+
+def _write(io: StageIO, model: Model, fit: Calibration, params: CalibrateParams) -> None:
+    profile, history = profile_table(fit), history_table(fit.history)
+    io.write(
+        "calibrate/parameters",
+        parameter_table(model, fit.values, gradient_norm=fit.gradient_norm, touched_ns=fit.impulse),
+        notes={DAMAGE_LAW: params.damage_law},
+    )
+    io.write("calibrate/scalars", scalar_table(fit))
+    io.write("calibrate/body", body_table({**nominal_values(params), **fit.values}))
+    io.write("calibrate/history", history)
+    io.write("calibrate/profile", profile)
+    io.write_plot("calibrate/profile_plot", plot_text(profile, ["time_s", "measured_n", "simulated_n"]))
+    io.write_plot("calibrate/history_plot", plot_text(history, ["step", "best_loss", "nmae"]))
+
+
+def _without_log(io: StageIO, model: Model, params: CalibrateParams) -> dict[str, object]:
+    """A scan without a log keeps the start values; everything that would come from a fit is empty."""
+    untouched = np.zeros(model.spring_count)
+    values = nominal_values(params)
+    io.write(
+        "calibrate/parameters",
+        parameter_table(model, values, gradient_norm=untouched, touched_ns=untouched),
+        notes={DAMAGE_LAW: params.damage_law},
+    )
+    io.write("calibrate/scalars", scalar_table(None))
+    io.write("calibrate/body", body_table(values))
+    profile, history = profile_table(None), history_table([])
+    io.write("calibrate/history", history)
+    io.write("calibrate/profile", profile)
+    io.write_plot("calibrate/profile_plot", plot_text(profile, ["time_s", "measured_n", "simulated_n"]))
+    io.write_plot("calibrate/history_plot", plot_text(history, ["step", "best_loss", "nmae"]))
+    io.write_png("calibrate/preview", no_log_picture(model, values))
+    return nominal_metrics()
+
+
+def main() -> None:
+    """Run the stage on the scan directory given on the command line."""
+    run_stage("calibrate", run)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,125 @@
+"""Smoothing and bringing a surface to a target edge length."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stages.clean.edge_flips import flip_edges
+from stages.shared.surface.open3d_import import open3d
+from stages.shared.surface.triangles import Surface, edge_ids, edge_keys
+
+MAX_SPLIT_ROUNDS = 12
+"""Each round halves the long edges, so 12 rounds cover a ratio of 4096 between longest edge and target."""
+SPLIT_ABOVE = 4.0 / 3.0
+"""Edges longer than this multiple of the target are split; their halves are then no shorter than 2/3 of
+it."""
+EQUILATERAL_AREA = np.sqrt(3.0) / 4.0
+"""Area of an equilateral triangle with edge 1 [-]."""
+MAX_SPLIT_FACES = 2_000_000
+
+
+def split_long_edges(
+    surface: Surface,
+    target_edge_m: float,
+    *,
+    locked_edges: NDArray[np.int32] | None = None,
+    flip: bool = False,
+) -> Surface:
+    """Halve all edges longer than 4/3 of the target until none is left; the surface stays closed.
+
+    Args:
+        surface: a surface with at most two faces per edge.
+        target_edge_m: target edge length [m].
+        locked_edges: edges that must stay whole, sorted vertex pairs, shape [edge_count, 2].
+        flip: whether to round the triangles by edge flips after each round of splits.
+    """
+    locked = edge_keys(locked_edges) if locked_edges is not None else np.empty(0, np.int64)
+    for _ in range(MAX_SPLIT_ROUNDS):
+        edges, edge_of, _ = edge_ids(surface.faces)
+        length = np.linalg.norm(surface.vertices[edges[:, 0]] - surface.vertices[edges[:, 1]], axis=1)
+        split = (length > SPLIT_ABOVE * target_edge_m) & ~np.isin(edge_keys(edges), locked)
+        if not split.any() or len(surface.faces) > MAX_SPLIT_FACES:
+            break
+        surface = _split(surface, edges, edge_of.reshape(-1, 3), split, length)
+        if flip:
+            surface = flip_edges(surface, locked_edges=locked_edges)
+    return surface
+
+
+def _split(
+    surface: Surface,
+    edges: NDArray[np.int32],
+    edge_of: NDArray[np.intp],
+    split: NDArray[np.bool_],
+    length: NDArray[np.float64],
+) -> Surface:
+    """Split the marked edges; a face with one, two or three of them becomes two, three or four faces."""
+    middle = np.full(len(edges), -1, np.int32)
+    middle[split] = len(surface.vertices) + np.arange(split.sum(), dtype=np.int32)
+    points = surface.vertices[edges[split]].mean(axis=1)
+    marked = split[edge_of]
+    count = marked.sum(axis=1)
+    # Turn each face so that a face with one marked edge has it as edge 0, and one with two has its whole
+    # edge as edge 2.
+    turn = np.where(count == 1, np.argmax(marked, axis=1), 0)
+    turn = np.where(count == 2, (np.argmin(marked, axis=1) + 1) % 3, turn)
+    index = (turn[:, None] + np.arange(3)) % 3
+    f = np.take_along_axis(surface.faces, index, axis=1)
+    e = np.take_along_axis(edge_of, index, axis=1)
+    m = middle[e]
+    one, two, three = count == 1, count == 2, count == 3
+    first_longer = length[e[:, 0]] >= length[e[:, 1]]
+    long_first, long_second = two & first_longer, two & ~first_longer
+
+    def build(rows: NDArray[np.bool_], *corners: NDArray[np.int32]) -> NDArray[np.int32]:
+        return np.column_stack([corner[rows] for corner in corners])
+
+    a, b, c = f.T
+    ab, bc, ca = m.T
+    faces = [
+        f[count == 0],
+        build(one, a, ab, c),
+        build(one, ab, b, c),
+        build(two, ab, b, bc),
+        build(long_first, ab, bc, c),
+        build(long_first, a, ab, c),
+        build(long_second, a, ab, bc),
+        build(long_second, a, bc, c),
+        build(three, a, ab, ca),
+        build(three, ab, b, bc),
+        build(three, ca, bc, c),
+        build(three, ab, bc, ca),
+    ]
+    return Surface(np.concatenate([surface.vertices, points]), np.concatenate(faces).astype(np.int32))
+
+
+def smooth(surface: Surface, iterations: int) -> Surface:
+    """Taubin smoothing: noise goes, the volume stays."""
+    if iterations == 0:
+        return surface
+    mesh = to_open3d(surface).filter_smooth_taubin(number_of_iterations=iterations)
+    return from_open3d(mesh)
+
+
+def decimate(surface: Surface, target_edge_m: float) -> Surface:
+    """Quadric decimation to the number of faces that equilateral triangles of the target edge would need."""
+    wanted = int(surface.area_m2 / (EQUILATERAL_AREA * target_edge_m**2))
+    if len(surface.faces) > wanted:
+        mesh = to_open3d(surface).simplify_quadric_decimation(target_number_of_triangles=wanted)
+        surface = from_open3d(mesh)
+    return surface
+
+
+def to_open3d(surface: Surface) -> Any:
+    """The surface as an open3d triangle mesh."""
+    o3d = open3d()
+    return o3d.geometry.TriangleMesh(
+        o3d.utility.Vector3dVector(np.ascontiguousarray(surface.vertices)),
+        o3d.utility.Vector3iVector(np.ascontiguousarray(surface.faces)),
+    )
+
+
+def from_open3d(mesh: Any) -> Surface:
+    """An open3d triangle mesh as a surface."""
+    return Surface(np.array(mesh.vertices, np.float64), np.array(mesh.triangles, np.int32))

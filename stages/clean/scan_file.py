@@ -1,0 +1,143 @@
+"""Reading a scan file into arrays.
+
+Meshes are parsed by trimesh, which is Python and NumPy only: a broken file raises an error there and
+cannot take
+the process down. PCD files go through open3d once their header has been checked.
+"""
+
+import io
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from disect_sim.errors import InputError
+from stages.shared.inputs.scan_header import (
+    CLOUD_SUFFIXES,
+    MAX_FILE_BYTES,
+    ScanHeader,
+    malformed,
+    read_header,
+)
+from stages.shared.surface.open3d_import import open3d
+
+MIN_FACES = 8
+"""Fewer faces than an octahedron cannot describe a fruit."""
+MIN_CLOUD_POINTS = 300
+"""Fewer points leave gaps of 15 % of a sphere's radius: too few to close a surface."""
+
+
+@dataclass(frozen=True)
+class RawScan:
+    """What the file holds, in its own unit."""
+
+    vertices: NDArray[np.float64]
+    """Vertex or point positions [file unit], shape [vertex_count, 3]."""
+    faces: NDArray[np.int32]
+    """Vertex indices of each triangle, shape [face_count, 3]; empty for a point cloud."""
+    kind: str
+    """Format of the file."""
+
+    @property
+    def is_cloud(self) -> bool:
+        """Whether there are points only."""
+        return len(self.faces) == 0
+
+
+def read_scan(path: Path, *, max_faces: int, max_bytes: int = MAX_FILE_BYTES) -> RawScan:
+    """Read a mesh (PLY, OBJ, STL, OFF, glTF, GLB) or a point cloud (PLY without faces, PCD, XYZ)."""
+    header = read_header(path, max_faces=max_faces, max_bytes=max_bytes)
+    if path.suffix.lower() in CLOUD_SUFFIXES:
+        vertices = _read_pcd(path) if header.kind == "pcd" else _read_xyz(path)
+        faces = np.empty((0, 3), np.int32)
+    else:
+        vertices, faces = _read_mesh(path)
+    _check_counts(path.name, header, vertices, faces)
+    _check_values(path.name, header, vertices, faces)
+    if header.kind == "pcd":
+        # Organised PCD files mark a pixel without depth by NaN; in any other format NaN is damage.
+        vertices = vertices[np.isfinite(vertices).all(axis=1)]
+    if len(faces) == 0 and len(vertices) < MIN_CLOUD_POINTS:
+        raise InputError(
+            f"{path.name} has {len(vertices)} points and no faces. A point cloud needs at least "
+            f"{MIN_CLOUD_POINTS} "
+            "points to be closed. Scan the fruit more densely."
+        )
+    if 0 < len(faces) < MIN_FACES:
+        raise InputError(
+            f"{path.name} has {len(faces)} faces. A closed body needs at least {MIN_FACES}. Export the "
+            "whole scan."
+        )
+    return RawScan(np.ascontiguousarray(vertices), np.ascontiguousarray(faces), header.kind)
+
+
+def _read_mesh(path: Path) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
+    import trimesh
+
+    try:
+        with path.open("rb") as file:
+            data = io.BytesIO(file.read())
+        scene = trimesh.load_scene(data, file_type=path.suffix.lower()[1:], process=False)
+        geometry = scene.dump() if scene.geometry else []
+    except MemoryError as error:
+        raise InputError(f"{path.name} does not fit in memory. Decimate the scan first.") from error
+    except Exception as error:  # a parser fed with garbage may raise anything; all of it means one thing
+        raise malformed(
+            path.name, f"it cannot be parsed ({type(error).__name__}: {_short(error)})"
+        ) from error
+    meshes = [part for part in geometry if isinstance(part, trimesh.Trimesh) and len(part.faces)]
+    if meshes:
+        offsets = np.cumsum([0] + [len(part.vertices) for part in meshes[:-1]])
+        vertices = np.concatenate([np.asarray(part.vertices, np.float64) for part in meshes])
+        faces = np.concatenate([part.faces + offset for part, offset in zip(meshes, offsets, strict=True)])
+        return vertices, faces.astype(np.int32)
+    clouds = [np.asarray(getattr(part, "vertices", ()), np.float64).reshape(-1, 3) for part in geometry]
+    if sum(map(len, clouds)):
+        return np.concatenate(clouds), np.empty((0, 3), np.int32)
+    raise malformed(path.name, "it holds neither faces nor points")
+
+
+def _read_pcd(path: Path) -> NDArray[np.float64]:
+    cloud = open3d().io.read_point_cloud(str(path), remove_nan_points=False, remove_infinite_points=False)
+    if len(cloud.points) == 0:
+        raise malformed(path.name, "no points could be read from it")
+    return np.array(cloud.points)
+
+
+def _read_xyz(path: Path) -> NDArray[np.float64]:
+    try:
+        table = np.loadtxt(path, dtype=np.float64, ndmin=2, comments=("#", "//"))
+    except (ValueError, UnicodeDecodeError) as error:
+        raise malformed(path.name, f"it is not a table of numbers ({_short(error)})") from error
+    if table.shape[1] < 3:
+        raise malformed(path.name, f"it has {table.shape[1]} columns instead of x y z")
+    return table[:, :3]
+
+
+def _check_counts(
+    name: str, header: ScanHeader, vertices: NDArray[np.float64], faces: NDArray[np.int32]
+) -> None:
+    if header.kind in ("ply", "off", "pcd") and len(vertices) < header.points:
+        raise malformed(name, f"{header.points} vertices are announced but {len(vertices)} could be read")
+    if header.kind in ("ply", "off", "stl") and len(faces) < header.faces:
+        raise malformed(name, f"{header.faces} faces are announced but {len(faces)} could be read")
+
+
+def _check_values(
+    name: str, header: ScanHeader, vertices: NDArray[np.float64], faces: NDArray[np.int32]
+) -> None:
+    outside = faces[(faces < 0) | (faces >= len(vertices))]
+    if len(outside):
+        raise malformed(name, f"a face refers to vertex {outside[0]}, but there are {len(vertices)}")
+    bad = int(np.count_nonzero(~np.isfinite(vertices).all(axis=1)))
+    if bad and header.kind != "pcd":
+        raise InputError(
+            f"{name} has {bad} vertices that are not finite numbers (NaN or infinite). Every coordinate "
+            "must be finite. "
+            "Export the scan again, or delete these vertices."
+        )
+
+
+def _short(error: Exception) -> str:
+    return " ".join(str(error).split())[:120]

@@ -1,0 +1,154 @@
+"""Repairs of connectivity: which faces there are and how they hang together. No vertex moves, except by
+welding."""
+
+import numpy as np
+from scipy.sparse import coo_matrix
+from scipy.sparse.csgraph import connected_components
+from scipy.spatial import cKDTree
+
+from stages.shared.surface.triangles import (
+    Surface,
+    drop_unused,
+    edge_ids,
+    edge_lengths,
+    face_areas,
+    half_edges,
+)
+
+DEGENERATE_AREA_FRACTION = 1e-14
+"""A face with less than this fraction of the squared diagonal has no usable normal in float64."""
+
+CRACK_FRACTION, CRACK_EDGE_FRACTION = 1e-3, 0.25
+"""Widest crack that welding closes, as fractions of the diagonal and of the median edge."""
+
+
+def merge_identical_vertices(surface: Surface) -> Surface:
+    """One vertex for all that have exactly the same position (as STL and texture seams write them)."""
+    order, is_first = _sorted_rows(surface.vertices)
+    label = np.empty(len(order), np.int32)
+    label[order] = np.cumsum(is_first) - 1
+    return Surface(surface.vertices[order[is_first]], label[surface.faces])
+
+
+def _sorted_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Stable order of the rows of an [n, 3] array, and which of the ordered rows differ from the one
+    before."""
+    order = np.lexsort(rows.T[::-1])
+    is_first = np.ones(len(rows), bool)
+    is_first[1:] = np.any(rows[order[1:]] != rows[order[:-1]], axis=1)
+    return order, is_first
+
+
+def crack_width(surface: Surface) -> float:
+    """Gaps up to this width [m] are cracks: a small part of the size, and of the edges so that no face
+    collapses."""
+    edges = edge_lengths(surface)
+    return min(CRACK_FRACTION * surface.diagonal_m, CRACK_EDGE_FRACTION * float(np.median(edges)))
+
+
+def weld_close_vertices(surface: Surface, tolerance_m: float) -> Surface:
+    """One vertex, at the mean position, for every cluster of vertices within tolerance of each other."""
+    pairs = cKDTree(surface.vertices).query_pairs(tolerance_m, output_type="ndarray")
+    count = len(surface.vertices)
+    graph = coo_matrix((np.ones(len(pairs), bool), (pairs[:, 0], pairs[:, 1])), (count, count))
+    clusters, label = connected_components(graph, directed=False)
+    sums = np.zeros((clusters, 3))
+    np.add.at(sums, label, surface.vertices)
+    means = sums / np.bincount(label, minlength=clusters)[:, None]
+    return Surface(means, label[surface.faces].astype(np.int32))
+
+
+def drop_degenerate_faces(surface: Surface) -> Surface:
+    """Without faces that use a vertex twice or have no area."""
+    f = surface.faces
+    distinct = (f[:, 0] != f[:, 1]) & (f[:, 1] != f[:, 2]) & (f[:, 2] != f[:, 0])
+    if not len(f):
+        return surface
+    has_area = face_areas(surface) > DEGENERATE_AREA_FRACTION * surface.diagonal_m**2
+    # A needle with distinct vertices is kept if removing it would open the surface: its edges still connect.
+    edge_of, count = edge_ids(f)[1:]
+    closing = np.all(count[edge_of].reshape(-1, 3) == 2, axis=1)
+    return drop_unused(Surface(surface.vertices, f[distinct & (has_area | closing)]))
+
+
+def drop_duplicate_faces(surface: Surface) -> Surface:
+    """Without faces that use the same three vertices as an earlier one, in whatever order."""
+    order, is_first = _sorted_rows(np.sort(surface.faces, axis=1))
+    return Surface(surface.vertices, surface.faces[np.sort(order[is_first])])
+
+
+def count_non_manifold_edges(surface: Surface) -> int:
+    """Edges with three faces or more."""
+    return int(np.count_nonzero(edge_ids(surface.faces)[2] > 2))
+
+
+def count_open_edges(surface: Surface) -> int:
+    """Edges that are not shared by exactly two faces."""
+    return int(np.count_nonzero(edge_ids(surface.faces)[2] != 2))
+
+
+def separate_non_manifold(surface: Surface) -> Surface:
+    """Copy vertices until every vertex has one fan of faces and every edge at most two.
+
+    Faces stay connected around a vertex only across edges with exactly two faces, so sheets that merely touch
+    along an edge or in a point come apart.
+    """
+    faces = surface.faces
+    edge_of, count = edge_ids(faces)[1:]
+    order = np.argsort(edge_of, kind="stable")
+    order = order[count[edge_of[order]] == 2].reshape(-1, 2)
+    corner_vertex = faces.reshape(-1)
+    # Half edge k of a face runs from its corner k to its corner k + 1; corners are numbered 3 * face + k.
+    tail = order
+    head = 3 * (order // 3) + (order + 1) % 3
+    same = corner_vertex[tail[:, 0]] == corner_vertex[tail[:, 1]]
+    links = np.concatenate(
+        [
+            np.column_stack([tail[:, 0], np.where(same, tail[:, 1], head[:, 1])]),
+            np.column_stack([head[:, 0], np.where(same, head[:, 1], tail[:, 1])]),
+        ]
+    )
+    corners = len(corner_vertex)
+    graph = coo_matrix((np.ones(len(links), bool), (links[:, 0], links[:, 1])), (corners, corners))
+    label = connected_components(graph, directed=False)[1]
+    _, first = np.unique(label, return_index=True)
+    return Surface(surface.vertices[corner_vertex[first]], label.reshape(-1, 3).astype(np.int32))
+
+
+def orient_consistently(surface: Surface) -> Surface | None:
+    """Neighbouring faces turned the same way round, and the whole outward; None for a one-sided surface.
+
+    Each face is two nodes of a graph, as it is and turned; neighbours that agree link equal nodes, others
+    opposite ones.
+    """
+    faces, n = surface.faces, len(surface.faces)
+    edge_of, count = edge_ids(faces)[1:]
+    order = np.argsort(edge_of, kind="stable")
+    pairs = order[count[edge_of[order]] == 2].reshape(-1, 2)
+    directed = half_edges(faces)
+    agree = directed[pairs[:, 0], 0] == directed[pairs[:, 1], 1]
+    a, b = pairs[:, 0] // 3, pairs[:, 1] // 3
+    rows = np.concatenate([a, a + n])
+    columns = np.concatenate([np.where(agree, b, b + n), np.where(agree, b + n, b)])
+    graph = coo_matrix((np.ones(len(rows), bool), (rows, columns)), (2 * n, 2 * n))
+    label = connected_components(graph, directed=False)[1]
+    as_is, turned = label[:n], label[n:]
+    if np.any(as_is == turned):
+        return None
+    # Of the two solutions per component take the one that keeps more faces, then look at the volume.
+    keeps = np.bincount(as_is, minlength=label.max() + 1)
+    flip = keeps[turned] > keeps[as_is]
+    tie = (keeps[turned] == keeps[as_is]) & (turned < as_is)
+    oriented = Surface(surface.vertices, _flipped(faces, flip | tie))
+    return turn_outward(oriented)
+
+
+def turn_outward(surface: Surface) -> Surface:
+    """All faces flipped if the enclosed volume is negative."""
+    if surface.volume_m3 < 0.0:
+        return Surface(surface.vertices, _flipped(surface.faces, np.ones(len(surface.faces), bool)))
+    return surface
+
+
+def _flipped(faces: np.ndarray, flip: np.ndarray) -> np.ndarray:
+    return np.where(flip[:, None], faces[:, ::-1], faces).astype(np.int32)

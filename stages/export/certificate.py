@@ -1,0 +1,80 @@
+"""The certificate: every check on the files as they were read back."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stages.export.checks import Check, holds, not_verified
+from stages.export.demand import Demand
+from stages.export.export_files import ExportFiles, read_export
+from stages.export.file_checks import frames, hashes, rest_and_copies, structure
+from stages.export.load_checks import load_figures, loads
+from stages.export.motion_checks import kinematics, limits
+from stages.export.space_checks import space
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """All checks and what follows from them."""
+
+    checks: tuple[Check, ...]
+    figures: dict[str, Any]
+    """Loads to expect and thresholds to set; empty if the files can't be read."""
+
+    @property
+    def certified(self) -> bool:
+        """No check failed; those not run are named in the verdict."""
+        return all(check.passed is not False for check in self.checks)
+
+    @property
+    def failed(self) -> tuple[Check, ...]:
+        """What went wrong."""
+        return tuple(check for check in self.checks if check.passed is False)
+
+    @property
+    def verdict(self) -> str:
+        """One sentence."""
+        skipped = [check.name for check in self.checks if check.passed is None]
+        tail = f" Not run: {', '.join(skipped)}." if skipped else ""
+        if self.certified:
+            return f"Certified: all {len(self.checks) - len(skipped)} checks passed.{tail}"
+        count = f"{len(self.failed)} of {len(self.checks)} checks failed"
+        return f"Refused: {count}; first {self.failed[0].sentence()}.{tail}"
+
+    def plain(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "certified": self.certified,
+            "verdict": self.verdict,
+            "checks": [check.plain() for check in self.checks],
+            "loads": self.figures,
+        }
+
+
+def certify(folder: Path, demand: Demand) -> Certificate:
+    """Read the folder and hold it against the demand."""
+    try:
+        files = read_export(folder)
+    except ValueError as error:
+        return Certificate((holds(1, "files readable", False, str(error)),), {})
+    found = [holds(1, "files readable", True, "schema and version as expected"), *structure(files)]
+    if any(check.passed is False for check in found):
+        return Certificate((*found, not_verified(2, "checks 2 to 8", "the joint file is not sound")), {})
+    found += rest_and_copies(files, demand)
+    for variant in (files.cut, files.air):
+        found += limits(variant, demand)
+    found += kinematics(files, demand)
+    found += space(files, demand)
+    found += loads(files, demand)
+    found += frames(files, demand)
+    found += hashes(files, demand)
+    found += _replay(files, demand)
+    return Certificate(tuple(found), load_figures(files, demand))
+
+
+def _replay(files: ExportFiles, demand: Demand) -> list[Check]:
+    if not demand.params.replay:
+        return [not_verified(8, "independent replay", "export.replay is off")]
+    from stages.export.replay import replay_checks
+
+    return replay_checks(files, demand)

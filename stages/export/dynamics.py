@@ -1,0 +1,71 @@
+"""What the joints have to hold: rigid-body torques, the cutting force, and how far the edge gives way."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stages.export.cell import Cell
+from stages.export.inverse import JointMotion
+from stages.shared.robots.kinematics import flange_pose, jacobian, joint_poses
+from stages.shared.robots.robot import Robot
+
+GRAVITY_M_S2 = 9.80665
+
+
+def joint_torques(
+    robot: Robot, cell: Cell, motion: JointMotion, force: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Torques of the motors [Nm], shape [n, 7], without friction and rotor inertia.
+
+    Links and tool (a point mass) accelerate in gravity; force is what the fruit does to the edge, in the base
+    frame [N], shape [n, 3].
+    """
+    q, dq, ddq = motion.position, motion.velocity, motion.acceleration
+    poses = joint_poses(q)
+    axes, origins = poses[:, :, :3, 2], poses[:, :, :3, 3]
+    torque = -edge_torques(cell, q, force)
+    turn, push = np.zeros((len(q), 3)), np.zeros((len(q), 3))
+    lift = np.broadcast_to([0.0, 0.0, GRAVITY_M_S2], (len(q), 3))
+    previous = np.zeros((len(q), 3))
+    for i in range(7):
+        arm = origins[:, i] - previous
+        lift = lift + _carried(turn, push, arm)
+        spin = axes[:, i] * dq[:, i, None]
+        push = push + axes[:, i] * ddq[:, i, None] + np.cross(turn, spin)
+        turn = turn + spin
+        previous = origins[:, i]
+        rotation = poses[:, i, :3, :3]
+        inertia = rotation @ robot.link_inertia_kg_m2[i] @ rotation.transpose(0, 2, 1)
+        momentum = np.einsum("nij,nj->ni", inertia, turn)
+        moment = np.einsum("nij,nj->ni", inertia, push) + np.cross(turn, momentum)
+        centre = origins[:, i] + rotation @ robot.link_com_m[i]
+        loads = [(centre, robot.link_mass_kg[i], moment)]
+        if i == 6:
+            flange = flange_pose(q)
+            hung = flange[:, :3, 3] + flange[:, :3, :3] @ cell.tool_com_m
+            loads.append((hung, cell.tool_mass_kg, np.zeros_like(moment)))
+        for point, mass, couple in loads:
+            pull = mass * (lift + _carried(turn, push, point - origins[:, i]))
+            for j in range(i + 1):
+                lever = np.cross(point - origins[:, j], pull) + couple
+                torque[:, j] += np.einsum("ni,ni->n", axes[:, j], lever)
+    return torque
+
+
+def edge_torques(cell: Cell, q: NDArray[np.float64], force: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Joint torques [Nm], shape [n, 7], that a force on the edge [N], shape [n, 3], in the base frame causes."""
+    return np.einsum("nij,ni->nj", jacobian(q, cell.f_t_e)[:, :3], force)
+
+
+def deflection(
+    cell: Cell, q: NDArray[np.float64], force: NDArray[np.float64], stiffness_nm_rad: float
+) -> NDArray[np.float64]:
+    """How far the edge gives way [m], shape [n, 3], with the same stiffness in every joint."""
+    bent = edge_torques(cell, q, force) / stiffness_nm_rad
+    return np.einsum("nij,nj->ni", jacobian(q, cell.f_t_e)[:, :3], bent)
+
+
+def _carried(
+    turn: NDArray[np.float64], push: NDArray[np.float64], arm: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Acceleration of a point relative to another of the same body, an arm [m] away."""
+    return np.cross(push, arm) + np.cross(turn, np.cross(turn, arm))

@@ -1,0 +1,96 @@
+"""The export as it lies on disk: file names, and everything read back."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from stages.export.trajectory_files import Trajectory, read_mcap, read_yaml
+from stages.export.waypoints import joint_rows, table_of_csv, table_of_rows
+
+DOCUMENT = "cut.json"
+SCHEMA = "scan2cut/cut"
+SCHEMA_VERSION = 1
+WAYPOINTS_PARQUET, WAYPOINTS_CSV = "waypoints.parquet", "waypoints.csv"
+JOINTS, TRAJECTORY_YAML, TRAJECTORY_MCAP = "joint_1khz.csv", "joint_trajectory.yaml", "joint_trajectory.mcap"
+AIR = "air_cut"
+RUN_SCRIPT, CHECKLIST, REASON = "run_cut.py", "CHECKLIST.md", "REASON.txt"
+KEYS = (
+    "schema",
+    "schema_version",
+    "robot",
+    "frames",
+    "tool",
+    "limits",
+    "timing",
+    "air_cut",
+    "provenance",
+    "siblings_sha256",
+    "waypoints",
+)
+"""That cut.json must have."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """The joint files of the cut, or of the air cut."""
+
+    name: str
+    rows: NDArray[np.float64]
+    """Time [s] and joints [rad] at 1 kHz, shape [n, 8]."""
+    from_yaml: Trajectory
+    from_mcap: Trajectory
+
+    @property
+    def joints(self) -> NDArray[np.float64]:
+        """[rad], shape [n, 7]."""
+        return self.rows[:, 1:]
+
+
+@dataclass(frozen=True)
+class ExportFiles:
+    """Everything in the folder, parsed."""
+
+    folder: Path
+    document: dict[str, Any]
+    waypoints: pl.DataFrame
+    """From the Parquet file."""
+    csv_waypoints: pl.DataFrame
+    json_waypoints: pl.DataFrame
+    cut: Variant
+    air: Variant
+
+
+def read_export(folder: Path) -> ExportFiles:
+    """Read the folder; ValueError with a sentence if a file is missing or malformed."""
+    try:
+        document = json.loads((folder / DOCUMENT).read_text(encoding="utf-8"))
+        missing = [key for key in KEYS if key not in document]
+        if missing:
+            raise ValueError(f"{DOCUMENT} lacks {', '.join(missing)}")
+        if (document["schema"], document["schema_version"]) != (SCHEMA, SCHEMA_VERSION):
+            raise ValueError(f"{DOCUMENT} has schema {document['schema']} {document['schema_version']}")
+        return ExportFiles(
+            folder,
+            document,
+            pl.read_parquet(folder / WAYPOINTS_PARQUET),
+            table_of_csv((folder / WAYPOINTS_CSV).read_bytes()),
+            table_of_rows(document["waypoints"]),
+            _variant(folder, "cut"),
+            _variant(folder / AIR, "air cut"),
+        )
+    except (OSError, KeyError, TypeError, ValueError, pl.exceptions.PolarsError) as error:
+        raise ValueError(f"{type(error).__name__}: {' '.join(str(error).split())[:200]}") from error
+
+
+def _variant(folder: Path, name: str) -> Variant:
+    return Variant(
+        name,
+        joint_rows((folder / JOINTS).read_bytes()),
+        read_yaml((folder / TRAJECTORY_YAML).read_bytes()),
+        read_mcap(folder / TRAJECTORY_MCAP),
+    )

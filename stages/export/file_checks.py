@@ -1,0 +1,216 @@
+"""Checks 1, 6 and 7: whole files on an exact grid, frames that are frames, hashes that match."""
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from stages.export.checks import Check, at_most, holds
+from stages.export.demand import Demand
+from stages.export.export_files import ExportFiles, Variant
+from stages.export.segments import PERIOD_S, EdgeMotion
+from stages.export.trajectory_files import same
+from stages.export.waypoints import trajectory_of
+from stages.runtime.hashing import sha256_of_file
+
+GRID_S = 1e-12
+REST_RAD_S, REST_RAD_S2 = 1e-6, 1e-3
+REST_M_S, REST_M_S2 = 1e-6, 1e-3
+"""What counts as standing still: far below what the controller's first cycle refuses."""
+CONSISTENT_M_S, CONSISTENT_M_S2 = 1e-3, 0.2
+"""How well the motion's velocity and acceleration must agree with its positions, by differences over 1 ms."""
+ORTHONORMAL = 1e-9
+
+
+def structure(files: ExportFiles) -> list[Check]:
+    """Check 1, first half: without these nothing else can be computed."""
+    numbers = [files.cut.rows, files.air.rows, *(_numbers(files.waypoints))]
+    found = [
+        holds(1, "all numbers finite", all(np.isfinite(a).all() for a in numbers), "joints and waypoints")
+    ]
+    for variant in (files.cut, files.air):
+        time = variant.rows[:, 0]
+        grid = PERIOD_S * np.arange(len(time))
+        expected = files.document["timing"]["samples"]
+        found += [
+            at_most(
+                1, f"{variant.name}: distance from the 1 ms grid", np.abs(time - grid).max(), GRID_S, "s"
+            ),
+            holds(
+                1,
+                f"{variant.name}: all samples there",
+                len(time) == expected,
+                f"{len(time)} of {expected}",
+            ),
+        ]
+    return found
+
+
+def rest_and_copies(files: ExportFiles, demand: Demand) -> list[Check]:
+    """Check 1, second half."""
+    found = []
+    for variant in (files.cut, files.air):
+        speed, push = _end_rates(variant)
+        found.append(at_most(1, f"{variant.name}: joint speed at both ends", speed, REST_RAD_S, "rad/s"))
+        found.append(
+            at_most(1, f"{variant.name}: joint acceleration at both ends", push, REST_RAD_S2, "rad/s²")
+        )
+    cut = demand.cut
+    ends = [0, -1]
+    found += [
+        at_most(1, "edge speed where the cut starts and ends", _largest(cut.velocity[ends]), REST_M_S, "m/s"),
+        at_most(
+            1,
+            "edge acceleration where the cut starts and ends",
+            _largest(cut.acceleration[ends]),
+            REST_M_S2,
+            "m/s²",
+        ),
+        at_most(1, "motion: velocity against positions", _velocity_gap(cut), CONSISTENT_M_S, "m/s"),
+        at_most(1, "motion: acceleration against velocity", _acceleration_gap(cut), CONSISTENT_M_S2, "m/s²"),
+    ]
+    tables = [files.waypoints, files.csv_waypoints, files.json_waypoints]
+    found.append(
+        holds(
+            1,
+            "waypoints equal in Parquet, CSV and JSON",
+            all(_equal(tables[0], t) for t in tables),
+            "bit for bit",
+        )
+    )
+    names = demand.robot.joint_names
+    wanted = trajectory_of(files.waypoints, names)
+    bags = [files.cut.from_yaml, files.cut.from_mcap]
+    found.append(
+        holds(
+            1,
+            "trajectory equal in waypoints, YAML and MCAP",
+            all(same(wanted, t) for t in bags),
+            "bit for bit",
+        )
+    )
+    found.append(
+        holds(
+            1,
+            "air cut: trajectory equal in YAML and MCAP",
+            same(files.air.from_yaml, files.air.from_mcap),
+            "bit for bit",
+        )
+    )
+    return found
+
+
+def frames(files: ExportFiles, demand: Demand) -> list[Check]:
+    """Check 6: the stated frames are rotations with det +1, and those of this cell, robot and tool."""
+    stated = files.document["frames"]
+    found = []
+    for name, wanted in (("O_T_C", demand.cell.o_t_c), ("F_T_E", demand.cell.f_t_e)):
+        pose = np.array(stated[name], float)
+        rotation = pose[:3, :3]
+        error = max(
+            float(np.abs(rotation @ rotation.T - np.eye(3)).max()),
+            abs(float(np.linalg.det(rotation)) - 1.0),
+            float(np.abs(pose[3] - [0, 0, 0, 1]).max()),
+        )
+        found.append(at_most(6, f"{name}: distance from a rotation with det +1", error, ORTHONORMAL, "-"))
+        found.append(
+            at_most(
+                6, f"{name}: distance from the cell's", float(np.abs(pose - wanted).max()), ORTHONORMAL, "-"
+            )
+        )
+    robot, tool = files.document["robot"], files.document["tool"]
+    found.append(
+        holds(
+            6,
+            "made for this robot",
+            robot["name"] == demand.robot.name and tuple(robot["joint_names"]) == demand.robot.joint_names,
+            f"file {robot['name']}, cell {demand.robot.name}",
+        )
+    )
+    found.append(
+        at_most(
+            6,
+            "blade length: distance from the cell's",
+            abs(tool["blade_length_m"] - demand.cell.blade_length_m),
+            ORTHONORMAL,
+            "m",
+        )
+    )
+    knives = (tool["knife"], demand.cell.knife, demand.knife_of_motion)
+    found.append(
+        holds(
+            6,
+            "knife is the one of the optimised motion",
+            len(set(knives)) == 1,
+            f"file {knives[0]}, cell {knives[1]}, motion {knives[2]}",
+        )
+    )
+    return found
+
+
+def hashes(files: ExportFiles, demand: Demand) -> list[Check]:
+    """Check 7: siblings, upstream files, code and robot file are what the document says."""
+    wrong = [
+        name
+        for name, digest in files.document["siblings_sha256"].items()
+        if _sha(files.folder / name) != digest
+    ]
+    provenance = files.document["provenance"]
+    listed = set(files.document["siblings_sha256"])
+    on_disk = {
+        str(p.relative_to(files.folder))
+        for p in files.folder.rglob("*")
+        if p.is_file() and p.name != "cut.json"
+    }
+    return [
+        holds(7, "siblings have their sha256", not wrong, ", ".join(wrong) or f"{len(listed)} files"),
+        holds(7, "every file is listed", on_disk == listed, ", ".join(sorted(on_disk ^ listed)) or "yes"),
+        holds(
+            7,
+            "upstream files have their sha256",
+            provenance["upstream_sha256"] == demand.provenance and not demand.broken_links,
+            ", ".join(demand.broken_links) or f"{len(demand.provenance)} files",
+        ),
+        holds(
+            7,
+            "robot file has its sha256",
+            files.document["robot"]["file_sha256"] == demand.robot.file_sha256,
+            demand.robot.name,
+        ),
+    ]
+
+
+def _sha(path: Path) -> str:
+    return sha256_of_file(path) if path.is_file() else "missing"
+
+
+def _numbers(table: pl.DataFrame) -> list[NDArray[np.float64]]:
+    return [table[name].to_numpy() for name in table.columns if name != "phase"]
+
+
+def _equal(first: pl.DataFrame, second: pl.DataFrame) -> bool:
+    return first.columns == second.columns and first.equals(second)
+
+
+def _end_rates(variant: Variant) -> tuple[float, float]:
+    """Largest joint speed and acceleration in the first and last two cycles."""
+    q = variant.joints
+    first, last = np.diff(q[:3], axis=0) / PERIOD_S, np.diff(q[-3:], axis=0) / PERIOD_S
+    speed = max(np.abs(first).max(), np.abs(last).max())
+    push = max(np.abs(np.diff(first, axis=0)).max(), np.abs(np.diff(last, axis=0)).max()) / PERIOD_S
+    return float(speed), float(push)
+
+
+def _largest(vectors: NDArray[np.float64]) -> float:
+    return float(np.linalg.norm(vectors, axis=1).max())
+
+
+def _velocity_gap(cut: EdgeMotion) -> float:
+    mean = 0.5 * (cut.velocity[1:] + cut.velocity[:-1])
+    return _largest(np.diff(cut.position, axis=0) / PERIOD_S - mean)
+
+
+def _acceleration_gap(cut: EdgeMotion) -> float:
+    mean = 0.5 * (cut.acceleration[1:] + cut.acceleration[:-1])
+    return _largest(np.diff(cut.velocity, axis=0) / PERIOD_S - mean)

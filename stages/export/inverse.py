@@ -1,0 +1,179 @@
+"""Joint motion of a whole cut: one smooth branch of the inverse kinematics, and its derivatives.
+
+Seven joints follow a pose of six numbers. The seventh condition is linear in the joints and fixed for the whole
+motion: no motion along the null space of one reference posture, measured in the joints' acceleration limits. So the
+joints are a smooth function of the edge's position alone; they come back when it comes back, and they are nearly
+those of least acceleration effort.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from disect_sim.errors import InputError
+from stages.shared.robots.kinematics import flange_pose, jacobian, jacobian_rate, joint_poses
+from stages.shared.robots.robot import Robot
+
+MAX_ITERATIONS = 60
+MAX_STEP_RAD = 0.2
+CONVERGED_RAD = 1e-14
+"""Newton stops when no joint of any sample moves more: a few roundings of a radian."""
+SWEEP_STEP_RAD = 0.04
+SWEEP_STEPS = 30
+"""Postures tried on each side of the first one, along the null space."""
+ELBOW = 3
+"""Index of the joint whose height is the elbow's."""
+WANTED_MARGIN_RAD = 0.3
+WANTED_SIGMA = 0.1
+"""A reference posture this far inside limits and from singularities leaves room for the motion around it."""
+
+
+@dataclass(frozen=True)
+class Posture:
+    """A reference posture and the condition that ties the null space to it."""
+
+    joints: NDArray[np.float64]
+    """[rad], shape [7]."""
+    condition: NDArray[np.float64]
+    """Row c of the condition c · (q - joints) = 0, shape [7]."""
+
+
+@dataclass(frozen=True)
+class JointMotion:
+    """Joint angles [rad] and derivatives [rad/s, rad/s²], shape [n, 7] each."""
+
+    position: NDArray[np.float64]
+    velocity: NDArray[np.float64]
+    acceleration: NDArray[np.float64]
+
+
+def choose_posture(robot: Robot, target: NDArray[np.float64]) -> Posture:
+    """The posture at the flange pose [4, 4] with the highest elbow, well inside limits and away from singularities.
+
+    Walks along the null space from a first solution in both directions. A high elbow stays clear of board and
+    people; the joint accelerations that a cut needs differ little along the null space.
+    """
+    start = solve(_free(robot, robot.ready_pose_rad), target[None])[0]
+    postures = [start, *_walk(robot, start, target, 1.0), *_walk(robot, start, target, -1.0)]
+    best = min(postures, key=lambda joints: _cost(robot, joints))
+    return _free(robot, best)
+
+
+def solve(posture: Posture, targets: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Joint angles [rad], shape [n, 7], for flange poses [n, 4, 4]; InputError if a pose is out of reach."""
+    q = np.broadcast_to(posture.joints, (len(targets), 7)).copy()
+    previous = np.inf
+    for _ in range(MAX_ITERATIONS):
+        residual = np.concatenate(
+            [_pose_error(q, targets), -((q - posture.joints) @ posture.condition)[:, None]], axis=1
+        )
+        try:
+            step = np.linalg.solve(_square(q, posture), residual[..., None])[..., 0]
+        except np.linalg.LinAlgError as error:
+            raise _out_of_reach(targets) from error
+        largest = np.abs(step).max()
+        q += step * np.minimum(
+            1.0, MAX_STEP_RAD / np.maximum(np.abs(step).max(axis=1, keepdims=True), 1e-300)
+        )
+        if largest < CONVERGED_RAD or (largest < 1e-12 and not largest < 0.5 * previous):
+            return q
+        previous = largest
+    raise _out_of_reach(targets)
+
+
+def follow(
+    posture: Posture,
+    targets: NDArray[np.float64],
+    velocity: NDArray[np.float64],
+    acceleration: NDArray[np.float64],
+) -> JointMotion:
+    """Joint motion for flange poses [n, 4, 4] that move without turning.
+
+    Velocity [m/s] and acceleration [m/s²] are those of the flange in the base frame, shape [n, 3].
+    """
+    q = solve(posture, targets)
+    square = _square(q, posture)
+    rest = np.zeros((len(q), 4))
+    dq = np.linalg.solve(square, np.concatenate([velocity, rest], axis=1)[..., None])[..., 0]
+    bias = np.zeros((len(q), 7))
+    bias[:, :6] = np.einsum("nij,nj->ni", jacobian_rate(q, dq), dq)
+    wanted = np.concatenate([acceleration, rest], axis=1) - bias
+    ddq = np.linalg.solve(square, wanted[..., None])[..., 0]
+    return JointMotion(q, dq, np.asarray(ddq, np.float64))
+
+
+def smallest_singular_value(q: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Of the flange's Jacobian (metres and radians mixed), shape [n]."""
+    return np.asarray(np.linalg.svd(jacobian(q), compute_uv=False)[:, -1])
+
+
+def acceleration_effort(robot: Robot, q: NDArray[np.float64], direction: NDArray[np.float64]) -> float:
+    """Largest share of a joint's acceleration limit that 1 m/s² of the flange along a unit vector needs [s²/m]."""
+    scaled = jacobian(q[None])[0] * robot.acceleration_rad_s2
+    shares = np.linalg.lstsq(scaled, np.concatenate([direction, np.zeros(3)]), rcond=None)[0]
+    return float(np.abs(shares).max())
+
+
+def _free(robot: Robot, q: NDArray[np.float64]) -> Posture:
+    """The posture with the condition of least motion, in units of the joints' acceleration limits."""
+    null = np.linalg.svd(jacobian(q[None])[0] * robot.acceleration_rad_s2)[2][-1]
+    condition = null / robot.acceleration_rad_s2
+    return Posture(q, condition / np.linalg.norm(condition))
+
+
+def _walk(
+    robot: Robot, start: NDArray[np.float64], target: NDArray[np.float64], sign: float
+) -> list[NDArray[np.float64]]:
+    found: list[NDArray[np.float64]] = []
+    q, heading = start, None
+    for _ in range(SWEEP_STEPS):
+        null = np.linalg.svd(jacobian(q[None])[0])[2][-1]
+        if heading is not None and null @ heading < 0.0:
+            null = -null
+        elif heading is None:
+            null = sign * null
+        heading = null
+        try:
+            q = solve(_free(robot, q + SWEEP_STEP_RAD * null), target[None])[0]
+        except InputError:
+            break
+        if _margin(robot, q) < 0.0:
+            break
+        found.append(q)
+    return found
+
+
+def _cost(robot: Robot, q: NDArray[np.float64]) -> float:
+    """Depth of the elbow [m], with a price for being near limits or singularities."""
+    shortfall = max(0.0, WANTED_MARGIN_RAD - _margin(robot, q)) / WANTED_MARGIN_RAD
+    shortfall += max(0.0, WANTED_SIGMA - float(smallest_singular_value(q[None])[0])) / WANTED_SIGMA
+    return 10.0 * shortfall - float(joint_poses(q[None])[0, ELBOW, 2, 3])
+
+
+def _margin(robot: Robot, q: NDArray[np.float64]) -> float:
+    return float(np.minimum(q - robot.position_low_rad, robot.position_high_rad - q).min())
+
+
+def _square(q: NDArray[np.float64], posture: Posture) -> NDArray[np.float64]:
+    row = np.broadcast_to(posture.condition, (len(q), 1, 7))
+    return np.concatenate([jacobian(q), row], axis=1)
+
+
+def _pose_error(q: NDArray[np.float64], targets: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Translation [m] and small rotation [rad] from the pose at q to the target, shape [n, 6]."""
+    pose = flange_pose(q)
+    turn = targets[:, :3, :3] @ pose[:, :3, :3].transpose(0, 2, 1)
+    axis = 0.5 * np.stack(
+        [turn[:, 2, 1] - turn[:, 1, 2], turn[:, 0, 2] - turn[:, 2, 0], turn[:, 1, 0] - turn[:, 0, 1]], axis=1
+    )
+    return np.concatenate([targets[:, :3, 3] - pose[:, :3, 3], axis], axis=1)
+
+
+def _out_of_reach(targets: NDArray[np.float64]) -> InputError:
+    low, high = targets[:, :3, 3].min(axis=0), targets[:, :3, 3].max(axis=0)
+    return InputError(
+        f"The robot can't bring its flange to x {low[0]:.3f}..{high[0]:.3f}, y {low[1]:.3f}..{high[1]:.3f}, "
+        f"z {low[2]:.3f}..{high[2]:.3f} m with this tool. The whole motion must be within reach. Change "
+        "export.board_position_m, export.blade_yaw_deg or the tool (export.edge_offset_m, export.blade_angle_deg)."
+    )

@@ -1,0 +1,177 @@
+"""Checks 2 and 3: joint limits by differences of the file, and forward kinematics against the wanted edge."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stages.export.checks import Check, at_least, at_most
+from stages.export.demand import Demand
+from stages.export.export_files import ExportFiles, Variant
+from stages.export.inverse import smallest_singular_value
+from stages.export.segments import CUT, PERIOD_S, WAYPOINT_STRIDE
+from stages.shared.robots.kinematics import flange_pose
+
+POSITION_MARGIN_RAD = 0.1
+SPEED_SHARE, ACCELERATION_SHARE, JERK_SHARE = 0.5, 0.6, 0.2
+"""Parts of the robot's limits that a cut may use."""
+KNIFE_SPEED_M_S = 0.25
+POSE_M, POSE_RAD = 1e-6, 1e-6
+BRANCH_STEP_RAD = 0.01
+"""A joint moves less in one cycle; a jump between two solutions of the inverse kinematics is far larger."""
+SIGMA_MIN = 0.08
+WAYPOINT_RAD_S, WAYPOINT_RAD_S2 = 1e-3, 0.1
+"""How well the waypoints' derivatives must agree with differences of the 1 kHz file."""
+INTERPOLATION_RAD = 1e-4
+"""Largest deviation of a quintic spline through the 100 Hz waypoints from the 1 kHz file."""
+
+
+def rates(joints: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
+    """Velocity, acceleration and jerk as the robot sees them, cycle by cycle, at rest before and after.
+
+    Shapes [n + 3 - k, 7] for the k-th derivative, in rad and s.
+    """
+    padded = np.concatenate([joints[:1]] * 3 + [joints] + [joints[-1:]] * 3)
+    first = np.diff(padded, axis=0) / PERIOD_S
+    second = np.diff(first, axis=0) / PERIOD_S
+    return first, second, np.diff(second, axis=0) / PERIOD_S
+
+
+def edge_poses(joints: NDArray[np.float64], demand: Demand) -> NDArray[np.float64]:
+    """Poses of the edge in the base frame, shape [n, 4, 4]."""
+    return flange_pose(joints) @ demand.cell.f_t_e
+
+
+def in_cutting_frame(poses: NDArray[np.float64], demand: Demand) -> NDArray[np.float64]:
+    """Positions [m] in the cutting frame, shape [n, 3], of poses in the base frame."""
+    turn, origin = demand.cell.o_t_c[:3, :3], demand.cell.o_t_c[:3, 3]
+    return (poses[:, :3, 3] - origin) @ turn
+
+
+def limits(variant: Variant, demand: Demand) -> list[Check]:
+    """Check 2 for the cut or the air cut."""
+    robot, q, who = demand.robot, variant.joints, variant.name
+    margin = np.minimum(q - robot.position_low_rad, robot.position_high_rad - q).min(axis=0)
+    found = [
+        at_least(
+            2,
+            f"{who}: distance to joint limits",
+            margin.min(),
+            POSITION_MARGIN_RAD,
+            "rad",
+            f"joint {margin.argmin() + 1}",
+        )
+    ]
+    allowed = (robot.velocity_rad_s, robot.acceleration_rad_s2, robot.jerk_rad_s3)
+    words = ("joint speed", "joint acceleration", "joint jerk")
+    shares = (SPEED_SHARE, ACCELERATION_SHARE, JERK_SHARE)
+    for word, rate, limit, share in zip(words, rates(q), allowed, shares, strict=True):
+        used = np.abs(rate).max(axis=0) / limit
+        found.append(
+            at_most(2, f"{who}: {word}", used.max(), share, "of the limit", f"joint {used.argmax() + 1}")
+        )
+    track = edge_poses(q, demand)[:, :3, 3]
+    speed, push, jerk = (np.linalg.norm(rate, axis=1).max() for rate in rates(track))
+    found += [
+        at_most(2, f"{who}: knife speed", speed, KNIFE_SPEED_M_S, "m/s"),
+        at_most(2, f"{who}: edge acceleration", push, robot.edge_acceleration_m_s2, "m/s²"),
+        at_most(2, f"{who}: edge jerk", jerk, robot.edge_jerk_m_s3, "m/s³"),
+    ]
+    return found
+
+
+def kinematics(files: ExportFiles, demand: Demand) -> list[Check]:
+    """Check 3: the joints put the edge where the waypoints and the optimised motion want it."""
+    found = []
+    table = files.waypoints
+    poses = edge_poses(files.cut.joints[::WAYPOINT_STRIDE], demand)
+    stated = table["edge_position_m"].to_numpy()
+    if len(stated) != len(poses):
+        return [at_most(3, "waypoints missing", abs(len(stated) - len(poses)), 0, "rows")]
+    found.append(
+        at_most(3, "edge of the joints against the waypoints", _far(poses[:, :3, 3], stated), POSE_M, "m")
+    )
+    turn = _matrix(table["edge_quaternion_xyzw"].to_numpy())
+    tilt = np.abs(poses[:, :3, :3] - turn).max()
+    found.append(at_most(3, "direction of the blade against the waypoints", tilt, POSE_RAD, "rad"))
+    lift = files.document["air_cut"]["lift_m"]
+    for variant, up in ((files.cut, 0.0), (files.air, lift)):
+        poses = edge_poses(variant.joints, demand)
+        edge = in_cutting_frame(poses, demand)
+        tilt = np.abs(poses[:, :3, :3] - demand.cell.o_t_c[:3, :3]).max()
+        wanted = demand.cut.position + np.array([0.0, up, 0.0])
+        gap = _far(edge[_cut_rows(files, len(wanted))], wanted) if _cut_fits(files, demand) else np.inf
+        step = np.abs(np.diff(variant.joints, axis=0)).max()
+        found += [
+            at_most(3, f"{variant.name}: edge against the optimised motion", gap, POSE_M, "m"),
+            at_most(3, f"{variant.name}: knife against the cell's directions", tilt, POSE_RAD, "rad"),
+            at_most(3, f"{variant.name}: largest step of a joint", step, BRANCH_STEP_RAD, "rad"),
+            at_least(
+                3,
+                f"{variant.name}: smallest singular value",
+                smallest_singular_value(variant.joints).min(),
+                SIGMA_MIN,
+                "-",
+            ),
+            *_waypoint_rates(variant),
+        ]
+    return found
+
+
+def cut_phase(files: ExportFiles) -> tuple[int, int]:
+    """First and one past the last sample of the cut."""
+    phase = next(p for p in files.document["timing"]["phases"] if p["phase"] == CUT)
+    return round(phase["start_s"] / PERIOD_S), round(phase["end_s"] / PERIOD_S) + 1
+
+
+def _cut_fits(files: ExportFiles, demand: Demand) -> bool:
+    start, end = cut_phase(files)
+    return end - start == len(demand.cut) and end <= len(files.cut.rows)
+
+
+def _cut_rows(files: ExportFiles, count: int) -> slice:
+    start = cut_phase(files)[0]
+    return slice(start, start + count)
+
+
+def _waypoint_rates(variant: Variant) -> list[Check]:
+    """The 100 Hz trajectory against the 1 kHz file: positions, derivatives, and what lies between."""
+    from scipy.interpolate import BPoly
+
+    q, points = variant.joints, variant.from_mcap
+    time = PERIOD_S * np.arange(len(q))
+    if len(points.position) != len(q[::WAYPOINT_STRIDE]):
+        return [at_most(3, f"{variant.name}: trajectory points missing", np.inf, 0, "rows")]
+    inner = np.arange(WAYPOINT_STRIDE, len(q) - 1, WAYPOINT_STRIDE)
+    middle = (q[inner + 1] - q[inner - 1]) / (2.0 * PERIOD_S)
+    bend = (q[inner + 1] - 2.0 * q[inner] + q[inner - 1]) / PERIOD_S**2
+    known = np.stack([points.position, points.velocity, points.acceleration], axis=1)
+    between = BPoly.from_derivatives(time[::WAYPOINT_STRIDE], known)(time)
+    rows = slice(1, 1 + len(inner))
+    return [
+        at_most(
+            3,
+            f"{variant.name}: waypoint speeds",
+            np.abs(points.velocity[rows] - middle).max(),
+            WAYPOINT_RAD_S,
+            "rad/s",
+        ),
+        at_most(
+            3,
+            f"{variant.name}: waypoint accelerations",
+            np.abs(points.acceleration[rows] - bend).max(),
+            WAYPOINT_RAD_S2,
+            "rad/s²",
+        ),
+        at_most(
+            3, f"{variant.name}: between the waypoints", np.abs(between - q).max(), INTERPOLATION_RAD, "rad"
+        ),
+    ]
+
+
+def _far(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
+    return float(np.linalg.norm(first - second, axis=1).max())
+
+
+def _matrix(quaternion: NDArray[np.float64]) -> NDArray[np.float64]:
+    from scipy.spatial.transform import Rotation
+
+    return np.asarray(Rotation.from_quat(quaternion).as_matrix())

@@ -1,0 +1,131 @@
+"""The 100 Hz waypoints: edge and joints, as a table, as CSV and as JSON rows; and the 1 kHz joint file."""
+
+import io
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from stages.export.cell import Cell
+from stages.export.inverse import JointMotion
+from stages.export.segments import PERIOD_S, WAYPOINT_STRIDE, EdgeMotion
+from stages.export.trajectory_files import NANOSECONDS, Trajectory
+
+VECTORS = {
+    "edge_position_m": 3,
+    "edge_velocity_m_s": 3,
+    "edge_acceleration_m_s2": 3,
+    "edge_quaternion_xyzw": 4,
+    "q_rad": 7,
+    "dq_rad_s": 7,
+    "ddq_rad_s2": 7,
+    "force_n": 3,
+}
+"""Columns of the waypoints beside time_s and phase; edge and force in the robot's base frame."""
+JOINT_COLUMNS = ("t", "q1", "q2", "q3", "q4", "q5", "q6", "q7")
+"""Of the 1 kHz file [s, rad]."""
+
+
+def waypoint_table(edge: EdgeMotion, joints: JointMotion, cell: Cell) -> pl.DataFrame:
+    """Every tenth sample of the motion."""
+    from scipy.spatial.transform import Rotation
+
+    turn, origin = cell.o_t_c[:3, :3], cell.o_t_c[:3, 3]
+    quaternion = Rotation.from_matrix(turn).as_quat()
+    count = len(edge)
+    columns = {
+        "edge_position_m": edge.position @ turn.T + origin,
+        "edge_velocity_m_s": edge.velocity @ turn.T,
+        "edge_acceleration_m_s2": edge.acceleration @ turn.T,
+        "edge_quaternion_xyzw": np.tile(quaternion, (count, 1)),
+        "q_rad": joints.position,
+        "dq_rad_s": joints.velocity,
+        "ddq_rad_s2": joints.acceleration,
+        "force_n": edge.force @ turn.T,
+    }
+    pick = slice(0, count, WAYPOINT_STRIDE)
+    return pl.DataFrame(
+        [
+            pl.Series("time_s", (PERIOD_S * np.arange(count))[pick], pl.Float64),
+            pl.Series("phase", edge.phase[pick].tolist(), pl.String),
+            *(pl.Series(k, columns[k][pick] + 0.0, pl.Array(pl.Float64, n)) for k, n in VECTORS.items()),
+        ]
+    )
+
+
+def waypoint_rows(table: pl.DataFrame) -> list[dict[str, Any]]:
+    """The table as JSON rows."""
+    return table.to_dicts()
+
+
+def table_of_rows(rows: list[dict[str, Any]]) -> pl.DataFrame:
+    """The table of JSON rows."""
+    schema: dict[str, Any] = {"time_s": pl.Float64, "phase": pl.String}
+    return pl.DataFrame(rows, schema=schema | {k: pl.Array(pl.Float64, n) for k, n in VECTORS.items()})
+
+
+def parquet_bytes(table: pl.DataFrame) -> bytes:
+    """The table as Parquet."""
+    buffer = io.BytesIO()
+    table.write_parquet(buffer, compression="zstd")
+    return buffer.getvalue()
+
+
+def csv_bytes(table: pl.DataFrame) -> bytes:
+    """The table as CSV with one column per number, exact (17 digits)."""
+    names, columns = ["time_s"], [table["time_s"].to_numpy()[:, None]]
+    for name, width in VECTORS.items():
+        names += [f"{name}[{i}]" for i in range(width)]
+        columns.append(table[name].to_numpy())
+    lines = _lines(np.concatenate(columns, axis=1))
+    phases = table["phase"].to_list()
+    body = [f"{line},{phase}" for line, phase in zip(lines, phases, strict=True)]
+    return ("\n".join([",".join([*names, "phase"]), *body]) + "\n").encode()
+
+
+def table_of_csv(data: bytes) -> pl.DataFrame:
+    """The table of such a CSV."""
+    flat = pl.read_csv(io.BytesIO(data), infer_schema=False)
+    names = [name for name in flat.columns if name != "phase"]
+    numbers = {name: np.array([float(v) for v in flat[name].to_list()]) for name in names}
+    return pl.DataFrame(
+        [
+            pl.Series("time_s", numbers["time_s"], pl.Float64),
+            flat["phase"],
+            *(
+                pl.Series(
+                    k, np.stack([numbers[f"{k}[{i}]"] for i in range(n)], axis=1), pl.Array(pl.Float64, n)
+                )
+                for k, n in VECTORS.items()
+            ),
+        ]
+    )
+
+
+def joint_csv_bytes(joints: JointMotion) -> bytes:
+    """Every sample: time [s] and joints [rad] with 17 digits; fewer would put steps into the jerk."""
+    time = PERIOD_S * np.arange(len(joints.position))
+    rows = np.concatenate([time[:, None], joints.position], axis=1)
+    return ("\n".join([",".join(JOINT_COLUMNS), *_lines(rows)]) + "\n").encode()
+
+
+def joint_rows(data: bytes) -> NDArray[np.float64]:
+    """Time and joints of a 1 kHz file, shape [n, 8]; ValueError if it isn't one."""
+    head, *lines = data.decode().splitlines()
+    if tuple(head.split(",")) != JOINT_COLUMNS:
+        raise ValueError(f"the columns are {head}")
+    return np.array([[float(value) for value in line.split(",")] for line in lines]).reshape(-1, 8)
+
+
+def trajectory_of(table: pl.DataFrame, joint_names: tuple[str, ...]) -> Trajectory:
+    """The joint waypoints of the table."""
+    return Trajectory(
+        joint_names,
+        np.rint(table["time_s"].to_numpy() * NANOSECONDS).astype(np.int64),
+        *(table[name].to_numpy() for name in ("q_rad", "dq_rad_s", "ddq_rad_s2")),
+    )
+
+
+def _lines(rows: NDArray[np.float64]) -> list[str]:
+    return [",".join(f"{value:.17g}" for value in row) for row in rows.tolist()]

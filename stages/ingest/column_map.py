@@ -1,0 +1,136 @@
+"""From named columns of any table to a log: which column is what, said by ingest.columns."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from disect_sim.errors import InputError
+from stages.ingest.robot_log import ON_KNIFE, RobotLog, pose_parts
+
+WIDTHS = {
+    "time": 1,
+    "position": 3,
+    "quaternion_xyzw": 4,
+    "pose": 16,
+    "force": 3,
+    "joints": 7,
+    "external_torque": 7,
+}
+"""What ingest.columns may name, and how many numbers each has per sample; pose is a column-major 4×4."""
+
+GetColumn = Callable[[str], NDArray[np.float64]]
+"""Values of one column of the file, shape [n] or [n, k]."""
+
+
+def read_columns(
+    get: GetColumn,
+    names: Sequence[str],
+    columns: Mapping[str, str | Sequence[str]],
+    *,
+    sample_rate_hz: float | None,
+    source_format: str,
+    source: str,
+) -> RobotLog:
+    """The log of a table whose columns the user has named.
+
+    Args:
+        get: Gives the values of a column.
+        names: All columns that the file has, for the error's sake.
+        columns: Key of WIDTHS → one column (of vectors), or one column per number.
+        sample_rate_hz: Even sampling of a table without a time column; None if it has one.
+        source_format: What kind of file it is.
+        source: Name of the file for sentences.
+    """
+    unknown = sorted(set(columns) - WIDTHS.keys())
+    if unknown:
+        raise InputError(
+            f"ingest.columns names {unknown[0]!r}. Known are {', '.join(WIDTHS)}. Correct or remove it."
+        )
+    has_motion = {"position", "pose", "joints"} & columns.keys()
+    has_force = "force" in columns or {"joints", "external_torque"} <= columns.keys()
+    if not has_motion or not has_force:
+        raise InputError(
+            f"{source} is a table with the columns {_some(names)}, and ingest.columns says where to find "
+            f"{', '.join(sorted(columns)) or 'nothing'}. It must name the motion (position, pose or joints) and the "
+            "force (force, or joints and external_torque). For example: "
+            "--set 'ingest.columns={time: t, position: [x, y, z], force: [fx, fy, fz]}'."
+        )
+    fields = {key: _field(get, names, key, value, source) for key, value in columns.items()}
+    count = len(next(iter(fields.values())))
+    position, rotation = fields.get("position"), None
+    if "pose" in fields:
+        position, rotation = pose_parts(fields["pose"])
+    elif "quaternion_xyzw" in fields:
+        rotation = _rotations(fields["quaternion_xyzw"], source)
+    return RobotLog(
+        source_format=source_format,
+        time_s=_time(fields, count, sample_rate_hz, source),
+        clock=str(columns.get("time", "sample_rate_hz")),
+        time_unit="s",
+        position_m=position,
+        rotation=rotation,
+        force_n=fields.get("force"),
+        force_factor=ON_KNIFE,
+        joints_rad=fields.get("joints"),
+        external_torque_nm=fields.get("external_torque"),
+        robot="not stated",
+    )
+
+
+def _field(
+    get: GetColumn, names: Sequence[str], key: str, value: str | Sequence[str], source: str
+) -> NDArray[np.float64]:
+    parts = [value] if isinstance(value, str) else list(value)
+    for part in parts:
+        if part not in names:
+            raise InputError(
+                f"{source} has no column {part!r}, which ingest.columns gives for {key}. It has {_some(names)}. "
+                "Correct ingest.columns."
+            )
+    arrays = [get(part) for part in parts]
+    if len({len(array) for array in arrays}) > 1:
+        raise InputError(f"{source}: the columns of {key} differ in length. They must not. Export it again.")
+    table = np.column_stack([array.reshape(len(array), -1) for array in arrays])
+    if key == "force" and table.shape[1] == 6:
+        table = table[:, :3]
+    if table.shape[1] != WIDTHS[key]:
+        raise InputError(
+            f"{source}: the columns of {key} hold {table.shape[1]} numbers per sample. There must be {WIDTHS[key]}. "
+            "Correct ingest.columns."
+        )
+    return table[:, 0] if WIDTHS[key] == 1 else table
+
+
+def _time(
+    fields: dict[str, NDArray[np.float64]], count: int, sample_rate_hz: float | None, source: str
+) -> NDArray[np.float64]:
+    if any(len(field) != count for field in fields.values()):
+        raise InputError(
+            f"{source}: the named columns differ in length. They must not. Export the log again."
+        )
+    if "time" in fields:
+        return fields["time"]
+    if sample_rate_hz is None:
+        raise InputError(
+            f"{source} has no time column in ingest.columns. Every sample needs its time. Name the column, or if the "
+            "samples are evenly spaced give their rate: --set ingest.sample_rate_hz=1000."
+        )
+    return np.arange(count) / sample_rate_hz
+
+
+def _rotations(quaternions: NDArray[np.float64], source: str) -> NDArray[np.float64]:
+    from scipy.spatial.transform import Rotation
+
+    norms = np.linalg.norm(quaternions, axis=1)
+    if len(norms) and not np.all(np.abs(norms - 1.0) < 0.01):
+        raise InputError(
+            f"{source}: a quaternion has the norm {norms[np.argmax(np.abs(norms - 1.0))]:.3g}. It must be 1. "
+            "Correct ingest.columns."
+        )
+    return Rotation.from_quat(quaternions).as_matrix()
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(list(names)[:12])
+    return f"{shown}, … ({len(names)} in all)" if len(names) > 12 else shown or "(none)"

@@ -1,0 +1,146 @@
+"""Where the knife's edge was and what force acted on it, from what the log holds."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from disect_sim.errors import InputError
+from stages.ingest.cutting_frame import cutting_rotation
+from stages.ingest.robot_log import RobotLog
+from stages.ingest.time_rules import Sampling, check_time
+from stages.ingest.units import in_si
+from stages.runtime.params import IngestParams
+from stages.shared.robots.kinematics import flange_pose, jacobian
+
+MAX_TRAVEL_M = 2.0
+"""Twice a Panda's reach; a longer motion is in another unit."""
+MAX_FORCE_N = 1000.0
+"""Several times what an arm of this class can press with; more is in another unit."""
+
+
+@dataclass(frozen=True)
+class EdgeRecord:
+    """Motion of the edge and force on the knife, before tare, in the axes of the cutting frame."""
+
+    time_s: NDArray[np.float64]
+    """From 0 [s], shape [n]."""
+    position_m: NDArray[np.float64]
+    """Edge, from the robot's base [m], shape [n, 3]."""
+    force_n: NDArray[np.float64]
+    """Force on the knife as logged [N], shape [n, 3]; where it was not known, between its neighbours."""
+    known: NDArray[np.bool_]
+    """False where the robot gave no force (near a singularity it reports zeros), shape [n]."""
+    sampling: Sampling
+    force_from: str
+    position_from: str
+
+    @property
+    def height_m(self) -> NDArray[np.float64]:
+        """Height of the edge above the robot's base [m], shape [n]."""
+        return self.position_m[:, 1]
+
+
+def edge_record(log: RobotLog, params: IngestParams, source: str) -> EdgeRecord:
+    """The log in SI units and in the cutting frame's axes; InputError if a rule is broken."""
+    log = in_si(log, params)
+    sampling = check_time(log.time_s, params, source)
+    position, position_from = edge_position(log, params.edge_offset_m, source)
+    _check_finite(position, f"position ({position_from})", source)
+    travel = float(np.ptp(position, axis=0).max())
+    if travel > MAX_TRAVEL_M:
+        raise InputError(
+            f"{source}: the edge travels {travel:.4g} m. More than {MAX_TRAVEL_M:g} m is out of any arm's reach, so "
+            "the position is in another unit. Say which: --set ingest.length_unit=mm."
+        )
+    force, force_from = force_on_knife(log, source)
+    _check_finite(force, f"force ({force_from})", source)
+    largest = float(np.abs(force).max())
+    if largest > MAX_FORCE_N:
+        raise InputError(
+            f"{source}: the force reaches {largest:.4g} N. More than {MAX_FORCE_N:g} N can't be pressed by this arm, "
+            "so the force is in another unit. Say which: --set ingest.force_unit=mN."
+        )
+    known = np.any(force != 0.0, axis=1)
+    if known.mean() < 0.5:
+        raise InputError(
+            f"{source}: the force is exactly zero in {len(known) - known.sum()} of {len(known)} samples. The robot "
+            "reports zeros near a singularity, and a sensor when it is off. Move the board to where the arm is not "
+            "stretched."
+        )
+    rotation = cutting_rotation(params.up_axis, params.blade_axis)
+    return EdgeRecord(
+        time_s=log.time_s - log.time_s[0],
+        position_m=position @ rotation.T,
+        force_n=_filled(log.time_s, force, known) @ rotation.T,
+        known=known,
+        sampling=sampling,
+        force_from=force_from,
+        position_from=position_from,
+    )
+
+
+def edge_position(
+    log: RobotLog, edge_offset_m: tuple[float, float, float], source: str
+) -> tuple[NDArray[np.float64], str]:
+    """Measured edge positions in the base frame [m], shape [n, 3], and what they were computed from."""
+    offset = np.array(edge_offset_m)
+    if log.position_m is not None:
+        if not offset.any():
+            return log.position_m, "logged position"
+        if log.rotation is None:
+            raise InputError(
+                f"{source} has positions without orientation, and ingest.edge_offset_m is {edge_offset_m}. An offset "
+                "in the end effector's frame needs its orientation. Name quaternion_xyzw in ingest.columns, or log the "
+                "edge's own position and set edge_offset_m to [0, 0, 0]."
+            )
+        return log.position_m + log.rotation @ offset, "logged pose and edge_offset_m"
+    if log.joints_rad is None:
+        raise InputError(
+            f"{source} has neither poses nor joint angles. The edge's height is needed at every sample. Log O_T_EE "
+            "or q."
+        )
+    pose = flange_pose(log.joints_rad) @ (np.eye(4) if log.tool is None else log.tool)
+    tool = "flange" if log.tool is None else "logged tool"
+    return pose[:, :3, 3] + pose[:, :3, :3] @ offset, f"joints, Panda kinematics, {tool} and edge_offset_m"
+
+
+def force_on_knife(log: RobotLog, source: str) -> tuple[NDArray[np.float64], str]:
+    """Force on the knife in the base frame [N], shape [n, 3], and what it was computed from."""
+    if log.force_n is not None and np.any(log.force_n != 0.0):
+        return log.force_factor * log.force_n, "logged force"
+    if log.joints_rad is not None and log.external_torque_nm is not None:
+        return log.force_factor * force_from_torque(
+            log.joints_rad, log.external_torque_nm
+        ), "external joint torques"
+    if log.force_n is not None:
+        return log.force_n, "logged force"
+    raise InputError(
+        f"{source} has neither a force nor joint angles with external torques. One of them is needed. Log "
+        "O_F_ext_hat_K, or q and tau_ext_hat_filtered."
+    )
+
+
+def force_from_torque(joints_rad: NDArray[np.float64], torque_nm: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Linear part of the wrench w that solves Jᵀw = τ in the least-squares sense [N], shape [n, 3].
+
+    The sign is that of the torques. The force does not depend on the point that the Jacobian is taken at.
+    """
+    transposed = jacobian(joints_rad).transpose(0, 2, 1)
+    wrench = np.linalg.pinv(transposed) @ torque_nm[:, :, None]
+    return wrench[:, :3, 0]
+
+
+def _check_finite(values: NDArray[np.float64], name: str, source: str) -> None:
+    bad = np.flatnonzero(~np.isfinite(values).all(axis=1))
+    if len(bad):
+        raise InputError(
+            f"{source}: the {name} of sample {bad[0]} is missing, NaN or infinite ({len(bad)} in all). All must be "
+            "numbers. Remove these samples or record the log again."
+        )
+
+
+def _filled(
+    time_s: NDArray[np.float64], force: NDArray[np.float64], known: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    return np.stack([np.interp(time_s, time_s[known], column[known]) for column in force.T], axis=1)

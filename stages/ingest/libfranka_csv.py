@@ -1,0 +1,57 @@
+"""CSV of libfranka's logToCSV, which has joints and torques but neither pose nor wrench.
+
+Since 0.9.1 the header has 87 unique names. Before, it has 88 columns with names that occur twice and an empty
+column between states and commands. What is measured stands in the same places in both, so it is read by place.
+"""
+
+import numpy as np
+
+from disect_sim.errors import InputError
+from stages.ingest.robot_log import RobotLog
+
+NEW_START = "time,success_rate,state.q[0]"
+OLD_START = "duration, success rate, q[0]"
+COLUMN_COUNT = {NEW_START: 87, OLD_START: 88}
+TIME, JOINTS, EXTERNAL_TORQUE = 0, slice(2, 9), slice(37, 44)
+"""Places of what is read: time [ms], q [rad], tau_ext_hat_filtered [N m]."""
+
+
+def is_libfranka(header: str) -> bool:
+    """True for the header of either generation."""
+    return header.startswith((NEW_START, OLD_START))
+
+
+def read_libfranka(text: str, source: str) -> RobotLog:
+    """The log of a text that starts with either header."""
+    header, *lines = text.splitlines()
+    start = NEW_START if header.startswith(NEW_START) else OLD_START
+    count = COLUMN_COUNT[start]
+    if header.count(",") + 1 != count:
+        raise InputError(
+            f"{source} has {header.count(',') + 1} columns. A logToCSV file with this header has {count}. "
+            "Export it again, or give a column map in ingest.columns."
+        )
+    rows = [_measured(line, count, f"{source}, line {n}") for n, line in enumerate(lines, 2) if line.strip()]
+    table = np.array(rows, np.float64).reshape(len(rows), 15)
+    return RobotLog(
+        source_format=f"libfranka CSV ({'0.9.1 or later' if start == NEW_START else 'before 0.9.1'})",
+        time_s=table[:, 0] * 1e-3,
+        clock="time" if start == NEW_START else "duration",
+        time_unit="ms",
+        joints_rad=table[:, 1:8],
+        external_torque_nm=table[:, 8:],
+    )
+
+
+def _measured(line: str, count: int, where: str) -> list[float]:
+    cells = line.split(",")
+    if len(cells) != count:
+        raise InputError(
+            f"{where} has {len(cells)} cells, the header has {count}. All lines must be whole. Remove the line."
+        )
+    try:
+        return [float(cell) for cell in (cells[TIME], *cells[JOINTS], *cells[EXTERNAL_TORQUE])]
+    except ValueError as error:
+        raise InputError(
+            f"{where}: {error}. Time, joints and torques must be numbers. Export the log again."
+        ) from error

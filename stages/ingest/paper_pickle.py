@@ -1,0 +1,83 @@
+"""The paper's pickled logs: {time, force [n, 6], position, velocity}.
+
+A pickle is a program. This unpickler knows NumPy arrays and Python's plain values and refuses every other name.
+"""
+
+import io
+import pickle
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from disect_sim.errors import InputError
+from stages.ingest.column_map import read_columns
+from stages.ingest.fields import column_array
+from stages.ingest.robot_log import RobotLog
+
+ALLOWED = {
+    (module, name)
+    for package in ("numpy.core", "numpy._core")
+    for module, name in (
+        (f"{package}.multiarray", "_reconstruct"),
+        (f"{package}.multiarray", "scalar"),
+        (f"{package}.numeric", "_frombuffer"),
+    )
+} | {("numpy", "ndarray"), ("numpy", "dtype"), ("_codecs", "encode")}
+"""What NumPy's own pickles call; _codecs.encode makes bytes of a string in protocol 2."""
+
+
+class _ArraysOnly(pickle.Unpickler):
+    """Looks up nothing but the names that NumPy's arrays need."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) not in ALLOWED:
+            raise InputError(
+                f"The pickle asks for {module}.{name}. Only NumPy arrays and plain values are allowed, since a pickle "
+                "can run any program. Export the log as NPZ, CSV or Parquet."
+            )
+        return super().find_class(module, name)
+
+
+def _values(value: Any, limit: int) -> int:
+    """Number of values in nested lists, counted no further than just beyond the limit."""
+    if not isinstance(value, list | tuple):
+        return 1
+    total = 0
+    for item in value:
+        total += _values(item, limit - total)
+        if total > limit:
+            break
+    return total
+
+
+def read_paper_pickle(data: bytes, source: str) -> RobotLog:
+    """The log of a pickle in the paper's layout."""
+    try:
+        content = _ArraysOnly(io.BytesIO(data)).load()
+    except InputError:
+        raise
+    except Exception as error:  # a broken pickle can raise anything
+        raise InputError(
+            f"{source} can't be unpickled ({type(error).__name__}: {str(error)[:80]}). It must be a whole pickle of "
+            "arrays. Export the log as NPZ, CSV or Parquet."
+        ) from error
+    if not isinstance(content, dict) or not {"time", "force", "position"} <= content.keys():
+        raise InputError(
+            f"{source} holds a {type(content).__name__} without time, force and position. The paper's layout is a "
+            "dictionary with these three. Export the log as NPZ with ingest.columns."
+        )
+    columns = {key: key for key in ("time", "force", "position")}
+    for key in columns:
+        if _values(content[key], len(data)) > len(data):
+            raise InputError(
+                f"{source}: {key} repeats its lists until they hold more values than the file has bytes. A log holds "
+                "each sample once. Export it as NPZ, CSV or Parquet."
+            )
+
+    def get(name: str) -> NDArray[np.float64]:
+        return column_array(content[name], name, source)
+
+    return read_columns(
+        get, list(columns), columns, sample_rate_hz=None, source_format="paper pickle", source=source
+    )

@@ -1,0 +1,80 @@
+"""Tare: what the log reads when nothing is cut, from no-contact runs or from the time before contact."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from disect_sim.errors import InputError
+from stages.ingest.air_alignment import matching_time
+from stages.ingest.descent import Descent, find_descent
+from stages.ingest.force_recovery import EdgeRecord
+from stages.ingest.onset import require_onset
+from stages.runtime.params import IngestParams
+from stages.shared.fitting.low_pass import low_pass
+
+MAX_AIR_RANGE_N = 10.0
+"""A no-contact run whose vertical force varies more on its way down has touched something; real ones vary by 5."""
+ONSET_MARGIN_S = 0.02
+"""Between the window and the onset, which the low-pass blurs by about as much."""
+MIN_WINDOW_SAMPLES = 5
+MAX_ROUNDS = 20
+"""Window and onset depend on each other; each round moves both, in real logs three do."""
+
+
+@dataclass(frozen=True)
+class Tare:
+    """What to subtract from every sample."""
+
+    force_n: NDArray[np.float64]
+    """[N], shape [n, 3]."""
+    covered: NDArray[np.bool_]
+    """False where the air runs say nothing, shape [n]."""
+    method: str
+
+
+def air_tare(
+    record: EdgeRecord, descent: Descent, air_runs: Mapping[str, EdgeRecord], cutoff_hz: float
+) -> Tare:
+    """The mean of the no-contact runs, low-passed and aligned on the descent."""
+    forces, covered = [], np.ones(len(record.time_s), bool)
+    for name, air in air_runs.items():
+        air_descent = find_descent(air.height_m, name)
+        smooth = low_pass(air.time_s, air.force_n, cutoff_hz)
+        varies = float(np.ptp(smooth[air_descent.samples, 1]))
+        if varies > MAX_AIR_RANGE_N:
+            raise InputError(
+                f"{name}: the vertical force varies by {varies:.3g} N on the way down. In a no-contact run it varies "
+                f"by at most {MAX_AIR_RANGE_N:g} N, so this one touched something. Give a run in air with --air."
+            )
+        times = matching_time(record.time_s, descent, air.time_s, air_descent, name)
+        covered &= (times >= air.time_s[0]) & (times <= air.time_s[-1])
+        forces.append(np.stack([np.interp(times, air.time_s, column) for column in smooth.T], axis=1))
+    method = f"mean of {len(forces)} no-contact run{'s' if len(forces) > 1 else ''}, aligned on the descent"
+    return Tare(np.mean(forces, axis=0), covered, method)
+
+
+def window_tare(record: EdgeRecord, descent: Descent, params: IngestParams, source: str) -> Tare:
+    """The mean force while the knife moves in air, just before contact."""
+    time = record.time_s
+    smooth = low_pass(time, record.force_n, params.filter_cutoff_hz)
+    begin, end = time[descent.top], time[descent.top] + params.tare_window_s
+    onset = -1
+    for _ in range(MAX_ROUNDS):
+        window = (time >= begin) & (time <= end)
+        if window.sum() < MIN_WINDOW_SAMPLES:
+            raise InputError(
+                f"{source} has {window.sum()} samples of the knife moving in air before contact. The tare needs at "
+                f"least {MIN_WINDOW_SAMPLES}. Start higher above the fruit, or record a no-contact run and give it "
+                "with --air."
+            )
+        level = record.force_n[window].mean(axis=0)
+        found = require_onset(time, smooth[:, 1] - level[1], descent, params.onset_force_n, source)
+        if found == onset:
+            break
+        onset = found
+        end = time[onset] - ONSET_MARGIN_S
+        begin = max(time[descent.top], end - params.tare_window_s)
+    method = f"mean of {window.sum()} samples before contact, {begin:.3f} s to {end:.3f} s"
+    return Tare(np.broadcast_to(level, record.force_n.shape).copy(), np.ones(len(time), bool), method)

@@ -1,0 +1,186 @@
+"""The descent from one start: keeps the best feasible iterate, not the last, and can be resumed."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from stages.optimize.constraints import Constraints, rules_of
+from stages.optimize.curvature import Curvature
+from stages.optimize.inner_problem import solve
+from stages.optimize.slicing_cut import CutFailedError, SlicingCut, speed_term
+from stages.runtime.checkpoint import Checkpoint
+from stages.runtime.params import OptimizeParams
+
+GROW, SHRINK = 1.5, 0.4
+"""What a step that was better, or was not, does to the radius of the next one."""
+
+
+@dataclass
+class Point:
+    """A simulated motion."""
+
+    variables: torch.Tensor
+    """Shape [3, keyframes]."""
+    slope: torch.Tensor
+    """Gradient of the mean force over that of the vertical cut, same shape."""
+    objective: float
+    mean_force_n: float
+    residuals: dict[str, float]
+    violation: float
+    """0 if every rule holds within its tolerance."""
+
+    def better_than(self, other: "Point | None") -> bool:
+        """Feasibility first, then the objective."""
+        if other is None:
+            return True
+        return (self.violation, self.objective) < (other.violation, other.objective)
+
+
+@dataclass
+class Descent:
+    """What one start gave."""
+
+    best: Point | None = None
+    history: list[dict[str, Any]] = field(default_factory=list)
+    """Per simulation: objective, mean force, radius, whether feasible, whether better, residual of every rule."""
+    ended: str = "budget used"
+
+    @property
+    def feasible(self) -> bool:
+        """Whether the best motion keeps every rule."""
+        return self.best is not None and self.best.violation == 0.0
+
+
+class Search:
+    """The state of one descent: a trust region around the best motion so far."""
+
+    def __init__(
+        self,
+        cut: SlicingCut,
+        start: torch.Tensor,
+        params: OptimizeParams,
+        *,
+        scale_n: float,
+        constrained: bool,
+    ) -> None:
+        self._cut, self._params, self._scale, self._constrained = cut, params, scale_n, constrained
+        rules = rules_of(cut.passage, params)
+        self._rules = Constraints(rules, params)
+        self._active = Constraints(rules if constrained else (), params)
+        self._next = start.clone()
+        self._radius = params.start_radius
+        self._curvature: Curvature | None = None
+        self.run = Descent()
+
+    def over(self) -> bool:
+        """Whether to stop."""
+        if self._radius < self._params.least_radius:
+            self.run.ended = "converged" if self.run.best is not None else "the simulations do not finish"
+            return True
+        return len(self.run.history) >= self._params.iterations
+
+    def step(self) -> None:
+        """One simulation with its gradient, then MDMM for the next motion."""
+        point = self._simulate(self._next)
+        better = point is not None and point.better_than(self.run.best)
+        self._note(point, better)
+        if point is not None:
+            self._learn(point)
+        if better:
+            self.run.best = point
+        self._radius *= GROW if better else SHRINK
+        centre = self.run.best
+        if centre is None or self._curvature is None:
+            self._next = self._next * 0.5 + self._cut.straight() * 0.5
+        else:
+            self._next = solve(
+                self._cut,
+                self._active,
+                centre.variables,
+                centre.slope,
+                self._curvature,
+                self._radius,
+                self._params,
+            )
+
+    def state(self) -> dict[str, Any]:
+        """Everything needed to go on."""
+        return {
+            "next": self._next,
+            "radius": self._radius,
+            "curvature": None if self._curvature is None else self._curvature.matrix,
+            "multipliers": [m.detach().clone() for m in self._active.multipliers()],
+            "best": None if self.run.best is None else vars(self.run.best),
+            "history": self.run.history,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a saved state."""
+        self._next, self._radius = state["next"], state["radius"]
+        with torch.no_grad():
+            for multiplier, saved in zip(self._active.multipliers(), state["multipliers"], strict=True):
+                multiplier.copy_(saved)
+        best = None if state["best"] is None else Point(**state["best"])
+        if best is not None and state["curvature"] is not None:
+            self._curvature = Curvature(best.slope, self._params.start_radius)
+            self._curvature.matrix = state["curvature"]
+        self.run = Descent(best, list(state["history"]))
+
+    def _learn(self, point: Point) -> None:
+        """How the slope changed from the best motion so far to this one, better or not."""
+        best = self.run.best
+        if self._curvature is None or best is None:
+            self._curvature = Curvature(point.slope, self._params.start_radius)
+        else:
+            self._curvature.learn(point.variables - best.variables, point.slope - best.slope)
+
+    def _simulate(self, at: torch.Tensor) -> Point | None:
+        variables = at.clone().requires_grad_(True)
+        try:
+            mean = self._cut.mean_force(variables)
+        except CutFailedError:
+            return None
+        relative = mean / self._scale
+        (slope,) = torch.autograd.grad(relative, variables)
+        with torch.no_grad():
+            trajectory = self._cut.trajectory(at)
+            objective = float(relative + speed_term(trajectory, self._params))
+        residuals = self._rules.residuals(trajectory)
+        violation = self._rules.violation(residuals) if self._constrained else 0.0
+        return Point(at.clone(), slope, objective, float(mean.detach()), residuals, violation)
+
+    def _note(self, point: Point | None, better: bool) -> None:
+        nothing = float("nan")
+        residuals = {rule.name: nothing for rule in self._rules.rules} if point is None else point.residuals
+        row = {
+            "objective": nothing if point is None else point.objective,
+            "mean_force_n": nothing if point is None else point.mean_force_n,
+            "radius": self._radius,
+            "feasible": point is not None and self._rules.violation(point.residuals) == 0.0,
+            "better": better,
+        }
+        self.run.history.append({**row, **residuals})
+
+
+def descend(
+    cut: SlicingCut,
+    start: torch.Tensor,
+    params: OptimizeParams,
+    *,
+    scale_n: float,
+    constrained: bool = True,
+    checkpoint: Checkpoint,
+    tell: Callable[[Descent], None] = lambda run: None,
+) -> Descent:
+    """Minimise the objective under the constraints, or without them for the ablation."""
+    search = Search(cut, start, params, scale_n=scale_n, constrained=constrained)
+    saved = checkpoint.load()
+    if saved is not None:
+        search.restore(saved)
+    while not search.over():
+        search.step()
+        checkpoint.save(search.state())
+        tell(search.run)
+    return search.run

@@ -1,0 +1,145 @@
+"""The tables and figures of a finished search."""
+
+import re
+from typing import Any
+
+import numpy as np
+import polars as pl
+import torch
+from numpy.typing import NDArray
+
+from stages.optimize.descent import Point
+from stages.optimize.optimization import UNCONSTRAINED, Optimization
+
+Array = NDArray[np.float64]
+VEC3 = pl.Array(pl.Float64, 3)
+
+
+def motion_table(found: Optimization) -> pl.DataFrame:
+    """The table optimize/motion, one row per millisecond."""
+    with torch.no_grad():
+        trajectory = found.cut.trajectory(found.slicing.variables)
+    times = found.cut.times.numpy()
+    return pl.DataFrame(
+        [
+            pl.Series("time_s", times, pl.Float64),
+            pl.Series("position_m", trajectory.position.numpy(), VEC3),
+            pl.Series("velocity_m_s", _in_space(trajectory.velocity), VEC3),
+            pl.Series("acceleration_m_s2", _in_space(trajectory.acceleration), VEC3),
+            pl.Series("force_n", _at(times, found, found.slicing.force), VEC3),
+        ]
+    )
+
+
+def profile_table(found: Optimization) -> pl.DataFrame:
+    """The table optimize/profile: both motions, one row per millisecond."""
+    with torch.no_grad():
+        straight = found.cut.trajectory(found.vertical.variables).position.numpy()
+        sliced = found.cut.trajectory(found.slicing.variables).position.numpy()
+    times = found.cut.times.numpy()
+    before, after = _at(times, found, found.vertical.force), _at(times, found, found.slicing.force)
+    return pl.DataFrame(
+        [
+            pl.Series("time_s", times, pl.Float64),
+            pl.Series("vertical_n", np.linalg.norm(before, axis=1), pl.Float64),
+            pl.Series("optimized_n", np.linalg.norm(after, axis=1), pl.Float64),
+            pl.Series("vertical_force_n", before, VEC3),
+            pl.Series("optimized_force_n", after, VEC3),
+            pl.Series("vertical_position_m", straight, VEC3),
+            pl.Series("optimized_position_m", sliced, VEC3),
+        ]
+    )
+
+
+def keyframe_table(found: Optimization) -> pl.DataFrame:
+    """The table optimize/keyframes."""
+    values = found.cut.motion_parameters(found.slicing.variables)
+    return pl.DataFrame(
+        [
+            pl.Series("time_s", found.cut.keyframe_times, pl.Float64),
+            pl.Series("amplitude_m_s", values["amplitude"].numpy(), pl.Float64),
+            pl.Series("frequency_rad_s", values["frequency"].numpy(), pl.Float64),
+            pl.Series("velocity_y_m_s", values["velocity_y"].numpy(), pl.Float64),
+        ]
+    )
+
+
+def history_table(found: Optimization) -> pl.DataFrame:
+    """The table optimize/history, one row per iteration of every start."""
+    rows = [
+        {"start": name, "iteration": i + 1, **row}
+        for name, run in found.runs.items()
+        for i, row in enumerate(run.history)
+    ]
+    return pl.DataFrame(rows).rename({name: residual_column(name) for name in found.residuals})
+
+
+def residual_column(rule: str) -> str:
+    """`lateral_m` -> `lateral_residual_m`: the unit stays at the end."""
+    return re.sub(r"(_m(?:_s2?)?)$", r"_residual\1", rule)
+
+
+def confirmation_table(found: Optimization) -> pl.DataFrame:
+    """The table optimize/confirmation."""
+    rows = found.confirmed
+    return pl.DataFrame(
+        [
+            pl.Series("check", [row.name for row in rows], pl.String),
+            pl.Series("mean_force_vertical_n", [row.vertical_n for row in rows], pl.Float64),
+            pl.Series("mean_force_optimized_n", [row.slicing_n for row in rows], pl.Float64),
+            pl.Series("reduction", [row.reduction for row in rows], pl.Float64),
+        ]
+    )
+
+
+def metrics(found: Optimization) -> dict[str, Any]:
+    """The artifact optimize/metrics."""
+    vertical, slicing = found.vertical.norm, found.slicing.norm
+    kept = [row.reduction for row in found.confirmed]
+    survives = bool(np.isfinite(kept).all())
+    free = found.runs[UNCONSTRAINED]
+    return {
+        "mean_over": found.cut.mean_over,
+        "mean_force_vertical_n": found.vertical.mean_n(),
+        "mean_force_optimized_n": found.slicing.mean_n(),
+        "reduction": found.reduction(),
+        "reduction_over_time": found.reduction("time"),
+        "reduction_over_depth": found.reduction("depth"),
+        "mean_force_without_sawing_n": found.without_sawing.mean_n(),
+        "reduction_by_sawing": found.reduction_by_sawing,
+        "peak_force_vertical_n": float(vertical.max()),
+        "peak_force_optimized_n": float(slicing.max()),
+        "peak_reduction": 1.0 - float(slicing.max() / vertical.max()),
+        **{residual_column(name): value for name, value in found.residuals.items()},
+        "confirmed_reduction": float(min(kept)) if survives else None,
+        "confirmed": {row.name: _number(row.reduction) for row in found.confirmed},
+        **_ablation(free.best, found.vertical.mean_n()),
+        "duration_s": found.cut.passage.duration_s,
+        "best_start": found.best_start,
+        "iterations": sum(len(run.history) for run in found.runs.values()),
+        "ended": {name: run.ended for name, run in found.runs.items()},
+    }
+
+
+def _ablation(best: Point | None, vertical_n: float) -> dict[str, float | None]:
+    """What the best motion without constraints saves, and by how much it breaks them."""
+    out: dict[str, float | None] = {
+        "unconstrained_reduction": None if best is None else 1.0 - best.mean_force_n / vertical_n
+    }
+    for name in ("end_height_m", "lateral_m", "speed_m_s"):
+        out[f"unconstrained_{residual_column(name)}"] = None if best is None else best.residuals[name]
+    return out
+
+
+def _number(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
+
+
+def _in_space(yz: torch.Tensor) -> Array:
+    return np.concatenate([np.zeros((len(yz), 1)), yz.numpy()], axis=1)
+
+
+def _at(times: Array, found: Optimization, force: Array) -> Array:
+    """Force at the controller's times; nothing touches at time zero. A sample is the mean up to its time."""
+    known = (np.arange(len(force)) + 0.5) / found.cut.sample_rate_hz
+    return np.stack([np.interp(times, known, column, left=0.0) for column in force.T], axis=1)

@@ -1,0 +1,83 @@
+"""optimize: the slicing motion that cuts the half-body with the least force, under hard constraints."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from disect_sim import MATERIALS
+from disect_sim.cut_mesh import CutMesh
+from disect_sim.errors import InputError
+from stages.optimize.finer_mesh import finer_cut
+from stages.optimize.optimization import optimize
+from stages.optimize.picture import optimize_picture
+from stages.optimize.report import (
+    confirmation_table,
+    history_table,
+    keyframe_table,
+    metrics,
+    motion_table,
+    profile_table,
+)
+from stages.runtime.params import OptimizeParams
+from stages.runtime.stage_main import StageIO, run_stage
+from stages.runtime.work_key import work_key
+from stages.shared.cut.cut_mesh_tables import read_cut_mesh
+from stages.shared.cut.cutting_model import OFF_PLANE_M, cutting_model, off_plane_m
+from stages.shared.cut.damage_law import check_damage_law
+from stages.shared.cut.second_cut_values import read_second_cut_values
+from stages.shared.pictures.plot_text import plot_text
+
+OWN_CODE = Path(__file__).parent
+
+
+def check_plane(mesh: CutMesh) -> None:
+    """Refuse a cut surface that the knife, which moves in the plane x = 0, would miss."""
+    off = off_plane_m(mesh)
+    if off > OFF_PLANE_M:
+        raise InputError(
+            f"optimize: the second cut's surface lies up to {off:.4f} m from the knife's plane x = 0. It must lie in "
+            "it. Keep precut_half.plane_* at their defaults and move the cut with halve.offset_m and halve.angle_deg."
+        )
+
+
+def run(io: StageIO, params: OptimizeParams) -> dict[str, Any]:
+    """Read the second body's cut mesh and its parameters, optimise, write motion, history and picture."""
+    torch.set_num_threads(1)  # the tensors are small: more threads only spin
+    io.progress(0.0, "read the cut mesh and the parameters")
+    check_damage_law(io.scan_dir, "transport/parameters", params.damage_law, "optimize")
+    mesh = read_cut_mesh(io.read, "precut_half")
+    check_plane(mesh)
+    model = cutting_model(mesh, MATERIALS[io.scan.material], params)
+    values = read_second_cut_values(io.read)
+    nodes, tets = io.read("tetrahedralize_half/nodes"), io.read("tetrahedralize_half/tets")
+    found = optimize(
+        model,
+        values,
+        params,
+        finer=finer_cut(nodes["position_m"].to_numpy(), tets["nodes"].to_numpy()),
+        scan_dir=io.scan_dir,
+        key=work_key(model, values.values(), params, OWN_CODE),
+        progress=lambda fraction, text: io.progress(0.02 + 0.95 * fraction, text),
+    )
+    profile, history = profile_table(found), history_table(found)
+    io.write("optimize/motion", motion_table(found), notes={"knife": params.knife})
+    io.write("optimize/profile", profile)
+    io.write("optimize/keyframes", keyframe_table(found))
+    io.write("optimize/history", history)
+    io.write("optimize/confirmation", confirmation_table(found))
+    io.write_plot("optimize/profile_plot", plot_text(profile, ["time_s", "vertical_n", "optimized_n"]))
+    io.write_plot("optimize/history_plot", plot_text(history, ["start", "iteration", "mean_force_n"]))
+    io.progress(0.98, "draw the picture")
+    io.write_png("optimize/preview", optimize_picture(found, mesh.nodes[~mesh.node_ghost][:, [2, 1]]))
+    io.progress(1.0, f"mean force {100.0 * found.reduction():.1f} % below the vertical cut")
+    return metrics(found)
+
+
+def main() -> None:
+    """Run the stage on the scan directory given on the command line."""
+    run_stage("optimize", run)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""Where the search begins: the vertical cut, and a few seeded slicing motions."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from disect_sim import Model
+from stages.optimize.constraints import Constraints, rules_of
+from stages.optimize.descent import Descent, descend
+from stages.optimize.inner_problem import nearest_feasible
+from stages.optimize.passage import Passage
+from stages.optimize.slicing_cut import AMPLITUDE_M_S, FREQUENCY_RAD_S, CutFailedError, SlicingCut, Values
+from stages.runtime.checkpoint import Checkpoint
+from stages.runtime.parallel import tell_parent
+from stages.runtime.params import OptimizeParams
+
+
+@dataclass(frozen=True)
+class Start:
+    """One descent, as it is sent to a process."""
+
+    name: str
+    constrained: bool
+    variables: torch.Tensor
+    model: Model
+    draws: tuple[Values, ...]
+    passage: Passage
+    params: OptimizeParams
+    scale_n: float
+    """Mean force of the vertical cut."""
+    scan_dir: Path | None
+    key: str
+
+    def run(self) -> Descent:
+        """Descend; every iteration is told to the parent process as (name, iterations, mean force)."""
+        cut = SlicingCut(self.model, self.draws, self.passage, self.params)
+
+        def tell(run: Descent) -> None:
+            if run.history:
+                tell_parent((self.name, len(run.history), run.history[-1]["mean_force_n"]))
+
+        return descend(
+            cut,
+            self.variables,
+            self.params,
+            scale_n=self.scale_n,
+            constrained=self.constrained,
+            checkpoint=Checkpoint(
+                self.scan_dir, self.key, stage="optimize", part=self.name.replace(" ", "-")
+            ),
+            tell=tell,
+        )
+
+
+def start_variables(
+    cut: SlicingCut, params: OptimizeParams, tell: Callable[[int], None] = lambda drawn: None
+) -> dict[str, torch.Tensor]:
+    """The first start is the vertical cut, just enough beside it that the descent can leave it; the others are drawn.
+
+    A vertical cut is a symmetric point: its gradient in the amplitude is zero. Of `candidates` drawn motions, each
+    brought into the limits, those with the least force are taken; `tell` hears how many are drawn.
+    """
+    nearly = cut.straight()
+    nearly[0] = params.start_amplitude_m_s / AMPLITUDE_M_S
+    drawn = _candidates(cut, params, tell) if params.starts > 1 else []
+    best = sorted(drawn, key=lambda pair: pair[0])[: params.starts - 1]
+    return {"vertical": nearly} | {f"drawn {i + 1}": variables for i, (_, variables) in enumerate(best)}
+
+
+def _candidates(
+    cut: SlicingCut, params: OptimizeParams, tell: Callable[[int], None]
+) -> list[tuple[float, torch.Tensor]]:
+    """Drawn motions with their mean force [N]; those that can't be simulated are left out."""
+    generator = np.random.default_rng(params.seed)
+    rules = rules_of(cut.passage, params)
+    out = []
+    for drawn in range(params.candidates):
+        tell(drawn)
+        wish = cut.straight()
+        wish[0] = generator.uniform(*params.start_amplitude_range_m_s) / AMPLITUDE_M_S
+        wish[1] = generator.uniform(*params.start_frequency_range_rad_s) / FREQUENCY_RAD_S
+        inside = nearest_feasible(cut, Constraints(rules, params), wish, params)
+        try:
+            with torch.no_grad():
+                out.append((float(cut.mean_force(inside)), inside))
+        except CutFailedError:
+            continue
+    return out
+
+
+def parameter_draws(values: Values, params: OptimizeParams) -> tuple[Values, ...]:
+    """The parameters themselves and, for a robust motion, seeded variations of them by a common factor each."""
+    generator = np.random.default_rng(params.seed)
+    draws: list[Values] = [values]
+    for _ in range(1, params.draws):
+        factors = np.exp(params.draw_spread * generator.standard_normal(len(values)))
+        draws.append({name: value * f for (name, value), f in zip(values.items(), factors, strict=True)})
+    return tuple(draws)

@@ -1,0 +1,1 @@
+"""replay: the optimised cut, recorded for the 3D viewers."""

@@ -1,0 +1,209 @@
+"""Reading and writing artifacts: validated, atomic, byte-identical for the same content."""
+
+import io
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from disect_sim.errors import InputError
+from stages.runtime.atomic_file import write_bytes_atomic
+from stages.runtime.catalogue import ARTIFACTS, Artifact, Kind
+from stages.runtime.table_contract import check_table
+
+__all__ = [
+    "Provenance",
+    "read_metrics",
+    "read_notes",
+    "read_table",
+    "write_bytes_atomic",
+    "write_csv",
+    "write_json",
+    "write_picture",
+    "write_table",
+]
+
+PREFIX = "scan2cut."
+"""Before every key of ours in a Parquet file's metadata."""
+PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+
+try:
+    CODE_VERSION = version("scan2cut")
+except PackageNotFoundError:
+    CODE_VERSION = "not installed"
+"""The release. The exact code is in dvc.lock; here, a changed comment would rerun all later stages."""
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Where an artifact comes from; written into the file."""
+
+    stage: str
+    params_sha256: str
+    inputs_sha256: dict[str, str]
+    """Path relative to the scan's directory → sha256."""
+    code_version: str = CODE_VERSION
+
+
+def artifact(name: str, kind: Kind | None = None) -> Artifact:
+    """The catalogue's entry; KeyError for a name that isn't in it (a programming error, not bad input)."""
+    entry = ARTIFACTS[name]
+    if kind is not None and entry.kind != kind:
+        raise KeyError(f"{name} is a {entry.kind}, not a {kind}")
+    return entry
+
+
+def read_table(scan_dir: Path, name: str) -> pl.DataFrame:
+    """Read a table and check it against the catalogue; InputError if it breaks the contract."""
+    entry = artifact(name, "table")
+    return read_table_file(scan_dir / entry.path, entry)
+
+
+def read_table_file(path: Path, entry: Artifact) -> pl.DataFrame:
+    """Read one Parquet file as the given artifact."""
+    metadata = read_metadata(path)
+    found = metadata.get(PREFIX + "schema_version")
+    if found != str(entry.schema_version):
+        raise InputError(
+            f"{path}: the schema version is {found or 'missing'}. {entry.name} must have version "
+            f"{entry.schema_version}. Run the stage {entry.producer} again."
+        )
+    try:
+        frame = pl.read_parquet(path)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise _unreadable(path, error) from error
+    check_table(entry, frame, str(path))
+    return frame
+
+
+def read_metadata(path: Path) -> dict[str, str]:
+    """The key-value metadata of a Parquet file; InputError if the file is missing or broken."""
+    if not path.is_file():
+        raise InputError(
+            f"{path} does not exist. Run the stage that writes it: 'scan2cut run' or 'dvc repro'."
+        )
+    try:
+        return dict(pl.read_parquet_metadata(path))
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: Exception) -> InputError:
+    reason = " ".join(str(error).split())[:200]
+    return InputError(
+        f"{path} can't be read as Parquet ({reason}). It must be a whole Parquet file. Run its stage again."
+    )
+
+
+def write_table(
+    scan_dir: Path,
+    name: str,
+    frame: pl.DataFrame,
+    *,
+    provenance: Provenance,
+    notes: Mapping[str, str] | None = None,
+) -> Path:
+    """Check the frame against the catalogue and write it; returns the path. Notes are the stage's own metadata."""
+    entry = artifact(name, "table")
+    check_table(entry, frame, name)
+    buffer = io.BytesIO()
+    frame.write_parquet(buffer, compression="zstd", metadata=_metadata(entry, provenance, notes))
+    path = scan_dir / entry.path
+    write_bytes_atomic(path, buffer.getvalue())
+    return path
+
+
+def read_notes(scan_dir: Path, name: str) -> dict[str, str]:
+    """The notes that the stage left in a table's metadata; empty if there are none."""
+    text = read_metadata(scan_dir / artifact(name, "table").path).get(PREFIX + "notes", "{}")
+    notes: dict[str, str] = json.loads(text)
+    return notes
+
+
+def _metadata(entry: Artifact, provenance: Provenance, notes: Mapping[str, str] | None) -> dict[str, str]:
+    values = {
+        "artifact": entry.name,
+        "schema_version": str(entry.schema_version),
+        "units": json.dumps({column.name: column.unit for column in entry.columns}),
+        "stage": provenance.stage,
+        "params_sha256": provenance.params_sha256,
+        "inputs_sha256": json.dumps(provenance.inputs_sha256, sort_keys=True),
+        "code_version": provenance.code_version,
+    }
+    if notes:
+        values["notes"] = json.dumps(notes, sort_keys=True)
+    return {PREFIX + key: value for key, value in values.items()}
+
+
+def write_json(scan_dir: Path, name: str, metrics: dict[str, Any]) -> Path:
+    """Write metrics as small, sorted JSON; NaN and infinity are refused."""
+    entry = artifact(name, "metrics")
+    plain = {key: _plain(f"{name}: {key}", value) for key, value in metrics.items()}
+    path = scan_dir / entry.path
+    write_bytes_atomic(path, (json.dumps(plain, indent=2, sort_keys=True) + "\n").encode())
+    return path
+
+
+def _plain(where: str, value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _plain(f"{where}.{key}", item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(where, item) for item in value]
+    if hasattr(value, "tolist"):
+        return _plain(where, value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        raise InputError(f"{where} is {value}. A metric must be finite. Check the input of this stage.")
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise TypeError(f"{where} is a {type(value).__name__}, which JSON can't hold")
+
+
+def read_metrics(path: Path) -> dict[str, Any]:
+    """Read a metrics file; InputError if it isn't a JSON object of finite values."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"{path} can't be read as JSON ({error}). Run the stage that writes it again."
+        ) from error
+    if not isinstance(content, dict):
+        raise InputError(
+            f"{path} holds a {type(content).__name__}. Metrics must be a JSON object. Run the stage again."
+        )
+    plain: dict[str, Any] = _plain(str(path), content)
+    return plain
+
+
+def write_csv(scan_dir: Path, name: str, csv: str) -> Path:
+    """Write CSV text with the columns that the catalogue promises."""
+    entry = artifact(name, "plot")
+    check_csv_header(entry, csv, name)
+    path = scan_dir / entry.path
+    write_bytes_atomic(path, csv.encode())
+    return path
+
+
+def check_csv_header(entry: Artifact, csv: str, source: str) -> None:
+    """Refuse CSV text whose first line does not name the artifact's columns."""
+    expected = ",".join(column.name for column in entry.columns)
+    found = csv.partition("\n")[0]
+    if found != expected:
+        raise InputError(
+            f"{source}: the first line is {found[:200]!r}. {entry.name} must begin with {expected!r}. "
+            f"Run the stage {entry.producer} again."
+        )
+
+
+def write_picture(scan_dir: Path, name: str, png: bytes) -> Path:
+    """Write PNG bytes."""
+    entry = artifact(name, "picture")
+    if not png.startswith(PNG_SIGNATURE):
+        raise ValueError(f"{name}: the bytes are not a PNG")
+    path = scan_dir / entry.path
+    write_bytes_atomic(path, png)
+    return path

@@ -1,0 +1,1 @@
+"""The cut that every stage simulates: knife, body, straight cut, tables."""

@@ -1,0 +1,1 @@
+"""Tools for fitting: bounds, low-pass."""

@@ -1,0 +1,1 @@
+"""Drawing the stages' pictures."""

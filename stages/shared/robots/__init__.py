@@ -1,0 +1,1 @@
+"""Robots: data files, kinematics, loads."""

@@ -1,0 +1,84 @@
+"""The robots: limits, link masses and names, read from one data file each."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stages.runtime.hashing import sha256_of_file
+
+FOLDER = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Robot:
+    """One arm; arrays over its joints have shape [7] unless said otherwise."""
+
+    name: str
+    title: str
+    joint_names: tuple[str, ...]
+    origin: dict[str, str]
+    """Where the numbers come from."""
+    position_low_rad: NDArray[np.float64]
+    position_high_rad: NDArray[np.float64]
+    velocity_rad_s: NDArray[np.float64]
+    acceleration_rad_s2: NDArray[np.float64]
+    jerk_rad_s3: NDArray[np.float64]
+    torque_nm: NDArray[np.float64]
+    edge_acceleration_m_s2: float
+    edge_jerk_m_s3: float
+    ready_pose_rad: NDArray[np.float64]
+    link_mass_kg: NDArray[np.float64]
+    link_com_m: NDArray[np.float64]
+    """Centres of mass in the joint frames [m], shape [7, 3]."""
+    link_inertia_kg_m2: NDArray[np.float64]
+    """Inertia about the centres of mass, in the joint frames, shape [7, 3, 3]."""
+    file_sha256: str
+
+
+def load_robot(name: str) -> Robot:
+    """The robot of the file robots/<name>.json."""
+    path = FOLDER / f"{name}.json"
+    content = json.loads(path.read_text(encoding="utf-8"))
+    vector = {
+        key: np.array(content[key])
+        for key in (
+            "position_low_rad",
+            "position_high_rad",
+            "velocity_rad_s",
+            "acceleration_rad_s2",
+            "jerk_rad_s3",
+            "torque_nm",
+            "ready_pose_rad",
+        )
+    }
+    return Robot(
+        name=content["name"],
+        title=content["title"],
+        joint_names=tuple(content["joint_names"]),
+        origin=content["origin"],
+        edge_acceleration_m_s2=content["edge_acceleration_m_s2"],
+        edge_jerk_m_s3=content["edge_jerk_m_s3"],
+        link_mass_kg=np.array([link["mass_kg"] for link in content["links"]]),
+        link_com_m=np.array([link["com_m"] for link in content["links"]]),
+        link_inertia_kg_m2=np.stack([_inertia(link["inertia_kg_m2"]) for link in content["links"]]),
+        file_sha256=sha256_of_file(path),
+        **vector,
+    )
+
+
+def limits_of(robot: Robot) -> dict[str, Any]:
+    """The limits as plain values, for files."""
+    names = ("position_low_rad", "position_high_rad", "velocity_rad_s", "acceleration_rad_s2", "jerk_rad_s3")
+    plain: dict[str, Any] = {name: getattr(robot, name).tolist() for name in (*names, "torque_nm")}
+    plain["edge_acceleration_m_s2"] = robot.edge_acceleration_m_s2
+    plain["edge_jerk_m_s3"] = robot.edge_jerk_m_s3
+    plain["origin"] = robot.origin["limits"]
+    return plain
+
+
+def _inertia(i: dict[str, float]) -> NDArray[np.float64]:
+    return np.array([[i["xx"], i["xy"], i["xz"]], [i["xy"], i["yy"], i["yz"]], [i["xz"], i["yz"], i["zz"]]])

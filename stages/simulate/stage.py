@@ -1,0 +1,181 @@
+"""simulate: a nominal straight cut, to see the force before any parameter is calibrated."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from disect_sim.cut_mesh import CutMesh
+from disect_sim.errors import InputError
+from disect_sim.materials import MATERIALS, Material
+from disect_sim.model import Model
+from disect_sim.parameters import parameter_info
+from disect_sim.result import Result
+from disect_sim.simulation import simulate as simulate_motion
+from stages.runtime.params import SimulateParams
+from stages.runtime.stage_main import StageIO, run_stage
+from stages.shared.cut.cut_mesh_tables import read_cut_mesh
+from stages.shared.cut.cutting_model import OFF_PLANE_M, cutting_model, off_plane_m
+from stages.shared.cut.straight_cut import straight_cut
+from stages.shared.pictures.cut_views import Moment
+from stages.simulate.picture import Profile, simulate_picture
+
+PICTURED_FRACTIONS = (0.2, 0.45, 0.7, 1.0)
+"""Moments of the picture, as fractions of the cut's duration [-]."""
+
+
+@dataclass(frozen=True)
+class NominalCut:
+    """A finished cut."""
+
+    model: Model
+    result: Result
+    moments: tuple[Moment, ...]
+    """Body and knife at the times of the picture."""
+
+
+def simulate(
+    cut: CutMesh,
+    material: Material,
+    params: SimulateParams,
+    progress: Callable[[float], None] | None = None,
+) -> NominalCut:
+    """Cut straight down, from above the fruit to just above the board.
+
+    Raises InputError if a parameter is unknown or out of its range, or if the run had to stop; the outcome's
+    sentence says what to change.
+    """
+    check_parameters(params)
+    motion, duration = straight_cut(cut, params, section="simulate")
+    steps = round(duration / params.dt_s)
+    pictured = [params.dt_s * round(fraction * steps) for fraction in PICTURED_FRACTIONS]
+    model = cutting_model(cut, material, params)
+    result = simulate_motion(
+        model,
+        motion,
+        params.parameters,
+        duration=duration,
+        dt=params.dt_s,
+        sample_rate_hz=params.sample_rate_hz,
+        keep_times=pictured,
+        force_limit_n=params.force_limit_n,
+        progress=progress,
+    )
+    if not result.outcome.ok:
+        raise InputError(
+            f"The cut stopped before its end. {result.outcome}. Change the section simulate of params.yaml (dt is "
+            "dt_s there), or for this scan only: scan2cut run SCAN --set simulate.dt_s=0.0005."
+        )
+    moments = tuple(
+        Moment(time, result.positions[time], result.pose[round(time / params.dt_s)]) for time in pictured
+    )
+    return NominalCut(model, result, moments)
+
+
+def check_parameters(params: SimulateParams) -> None:
+    """Refuse a parameter the simulator does not know, or a value outside its bounds."""
+    for name, value in params.parameters.items():
+        info = parameter_info(name, damage_law=params.damage_law)
+        unit = "" if info.unit == "-" else f" {info.unit}"
+        if not info.low <= value <= info.high:
+            raise InputError(
+                f"simulate.parameters.{name} is {value:g}{unit}. With damage_law {params.damage_law!r} it must "
+                f"be from {info.low:g} to {info.high:g}{unit}. Change it in params.yaml or with "
+                f"--set 'simulate.parameters={{{name}: {info.default:g}}}'."
+            )
+
+
+def force_table(cut: NominalCut) -> pl.DataFrame:
+    """The table simulate/force."""
+    result = cut.result
+    return pl.DataFrame(
+        [
+            pl.Series("time_s", result.time, pl.Float64),
+            pl.Series("force_n", result.force, pl.Array(pl.Float64, 3)),
+            pl.Series("torque_nm", result.torque, pl.Array(pl.Float64, 3)),
+            pl.Series("force_norm_n", result.force_norm, pl.Float64),
+            pl.Series("contact_area_m2", result.contact_area, pl.Float64),
+            pl.Series("knife_position_m", _at(result, result.pose), pl.Array(pl.Float64, 3)),
+        ]
+    )
+
+
+def spring_table(cut: NominalCut) -> pl.DataFrame:
+    """The table simulate/springs."""
+    result = cut.result
+    stretch = cut.model.spring_operator @ result.positions[max(result.positions)]
+    return pl.DataFrame(
+        [
+            pl.Series("remaining_fraction", result.stiffness[-1] / result.stiffness[0], pl.Float64),
+            pl.Series("stretch_m", np.linalg.norm(stretch, axis=1), pl.Float64),
+        ]
+    )
+
+
+def metrics(cut: NominalCut) -> dict[str, object]:
+    """The artifact simulate/metrics. No times: a rerun must give the same file."""
+    result, statistics = cut.result, cut.result.statistics
+    force = result.force_norm
+    off_plane = off_plane_m(cut.model.mesh)
+    return {
+        "outcome": str(result.outcome) + _off_plane_warning(off_plane),
+        "mean_force_n": float(force.mean()),
+        "peak_force_n": float(force.max()),
+        "peak_time_s": float(result.time[force.argmax()]),
+        "duration_s": float(result.step_time[-1]),
+        "cut_fraction": float(result.cut_fraction[-1]),
+        "dead_springs": int((result.stiffness[-1] == 0.0).sum()),
+        "knife_work_j": float(result.energy["knife_work"][-1]),
+        "cut_surface_off_plane_m": off_plane,
+        "steps": statistics.steps,
+        "newton_per_step": statistics.newton_per_step,
+        "indefinite_hessians": statistics.indefinite_hessians,
+        "inverted_tets": statistics.inverted_tets,
+    }
+
+
+def _off_plane_warning(distance: float) -> str:
+    if distance <= OFF_PLANE_M:
+        return ""
+    return (
+        f" But the cut surface is up to {1e3 * distance:.1f} mm away from the knife's plane x = 0, so this force is "
+        "not that of a cut. Cut along x = 0, and place the cut with clean.cut_offset_m."
+    )
+
+
+def _at(result: Result, per_step: NDArray[np.float64]) -> NDArray[np.float64]:
+    """A quantity of the steps [step_count + 1, k] at the ends of the sampling intervals, [sample_count, k]."""
+    columns = [np.interp(result.time, result.step_time, column) for column in per_step.T]
+    return np.stack(columns, axis=1)
+
+
+def run(io: StageIO, params: SimulateParams) -> dict[str, object]:
+    """Read the cut mesh, simulate, write force, springs and the picture."""
+    io.progress(0.0, "read the cut mesh")
+    mesh = read_cut_mesh(io.read)
+    cut = simulate(
+        mesh,
+        MATERIALS[io.scan.material],
+        params,
+        progress=lambda fraction: io.progress(0.02 + 0.9 * fraction, "cut"),
+    )
+    io.write("simulate/force", force_table(cut))
+    io.write("simulate/springs", spring_table(cut))
+    io.progress(0.95, "draw the picture")
+    profile = Profile(
+        cut.result.time, cut.result.force, _at(cut.result, cut.result.cut_fraction[:, None])[:, 0]
+    )
+    io.write_png("simulate/preview", simulate_picture(mesh, cut.model.knife, cut.moments, profile))
+    io.progress(1.0, "done")
+    return metrics(cut)
+
+
+def main() -> None:
+    """Run the stage on the scan directory given on the command line."""
+    run_stage("simulate", run)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,369 @@
+"""The stage export: the set of files, their round trip, the run script, and the stage as DVC runs it."""
+
+import hashlib
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from disect_sim.errors import InputError
+from stages.export.demand import fruit_of
+from stages.export.export_files import read_export
+from stages.export.motion_table import cut_of
+from stages.export.picture import export_picture
+from stages.export.provenance import Chain, walk
+from stages.export.segments import PERIOD_S, whole_motion
+from stages.export.stage import demand_of, export, metrics
+from stages.export.trajectory_files import read_mcap, read_yaml
+from stages.export.waypoints import joint_rows, table_of_csv, table_of_rows
+from stages.runtime.artifacts import Provenance, read_metrics, write_table
+from stages.runtime.catalogue import ARTIFACTS
+from stages.runtime.hashing import sha256_of_file
+from tests.stages.synthetic_cut import PARAMS, ROOT, body_tables, motion_table
+
+CHAIN = Chain({"optimize/motion.parquet": "0" * 64}, ())
+MOTION, BODY = motion_table(), body_tables()
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    return export(
+        tmp_path_factory.mktemp("export") / "cut",
+        MOTION,
+        BODY,
+        CHAIN,
+        PARAMS,
+        knife="kitchen",
+        scan_id="synthetic",
+    )
+
+
+def test_slicing_motion_is_certified(exported):
+    assert exported.certificate.certified, exported.certificate.verdict
+    assert exported.folder.name == "certified"
+    assert exported.certificate.verdict.endswith("Not run: independent replay.")
+    assert {check.number for check in exported.certificate.checks} == set(range(1, 9))
+    assert not (exported.folder / "REASON.txt").exists()
+    assert [p.name for p in exported.folder.parent.iterdir()] == ["certified"]
+
+
+def test_files_of_the_set(exported):
+    names = {str(p.relative_to(exported.folder)) for p in exported.folder.rglob("*") if p.is_file()}
+    variants = {"joint_1khz.csv", "joint_trajectory.yaml", "joint_trajectory.mcap"}
+    assert names == variants | {f"air_cut/{name}" for name in variants} | {
+        "cut.json",
+        "waypoints.parquet",
+        "waypoints.csv",
+        "run_cut.py",
+        "CHECKLIST.md",
+    }
+    document = json.loads((exported.folder / "cut.json").read_text())
+    assert (document["schema"], document["schema_version"]) == ("scan2cut/cut", 1)
+    assert set(document["siblings_sha256"]) == names - {"cut.json"}
+    assert "not a power-and-force-limited application" in document["warning"]
+    assert "not a power-and-force-limited application" in (exported.folder / "CHECKLIST.md").read_text()
+    for check in document["certificate"]["checks"]:
+        assert check["passed"] in (True, None) and "limit" in check and "margin" in check
+
+
+def test_round_trip_is_bit_exact(exported):
+    folder = exported.folder
+    table = pl.read_parquet(folder / "waypoints.parquet")
+    assert table_of_csv((folder / "waypoints.csv").read_bytes()).equals(table)
+    assert table_of_rows(json.loads((folder / "cut.json").read_text())["waypoints"]).equals(table)
+    q = table["q_rad"].to_numpy()
+    rows = joint_rows((folder / "joint_1khz.csv").read_bytes())
+    assert np.array_equal(rows[::10, 1:], q)
+    assert np.array_equal(rows[:, 0], PERIOD_S * np.arange(len(rows)))
+    for trajectory in (
+        read_yaml((folder / "joint_trajectory.yaml").read_bytes()),
+        read_mcap(folder / "joint_trajectory.mcap"),
+    ):
+        assert np.array_equal(trajectory.position, q)
+        assert np.array_equal(trajectory.velocity, table["dq_rad_s"].to_numpy())
+        assert np.array_equal(trajectory.acceleration, table["ddq_rad_s2"].to_numpy())
+        assert np.array_equal(trajectory.time_ns, 10_000_000 * np.arange(len(q)))
+        assert trajectory.joint_names == tuple(f"panda_joint{i}" for i in range(1, 8))
+
+
+def test_bag_opens_with_rosbags(exported):
+    from rosbags.highlevel import AnyReader
+
+    with AnyReader([exported.folder / "joint_trajectory.mcap"]) as reader:
+        (connection,) = reader.connections
+        assert connection.msgtype == "trajectory_msgs/msg/JointTrajectory"
+        _, _, raw = next(reader.messages())
+        message = reader.deserialize(raw, connection.msgtype)
+    assert len(message.points) == len(pl.read_parquet(exported.folder / "waypoints.parquet"))
+
+
+def test_same_input_gives_the_same_bytes(exported, tmp_path):
+    again = export(tmp_path / "cut", MOTION, BODY, CHAIN, PARAMS, knife="kitchen", scan_id="synthetic")
+    for path in exported.folder.rglob("*"):
+        if path.is_file():
+            other = again.folder / path.relative_to(exported.folder)
+            assert hashlib.sha256(other.read_bytes()).digest() == hashlib.sha256(path.read_bytes()).digest()
+
+
+def test_air_cut_is_the_same_motion_higher(exported):
+    files = read_export(exported.folder)
+    cut, air = whole_motion(cut_of(MOTION), PARAMS), whole_motion(cut_of(MOTION), PARAMS, lift_m=0.06)
+    assert air.position - cut.position == pytest.approx(np.tile([0.0, 0.06, 0.0], (len(cut), 1)), abs=1e-15)
+    assert (air.force == 0.0).all() and np.array_equal(air.phase, cut.phase)
+    assert len(files.air.rows) == len(files.cut.rows) == len(cut)
+
+
+def test_approach_and_retract_rest_at_their_ends_and_keep_their_limits():
+    edge = whole_motion(cut_of(MOTION), PARAMS)
+    assert (len(edge) - 1) % 10 == 0
+    for phase in ("approach", "retract"):
+        rows = np.flatnonzero(edge.phase == phase)
+        height = edge.position[rows[0] - 1 : rows[-1] + 2, 1]
+        assert abs(height[-1] - height[0]) > 0.04
+        assert np.ptp(edge.position[rows, 2]) == 0.0
+        speed = np.diff(height, prepend=height[0]) / PERIOD_S
+        push = np.diff(speed) / PERIOD_S
+        # One cycle's difference of a motion at its limit exceeds it by rounding only.
+        assert np.abs(speed).max() <= PARAMS.approach_speed_m_s * (1 + 1e-9)
+        assert np.abs(push).max() <= PARAMS.approach_acceleration_m_s2 * (1 + 1e-6)
+        assert np.abs(np.diff(push)).max() / PERIOD_S <= PARAMS.approach_jerk_m_s3 * 1.01
+        # At the ends the speed is what one cycle of the allowed jerk gives.
+        assert max(abs(speed[1]), abs(speed[-1])) < PARAMS.approach_jerk_m_s3 * PERIOD_S**2
+
+
+def test_fruit_of_an_ellipsoid():
+    vertices, faces = body_tables(0.05)
+    fruit = fruit_of(vertices["position_m"].to_numpy(), faces["vertices"].to_numpy())
+    # The sphere's triangles lie up to 1 % inside.
+    assert fruit.section_high_m == pytest.approx(0.025, rel=0.01)
+    assert fruit.section_low_m == pytest.approx(-0.025, rel=0.01)
+    assert fruit.section[..., 1].max() == pytest.approx(0.06, rel=0.01)
+    with pytest.raises(InputError, match="the knife at x = 0 misses it"):
+        fruit_of(vertices["position_m"].to_numpy() + np.array([0.1, 0.0, 0.0]), faces["vertices"].to_numpy())
+
+
+def test_metrics_and_picture(exported):
+    told = metrics(exported, "somewhere")
+    assert (
+        told["certified"] is True
+        and told["outcome"] == "certified"
+        and told["path"] == "somewhere"
+        and told["failed"] == []
+    )
+    assert 0.0 < told["joint_acceleration_margin_fraction"] < 1.0
+    assert told["board_margin_m"] == pytest.approx(0.001 - PARAMS.board_clearance_m, abs=1e-12)
+    picture = export_picture(
+        exported.folder, demand_of(MOTION, BODY, CHAIN, PARAMS, knife="kitchen"), exported.certificate
+    )
+    assert picture.shape == (1000, 1500, 3) and picture.std() > 10.0
+
+
+def script(folder: Path, *arguments: str, answers: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, folder / "run_cut.py", *arguments],
+        input=answers,
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd="/",
+        env={"PATH": os.environ["PATH"]},
+    )
+
+
+def test_run_script_is_dry_by_default_and_checks_hashes(exported, tmp_path):
+    dry = script(exported.folder)
+    assert (dry.returncode, dry.stderr) == (0, "")
+    assert "All checks passed. Dry run: nothing was moved." in dry.stdout
+    wrong = script(exported.folder, "--robot", "fr3")
+    assert wrong.returncode == 2 and "certified for panda, not for fr3" in wrong.stdout
+    assert (
+        "does not speak to a Panda"
+        in script(exported.folder, "--execute", "--robot", "panda", "--host", "x").stdout
+    )
+    assert "--execute needs --robot and --host" in script(exported.folder, "--execute").stdout
+
+    for name, before, after, reason in (
+        ("air_cut/joint_1khz.csv", b"0", b"1", "air_cut/joint_1khz.csv is missing or was changed"),
+        ("cut.json", b'"lift_m": 0.06', b'"lift_m": 0.00', "cut.json was changed after"),
+        ("cut.json", b'"certified": true', b'"certified": false', "no certificate that says certified"),
+    ):
+        copy = tmp_path / hashlib.sha256(after).hexdigest()
+        shutil.copytree(exported.folder, copy)
+        changed = (copy / name).read_bytes().replace(before, after, 1)
+        assert changed != (copy / name).read_bytes()
+        (copy / name).write_bytes(changed)
+        refused = script(copy)
+        assert refused.returncode == 2 and reason in refused.stdout
+
+
+class FakeArm:
+    """Stands in for pylibfranka: keeps what it was told."""
+
+    def __init__(self, joints: list[float], version: int = 8) -> None:
+        self.state = types.SimpleNamespace(q_d=joints, dq=[0.0] * 7)
+        self.version = version
+        self.sent: list[list[float]] = []
+        self.stiffness: list[float] = []
+
+    def server_version(self) -> int:
+        return self.version
+
+    def read_once(self) -> types.SimpleNamespace:
+        return self.state
+
+    def set_collision_behavior(self, *thresholds: list[float]) -> None:
+        assert [len(t) for t in thresholds] == [7, 7, 6, 6]
+
+    def set_joint_impedance(self, stiffness: list[float]) -> None:
+        self.stiffness = stiffness
+
+    def start_joint_position_control(self, mode: str) -> "FakeArm":
+        assert mode == "joint impedance"
+        return self
+
+    def readOnce(self) -> tuple[types.SimpleNamespace, types.SimpleNamespace]:  # noqa: N802
+        return self.state, types.SimpleNamespace(to_sec=lambda: 0.001)
+
+    def writeOnce(self, command: types.SimpleNamespace) -> None:  # noqa: N802
+        self.sent.append(command.q)
+
+
+def test_run_script_asks_checks_the_start_and_streams_the_file(exported, monkeypatch):
+    spec = importlib.util.spec_from_file_location("run_cut", exported.folder / "run_cut.py")
+    run_cut = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(run_cut)
+    document = run_cut.check_files(exported.folder) | {"robot": {"name": "fr3", "title": "FR3"}}
+    joints = run_cut.read_joints(exported.folder, False)
+    arm = FakeArm([q + 0.004 for q in joints[0]])
+    franka = types.SimpleNamespace(
+        Robot=lambda host: arm,
+        ControllerMode=types.SimpleNamespace(JointImpedance="joint impedance"),
+        JointPositions=lambda q: types.SimpleNamespace(q=q),
+    )
+    monkeypatch.setitem(sys.modules, "pylibfranka", franka)
+    answers = iter(["yes", "move"])
+    monkeypatch.setattr("builtins.input", lambda prompt: next(answers))
+    run_cut.execute(document, joints, "robot", False)
+    assert arm.stiffness == [PARAMS.joint_stiffness_nm_rad] * 7
+    assert arm.sent[0] == arm.state.q_d and arm.sent[-len(joints) :] == joints
+    step = np.abs(np.diff(np.array(arm.sent), n=2, axis=0)).max() / PERIOD_S**2
+    # The glide adds less than 0.01 rad/s²; a jump of 4 mrad would be 4000.
+    assert step < 2.0
+
+    monkeypatch.setattr("builtins.input", lambda prompt: "no")
+    with pytest.raises(run_cut.RefusalError, match="Not confirmed"):
+        run_cut.execute(document, joints, "robot", False)
+    arm.state.q_d = [q + 0.006 for q in joints[0]]
+    with pytest.raises(run_cut.RefusalError, match="Bring the arm there"):
+        run_cut.execute(document, joints, "robot", False)
+    arm.version = 5
+    with pytest.raises(run_cut.RefusalError, match="is a panda"):
+        run_cut.execute(document, joints, "robot", False)
+    assert len(arm.sent) == run_cut.GLIDE_SAMPLES + len(joints)
+
+
+@pytest.fixture
+def scan_dir(tmp_path: Path) -> Path:
+    """A registered scan whose halve and optimize tables are synthetic, with their chain of hashes."""
+    for name in ("stages", "disect_sim", "pipelines", "params.yaml", "pyproject.toml"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    directory = tmp_path / "data" / "scans" / "synthetic"
+    directory.mkdir(parents=True)
+    (directory / "scan.ply").write_bytes(b"synthetic")
+    (directory / "scan.yaml").write_text(
+        "id: synthetic\nscan: scan.ply\nlog: null\nmaterial: apple\ncut_surface: scan.ply\n"
+    )
+    (directory / "dvc.yaml").symlink_to(ROOT / "pipelines" / "scan.dvc.yaml")
+    for name, used in LINKS.items():
+        link(directory, name, used)
+    for name, frame in zip(("halve/vertices", "halve/faces"), BODY, strict=True):
+        origin = Provenance("halve", "-", digests(directory, ["precut/nodes.parquet"]))
+        write_table(directory, name, frame, provenance=origin)
+    link(directory, "tetrahedralize_half/nodes.parquet", ["halve/vertices.parquet", "halve/faces.parquet"])
+    link(directory, "precut_half/nodes.parquet", ["tetrahedralize_half/nodes.parquet"])
+    link(directory, "transport/parameters.parquet", ["calibrate/parameters.parquet"])
+    origin = Provenance(
+        "optimize", "-", digests(directory, ["precut_half/nodes.parquet", "transport/parameters.parquet"])
+    )
+    write_table(directory, "optimize/motion", MOTION, provenance=origin, notes={"knife": "kitchen"})
+    return directory
+
+
+LINKS = {
+    "clean/vertices.parquet": ["scan.ply"],
+    "precut/nodes.parquet": ["clean/vertices.parquet"],
+    "calibrate/parameters.parquet": ["precut/nodes.parquet"],
+}
+"""Tables of the first cut, and what each was made from."""
+
+
+def digests(directory: Path, names: list[str]) -> dict[str, str]:
+    return {name: sha256_of_file(directory / name) for name in names}
+
+
+def link(directory: Path, name: str, used: list[str]) -> None:
+    """A table of which only the record of its inputs matters."""
+    (directory / name).parent.mkdir(exist_ok=True)
+    inputs = json.dumps(digests(directory, used))
+    pl.DataFrame({"row": [0]}).write_parquet(directory / name, metadata={"scan2cut.inputs_sha256": inputs})
+
+
+def run(scan_dir: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "stages.export.stage", "data/scans/synthetic"],
+        cwd=scan_dir.parents[2],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_stage_certifies_refuses_and_loses_nothing(scan_dir):
+    done = run(scan_dir)
+    assert (done.returncode, done.stderr) == (0, "")
+    told = read_metrics(scan_dir / "export" / "metrics.json")
+    assert told["certified"] is True
+    place = scan_dir.parents[2] / told["path"]
+    assert place == scan_dir / ARTIFACTS["export/cut"].path / "certified" and script(place).returncode == 0
+    upstream = json.loads((place / "cut.json").read_text())["provenance"]["upstream_sha256"]
+    assert set(upstream) == {
+        "scan.ply",
+        *LINKS,
+        "halve/vertices.parquet",
+        "halve/faces.parquet",
+        "tetrahedralize_half/nodes.parquet",
+        "precut_half/nodes.parquet",
+        "transport/parameters.parquet",
+        "optimize/motion.parquet",
+    }
+
+    # A chain that leaves out the calibration is none.
+    shorter = walk(scan_dir, ("precut_half/nodes.parquet",), root="scan.ply")
+    assert shorter.broken == ("calibrate", "optimize", "transport")
+
+    # The raw scan was swapped after the fact: the chain is broken, and the certified folder is gone.
+    (scan_dir / "scan.ply").write_bytes(b"another")
+    assert walk(scan_dir, ("optimize/motion.parquet",), root="scan.ply").broken == ("scan.ply",)
+    assert run(scan_dir).returncode == 0
+    told = read_metrics(scan_dir / "export" / "metrics.json")
+    assert told["certified"] is False and told["outcome"] == "refused" and "scan.ply" in told["verdict"]
+    folder = scan_dir / "export" / "cut"
+    assert [p.name for p in folder.iterdir()] == ["refused"]
+    assert "Do not run" in (folder / "refused" / "REASON.txt").read_text()
+    assert not (folder / "refused" / "run_cut.py").exists()
+
+    # A table that breaks its contract is refused with a sentence and leaves everything as it was.
+    before = (folder / "refused" / "cut.json").read_bytes()
+    (scan_dir / "optimize" / "motion.parquet").write_bytes(b"PAR1")
+    bad = run(scan_dir)
+    assert bad.returncode == 2 and "can't be read as Parquet" in bad.stderr and "Traceback" not in bad.stderr
+    assert (folder / "refused" / "cut.json").read_bytes() == before

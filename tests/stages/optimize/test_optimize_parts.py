@@ -1,0 +1,191 @@
+"""Parts of optimize: the passage, the motion's variables, the constraints, MDMM, the finer mesh."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from disect_sim.cut_mesh import tet_volumes
+from disect_sim.errors import InputError
+from disect_sim.knife import KNIVES
+from stages.optimize.constraints import Constraints, rules_of
+from stages.optimize.curvature import Curvature
+from stages.optimize.finer_mesh import finer_cut, halve_edges, values_on
+from stages.optimize.inner_problem import nearest_feasible, solve
+from stages.optimize.passage import passage_of
+from stages.optimize.starts import parameter_draws, start_variables
+from tests.disect_sim.scenes import BLOCK_HEIGHT, regular_block
+from tests.stages.slicing_scenes import block, quick, slicing_cut, uncut_block
+
+MODEL = block()
+
+
+def _wild(cut, seed=1):
+    generator = torch.Generator().manual_seed(seed)
+    return cut.straight() + 0.8 * torch.randn(3, cut.keyframes, generator=generator, dtype=torch.float64)
+
+
+def test_passage_goes_from_above_the_fruit_to_the_board_with_the_fruit_under_the_blade():
+    params = quick()
+    passage = passage_of(regular_block(), KNIVES["kitchen"].length_m, params)
+    assert passage.start_m == pytest.approx(BLOCK_HEIGHT + params.start_clearance_m)
+    assert passage.end_m == params.board_clearance_m
+    # 150 mm of blade over 30 mm of block, 2 mm to spare at both ends
+    assert passage.lateral_limit_m == pytest.approx(0.058)
+    assert passage.duration_s / params.dt_s == pytest.approx(
+        round(passage.duration_s / params.dt_s), abs=1e-9
+    )
+
+
+def test_a_fruit_longer_than_the_blade_and_a_cut_that_cuts_nothing_are_refused():
+    with pytest.raises(InputError, match=r"0\.030 m long along the blade of 0\.03 m.*longer knife"):
+        passage_of(regular_block(), 0.03, quick())
+    with pytest.raises(InputError, match=r"board_clearance_m is 0\.03 m"):
+        passage_of(regular_block(), 0.15, quick(board_clearance_m=0.03))
+
+
+def test_the_vertical_cut_ends_at_its_height_and_never_moves_sideways():
+    cut = slicing_cut(quick())
+    trajectory = cut.trajectory(cut.straight())
+    assert float(trajectory.position[-1, 1]) == pytest.approx(cut.passage.end_m, abs=1e-12)
+    assert float((trajectory.position[:, 2] - cut.passage.z_m).abs().max()) == 0.0
+
+
+def test_velocity_and_acceleration_are_the_derivatives_of_the_position_and_rest_at_both_ends():
+    cut = slicing_cut(quick())
+    t = cut.trajectory(_wild(cut))
+    position, velocity, acceleration = (x.numpy() for x in (t.position[:, 1:], t.velocity, t.acceleration))
+    # Central differences over 1 ms: their error is dt²/6 times the third derivative, about 1e-4 of the motion's size.
+    for value, rate in ((position, velocity), (velocity, acceleration)):
+        difference = (value[2:] - value[:-2]) / 2e-3
+        assert np.abs(difference - rate[1:-1]).max() < 2e-3 * max(1.0, np.abs(rate).max())
+    assert (velocity[[0, -1]] == 0.0).all() and (acceleration[[0, -1]] == 0.0).all()
+
+
+@settings(max_examples=20)
+@given(seed=st.integers(0, 2**31))
+def test_any_motion_can_be_scaled_to_the_end_height(seed):
+    cut = slicing_cut(quick(), MODEL)
+    exact = cut.at_end_height(_wild(cut, seed))
+    assert float(cut.trajectory(exact).position[-1, 1]) == pytest.approx(cut.passage.end_m, abs=1e-12)
+
+
+def test_residuals_say_in_metres_what_is_broken():
+    params = quick()
+    cut = slicing_cut(params)
+    constraints = Constraints(rules_of(cut.passage, params), params)
+    straight = constraints.residuals(cut.trajectory(cut.straight()))
+    assert constraints.violation(straight) == 0.0
+    slower = cut.straight()
+    slower[2] = -0.5  # a tenth slower: it ends a tenth of the way too high
+    residuals = constraints.residuals(cut.trajectory(slower))
+    assert residuals["end_height_m"] == pytest.approx(0.1 * (cut.passage.start_m - cut.passage.end_m))
+    assert residuals["board_m"] == 0.0 and constraints.violation(residuals) > 0.0
+    sideways = cut.straight()
+    sideways[0], sideways[1] = 4.0, 0.0
+    residuals = constraints.residuals(cut.trajectory(sideways))
+    path = cut.trajectory(sideways).position[:, 2].numpy()
+    assert residuals["lateral_m"] == pytest.approx(np.abs(path).max() - cut.passage.lateral_limit_m)
+    assert residuals["speed_m_s"] > 0.1
+
+
+def test_mdmm_brings_a_wild_motion_inside_every_limit():
+    params = quick(inner_iterations=300)
+    cut = slicing_cut(params)
+    constraints = Constraints(rules_of(cut.passage, params), params)
+    wild = cut.straight()
+    wild[0], wild[1], wild[2] = 2.5, 2.0, 0.7
+    assert constraints.violation(constraints.residuals(cut.trajectory(wild))) > 1.0
+    inside = nearest_feasible(cut, constraints, wild, params)
+    assert constraints.violation(constraints.residuals(cut.trajectory(inside))) == 0.0
+    # and no farther than it must: it still saws at least half as fast as the limit allows
+    assert float(cut.trajectory(inside).velocity[:, 1].abs().max()) > 0.5 * params.max_speed_m_s
+
+
+def test_without_rules_the_step_is_one_radius_down_the_slope():
+    params = quick(inner_iterations=400, speed_weight_s2_m2=0.0)
+    cut = slicing_cut(params)
+    slope = torch.linspace(-1.0, 1.0, 3 * cut.keyframes, dtype=torch.float64).reshape(3, -1)
+    model = Curvature(slope, 0.3)
+    step = solve(cut, Constraints((), params), cut.straight(), slope, model, 0.3, params) - cut.straight()
+    # Adamax stops within a fraction of its last rate of the minimum.
+    assert torch.allclose(step, -0.3 * slope / slope.norm(), atol=0.01)
+
+
+@settings(max_examples=30)
+@given(seed=st.integers(0, 2**31))
+def test_learnt_curvature_explains_the_last_step_and_stays_positive(seed):
+    generator = torch.Generator().manual_seed(seed)
+    shape = torch.randn(6, 6, generator=generator, dtype=torch.float64)
+    hessian = shape @ shape.T + torch.eye(6, dtype=torch.float64)
+    learnt = Curvature(torch.ones(2, 3, dtype=torch.float64), 0.5)
+    for _ in range(8):
+        step = torch.randn(2, 3, generator=generator, dtype=torch.float64)
+        change = (hessian @ step.reshape(-1)).reshape(2, 3)
+        learnt.learn(step, change)
+        # undamped, the secant condition holds to rounding; damped, only positivity is promised
+        assert float(torch.linalg.eigvalsh(learnt.matrix).min()) > 0.0
+    learnt.learn(step, -change)
+    assert float(torch.linalg.eigvalsh(learnt.matrix).min()) > 0.0
+
+
+def test_curvature_of_a_quadratic_is_found_along_the_step():
+    learnt = Curvature(torch.ones(3, dtype=torch.float64), 1.0)
+    hessian = torch.diag(torch.tensor([3.0, 2.0, 5.0], dtype=torch.float64))
+    step = torch.tensor([1.0, -1.0, 0.5], dtype=torch.float64)
+    learnt.learn(step, hessian @ step)
+    assert torch.allclose(learnt.matrix @ step, hessian @ step, atol=1e-12)
+
+
+def test_the_first_start_is_beside_the_vertical_cut_and_the_others_are_drawn_with_a_seed():
+    params = quick(starts=2, candidates=2)
+    cut = slicing_cut(params)
+    starts, again = start_variables(cut, params), start_variables(cut, params)
+    assert list(starts) == ["vertical", "drawn 1"]
+    amplitude = cut.motion_parameters(starts["vertical"])["amplitude"]
+    assert amplitude.numpy() == pytest.approx(params.start_amplitude_m_s)
+    assert torch.equal(starts["drawn 1"], again["drawn 1"])
+    other = start_variables(cut, params.model_copy(update={"seed": 1}))
+    assert not torch.equal(starts["drawn 1"], other["drawn 1"])
+
+
+def test_parameter_draws_begin_with_the_fitted_ones_and_stay_positive():
+    values = {"sdf_mu": np.full(4, 0.6), "young_pa": np.asarray(3e6)}
+    draws = parameter_draws(values, quick(draws=5, draw_spread=0.2))
+    assert len(draws) == 5 and draws[0] is values
+    factors = np.array([draw["sdf_mu"] / values["sdf_mu"] for draw in draws[1:]])
+    assert (factors > 0.0).all() and (factors == factors[:, :1]).all() and len(np.unique(factors)) == 4
+
+
+def test_halved_edges_keep_the_volume_and_the_shape_of_the_tets():
+    nodes, tets = uncut_block()
+    fine, small = halve_edges(nodes, tets)
+    assert len(small) == 8 * len(tets)
+    volumes = tet_volumes(fine, small)
+    assert (volumes > 0.0).all()
+    assert volumes.sum() == pytest.approx(tet_volumes(nodes, tets).sum(), rel=1e-12)
+    # every small tet has an eighth of its parent's volume
+    assert np.sort(volumes) == pytest.approx(np.sort(np.repeat(tet_volumes(nodes, tets) / 8.0, 8)), rel=1e-9)
+    # conforming: every inner face belongs to two tets, so faces on the boundary are four times as many as before
+    assert _boundary_count(small) == 4 * _boundary_count(tets)
+
+
+def test_values_of_the_finer_mesh_come_from_its_neighbours_skin_from_skin():
+    coarse, fine = regular_block(), finer_cut(*uncut_block())
+    skin = np.where(coarse.spring_surface, 2.0, 1.0)
+    height = coarse.spring_position[:, 1]
+    found = values_on(fine, coarse, {"a": skin, "b": height, "young_pa": np.asarray(5.0)})
+    assert found["a"] == pytest.approx(np.where(fine.spring_surface, 2.0, 1.0), rel=1e-12)
+    # a smooth field comes over within a coarse edge
+    assert np.abs(found["b"] - fine.spring_position[:, 1]).max() < 8.4e-3
+    assert found["young_pa"] == 5.0
+
+
+def _boundary_count(tets):
+    faces = np.sort(
+        np.concatenate([tets[:, list(c)] for c in ((0, 1, 2), (0, 1, 3), (0, 2, 3), (1, 2, 3))]), axis=1
+    )
+    _, counts = np.unique(faces, axis=0, return_counts=True)
+    assert counts.max() <= 2
+    return int((counts == 1).sum())

@@ -1,0 +1,164 @@
+"""Artifacts are validated, atomic and deterministic."""
+
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from disect_sim.errors import InputError
+from pipelines.cli.validate import validate_file
+from stages.runtime import atomic_file
+from stages.runtime.artifacts import (
+    Provenance,
+    read_metrics,
+    read_table,
+    write_json,
+    write_picture,
+    write_table,
+)
+
+PROVENANCE = Provenance("clean", "p" * 64, {"apple.ply": "a" * 64})
+NAME = "clean/vertices"
+
+
+def vertices(positions: object, dtype: object = pl.Float64, width: int = 3) -> pl.DataFrame:
+    return pl.DataFrame({"position_m": pl.Series(positions, dtype=pl.Array(dtype, width))})
+
+
+GOOD = vertices([[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]])
+
+
+@given(hnp.arrays(np.float64, st.tuples(st.integers(0, 20), st.just(3)), elements=st.floats(-1e6, 1e6)))
+@settings(max_examples=25, deadline=None)
+def test_round_trip(tmp_path_factory, positions):
+    folder = tmp_path_factory.mktemp("round_trip")
+    write_table(folder, NAME, vertices(positions), provenance=PROVENANCE)
+    assert np.array_equal(read_table(folder, NAME)["position_m"].to_numpy().reshape(-1, 3), positions)
+
+
+def test_same_content_gives_the_same_bytes(tmp_path):
+    first = write_table(tmp_path / "a", NAME, GOOD, provenance=PROVENANCE).read_bytes()
+    second = write_table(tmp_path / "b", NAME, GOOD.clone(), provenance=PROVENANCE).read_bytes()
+    assert first == second
+    again = write_table(tmp_path / "b", NAME, read_table(tmp_path / "a", NAME), provenance=PROVENANCE)
+    assert again.read_bytes() == first
+
+
+def test_metadata(tmp_path):
+    path = write_table(tmp_path, NAME, GOOD, provenance=PROVENANCE)
+    metadata = validate_file(path).metadata
+    assert metadata["artifact"] == NAME
+    assert metadata["schema_version"] == "1"
+    assert json.loads(metadata["units"]) == {"position_m": "m"}
+    assert metadata["stage"] == "clean"
+    assert metadata["params_sha256"] == PROVENANCE.params_sha256
+    assert json.loads(metadata["inputs_sha256"]) == PROVENANCE.inputs_sha256
+    assert metadata["code_version"]
+
+
+@pytest.mark.parametrize(
+    ("frame", "words"),
+    [
+        (vertices([[0, 1, 2]], pl.Float32), "must be array[f64,3]"),
+        (vertices([[0.0, 1.0]], width=2), "must be array[f64,3]"),
+        (vertices([[0.0, float("nan"), 2.0]]), "1 values that are NaN or infinite"),
+        (vertices([[0.0, float("inf"), 2.0], [float("nan")] * 3]), "4 values that are NaN or infinite"),
+        (vertices([[0.0, 1.0, 2.0], None]), "missing values"),
+        (vertices([[0.0, None, 2.0]]), "missing values"),
+        (GOOD.rename({"position_m": "position"}), "must have exactly position_m"),
+        (GOOD.with_columns(extra=pl.lit(1)), "must have exactly position_m"),
+    ],
+)
+def test_frame_that_breaks_the_contract_is_refused(tmp_path, frame, words):
+    with pytest.raises(InputError) as caught:
+        write_table(tmp_path, NAME, frame, provenance=PROVENANCE)
+    assert words in str(caught.value)
+    assert "Run the stage clean again." in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def corrupt(data: bytes, how: str) -> bytes:
+    middle = len(data) // 2
+    return {
+        "empty": b"",
+        "text": b"this is not a table",
+        "truncated": data[:middle],
+        "middle lost": data[: middle - 20] + data[middle + 20 :],
+    }[how]
+
+
+@pytest.mark.parametrize("how", ["empty", "text", "truncated", "middle lost"])
+def test_corrupt_parquet_is_refused(tmp_path, how):
+    path = write_table(tmp_path, NAME, GOOD, provenance=PROVENANCE)
+    path.write_bytes(corrupt(path.read_bytes(), how))
+    with pytest.raises(InputError, match=r"Run its stage again|Run the stage clean again"):
+        read_table(tmp_path, NAME)
+
+
+def test_missing_file_is_refused(tmp_path):
+    with pytest.raises(InputError, match="does not exist"):
+        read_table(tmp_path, NAME)
+
+
+@pytest.mark.parametrize("metadata", [{}, {"scan2cut.schema_version": "2"}])
+def test_other_schema_version_is_refused(tmp_path, metadata):
+    path = tmp_path / "clean" / "vertices.parquet"
+    path.parent.mkdir()
+    GOOD.write_parquet(path, metadata=metadata)
+    with pytest.raises(InputError, match="must have version 1"):
+        read_table(tmp_path, NAME)
+
+
+def test_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
+    path = write_table(tmp_path, NAME, GOOD, provenance=PROVENANCE)
+    before = path.read_bytes()
+
+    def full_disk(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(atomic_file.os, "fsync", full_disk)
+    with pytest.raises(OSError, match="No space"):
+        write_table(tmp_path, NAME, vertices([[9.0, 9.0, 9.0]]), provenance=PROVENANCE)
+    assert path.read_bytes() == before
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_metrics_are_sorted_plain_and_finite(tmp_path):
+    path = write_json(tmp_path, "clean/metrics", {"b": np.float64(1.5), "a": np.arange(2), "c": {"d": True}})
+    assert path.read_text() == json.dumps({"a": [0, 1], "b": 1.5, "c": {"d": True}}, indent=2) + "\n"
+    assert read_metrics(path) == {"a": [0, 1], "b": 1.5, "c": {"d": True}}
+    with pytest.raises(InputError, match="clean/metrics: volume_m3 is nan"):
+        write_json(tmp_path, "clean/metrics", {"volume_m3": float("nan")})
+
+
+def test_picture_must_be_png(tmp_path):
+    with pytest.raises(ValueError, match="not a PNG"):
+        write_picture(tmp_path, "clean/preview", b"GIF89a")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("clean/metrics.json", b"[1]", "must be a JSON object"),
+        ("clean/metrics.json", b"{", "can't be read as JSON"),
+        ("clean/preview.png", b"GIF89a", "not a PNG"),
+        ("somewhere/else.json", b"{}", "must be an artifact"),
+    ],
+)
+def test_validate_refuses(tmp_path, name, content, words):
+    path = tmp_path / name
+    path.parent.mkdir()
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=words):
+        validate_file(path)
+
+
+def test_validate_knows_a_renamed_table_by_its_metadata(tmp_path):
+    path = write_table(tmp_path, NAME, GOOD, provenance=PROVENANCE).rename(tmp_path / "renamed.parquet")
+    valid = validate_file(path)
+    assert valid.artifact.name == NAME
+    assert valid.rows == 2

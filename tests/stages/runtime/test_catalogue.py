@@ -1,0 +1,45 @@
+"""The catalogue is complete, consistent, and its document is current."""
+
+from pathlib import Path
+
+import pytest
+
+from pipelines.dvc.template import read_template
+from scripts.write_artifacts_doc import DOCUMENT, document
+from stages.runtime.catalogue import ARTIFACTS, SUFFIX, artifacts_of
+from stages.runtime.table_contract import polars_dtype
+
+ROOT = Path(__file__).parents[3]
+ENTRIES = read_template(ROOT / "pipelines" / "dvc" / "scan.dvc.yaml")
+
+
+def test_document_is_current():
+    text = (ROOT / DOCUMENT).read_text(encoding="utf-8")
+    assert text == document(), "docs/artifacts.md is old: run `python -m scripts.write_artifacts_doc`"
+
+
+@pytest.mark.parametrize("artifact", ARTIFACTS.values(), ids=lambda a: a.name)
+def test_entry_is_consistent(artifact):
+    assert artifact.path == artifact.name + SUFFIX[artifact.kind]
+    assert artifact.producer == artifact.name.split("/")[0]
+    assert artifact.schema_version >= 1
+    assert artifact.meaning
+    assert bool(artifact.columns) == (artifact.kind in ("table", "plot"))
+    for column in artifact.columns:
+        polars_dtype(column.dtype)
+        assert column.meaning
+        if column.name.endswith("_m"):
+            assert column.unit == "m"
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda e: e.name)
+def test_template_writes_exactly_the_catalogue(entry):
+    promised = {f"data/scans/${{id}}/{a.path}" for a in artifacts_of(entry.name)}
+    assert set(entry.outs) == promised
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda e: e.name)
+def test_template_reads_exactly_what_the_catalogue_says(entry):
+    by_path = {f"data/scans/${{id}}/{a.path}": a for a in ARTIFACTS.values()}
+    read = {by_path[dep].name for dep in entry.deps if dep in by_path}
+    assert read == {a.name for a in ARTIFACTS.values() if entry.name in a.consumers}

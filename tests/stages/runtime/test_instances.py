@@ -1,0 +1,163 @@
+"""Instances of a stage: the same module on other inputs, with its own folder, parameters and words."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import polars as pl
+import pytest
+import trimesh
+import yaml
+
+from disect_sim.box_mesh import box_mesh
+from disect_sim.errors import InputError
+from stages.precut import stage as precut
+from stages.runtime.artifacts import Provenance, read_metadata, read_table, write_table
+from stages.runtime.catalogue import ARTIFACTS, INSTANCES, artifacts_of, base_of, name_in
+from stages.runtime.params import STAGE_SECTIONS, load_params
+from stages.runtime.scan_file import ScanFile
+from stages.runtime.stage_io import StageIO
+from stages.runtime.stage_main import _in_words_of, _stage_to_run
+from stages.shared.cut.cut_mesh_tables import read_cut_mesh
+from stages.tetrahedralize import stage as tetrahedralize
+from stages.tetrahedralize.mesher import TetMesh
+from tests.disect_sim.tet_meshes import regular_box
+from tests.stages.precut.test_precut import make_project
+from tests.stages.scan_shapes import PROJECT
+
+PARAMS = load_params(PROJECT / "params.yaml")
+OWN_WORDS = {"scan2cut.artifact", "scan2cut.stage", "scan2cut.inputs_sha256"}
+"""Metadata in which an instance's tables may differ from the base's."""
+
+
+@pytest.mark.parametrize("stage", INSTANCES)
+def test_an_instance_has_the_bases_artifacts_and_parameters(stage):
+    base = base_of(stage)
+    assert stage in STAGE_SECTIONS
+    pairs = list(zip(artifacts_of(base), artifacts_of(stage), strict=True))
+    assert pairs
+    for old, new in pairs:
+        assert new.name == name_in(stage, old.name)
+        assert (new.columns, new.schema_version, new.kind) == (old.columns, old.schema_version, old.kind)
+    assert set(type(getattr(PARAMS, stage)).model_fields) == set(type(getattr(PARAMS, base)).model_fields)
+
+
+def test_names_are_translated_for_instances_only():
+    assert name_in("precut", "tetrahedralize/nodes") == "tetrahedralize/nodes"
+    assert name_in("precut_half", "tetrahedralize/nodes") == "tetrahedralize_half/nodes"
+    assert name_in("precut_half", "precut/springs") == "precut_half/springs"
+    assert name_in("tetrahedralize_half", "clean/faces") == "halve/faces"
+    assert name_in("precut_half", "precut_half/metrics") == "precut_half/metrics"
+
+
+def run(scan, *arguments):
+    return subprocess.run(
+        [sys.executable, "-m", "stages.precut.stage", str(scan), *arguments],
+        cwd=scan.parents[2],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def assert_same_artifacts(scan, stage):
+    """Tables, metrics and pictures of the instance are those of its base; only names and input hashes differ."""
+    for old in artifacts_of(base_of(stage)):
+        new = ARTIFACTS[name_in(stage, old.name)]
+        if old.kind != "table":
+            assert (scan / new.path).read_bytes() == (scan / old.path).read_bytes(), new.name
+            continue
+        assert read_table(scan, new.name).equals(read_table(scan, old.name)), new.name
+        ours, theirs = (read_metadata(scan / a.path) for a in (new, old))
+        # Polars' own copy of the schema lies beside ours.
+        differing = {key for key in ours.keys() | theirs.keys() if ours.get(key) != theirs.get(key)}
+        assert differing == OWN_WORDS, new.name
+
+
+def run_in_process(scan_dir, module, stage):
+    """Run a stage or an instance of it as its main would, without the process around it."""
+    scan = ScanFile("box", "box.ply", None, "box.ply", "box.ply", "box.ply", "apple")
+    io = StageIO(scan_dir, scan, Provenance(stage, "0" * 64, {f"{stage}-input": "1"}))
+    io.write_metrics(f"{stage}/metrics", module.run(io, getattr(PARAMS, base_of(stage))))
+    assert io.missing() == []
+    io.publish()
+    io.close()
+
+
+def test_precut_as_an_instance_writes_the_same_on_the_same_body(tmp_path):
+    nodes, tets = regular_box((5, 4, 6))
+    ones = [pl.Series(c.name, np.ones(len(tets))) for c in ARTIFACTS["tetrahedralize/tets"].columns[1:]]
+    for stage in ("tetrahedralize", "tetrahedralize_half"):
+        provenance = Provenance(stage, "0" * 64, {})
+        position = pl.Series("position_m", nodes, pl.Array(pl.Float64, 3))
+        corners = pl.Series("nodes", tets, pl.Array(pl.Int32, 4))
+        write_table(tmp_path, f"{stage}/nodes", pl.DataFrame([position]), provenance=provenance)
+        write_table(tmp_path, f"{stage}/tets", pl.DataFrame([corners, *ones]), provenance=provenance)
+    for stage in ("precut", "precut_half"):
+        run_in_process(tmp_path, precut, stage)
+    assert_same_artifacts(tmp_path, "precut_half")
+    first, second = (
+        read_cut_mesh(lambda name: read_table(tmp_path, name), s) for s in ("precut", "precut_half")
+    )
+    assert np.array_equal(first.spring_area, second.spring_area)
+
+
+def test_tetrahedralize_as_an_instance_writes_the_same_on_the_same_body(tmp_path, monkeypatch):
+    """The mesher draws new random numbers every time, so a regular mesh stands in for it."""
+    low, high = (-0.02, 0.0, -0.02), (0.02, 0.03, 0.02)
+    monkeypatch.setattr(
+        tetrahedralize, "mesh_inside", lambda *_args, **_options: TetMesh(*box_mesh(low, high, (4, 3, 4)))
+    )
+    surface = trimesh.creation.box(bounds=[low, high])
+    for stage in ("clean", "halve"):
+        provenance = Provenance(stage, "0" * 64, {})
+        vertices = pl.Series("position_m", surface.vertices, pl.Array(pl.Float64, 3))
+        faces = pl.Series("vertices", surface.faces, pl.Array(pl.Int32, 3))
+        write_table(tmp_path, f"{stage}/vertices", pl.DataFrame([vertices]), provenance=provenance)
+        write_table(tmp_path, f"{stage}/faces", pl.DataFrame([faces]), provenance=provenance)
+    for stage in ("tetrahedralize", "tetrahedralize_half"):
+        run_in_process(tmp_path, tetrahedralize, stage)
+    assert_same_artifacts(tmp_path, "tetrahedralize_half")
+
+
+@pytest.mark.slow
+def test_an_instance_as_dvc_runs_it(tmp_path):
+    scan = make_project(tmp_path, {})
+    for name in ("nodes", "tets"):
+        frame = read_table(scan, f"tetrahedralize/{name}")
+        write_table(scan, f"tetrahedralize_half/{name}", frame, provenance=Provenance("t", "0" * 64, {}))
+    done = run(scan, "--as", "precut_half")
+    assert done.returncode == 0, done.stderr
+    assert not (scan / "precut").exists()
+    content = yaml.safe_load((scan / "scan.yaml").read_text())
+    (scan / "scan.yaml").write_text(
+        yaml.safe_dump({**content, "precut_half": {"plane_point_m": [1.0, 0.0, 0.0]}})
+    )
+    missed = run(scan, "--as", "precut_half")
+    assert missed.returncode == 2
+    assert missed.stderr.startswith("precut_half:")
+    assert "precut." not in missed.stderr
+    metrics = json.loads((scan / "precut_half" / "metrics.json").read_text())
+    assert metrics["springs"] > 0, "a refused run leaves the older artifacts"
+    (scan / "scan.yaml").write_text(yaml.safe_dump({**content, "precut_half": {"surface_file": "bowl.stl"}}))
+    assert "precut_half.surface_file is 'bowl.stl', but" in run(scan, "--as", "precut_half").stderr
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--as", "tetrahedralize_half"], ["--as"], ["--as", "nothing"], ["x", "y"]]
+)
+def test_another_stages_instance_is_refused(arguments):
+    assert _stage_to_run("precut", ["data/scans/box"]) == "precut"
+    assert _stage_to_run("precut", ["data/scans/box", "--as", "precut_half"]) == "precut_half"
+    with pytest.raises(InputError, match=r"Usage: .*\[--as precut_half\]"):
+        _stage_to_run("precut", ["data/scans/box", *arguments])
+
+
+def test_the_remedy_names_the_instances_parameter():
+    """A sentence of the base says tetrahedralize.edge_m; the instance must say its own."""
+    sentence = "Lower tetrahedralize.edge_m. Run the stage tetrahedralize again. tetrahedralize: no."
+    assert _in_words_of("tetrahedralize", "tetrahedralize", sentence) == sentence
+    assert _in_words_of("tetrahedralize_half", "tetrahedralize", sentence) == (
+        "Lower tetrahedralize_half.edge_m. Run the stage tetrahedralize again. tetrahedralize_half: no."
+    )

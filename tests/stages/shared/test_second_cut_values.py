@@ -1,0 +1,53 @@
+"""What the second cut gets from the first: the springs' values, the body's, and the law they were fitted under."""
+
+from functools import partial
+
+import numpy as np
+import polars as pl
+import pytest
+
+from disect_sim.errors import InputError
+from disect_sim.parameters import SPRING_NAMES
+from stages.calibrate.report import body_table
+from stages.runtime.artifacts import Provenance, read_table, write_table
+from stages.runtime.catalogue import ARTIFACTS
+from stages.runtime.table_contract import check_table
+from stages.shared.cut.damage_law import DAMAGE_LAW, check_damage_law
+from stages.shared.cut.second_cut_values import read_second_cut_values
+
+PARAMETERS = "transport/parameters"
+
+
+@pytest.fixture
+def scan_dir(tmp_path):
+    springs = pl.DataFrame(
+        [
+            pl.Series("position_m", [[0.0, 0.01], [0.0, 0.02]], pl.Array(pl.Float64, 2)),
+            pl.Series("area_m2", [1e-5, 1e-5], pl.Float64),
+            pl.Series("surface", [True, False], pl.Boolean),
+            *(pl.Series(name, [1.0, 2.0], pl.Float64) for name in SPRING_NAMES),
+        ]
+    )
+    body = body_table({"young_pa": np.asarray(2.0e5), "sdf_mu": np.asarray(0.6), "offset_y": np.asarray(0.1)})
+    check_table(ARTIFACTS["calibrate/body"], body, "calibrate/body")
+    notes = {DAMAGE_LAW: "stretch"}
+    write_table(tmp_path, PARAMETERS, springs, provenance=Provenance("transport", "0" * 64, {}), notes=notes)
+    write_table(tmp_path, "calibrate/body", body, provenance=Provenance("calibrate", "0" * 64, {}))
+    return tmp_path
+
+
+def test_a_material_value_of_the_first_cut_is_that_of_the_second(scan_dir):
+    """A softer fruit given only in calibrate.start is softer in the second cut too; springs' values are not body's."""
+    values = read_second_cut_values(partial(read_table, scan_dir))
+    assert set(values) == {*SPRING_NAMES, "young_pa"}
+    assert values["young_pa"] == 2.0e5 and values["sdf_mu"].tolist() == [1.0, 2.0]
+
+
+def test_values_are_not_used_under_another_damage_law(scan_dir):
+    check_damage_law(scan_dir, PARAMETERS, "stretch", "optimize")
+    with pytest.raises(InputError, match=r"optimize.damage_law is 'force', but .* for 'stretch'"):
+        check_damage_law(scan_dir, PARAMETERS, "force", "optimize")
+
+
+def test_without_material_values_the_table_is_empty_and_valid():
+    check_table(ARTIFACTS["calibrate/body"], body_table({}), "calibrate/body")
