@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_order_and_edges_come_from_the_files():
-    entries = read_template(ROOT / "pipelines" / "scan.dvc.yaml")
+    entries = read_template(ROOT / "pipelines" / "dvc" / "scan.dvc.yaml")
     names = [entry.name for entry in entries]
     assert names[:4] == ["clean", "ingest", "tetrahedralize", "precut"]
     by_name = {entry.name: entry for entry in entries}
@@ -29,7 +29,7 @@ def test_order_does_not_depend_on_the_order_in_the_file(tmp_path):
 
 
 def test_every_stage_has_limits_for_the_flow():
-    for entry in read_template(ROOT / "pipelines" / "scan.dvc.yaml"):
+    for entry in read_template(ROOT / "pipelines" / "dvc" / "scan.dvc.yaml"):
         assert entry.retries >= 1
         assert entry.timeout_s >= 60
         assert len(entry.metrics) == 1
@@ -42,7 +42,7 @@ def test_resolve():
 
 
 def test_a_target_brings_what_it_needs_and_nothing_else():
-    entries = read_template(ROOT / "pipelines" / "scan.dvc.yaml")
+    entries = read_template(ROOT / "pipelines" / "dvc" / "scan.dvc.yaml")
     needed = [entry.name for entry in needed_for("calibrate", entries)]
     assert set(needed) == {"clean", "ingest", "tetrahedralize", "precut", "calibrate"}
     assert needed[-1] == "calibrate" and needed.index("clean") < needed.index("precut")

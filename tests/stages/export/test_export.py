@@ -281,7 +281,7 @@ def scan_dir(tmp_path: Path) -> Path:
     (directory / "scan.yaml").write_text(
         "id: synthetic\nscan: scan.ply\nlog: null\nmaterial: apple\ncut_surface: scan.ply\n"
     )
-    (directory / "dvc.yaml").symlink_to(ROOT / "pipelines" / "scan.dvc.yaml")
+    (directory / "dvc.yaml").symlink_to(ROOT / "pipelines" / "dvc" / "scan.dvc.yaml")
     for name, used in LINKS.items():
         link(directory, name, used)
     for name, frame in zip(("halve/vertices", "halve/faces"), BODY, strict=True):

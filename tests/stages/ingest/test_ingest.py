@@ -123,7 +123,7 @@ def make_scan(folder: Path, log: Path | None, airs: tuple[Path, ...] = ()) -> Pa
     scan = folder / "data" / "scans" / "apple"
     scan.mkdir(parents=True)
     (scan / "apple.ply").write_text("raw scan, not read by ingest")
-    (scan / "dvc.yaml").symlink_to(ROOT / "pipelines" / "scan.dvc.yaml")
+    (scan / "dvc.yaml").symlink_to(ROOT / "pipelines" / "dvc" / "scan.dvc.yaml")
     if airs:
         (scan / "air").mkdir()
         for i, air in enumerate(airs):

@@ -125,7 +125,7 @@ def make_project(folder, precut_section):
     shutil.copy(ROOT / "params.yaml", folder)
     scan = folder / "data" / "scans" / "box"
     scan.mkdir(parents=True)
-    shutil.copy(folder / "pipelines" / "scan.dvc.yaml", scan / "dvc.yaml")
+    shutil.copy(folder / "pipelines" / "dvc" / "scan.dvc.yaml", scan / "dvc.yaml")
     (scan / "box.ply").write_text("raw scan, not read by precut")
     write_scan_file(scan, precut_section)
     nodes, tets = regular_box((5, 4, 6))

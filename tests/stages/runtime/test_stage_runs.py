@@ -25,7 +25,7 @@ def scan_dir(tmp_path: Path) -> Path:
     (directory / "scan.yaml").write_text(
         "id: sample\nscan: scan.ply\nlog: null\nmaterial: apple\ncut_surface: scan.ply\n"
     )
-    (directory / "dvc.yaml").symlink_to(PROJECT / "pipelines" / "scan.dvc.yaml")
+    (directory / "dvc.yaml").symlink_to(PROJECT / "pipelines" / "dvc" / "scan.dvc.yaml")
     return directory
 
 

@@ -172,7 +172,7 @@ def make_project(folder, section):
     shutil.copy(ROOT / "params.yaml", folder)
     scan = folder / "data" / "scans" / "box"
     scan.mkdir(parents=True)
-    shutil.copy(folder / "pipelines" / "scan.dvc.yaml", scan / "dvc.yaml")
+    shutil.copy(folder / "pipelines" / "dvc" / "scan.dvc.yaml", scan / "dvc.yaml")
     (scan / "box.ply").write_text("raw scan, not read by simulate")
     result = precut(*jittered_box(3), load_params(ROOT / "params.yaml").precut)
     for name, frame in tables(result).items():
