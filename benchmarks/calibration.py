@@ -37,7 +37,7 @@ def calibration_iteration() -> dict[str, Any]:
     """CPU seconds of one iteration of the individual phase (one gradient), with params.yaml's settings."""
     params = load_params(ROOT / "params.yaml")
     model, cut = _sample_model(params), _sample_cut(params)
-    short = params.calibrate.model_copy(update={"individual_iterations": ITERATIONS})
+    short = params.calibrate.changed(individual_iterations=ITERATIONS)
     problem = pose_problem(model, cut, short)
     start = {name: np.asarray(value) for name, value in short.start.items()}
     names = short.individual
@@ -45,7 +45,7 @@ def calibration_iteration() -> dict[str, Any]:
         problem,
         names,
         start,
-        short.model_copy(update={"individual_iterations": 1}),
+        short.changed(individual_iterations=1),
         scan_dir=None,
         key="",
     )
@@ -107,7 +107,7 @@ def _sample_model(params: Params) -> Model:
     # The mesher leaves a file in the working directory.
     with tempfile.TemporaryDirectory(prefix="scan2cut-bench-") as folder, chdir(folder):
         mesh = tetrahedralize(clean(scan, params.clean).surface, params.tetrahedralize).mesh
-    return cutting_model(cut_by_plane(mesh.nodes, mesh.tets), MATERIALS["apple"], params.calibrate)
+    return cutting_model(cut_by_plane(mesh.nodes, mesh.tets), MATERIALS["apple"], params.calibrate.cut)
 
 
 def _sample_cut(params: Params) -> RecordedCut:

@@ -56,7 +56,13 @@ def main() -> int:
     body = body_of(options.body)
     motion = pl.read_parquet(options.motion)
     exported = export(
-        place, motion, body, Chain({}, (UNKNOWN,)), params, knife=params.knife, scan_id=options.motion.stem
+        place,
+        motion,
+        body,
+        Chain({}, (UNKNOWN,)),
+        params,
+        knife=params.cut.knife_label,
+        scan_id=options.motion.stem,
     )
     for check in exported.certificate.checks:
         mark = {True: "  ", False: "! ", None: "? "}[check.passed]

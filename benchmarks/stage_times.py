@@ -12,7 +12,6 @@ from pathlib import Path
 from pipelines.dvc.template import read_template
 from pipelines.scans.project import Project
 from pipelines.scans.register import Request, register_scan
-from stages.runtime.catalogue import INSTANCES, base_of
 
 
 @dataclass(frozen=True)
@@ -30,9 +29,7 @@ def stage_times(root: Path, subject: Subject) -> dict[str, float]:
         scan_id = register_scan(project, Request(subject.path))
         times = {}
         for entry in read_template(project.template):
-            instance = ["--as", entry.name] if entry.name in INSTANCES else []
-            module = f"stages.{base_of(entry.name)}"
-            command = [sys.executable, "-m", module, f"data/scans/{scan_id}", *instance]
+            command = [sys.executable, "-m", "stages", entry.name, f"data/scans/{scan_id}"]
             start = time.perf_counter()
             subprocess.run(command, cwd=project.root, check=True, env=dict(os.environ))
             times[entry.name] = time.perf_counter() - start

@@ -24,12 +24,13 @@ from PIL import Image
 from disect_sim import KNIVES, MATERIALS, build_model, cut_by_plane
 from disect_sim.model import Model
 from stages.calibrate.calibration import calibrate
+from stages.calibrate.params import CalibrateParams
 from stages.calibrate.picture import calibrate_picture
 from stages.calibrate.recorded_cut import RecordedCut, read_recorded_cut
 from stages.calibrate.report import bound_table, metrics, parameter_table, profile_table
 from stages.ingest.log_file import read_log
 from stages.ingest.stage import force_table, ingest
-from stages.runtime.params import CalibrateParams, load_params
+from stages.runtime.params import load_params
 from stages.runtime.work_key import work_key
 from stages.shared.surface.triangles import Surface
 from stages.tetrahedralize.stage import tetrahedralize

@@ -116,7 +116,7 @@ def run(name: str) -> None:
     material = "apple" if name == "sample" else SURFACES[name][0]
     mesh = precut(nodes, tets, params.precut_half).cut
     values = values_of(fitted, mesh, params)
-    model = cutting_model(mesh, MATERIALS[material], params.optimize)
+    model = cutting_model(mesh, MATERIALS[material], params.optimize.cut)
     found = optimize(
         model,
         values,

@@ -3,18 +3,19 @@
 from pathlib import Path
 
 from stages.runtime.atomic_file import write_bytes_atomic
-from stages.runtime.catalogue import ARTIFACTS, INSTANCES, Artifact, base_of
+from stages.runtime.catalogue import ARTIFACTS, STAGES, base_of, readers_of
+from stages.runtime.describe import Artifact
 
 DOCUMENT = Path("docs/artifacts.md")
 HEAD = """# Artifacts
 
-Generated from stages/runtime/catalogue.py by `python -m scripts.write_artifacts_doc`; edit the catalogue, not this file.
+Generated from stages/*/artifacts.py by `python -m scripts.write_artifacts_doc`; edit those, not this file.
 
 Paths are relative to the scan's directory `data/scans/<id>/`. Tables are Parquet; a vector is a fixed-size
 array column. Every table carries, in its file metadata under `scan2cut.`, its artifact name, schema version,
-units, stage, the sha256 of the stage's parameters and inputs, and the release that wrote it (the exact code
-is in `dvc.lock`). Numbers are finite and no value is missing; a reader refuses anything else. Metrics are
-one JSON object.
+units and the format's version. What a stage's files were made from (parameters, inputs, code) is in its
+`provenance.json`, apart from them: the same content is the same file. Numbers are finite and no value is missing; a
+reader refuses anything else. Metrics are one JSON object.
 Check a file with `scan2cut validate FILE`.
 """
 
@@ -27,14 +28,14 @@ def document() -> str:
         if artifact.producer != stage:
             stage = artifact.producer
             parts.append(f"## {stage}\n")
-            if stage in INSTANCES:
+            if STAGES[stage].base:
                 parts.append(f"{_instance(stage)}\n")
         parts.append(_section(artifact))
     return "\n".join(parts)
 
 
 def _section(artifact: Artifact) -> str:
-    readers = ", ".join(artifact.consumers) or "people and later stages"
+    readers = ", ".join(readers_of(artifact)) or "people"
     lines = [
         f"### `{artifact.path}`",
         "",
@@ -42,7 +43,7 @@ def _section(artifact: Artifact) -> str:
         f"Written by {artifact.producer}, read by {readers}.",
         "",
     ]
-    if artifact.columns and artifact.producer in INSTANCES:
+    if artifact.columns and STAGES[artifact.producer].base:
         base = artifact.path.replace(artifact.producer, base_of(artifact.producer), 1)
         lines += [f"Columns as in `{base}`.", ""]
     elif artifact.columns:
@@ -53,7 +54,7 @@ def _section(artifact: Artifact) -> str:
 
 
 def _instance(stage: str) -> str:
-    renamed = ", ".join(f"{new} in place of {old}" for old, new in INSTANCES[stage].reads.items())
+    renamed = ", ".join(f"{new} in place of {old}" for old, new in STAGES[stage].renamed)
     return f"The stage {base_of(stage)}, run a second time with its own parameters, reading {renamed}."
 
 

@@ -11,7 +11,7 @@ import yaml
 
 from pipelines.dvc.template import read_template
 from stages.runtime.catalogue import ARTIFACTS, INSTANCES, base_of
-from stages.runtime.params import STAGE_SECTIONS
+from stages.runtime.params import SECTIONS
 
 ROOT = Path(__file__).parents[1]
 ENTRIES = read_template(ROOT / "pipelines" / "dvc" / "scan.dvc.yaml")
@@ -24,7 +24,7 @@ def stage_modules() -> set[str]:
     return {path.stem for path in (ROOT / "stages").glob("*.py")} - NOT_STAGES
 
 
-@pytest.mark.parametrize("stage", sorted({*STAGES, *STAGE_SECTIONS, *stage_modules()}))
+@pytest.mark.parametrize("stage", sorted({*STAGES, *SECTIONS, *stage_modules()}))
 def test_one_word_six_places(stage):
     """Module, DVC stage (also the Prefect task: the flow reads the template), params, folder, test.
 
@@ -34,7 +34,7 @@ def test_one_word_six_places(stage):
     assert (ROOT / "stages" / f"{base_of(stage)}.py").is_file()
     assert (ROOT / "stages" / f"{stage}.py").is_file() == (stage not in INSTANCES)
     assert stage in STAGES
-    assert stage in STAGE_SECTIONS
+    assert stage in SECTIONS
     assert stage in yaml.safe_load((ROOT / "params.yaml").read_text())
     assert {a.path.split("/")[0] for a in ARTIFACTS.values() if a.producer == stage} == {stage}
     assert (ROOT / "tests" / "stages" / f"test_{base_of(stage)}.py").is_file()

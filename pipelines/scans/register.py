@@ -20,7 +20,7 @@ from pipelines.scans.project import TEMPLATE, Project
 from pipelines.scans.run_lock import scan_lock
 from stages.runtime.atomic_file import write_bytes_atomic
 from stages.runtime.hashing import sha256_of_file
-from stages.runtime.params import STAGE_SECTIONS, merge_params
+from stages.runtime.params import SECTIONS, merge_params
 from stages.runtime.scan_file import (
     ID_PATTERN,
     PARAMS_FILE_NAME,
@@ -245,13 +245,13 @@ def _suffix(source: Path) -> str:
 def _sections(
     known: Mapping[str, Any], overrides: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, dict[str, Any]]:
-    unknown = sorted(set(overrides) - set(STAGE_SECTIONS))
+    unknown = sorted(set(overrides) - set(SECTIONS))
     if unknown:
         raise InputError(
             f"--set names the stage {unknown[0]!r}, which does not exist. Stages are "
-            f"{', '.join(STAGE_SECTIONS)}. Write it as stage.parameter=value."
+            f"{', '.join(SECTIONS)}. Write it as stage.parameter=value."
         )
-    return {name: {**(known.get(name) or {}), **overrides.get(name, {})} for name in STAGE_SECTIONS}
+    return {name: {**(known.get(name) or {}), **overrides.get(name, {})} for name in SECTIONS}
 
 
 def _write(project: Project, scan_id: str, files: Mapping[str, Path], content: Mapping[str, Any]) -> None:

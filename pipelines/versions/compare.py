@@ -17,7 +17,7 @@ from pipelines.report.sections.common import column
 from pipelines.report.words import MISSING, label, number, percent
 from pipelines.scans.project import Project
 from stages.runtime.atomic_file import write_bytes_atomic
-from stages.runtime.params import STAGE_SECTIONS
+from stages.runtime.params import SECTIONS
 
 SHARES = {"nmae", "nmae_held_out", "nmae_shared", "reduction", "confirmed_reduction", "peak_reduction"}
 """Metrics that read best in percent."""
@@ -187,6 +187,6 @@ def _plot(runs: dict[str, ScanData], title: str, table: str, name: str) -> Plot 
 def _settings(data: ScanData) -> dict[str, Any]:
     """Every parameter that the run's stages ran with, and its files."""
     out = {key: data.scan_yaml.get(key) for key in ("scan", "log", "material")}
-    for section in STAGE_SECTIONS:
+    for section in SECTIONS:
         out |= {f"{section}.{key}": value for key, value in data.used(section).items()}
     return out

@@ -15,13 +15,13 @@ from stages.calibrate.certainty import Certainty, certainties
 from stages.calibrate.descent import FitOutcome, HistoryRow, Schedule
 from stages.calibrate.individual_fit import fit_individual
 from stages.calibrate.losses import LOSSES
+from stages.calibrate.params import CalibrateParams
 from stages.calibrate.problem import OFFSET, Problem, pose_problem
 from stages.calibrate.recorded_cut import RecordedCut
 from stages.calibrate.shared_fit import SharedFit, fit_from_starts, scattered_starts
 from stages.calibrate.unknowns import Values, parameter_bounds, shared_unknowns
 from stages.calibrate.validation import contact_impulse
 from stages.runtime.checkpoint import remove_checkpoints
-from stages.runtime.params import CalibrateParams
 from stages.shared.fitting.bounded import Bound
 
 Array = NDArray[np.float64]
@@ -72,7 +72,10 @@ def calibrate(
     check_names(params)
     problem = pose_problem(model, cut, params)
     bounds = parameter_bounds(
-        params.shared, damage_law=params.damage_law, offset_range_m=params.offset_range_m, given=params.bounds
+        params.shared,
+        damage_law=params.cut.damage_law,
+        offset_range_m=params.offset_range_m,
+        given=params.bounds,
     )
     tell = _teller(params, progress)
     unknowns, start = shared_unknowns(params.start, bounds)
@@ -139,7 +142,7 @@ def check_names(params: CalibrateParams) -> None:
     """Refuse parameters the simulator does not know, and individual ones that have no springs."""
     for name in (*params.start, *params.shared, *params.individual, *params.bounds):
         if name != OFFSET:
-            parameter_info(name, damage_law=params.damage_law)
+            parameter_info(name, damage_law=params.cut.damage_law)
     for name in params.individual:
         if name not in SPRING_NAMES:
             raise InputError(
@@ -181,7 +184,7 @@ def _per_spring(problem: Problem, values: Values, params: CalibrateParams) -> tu
     rows = spring_values(problem.model, values)
     names = [name for name in SPRING_NAMES if name in params.individual or name in params.shared]
     bounds = parameter_bounds(
-        names, damage_law=params.damage_law, offset_range_m=params.offset_range_m, given=params.bounds
+        names, damage_law=params.cut.damage_law, offset_range_m=params.offset_range_m, given=params.bounds
     )
     free = {name: bounds[name].free(torch.as_tensor(rows[name])).requires_grad_(True) for name in names}
     parameters = {name: torch.as_tensor(row) for name, row in rows.items()}

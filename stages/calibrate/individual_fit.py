@@ -6,11 +6,11 @@ from pathlib import Path
 from stages.calibrate.descent import HistoryRow, PhaseResult, Schedule, descend
 from stages.calibrate.losses import LOSSES
 from stages.calibrate.objective import Objective
+from stages.calibrate.params import CalibrateParams
 from stages.calibrate.problem import Problem
 from stages.calibrate.smoothness import Smoothness, neighbour_pairs
 from stages.calibrate.unknowns import Unknowns, Values, individual_unknowns, parameter_bounds
 from stages.runtime.checkpoint import Checkpoint
-from stages.runtime.params import CalibrateParams
 
 
 def fit_individual(
@@ -27,7 +27,7 @@ def fit_individual(
     mesh = problem.model.mesh
     bounds = parameter_bounds(
         dict.fromkeys((*names, *params.shared)),
-        damage_law=params.damage_law,
+        damage_law=params.cut.damage_law,
         offset_range_m=params.offset_range_m,
         given=params.bounds,
     )

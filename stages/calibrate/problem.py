@@ -12,6 +12,7 @@ from disect_sim.motions import RecordedMotion
 from disect_sim.outcome import Outcome
 from disect_sim.result import Result
 from disect_sim.torch_module import CuttingForce
+from stages.calibrate.params import CalibrateParams
 from stages.calibrate.recorded_cut import (
     PUNCTURE_WINDOW_S,
     RecordedCut,
@@ -21,7 +22,6 @@ from stages.calibrate.recorded_cut import (
     top_of_body,
 )
 from stages.calibrate.validation import held_out_blocks
-from stages.runtime.params import CalibrateParams
 from stages.shared.fitting.low_pass import low_pass
 
 NORM_ROUNDING_N = 1.0e-3
@@ -116,12 +116,12 @@ def pose_problem(model: Model, cut: RecordedCut, params: CalibrateParams) -> Pro
     at_onset = float(np.interp(onset, grid, height))
     shift = top - at_onset if params.align == "contact" else 0.0
     first, last = _window(grid, height + shift, onset, top, params)
-    steps = round((last - first) / params.dt_s)
-    samples = int(np.floor(steps * params.dt_s * params.rate_hz + 1e-9))
+    steps = round((last - first) / params.cut.dt_s)
+    samples = int(np.floor(steps * params.cut.dt_s * params.rate_hz + 1e-9))
     time = first + (np.arange(samples) + 1) / params.rate_hz
     matrix = np.ascontiguousarray(low_pass(time, np.eye(samples), params.low_pass_hz))
     # A simulated sample is the mean of the steps that end in its interval.
-    middle = time - 0.5 * max(0.0, 1.0 / params.rate_hz - params.dt_s)
+    middle = time - 0.5 * max(0.0, 1.0 / params.rate_hz - params.cut.dt_s)
     measured = np.linalg.norm(matrix @ _at(middle, cut.time, cut.force), axis=1)
     valid = np.interp(time, cut.time, cut.valid.astype(float)) > ALL_VALID
     contact = time >= onset
@@ -136,10 +136,10 @@ def pose_problem(model: Model, cut: RecordedCut, params: CalibrateParams) -> Pro
     module = CuttingForce(
         model,
         motion,
-        duration=steps * params.dt_s,
-        dt=params.dt_s,
+        duration=steps * params.cut.dt_s,
+        dt=params.cut.dt_s,
         sample_rate_hz=params.rate_hz,
-        force_limit_n=params.force_limit_n,
+        force_limit_n=params.cut.force_limit_n,
     )
     aligned = np.interp(time, grid, height + shift)
     return Problem(
@@ -184,7 +184,7 @@ def _window(
     grid: Array, height: Array, onset: float, top: float, params: CalibrateParams
 ) -> tuple[float, float]:
     """From just above the body to just above the board, or as far as the log goes [s]."""
-    before = np.flatnonzero((grid <= onset) & (height >= top + params.start_clearance_m))
+    before = np.flatnonzero((grid <= onset) & (height >= top + params.cut.start_clearance_m))
     first = float(grid[before[-1]]) if len(before) else float(grid[0])
     if first == grid[0] and height[0] < top:
         raise InputError(
@@ -192,7 +192,7 @@ def _window(
             f"{1e3 * top:.1f} mm above the board. It must begin above the fruit. With calibrate.align=contact the "
             "heights are shifted to meet the scan."
         )
-    below = np.flatnonzero((grid > onset) & (height <= params.board_clearance_m))
+    below = np.flatnonzero((grid > onset) & (height <= params.cut.board_clearance_m))
     last = float(grid[below[0]]) if len(below) else float(grid[-1])
     return first, last
 

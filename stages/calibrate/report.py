@@ -8,11 +8,11 @@ from disect_sim.model import Model
 from disect_sim.parameters import MATERIAL_PARAMETERS, SPRING_NAMES, SURFACE_PREFIX, parameter_info
 from stages.calibrate.calibration import Calibration, scalar_values, spring_values
 from stages.calibrate.descent import FitOutcome, HistoryRow
+from stages.calibrate.params import CalibrateParams
 from stages.calibrate.problem import OFFSET
 from stages.calibrate.recorded_cut import find_onset, find_puncture
 from stages.calibrate.unknowns import Values, parameter_bounds
 from stages.calibrate.validation import TOUCHED_NS, errors
-from stages.runtime.params import CalibrateParams
 
 Array = NDArray[np.float64]
 
@@ -42,7 +42,7 @@ def bound_table(params: CalibrateParams) -> pl.DataFrame:
     """The table calibrate/bounds: for each spring parameter the range of the skin's and of the other springs."""
     bounds = parameter_bounds(
         [*SPRING_NAMES, *params.shared],
-        damage_law=params.damage_law,
+        damage_law=params.cut.damage_law,
         offset_range_m=params.offset_range_m,
         given=params.bounds,
     )

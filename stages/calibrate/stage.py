@@ -8,6 +8,7 @@ import torch
 from disect_sim.materials import MATERIALS
 from disect_sim.model import Model
 from stages.calibrate.calibration import Calibration, calibrate, check_names
+from stages.calibrate.params import CalibrateParams
 from stages.calibrate.picture import calibrate_picture, no_log_picture
 from stages.calibrate.recorded_cut import read_recorded_cut
 from stages.calibrate.report import (
@@ -21,12 +22,10 @@ from stages.calibrate.report import (
     profile_table,
     scalar_table,
 )
-from stages.runtime.params import CalibrateParams
-from stages.runtime.stage_main import StageIO, run_stage
+from stages.runtime.stage_io import StageIO
 from stages.runtime.work_key import work_key
 from stages.shared.cut.cut_mesh_tables import read_cut_mesh
 from stages.shared.cut.cutting_model import cutting_model
-from stages.shared.cut.damage_law import DAMAGE_LAW
 from stages.shared.pictures.plot_text import plot_text
 
 OWN_CODE = Path(__file__).parent
@@ -37,7 +36,7 @@ def run(io: StageIO, params: CalibrateParams) -> dict[str, object]:
     torch.set_num_threads(1)  # the tensors are small: more threads only spin
     io.progress(0.0, "read the cut mesh and the log")
     check_names(params)
-    model = cutting_model(read_cut_mesh(io.read), MATERIALS[io.scan.material], params)
+    model = cutting_model(read_cut_mesh(io.read), MATERIALS[io.scan.material], params.cut)
     io.write("calibrate/bounds", bound_table(params))
     table = io.read("ingest/force")
     cut = read_recorded_cut(table)
@@ -64,7 +63,6 @@ def _write(io: StageIO, model: Model, fit: Calibration, params: CalibrateParams)
     io.write(
         "calibrate/parameters",
         parameter_table(model, fit.values, gradient_norm=fit.gradient_norm, touched_ns=fit.impulse),
-        notes={DAMAGE_LAW: params.damage_law},
     )
     io.write("calibrate/scalars", scalar_table(fit))
     io.write("calibrate/body", body_table({**nominal_values(params), **fit.values}))
@@ -81,7 +79,6 @@ def _without_log(io: StageIO, model: Model, params: CalibrateParams) -> dict[str
     io.write(
         "calibrate/parameters",
         parameter_table(model, values, gradient_norm=untouched, touched_ns=untouched),
-        notes={DAMAGE_LAW: params.damage_law},
     )
     io.write("calibrate/scalars", scalar_table(None))
     io.write("calibrate/body", body_table(values))
@@ -92,12 +89,3 @@ def _without_log(io: StageIO, model: Model, params: CalibrateParams) -> dict[str
     io.write_plot("calibrate/history_plot", plot_text(history, ["step", "best_loss", "nmae"]))
     io.write_png("calibrate/preview", no_log_picture(model, values))
     return nominal_metrics()
-
-
-def main() -> None:
-    """Run the stage on the scan directory given on the command line."""
-    run_stage("calibrate", run)
-
-
-if __name__ == "__main__":
-    main()

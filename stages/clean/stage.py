@@ -12,6 +12,7 @@ from stages.clean import topology
 from stages.clean.components import keep_fruit
 from stages.clean.displacement import Displacement
 from stages.clean.ladder import Finish, check, climb, resample
+from stages.clean.params import CleanParams
 from stages.clean.picture import clean_picture
 from stages.clean.pose import Pose, cutting_pose
 from stages.clean.reconstruction import surface_from_points, tidy_cloud
@@ -19,8 +20,7 @@ from stages.clean.report import RepairLog
 from stages.clean.resampling import EQUILATERAL_AREA
 from stages.clean.scan_file import RawScan, read_scan
 from stages.clean.unit import UnitChoice, choose_unit
-from stages.runtime.params import CleanParams
-from stages.runtime.stage_main import StageIO, run_stage
+from stages.runtime.stage_io import StageIO
 from stages.shared.surface.triangles import Surface, edge_lengths, is_closed
 
 MIN_THICKNESS_FRACTION = 0.02
@@ -241,12 +241,3 @@ def run(io: StageIO, params: CleanParams) -> dict[str, object]:
     )
     io.progress(1.0, "done")
     return metrics(result)
-
-
-def main() -> None:
-    """Run the stage on the scan directory given on the command line."""
-    run_stage("clean", run)
-
-
-if __name__ == "__main__":
-    main()

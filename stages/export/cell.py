@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from disect_sim.knife import KNIVES
-from stages.runtime.params import ExportParams
+from stages.export.params import ExportParams
 
 
 @dataclass(frozen=True)
@@ -34,11 +33,11 @@ class Cell:
 
 def cell_of(params: ExportParams) -> Cell:
     """The cell that the parameters describe."""
-    knife = KNIVES[params.knife]
+    knife = params.cut.blade
     return Cell(
         o_t_c=_upright(np.array(params.board_position_m), np.deg2rad(params.blade_yaw_deg), up=1.0),
         f_t_e=_upright(np.array(params.edge_offset_m), np.deg2rad(params.blade_angle_deg), up=-1.0),
-        knife=params.knife,
+        knife=params.cut.knife_label,
         blade_length_m=knife.length_m,
         blade_height_m=knife.height_m,
         fixture_low_m=np.array(params.fixture_low_m),

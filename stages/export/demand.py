@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from disect_sim.errors import InputError
 from stages.export.cell import Cell
+from stages.export.params import ExportParams
 from stages.export.segments import EdgeMotion
-from stages.runtime.params import ExportParams
 from stages.shared.robots.robot import Robot
 
 

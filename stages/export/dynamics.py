@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from stages.export.cell import Cell
 from stages.export.inverse import JointMotion
-from stages.shared.robots.kinematics import flange_pose, jacobian, joint_poses
+from stages.shared.kinematics import flange_pose, jacobian, joint_poses
 from stages.shared.robots.robot import Robot
 
 GRAVITY_M_S2 = 9.80665

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from disect_sim.errors import InputError
-from stages.shared.robots.kinematics import flange_pose, jacobian, jacobian_rate, joint_poses
+from stages.shared.kinematics import flange_pose, jacobian, jacobian_rate, joint_poses
 from stages.shared.robots.robot import Robot
 
 MAX_ITERATIONS = 60

@@ -8,7 +8,7 @@ from stages.export.demand import Demand
 from stages.export.export_files import ExportFiles, Variant
 from stages.export.inverse import smallest_singular_value
 from stages.export.segments import CUT, PERIOD_S, WAYPOINT_STRIDE
-from stages.shared.robots.kinematics import flange_pose
+from stages.shared.kinematics import flange_pose
 
 POSITION_MARGIN_RAD = 0.1
 SPEED_SHARE, ACCELERATION_SHARE, JERK_SHARE = 0.5, 0.6, 0.2

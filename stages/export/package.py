@@ -1,6 +1,7 @@
 """Writing the export: every file of the folder, then the document that lists them."""
 
 import json
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -36,10 +37,9 @@ from stages.export.waypoints import (
     waypoint_rows,
     waypoint_table,
 )
-from stages.runtime.artifacts import CODE_VERSION
 from stages.runtime.atomic_file import write_bytes_atomic
 from stages.runtime.hashing import sha256_of_file, sha256_of_value
-from stages.shared.robots.kinematics import DH_A_M, DH_ALPHA_RAD, DH_D_M, FLANGE_M
+from stages.shared.kinematics import DH_A_M, DH_ALPHA_RAD, DH_D_M, FLANGE_M
 from stages.shared.robots.robot import limits_of
 
 WARNING = (
@@ -118,7 +118,7 @@ def write_package(folder: Path, demand: Demand, *, scan_id: str) -> dict[str, An
             "start_pose_rad": air_joints.position[0].tolist(),
         },
         "provenance": {
-            "release": CODE_VERSION,
+            "release": _release(),
             "code_sha256": code_sha256(),
             "params_sha256": sha256_of_value(demand.params.model_dump(mode="json")),
             "upstream_sha256": demand.provenance,
@@ -128,6 +128,13 @@ def write_package(folder: Path, demand: Demand, *, scan_id: str) -> dict[str, An
     }
     write_document(folder, document)
     return document
+
+
+def _release() -> str:
+    try:
+        return version("scan2cut")
+    except PackageNotFoundError:
+        return "not installed"
 
 
 def write_document(folder: Path, document: dict[str, Any]) -> None:

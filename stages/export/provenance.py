@@ -1,21 +1,15 @@
-"""The chain of hashes from the raw scan to the motion: what each file says it was made from, checked on disk."""
+"""The chain of hashes from the raw scan to the motion: what each stage says it read and wrote, checked on disk."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
 from disect_sim.errors import InputError
-from stages.runtime.artifacts import PREFIX, read_metadata
 from stages.runtime.hashing import sha256_of_path, sha256_of_value
+from stages.runtime.provenance import Provenance, read_provenance
 
 ROOT = Path(__file__).parents[2]
-CODE = (
-    "stages/export",
-    "stages/runtime",
-    "stages/shared",
-    "disect_sim",
-)
-"""What computes an export and its certificate, and the simulator behind the predicted force."""
+CODE = ("stages/export", "stages/shared/robots", "stages/shared/kinematics.py")
+"""What computes an export and its certificate. The code behind the motion is named in optimize's provenance."""
 REQUIRED = ("clean", "tetrahedralize_half", "precut_half", "calibrate", "transport", "optimize")
 """Stages that a whole chain goes through: surface, mesh, calibration, transport, motion."""
 
@@ -27,7 +21,7 @@ class Chain:
     digests: dict[str, str]
     """Path relative to the scan's directory → sha256 of the file as it is now, sorted."""
     broken: tuple[str, ...]
-    """Files that are missing or differ from what was recorded when they were used."""
+    """Files that are missing or differ from what was recorded when they were written or used."""
 
 
 def walk(scan_dir: Path, names: tuple[str, ...], *, root: str, stages: tuple[str, ...] = REQUIRED) -> Chain:
@@ -37,17 +31,28 @@ def walk(scan_dir: Path, names: tuple[str, ...], *, root: str, stages: tuple[str
     """
     digests: dict[str, str] = {}
     broken: set[str] = set()
+    records: dict[str, Provenance] = {}
     waiting = list(names)
     while waiting:
         name = waiting.pop()
-        path = scan_dir / name
         if name in digests or name in broken:
             continue
-        if not path.exists():
+        if not (scan_dir / name).exists():
             broken.add(name)
             continue
-        digests[name] = sha256_of_path(path)
-        for used, recorded in _inputs(path).items():
+        digests[name] = sha256_of_path(scan_dir / name)
+        stage, _, file = name.partition("/")
+        if not file:
+            continue
+        if stage not in records:
+            try:
+                records[stage] = read_provenance(scan_dir, stage)
+            except InputError:
+                broken.add(name)
+                continue
+        if records[stage].outputs.get(name) != digests[name]:
+            broken.add(name)
+        for used, recorded in records[stage].inputs.items():
             if not (scan_dir / used).exists() or sha256_of_path(scan_dir / used) != recorded:
                 broken.add(used)
             else:
@@ -60,16 +65,3 @@ def walk(scan_dir: Path, names: tuple[str, ...], *, root: str, stages: tuple[str
 def code_sha256() -> str:
     """Of the code that exports and certifies."""
     return sha256_of_value({name: sha256_of_path(ROOT / name) for name in CODE})
-
-
-def _inputs(path: Path) -> dict[str, str]:
-    if path.suffix != ".parquet":
-        return {}
-    recorded = read_metadata(path).get(PREFIX + "inputs_sha256")
-    if recorded is None:
-        raise InputError(
-            f"{path} does not say what it was made from. Every table must carry the sha256 of its inputs. "
-            "Run its stage again."
-        )
-    inputs: dict[str, str] = json.loads(recorded)
-    return inputs

@@ -20,7 +20,7 @@ from stages.export.export_files import ExportFiles
 from stages.export.load_checks import TORQUE_SHARE, force_on_knife
 from stages.export.motion_checks import edge_poses, in_cutting_frame
 from stages.export.segments import PERIOD_S
-from stages.shared.robots.kinematics import DH_A_M, DH_ALPHA_RAD, DH_D_M, FLANGE_M
+from stages.shared.kinematics import DH_A_M, DH_ALPHA_RAD, DH_D_M, FLANGE_M
 from stages.shared.robots.robot import Robot
 
 SUBSTEPS = 10

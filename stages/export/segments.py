@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from disect_sim.errors import InputError
-from stages.runtime.params import ExportParams
+from stages.export.params import ExportParams
 
 PERIOD_S = 1e-3
 """Of the robot's control loop."""

@@ -26,7 +26,7 @@ def space(files: ExportFiles, demand: Demand) -> list[Check]:
     )
     fixture_height = float((edge[:, 1] + cell.fixture_low_m[1]).min())
     return [
-        at_least(4, "height of the whole edge above the board", lowest, params.board_clearance_m, "m"),
+        at_least(4, "height of the whole edge above the board", lowest, params.min_board_clearance_m, "m"),
         at_least(4, "height of the fixture above the board", fixture_height, params.fixture_clearance_m, "m"),
         at_least(
             4,
@@ -41,7 +41,7 @@ def space(files: ExportFiles, demand: Demand) -> list[Check]:
             4,
             "air cut: height of the edge above the board",
             float(in_cutting_frame(edge_poses(files.air.joints, demand), demand)[:, 1].min()),
-            params.board_clearance_m,
+            params.min_board_clearance_m,
             "m",
         ),
     ]

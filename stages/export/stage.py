@@ -13,13 +13,12 @@ from stages.export.demand import Demand, fruit_of
 from stages.export.export_files import REASON, RUN_SCRIPT
 from stages.export.motion_table import cut_of
 from stages.export.package import write_certificate, write_package
+from stages.export.params import ExportParams
 from stages.export.picture import export_picture
 from stages.export.provenance import Chain, walk
-from stages.runtime.artifacts import read_notes
 from stages.runtime.atomic_file import write_bytes_atomic
 from stages.runtime.catalogue import ARTIFACTS
-from stages.runtime.params import ExportParams
-from stages.runtime.stage_main import StageIO, run_stage
+from stages.runtime.stage_io import StageIO
 from stages.shared.robots.robot import load_robot
 
 MOTION = "optimize/motion"
@@ -141,19 +140,10 @@ def run(io: StageIO, params: ExportParams) -> dict[str, Any]:
     motion, body = io.read(MOTION), (io.read(BODY[0]), io.read(BODY[1]))
     chain = walk(io.scan_dir, tuple(ARTIFACTS[name].path for name in (MOTION, *BODY)), root=io.scan.scan)
     io.progress(0.1, "solve, write and certify")
-    knife = read_notes(io.scan_dir, MOTION).get("knife", "not stated")
+    knife = io.notes(MOTION).get("knife", "not stated")
     exported = export(io.folder("export/cut"), motion, body, chain, params, knife=knife, scan_id=io.scan.id)
     io.progress(0.8, "draw the picture")
     io.write_png("export/preview", export_picture(exported.folder, exported.demand, exported.certificate))
     io.progress(1.0, exported.certificate.verdict)
     place = Path("data", "scans", io.scan.id, ARTIFACTS["export/cut"].path, exported.folder.name)
     return metrics(exported, place.as_posix())
-
-
-def main() -> None:
-    """Run the stage on the scan directory given on the command line."""
-    run_stage("export", run)
-
-
-if __name__ == "__main__":
-    main()

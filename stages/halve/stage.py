@@ -7,10 +7,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from disect_sim.errors import InputError
+from stages.halve.params import HalveParams
 from stages.halve.picture import halve_picture
 from stages.halve.pose import CutFace, fit_cut_face, flattened, moved, refuse_curved, second_cut_frame
-from stages.runtime.params import HalveParams
-from stages.runtime.stage_main import StageIO, run_stage
+from stages.runtime.stage_io import StageIO
 from stages.shared.surface.triangles import Surface, is_closed
 
 SIDES = {"positive": 1, "negative": -1}
@@ -133,12 +133,3 @@ def run(io: StageIO, params: HalveParams) -> dict[str, object]:
 
 def _vectors(name: str, values: NDArray[np.generic], dtype: type[pl.DataType]) -> pl.DataFrame:
     return pl.DataFrame([pl.Series(name, values, pl.Array(dtype, values.shape[1]))])
-
-
-def main() -> None:
-    """Run the stage on the scan directory given on the command line."""
-    run_stage("halve", run)
-
-
-if __name__ == "__main__":
-    main()

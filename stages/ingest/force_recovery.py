@@ -7,11 +7,11 @@ from numpy.typing import NDArray
 
 from disect_sim.errors import InputError
 from stages.ingest.cutting_frame import cutting_rotation
+from stages.ingest.params import IngestParams
 from stages.ingest.robot_log import RobotLog
 from stages.ingest.time_rules import Sampling, check_time
 from stages.ingest.units import in_si
-from stages.runtime.params import IngestParams
-from stages.shared.robots.kinematics import flange_pose, jacobian
+from stages.shared.kinematics import flange_pose, jacobian
 
 MAX_TRAVEL_M = 2.0
 """Twice a Panda's reach; a longer motion is in another unit."""

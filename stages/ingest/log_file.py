@@ -8,10 +8,10 @@ from stages.ingest.control_server_json import is_recording, read_recording
 from stages.ingest.json_text import parse_json
 from stages.ingest.libfranka_csv import is_libfranka, read_libfranka
 from stages.ingest.paper_pickle import read_paper_pickle
+from stages.ingest.params import IngestParams
 from stages.ingest.robot_log import RobotLog
 from stages.ingest.state_lines import is_state, read_state_lines
 from stages.ingest.table_file import read_csv, read_npz, read_parquet
-from stages.runtime.params import IngestParams
 from stages.shared.inputs.file_size import check_log_size
 
 MAGIC = {

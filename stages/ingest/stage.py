@@ -14,14 +14,14 @@ from stages.ingest.descent import Descent, find_descent
 from stages.ingest.force_recovery import EdgeRecord, edge_record
 from stages.ingest.log_file import read_log
 from stages.ingest.onset import require_onset
+from stages.ingest.params import IngestParams
 from stages.ingest.picture import force_picture, no_log_picture
 from stages.ingest.robot_log import EXERTED, RobotLog
 from stages.ingest.tare import Tare, air_tare, window_tare
 from stages.ingest.units import in_si
 from stages.runtime.catalogue import ARTIFACTS
 from stages.runtime.hashing import sha256_of_file
-from stages.runtime.params import IngestParams
-from stages.runtime.stage_main import StageIO, run_stage
+from stages.runtime.stage_io import StageIO
 from stages.runtime.table_contract import polars_dtype
 from stages.shared.fitting.low_pass import low_pass
 
@@ -270,12 +270,3 @@ def run(io: StageIO, params: IngestParams) -> dict[str, object]:
     io.write_png("ingest/preview", picture)
     io.progress(1.0, "done")
     return told
-
-
-def main() -> None:
-    """Run the stage on the scan directory given on the command line."""
-    run_stage("ingest", run)
-
-
-if __name__ == "__main__":
-    main()

@@ -11,7 +11,7 @@ from stages.ingest.air_alignment import matching_time
 from stages.ingest.descent import Descent, find_descent
 from stages.ingest.force_recovery import EdgeRecord
 from stages.ingest.onset import require_onset
-from stages.runtime.params import IngestParams
+from stages.ingest.params import IngestParams
 from stages.shared.fitting.low_pass import low_pass
 
 MAX_AIR_RANGE_N = 10.0

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from disect_sim.errors import InputError
-from stages.runtime.params import IngestParams
+from stages.ingest.params import IngestParams
 from stages.shared.fitting.low_pass import MIN_SAMPLES
 
 MAX_RATE_HZ = 20_000.0

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
+from stages.ingest.params import IngestParams
 from stages.ingest.robot_log import EXERTED, ON_KNIFE, RobotLog
-from stages.runtime.params import IngestParams
 
 SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 METRES = {"m": 1.0, "cm": 1e-2, "mm": 1e-3}

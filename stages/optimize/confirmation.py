@@ -7,10 +7,10 @@ import torch
 
 from disect_sim import Model
 from disect_sim.cut_mesh import CutMesh
+from stages.optimize.params import OptimizeParams
 from stages.optimize.passage import Passage
 from stages.optimize.slicing_cut import CutFailedError, SlicingCut, Values
 from stages.runtime.parallel import run_parallel, tell_parent
-from stages.runtime.params import OptimizeParams
 from stages.shared.cut.cutting_model import cutting_model
 
 PERTURBATION = 0.1
@@ -61,7 +61,7 @@ class Confirmed:
 def confirm(base: Check, finer: CutMesh, finer_values: Values, *, processes: int) -> list[Confirmed]:
     """The reduction with half the step, half the edge, and the parameters drawn or scaled 10 % up and down."""
     params = base.params
-    fine_model = cutting_model(finer, base.model.material, params)
+    fine_model = cutting_model(finer, base.model.material, params.cut)
     generator = np.random.default_rng(params.seed)
     signs = generator.choice([-1.0, 1.0], len(base.values))
     mixed = {
@@ -70,7 +70,7 @@ def confirm(base: Check, finer: CutMesh, finer_values: Values, *, processes: int
     }
     checks = [
         replace(base, name="half the edge", model=fine_model, values=finer_values),
-        replace(base, name="half the step", params=params.model_copy(update={"dt_s": 0.5 * params.dt_s})),
+        replace(base, name="half the step", params=params.changed(dt_s=0.5 * params.cut.dt_s)),
         replace(base, name="parameters + 10 %", values=_scaled(base.values, 1.0 + PERTURBATION)),
         replace(base, name="parameters - 10 %", values=_scaled(base.values, 1.0 - PERTURBATION)),
         replace(base, name="parameters ± 10 %, drawn", values=mixed),

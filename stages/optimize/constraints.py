@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import mdmm
 import torch
 
+from stages.optimize.params import OptimizeParams
 from stages.optimize.passage import Passage
 from stages.optimize.slicing_cut import Trajectory
-from stages.runtime.params import OptimizeParams
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ import torch
 from stages.optimize.constraints import Constraints, rules_of
 from stages.optimize.curvature import Curvature
 from stages.optimize.inner_problem import solve
+from stages.optimize.params import OptimizeParams
 from stages.optimize.slicing_cut import CutFailedError, SlicingCut, speed_term
 from stages.runtime.checkpoint import Checkpoint
-from stages.runtime.params import OptimizeParams
 
 GROW, SHRINK = 1.5, 0.4
 """What a step that was better, or was not, does to the radius of the next one."""

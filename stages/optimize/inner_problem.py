@@ -8,8 +8,8 @@ import torch
 
 from stages.optimize.constraints import Constraints
 from stages.optimize.curvature import Curvature
+from stages.optimize.params import OptimizeParams
 from stages.optimize.slicing_cut import SlicingCut, speed_term
-from stages.runtime.params import OptimizeParams
 
 OPTIMISERS = {"adam": torch.optim.Adam, "adamax": torch.optim.Adamax}
 STEPS_PER_RADIUS = 20.0

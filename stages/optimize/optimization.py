@@ -15,12 +15,12 @@ from stages.optimize.confirmation import Check, Confirmed, confirm
 from stages.optimize.constraints import Constraints, rules_of
 from stages.optimize.descent import Descent
 from stages.optimize.finer_mesh import values_on
+from stages.optimize.params import OptimizeParams
 from stages.optimize.passage import passage_of
 from stages.optimize.slicing_cut import CutFailedError, SlicingCut, Values
 from stages.optimize.starts import Start, parameter_draws, start_variables
 from stages.runtime.checkpoint import remove_checkpoints
 from stages.runtime.parallel import run_parallel
-from stages.runtime.params import OptimizeParams
 
 UNCONSTRAINED = "unconstrained"
 """Name of the ablation: the first start without any constraint."""

@@ -6,7 +6,7 @@ import numpy as np
 
 from disect_sim.cut_mesh import CutMesh
 from disect_sim.errors import InputError
-from stages.runtime.params import OptimizeParams
+from stages.optimize.params import OptimizeParams
 
 RATE_HZ = 1000.0
 """Rate of the robot's controller, at which limits are checked and waypoints written."""
@@ -36,17 +36,21 @@ def passage_of(mesh: CutMesh, blade_m: float, params: OptimizeParams) -> Passage
     if lateral <= 0.0:
         raise InputError(
             f"optimize: the fruit is {length:.3f} m long along the blade of {blade_m:g} m. It must fit under it with "
-            f"{params.blade_overlap_m:g} m to spare on both sides. Take a longer knife (optimize.knife) or turn the "
+            f"{params.blade_overlap_m:g} m to spare on both sides. Take a longer knife (cut.knife) or turn the "
             "fruit (halve.angle_deg)."
         )
-    if not params.board_clearance_m < high[1]:
+    if not params.cut.board_clearance_m < high[1]:
         raise InputError(
-            f"optimize.board_clearance_m is {params.board_clearance_m:g} m. It must be less than the fruit's height, "
+            f"cut.board_clearance_m is {params.cut.board_clearance_m:g} m. It must be less than the fruit's height, "
             f"{high[1]:.4g} m, or nothing is cut. Lower it."
         )
-    start = float(high[1]) + params.start_clearance_m
-    grain = max(params.dt_s, 1.0 / RATE_HZ)
-    duration = grain * np.ceil((start - params.board_clearance_m) / params.mean_speed_m_s / grain)
+    start = float(high[1]) + params.cut.start_clearance_m
+    grain = max(params.cut.dt_s, 1.0 / RATE_HZ)
+    duration = grain * np.ceil((start - params.cut.board_clearance_m) / params.cut.speed_m_s / grain)
     return Passage(
-        start, params.board_clearance_m, float(0.5 * (low[2] + high[2])), lateral, float(round(duration, 9))
+        start,
+        params.cut.board_clearance_m,
+        float(0.5 * (low[2] + high[2])),
+        lateral,
+        float(round(duration, 9)),
     )

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from disect_sim import CuttingForce, Model, SlicingMotion
 from disect_sim.outcome import Outcome
+from stages.optimize.params import OptimizeParams
 from stages.optimize.passage import RATE_HZ, Passage
-from stages.runtime.params import OptimizeParams
 
 AMPLITUDE_M_S, FREQUENCY_RAD_S, DESCENT = 0.1, 10.0, 0.2
 """One unit of the optimiser's variables: sawing speed, its frequency, share of the straight cut's descent. An optimiser
@@ -66,14 +66,14 @@ class SlicingCut:
         )
         steps = round(passage.duration_s * RATE_HZ)
         self.times = torch.arange(steps + 1, dtype=torch.float64) / RATE_HZ
-        self.sample_rate_hz = min(RATE_HZ, 1.0 / params.dt_s)
+        self.sample_rate_hz = min(RATE_HZ, 1.0 / params.cut.dt_s)
         self._forces = [
             CuttingForce(
                 model,
                 self._motion,
                 dict(draw),
                 duration=passage.duration_s,
-                dt=params.dt_s,
+                dt=params.cut.dt_s,
                 sample_rate_hz=self.sample_rate_hz,
             )
             for draw in draws

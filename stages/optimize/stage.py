@@ -10,6 +10,7 @@ from disect_sim.cut_mesh import CutMesh
 from disect_sim.errors import InputError
 from stages.optimize.finer_mesh import finer_cut
 from stages.optimize.optimization import optimize
+from stages.optimize.params import OptimizeParams
 from stages.optimize.picture import optimize_picture
 from stages.optimize.report import (
     confirmation_table,
@@ -19,12 +20,10 @@ from stages.optimize.report import (
     motion_table,
     profile_table,
 )
-from stages.runtime.params import OptimizeParams
-from stages.runtime.stage_main import StageIO, run_stage
+from stages.runtime.stage_io import StageIO
 from stages.runtime.work_key import work_key
 from stages.shared.cut.cut_mesh_tables import read_cut_mesh
 from stages.shared.cut.cutting_model import OFF_PLANE_M, cutting_model, off_plane_m
-from stages.shared.cut.damage_law import check_damage_law
 from stages.shared.cut.second_cut_values import read_second_cut_values
 from stages.shared.pictures.plot_text import plot_text
 
@@ -45,10 +44,9 @@ def run(io: StageIO, params: OptimizeParams) -> dict[str, Any]:
     """Read the second body's cut mesh and its parameters, optimise, write motion, history and picture."""
     torch.set_num_threads(1)  # the tensors are small: more threads only spin
     io.progress(0.0, "read the cut mesh and the parameters")
-    check_damage_law(io.scan_dir, "transport/parameters", params.damage_law, "optimize")
     mesh = read_cut_mesh(io.read, "precut_half")
     check_plane(mesh)
-    model = cutting_model(mesh, MATERIALS[io.scan.material], params)
+    model = cutting_model(mesh, MATERIALS[io.scan.material], params.cut)
     values = read_second_cut_values(io.read)
     nodes, tets = io.read("tetrahedralize_half/nodes"), io.read("tetrahedralize_half/tets")
     found = optimize(
@@ -61,7 +59,7 @@ def run(io: StageIO, params: OptimizeParams) -> dict[str, Any]:
         progress=lambda fraction, text: io.progress(0.02 + 0.95 * fraction, text),
     )
     profile, history = profile_table(found), history_table(found)
-    io.write("optimize/motion", motion_table(found), notes={"knife": params.knife})
+    io.write("optimize/motion", motion_table(found), notes={"knife": params.cut.knife_label})
     io.write("optimize/profile", profile)
     io.write("optimize/keyframes", keyframe_table(found))
     io.write("optimize/history", history)
@@ -72,12 +70,3 @@ def run(io: StageIO, params: OptimizeParams) -> dict[str, Any]:
     io.write_png("optimize/preview", optimize_picture(found, mesh.nodes[~mesh.node_ghost][:, [2, 1]]))
     io.progress(1.0, f"mean force {100.0 * found.reduction():.1f} % below the vertical cut")
     return metrics(found)
-
-
-def main() -> None:
-    """Run the stage on the scan directory given on the command line."""
-    run_stage("optimize", run)
-
-
-if __name__ == "__main__":
-    main()

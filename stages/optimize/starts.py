@@ -11,11 +11,11 @@ from disect_sim import Model
 from stages.optimize.constraints import Constraints, rules_of
 from stages.optimize.descent import Descent, descend
 from stages.optimize.inner_problem import nearest_feasible
+from stages.optimize.params import OptimizeParams
 from stages.optimize.passage import Passage
 from stages.optimize.slicing_cut import AMPLITUDE_M_S, FREQUENCY_RAD_S, CutFailedError, SlicingCut, Values
 from stages.runtime.checkpoint import Checkpoint
 from stages.runtime.parallel import tell_parent
-from stages.runtime.params import OptimizeParams
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from disect_sim.cut_mesh import CutMesh, tet_volumes
 from disect_sim.errors import InputError
 from disect_sim.virtual_nodes import HalfBody, cut_by_plane, cut_by_surface, half_body, outer_faces
+from stages.precut.params import PrecutParams
 from stages.precut.picture import precut_picture
 from stages.precut.surface_file import read_cutting_surface
-from stages.runtime.params import PrecutParams
-from stages.runtime.stage_main import StageIO, run_stage
+from stages.runtime.stage_io import StageIO
 from stages.shared.surface.triangles import Surface, face_areas, face_normals_doubled
 
 MAX_CONSERVATION_ERROR = 1e-9
@@ -195,12 +195,3 @@ def run(io: StageIO, params: PrecutParams) -> dict[str, object]:
     )
     io.progress(1.0, "done")
     return metrics(result)
-
-
-def main() -> None:
-    """Run the stage on the scan directory given on the command line."""
-    run_stage("precut", run)
-
-
-if __name__ == "__main__":
-    main()

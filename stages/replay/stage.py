@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from disect_sim import KNIVES, MATERIALS, RecordedMotion, build_model, simulate
+from disect_sim import MATERIALS, RecordedMotion, simulate
 from disect_sim.cut_mesh import CutMesh
 from disect_sim.errors import InputError
 from disect_sim.knife import Knife
@@ -16,11 +16,10 @@ from disect_sim.materials import Material
 from disect_sim.parameters import Values
 from disect_sim.result import Result
 from disect_sim.virtual_nodes import half_body
-from stages.runtime.artifacts import read_notes
-from stages.runtime.params import ReplayParams
-from stages.runtime.stage_main import StageIO, run_stage
+from stages.replay.params import ReplayParams
+from stages.runtime.stage_io import StageIO
 from stages.shared.cut.cut_mesh_tables import read_cut_mesh
-from stages.shared.cut.damage_law import check_damage_law
+from stages.shared.cut.cutting_model import cutting_model
 from stages.shared.cut.second_cut_values import read_second_cut_values
 from stages.shared.pictures.cut_views import Moment, cut_views
 
@@ -52,7 +51,6 @@ class Recording:
 def record(
     mesh: CutMesh,
     material: Material,
-    knife: Knife,
     motion: pl.DataFrame,
     values: Values,
     params: ReplayParams,
@@ -63,32 +61,32 @@ def record(
     A cut that stops early is recorded up to there: the replay is for looking, and that is what there is to see.
     """
     time = motion["time_s"].to_numpy()
-    steps = int(np.ceil((time[-1] - time[0]) / params.dt_s - 1e-6))
+    steps = int(np.ceil((time[-1] - time[0]) / params.cut.dt_s - 1e-6))
     wanted = np.unique(np.linspace(0, steps, params.frames).round().astype(np.int64))
-    keep = [params.dt_s * int(step) for step in wanted[1:]]
+    keep = [params.cut.dt_s * int(step) for step in wanted[1:]]
     result = simulate(
-        build_model(mesh, material, knife, boundary=params.boundary, damage_law=params.damage_law),
+        cutting_model(mesh, material, params.cut),
         RecordedMotion(
             time - time[0],
             motion["position_m"].to_numpy(),
             velocities=motion["velocity_m_s"].to_numpy(),
         ),
         values,
-        duration=steps * params.dt_s,
-        dt=params.dt_s,
-        sample_rate_hz=1.0 / params.dt_s,
+        duration=steps * params.cut.dt_s,
+        dt=params.cut.dt_s,
+        sample_rate_hz=1.0 / params.cut.dt_s,
         keep_times=keep,
-        force_limit_n=params.force_limit_n,
+        force_limit_n=params.cut.force_limit_n,
         progress=progress,
     )
     reached = wanted[wanted < len(result.step_time)]
     if len(reached) < 2:
         raise InputError(
             f"replay: the cut stopped after {len(result.step_time) - 1} steps, before the second frame. "
-            f"{result.outcome}. Lower replay.dt_s."
+            f"{result.outcome}. Lower cut.dt_s."
         )
-    positions = (mesh.nodes, *(result.positions[params.dt_s * int(step)] for step in reached[1:]))
-    return Recording(mesh, knife, result, reached, positions)
+    positions = (mesh.nodes, *(result.positions[params.cut.dt_s * int(step)] for step in reached[1:]))
+    return Recording(mesh, params.cut.blade, result, reached, positions)
 
 
 def frame_table(recording: Recording) -> pl.DataFrame:
@@ -188,12 +186,9 @@ def _vertices(mesh: CutMesh, nodes: Floats) -> Floats:
 def run(io: StageIO, params: ReplayParams) -> dict[str, Any]:
     """Read the second body, its parameters and the motion, simulate, write the recording."""
     io.progress(0.0, "read the cut mesh and the motion")
-    check_damage_law(io.scan_dir, "transport/parameters", params.damage_law, "replay")
-    knife = read_notes(io.scan_dir, MOTION)["knife"]
     recording = record(
         read_cut_mesh(io.read, "precut_half"),
         MATERIALS[io.scan.material],
-        KNIVES[knife],
         io.read(MOTION),
         read_second_cut_values(io.read),
         params,
@@ -208,13 +203,4 @@ def run(io: StageIO, params: ReplayParams) -> dict[str, Any]:
     io.progress(0.95, "draw the picture")
     io.write_png("replay/preview", picture(recording))
     io.progress(1.0, str(recording.result.outcome))
-    return metrics(recording, knife)
-
-
-def main() -> None:
-    """Run the stage on the scan directory given on the command line."""
-    run_stage("replay", run)
-
-
-if __name__ == "__main__":
-    main()
+    return metrics(recording, params.cut.knife_label)

@@ -4,8 +4,6 @@ import io
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +11,12 @@ import polars as pl
 
 from disect_sim.errors import InputError
 from stages.runtime.atomic_file import write_bytes_atomic
-from stages.runtime.catalogue import ARTIFACTS, Artifact, Kind
+from stages.runtime.catalogue import ARTIFACTS
+from stages.runtime.describe import Artifact, Kind
 from stages.runtime.table_contract import check_table
+from stages.runtime.version import ARTIFACT_FORMAT
 
 __all__ = [
-    "Provenance",
     "read_metrics",
     "read_notes",
     "read_table",
@@ -31,23 +30,6 @@ __all__ = [
 PREFIX = "scan2cut."
 """Before every key of ours in a Parquet file's metadata."""
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
-
-try:
-    CODE_VERSION = version("scan2cut")
-except PackageNotFoundError:
-    CODE_VERSION = "not installed"
-"""The release. The exact code is in dvc.lock; here, a changed comment would rerun all later stages."""
-
-
-@dataclass(frozen=True)
-class Provenance:
-    """Where an artifact comes from; written into the file."""
-
-    stage: str
-    params_sha256: str
-    inputs_sha256: dict[str, str]
-    """Path relative to the scan's directory → sha256."""
-    code_version: str = CODE_VERSION
 
 
 def artifact(name: str, kind: Kind | None = None) -> Artifact:
@@ -105,14 +87,13 @@ def write_table(
     name: str,
     frame: pl.DataFrame,
     *,
-    provenance: Provenance,
     notes: Mapping[str, str] | None = None,
 ) -> Path:
     """Check the frame against the catalogue and write it; returns the path. Notes are the stage's own metadata."""
     entry = artifact(name, "table")
     check_table(entry, frame, name)
     buffer = io.BytesIO()
-    frame.write_parquet(buffer, compression="zstd", metadata=_metadata(entry, provenance, notes))
+    frame.write_parquet(buffer, compression="zstd", metadata=_metadata(entry, notes))
     path = scan_dir / entry.path
     write_bytes_atomic(path, buffer.getvalue())
     return path
@@ -125,25 +106,27 @@ def read_notes(scan_dir: Path, name: str) -> dict[str, str]:
     return notes
 
 
-def _metadata(entry: Artifact, provenance: Provenance, notes: Mapping[str, str] | None) -> dict[str, str]:
+def _metadata(entry: Artifact, notes: Mapping[str, str] | None) -> dict[str, str]:
+    """What the file says of itself. Nothing of where it comes from: that is in the stage's provenance.json, so that
+    the same content is the same file, and whoever reads it stays fresh.
+    """
     values = {
         "artifact": entry.name,
         "schema_version": str(entry.schema_version),
         "units": json.dumps({column.name: column.unit for column in entry.columns}),
-        "stage": provenance.stage,
-        "params_sha256": provenance.params_sha256,
-        "inputs_sha256": json.dumps(provenance.inputs_sha256, sort_keys=True),
-        "code_version": provenance.code_version,
+        "format": str(ARTIFACT_FORMAT),
     }
     if notes:
         values["notes"] = json.dumps(notes, sort_keys=True)
     return {PREFIX + key: value for key, value in values.items()}
 
 
-def write_json(scan_dir: Path, name: str, metrics: dict[str, Any]) -> Path:
-    """Write metrics as small, sorted JSON; NaN and infinity are refused."""
-    entry = artifact(name, "metrics")
-    plain = {key: _plain(f"{name}: {key}", value) for key, value in metrics.items()}
+def write_json(scan_dir: Path, name: str, content: dict[str, Any]) -> Path:
+    """Write metrics or provenance as small, sorted JSON; NaN and infinity are refused."""
+    entry = artifact(name)
+    if entry.kind not in ("metrics", "provenance"):
+        raise KeyError(f"{name} is a {entry.kind}, not metrics or provenance")
+    plain = {key: _plain(f"{name}: {key}", value) for key, value in content.items()}
     path = scan_dir / entry.path
     write_bytes_atomic(path, (json.dumps(plain, indent=2, sort_keys=True) + "\n").encode())
     return path

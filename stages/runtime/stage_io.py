@@ -1,4 +1,4 @@
-"""The hands of a stage: what it reads and writes, by artifact name.
+"""What a stage reads and writes, by artifact name.
 
 Writes go to a scratch directory and are published together when the stage has succeeded,
 so that a failing stage leaves the older artifacts as they were.
@@ -14,15 +14,15 @@ import numpy as np
 import polars as pl
 
 from stages.runtime.artifacts import (
-    Provenance,
     artifact,
+    read_notes,
     read_table,
     write_csv,
     write_json,
     write_picture,
     write_table,
 )
-from stages.runtime.catalogue import ARTIFACTS, artifacts_of, name_in
+from stages.runtime.catalogue import ARTIFACTS, STAGES
 from stages.runtime.events import emit
 from stages.runtime.scan_file import ScanFile
 from stages.runtime.scratch import Scratch
@@ -31,21 +31,18 @@ from stages.runtime.scratch import Scratch
 class StageIO:
     """Reads artifacts of earlier stages, writes those of this one.
 
-    An instance of a stage (catalogue.INSTANCES) uses the base's names; they are translated here.
+    An instance of a stage uses the base's names; they are translated here.
     """
 
-    def __init__(self, scan_dir: Path, scan: ScanFile, provenance: Provenance) -> None:
+    def __init__(self, scan_dir: Path, scan: ScanFile, stage: str) -> None:
         self.scan_dir = scan_dir
         self.scan = scan
-        self._provenance = provenance
-        self._written: dict[str, Path] = {}
-        self._place = Scratch(scan_dir, provenance.stage)
-        self._scratch = self._place.path
-
-    @property
-    def stage(self) -> str:
+        self.stage = stage
         """The stage, or the instance of it, that runs."""
-        return self._provenance.stage
+        self._described = STAGES[stage]
+        self._written: dict[str, Path] = {}
+        self._place = Scratch(scan_dir, stage)
+        self._scratch = self._place.path
 
     @property
     def scan_path(self) -> Path:
@@ -54,29 +51,40 @@ class StageIO:
 
     def read(self, name: str) -> pl.DataFrame:
         """An earlier stage's table, validated."""
-        return read_table(self.scan_dir, name_in(self.stage, name))
+        return read_table(self.scan_dir, self._readable(name))
+
+    def notes(self, name: str) -> dict[str, str]:
+        """The notes that an earlier stage left in the table."""
+        return read_notes(self.scan_dir, self._readable(name))
+
+    def _readable(self, name: str) -> str:
+        """The name here; KeyError if the stage's description does not list it, and DVC would not know."""
+        name = self._described.name_of(name)
+        if name not in self._described.reads:
+            raise KeyError(
+                f"{self.stage} reads {name}, which stages/{self._described.code}/description.py lacks"
+            )
+        return name
 
     def write(self, name: str, frame: pl.DataFrame, *, notes: Mapping[str, str] | None = None) -> None:
         """One of this stage's tables; notes go into the file's metadata."""
-        name = name_in(self.stage, name)
-        self._written[name] = write_table(
-            self._scratch, name, frame, provenance=self._provenance, notes=notes
-        )
+        name = self._described.name_of(name)
+        self._written[name] = write_table(self._scratch, name, frame, notes=notes)
 
     def write_png(self, name: str, picture: bytes | np.ndarray) -> None:
         """One of this stage's pictures: PNG bytes, or 8-bit pixels of shape [height, width, 3 or 4]."""
         png = picture if isinstance(picture, bytes) else _encode_png(picture)
-        name = name_in(self.stage, name)
+        name = self._described.name_of(name)
         self._written[name] = write_picture(self._scratch, name, png)
 
     def write_plot(self, name: str, csv: str) -> None:
         """One of this stage's small CSV files for `dvc plots`."""
-        name = name_in(self.stage, name)
+        name = self._described.name_of(name)
         self._written[name] = write_csv(self._scratch, name, csv)
 
     def folder(self, name: str) -> Path:
         """An empty directory for one of this stage's folders; what is in it at the end is published."""
-        name = name_in(self.stage, name)
+        name = self._described.name_of(name)
         place = self._scratch / artifact(name, "folder").path
         place.mkdir(parents=True)
         self._written[name] = place
@@ -84,16 +92,25 @@ class StageIO:
 
     def write_metrics(self, name: str, metrics: dict[str, Any]) -> None:
         """This stage's metrics: numbers, flags and short texts, the unit in each key."""
-        name = name_in(self.stage, name)
+        name = self._described.name_of(name)
         self._written[name] = write_json(self._scratch, name, metrics)
 
     def progress(self, fraction: float, message: str) -> None:
-        """Tell whoever watches how far the stage is, 0 to 1."""
+        """Report how far the stage is, 0 to 1."""
         emit("progress", fraction=min(max(float(fraction), 0.0), 1.0), message=message)
 
+    def write_provenance(self, content: dict[str, Any]) -> None:
+        """What the stage's files were made from; the runtime writes it, after all others."""
+        name = f"{self.stage}/provenance"
+        self._written[name] = write_json(self._scratch, name, content)
+
+    def written(self) -> dict[str, Path]:
+        """Where each output lies until it is published, by its path relative to the scan's directory."""
+        return {ARTIFACTS[name].path: place for name, place in self._written.items()}
+
     def missing(self) -> list[str]:
-        """Artifacts that the catalogue promises and this stage has not written."""
-        return [a.name for a in artifacts_of(self.stage) if a.name not in self._written]
+        """Artifacts that the stage's folder describes and its `run` has not written."""
+        return [a.name for a in self._described.artifacts if a.name not in self._written]
 
     def publish(self) -> None:
         """Move everything written to its place."""

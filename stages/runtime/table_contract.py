@@ -1,11 +1,11 @@
-"""Checking a table against the columns that the catalogue promises."""
+"""Checking a table against the columns that its description promises."""
 
 import re
 
 import polars as pl
 
 from disect_sim.errors import InputError
-from stages.runtime.catalogue import Artifact, Column
+from stages.runtime.describe import Artifact, Column
 
 _SCALARS = {
     "f64": pl.Float64,

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from disect_sim.model import Model
 from stages.runtime.hashing import sha256_of_path
-from stages.runtime.params import StageParams
+from stages.runtime.params_base import StageParams
 
 SIMULATOR_CODE = Path(__file__).parents[2] / "disect_sim"
 

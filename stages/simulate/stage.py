@@ -14,12 +14,12 @@ from disect_sim.model import Model
 from disect_sim.parameters import parameter_info
 from disect_sim.result import Result
 from disect_sim.simulation import simulate as simulate_motion
-from stages.runtime.params import SimulateParams
-from stages.runtime.stage_main import StageIO, run_stage
+from stages.runtime.stage_io import StageIO
 from stages.shared.cut.cut_mesh_tables import read_cut_mesh
 from stages.shared.cut.cutting_model import OFF_PLANE_M, cutting_model, off_plane_m
 from stages.shared.cut.straight_cut import straight_cut
 from stages.shared.pictures.cut_views import Moment
+from stages.simulate.params import SimulateParams
 from stages.simulate.picture import Profile, simulate_picture
 
 PICTURED_FRACTIONS = (0.2, 0.45, 0.7, 1.0)
@@ -48,19 +48,19 @@ def simulate(
     sentence says what to change.
     """
     check_parameters(params)
-    motion, duration = straight_cut(cut, params, section="simulate")
-    steps = round(duration / params.dt_s)
-    pictured = [params.dt_s * round(fraction * steps) for fraction in PICTURED_FRACTIONS]
-    model = cutting_model(cut, material, params)
+    motion, duration = straight_cut(cut, params.cut)
+    steps = round(duration / params.cut.dt_s)
+    pictured = [params.cut.dt_s * round(fraction * steps) for fraction in PICTURED_FRACTIONS]
+    model = cutting_model(cut, material, params.cut)
     result = simulate_motion(
         model,
         motion,
         params.parameters,
         duration=duration,
-        dt=params.dt_s,
+        dt=params.cut.dt_s,
         sample_rate_hz=params.sample_rate_hz,
         keep_times=pictured,
-        force_limit_n=params.force_limit_n,
+        force_limit_n=params.cut.force_limit_n,
         progress=progress,
     )
     if not result.outcome.ok:
@@ -69,7 +69,7 @@ def simulate(
             "dt_s there), or for this scan only: scan2cut run SCAN --set simulate.dt_s=0.0005."
         )
     moments = tuple(
-        Moment(time, result.positions[time], result.pose[round(time / params.dt_s)]) for time in pictured
+        Moment(time, result.positions[time], result.pose[round(time / params.cut.dt_s)]) for time in pictured
     )
     return NominalCut(model, result, moments)
 
@@ -77,11 +77,11 @@ def simulate(
 def check_parameters(params: SimulateParams) -> None:
     """Refuse a parameter the simulator does not know, or a value outside its bounds."""
     for name, value in params.parameters.items():
-        info = parameter_info(name, damage_law=params.damage_law)
+        info = parameter_info(name, damage_law=params.cut.damage_law)
         unit = "" if info.unit == "-" else f" {info.unit}"
         if not info.low <= value <= info.high:
             raise InputError(
-                f"simulate.parameters.{name} is {value:g}{unit}. With damage_law {params.damage_law!r} it must "
+                f"simulate.parameters.{name} is {value:g}{unit}. With damage_law {params.cut.damage_law!r} it must "
                 f"be from {info.low:g} to {info.high:g}{unit}. Change it in params.yaml or with "
                 f"--set 'simulate.parameters={{{name}: {info.default:g}}}'."
             )
@@ -170,12 +170,3 @@ def run(io: StageIO, params: SimulateParams) -> dict[str, object]:
     io.write_png("simulate/preview", simulate_picture(mesh, cut.model.knife, cut.moments, profile))
     io.progress(1.0, "done")
     return metrics(cut)
-
-
-def main() -> None:
-    """Run the stage on the scan directory given on the command line."""
-    run_stage("simulate", run)
-
-
-if __name__ == "__main__":
-    main()

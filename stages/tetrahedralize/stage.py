@@ -8,11 +8,11 @@ import polars as pl
 
 from disect_sim.errors import InputError
 from disect_sim.materials import MATERIALS, Material
-from stages.runtime.params import TetrahedralizeParams
-from stages.runtime.stage_main import StageIO, run_stage
+from stages.runtime.stage_io import StageIO
 from stages.shared.surface.triangles import Surface, face_areas, is_closed
 from stages.tetrahedralize.inflation import restore_volume
 from stages.tetrahedralize.mesher import TetMesh, compacted, mesh_inside
+from stages.tetrahedralize.params import TetrahedralizeParams
 from stages.tetrahedralize.picture import tet_picture
 from stages.tetrahedralize.quality import (
     TetQuality,
@@ -198,12 +198,3 @@ def _on_the_board(mesh: TetMesh, surface: Surface) -> TetMesh:
     lowest."""
     lift = np.array([0.0, surface.vertices[:, 1].min() - mesh.nodes[:, 1].min(), 0.0])
     return TetMesh(mesh.nodes + lift, mesh.tets)
-
-
-def main() -> None:
-    """Run the stage on the scan directory given on the command line."""
-    run_stage("tetrahedralize", run)
-
-
-if __name__ == "__main__":
-    main()

@@ -9,10 +9,10 @@ from disect_sim.cut_mesh import CutMesh
 from disect_sim.materials import Material
 from disect_sim.result import Result
 from disect_sim.simulation import simulate
-from stages.runtime.params import TransportParams
 from stages.shared.cut.cutting_model import cutting_model
 from stages.shared.cut.straight_cut import straight_cut
 from stages.transport.parameters import Values
+from stages.transport.params import TransportParams
 from stages.transport.spring_set import Floats
 
 
@@ -50,8 +50,8 @@ def compare(
 
     `body` holds parameters of the material that were fitted with the springs'.
     """
-    motion, duration = straight_cut(cut, params, section="transport")
-    model = cutting_model(cut, material, params)
+    motion, duration = straight_cut(cut, params.cut)
+    model = cutting_model(cut, material, params.cut)
     same = all(np.array_equal(transported[name], averaged[name]) for name in transported)
 
     def cut_with(values: Values, done: float) -> Result:
@@ -60,9 +60,9 @@ def compare(
             motion,
             {**body, **values},
             duration=duration,
-            dt=params.dt_s,
-            sample_rate_hz=1.0 / params.dt_s,
-            force_limit_n=params.force_limit_n,
+            dt=params.cut.dt_s,
+            sample_rate_hz=1.0 / params.cut.dt_s,
+            force_limit_n=params.cut.force_limit_n,
             progress=lambda fraction: progress(done + 0.5 * fraction),
         )
 

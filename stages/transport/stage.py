@@ -7,14 +7,13 @@ import polars as pl
 
 from disect_sim.materials import MATERIALS
 from disect_sim.parameters import SPRING_NAMES
-from stages.runtime.params import TransportParams
-from stages.runtime.stage_main import StageIO, run_stage
+from stages.runtime.stage_io import StageIO
 from stages.shared.cut.cut_mesh_tables import read_cut_mesh
-from stages.shared.cut.damage_law import DAMAGE_LAW, check_damage_law
 from stages.shared.cut.second_cut_values import read_body_values
 from stages.shared.fitting.bounded import make_bound
 from stages.transport.comparison import Comparison, compare
 from stages.transport.parameters import Bounds, Values, average_weights, combine
+from stages.transport.params import TransportParams
 from stages.transport.picture import transport_picture
 from stages.transport.plan import Plan, transport_plan
 from stages.transport.spring_set import Flags, SpringSet, bare_flesh, touch_weights
@@ -148,7 +147,6 @@ def _rms(value: np.ndarray) -> float:
 def run(io: StageIO, params: TransportParams) -> dict[str, object]:
     """Read the calibrated springs and the second cut's mesh, transport, compare, write tables and the picture."""
     io.progress(0.0, "read the springs")
-    check_damage_law(io.scan_dir, "calibrate/parameters", params.damage_law, "transport")
     source = read_source(io.read("calibrate/parameters"), io.read("calibrate/bounds"), params)
     mesh = read_cut_mesh(io.read, "precut_half")
     face = io.read("halve/cut_face").row(0, named=True)
@@ -162,7 +160,7 @@ def run(io: StageIO, params: TransportParams) -> dict[str, object]:
     io.progress(0.1, "transport")
     done = transport(source, target, params)
     for name, frame in tables(target, done).items():
-        io.write(name, frame, notes={DAMAGE_LAW: params.damage_law})
+        io.write(name, frame)
     comparison = compare(
         mesh,
         MATERIALS[io.scan.material],
@@ -185,12 +183,3 @@ def run(io: StageIO, params: TransportParams) -> dict[str, object]:
     io.write_png("transport/preview", picture)
     io.progress(1.0, "done")
     return metrics(source, target, done, comparison, int(bare.sum()))
-
-
-def main() -> None:
-    """Run the stage on the scan directory given on the command line."""
-    run_stage("transport", run)
-
-
-if __name__ == "__main__":
-    main()

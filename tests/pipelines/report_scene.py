@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from pipelines.scans.project import Project
-from stages.runtime.artifacts import Provenance, write_json, write_table
+from stages.runtime.artifacts import write_json, write_table
 from stages.runtime.catalogue import ARTIFACTS, Column
 from stages.shared.robots.robot import limits_of, load_robot
 
@@ -80,7 +80,7 @@ def _whole_scan(factor: float) -> Path:
         for artifact in ARTIFACTS.values():
             if artifact.kind == "table":
                 frame = _table(artifact.name, artifact.columns, factor)
-                write_table(folder, artifact.name, frame, provenance=Provenance(artifact.producer, "0", {}))
+                write_table(folder, artifact.name, frame)
             elif artifact.kind == "metrics":
                 write_json(folder, artifact.name, METRICS[artifact.producer])
             elif artifact.kind == "picture":

@@ -24,7 +24,7 @@ def registered(project: Project, folder: Path, text: str) -> Path:
 
 
 def command(scan_dir: Path) -> list[str]:
-    return [sys.executable, "-m", "stages.clean.stage", f"data/scans/{scan_dir.name}"]
+    return [sys.executable, "-m", "stages", "clean", f"data/scans/{scan_dir.name}"]
 
 
 def run_clean(project: Project, scan_dir: Path, **variables: str) -> subprocess.CompletedProcess[str]:

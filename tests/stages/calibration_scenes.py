@@ -38,7 +38,7 @@ def quick(**changes: object) -> CalibrateParams:
         "shared": ["cut_spring_ke", "sdf_mu"],
         "start": {**TRUTH, "cut_spring_ke": 500.0, "sdf_mu": 0.55},
     }
-    return CalibrateParams.model_validate({**SHIPPED.model_dump(), **base, **changes})
+    return SHIPPED.changed(**{**base, **changes})
 
 
 def record(

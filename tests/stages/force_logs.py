@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stages.runtime.params import IngestParams, load_params
-from stages.shared.robots.kinematics import flange_pose, jacobian
+from stages.ingest.params import IngestParams
+from stages.runtime.params import load_params
+from stages.shared.kinematics import flange_pose, jacobian
 
 ROOT = Path(__file__).parents[2]
 SHARED = ROOT.parent / "shared" / "data"

@@ -6,9 +6,10 @@ import numpy as np
 
 from disect_sim.box_mesh import box_mesh
 from disect_sim.model import Model
+from stages.optimize.params import OptimizeParams
 from stages.optimize.passage import passage_of
 from stages.optimize.slicing_cut import SlicingCut
-from stages.runtime.params import OptimizeParams, load_params
+from stages.runtime.params import load_params
 from tests.disect_sim.scenes import BLOCK_HIGH, BLOCK_LOW, block_model, regular_block
 
 ROOT = Path(__file__).parents[2]
@@ -27,7 +28,7 @@ def quick(**changes: object) -> OptimizeParams:
     """The shipped parameters, made quick: 4 ms steps, one start, one process."""
     base = {
         "dt_s": 0.004,
-        "mean_speed_m_s": 0.06,
+        "speed_m_s": 0.06,
         "starts": 1,
         "candidates": 1,
         "iterations": 3,
@@ -35,7 +36,7 @@ def quick(**changes: object) -> OptimizeParams:
         "inner_iterations": 80,
         "processes": 1,
     }
-    return OptimizeParams.model_validate({**SHIPPED.model_dump(), **base, **changes})
+    return SHIPPED.changed(**{**base, **changes})
 
 
 def block() -> Model:

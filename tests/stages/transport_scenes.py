@@ -3,8 +3,9 @@
 import numpy as np
 
 from disect_sim.parameters import SPRING_NAMES, SPRING_PARAMETERS
-from stages.runtime.params import TransportParams, load_params
+from stages.runtime.params import load_params
 from stages.shared.fitting.bounded import Bound, make_bound
+from stages.transport.params import TransportParams
 from stages.transport.spring_set import SpringSet
 from stages.transport.stage import Source
 from tests.stages.scan_shapes import PROJECT

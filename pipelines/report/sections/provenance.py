@@ -8,7 +8,7 @@ from typing import Any
 
 from pipelines.report.blocks import Block, Code, Note, Section, Table
 from pipelines.report.scan_data import ScanData
-from stages.runtime.params import STAGE_SECTIONS
+from stages.runtime.params import SECTIONS
 
 PACKAGES = (
     "scan2cut",
@@ -46,7 +46,7 @@ def command(data: ScanData) -> str:
         words += ["--log", f"{folder}/{content['log']}"]
     if content.get(MATERIAL):
         words += ["--material", str(content[MATERIAL])]
-    for section in STAGE_SECTIONS:
+    for section in SECTIONS:
         for key, value in (content.get(section) or {}).items():
             words += ["--set", f"{section}.{key}={_yaml(value)}"]
     return shlex.join(words)
@@ -98,7 +98,7 @@ def _inputs(data: ScanData) -> Table:
 
 def _params(data: ScanData) -> Table:
     rows = []
-    for section in STAGE_SECTIONS:
+    for section in SECTIONS:
         own = data.scan_yaml.get(section) or {}
         for key, value in data.used(section).items():
             rows.append((f"{section}.{key}", str(value), "this scan" if key in own else "params.yaml"))

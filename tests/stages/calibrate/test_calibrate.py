@@ -17,7 +17,7 @@ from stages.calibrate.objective import Objective
 from stages.calibrate.report import metrics, parameter_table, profile_table, scalar_table
 from stages.calibrate.validation import TOUCHED_NS, errors
 from stages.precut.stage import precut, tables
-from stages.runtime.artifacts import Provenance, read_metrics, read_table, write_table
+from stages.runtime.artifacts import read_metrics, read_table, write_table
 from stages.runtime.catalogue import ARTIFACTS, artifacts_of
 from stages.runtime.params import load_params
 from stages.runtime.table_contract import check_table, polars_dtype
@@ -230,9 +230,9 @@ def make_project(folder, cut, section):
     (scan / "box.ply").write_text("raw scan, not read by calibrate")
     result = precut(*jittered_box(3, cells=(3, 3, 3)), load_params(ROOT / "params.yaml").precut)
     for name, frame in tables(result).items():
-        write_table(scan, name, frame, provenance=Provenance("precut", "0" * 64, {}))
+        write_table(scan, name, frame)
     frame = force_frame(cut)
-    write_table(scan, "ingest/force", frame, provenance=Provenance("ingest", "0" * 64, {}))
+    write_table(scan, "ingest/force", frame)
     content = {
         "id": "box",
         "scan": "box.ply",
@@ -242,19 +242,19 @@ def make_project(folder, cut, section):
         "force_log": "box.ply",
         "air_runs": "box.ply",
         "calibrate": section,
+        "cut": {"dt_s": 0.004},
     }
     (scan / "scan.yaml").write_text(yaml.safe_dump(content))
     return scan
 
 
 def run_stage(scan):
-    command = [sys.executable, "-m", "stages.calibrate.stage", str(scan)]
+    command = [sys.executable, "-m", "stages", "calibrate", str(scan)]
     return subprocess.run(command, cwd=scan.parents[2], capture_output=True, text=True, check=False)
 
 
 def test_stage_with_a_log_and_without(tmp_path, model, log):
     section = {
-        "dt_s": 0.004,
         "rate_hz": 250.0,
         "shared_iterations": 1,
         "individual_iterations": 1,
@@ -272,7 +272,7 @@ def test_stage_with_a_log_and_without(tmp_path, model, log):
     assert not (scan / ".checkpoints").exists() and not list(scan.glob(".scratch*"))
 
     nothing = force_frame(type(log)(*(part[:0] for part in vars(log).values())))
-    write_table(scan, "ingest/force", nothing, provenance=Provenance("ingest", "0" * 64, {}))
+    write_table(scan, "ingest/force", nothing)
     done = run_stage(scan)
     assert done.returncode == 0, done.stderr
     told = json.loads((scan / "calibrate" / "metrics.json").read_text())

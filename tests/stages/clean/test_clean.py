@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from disect_sim.errors import InputError
+from stages.clean.params import CleanParams
 from stages.clean.scan_file import RawScan, read_scan
 from stages.clean.stage import CleanResult, clean, metrics
-from stages.runtime.params import CleanParams
 from stages.shared.surface.triangles import Surface, is_closed
 from tests.stages.scan_shapes import SAMPLE, SHARED_SCANS, ball, box, default_params, without_cap
 

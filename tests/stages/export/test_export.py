@@ -16,6 +16,7 @@ import pytest
 
 from disect_sim.errors import InputError
 from stages.export.demand import fruit_of
+from stages.export.description import CHAIN as STAGES_OF_CHAIN
 from stages.export.export_files import read_export
 from stages.export.motion_table import cut_of
 from stages.export.picture import export_picture
@@ -24,7 +25,7 @@ from stages.export.segments import PERIOD_S, whole_motion
 from stages.export.stage import demand_of, export, metrics
 from stages.export.trajectory_files import read_mcap, read_yaml
 from stages.export.waypoints import joint_rows, table_of_csv, table_of_rows
-from stages.runtime.artifacts import Provenance, read_metrics, write_table
+from stages.runtime.artifacts import read_metrics, write_json, write_table
 from stages.runtime.catalogue import ARTIFACTS
 from stages.runtime.hashing import sha256_of_file
 from tests.stages.synthetic_cut import PARAMS, ROOT, body_tables, motion_table
@@ -159,7 +160,7 @@ def test_metrics_and_picture(exported):
         and told["failed"] == []
     )
     assert 0.0 < told["joint_acceleration_margin_fraction"] < 1.0
-    assert told["board_margin_m"] == pytest.approx(0.001 - PARAMS.board_clearance_m, abs=1e-12)
+    assert told["board_margin_m"] == pytest.approx(0.001 - PARAMS.min_board_clearance_m, abs=1e-12)
     picture = export_picture(
         exported.folder, demand_of(MOTION, BODY, CHAIN, PARAMS, knife="kitchen"), exported.certificate
     )
@@ -285,15 +286,17 @@ def scan_dir(tmp_path: Path) -> Path:
     for name, used in LINKS.items():
         link(directory, name, used)
     for name, frame in zip(("halve/vertices", "halve/faces"), BODY, strict=True):
-        origin = Provenance("halve", "-", digests(directory, ["precut/nodes.parquet"]))
-        write_table(directory, name, frame, provenance=origin)
+        write_table(directory, name, frame)
+    record(directory, "halve", ["precut/nodes.parquet"], ["halve/vertices.parquet", "halve/faces.parquet"])
     link(directory, "tetrahedralize_half/nodes.parquet", ["halve/vertices.parquet", "halve/faces.parquet"])
     link(directory, "precut_half/nodes.parquet", ["tetrahedralize_half/nodes.parquet"])
     link(directory, "transport/parameters.parquet", ["calibrate/parameters.parquet"])
-    origin = Provenance(
-        "optimize", "-", digests(directory, ["precut_half/nodes.parquet", "transport/parameters.parquet"])
-    )
-    write_table(directory, "optimize/motion", MOTION, provenance=origin, notes={"knife": "kitchen"})
+    write_table(directory, "optimize/motion", MOTION, notes={"knife": "kitchen"})
+    used = ["precut_half/nodes.parquet", "transport/parameters.parquet"]
+    record(directory, "optimize", used, ["optimize/motion.parquet"])
+    for stage in STAGES_OF_CHAIN:
+        if not (directory / stage / "provenance.json").exists():
+            record(directory, stage, [], [])
     return directory
 
 
@@ -309,16 +312,26 @@ def digests(directory: Path, names: list[str]) -> dict[str, str]:
     return {name: sha256_of_file(directory / name) for name in names}
 
 
+def record(directory: Path, stage: str, used: list[str], written: list[str]) -> None:
+    """The stage's record of what it read and wrote."""
+    content = {
+        "stage": stage,
+        "inputs_sha256": digests(directory, used),
+        "outputs_sha256": digests(directory, written),
+    }
+    write_json(directory, f"{stage}/provenance", content)
+
+
 def link(directory: Path, name: str, used: list[str]) -> None:
     """A table of which only the record of its inputs matters."""
     (directory / name).parent.mkdir(exist_ok=True)
-    inputs = json.dumps(digests(directory, used))
-    pl.DataFrame({"row": [0]}).write_parquet(directory / name, metadata={"scan2cut.inputs_sha256": inputs})
+    pl.DataFrame({"row": [0]}).write_parquet(directory / name)
+    record(directory, name.partition("/")[0], used, [name])
 
 
 def run(scan_dir: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "stages.export.stage", "data/scans/synthetic"],
+        [sys.executable, "-m", "stages", "export", "data/scans/synthetic"],
         cwd=scan_dir.parents[2],
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         capture_output=True,

@@ -10,7 +10,6 @@ import polars as pl
 import pytest
 
 from disect_sim.errors import InputError
-from disect_sim.knife import KNIVES
 from stages.export.cell import cell_of
 from stages.export.certificate import Certificate, certify
 from stages.export.provenance import Chain
@@ -31,7 +30,7 @@ def made(place: Path, motion: pl.DataFrame, body=BODY, **changes) -> Exported:
         motion,
         body,
         CHAIN,
-        PARAMS.model_copy(update=changes),
+        PARAMS.changed(**changes),
         knife="kitchen",
         scan_id="synthetic",
     )
@@ -172,7 +171,7 @@ def test_wrong_robot(copy):
 
 def test_board_two_millimetres_higher(copy):
     x, y, z = PARAMS.board_position_m
-    higher = cell_of(PARAMS.model_copy(update={"board_position_m": (x, y, z + 0.002)}))
+    higher = cell_of(PARAMS.changed(board_position_m=(x, y, z + 0.002)))
     assert "height of the whole edge above the board" in reasons(judged(copy, cell=higher))
 
 
@@ -191,7 +190,7 @@ def test_knife_other_than_the_one_of_the_motion(copy, tmp_path):
         assert reasons(certificate) == {"knife is the one of the optimised motion"}
         assert f"cell kitchen, motion {name}" in certificate.verdict
     # The motion was made for a knife that is too short for the fruit.
-    short = PARAMS.model_copy(update={"knife": "folding"})
+    short = PARAMS.changed(knife="folding")
     exported = export(tmp_path / "cut", MOTION, BODY, CHAIN, short, knife="folding", scan_id="synthetic")
     assert reasons(exported.certificate) == {"blade beyond the fruit at both ends"}
 
@@ -250,7 +249,7 @@ def second_opinion(folder: Path, width_m: float) -> list[str]:
         folder,
         board=np.array(PARAMS.board_position_m),
         edge_in_flange=np.array(PARAMS.edge_offset_m),
-        reach_m=0.5 * KNIVES[PARAMS.knife].length_m,
+        reach_m=0.5 * PARAMS.cut.blade.length_m,
         fruit=(-0.49 * width_m, 0.49 * width_m),
     )
 

@@ -12,7 +12,7 @@ from stages.export.inverse import JointMotion
 from stages.export.provenance import Chain
 from stages.export.replay import arm_xml, replay
 from stages.export.stage import export
-from stages.shared.robots.kinematics import flange_pose
+from stages.shared.kinematics import flange_pose
 from stages.shared.robots.robot import load_robot
 from tests.stages.synthetic_cut import PARAMS, body_tables, motion_table
 

@@ -5,10 +5,11 @@ import polars as pl
 import pytest
 
 from disect_sim.errors import InputError
+from stages.halve.params import HalveParams
 from stages.halve.stage import halve, metrics, on_cut_face, run
 from stages.precut.stage import precut, tables
-from stages.runtime.artifacts import Provenance, read_table, write_table
-from stages.runtime.params import HalveParams, load_params
+from stages.runtime.artifacts import read_table, write_table
+from stages.runtime.params import load_params
 from stages.runtime.scan_file import ScanFile
 from stages.runtime.stage_io import StageIO
 from stages.shared.surface.triangles import Surface, is_closed, solid_moments
@@ -110,9 +111,9 @@ def test_an_open_half_is_refused(first_cut):
 def test_the_stage_writes_what_it_promises(tmp_path):
     result = precut(*regular_box((5, 4, 6)), ALL.precut)
     for name, frame in tables(result).items():
-        write_table(tmp_path, name, frame, provenance=Provenance("precut", "0" * 64, {}))
+        write_table(tmp_path, name, frame)
     scan = ScanFile("box", "box.ply", None, "box.ply", "box.ply", "box.ply", "apple")
-    io = StageIO(tmp_path, scan, Provenance("halve", "0" * 64, {}))
+    io = StageIO(tmp_path, scan, "halve")
     told = run(io, with_params(half="negative"))
     assert io.missing() == ["halve/metrics"]
     io.publish()

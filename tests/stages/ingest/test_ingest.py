@@ -146,7 +146,7 @@ def make_scan(folder: Path, log: Path | None, airs: tuple[Path, ...] = ()) -> Pa
 
 def run_stage(scan: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "stages.ingest.stage", "data/scans/apple"],
+        [sys.executable, "-m", "stages", "ingest", "data/scans/apple"],
         cwd=scan.parents[2],
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         capture_output=True,

@@ -12,7 +12,7 @@ from disect_sim.errors import InputError
 from stages.ingest.force_recovery import edge_record, force_from_torque
 from stages.ingest.log_file import read_log
 from stages.ingest.stage import ingest
-from stages.shared.robots.kinematics import flange_pose, jacobian
+from stages.shared.kinematics import flange_pose, jacobian
 from tests.stages.force_logs import (
     PARAMS,
     SHARED,

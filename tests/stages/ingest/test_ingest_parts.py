@@ -12,7 +12,7 @@ from stages.ingest.descent import find_descent
 from stages.ingest.force_recovery import force_from_torque
 from stages.ingest.onset import find_onset, require_onset
 from stages.shared.fitting.low_pass import low_pass
-from stages.shared.robots.kinematics import FLANGE_M, flange_pose, jacobian
+from stages.shared.kinematics import FLANGE_M, flange_pose, jacobian
 from tests.stages.force_logs import READY
 
 JOINTS = st.lists(st.floats(-2.5, 2.5), min_size=7, max_size=7).map(np.array)

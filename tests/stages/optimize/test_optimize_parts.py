@@ -29,12 +29,12 @@ def _wild(cut, seed=1):
 def test_passage_goes_from_above_the_fruit_to_the_board_with_the_fruit_under_the_blade():
     params = quick()
     passage = passage_of(regular_block(), KNIVES["kitchen"].length_m, params)
-    assert passage.start_m == pytest.approx(BLOCK_HEIGHT + params.start_clearance_m)
-    assert passage.end_m == params.board_clearance_m
+    assert passage.start_m == pytest.approx(BLOCK_HEIGHT + params.cut.start_clearance_m)
+    assert passage.end_m == params.cut.board_clearance_m
     # 150 mm of blade over 30 mm of block, 2 mm to spare at both ends
     assert passage.lateral_limit_m == pytest.approx(0.058)
-    assert passage.duration_s / params.dt_s == pytest.approx(
-        round(passage.duration_s / params.dt_s), abs=1e-9
+    assert passage.duration_s / params.cut.dt_s == pytest.approx(
+        round(passage.duration_s / params.cut.dt_s), abs=1e-9
     )
 
 
@@ -146,7 +146,7 @@ def test_the_first_start_is_beside_the_vertical_cut_and_the_others_are_drawn_wit
     amplitude = cut.motion_parameters(starts["vertical"])["amplitude"]
     assert amplitude.numpy() == pytest.approx(params.start_amplitude_m_s)
     assert torch.equal(starts["drawn 1"], again["drawn 1"])
-    other = start_variables(cut, params.model_copy(update={"seed": 1}))
+    other = start_variables(cut, params.changed(seed=1))
     assert not torch.equal(starts["drawn 1"], other["drawn 1"])
 
 

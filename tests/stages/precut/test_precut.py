@@ -12,12 +12,13 @@ import trimesh
 import yaml
 
 from disect_sim.errors import InputError
+from stages.precut.params import PrecutParams
 from stages.precut.picture import precut_picture
 from stages.precut.stage import metrics, precut, tables
 from stages.precut.surface_file import read_cutting_surface
-from stages.runtime.artifacts import Provenance, read_metrics, read_table, write_table
+from stages.runtime.artifacts import read_metrics, read_table, write_table
 from stages.runtime.catalogue import artifacts_of
-from stages.runtime.params import PrecutParams, load_params
+from stages.runtime.params import load_params
 from stages.shared.cut.cut_mesh_tables import read_cut_mesh
 from stages.shared.surface.triangles import Surface
 from tests.disect_sim.tet_meshes import BOX_VOLUME, regular_box, sheet
@@ -51,9 +52,8 @@ def test_metrics_tell_what_the_cut_did(result):
 def test_tables_are_all_the_catalogue_promises_and_give_the_cut_mesh_back(result, tmp_path):
     written = tables(result)
     assert set(written) == {a.name for a in artifacts_of("precut") if a.kind == "table"}
-    provenance = Provenance("precut", "0" * 64, {})
     for name, frame in written.items():
-        write_table(tmp_path, name, frame, provenance=provenance)
+        write_table(tmp_path, name, frame)
     again = read_cut_mesh(lambda name: read_table(tmp_path, name))
     virtual = read_table(tmp_path, "precut/virtual_nodes")
     for name in again.__dataclass_fields__:
@@ -129,9 +129,8 @@ def make_project(folder, precut_section):
     (scan / "box.ply").write_text("raw scan, not read by precut")
     write_scan_file(scan, precut_section)
     nodes, tets = regular_box((5, 4, 6))
-    provenance = Provenance("tetrahedralize", "0" * 64, {})
     position = pl.DataFrame([pl.Series("position_m", nodes, pl.Array(pl.Float64, 3))])
-    write_table(scan, "tetrahedralize/nodes", position, provenance=provenance)
+    write_table(scan, "tetrahedralize/nodes", position)
     plain = {
         name: np.ones(len(tets))
         for name in ("volume_m3", "radius_ratio", "min_altitude_m", "min_edge_m", "max_edge_m")
@@ -139,7 +138,7 @@ def make_project(folder, precut_section):
     table = pl.DataFrame([pl.Series("nodes", tets, pl.Array(pl.Int32, 4))]).with_columns(
         **{name: pl.Series(values) for name, values in plain.items()}
     )
-    write_table(scan, "tetrahedralize/tets", table, provenance=provenance)
+    write_table(scan, "tetrahedralize/tets", table)
     return scan
 
 
@@ -151,7 +150,7 @@ def write_scan_file(scan, precut_section):
 
 def run_precut(scan):
     return subprocess.run(
-        [sys.executable, "-m", "stages.precut.stage", str(scan)],
+        [sys.executable, "-m", "stages", "precut", str(scan)],
         cwd=scan.parents[2],
         capture_output=True,
         text=True,

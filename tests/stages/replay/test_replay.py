@@ -16,7 +16,7 @@ from stages.runtime.table_contract import check_table
 from tests.disect_sim.tet_meshes import jittered_box
 
 ROOT = Path(__file__).parents[3]
-PARAMS = load_params(ROOT / "params.yaml").replay.model_copy(update={"frames": 12, "dt_s": 0.002})
+PARAMS = load_params(ROOT / "params.yaml").replay.changed(frames=12, dt_s=0.002)
 VALUES = {"cut_spring_softness": 1.0}
 START_M, END_M, DURATION_S = 0.043, 0.001, 0.15
 """Over a box that is 4 cm high: the whole cut in 75 steps."""
@@ -43,7 +43,7 @@ def motion() -> pl.DataFrame:
 @pytest.fixture(scope="module")
 def recording():
     mesh = cut_by_plane(*jittered_box(3), point=(0.0, 0.0, 0.0), normal=(1.0, 0.0, 0.0))
-    return record(mesh, MATERIALS["apple"], KNIVES["kitchen"], motion(), VALUES, PARAMS)
+    return record(mesh, MATERIALS["apple"], motion(), VALUES, PARAMS)
 
 
 def test_tables_keep_the_contract(recording):
@@ -60,7 +60,7 @@ def test_frames_follow_the_motion(recording):
     assert len(frames) == PARAMS.frames
     assert frames["time_s"][0] == 0.0
     # The last step ends at the first multiple of dt at or after the motion's end; the knife rests there.
-    assert frames["time_s"][-1] == pytest.approx(DURATION_S, abs=PARAMS.dt_s)
+    assert frames["time_s"][-1] == pytest.approx(DURATION_S, abs=PARAMS.cut.dt_s)
     height = frames["knife_position_m"].arr.get(1)
     assert (height[0], height[-1]) == pytest.approx((START_M, END_M), abs=1e-12)
     assert (frames["cut_fraction"].diff().drop_nulls() >= 0.0).all()
@@ -107,10 +107,9 @@ def test_a_cut_that_stops_early_is_recorded_as_far_as_it_came(recording):
     stopped = record(
         recording.mesh,
         MATERIALS["apple"],
-        KNIVES["kitchen"],
         motion(),
         VALUES,
-        PARAMS.model_copy(update={"force_limit_n": limit}),
+        PARAMS.changed(force_limit_n=limit),
     )
     assert 2 <= len(stopped.steps) < PARAMS.frames
     assert len(frame_table(stopped)) == len(stopped.steps)
@@ -118,6 +117,6 @@ def test_a_cut_that_stops_early_is_recorded_as_far_as_it_came(recording):
 
 
 def test_a_cut_that_stops_at_once_is_refused(recording):
-    params = PARAMS.model_copy(update={"force_limit_n": 1e-9, "frames": 2})
-    with pytest.raises(InputError, match=r"replay\.dt_s"):
-        record(recording.mesh, MATERIALS["apple"], KNIVES["kitchen"], motion(), VALUES, params)
+    params = PARAMS.changed(force_limit_n=1e-9, frames=2)
+    with pytest.raises(InputError, match=r"cut\.dt_s"):
+        record(recording.mesh, MATERIALS["apple"], motion(), VALUES, params)

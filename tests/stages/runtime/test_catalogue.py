@@ -6,7 +6,8 @@ import pytest
 
 from pipelines.dvc.template import read_template
 from scripts.write_artifacts_doc import DOCUMENT, document
-from stages.runtime.catalogue import ARTIFACTS, SUFFIX, artifacts_of
+from stages.runtime.catalogue import ARTIFACTS, artifacts_of, readers_of
+from stages.runtime.describe import SUFFIX
 from stages.runtime.table_contract import polars_dtype
 
 ROOT = Path(__file__).parents[3]
@@ -42,4 +43,4 @@ def test_template_writes_exactly_the_catalogue(entry):
 def test_template_reads_exactly_what_the_catalogue_says(entry):
     by_path = {f"data/scans/${{id}}/{a.path}": a for a in ARTIFACTS.values()}
     read = {by_path[dep].name for dep in entry.deps if dep in by_path}
-    assert read == {a.name for a in ARTIFACTS.values() if entry.name in a.consumers}
+    assert read == {a.name for a in ARTIFACTS.values() if entry.name in readers_of(a)}

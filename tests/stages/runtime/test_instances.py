@@ -13,12 +13,12 @@ import yaml
 from disect_sim.box_mesh import box_mesh
 from disect_sim.errors import InputError
 from stages.precut import stage as precut
-from stages.runtime.artifacts import Provenance, read_metadata, read_table, write_table
-from stages.runtime.catalogue import ARTIFACTS, INSTANCES, artifacts_of, base_of, name_in
-from stages.runtime.params import STAGE_SECTIONS, load_params
+from stages.runtime.artifacts import read_metadata, read_table, write_table
+from stages.runtime.catalogue import ARTIFACTS, STAGES, artifacts_of, base_of
+from stages.runtime.params import SECTIONS, load_params
 from stages.runtime.scan_file import ScanFile
 from stages.runtime.stage_io import StageIO
-from stages.runtime.stage_main import _in_words_of, _stage_to_run
+from stages.runtime.stage_main import _checked, _in_words_of
 from stages.shared.cut.cut_mesh_tables import read_cut_mesh
 from stages.tetrahedralize import stage as tetrahedralize
 from stages.tetrahedralize.mesher import TetMesh
@@ -27,33 +27,38 @@ from tests.stages.precut.test_precut import make_project
 from tests.stages.scan_shapes import PROJECT
 
 PARAMS = load_params(PROJECT / "params.yaml")
-OWN_WORDS = {"scan2cut.artifact", "scan2cut.stage", "scan2cut.inputs_sha256"}
+INSTANCES = [stage.name for stage in STAGES.values() if stage.base]
+OWN_WORDS = {"scan2cut.artifact"}
 """Metadata in which an instance's tables may differ from the base's."""
 
 
 @pytest.mark.parametrize("stage", INSTANCES)
 def test_an_instance_has_the_bases_artifacts_and_parameters(stage):
     base = base_of(stage)
-    assert stage in STAGE_SECTIONS
+    assert stage in SECTIONS
     pairs = list(zip(artifacts_of(base), artifacts_of(stage), strict=True))
     assert pairs
     for old, new in pairs:
-        assert new.name == name_in(stage, old.name)
+        assert new.name == STAGES[stage].name_of(old.name)
         assert (new.columns, new.schema_version, new.kind) == (old.columns, old.schema_version, old.kind)
     assert set(type(getattr(PARAMS, stage)).model_fields) == set(type(getattr(PARAMS, base)).model_fields)
 
 
+def test_there_are_instances():
+    assert INSTANCES == ["tetrahedralize_half", "precut_half"]
+
+
 def test_names_are_translated_for_instances_only():
-    assert name_in("precut", "tetrahedralize/nodes") == "tetrahedralize/nodes"
-    assert name_in("precut_half", "tetrahedralize/nodes") == "tetrahedralize_half/nodes"
-    assert name_in("precut_half", "precut/springs") == "precut_half/springs"
-    assert name_in("tetrahedralize_half", "clean/faces") == "halve/faces"
-    assert name_in("precut_half", "precut_half/metrics") == "precut_half/metrics"
+    assert STAGES["precut"].name_of("tetrahedralize/nodes") == "tetrahedralize/nodes"
+    assert STAGES["precut_half"].name_of("tetrahedralize/nodes") == "tetrahedralize_half/nodes"
+    assert STAGES["precut_half"].name_of("precut/springs") == "precut_half/springs"
+    assert STAGES["tetrahedralize_half"].name_of("clean/faces") == "halve/faces"
+    assert STAGES["precut_half"].name_of("precut_half/metrics") == "precut_half/metrics"
 
 
-def run(scan, *arguments):
+def run(scan, stage):
     return subprocess.run(
-        [sys.executable, "-m", "stages.precut.stage", str(scan), *arguments],
+        [sys.executable, "-m", "stages", stage, str(scan)],
         cwd=scan.parents[2],
         capture_output=True,
         text=True,
@@ -63,8 +68,8 @@ def run(scan, *arguments):
 
 def assert_same_artifacts(scan, stage):
     """Tables, metrics and pictures of the instance are those of its base; only names and input hashes differ."""
-    for old in artifacts_of(base_of(stage)):
-        new = ARTIFACTS[name_in(stage, old.name)]
+    for old in STAGES[base_of(stage)].artifacts:
+        new = ARTIFACTS[STAGES[stage].name_of(old.name)]
         if old.kind != "table":
             assert (scan / new.path).read_bytes() == (scan / old.path).read_bytes(), new.name
             continue
@@ -78,7 +83,7 @@ def assert_same_artifacts(scan, stage):
 def run_in_process(scan_dir, module, stage):
     """Run a stage or an instance of it as its main would, without the process around it."""
     scan = ScanFile("box", "box.ply", None, "box.ply", "box.ply", "box.ply", "apple")
-    io = StageIO(scan_dir, scan, Provenance(stage, "0" * 64, {f"{stage}-input": "1"}))
+    io = StageIO(scan_dir, scan, stage)
     io.write_metrics(f"{stage}/metrics", module.run(io, getattr(PARAMS, base_of(stage))))
     assert io.missing() == []
     io.publish()
@@ -89,11 +94,10 @@ def test_precut_as_an_instance_writes_the_same_on_the_same_body(tmp_path):
     nodes, tets = regular_box((5, 4, 6))
     ones = [pl.Series(c.name, np.ones(len(tets))) for c in ARTIFACTS["tetrahedralize/tets"].columns[1:]]
     for stage in ("tetrahedralize", "tetrahedralize_half"):
-        provenance = Provenance(stage, "0" * 64, {})
         position = pl.Series("position_m", nodes, pl.Array(pl.Float64, 3))
         corners = pl.Series("nodes", tets, pl.Array(pl.Int32, 4))
-        write_table(tmp_path, f"{stage}/nodes", pl.DataFrame([position]), provenance=provenance)
-        write_table(tmp_path, f"{stage}/tets", pl.DataFrame([corners, *ones]), provenance=provenance)
+        write_table(tmp_path, f"{stage}/nodes", pl.DataFrame([position]))
+        write_table(tmp_path, f"{stage}/tets", pl.DataFrame([corners, *ones]))
     for stage in ("precut", "precut_half"):
         run_in_process(tmp_path, precut, stage)
     assert_same_artifacts(tmp_path, "precut_half")
@@ -111,11 +115,10 @@ def test_tetrahedralize_as_an_instance_writes_the_same_on_the_same_body(tmp_path
     )
     surface = trimesh.creation.box(bounds=[low, high])
     for stage in ("clean", "halve"):
-        provenance = Provenance(stage, "0" * 64, {})
         vertices = pl.Series("position_m", surface.vertices, pl.Array(pl.Float64, 3))
         faces = pl.Series("vertices", surface.faces, pl.Array(pl.Int32, 3))
-        write_table(tmp_path, f"{stage}/vertices", pl.DataFrame([vertices]), provenance=provenance)
-        write_table(tmp_path, f"{stage}/faces", pl.DataFrame([faces]), provenance=provenance)
+        write_table(tmp_path, f"{stage}/vertices", pl.DataFrame([vertices]))
+        write_table(tmp_path, f"{stage}/faces", pl.DataFrame([faces]))
     for stage in ("tetrahedralize", "tetrahedralize_half"):
         run_in_process(tmp_path, tetrahedralize, stage)
     assert_same_artifacts(tmp_path, "tetrahedralize_half")
@@ -126,38 +129,39 @@ def test_an_instance_as_dvc_runs_it(tmp_path):
     scan = make_project(tmp_path, {})
     for name in ("nodes", "tets"):
         frame = read_table(scan, f"tetrahedralize/{name}")
-        write_table(scan, f"tetrahedralize_half/{name}", frame, provenance=Provenance("t", "0" * 64, {}))
-    done = run(scan, "--as", "precut_half")
+        write_table(scan, f"tetrahedralize_half/{name}", frame)
+    done = run(scan, "precut_half")
     assert done.returncode == 0, done.stderr
     assert not (scan / "precut").exists()
     content = yaml.safe_load((scan / "scan.yaml").read_text())
     (scan / "scan.yaml").write_text(
         yaml.safe_dump({**content, "precut_half": {"plane_point_m": [1.0, 0.0, 0.0]}})
     )
-    missed = run(scan, "--as", "precut_half")
+    missed = run(scan, "precut_half")
     assert missed.returncode == 2
     assert missed.stderr.startswith("precut_half:")
     assert "precut." not in missed.stderr
     metrics = json.loads((scan / "precut_half" / "metrics.json").read_text())
     assert metrics["springs"] > 0, "a refused run leaves the older artifacts"
     (scan / "scan.yaml").write_text(yaml.safe_dump({**content, "precut_half": {"surface_file": "bowl.stl"}}))
-    assert "precut_half.surface_file is 'bowl.stl', but" in run(scan, "--as", "precut_half").stderr
+    assert "precut_half.surface_file is 'bowl.stl', but" in run(scan, "precut_half").stderr
 
 
-@pytest.mark.parametrize(
-    "arguments", [["--as", "tetrahedralize_half"], ["--as"], ["--as", "nothing"], ["x", "y"]]
-)
-def test_another_stages_instance_is_refused(arguments):
-    assert _stage_to_run("precut", ["data/scans/box"]) == "precut"
-    assert _stage_to_run("precut", ["data/scans/box", "--as", "precut_half"]) == "precut_half"
-    with pytest.raises(InputError, match=r"Usage: .*\[--as precut_half\]"):
-        _stage_to_run("precut", ["data/scans/box", *arguments])
+@pytest.mark.parametrize("arguments", [[], ["precut"], ["precut", "data/scans/box", "more"]])
+def test_wrong_arguments_are_refused_with_the_usage(arguments):
+    with pytest.raises(InputError, match="Usage: python -m stages STAGE"):
+        _checked(arguments)
+
+
+def test_an_unknown_stage_is_refused_with_the_known_ones():
+    with pytest.raises(InputError, match=r"'carve' is not a stage. Stages are clean, .*precut_half"):
+        _checked(["carve", "data/scans/box"])
 
 
 def test_the_remedy_names_the_instances_parameter():
     """A sentence of the base says tetrahedralize.edge_m; the instance must say its own."""
     sentence = "Lower tetrahedralize.edge_m. Run the stage tetrahedralize again. tetrahedralize: no."
-    assert _in_words_of("tetrahedralize", "tetrahedralize", sentence) == sentence
-    assert _in_words_of("tetrahedralize_half", "tetrahedralize", sentence) == (
+    assert _in_words_of("tetrahedralize", sentence) == sentence
+    assert _in_words_of("tetrahedralize_half", sentence) == (
         "Lower tetrahedralize_half.edge_m. Run the stage tetrahedralize again. tetrahedralize_half: no."
     )

@@ -7,7 +7,8 @@ import yaml
 from pydantic import ValidationError
 
 from disect_sim.errors import InputError
-from stages.runtime.params import STAGE_SECTIONS, load_params
+from stages.runtime.catalogue import STAGES
+from stages.runtime.params import SECTIONS, SHARED, load_params
 
 ROOT = Path(__file__).parents[3]
 PARAMS = ROOT / "params.yaml"
@@ -45,10 +46,53 @@ def test_shipped_params_are_valid_and_frozen():
 def test_shipped_params_name_every_key():
     """Values live only in params.yaml, so that a person finds every one of them there."""
     content = yaml.safe_load(PARAMS.read_text())
-    params = load_params(PARAMS)
-    assert list(content) == list(STAGE_SECTIONS)
-    for section in STAGE_SECTIONS:
-        assert set(content[section]) == set(type(getattr(params, section)).model_fields)
+    assert set(content) == set(SECTIONS)
+    for section in SECTIONS:
+        stage = STAGES.get(section)
+        model = stage.params if stage else SHARED[section]
+        own = set(model.model_fields) - set(SHARED)
+        if stage and stage.base:
+            assert set(content[section]) <= own, "an instance states only what differs"
+        else:
+            assert set(content[section]) == own
+
+
+def test_an_instance_has_its_bases_values_where_it_states_none(edited):
+    params = load_params(edited("tetrahedralize", "cut_band_m", 0.0123))
+    assert params.tetrahedralize_half.cut_band_m == 0.0123
+    assert params.tetrahedralize_half.edge_m == load_params(PARAMS).tetrahedralize_half.edge_m
+
+
+def test_every_stage_that_cuts_has_the_same_cut(edited):
+    params = load_params(edited("cut", "knife", {"length_m": 0.2, "height_m": 0.045, "bevel_deg": 30}))
+    cuts = [section.cut for _, section in params if hasattr(section, "cut")]
+    assert len(cuts) == 6 and all(cut == params.cut for cut in cuts)
+    assert params.export.cut.blade.length_m == 0.2
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("knife", "cleaver", "Known: kitchen, slicing, folding"),
+        ("knife", {"width_m": 1.0}, "width_m is no dimension of a knife"),
+        ("damage_law", "melt", "cut.damage_law is 'melt'"),
+        ("boundary", "taped", "cut.boundary is 'taped'"),
+    ],
+)
+def test_a_cut_that_cannot_be_is_refused(edited, key, value, words):
+    assert words in refusal(edited("cut", key, value))
+
+
+@pytest.mark.parametrize(("key", "where"), [("dt_s", "cut.dt_s"), ("cut", "cut")])
+def test_a_stage_has_no_cut_of_its_own(edited, key, where):
+    text = refusal(edited("simulate", key, {}))
+    assert f"simulate.{key} is given" in text and text.endswith(f"Write it as {where}.")
+
+
+def test_unknown_section(tmp_path):
+    path = tmp_path / "params.yaml"
+    path.write_text(PARAMS.read_text() + "\ncarve: {}\n")
+    assert "carve is not a known section" in refusal(path)
 
 
 def test_unknown_key(edited):

@@ -31,7 +31,7 @@ def scan_dir(tmp_path: Path) -> Path:
 
 def run(stage: str, scan_dir: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", f"stages.{stage}", "data/scans/sample"],
+        [sys.executable, "-m", "stages", stage, "data/scans/sample"],
         cwd=scan_dir.parents[2],
         env=os.environ | {"PYTHONPATH": str(PROJECT)},
         capture_output=True,

@@ -6,13 +6,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from disect_sim.errors import InputError
 from disect_sim.parameters import SPRING_NAMES
 from stages.calibrate.report import body_table
-from stages.runtime.artifacts import Provenance, read_table, write_table
+from stages.runtime.artifacts import read_table, write_table
 from stages.runtime.catalogue import ARTIFACTS
 from stages.runtime.table_contract import check_table
-from stages.shared.cut.damage_law import DAMAGE_LAW, check_damage_law
 from stages.shared.cut.second_cut_values import read_second_cut_values
 
 PARAMETERS = "transport/parameters"
@@ -30,9 +28,8 @@ def scan_dir(tmp_path):
     )
     body = body_table({"young_pa": np.asarray(2.0e5), "sdf_mu": np.asarray(0.6), "offset_y": np.asarray(0.1)})
     check_table(ARTIFACTS["calibrate/body"], body, "calibrate/body")
-    notes = {DAMAGE_LAW: "stretch"}
-    write_table(tmp_path, PARAMETERS, springs, provenance=Provenance("transport", "0" * 64, {}), notes=notes)
-    write_table(tmp_path, "calibrate/body", body, provenance=Provenance("calibrate", "0" * 64, {}))
+    write_table(tmp_path, PARAMETERS, springs)
+    write_table(tmp_path, "calibrate/body", body)
     return tmp_path
 
 
@@ -41,12 +38,6 @@ def test_a_material_value_of_the_first_cut_is_that_of_the_second(scan_dir):
     values = read_second_cut_values(partial(read_table, scan_dir))
     assert set(values) == {*SPRING_NAMES, "young_pa"}
     assert values["young_pa"] == 2.0e5 and values["sdf_mu"].tolist() == [1.0, 2.0]
-
-
-def test_values_are_not_used_under_another_damage_law(scan_dir):
-    check_damage_law(scan_dir, PARAMETERS, "stretch", "optimize")
-    with pytest.raises(InputError, match=r"optimize.damage_law is 'force', but .* for 'stretch'"):
-        check_damage_law(scan_dir, PARAMETERS, "force", "optimize")
 
 
 def test_without_material_values_the_table_is_empty_and_valid():

@@ -15,11 +15,12 @@ from disect_sim.materials import MATERIALS
 from disect_sim.parameters import SPRING_PARAMETERS
 from disect_sim.virtual_nodes import cut_by_plane
 from stages.precut.stage import precut, tables
-from stages.runtime.artifacts import Provenance, read_metrics, read_table, write_table
+from stages.runtime.artifacts import read_metrics, read_table, write_table
 from stages.runtime.catalogue import artifacts_of
-from stages.runtime.params import SimulateParams, load_params
+from stages.runtime.params import load_params
 from stages.shared.cut.cut_mesh_tables import read_cut_mesh
 from stages.shared.cut.straight_cut import straight_cut
+from stages.simulate.params import SimulateParams
 from stages.simulate.picture import Profile, simulate_picture
 from stages.simulate.stage import check_parameters, force_table, metrics, simulate, spring_table
 from tests.disect_sim.tet_meshes import jittered_box
@@ -27,8 +28,9 @@ from tests.disect_sim.tet_meshes import jittered_box
 ROOT = Path(__file__).parents[3]
 SHIPPED = load_params(ROOT / "params.yaml").simulate
 # A box of 5 x 4 x 6 cm, cut fast and damaged fast: the whole cut in 150 steps.
-QUICK = {"speed_m_s": 0.3, "parameters": {**SHIPPED.parameters, "cut_spring_softness": 1.0}}
-PARAMS = SHIPPED.model_copy(update=QUICK)
+CUT = {"speed_m_s": 0.3}
+QUICK = {"parameters": {**SHIPPED.parameters, "cut_spring_softness": 1.0}}
+PARAMS = SHIPPED.changed(**CUT, **QUICK)
 APPLE = MATERIALS["apple"]
 
 
@@ -43,28 +45,30 @@ def cut(mesh):
 
 
 def test_motion_goes_from_above_the_fruit_to_above_the_board(mesh):
-    motion, duration = straight_cut(mesh, PARAMS, section="simulate")
+    motion, duration = straight_cut(mesh, PARAMS.cut)
     start, end = motion.poses(np.array([0.0, duration]))
     # The box is 4 cm high and centred in z.
-    assert start == pytest.approx([0.0, 0.04 + PARAMS.start_clearance_m, 0.0], abs=1e-12)
-    assert end == pytest.approx([0.0, PARAMS.board_clearance_m, 0.0], abs=1e-12)
+    assert start == pytest.approx([0.0, 0.04 + PARAMS.cut.start_clearance_m, 0.0], abs=1e-12)
+    assert end == pytest.approx([0.0, PARAMS.cut.board_clearance_m, 0.0], abs=1e-12)
     # Rounded to whole steps, so slower by at most one step's share.
-    assert -motion.parameters["velocity_y"] == pytest.approx(PARAMS.speed_m_s, rel=PARAMS.dt_s / duration)
-    assert duration / PARAMS.dt_s == pytest.approx(round(duration / PARAMS.dt_s), abs=1e-9)
+    assert -motion.parameters["velocity_y"] == pytest.approx(
+        PARAMS.cut.speed_m_s, rel=PARAMS.cut.dt_s / duration
+    )
+    assert duration / PARAMS.cut.dt_s == pytest.approx(round(duration / PARAMS.cut.dt_s), abs=1e-9)
 
 
 def test_force_table(cut):
     table = force_table(cut)
     force, height = table["force_n"].to_numpy(), table["knife_position_m"].to_numpy()[:, 1]
     assert np.array_equal(table["force_norm_n"].to_numpy(), np.linalg.norm(force, axis=1))
-    assert height[-1] == pytest.approx(PARAMS.board_clearance_m, abs=1e-12)
+    assert height[-1] == pytest.approx(PARAMS.cut.board_clearance_m, abs=1e-12)
     # Above the fruit by more than the knife's rounding and tip width nothing touches.
     above = height > 0.04 + PARAMS.parameters["sdf_radius"] + PARAMS.parameters["sdf_tip"]
     assert above.any() and np.abs(force[above]).max() == 0.0
     assert (table["contact_area_m2"].to_numpy()[above] == 0.0).all()
     # The knife is pushed up, and what it works is the vertical force times the way.
     assert force[~above, 1].mean() > 0.0
-    way = -np.diff(height, prepend=0.04 + PARAMS.start_clearance_m)
+    way = -np.diff(height, prepend=0.04 + PARAMS.cut.start_clearance_m)
     assert metrics(cut)["knife_work_j"] == pytest.approx(float(force[:, 1] @ way), rel=1e-9)
 
 
@@ -92,13 +96,13 @@ def test_metrics_are_deterministic_figures_with_the_outcome_in_words(mesh, cut):
 
 def test_a_cut_surface_beside_the_knife_is_called_so():
     beside = cut_by_plane(*jittered_box(3), point=(0.004, 0.0, 0.0), normal=(1.0, 0.0, 0.0))
-    told = metrics(simulate(beside, APPLE, PARAMS.model_copy(update={"board_clearance_m": 0.035})))
+    told = metrics(simulate(beside, APPLE, PARAMS.changed(board_clearance_m=0.035)))
     assert told["cut_surface_off_plane_m"] == pytest.approx(0.004, abs=1e-4)
     assert "up to 4.0 mm away from the knife's plane" in told["outcome"]
 
 
 def test_more_friction_needs_more_force(mesh, cut):
-    rough = PARAMS.model_copy(update={"parameters": {**PARAMS.parameters, "sdf_mu": 1.0}})
+    rough = PARAMS.changed(parameters={**PARAMS.parameters, "sdf_mu": 1.0})
     assert metrics(simulate(mesh, APPLE, rough))["mean_force_n"] > 1.1 * metrics(cut)["mean_force_n"]
 
 
@@ -116,20 +120,20 @@ def test_picture_shows_four_times_and_the_force(mesh, cut):
 
 def test_progress_grows_to_one(mesh):
     told: list[float] = []
-    short = PARAMS.model_copy(update={"board_clearance_m": 0.03})
+    short = PARAMS.changed(board_clearance_m=0.03)
     simulate(mesh, APPLE, short, progress=told.append)
     assert told == sorted(told) and told[-1] == 1.0
 
 
 def test_a_run_that_stops_gives_the_remedy(mesh):
-    weak = PARAMS.model_copy(update={"force_limit_n": 0.5})
+    weak = PARAMS.changed(force_limit_n=0.5)
     with pytest.raises(InputError, match=r"passed the limit.*raise force_limit_n.*limit is 0\.5 N"):
         simulate(mesh, APPLE, weak)
 
 
 def test_a_motion_that_stays_above_the_fruit_is_refused(mesh):
     with pytest.raises(InputError, match=r"less than the fruit's height, 0\.04 m"):
-        simulate(mesh, APPLE, PARAMS.model_copy(update={"board_clearance_m": 0.05}))
+        simulate(mesh, APPLE, PARAMS.changed(board_clearance_m=0.05))
 
 
 @pytest.mark.parametrize(
@@ -145,7 +149,7 @@ def test_a_motion_that_stays_above_the_fruit_is_refused(mesh):
 )
 def test_parameters_are_checked_by_name_and_range(change, sentence):
     with pytest.raises(InputError, match=sentence):
-        check_parameters(PARAMS.model_copy(update=change))
+        check_parameters(PARAMS.changed(**change))
 
 
 def test_shipped_parameters_are_valid_and_name_every_spring_parameter():
@@ -165,7 +169,7 @@ def test_params_have_no_defaults_of_their_own():
         SimulateParams()
 
 
-def make_project(folder, section):
+def make_project(folder, section, cut):
     """A project with one scan that precut has done: the box."""
     for name in ("stages", "disect_sim", "pipelines"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -176,18 +180,18 @@ def make_project(folder, section):
     (scan / "box.ply").write_text("raw scan, not read by simulate")
     result = precut(*jittered_box(3), load_params(ROOT / "params.yaml").precut)
     for name, frame in tables(result).items():
-        write_table(scan, name, frame, provenance=Provenance("precut", "0" * 64, {}))
-    write_scan_file(scan, section)
+        write_table(scan, name, frame)
+    write_scan_file(scan, section, cut)
     return scan, result.cut
 
 
-def write_scan_file(scan, section):
+def write_scan_file(scan, section, cut):
     content = {"id": "box", "scan": "box.ply", "log": None, "material": "apple", "cut_surface": "box.ply"}
-    (scan / "scan.yaml").write_text(yaml.safe_dump({**content, "simulate": section}))
+    (scan / "scan.yaml").write_text(yaml.safe_dump({**content, "simulate": section, "cut": cut}))
 
 
 def run_simulate(scan):
-    command = [sys.executable, "-m", "stages.simulate.stage", str(scan)]
+    command = [sys.executable, "-m", "stages", "simulate", str(scan)]
     return subprocess.run(command, cwd=scan.parents[2], capture_output=True, text=True, check=False)
 
 
@@ -196,7 +200,7 @@ def contents(scan):
 
 
 def test_stage_writes_everything_twice_alike_and_a_failing_rerun_changes_nothing(tmp_path):
-    scan, mesh = make_project(tmp_path, QUICK)
+    scan, mesh = make_project(tmp_path, QUICK, CUT)
     again = read_cut_mesh(lambda name: read_table(scan, name))
     for name in again.__dataclass_fields__:
         assert np.array_equal(getattr(again, name), getattr(mesh, name)), name
@@ -208,13 +212,13 @@ def test_stage_writes_everything_twice_alike_and_a_failing_rerun_changes_nothing
     assert read_metrics(scan / "simulate" / "metrics.json")["peak_force_n"] > 0.0
     assert len(read_table(scan, "simulate/springs")) == len(mesh.spring_area)
 
-    write_scan_file(scan, {**QUICK, "force_limit_n": 0.5})
+    write_scan_file(scan, QUICK, {**CUT, "force_limit_n": 0.5})
     stopped = run_simulate(scan)
     assert stopped.returncode == 2
     assert "passed the limit" in stopped.stderr and "Traceback" not in stopped.stderr
     assert contents(scan) == before
     assert not list(scan.glob(".scratch*"))
 
-    write_scan_file(scan, QUICK)
+    write_scan_file(scan, QUICK, CUT)
     assert run_simulate(scan).returncode == 0
     assert contents(scan) == before

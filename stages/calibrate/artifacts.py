@@ -1,0 +1,107 @@
+"""What the stage calibrate writes."""
+
+from stages.runtime.describe import Column, metrics, picture, plot, table
+from stages.shared.cut.spring_columns import SPRING_ROW
+
+ARTIFACTS = (
+    table(
+        "calibrate/parameters",
+        [
+            *SPRING_ROW,
+            Column("gradient_norm", "f64", "-", "what is left of the loss's gradient in the spring's values"),
+            Column(
+                "touched_ns", "f64", "N·s", "impulse that the spring's edges got from the knife; 0: no data"
+            ),
+        ],
+        meaning="fitted parameters in the rows of precut/springs; nominal ones if the scan has no log",
+    ),
+    table(
+        "calibrate/bounds",
+        [
+            Column("name", "str", "", "spring parameter"),
+            Column("surface", "bool", "", "true for the skin's springs, false for the others"),
+            Column("low", "f64", "see calibrate/parameters", "lower bound"),
+            Column("high", "f64", "see calibrate/parameters", "upper bound"),
+        ],
+        meaning="the ranges inside which the spring parameters are sought",
+    ),
+    table(
+        "calibrate/scalars",
+        [
+            Column("name", "str", "", "parameter that all springs share; surface_ is the skin's"),
+            Column("value", "f64", "see unit", "fitted; after the first phase if springs differ in it now"),
+            Column("unit", "str", "", "of value, low, high and standard_error"),
+            Column("low", "f64", "see unit", "lower bound"),
+            Column("high", "f64", "see unit", "upper bound"),
+            Column("at_bound", "bool", "", "true if the value ran into a bound"),
+            Column("standard_error", "f64", "see unit", "from residual and sensitivity, linear estimate"),
+            Column("identifiable", "bool", "", "true if two standard errors are below 10 % of the value"),
+        ],
+        meaning="parameters fitted for all springs at once, and the motion's height offset; no rows without a log",
+    ),
+    table(
+        "calibrate/body",
+        [
+            Column("name", "str", "", "young_pa, poisson, density_kg_m3 or retardation_s"),
+            Column("value", "f64", "see unit", "fitted, or as calibrate.start has it"),
+            Column("unit", "str", "", "of value"),
+        ],
+        meaning="what the simulation of the first cut had in place of its material's values; often no rows",
+    ),
+    table(
+        "calibrate/history",
+        [
+            Column("step", "i64", "-", "iteration, counted through all phases"),
+            Column("phase", "str", "", "shared, shared 2, ... (other starts), individual"),
+            Column("iteration", "i64", "-", "iteration of the phase"),
+            Column("gradients", "i64", "-", "simulations with a gradient in the phase so far"),
+            Column("simulations", "i64", "-", "all simulations in the phase so far"),
+            Column("loss", "f64", "-", "at the point reached"),
+            Column("best_loss", "f64", "-", "at the best point of the phase so far"),
+            Column("nmae", "f64", "-", "of the best point, over the training samples in contact"),
+            Column("gradient_norm", "f64", "-", "of the loss in the free numbers"),
+            Column("failed", "bool", "", "true if a simulation of the iteration did not finish"),
+        ],
+        meaning="the fit, iteration by iteration",
+    ),
+    table(
+        "calibrate/profile",
+        [
+            Column("time_s", "f64", "s", "time in the clock of ingest/force"),
+            Column("height_m", "f64", "m", "knife's edge above the board, aligned with the scan"),
+            Column("measured_n", "f64", "N", "norm of the low-passed measured force"),
+            Column("simulated_n", "f64", "N", "norm of the low-passed simulated force, fitted parameters"),
+            Column("shared_n", "f64", "N", "the same after the first phase"),
+            Column("residual_n", "f64", "N", "simulated_n less measured_n"),
+            Column("contact", "bool", "", "true where errors are reported: valid, from contact onset on"),
+            Column("held_out", "bool", "", "true where the fit did not look"),
+        ],
+        meaning="measured and simulated force on the knife",
+    ),
+    plot(
+        "calibrate/profile_plot",
+        [
+            Column("time_s", "f64", "s", "time"),
+            Column("measured_n", "f64", "N", "as in calibrate/profile"),
+            Column("simulated_n", "f64", "N", "as in calibrate/profile"),
+        ],
+        axes=("time_s", "measured_n", "simulated_n"),
+        meaning="measured and simulated force for `dvc plots`",
+    ),
+    plot(
+        "calibrate/history_plot",
+        [
+            Column("step", "i64", "-", "iteration"),
+            Column("best_loss", "f64", "-", "as in calibrate/history"),
+            Column("nmae", "f64", "-", "as in calibrate/history"),
+        ],
+        axes=("step", "nmae"),
+        meaning="the fit's history for `dvc plots`",
+    ),
+    metrics(
+        "calibrate", "outcome with its remedy, errors of the fit, what was fitted, springs that were touched"
+    ),
+    picture(
+        "calibrate", "measured and simulated force, residual, history, and the parameters on the cut surface"
+    ),
+)

@@ -1,0 +1,49 @@
+"""Section `calibrate` of params.yaml."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from stages.runtime.params_base import Positive, StageParams
+from stages.shared.cut.params import CutParams
+
+
+class CalibrateParams(StageParams):
+    """calibrate: parameters of the simulator from a recorded cut."""
+
+    cut: CutParams
+    rate_hz: Annotated[float, Field(ge=50, le=10_000)]
+    """Sampling of the compared profiles."""
+    low_pass_hz: Positive
+    """Cutoff of the zero-phase low-pass that both profiles go through."""
+    onset_n: Positive
+    """Contact begins where the filtered force passes this."""
+    align: Literal["contact", "recorded"]
+    """contact: the knife meets the scan's top at contact onset; recorded: the log's heights are the scan's."""
+    offset_range_m: Annotated[float, Field(gt=0, le=0.02)]
+    """How far the fit may move the recorded heights."""
+    start: dict[str, float]
+    """Spring, contact and material parameters at the start; those that are not fitted stay there."""
+    bounds: dict[str, tuple[float, float]]
+    """Name → [low, high], in place of the simulator's own."""
+    shared: tuple[str, ...]
+    individual: tuple[str, ...]
+    shared_optimiser: Literal["gauss_newton", "lbfgs", "adam"]
+    individual_optimiser: Literal["lbfgs", "adam"]
+    shared_loss: Literal["l1", "l2", "pseudo_huber", "inverse_cosine", "log_sum_exp"]
+    loss: Literal["l1", "l2", "pseudo_huber", "inverse_cosine", "log_sum_exp"]
+    shared_iterations: Annotated[int, Field(ge=1, le=10_000)]
+    individual_iterations: Annotated[int, Field(ge=0, le=10_000)]
+    learning_rate: Annotated[float, Field(gt=0, le=10)]
+    smoothness: Annotated[float, Field(ge=0)]
+    neighbours: Annotated[int, Field(ge=1, le=50)]
+    tolerance: Annotated[float, Field(gt=0, lt=1)]
+    patience: Annotated[int, Field(ge=1, le=1000)]
+    puncture_weight: Annotated[int, Field(ge=1, le=100)]
+    """How many times samples within 50 ms of the measured puncture count in the loss."""
+    hold_out_fraction: Annotated[float, Field(ge=0, le=0.5)]
+    hold_out_block_s: Positive
+    starts: Annotated[int, Field(ge=1, le=100)]
+    start_spread: Annotated[float, Field(ge=0, le=5)]
+    processes: Annotated[int, Field(ge=1, le=256)]
+    seed: int

@@ -1,0 +1,48 @@
+"""Section `export` of params.yaml."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from stages.runtime.params_base import StageParams, Vector
+from stages.shared.cut.params import CutParams
+
+
+class ExportParams(StageParams):
+    """export: the cell (robot, board, knife) and how the knife goes to the cut and away from it."""
+
+    cut: CutParams
+    robot: Literal["panda", "fr3"]
+    board_position_m: Vector
+    """Origin of the cutting frame (on the board, in the cut plane) in the robot's base frame."""
+    blade_yaw_deg: Annotated[float, Field(ge=-360, le=360)]
+    """Direction of the blade (the cutting frame's z) on the board, from the base's x axis."""
+    edge_offset_m: Vector
+    """Centre of the knife's edge in the flange's frame."""
+    blade_angle_deg: Annotated[float, Field(ge=-360, le=360)]
+    """Direction of the blade in the flange's x-y plane, from the flange's x axis."""
+    fixture_low_m: Vector
+    """Corner of a box around all that moves with the knife, save the blade; in the edge's frame (y up, z along)."""
+    fixture_high_m: Vector
+    tool_mass_kg: Annotated[float, Field(ge=0, le=3)]
+    tool_com_m: Vector
+    """Centre of mass of knife and fixture in the flange's frame."""
+    joint_stiffness_nm_rad: Annotated[float, Field(ge=100, le=14250)]
+    """Of the robot's joint impedance controller; the predicted deflection is stated for it."""
+    max_deflection_m: Annotated[float, Field(gt=0, le=0.05)]
+    min_board_clearance_m: Annotated[float, Field(ge=0, le=0.05)]
+    """Least height of the edge above the board."""
+    fixture_clearance_m: Annotated[float, Field(ge=0, le=0.1)]
+    """Least distance of the fixture from board and fruit."""
+    blade_overlap_m: Annotated[float, Field(ge=0, le=0.1)]
+    """How far the blade reaches at least beyond the fruit at both ends."""
+    approach_height_m: Annotated[float, Field(gt=0, le=0.5)]
+    """Height above the start of the cut where the motion begins and ends."""
+    approach_speed_m_s: Annotated[float, Field(gt=0, le=0.25)]
+    approach_acceleration_m_s2: Annotated[float, Field(gt=0, le=5)]
+    approach_jerk_m_s3: Annotated[float, Field(gt=0, le=500)]
+    dwell_s: Annotated[float, Field(ge=0.01, le=10)]
+    """Rest before and after the approach, the cut and the retract."""
+    air_cut_lift_m: Annotated[float, Field(ge=0.01, le=0.3)]
+    replay: bool
+    """Replay the motion at torque level with MuJoCo (the extra `verify`)."""

@@ -1,0 +1,166 @@
+"""The words in which a stage's folder describes the stage: columns, artifacts, and the stage itself."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from stages.runtime.params_base import StageParams
+
+Kind = Literal["table", "metrics", "picture", "plot", "folder", "provenance"]
+
+SUFFIX: dict[Kind, str] = {
+    "table": ".parquet",
+    "metrics": ".json",
+    "picture": ".png",
+    "plot": ".csv",
+    "folder": "",
+    "provenance": ".json",
+}
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table."""
+
+    name: str
+    dtype: str
+    """f64, f32, i64, i32, i8, bool, str, or array[<dtype>,<n>] for a fixed-size vector."""
+    unit: str
+    """SI unit, "-" for a plain number, "index" for a row number of another table, "" for text and flags."""
+    meaning: str
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """One file (or folder of files) that a stage writes into the scan's directory."""
+
+    name: str
+    """<stage>/<file stem>."""
+    kind: Kind
+    meaning: str
+    columns: tuple[Column, ...] = ()
+    schema_version: int = 1
+    """Raise it when a column is added, removed or changes its meaning, dtype or unit."""
+    axes: tuple[str, ...] = ()
+    """Of a plot: the column of the horizontal axis, then those that are drawn over it."""
+
+    @property
+    def path(self) -> str:
+        """Relative to the scan's directory data/scans/<id>/."""
+        return self.name + SUFFIX[self.kind]
+
+    @property
+    def producer(self) -> str:
+        """The stage that writes it."""
+        return self.name.partition("/")[0]
+
+
+def table(name: str, columns: Iterable[Column], *, meaning: str, version: int = 1) -> Artifact:
+    """A Parquet table."""
+    return Artifact(name, "table", meaning, tuple(columns), version)
+
+
+def metrics(stage: str, meaning: str) -> Artifact:
+    """The stage's numbers, flags and short texts, as JSON that DVC compares between versions."""
+    return Artifact(f"{stage}/metrics", "metrics", meaning)
+
+
+def picture(stage: str, meaning: str) -> Artifact:
+    """The stage's picture."""
+    return Artifact(f"{stage}/preview", "picture", meaning)
+
+
+def plot(name: str, columns: Iterable[Column], *, axes: tuple[str, ...], meaning: str) -> Artifact:
+    """A small CSV file for `dvc plots`: the columns in `axes` after the first are drawn over the first."""
+    return Artifact(name, "plot", meaning, tuple(columns), axes=axes)
+
+
+def folder(name: str, meaning: str) -> Artifact:
+    """A folder of files in formats of their own."""
+    return Artifact(name, "folder", meaning)
+
+
+def provenance(stage: str) -> Artifact:
+    """What the stage's files were made from; the runtime writes it for every stage."""
+    return Artifact(f"{stage}/provenance", "provenance", "sha256 of what the stage read and wrote")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A stage as DVC, the flow and the catalogue see it. What it does is `run` in stages/<name>/stage.py."""
+
+    name: str
+    does: str
+    """One line: from what to what."""
+    params: type[StageParams]
+    artifacts: tuple[Artifact, ...]
+    """What `run` writes."""
+    reads: tuple[str, ...]
+    """Names of the artifacts of earlier stages that it reads."""
+    key_figure: str
+    """The metric that stands for the stage in short tables."""
+    timeout_s: float
+    files: tuple[str, ...] = ()
+    """Keys of scan.yaml that name the files it reads from the scan's directory."""
+    uses_material: bool = False
+    """Whether it depends on the scan's material."""
+    retries: int = 2
+    base: str = ""
+    """Of an instance: the stage whose folder it runs."""
+    renamed: tuple[tuple[str, str], ...] = ()
+    """Of an instance: (stage that the base reads from, stage that it reads from instead)."""
+
+    @property
+    def code(self) -> str:
+        """The stage whose folder holds the code: its own, or that of its base."""
+        return self.base or self.name
+
+    @property
+    def writes(self) -> tuple[Artifact, ...]:
+        """Everything in the stage's output folder."""
+        return (*self.artifacts, provenance(self.name))
+
+    @property
+    def sections(self) -> tuple[str, ...]:
+        """Sections of params.yaml that it depends on; later ones override earlier ones."""
+        shared = self.params.shared_sections()
+        return (*shared, self.base, self.name) if self.base else (*shared, self.name)
+
+    def name_of(self, name: str) -> str:
+        """What the artifact that the base calls `name` is called here."""
+        stage, _, stem = name.partition("/")
+        return f"{dict([*self.renamed, (self.code, self.name)]).get(stage, stage)}/{stem}"
+
+
+@dataclass(frozen=True)
+class Instance:
+    """A stage that runs a second time, on other inputs, with parameters and an output folder of its own."""
+
+    name: str
+    of: str
+    """The stage whose code it runs."""
+    reads: Mapping[str, str]
+    """Stage that the base reads from → stage that the instance reads from."""
+    does: str
+    params: type[StageParams] | None = None
+    """Where the base's model allows more than the instance can do."""
+
+    def resolve(self, base: Stage) -> Stage:
+        """The whole stage: what is not said here is the base's."""
+        stage = replace(
+            base,
+            name=self.name,
+            does=self.does,
+            base=self.of,
+            renamed=tuple(self.reads.items()),
+            files=(),
+            params=self.params or base.params,
+        )
+        return replace(
+            stage,
+            reads=tuple(stage.name_of(name) for name in base.reads),
+            artifacts=tuple(
+                replace(a, name=stage.name_of(a.name), meaning=f"{a.meaning}; of the second cut")
+                for a in base.artifacts
+            ),
+        )

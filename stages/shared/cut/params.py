@@ -1,0 +1,48 @@
+"""Section `cut` of params.yaml: the one description of what cuts and how it is simulated."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator
+
+from disect_sim.errors import InputError
+from disect_sim.knife import Knife, knife_from
+from stages.runtime.params_base import Positive, SharedSection
+
+
+class CutParams(SharedSection):
+    """cut: knife, boundary, damage law, step, limits and clearances of every simulated cut."""
+
+    knife: str | dict[str, float]
+    """A known knife by name, or the dimensions of another."""
+    boundary: Literal["held", "glued", "free"]
+    damage_law: Literal["force", "stretch"]
+    dt_s: Annotated[float, Field(ge=1e-5, le=0.01)]
+    speed_m_s: Annotated[float, Field(gt=0, le=1)]
+    """Mean speed of the descent: gives the duration."""
+    start_clearance_m: Annotated[float, Field(gt=0, le=0.05)]
+    """Height of the knife's edge above the fruit's top at the start."""
+    board_clearance_m: Annotated[float, Field(ge=0, le=0.1)]
+    """Height of the knife's edge above the board at the end."""
+    force_limit_n: Positive
+    """A simulated cut ends as jammed beyond this."""
+
+    @field_validator("knife")
+    @classmethod
+    def _is_a_knife(cls, value: str | dict[str, float]) -> str | dict[str, float]:
+        try:
+            knife_from(value)
+        except InputError as error:
+            raise ValueError(str(error)) from error
+        return value
+
+    @property
+    def blade(self) -> Knife:
+        """The knife's geometry."""
+        return knife_from(self.knife)
+
+    @property
+    def knife_label(self) -> str:
+        """The knife in one line, for notes and messages."""
+        if isinstance(self.knife, str):
+            return self.knife
+        return ", ".join(f"{name} {value:g}" for name, value in sorted(self.knife.items()))
