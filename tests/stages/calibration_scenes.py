@@ -6,8 +6,9 @@ import numpy as np
 
 from disect_sim import ConstantVelocity, simulate
 from disect_sim.model import Model
+from stages.calibrate.params import CalibrateParams
 from stages.calibrate.recorded_cut import RecordedCut
-from stages.runtime.params import CalibrateParams, load_params
+from stages.runtime.params import load_params
 from tests.disect_sim.scenes import BLOCK_HEIGHT, block_model, regular_block
 
 ROOT = Path(__file__).parents[2]
