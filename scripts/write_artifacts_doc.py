@@ -1,4 +1,9 @@
-"""Writes docs/artifacts.md from the catalogue: `python -m scripts.write_artifacts_doc`."""
+"""Writes docs/artifacts.md, the tables of all stages with columns and units, from the catalogue.
+
+    python -m scripts.write_artifacts_doc
+
+Run it in the project's directory after every change of a table; a test fails while the document is old.
+"""
 
 from pathlib import Path
 
@@ -8,7 +13,8 @@ from stages.runtime.catalogue import ARTIFACTS, INSTANCES, Artifact, base_of
 DOCUMENT = Path("docs/artifacts.md")
 HEAD = """# Artifacts
 
-Generated from stages/runtime/catalogue.py by `python -m scripts.write_artifacts_doc`; edit the catalogue, not this file.
+Generated from stages/runtime/catalogue.py by `python -m scripts.write_artifacts_doc`; edit the catalogue, not this
+file.
 
 Paths are relative to the scan's directory `data/scans/<id>/`. Tables are Parquet; a vector is a fixed-size
 array column. Every table carries, in its file metadata under `scan2cut.`, its artifact name, schema version,
