@@ -1,1 +1,4 @@
-"""Scripts that draw the docs' pictures, fit real logs and write generated docs."""
+"""Scripts for people: draw the pictures of the docs, fit and optimise real data, write generated files.
+
+Each is run as `python -m scripts.<name>` in the project's directory; docs/scripts.md lists them.
+"""

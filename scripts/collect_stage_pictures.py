@@ -1,4 +1,9 @@
-"""Copies the bundled sample's previews to docs/pictures: `make demo && python scripts/collect_stage_pictures.py`."""
+"""Copies the previews of the bundled sample's stages to docs/pictures/sample_<stage>.png.
+
+    python -m scripts.collect_stage_pictures
+
+Run it after `make demo`. The pictures are made at most 1000 pixels wide.
+"""
 
 from pathlib import Path
 

@@ -1,6 +1,8 @@
-"""Draws the short movie at the head of the README from the recording of a scan's replay.
+"""Draws the movie at the head of the README, docs/img/cut.gif, from the artifacts of a scan's stage `replay`.
 
-python -m scripts.draw_cut_movie data/scans/synthetic_apple docs/img/cut.gif
+    python -m scripts.draw_cut_movie data/scans/synthetic_apple docs/img/cut.gif
+
+Needs a finished run of that scan.
 """
 
 import io

@@ -1,7 +1,9 @@
-"""Screenshots of a running dashboard in headless Chromium: python -m scripts.draw_dashboard URL SCAN_ID
+"""Takes the screenshots of the Prefect dashboard in docs/pictures/dashboard_*.png, in headless Chromium.
 
-Writes docs/pictures/dashboard_*.png of the newest run of that scan: while optimize runs its progress, afterwards the
-run, its summary, a table and a picture. Needs the package playwright and a Chromium.
+    python -m scripts.draw_dashboard URL SCAN_ID    e.g. http://127.0.0.1:4200 synthetic_apple
+
+The newest run of that scan: its progress while optimize runs; afterwards the run, its summary, a table and a picture.
+Needs a running dashboard (`make dashboard`), the package playwright and a Chromium.
 """
 
 import shutil

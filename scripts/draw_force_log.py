@@ -1,4 +1,9 @@
-"""Draws the picture of docs/force_logs.md from a synthetic log: `python -m scripts.draw_force_log`."""
+"""Draws docs/pictures/force_log_synthetic.png: raw, no-contact and net force of a synthetic log.
+
+    python -m scripts.draw_force_log
+
+The log is made here and goes through the stage `ingest` with the shipped params.yaml.
+"""
 
 from pathlib import Path
 

@@ -1,6 +1,8 @@
-"""Takes the pictures of the pages in docs/img: report, replay, compare in a browser, wide and as on a phone.
+"""Takes the screenshots of report.html, replay.html and compare.html in docs/img, on a wide and a narrow screen.
 
-python -m scripts.draw_pages data/scans/synthetic_apple [compare.html]
+    python -m scripts.draw_pages data/scans/synthetic_apple [compare.html]
+
+Needs a finished run of that scan, the package playwright and a Chromium.
 """
 
 import shutil

@@ -1,4 +1,9 @@
-"""Draw the picture of docs/calibration.md and print its table, from what `python -m scripts.fit_real_logs` fitted."""
+"""Draws docs/pictures/calibration_real.png and prints the table of real profiles in docs/calibration.md.
+
+    python -m scripts.draw_real_fits
+
+Run it after `python -m scripts.fit_real_logs`, whose results in build/real_logs it reads.
+"""
 
 import json
 import sys
@@ -17,7 +22,7 @@ MEASURED, SHARED, FITTED = "#222222", "#9aa5b1", "#c0392b"
 
 def main() -> None:
     """Read, draw, print."""
-    done = {name: RESULTS / name for name in CASES if (RESULTS / name / "figures.json").exists()}
+    done = {name: RESULTS / name for name in CASES if (RESULTS / name / "metrics.json").exists()}
     figure = Figure(figsize=(15.0, 8.0), dpi=80, layout="constrained")
     canvas = FigureCanvasAgg(figure)
     axes = figure.subplots(2, 3).ravel()
@@ -28,34 +33,34 @@ def main() -> None:
         "|---|---|---|---|---|---|---|---|---|\n"
     )
     for axis, (name, folder) in zip(axes, done.items(), strict=False):
-        told = json.loads((folder / "figures.json").read_text())
-        _draw(axis, name, pl.read_parquet(folder / "profile.parquet"), told)
-        sys.stdout.write(_row(name, told))
+        metrics = json.loads((folder / "metrics.json").read_text())
+        _draw(axis, name, pl.read_parquet(folder / "profile.parquet"), metrics)
+        sys.stdout.write(_row(name, metrics))
     canvas.print_png(str(PICTURE))
 
 
-def _draw(axis: Any, name: str, table: pl.DataFrame, told: dict[str, Any]) -> None:
-    moment = (table["time_s"] - told["onset_s"]).to_numpy()
+def _draw(axis: Any, name: str, table: pl.DataFrame, metrics: dict[str, Any]) -> None:
+    moment = (table["time_s"] - metrics["onset_s"]).to_numpy()
     axis.plot(moment, table["measured_n"], color=MEASURED, lw=2.2, label="measured")
     axis.plot(moment, table["shared_n"], color=SHARED, lw=1.2, label="simulated, shared parameters")
     axis.plot(moment, table["simulated_n"], color=FITTED, lw=1.6, label="simulated, fitted")
     axis.set(xlabel="time after contact [s]", ylabel="force on the knife [N]")
-    axis.set_title(f"{name}: NMAE {100 * told['nmae']:.1f} %, MAE {told['mae_n']:.2f} N")
+    axis.set_title(f"{name}: NMAE {100 * metrics['nmae']:.1f} %, MAE {metrics['mae_n']:.2f} N")
     axis.legend(frameon=False, fontsize=8, loc="lower right")
 
 
-def _row(name: str, told: dict[str, Any]) -> str:
-    punctures = [told["puncture_measured_n"], told["puncture_simulated_n"]]
+def _row(name: str, metrics: dict[str, Any]) -> str:
+    punctures = [metrics["puncture_measured_n"], metrics["puncture_simulated_n"]]
     cells = (
         name,
-        f"{told['tets']:,}, {told['springs']}",
-        f"{100 * told['nmae_shared']:.1f} %",
-        f"{100 * told['nmae']:.1f} %",
-        f"{told['mae_n']:.2f} N",
-        f"{100 * told['nmae_held_out']:.1f} %",
+        f"{metrics['tets']:,}, {metrics['springs']}",
+        f"{100 * metrics['nmae_shared']:.1f} %",
+        f"{100 * metrics['nmae']:.1f} %",
+        f"{metrics['mae_n']:.2f} N",
+        f"{100 * metrics['nmae_held_out']:.1f} %",
         ", ".join("none" if force is None else f"{force:.1f} N" for force in punctures),
-        str(told["gradients"]),
-        f"{told['cpu_s']:.0f}",
+        str(metrics["gradients"]),
+        f"{metrics['cpu_s']:.0f}",
     )
     return "| " + " | ".join(cells) + " |\n"
 

@@ -1,4 +1,10 @@
-"""Draws the pictures of docs/simulator.md: `python -m scripts.draw_simulator`, about two minutes."""
+"""Draws the pictures of docs/simulator.md and prints how the force converges with the time step.
+
+    python -m scripts.draw_simulator                about two minutes
+
+Writes docs/pictures/simulator_cut.png (the sample's halves at four times), simulator_force.png (force, contact area and
+damage of that cut) and simulator_convergence.png (a box at four time steps).
+"""
 
 from pathlib import Path
 

@@ -1,4 +1,10 @@
-"""Draws the pictures of docs/virtual_nodes.md: `python -m scripts.draw_virtual_nodes`, about 20 s."""
+"""Draws the pictures of docs/virtual_nodes.md.
+
+    python -m scripts.draw_virtual_nodes            about 20 s
+
+Writes docs/pictures/virtual_nodes_idea.png (the algorithm in two dimensions) and virtual_nodes_curved.png (the bundled
+synthetic apple, cut by a curved surface).
+"""
 
 from pathlib import Path
 

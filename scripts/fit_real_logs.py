@@ -1,11 +1,11 @@
-"""Fit the real force profiles in ../shared/data, for the table and the picture of docs/calibration.md.
+"""Fits five real force profiles, for the table and the picture of docs/calibration.md.
 
-    python -m scripts.fit_real_logs CASE ...        (in the project's directory; all cases without arguments)
-    python -m scripts.draw_real_fits                draws the picture and prints the table from what was fitted
+    python -m scripts.fit_real_logs [CASE ...]      apple, cucumber, potato, real_apple, prism; all without arguments
+    python -m scripts.draw_real_fits                draws the picture and prints the table from the results
 
-No scan of those fruits exists. The bodies are primitives, scaled so that they are as high as the log's contact height
-(docs/calibration.md says which). What is fitted goes to build/real_logs/CASE: mesh, checkpoint, figures, profile. A
-killed run goes on where it was; a finished case is left alone until its folder is deleted.
+Needs the real data (docs/real_data.md). There is no scan of those fruits: the bodies are primitives, scaled to the
+log's contact height (docs/calibration.md). Results go to build/real_logs/CASE: mesh, checkpoint, metrics, profile,
+parameters. A killed run continues from its checkpoint; a finished case is left alone until its folder is deleted.
 """
 
 import json
@@ -23,8 +23,8 @@ from PIL import Image
 
 from disect_sim import KNIVES, MATERIALS, build_model, cut_by_plane
 from disect_sim.model import Model
+from scripts.real_data import real_file
 from stages.calibrate.calibration import calibrate
-from stages.calibrate.params import CalibrateParams
 from stages.calibrate.picture import calibrate_picture
 from stages.calibrate.recorded_cut import RecordedCut, read_recorded_cut
 from stages.calibrate.report import bound_table, metrics, parameter_table, profile_table
@@ -36,7 +36,6 @@ from stages.shared.surface.triangles import Surface
 from stages.tetrahedralize.stage import tetrahedralize
 
 ROOT = Path(__file__).parents[1]
-SHARED = ROOT.parent / "shared" / "data"
 RESULTS = ROOT / "build" / "real_logs"
 SPEED_M_S = 0.05
 """Of the two cuts that come as force over time, without a motion: both were straight at 50 mm/s."""
@@ -89,7 +88,7 @@ def recorded(case: str) -> RecordedCut:
     """The measured cut: a robot's log through ingest, or a profile in time with a constant speed."""
     if case in ("apple", "cucumber", "potato"):
         params = load_params(ROOT / "params.yaml").ingest
-        folder = SHARED / "panda" / case
+        folder = real_file("panda", case)
         airs = {path.name: read_log(path, params) for path in sorted(folder.glob("air*.json"))}
         record = ingest(read_log(folder / "cut.json", params), params, air_runs=airs, source=case)
         cut = read_recorded_cut(force_table(record))
@@ -99,7 +98,7 @@ def recorded(case: str) -> RecordedCut:
         "real_apple": ("real_apple_groundtruth.csv", "force_N"),
         "prism": ("lsdyna_prism_potato_50mm_s.csv", "fy_N"),
     }[case]
-    table = pl.read_csv(SHARED / "forces" / name)
+    table = pl.read_csv(real_file("forces", name))
     moment = table["time_s"].to_numpy()
     keep = np.concatenate([[True], np.diff(moment) > 0.0])
     moment, force = moment[keep], table[column].to_numpy()[keep]
@@ -131,7 +130,7 @@ def meshed(case: Case) -> tuple[np.ndarray, np.ndarray]:
         shape.apply_transform(trimesh.transformations.rotation_matrix(np.pi / 2.0, [0.0, 1.0, 0.0]))
         shape.apply_translation([0.0, -shape.bounds[0][1], 0.0])
     else:
-        shape = trimesh.load(SHARED / "meshes" / f"ansys_{case.shape}_5mm.stl")
+        shape = trimesh.load(real_file("meshes", f"ansys_{case.shape}_5mm.stl"))
         shape.apply_scale(case.height_m / 0.05)
         shape.merge_vertices()
     sizes = load_params(ROOT / "params.yaml").tetrahedralize.model_copy(
@@ -148,12 +147,12 @@ def meshed(case: Case) -> tuple[np.ndarray, np.ndarray]:
 
 
 def fit(name: str) -> None:
-    """Fit one case; figures, profile and picture go to its folder."""
+    """Fit one case; metrics, profile, parameters and picture go to its folder."""
     case, folder = CASES[name], RESULTS / name
     folder.mkdir(parents=True, exist_ok=True)
-    shipped = load_params(ROOT / "params.yaml").calibrate.model_dump()
-    start = {**shipped["start"], **(SKIN if case.brittle else {})}
-    params = CalibrateParams.model_validate({**shipped, **COMMON, "start": start})
+    shipped = load_params(ROOT / "params.yaml").calibrate
+    start = {**shipped.start, **(SKIN if case.brittle else {})}
+    params = shipped.changed(**COMMON, start=start)
     cpu = time.process_time()
     model, cut = body(case, folder), recorded(name)
     done = calibrate(
@@ -161,30 +160,27 @@ def fit(name: str) -> None:
         cut,
         params,
         scan_dir=folder,
-        key=work_key(model, vars(cut).values(), params, ROOT / "stages" / "calibrating"),
-        progress=partial(_tell, name),
+        key=work_key(model, vars(cut).values(), params, ROOT / "stages" / "calibrate"),
+        progress=partial(_print_progress, name),
     )
-    told = metrics(done, params)
-    figures = {"tets": model.tet_count, "cpu_s": time.process_time() - cpu, **told}
+    fit_metrics = metrics(done, params)
+    all_metrics = {"tets": model.tet_count, "cpu_s": time.process_time() - cpu, **fit_metrics}
     profile_table(done).write_parquet(folder / "profile.parquet")
     springs = parameter_table(model, done.values, gradient_norm=done.gradient_norm, touched_ns=done.impulse)
     springs.write_parquet(folder / "parameters.parquet")
     bound_table(params).write_parquet(folder / "bounds.parquet")
-    Image.fromarray(calibrate_picture(done, told)).save(folder / "fit.png")
-    (folder / "figures.json").write_text(json.dumps(figures, indent=2) + "\n")
+    Image.fromarray(calibrate_picture(done, fit_metrics)).save(folder / "fit.png")
+    (folder / "metrics.json").write_text(json.dumps(all_metrics, indent=2) + "\n")
 
 
-def _tell(name: str, fraction: float, text: str) -> None:
+def _print_progress(name: str, fraction: float, text: str) -> None:
     sys.stderr.write(f"{name} {100.0 * fraction:3.0f} % {text}\n")
 
 
 def main() -> None:
     """Fit the named cases, or all; those that are done are left alone."""
-    if not SHARED.is_dir():
-        sys.stderr.write(f"{SHARED} does not exist. The real logs are not part of this repository.\n")
-        return
     for name in sys.argv[1:] or CASES:
-        if (RESULTS / name / "figures.json").exists():
+        if (RESULTS / name / "metrics.json").exists():
             sys.stderr.write(f"{name} is done; delete {RESULTS / name} to fit it again\n")
         else:
             fit(name)

@@ -1,12 +1,12 @@
-"""Optimise the cut of three bodies, for the table of docs/optimization.md.
+"""Optimises the cut of three bodies and prints the table of docs/optimization.md.
 
-    python -m scripts.optimize_bodies BODY ...        (in the project's directory; all bodies without arguments)
+    python -m scripts.optimize_bodies [BODY ...]    sample, apple, cucumber; all without arguments
 
-Bodies: `sample`, the half of the bundled synthetic apple with what `scan2cut run` fitted to its synthetic log; `apple`,
-half of the YCB apple with the parameters fitted to the Panda's apple log; `cucumber`, the paper's half cylinder with
-those of the cucumber log. The last two need ../shared/data and what `python -m scripts.fit_real_logs apple cucumber` left
-in build/real_logs: the scans and the logs are of different fruits. All with the shipped params.yaml. What is found
-goes to build/bodies/BODY.
+`sample` is the half of the bundled synthetic apple with the parameters fitted to its synthetic log; it needs the
+results of `make demo`. `apple` is half of the YCB apple with the parameters of the Panda's apple log, `cucumber` the
+paper's half cylinder with those of the cucumber log: body and log are of different fruits. Both need the real data
+(docs/real_data.md) and the results of `python -m scripts.fit_real_logs apple cucumber` in build/real_logs. All bodies
+use the shipped params.yaml. Results go to build/bodies/BODY: mesh, metrics, motion, picture.
 """
 
 import json
@@ -26,6 +26,7 @@ from PIL import Image
 from disect_sim import MATERIALS
 from disect_sim.cut_mesh import CutMesh
 from disect_sim.parameters import SPRING_NAMES
+from scripts.real_data import real_file
 from stages.clean.scan_file import read_scan
 from stages.clean.stage import clean
 from stages.halve.stage import halve
@@ -43,7 +44,6 @@ from stages.transport.spring_set import SpringSet
 from stages.transport.stage import read_source, transport
 
 ROOT = Path(__file__).parents[1]
-SHARED = ROOT.parent / "shared" / "data"
 FITTED = ROOT / "build" / "real_logs"
 RESULTS = ROOT / "build" / "bodies"
 CUCUMBER_HEIGHT_M = 0.0412
@@ -55,7 +55,7 @@ def half_apple() -> Surface:
     """Half of the YCB apple after its first cut, on its cut face."""
     params = load_params(ROOT / "params.yaml")
     scan = read_scan(
-        SHARED / "scans" / "013_apple_google16k_nontextured.ply", max_faces=params.clean.max_faces
+        real_file("scans", "013_apple_google16k_nontextured.ply"), max_faces=params.clean.max_faces
     )
     mesh = tetrahedralize(clean(scan, params.clean).surface, params.tetrahedralize).mesh
     first = precut(mesh.nodes, mesh.tets, params.precut)
@@ -65,7 +65,7 @@ def half_apple() -> Surface:
 
 def half_cylinder() -> Surface:
     """The paper's half cylinder, flat side down, its axis across the blade, as high as the log's contact height."""
-    shape = trimesh.load(SHARED / "meshes" / "ansys_cyl_5mm.stl")
+    shape = trimesh.load(real_file("meshes", "ansys_cyl_5mm.stl"))
     shape.apply_scale(CUCUMBER_HEIGHT_M / shape.extents[1])
     shape.merge_vertices()
     return Surface(np.asarray(shape.vertices, float), np.asarray(shape.faces, np.int32))
@@ -108,7 +108,7 @@ def values_of(fitted: Path, mesh: CutMesh, params: Params) -> dict[str, np.ndarr
 
 
 def run(name: str) -> None:
-    """Optimise one body; figures, motion and picture go to its folder."""
+    """Optimise one body; metrics, motion and picture go to its folder."""
     params = load_params(ROOT / "params.yaml")
     folder = RESULTS / name
     folder.mkdir(parents=True, exist_ok=True)
@@ -123,33 +123,33 @@ def run(name: str) -> None:
         params.optimize,
         finer=finer_cut(nodes, tets),
         scan_dir=folder,
-        key=work_key(model, values.values(), params.optimize, ROOT / "stages" / "optimizing"),
-        progress=partial(_tell, name),
+        key=work_key(model, values.values(), params.optimize, ROOT / "stages" / "optimize"),
+        progress=partial(_print_progress, name),
     )
-    figures = {"tets": model.tet_count, "springs": model.spring_count, **metrics(found)}
+    all_metrics = {"tets": model.tet_count, "springs": model.spring_count, **metrics(found)}
     motion_table(found).write_parquet(folder / "motion.parquet")
     Image.fromarray(optimize_picture(found, mesh.nodes[~mesh.node_ghost][:, [2, 1]])).save(folder / "cut.png")
-    (folder / "figures.json").write_text(json.dumps(figures, indent=2) + "\n")
-    sys.stdout.write(f"{row(name, figures)}\n")
+    (folder / "metrics.json").write_text(json.dumps(all_metrics, indent=2) + "\n")
+    sys.stdout.write(f"{row(name, all_metrics)}\n")
 
 
-def row(name: str, figures: dict[str, Any]) -> str:
+def row(name: str, found: dict[str, Any]) -> str:
     """One line of the table."""
     shares = ("reduction", "reduction_over_time", "peak_reduction", "reduction_by_sawing")
-    kept = figures["confirmed_reduction"]
+    kept = found["confirmed_reduction"]
     cells = [
         name,
-        f"{figures['tets']}, {figures['springs']}",
-        f"{figures['duration_s']:.2f} s",
-        f"{figures['mean_force_vertical_n']:.1f} → {figures['mean_force_optimized_n']:.1f} N",
-        *(f"{100.0 * figures[key]:.1f} %" for key in shares),
+        f"{found['tets']}, {found['springs']}",
+        f"{found['duration_s']:.2f} s",
+        f"{found['mean_force_vertical_n']:.1f} → {found['mean_force_optimized_n']:.1f} N",
+        *(f"{100.0 * found[key]:.1f} %" for key in shares),
         "no" if kept is None else f"{100.0 * kept:.1f} %",
-        f"{1e3 * figures['end_height_residual_m']:.3f}, {1e3 * figures['lateral_residual_m']:.3f} mm",
+        f"{1e3 * found['end_height_residual_m']:.3f}, {1e3 * found['lateral_residual_m']:.3f} mm",
     ]
     return f"| {' | '.join(cells)} |"
 
 
-def _tell(name: str, fraction: float, text: str) -> None:
+def _print_progress(name: str, fraction: float, text: str) -> None:
     sys.stderr.write(f"{name} {100.0 * fraction:3.0f} % {text}\n")
 
 

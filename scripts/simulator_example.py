@@ -1,4 +1,7 @@
-"""The example of docs/simulator.md: simulate a cut, ask for its gradient, fit a parameter with torch's Adam."""
+"""The example of docs/simulator.md: simulate a cut, compute its gradient, fit a parameter with torch's Adam.
+
+It is a function to read and to import, not a command; `tests/disect_sim/test_simulator_example.py` calls it.
+"""
 
 import numpy as np
 import torch

@@ -1,4 +1,9 @@
-"""Writes docs/artifacts.md from the catalogue: `python -m scripts.write_artifacts_doc`."""
+"""Writes docs/artifacts.md, the tables of all stages with columns and units, from the stages' folders.
+
+    python -m scripts.write_artifacts_doc
+
+Run it in the project's directory after every change of a table; a test fails while the document is old.
+"""
 
 from pathlib import Path
 
@@ -12,8 +17,8 @@ HEAD = """# Artifacts
 Generated from stages/*/artifacts.py by `python -m scripts.write_artifacts_doc`; edit those, not this file.
 
 Paths are relative to the scan's directory `data/scans/<id>/`. Tables are Parquet; a vector is a fixed-size
-array column. Every table carries, in its file metadata under `scan2cut.`, its artifact name, schema version,
-units and the format's version. What a stage's files were made from (parameters, inputs, code) is in its
+array column. Every table carries, in its file metadata under `scan2cut.`, its artifact name, schema (a hash of
+the columns), units and the format's version. What a stage's files were made from (parameters, inputs, code) is in its
 `provenance.json`, apart from them: the same content is the same file. Numbers are finite and no value is missing; a
 reader refuses anything else. Metrics are one JSON object.
 Check a file with `scan2cut validate FILE`.
@@ -39,7 +44,7 @@ def _section(artifact: Artifact) -> str:
     lines = [
         f"### `{artifact.path}`",
         "",
-        f"{artifact.meaning[0].upper()}{artifact.meaning[1:]}. Schema version {artifact.schema_version}. "
+        f"{artifact.meaning[0].upper()}{artifact.meaning[1:]}. "
         f"Written by {artifact.producer}, read by {readers}.",
         "",
     ]

@@ -1,118 +1,99 @@
-"""Rooms: one word names a stage in six places, its DVC deps cover its code, imports point one way."""
+"""The layout: a stage is a folder, one word names it everywhere, imports point one way, the template is current."""
 
-import ast
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
 import yaml
 
-from pipelines.dvc.template import read_template
-from stages.runtime.catalogue import ARTIFACTS, INSTANCES, base_of
+from pipelines.dvc.code_files import RUNTIME, code_of, imported_files
+from pipelines.dvc.write_template import template_text
+from pipelines.scans.project import TEMPLATE
+from stages.runtime.catalogue import ARTIFACTS, STAGES
 from stages.runtime.params import SECTIONS
 
 ROOT = Path(__file__).parents[1]
-ENTRIES = read_template(ROOT / "pipelines" / "dvc" / "scan.dvc.yaml")
-STAGES = [entry.name for entry in ENTRIES]
-PACKAGES = ("pipelines", "stages", "disect_sim")
-NOT_STAGES = {"__init__", "catalogue", "params"}
+NOT_STAGES = {"runtime", "shared"}
+"""Folders of stages/ beside the stages."""
+WITH_CODE = [stage.name for stage in STAGES.values() if not stage.base]
 
 
-def stage_modules() -> set[str]:
-    return {path.stem for path in (ROOT / "stages").glob("*.py")} - NOT_STAGES
+def test_every_folder_of_stages_is_a_stage():
+    folders = {path.parent.name for path in (ROOT / "stages").glob("*/__init__.py")}
+    assert folders - NOT_STAGES == set(STAGES)
+    assert len(STAGES) == 13
 
 
-@pytest.mark.parametrize("stage", sorted({*STAGES, *SECTIONS, *stage_modules()}))
-def test_one_word_six_places(stage):
-    """Module, DVC stage (also the Prefect task: the flow reads the template), params, folder, test.
-
-    An instance of a stage has the module and the test of its base, and none of its own.
-    """
-    assert base_of(stage) not in INSTANCES
-    assert (ROOT / "stages" / f"{base_of(stage)}.py").is_file()
-    assert (ROOT / "stages" / f"{stage}.py").is_file() == (stage not in INSTANCES)
-    assert stage in STAGES
+@pytest.mark.parametrize("stage", STAGES)
+def test_one_word_everywhere(stage):
+    """Folder, section of params.yaml, output folder, DVC stage (also the Prefect task), tests."""
     assert stage in SECTIONS
     assert stage in yaml.safe_load((ROOT / "params.yaml").read_text())
     assert {a.path.split("/")[0] for a in ARTIFACTS.values() if a.producer == stage} == {stage}
-    assert (ROOT / "tests" / "stages" / f"test_{base_of(stage)}.py").is_file()
+    assert stage in yaml.safe_load((ROOT / TEMPLATE).read_text())["stages"]
+    tests = list((ROOT / "tests" / "stages" / STAGES[stage].code).glob("test_*.py"))
+    assert tests, f"tests/stages/{STAGES[stage].code} has no test"
 
 
-@pytest.mark.parametrize("entry", ENTRIES, ids=lambda e: e.name)
-def test_stage_command_and_params(entry):
-    body = yaml.safe_load((ROOT / "pipelines" / "dvc" / "scan.dvc.yaml").read_text())["stages"][entry.name]
-    option = f" --as {entry.name}" if entry.name in INSTANCES else ""
-    assert body["cmd"] == f"exec python -m stages.{base_of(entry.name)} data/scans/${{id}}{option}"
-    params = dict(entry.params)
-    assert params["params.yaml"] == (entry.name,)
-    assert entry.name in params["data/scans/${id}/scan.yaml"]
-    source = (ROOT / "stages" / f"{base_of(entry.name)}.py").read_text()
-    assert ("material" in params["data/scans/${id}/scan.yaml"]) or ("scan.material" not in source)
+@pytest.mark.parametrize("stage", WITH_CODE)
+def test_a_stages_folder_is_complete(stage):
+    for part in ("description", "params", "artifacts", "stage"):
+        assert (ROOT / "stages" / stage / f"{part}.py").is_file()
+    kinds = [artifact.kind for artifact in STAGES[stage].artifacts]
+    assert kinds.count("metrics") == 1 and kinds.count("picture") == 1
 
 
-@pytest.mark.parametrize("entry", ENTRIES, ids=lambda e: e.name)
-def test_dvc_deps_cover_all_imported_code(entry):
-    """DVC does not follow imports, so a module that is imported and not listed could change unnoticed."""
-    listed = [ROOT / dep for dep in entry.deps if "${" not in dep]
-    assert all(path.exists() for path in listed)
-    uncovered = sorted(
-        str(path.relative_to(ROOT))
-        for path in imported_files(ROOT / "stages" / f"{base_of(entry.name)}.py")
-        if not any(path == dep or dep in path.parents for dep in listed) and not computes_nothing(path)
-    )
-    assert uncovered == [], f"add these to deps of {entry.name} in pipelines/dvc/scan.dvc.yaml"
+def test_template_is_current():
+    written = (ROOT / TEMPLATE).read_text(encoding="utf-8")
+    assert written == template_text(ROOT), "it is old: run `python -m scripts.write_pipeline`"
 
 
-def imported_files(start: Path) -> set[Path]:
-    """The project's files that importing this one imports, now or inside a function."""
-    found: set[Path] = set()
-    waiting = [start]
-    while waiting:
-        path = waiting.pop()
-        if path not in found:
-            found.add(path)
-            for module in modules_in(ast.parse(path.read_text())):
-                waiting += files_of(module)
-    return found
+@pytest.mark.parametrize("stage", WITH_CODE)
+def test_a_stage_imports_no_other_stage(stage):
+    others = [ROOT / "stages" / other for other in STAGES if other != stage]
+    for path in (ROOT / "stages" / stage).rglob("*.py"):
+        wrong = [f for f in imported_files(ROOT, path) if any(f.is_relative_to(other) for other in others)]
+        assert wrong == [], f"{path}: stages meet in artifacts; what two share belongs in stages/shared"
 
 
-def modules_in(node: ast.AST) -> list[str]:
-    """Imported modules, those for type checkers only left out."""
-    if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
-        return []
-    if isinstance(node, ast.Import):
-        return [alias.name for alias in node.names]
-    if isinstance(node, ast.ImportFrom) and node.module:
-        return [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-    return [module for child in ast.iter_child_nodes(node) for module in modules_in(child)]
+@pytest.mark.parametrize("folder", sorted(NOT_STAGES))
+def test_runtime_and_shared_science_know_no_stage(folder):
+    paths = list((ROOT / "stages" / folder).rglob("*.py"))
+    assert paths
+    for path in paths:
+        wrong = [
+            found
+            for found in imported_files(ROOT, path)
+            if found.is_relative_to(ROOT / "stages") and found.relative_to(ROOT / "stages").parts[0] in STAGES
+        ]
+        assert wrong == [], f"{path} imports a stage"
 
 
-def files_of(module: str) -> list[Path]:
-    parts = module.split(".")
-    if parts[0] not in PACKAGES:
-        return []
-    files = []
-    for length in range(1, len(parts) + 1):
-        base = ROOT.joinpath(*parts[:length])
-        files += [path for path in (base.with_suffix(".py"), base / "__init__.py") if path.is_file()]
-    if len(parts) == 2 and parts[0] == "disect_sim" and not files[1:]:
-        # A name of the public face, which loads its module on first use: it may be any of them.
-        files += (ROOT / "disect_sim").rglob("*.py")
-    return files
+@pytest.mark.parametrize("stage", STAGES)
+def test_listed_code_exists_and_leaves_the_runtime_out(stage):
+    folders = [f"stages/{name}" for name in dict.fromkeys((STAGES[stage].code, stage))]
+    listed = code_of(ROOT, folders)
+    assert all((ROOT / path).exists() for path in listed)
+    assert not any(path.startswith(RUNTIME) for path in listed)
+    assert "disect_sim/errors.py" in listed
 
 
-def computes_nothing(path: Path) -> bool:
-    """A package's docstring, or the phone book of disect_sim's public face."""
-    body = ast.parse(path.read_text()).body
-    return path == ROOT / "disect_sim" / "__init__.py" or all(isinstance(node, ast.Expr) for node in body)
+@pytest.mark.parametrize("stage", WITH_CODE)
+def test_material_is_tracked_where_it_is_used(stage):
+    used = any("scan.material" in p.read_text() for p in (ROOT / "stages" / stage).rglob("*.py"))
+    assert STAGES[stage].uses_material == used
 
 
-def test_every_stage_is_in_the_import_contracts():
-    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-    independent = next(c for c in contracts if c["type"] == "independence")
-    assert set(independent["modules"]) == {f"stages.{base_of(stage)}" for stage in STAGES}
+def test_no_file_is_too_long():
+    files = [
+        p
+        for top in ("disect_sim", "stages", "pipelines", "scripts", "benchmarks", "tests")
+        for p in (ROOT / top).rglob("*.py")
+    ]
+    assert len(files) > 200
+    long = {str(p.relative_to(ROOT)): n for p in files if (n := len(p.read_text().splitlines())) > 400}
+    assert long == {}
 
 
 def test_import_contracts():
@@ -121,19 +102,29 @@ def test_import_contracts():
     assert result.returncode == 0, result.stdout
 
 
-def test_disect_sim_reads_no_environment_and_prints_nothing():
-    for path in (ROOT / "disect_sim").rglob("*.py"):
+def test_disect_sim_reads_no_environment():
+    paths = list((ROOT / "disect_sim").rglob("*.py"))
+    assert paths
+    for path in paths:
         text = path.read_text()
         assert "os.environ" not in text, path
         assert "getenv" not in text, path
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["stages"], ["validate", "nothing.parquet"]])
-def test_light_commands_import_nothing_heavy(arguments):
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--help"], "Usage"),
+        (["stages"], "tetrahedralize"),
+        (["validate", "nothing.parquet"], "nothing.parquet"),
+    ],
+)
+def test_light_commands_import_nothing_heavy(arguments, says):
     code = (
-        "import sys; from pipelines.cli.main import app\n"
-        "try: app(sys.argv[1:], standalone_mode=False)\n"
-        "except Exception: pass\n"
+        "import sys\n"
+        "from pipelines.cli.main import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
         "heavy = {'prefect', 'dvc', 'torch', 'open3d', 'warp', 'vtk', 'scipy'} & set(sys.modules)\n"
         "assert not heavy, heavy"
     )
@@ -141,3 +132,4 @@ def test_light_commands_import_nothing_heavy(arguments):
         [sys.executable, "-c", code, *arguments], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert result.returncode == 0, result.stderr
+    assert says in result.stdout + result.stderr

@@ -49,11 +49,11 @@ def read_table(scan_dir: Path, name: str) -> pl.DataFrame:
 def read_table_file(path: Path, entry: Artifact) -> pl.DataFrame:
     """Read one Parquet file as the given artifact."""
     metadata = read_metadata(path)
-    found = metadata.get(PREFIX + "schema_version")
-    if found != str(entry.schema_version):
+    found = metadata.get(PREFIX + "schema")
+    if found != entry.schema:
         raise InputError(
-            f"{path}: the schema version is {found or 'missing'}. {entry.name} must have version "
-            f"{entry.schema_version}. Run the stage {entry.producer} again."
+            f"{path}: its schema is {found or 'not stated'}. {entry.name} must have the columns that "
+            f"stages/{entry.producer} describes today, schema {entry.schema}. Run the stage {entry.producer} again."
         )
     try:
         frame = pl.read_parquet(path)
@@ -112,7 +112,7 @@ def _metadata(entry: Artifact, notes: Mapping[str, str] | None) -> dict[str, str
     """
     values = {
         "artifact": entry.name,
-        "schema_version": str(entry.schema_version),
+        "schema": entry.schema,
         "units": json.dumps({column.name: column.unit for column in entry.columns}),
         "format": str(ARTIFACT_FORMAT),
     }

@@ -1,7 +1,9 @@
 """The words in which a stage's folder describes the stage: columns, artifacts, and the stage itself."""
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from typing import Literal
 
 from stages.runtime.params_base import StageParams
@@ -39,8 +41,6 @@ class Artifact:
     kind: Kind
     meaning: str
     columns: tuple[Column, ...] = ()
-    schema_version: int = 1
-    """Raise it when a column is added, removed or changes its meaning, dtype or unit."""
     axes: tuple[str, ...] = ()
     """Of a plot: the column of the horizontal axis, then those that are drawn over it."""
 
@@ -50,14 +50,20 @@ class Artifact:
         return self.name + SUFFIX[self.kind]
 
     @property
+    def schema(self) -> str:
+        """Changes with the columns' names, types and units; a file of another schema is not read."""
+        columns = [(column.name, column.dtype, column.unit) for column in self.columns]
+        return sha256(json.dumps(columns).encode()).hexdigest()[:12]
+
+    @property
     def producer(self) -> str:
         """The stage that writes it."""
         return self.name.partition("/")[0]
 
 
-def table(name: str, columns: Iterable[Column], *, meaning: str, version: int = 1) -> Artifact:
+def table(name: str, columns: Iterable[Column], *, meaning: str) -> Artifact:
     """A Parquet table."""
-    return Artifact(name, "table", meaning, tuple(columns), version)
+    return Artifact(name, "table", meaning, tuple(columns))
 
 
 def metrics(stage: str, meaning: str) -> Artifact:

@@ -1,7 +1,6 @@
 """Meshes as the mesher makes them: pytetwild on an icosphere and, if at hand, on the paper's primitives."""
 
 import contextlib
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,8 +9,7 @@ import trimesh
 from disect_sim.cut_mesh import tet_volumes
 from disect_sim.virtual_nodes import cut_by_plane, cut_by_surface
 from tests.disect_sim.tet_meshes import assert_conserves, assert_two_manifold_bodies, sheet
-
-SHARED_MESHES = Path(__file__).parents[3] / "shared" / "data" / "meshes"
+from tests.real_data import real_file
 
 
 def mesh_with_tetwild(surface, directory, edge_fraction=0.12):
@@ -63,9 +61,7 @@ def test_ball_is_cut_by_a_curved_surface(ball):
     ],
 )
 def test_primitives_of_the_paper_are_cut(name, tmp_path):
-    path = SHARED_MESHES / f"{name}.stl"
-    if not path.exists():
-        pytest.skip(f"{path} is not there: the paper's meshes are not part of the repository")
+    path = real_file("meshes", f"{name}.stl")
     nodes, tets = mesh_with_tetwild(trimesh.load_mesh(path), tmp_path)
     centre = nodes[tets].mean(axis=(0, 1))
     cut = cut_by_plane(nodes, tets, point=centre)

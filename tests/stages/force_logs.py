@@ -5,21 +5,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from stages.ingest.params import IngestParams
 from stages.runtime.params import load_params
 from stages.shared.kinematics import flange_pose, jacobian
 
 ROOT = Path(__file__).parents[2]
-SHARED = ROOT.parent / "shared" / "data"
 PARAMS: IngestParams = load_params(ROOT / "params.yaml").ingest
 START_M, LOWEST_M, CONTACT_M = 0.0767, 0.0100, 0.0500
 """Heights of the edge above the robot's base: at the start, at the end, and where the fruit begins."""
 READY = np.array([0.0, 0.37, 0.0, -2.9, 0.0, 3.27, 0.785])
 """Joint angles with the flange pointing down [rad]."""
-
-needs_shared_data = pytest.mark.skipif(not SHARED.is_dir(), reason="../shared/data is not there")
 
 
 def with_params(**changes: object) -> IngestParams:

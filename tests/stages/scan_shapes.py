@@ -9,8 +9,18 @@ from stages.runtime.params import Params, load_params
 from stages.shared.surface.triangles import Surface
 
 PROJECT = Path(__file__).parents[2]
-SHARED_SCANS = PROJECT.parent / "shared" / "data" / "scans"
 SAMPLE = PROJECT / "data" / "sample" / "synthetic_apple.ply"
+REAL_SCANS = (
+    "011_banana_google16k_nontextured.ply",
+    "013_apple_google16k_nontextured.ply",
+    "014_lemon_google16k_nontextured.ply",
+    "016_pear_google16k_nontextured.ply",
+    "hubmap_banana_full.stl",
+    "prickly_pear_case2_64_low.ply",
+    "sliceit_cucumber.stl",
+    "sliceit_tomato.stl",
+)
+"""Those of docs/real_data.md that can be cleaned and meshed."""
 
 
 def default_params() -> Params:

@@ -11,7 +11,8 @@ from stages.clean.params import CleanParams
 from stages.clean.scan_file import RawScan, read_scan
 from stages.clean.stage import CleanResult, clean, metrics
 from stages.shared.surface.triangles import Surface, is_closed
-from tests.stages.scan_shapes import SAMPLE, SHARED_SCANS, ball, box, default_params, without_cap
+from tests.real_data import real_file
+from tests.stages.scan_shapes import SAMPLE, ball, box, default_params, without_cap
 
 PARAMS = default_params().clean
 NO_FACES = np.empty((0, 3), np.int32)
@@ -229,9 +230,7 @@ REAL = {
 
 @pytest.mark.parametrize("name", REAL)
 def test_real_scan(name: str) -> None:
-    path = SHARED_SCANS / name
-    if not path.exists():
-        pytest.skip("the real scans (../shared/data) are not part of the repository")
+    path = real_file("scans", name)
     params = PARAMS
     if name.startswith("prickly"):
         with pytest.raises(InputError, match="ambiguous"):
@@ -251,8 +250,6 @@ def test_real_scan(name: str) -> None:
 
 
 def test_malformed_kinect_file_is_refused() -> None:
-    path = SHARED_SCANS / "uw_apple_kinect_header_stripped.pcd"
-    if not path.exists():
-        pytest.skip("the real scans (../shared/data) are not part of the repository")
+    path = real_file("scans", "uw_apple_kinect_header_stripped.pcd")
     with pytest.raises(InputError, match="malformed"):
         clean_file(path)

@@ -15,13 +15,12 @@ from stages.ingest.robot_log import EXERTED
 from stages.ingest.stage import empty_table, force_table, ingest, metrics
 from stages.runtime.artifacts import read_metrics, read_notes, read_table
 from stages.runtime.catalogue import artifacts_of
+from tests.real_data import real_file
 from tests.stages.force_logs import (
     CONTACT_M,
     LOWEST_M,
     PARAMS,
     ROOT,
-    SHARED,
-    needs_shared_data,
     synthetic_cut,
     with_params,
     write_recording,
@@ -202,14 +201,13 @@ def test_scan_without_a_log_gives_an_empty_table(tmp_path):
     assert table.schema == empty_table().schema
 
 
-@needs_shared_data
 @pytest.mark.parametrize(
     ("fruit", "rate_hz", "contact_base_m", "peak_n"),
     [("apple", 193.4, 0.0504, 46.8), ("cucumber", 193.4, 0.0496, 19.9), ("potato", 97.5, 0.0601, 40.6)],
 )
 def test_real_cuts(fruit, rate_hz, contact_base_m, peak_n):
     """Contact heights were read from plots of the raw logs: 50, 50 and 60 mm above the base."""
-    folder = SHARED / "panda" / fruit
+    folder = real_file("panda", fruit)
     airs = {path.name: read_log(path, PARAMS) for path in sorted(folder.glob("air*.json"))}
     log = read_log(folder / "cut.json", PARAMS)
     above_base = with_params(board_height_m=0.0)
@@ -218,7 +216,7 @@ def test_real_cuts(fruit, rate_hz, contact_base_m, peak_n):
     assert told["rate_hz"] == pytest.approx(rate_hz, abs=0.1)
     assert told["onset_height_m"] == pytest.approx(contact_base_m, abs=0.0005)
     assert told["peak_force_n"] == pytest.approx(peak_n, abs=0.1)
-    # ROBOT.md: moving in air the logs read 1.3 to 3.7 N; what is left after tare is within the repeatability of
+    # Moving in air the logs read 1.3 to 3.7 N; what is left after tare is within the repeatability of
     # 0.17 N times a few, as each run has friction of its own.
     assert 1.3 < told["tare_n"] < 3.7
     assert told["tare_residual_n"] < 0.8
@@ -227,12 +225,11 @@ def test_real_cuts(fruit, rate_hz, contact_base_m, peak_n):
     assert by_window.filtered_norm_n.max() == pytest.approx(peak_n, abs=0.6)
 
 
-@needs_shared_data
 def test_known_mass_reads_its_weight():
     """500 g read +4.84 N of 4.905 N, in the sign of a force that the robot exerts: it holds the mass up."""
 
     def mean_upward(grams: int) -> float:
-        log = read_log(SHARED / "panda" / "known_mass" / f"log_panda_mass{grams}g.json", PARAMS)
+        log = read_log(real_file("panda", "known_mass", f"log_panda_mass{grams}g.json"), PARAMS)
         force, source = force_on_knife(log, "log")
         assert (source, log.force_factor) == ("logged force", EXERTED)
         return float(force[:, 2].mean())

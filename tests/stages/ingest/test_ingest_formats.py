@@ -13,13 +13,12 @@ from stages.ingest.force_recovery import edge_record, force_from_torque
 from stages.ingest.log_file import read_log
 from stages.ingest.stage import ingest
 from stages.shared.kinematics import flange_pose, jacobian
+from tests.real_data import real_file
 from tests.stages.force_logs import (
     PARAMS,
-    SHARED,
     SyntheticCut,
     joints_of,
     libfranka_text,
-    needs_shared_data,
     poses_of,
     recording,
     synthetic_cut,
@@ -286,15 +285,13 @@ class TestBags:
         with pytest.raises(InputError, match="can't be read as a ROS recording"):
             read_log(path, PARAMS)
 
-    @needs_shared_data
     def test_real_bag_has_no_motion(self):
         with pytest.raises(InputError, match=r"/forque/forqueSensor\) but no motion"):
-            read_log(SHARED / "logs_other" / "cucumber_test1_0.bag", PARAMS)
+            read_log(real_file("logs_other", "cucumber_test1_0.bag"), PARAMS)
 
 
-@needs_shared_data
 def test_real_csv_without_a_time_column():
-    path = SHARED / "logs_other" / "franka_contact_no_time_column.csv"
+    path = real_file("logs_other", "franka_contact_no_time_column.csv")
     columns = {
         "position": [f"current_pos_{axis}" for axis in "xyz"],
         "quaternion_xyzw": [f"current_orientation_{axis}" for axis in "xyzw"],
@@ -314,12 +311,11 @@ def test_real_csv_without_a_time_column():
     assert np.allclose(np.median(offset[at_rest], axis=0), [0.0, 0.0, 0.1034], atol=1e-5)
 
 
-@needs_shared_data
 @pytest.mark.parametrize(
     "name", ["apple/cut", "cucumber/air1", "potato/cut", "known_mass/log_panda_mass500g"]
 )
 def test_kinematics_and_force_recovery_agree_with_the_robot(name):
-    content = json.loads((SHARED / "panda" / f"{name}.json").read_text())
+    content = json.loads(real_file("panda", f"{name}.json").read_text())
     joints, torques = np.array(content["q"]), np.array(content["tau_ext_hat_filtered"])
     tool = np.array(content["F_T_EE"][0]).reshape(4, 4).T
     pose = np.array(content["O_T_EE"]).reshape(-1, 4, 4).transpose(0, 2, 1)

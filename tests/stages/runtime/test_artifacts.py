@@ -19,6 +19,7 @@ from stages.runtime.artifacts import (
     write_picture,
     write_table,
 )
+from stages.runtime.catalogue import ARTIFACTS
 from stages.runtime.version import ARTIFACT_FORMAT
 
 NAME = "clean/vertices"
@@ -51,12 +52,10 @@ def test_metadata(tmp_path):
     path = write_table(tmp_path, NAME, GOOD)
     metadata = validate_file(path).metadata
     assert metadata["artifact"] == NAME
-    assert metadata["schema_version"] == "1"
+    assert metadata["schema"] == ARTIFACTS[NAME].schema
     assert json.loads(metadata["units"]) == {"position_m": "m"}
     assert metadata["format"] == str(ARTIFACT_FORMAT)
-    assert set(metadata) == {"artifact", "schema_version", "units", "format"}, (
-        "nothing of where it comes from"
-    )
+    assert set(metadata) == {"artifact", "schema", "units", "format"}, "nothing of where it comes from"
 
 
 @pytest.mark.parametrize(
@@ -103,12 +102,12 @@ def test_missing_file_is_refused(tmp_path):
         read_table(tmp_path, NAME)
 
 
-@pytest.mark.parametrize("metadata", [{}, {"scan2cut.schema_version": "2"}])
-def test_other_schema_version_is_refused(tmp_path, metadata):
+@pytest.mark.parametrize("metadata", [{}, {"scan2cut.schema": "0" * 12}])
+def test_another_schema_is_refused(tmp_path, metadata):
     path = tmp_path / "clean" / "vertices.parquet"
     path.parent.mkdir()
     GOOD.write_parquet(path, metadata=metadata)
-    with pytest.raises(InputError, match="must have version 1"):
+    with pytest.raises(InputError, match="must have the columns that stages/clean describes today"):
         read_table(tmp_path, NAME)
 
 

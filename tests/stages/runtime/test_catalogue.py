@@ -23,7 +23,6 @@ def test_document_is_current():
 def test_entry_is_consistent(artifact):
     assert artifact.path == artifact.name + SUFFIX[artifact.kind]
     assert artifact.producer == artifact.name.split("/")[0]
-    assert artifact.schema_version >= 1
     assert artifact.meaning
     assert bool(artifact.columns) == (artifact.kind in ("table", "plot"))
     for column in artifact.columns:

@@ -40,7 +40,7 @@ def test_an_instance_has_the_bases_artifacts_and_parameters(stage):
     assert pairs
     for old, new in pairs:
         assert new.name == STAGES[stage].name_of(old.name)
-        assert (new.columns, new.schema_version, new.kind) == (old.columns, old.schema_version, old.kind)
+        assert (new.columns, new.schema, new.kind) == (old.columns, old.schema, old.kind)
     assert set(type(getattr(PARAMS, stage)).model_fields) == set(type(getattr(PARAMS, base)).model_fields)
 
 

@@ -24,7 +24,8 @@ from stages.tetrahedralize.quality import (
 from stages.tetrahedralize.sizing import sizing_field, target_edge
 from stages.tetrahedralize.stage import TetResult, metrics, tetrahedralize
 from stages.tetrahedralize.touching import drop_touching
-from tests.stages.scan_shapes import SAMPLE, SHARED_SCANS, ball, default_params
+from tests.real_data import real_file
+from tests.stages.scan_shapes import REAL_SCANS, SAMPLE, ball, default_params
 
 PARAMS = default_params().tetrahedralize
 REGULAR = np.array([[1.0, 1.0, 1.0], [1.0, -1.0, -1.0], [-1.0, 1.0, -1.0], [-1.0, -1.0, 1.0]]) / np.sqrt(8.0)
@@ -202,13 +203,9 @@ def test_a_sound_mesh_loses_nothing() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", sorted(path.name for path in SHARED_SCANS.glob("*.[ps][lt][yl]")) or ["none"]
-)
+@pytest.mark.parametrize("name", REAL_SCANS)
 def test_real_scan(name: str) -> None:
-    path = SHARED_SCANS / name
-    if not path.exists():
-        pytest.skip("the real scans (../shared/data) are not part of the repository")
+    path = real_file("scans", name)
     params = default_params().clean
     if name.startswith("prickly"):
         params = params.model_copy(update={"scale": 0.06})
