@@ -14,7 +14,7 @@ LIGHT_FACE = "disect_sim/__init__.py"
 
 
 def code_of(root: Path, folders: list[str]) -> list[str]:
-    """Paths relative to `root`: the folders, and all that they import. A folder that is needed whole is listed as one."""
+    """Paths relative to `root`: the folders, and all that they import; a folder that is needed whole is one path."""
     needed: set[Path] = set()
     waiting = [path for folder in folders for path in (root / folder).rglob("*.py")]
     while waiting:

@@ -74,7 +74,7 @@ def joints(data: ScanData) -> Section:
 
 
 def _torques(cut: dict[str, Any]) -> list[list[float]]:
-    from stages.shared.robots.joint_loads import waypoint_torques
+    from stages.export.joint_loads import waypoint_torques
 
     return waypoint_torques(cut)
 
