@@ -1,12 +1,16 @@
 """The knife: a convex pentagon extruded along the blade."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from math import isfinite, radians, tan
+from typing import TYPE_CHECKING
 
 import numpy as np
-import warp as wp
 
 from disect_sim.errors import InputError
-from disect_sim.kernels import knife_distance as kernels
+
+if TYPE_CHECKING:
+    from disect_sim.kernels.knife_distance import KnifeShape
 
 END_BLEND_M = 1.0e-3
 """Width of the rounding of the smooth knife towards spine and ends [m]; about one spring spacing / 5."""
@@ -28,23 +32,24 @@ class Knife:
     """Length of the blade along z."""
 
     def __post_init__(self) -> None:
-        for name in ("spine_m", "edge_m", "height_m", "tip_m", "length_m"):
-            if not getattr(self, name) > 0.0:
-                raise InputError(
-                    f"knife: {name} is {getattr(self, name)}. It must be > 0 m. Measure the blade."
-                )
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if not (value > 0.0 and isfinite(value)):
+                raise InputError(f"knife: {field.name} is {value}. It must be > 0 m. Measure the blade.")
         if self.edge_m > self.spine_m or self.tip_m >= self.height_m:
             raise InputError(
                 f"knife: edge {self.edge_m} m, spine {self.spine_m} m, tip {self.tip_m} m, height {self.height_m} m. "
-                "The section must be convex: edge <= spine and tip < height. Mend the knife's geometry."
+                "The section must be convex: edge <= spine and tip < height. Correct the dimensions."
             )
 
-    def shape(self) -> kernels.KnifeShape:
+    def shape(self) -> "KnifeShape":
         """The geometry as the kernels want it."""
+        from disect_sim.kernels.knife_distance import KnifeShape
+
         across = 0.5 * (self.spine_m - self.edge_m)
         up = self.height_m - self.tip_m
         length = np.hypot(across, up)
-        s = kernels.KnifeShape()
+        s = KnifeShape()
         s.flank_x, s.flank_y = up / length, -across / length
         s.flank_offset = s.flank_x * 0.5 * self.edge_m + s.flank_y * self.tip_m
         s.half_spine, s.half_edge = 0.5 * self.spine_m, 0.5 * self.edge_m
@@ -60,6 +65,10 @@ class Knife:
         With `side` (+1 or -1 per point) the smooth one-sided distance of width `tip_width_m`; without it the exact
         distance, which has no Hessian (None).
         """
+        import warp as wp
+
+        from disect_sim.kernels.knife_distance import sample_distance
+
         n = len(points)
         exact = side is None
         sides = np.ones(n) if side is None else np.asarray(side, float)
@@ -73,7 +82,7 @@ class Knife:
                 wp.array(sides, dtype=wp.float64),
                 points_in,
             ]
-            wp.launch(kernels.sample_distance, dim=n, inputs=inputs, outputs=list(out))
+            wp.launch(sample_distance, dim=n, inputs=inputs, outputs=list(out))
         d, g, h = (a.numpy() for a in out)
         return d, g, None if exact else h
 
@@ -84,3 +93,46 @@ KNIVES = {
     "folding": Knife(length_m=54.0e-3),
 }
 """The three knives of the paper: the blade lengths differ, the section is the same."""
+
+BEVEL_DEG = "bevel_deg"
+"""Angle of the small wedge at the edge, both sides together [degrees]: what a sharpener is set to, instead of tip_m."""
+
+
+def knife_from(description: "str | Knife | Mapping[str, float]") -> Knife:
+    """A knife by its name in KNIVES, or by dimensions that can be measured.
+
+    Dimensions [m]: length_m, height_m, spine_m, edge_m and, for the small wedge at the edge, tip_m (its height) or
+    bevel_deg (its angle, both sides together [degrees]). What is missing is that of the kitchen knife.
+    """
+    if isinstance(description, Knife):
+        return description
+    if isinstance(description, str):
+        if description not in KNIVES:
+            raise InputError(
+                f"knife: {description!r} is not a known knife. Known: {', '.join(KNIVES)}. Choose one, or give its "
+                "dimensions (length_m, height_m, spine_m, edge_m, bevel_deg)."
+            )
+        return KNIVES[description]
+    known = [field.name for field in fields(Knife)]
+    unknown = [str(key) for key in description if key not in (*known, BEVEL_DEG)]
+    if unknown:
+        raise InputError(
+            f"knife: {', '.join(unknown)} is no dimension of a knife. Known: {', '.join(known)}, {BEVEL_DEG}. "
+            "Correct the name."
+        )
+    given = {name: _number(name, value) for name, value in description.items()}
+    bevel = given.pop(BEVEL_DEG, None)
+    if bevel is not None:
+        if "tip_m" in given or not 0.0 < bevel < 180.0:
+            raise InputError(
+                f"knife: {BEVEL_DEG} is {bevel}{' beside tip_m' if 'tip_m' in given else ''}. It must be between 0 and "
+                "180 degrees and stands in place of tip_m. Give one of them."
+            )
+        given["tip_m"] = 0.5 * given.get("edge_m", KNIVES["kitchen"].edge_m) / tan(radians(0.5 * bevel))
+    return Knife(**given)
+
+
+def _number(name: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InputError(f"knife: {name} is {value!r}. It must be a number. Correct it.")
+    return float(value)
