@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from disect_sim.adjoint import Gradients
     from disect_sim.cut_mesh import CutMesh
     from disect_sim.errors import InputError
-    from disect_sim.knife import KNIVES, Knife
+    from disect_sim.knife import KNIVES, Knife, knife_from
     from disect_sim.materials import MATERIALS, Material
     from disect_sim.model import Model, build_model
     from disect_sim.motions import ConstantVelocity, RecordedMotion, SlicingMotion
@@ -31,6 +31,7 @@ _HOME = {
     "InputError": "errors",
     "KNIVES": "knife",
     "Knife": "knife",
+    "knife_from": "knife",
     "MATERIALS": "materials",
     "Material": "materials",
     "Model": "model",
@@ -65,6 +66,7 @@ __all__ = [
     "build_model",
     "cut_by_plane",
     "cut_by_surface",
+    "knife_from",
     "parameter_info",
     "simulate",
 ]

@@ -11,18 +11,22 @@ import numpy as np
 import scipy.sparse as sp
 import warp as wp
 
+from disect_sim.adjoint_kernel import AdjointKernel
 from disect_sim.device_arrays import upload
 from disect_sim.errors import InputError
 from disect_sim.implicit import predict
-from disect_sim.kernels import board, elasticity, knife_contact, springs
+from disect_sim.kernels import board, contact_force, elasticity, springs
 from disect_sim.linear_solver import CachedCholeskySolver, IndefiniteHessianError
 from disect_sim.motions import Motion
-from disect_sim.parameters import CONTACT_NAMES, SPRING_NAMES, collect_gradient
+from disect_sim.parameters import CONTACT_NAMES, CONTACT_PER_AREA, SPRING_NAMES, collect_gradient
 from disect_sim.result import sampling_operator
 from disect_sim.step_system import StepSystem
 
 ADJOINT_TOLERANCE = 1.0e-8
 """Relative accuracy of the adjoint's linear solves."""
+
+DAMAGE_PARAMETERS = {"initial": "cut_spring_ke", "softness": "cut_spring_softness"}
+"""Inputs of the damage laws that are parameters."""
 
 
 @dataclass
@@ -122,64 +126,68 @@ class _Backward:
         self.spring = np.zeros((len(SPRING_NAMES), m.spring_count))
         self.density = 0.0
         self.moduli = np.zeros(3)
-        s, c, b = m.spring_count, len(m.contact_parents), len(m.board_nodes)
         with wp.ScopedDevice(system.device):
-            self._contact = _AdjointKernel(
-                knife_contact.contact_force,
-                c,
-                [
-                    system.law,
-                    system.shape,
-                    wp.float64(system.dt),
-                    system.edges.coordinate,
-                    system.edges.side,
-                    system.edges.offset,
-                    wp.zeros(c, wp.vec2d),
-                    wp.zeros(c, wp.vec2d),
-                ],
-                [system.contact_parameters, *(wp.zeros(c, wp.vec3d) for _ in range(4))],
-                [
-                    wp.zeros(c, wp.vec3d),
-                    wp.zeros(c, wp.vec3d),
-                    wp.zeros(c, wp.vec2d),
-                    wp.zeros(c, wp.float64),
-                ],
-            )
-            initial = wp.array(system.parameters.row("cut_spring_ke"), dtype=wp.float64)
-            damping = wp.array(system.parameters.row("cut_spring_kd"), dtype=wp.float64)
-            self._spring = _AdjointKernel(
-                springs.spring_force,
-                s,
-                [system.springs, wp.float64(system.dt), system.area_ratio_device],
-                [wp.zeros(s, wp.float64), initial, damping, wp.zeros(s, wp.vec3d), wp.zeros(s, wp.vec3d)],
-                [wp.zeros(s, wp.vec3d)],
-            )
-            softness = wp.array(system.parameters.row("cut_spring_softness"), dtype=wp.float64)
-            self._damage = _AdjointKernel(
-                springs.damage,
-                s,
-                [int(m.damage_law == "stretch"), wp.float64(system.dt), system.area_ratio_device],
-                [
-                    wp.zeros(s, wp.float64),
-                    softness,
-                    wp.zeros(s, wp.vec3d),
-                    wp.zeros(s, wp.vec3d),
-                    wp.zeros(s, wp.float64),
-                    wp.zeros(s, wp.float64),
-                    wp.zeros(s, wp.vec3d),
-                ],
-                [wp.zeros(s, wp.float64)],
-            )
-            self._board = _AdjointKernel(
-                board.board_force,
-                b,
-                [system.board, wp.float64(system.dt), system.board_area_ratio],
-                [wp.zeros(b, wp.vec3d), wp.zeros(b, wp.vec3d)],
-                [wp.zeros(b, wp.vec3d)],
-            )
+            self._contact = self._contact_kernel()
+            self._spring = self._spring_kernel()
+            self._damage = self._damage_kernel()
+            self._board = self._board_kernel()
             self._v = wp.zeros(m.node_count, wp.vec3d)
             self._tet_x_bar = wp.zeros(m.node_count, wp.vec3d)
             self._tet_moduli = wp.zeros(m.tet_count, wp.vec3d)
+
+    def _contact_kernel(self) -> AdjointKernel:
+        d, count = self.system.on_device, len(self.model.contact_parents)
+        found = self._found = contact_force.Found()
+        found.now, found.lag = wp.zeros(count, wp.vec2d), wp.zeros(count, wp.vec2d)
+        ends = {name: wp.zeros(count, wp.vec3d) for name in ("x0", "x1", "y0", "y1")}
+        return AdjointKernel(
+            contact_force.contact_force,
+            count,
+            constants={"setting": d.contact, "edges": d.edges, "found": found},
+            inputs={"parameters": d.contact_parameters} | ends,
+            outputs={
+                "normal_force": wp.zeros(count, wp.vec3d),
+                "friction_force": wp.zeros(count, wp.vec3d),
+                "u": wp.zeros(count, wp.vec2d),
+                "touch": wp.zeros(count, wp.float64),
+            },
+        )
+
+    def _spring_kernel(self) -> AdjointKernel:
+        d, count = self.system.on_device, self.model.spring_count
+        return AdjointKernel(
+            springs.spring_force,
+            count,
+            constants={"springs": d.springs, "dt": d.dt, "area_ratio": d.area_ratio},
+            inputs={
+                "stiffness": wp.zeros(count, wp.float64),
+                "initial": d.initial,
+                "damping": d.damping,
+                "d": wp.zeros(count, wp.vec3d),
+                "d_previous": wp.zeros(count, wp.vec3d),
+            },
+            outputs={"tension": wp.zeros(count, wp.vec3d)},
+        )
+
+    def _damage_kernel(self) -> AdjointKernel:
+        d, count = self.system.on_device, self.model.spring_count
+        return AdjointKernel(
+            d.damage_kernel,
+            count,
+            constants={"setting": d.damage},
+            inputs=d.damage_arrays(count),
+            outputs={"stiffness": wp.zeros(count, wp.float64)},
+        )
+
+    def _board_kernel(self) -> AdjointKernel:
+        d, count = self.system.on_device, len(self.model.board_nodes)
+        return AdjointKernel(
+            board.board_force,
+            count,
+            constants={"board": d.board, "dt": d.dt, "area_ratio": d.board_area_ratio},
+            inputs={"x": wp.zeros(count, wp.vec3d), "x_previous": wp.zeros(count, wp.vec3d)},
+            outputs={"force": wp.zeros(count, wp.vec3d)},
+        )
 
     def begin(
         self,
@@ -195,43 +203,34 @@ class _Backward:
         s.begin(x_n, predicted, stiffness, pose_n, pose)
         s.gradient(x)
         a, b = m.contact_parents.T
-        self._contact.fill_constant(6, np.stack([s.found.numpy(), s.curvature.numpy()], axis=1))
-        self._contact.fill_constant(7, np.stack([s.lag_found.numpy(), s.lag_curvature.numpy()], axis=1))
-        for slot, value in enumerate((x[a] - pose, x[b] - pose, x_n[a] - pose_n, x_n[b] - pose_n), start=1):
-            self._contact.fill_input(slot, value)
+        upload(self._found.now, np.stack([s.found.numpy(), s.curvature.numpy()], axis=1))
+        upload(self._found.lag, np.stack([s.lag_found.numpy(), s.lag_curvature.numpy()], axis=1))
+        self._contact.fill(x0=x[a] - pose, x1=x[b] - pose, y0=x_n[a] - pose_n, y1=x_n[b] - pose_n)
         self._force = s.normal_force.numpy().copy(), s.friction_force.numpy().copy()
-        self._touch = s.touch.numpy().copy()
+        self._damage_state = s.damage_state(stiffness, x)
         self._u = m.contact_coordinate * s.found.numpy(), m.contact_coordinate * s.lag_found.numpy()
         self._d, self._d_n = m.spring_operator @ x, m.spring_operator @ x_n
         self._stiffness = stiffness
-        self._board.fill_input(0, x[m.board_nodes])
-        self._board.fill_input(1, x_n[m.board_nodes])
+        self._board.fill(x=x[m.board_nodes], x_previous=x_n[m.board_nodes])
 
     def outputs(
         self, force_bar: np.ndarray, k_bar: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Through the knife force and the damage: gradients in x, x_n, pose, pose_n and the stiffness before."""
-        count = self.model.spring_count
-        total = self._force[0] + self._force[1]
-        values = (
-            self._stiffness,
-            None,
-            total[:count],
-            total[count:],
-            self._touch[:count],
-            self._touch[count:],
-            self._d,
+        m = self.model
+        self._damage.fill(**self._damage_state)
+        bar = self._damage.run(stiffness=k_bar)
+        for name, parameter in DAMAGE_PARAMETERS.items():
+            if name in bar:
+                self._add(parameter, bar[name])
+        seed = _both_sides(bar, "force", np.zeros((m.spring_count, 3))) - force_bar
+        touch = _both_sides(bar, "touch", np.zeros(m.spring_count))
+        x_bar, x_bar_n, pose_bar, pose_bar_n = self._through_contact(
+            normal_force=seed, friction_force=seed, touch=touch
         )
-        for slot, value in enumerate(values):
-            if value is not None:
-                self._damage.fill_input(slot, value)
-        k_before, softness, plus, minus, touch_plus, touch_minus, d_bar = self._damage.run([k_bar])
-        self._add("cut_spring_softness", softness)
-        seed = np.concatenate([plus, minus]) - force_bar
-        touch_seed = np.concatenate([touch_plus, touch_minus])
-        parts = self._through_contact([seed, seed, np.zeros((len(seed), 2)), touch_seed])
-        x_bar, x_bar_n, pose_bar, pose_bar_n = parts
-        return x_bar + self.model.spring_operator.T @ d_bar, x_bar_n, pose_bar, pose_bar_n, k_before
+        if "d" in bar:
+            x_bar = x_bar + m.spring_operator.T @ bar["d"]
+        return x_bar, x_bar_n, pose_bar, pose_bar_n, bar["stiffness"]
 
     def solve(self, x_bar: np.ndarray) -> np.ndarray:
         """H^-1 x_bar on the free nodes."""
@@ -248,23 +247,19 @@ class _Backward:
         a, b = m.contact_parents.T
         u, u_lag = (w[:, None] for w in self._u)
         along = v[b] - v[a]
-        seeds = [v[a] + along * u, v[a] + along * u_lag]
         u_bar = np.stack([(along * self._force[0]).sum(axis=1), (along * self._force[1]).sum(axis=1)], axis=1)
-        _, x_bar_n, pose_bar, pose_bar_n = self._through_contact([*seeds, u_bar, np.zeros(len(a))])
-
-        self._spring.fill_input(0, self._stiffness)
-        self._spring.fill_input(3, self._d)
-        self._spring.fill_input(4, self._d_n)
-        k_bar, ke_bar, kd_bar, _, d_bar = self._spring.run([-(m.spring_operator @ v)])
-        self._add("cut_spring_ke", ke_bar)
-        self._add("cut_spring_kd", kd_bar)
-        x_bar_n += m.spring_operator.T @ d_bar
-
+        _, x_bar_n, pose_bar, pose_bar_n = self._through_contact(
+            normal_force=v[a] + along * u, friction_force=v[a] + along * u_lag, u=u_bar
+        )
+        self._spring.fill(stiffness=self._stiffness, d=self._d, d_previous=self._d_n)
+        bar = self._spring.run(tension=-(m.spring_operator @ v))
+        self._add("cut_spring_ke", bar["initial"])
+        self._add("cut_spring_kd", bar["damping"])
+        x_bar_n += m.spring_operator.T @ bar["d_previous"]
         if len(m.board_nodes):
-            _, board_bar = self._board.run([v[m.board_nodes]])
-            x_bar_n[m.board_nodes] += board_bar
+            x_bar_n[m.board_nodes] += self._board.run(force=v[m.board_nodes])["x_previous"]
         x_bar_n += self._through_tets(v)
-        return x_bar_n, pose_bar, pose_bar_n, k_bar
+        return x_bar_n, pose_bar, pose_bar_n, bar["stiffness"]
 
     def material_gradient(self) -> dict[str, float]:
         """Gradients in Young's modulus, Poisson's ratio and retardation time, from those in the Lame values."""
@@ -280,28 +275,26 @@ class _Backward:
             "retardation_s": float(tau_bar),
         }
 
-    def _through_contact(
-        self, seeds: list[np.ndarray]
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        m = self.model
-        table, x0, x1, y0, y1 = self._contact.run(seeds)
-        table[:, :2] *= np.tile(self.system.area_ratio, 2)[:, None]
-        count = m.spring_count
+    def _through_contact(self, **seeds: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        bar = self._contact.run(**seeds)
+        table = bar["parameters"]
+        table[:, CONTACT_PER_AREA] *= np.tile(self.system.area_ratio, 2)[:, None]
+        count = self.model.spring_count
         for column, name in enumerate(CONTACT_NAMES):
             self._add(name, table[:count, column] + table[count:, column])
-        x_bar = self._to_parents @ np.concatenate([x0, x1])
-        x_bar_n = self._to_parents @ np.concatenate([y0, y1])
-        return x_bar, x_bar_n, -(x0 + x1).sum(axis=0), -(y0 + y1).sum(axis=0)
+        x_bar = self._to_parents @ np.concatenate([bar["x0"], bar["x1"]])
+        x_bar_n = self._to_parents @ np.concatenate([bar["y0"], bar["y1"]])
+        return x_bar, x_bar_n, -(bar["x0"] + bar["x1"]).sum(axis=0), -(bar["y0"] + bar["y1"]).sum(axis=0)
 
     def _through_tets(self, v: np.ndarray) -> np.ndarray:
-        s = self.system
+        s, d = self.system, self.system.on_device
         upload(self._v, v)
         self._tet_x_bar.zero_()
-        for first, count in s.tet_groups:
+        for first, count in d.tet_groups:
             wp.launch(
                 elasticity.tet_pullback,
                 dim=count,
-                inputs=[s.tets, s.elastic, wp.float64(s.dt), first, s.x, s.x_previous, self._v],
+                inputs=[d.tets, d.elastic, d.dt, first, s.x, s.x_previous, self._v],
                 outputs=[self._tet_moduli, self._tet_x_bar],
                 device=s.device,
             )
@@ -312,36 +305,6 @@ class _Backward:
         self.spring[SPRING_NAMES.index(name)] += gradient
 
 
-class _AdjointKernel:
-    """A kernel run backwards: constants, differentiable inputs and outputs with their adjoints."""
-
-    def __init__(self, kernel: wp.Kernel, count: int, constants: list, inputs: list, outputs: list) -> None:
-        self._kernel, self._count = kernel, count
-        self._constants, self._inputs, self._outputs = constants, inputs, outputs
-        self._input_bars = [wp.zeros_like(a) for a in inputs]
-        self._output_bars = [wp.zeros_like(a) for a in outputs]
-
-    def fill_constant(self, slot: int, value: np.ndarray) -> None:
-        upload(self._constants[slot], value)
-
-    def fill_input(self, slot: int, value: np.ndarray) -> None:
-        upload(self._inputs[slot], value)
-
-    def run(self, seeds: list[np.ndarray]) -> list[np.ndarray]:
-        """Gradients in the inputs, given those in the outputs."""
-        for bar, seed in zip(self._output_bars, seeds, strict=True):
-            upload(bar, seed)
-        for bar in self._input_bars:
-            bar.zero_()
-        constants = [None if isinstance(c, wp.array) else c for c in self._constants]
-        wp.launch(
-            self._kernel,
-            dim=self._count,
-            inputs=[*self._constants, *self._inputs],
-            outputs=self._outputs,
-            adj_inputs=[*constants, *self._input_bars],
-            adj_outputs=self._output_bars,
-            adjoint=True,
-            device=self._inputs[0].device,
-        )
-        return [bar.numpy().copy() for bar in self._input_bars]
+def _both_sides(bar: dict[str, np.ndarray], name: str, nothing: np.ndarray) -> np.ndarray:
+    """Gradients in the named quantity of the positive, then the negative side of the cut."""
+    return np.concatenate([bar.get(f"{name}_positive", nothing), bar.get(f"{name}_negative", nothing)])

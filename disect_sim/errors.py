@@ -1,4 +1,4 @@
-"""The one error type for input the user can mend."""
+"""The one error type for input the user can correct."""
 
 
 class InputError(ValueError):

@@ -9,6 +9,8 @@ from scipy.spatial import cKDTree
 from disect_sim.cut_mesh import CutMesh
 from disect_sim.errors import InputError
 from disect_sim.knife import Knife
+from disect_sim.laws.contact import CONTACT_LAWS, DEFAULT_CONTACT_LAW
+from disect_sim.laws.damage import DAMAGE_LAWS, DEFAULT_DAMAGE_LAW
 from disect_sim.materials import Material
 
 REFERENCE_AREA_M2 = 1.2e-5
@@ -48,10 +50,10 @@ class Model:
     knife: Knife
     board: BoardProperties
     contact_law: str
-    """"one_sided" (smooth, differentiable) or "exact" (the paper's)."""
+    """A name of CONTACT_LAWS."""
     contact_exponent: int
     damage_law: str
-    """"force" or "stretch"."""
+    """A name of DAMAGE_LAWS."""
     gravity: np.ndarray
     """[m/s^2], shape [3]."""
     fixed: np.ndarray
@@ -116,8 +118,8 @@ def build_model(
     knife: Knife | None = None,
     *,
     boundary: str = "held",
-    contact_law: str = "one_sided",
-    damage_law: str = "force",
+    contact_law: str = DEFAULT_CONTACT_LAW,
+    damage_law: str = DEFAULT_DAMAGE_LAW,
     contact_exponent: int = 1,
     board: BoardProperties | None = None,
     gravity: tuple[float, float, float] = GRAVITY_M_S2,
@@ -141,8 +143,8 @@ def build_model(
     - `board`: contact properties of the board; `gravity` [m/s^2].
     """
     _check_choice("boundary", boundary, ("held", "glued", "free"))
-    _check_choice("contact_law", contact_law, ("one_sided", "exact"))
-    _check_choice("damage_law", damage_law, ("force", "stretch"))
+    _check_choice("contact_law", contact_law, tuple(CONTACT_LAWS))
+    _check_choice("damage_law", damage_law, tuple(DAMAGE_LAWS))
     _check_choice("contact_exponent", contact_exponent, (1, 2))
     mesh.check()
     x = mesh.nodes

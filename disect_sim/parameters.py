@@ -1,4 +1,4 @@
-"""The parameters a user can name: defaults, bounds, units, and the sigmoid map that keeps them inside."""
+"""The parameters a user can name: defaults, bounds, units and meanings, and their values spread over the springs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,28 +6,29 @@ from dataclasses import dataclass
 import numpy as np
 
 from disect_sim.errors import InputError
+from disect_sim.laws import damage
 from disect_sim.materials import Material
-
-
-@dataclass(frozen=True)
-class ParameterInfo:
-    """What a parameter is."""
-
-    default: float
-    low: float
-    high: float
-    unit: str
-    meaning: str
-
+from disect_sim.quantities import ParameterInfo
 
 SPRING_PARAMETERS = {
     "cut_spring_ke": ParameterInfo(
-        500.0, 100.0, 8000.0, "N/m", "stiffness of a cutting spring before damage"
+        500.0,
+        100.0,
+        8000.0,
+        "N/m",
+        "stiffness of the spring before damage, per reference area",
+        per_area=True,
     ),
-    "cut_spring_kd": ParameterInfo(0.1, 0.01, 0.15, "N s/m", "damping of a cutting spring"),
-    "cut_spring_softness": ParameterInfo(0.01, 0.0, 1.0, "-", "how fast a spring weakens under the knife"),
-    "sdf_ke": ParameterInfo(1000.0, 500.0, 8000.0, "N/m", "stiffness of the knife contact"),
-    "sdf_kd": ParameterInfo(1.0, 0.1, 100.0, "N s/m", "damping of the knife contact"),
+    "cut_spring_kd": ParameterInfo(
+        0.1, 0.01, 0.15, "N·s/m", "damping of the spring, per reference area", per_area=True
+    ),
+    "cut_spring_softness": ParameterInfo(0.01, 0.0, 1.0, "-", "how fast the spring weakens under the knife"),
+    "sdf_ke": ParameterInfo(
+        1000.0, 500.0, 8000.0, "N/m", "stiffness of the knife contact, per reference area", per_area=True
+    ),
+    "sdf_kd": ParameterInfo(
+        1.0, 0.1, 100.0, "N·s/m", "damping of the knife contact, per reference area", per_area=True
+    ),
     "sdf_kf": ParameterInfo(0.01, 0.001, 8000.0, "m/s", "slip speed at which friction is fully there"),
     "sdf_mu": ParameterInfo(0.5, 0.45, 1.0, "-", "friction coefficient of the knife"),
     "sdf_stribeck": ParameterInfo(0.0, 0.0, 0.5, "-", "static friction coefficient minus sdf_mu"),
@@ -36,12 +37,7 @@ SPRING_PARAMETERS = {
         1.0e-3, 0.2e-3, 3.0e-3, "m", "width over which flank and edge of the knife blend"
     ),
 }
-"""Parameters with one value per spring, or one for all. Stiffness, damping and damage are per reference area."""
-
-STRETCH_SOFTNESS = ParameterInfo(
-    500.0, 10.0, 5000.0, "N/m per m", "how fast a spring weakens under the knife"
-)
-"""cut_spring_softness under the stretch law, where it means something else."""
+"""Parameters with one value per spring, or one for all; a damage law may give some of them another meaning."""
 
 MATERIAL_PARAMETERS = {
     "young_pa": ParameterInfo(3.0e6, 1.0e3, 1.0e8, "Pa", "Young's modulus"),
@@ -56,17 +52,19 @@ SURFACE_PREFIX = "surface_"
 
 SPRING_NAMES = tuple(SPRING_PARAMETERS)
 CONTACT_NAMES = ("sdf_ke", "sdf_kd", "sdf_kf", "sdf_mu", "sdf_stribeck", "sdf_radius", "sdf_tip")
+"""Columns of the contacts' parameter table, in the order of kernels/contact_point.py."""
+CONTACT_PER_AREA = np.array([SPRING_PARAMETERS[name].per_area for name in CONTACT_NAMES])
+"""Which of them are multiplied by the area ratio, shape [7], bool."""
 
 Values = Mapping[str, float | np.ndarray]
 
 
-def parameter_info(name: str, *, damage_law: str = "force") -> ParameterInfo:
-    """What the named parameter is; `surface_` is looked through."""
+def parameter_info(name: str, *, damage_law: str = damage.DEFAULT_DAMAGE_LAW) -> ParameterInfo:
+    """What the named parameter is under a damage law; `surface_` is looked through."""
     bare = name.removeprefix(SURFACE_PREFIX)
-    if bare == "cut_spring_softness" and damage_law == "stretch":
-        return STRETCH_SOFTNESS
+    changed = damage.damage_law(damage_law).parameters
     if bare in SPRING_PARAMETERS:
-        return SPRING_PARAMETERS[bare]
+        return changed.get(bare, SPRING_PARAMETERS[bare])
     if name in MATERIAL_PARAMETERS:
         return MATERIAL_PARAMETERS[name]
     known = ", ".join((*SPRING_PARAMETERS, *MATERIAL_PARAMETERS))
@@ -74,18 +72,6 @@ def parameter_info(name: str, *, damage_law: str = "force") -> ParameterInfo:
         f"parameters: {name!r} is not a parameter. Known: {known}; spring parameters also with the prefix "
         f"'{SURFACE_PREFIX}' for the skin. Correct the name."
     )
-
-
-def to_unconstrained(value: float | np.ndarray, info: ParameterInfo) -> np.ndarray:
-    """Inverse of to_bounded. Values at or beyond a bound are taken 1e-6 of the range inside it."""
-    fraction = (np.asarray(value, float) - info.low) / (info.high - info.low)
-    fraction = np.clip(fraction, 1e-6, 1.0 - 1e-6)
-    return np.log(fraction) - np.log1p(-fraction)
-
-
-def to_bounded(unconstrained: float | np.ndarray, info: ParameterInfo) -> np.ndarray:
-    """Sigmoid map of the real line into (low, high)."""
-    return info.low + (info.high - info.low) / (1.0 + np.exp(-np.asarray(unconstrained, float)))
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,8 @@ from disect_sim.adjoint import Tape
 from disect_sim.errors import InputError
 from disect_sim.explicit import SAFETY, run_explicit, stable_step
 from disect_sim.implicit import run_implicit
+from disect_sim.laws.contact import contact_law
+from disect_sim.laws.damage import damage_law
 from disect_sim.model import Model
 from disect_sim.motions import Motion
 from disect_sim.newton import NewtonOptions
@@ -72,10 +74,12 @@ def simulate(
         raise InputError(
             f"simulate: duration {duration} s, dt {dt} s. Both must be > 0 and dt <= duration. Correct them."
         )
-    if differentiable and (integrator == "explicit" or model.contact_law == "exact"):
+    smooth = contact_law(model.contact_law).differentiable and damage_law(model.damage_law).differentiable
+    if differentiable and (integrator == "explicit" or not smooth):
         raise InputError(
-            f"simulate: no gradient for the {integrator} integrator with {model.contact_law} contact: it would be "
-            "useless (see docs/simulator.md). Use integrator='implicit' and contact_law='one_sided'."
+            f"simulate: no gradient for the {integrator} integrator with {model.contact_law} contact and damage by "
+            f"{model.damage_law}: it would be useless (see docs/simulator.md). Use integrator='implicit' and "
+            "contact_law='one_sided'."
         )
     expanded = expand(parameters or {}, model.material, model.surface, model.damage_law)
     name = choose_device(device)

@@ -7,17 +7,11 @@ import numpy as np
 import warp as wp
 
 from disect_sim.device_arrays import upload
+from disect_sim.device_model import DeviceModel, HessianSlots
 from disect_sim.kernels import board, elasticity, inertia, knife_contact, springs
-from disect_sim.model import OVERLAP_ONSET_M, REGULARISER_M, Model
-from disect_sim.parameters import CONTACT_NAMES, ExpandedParameters
-from disect_sim.sparsity import block_pattern, element_slots, launch_groups
-
-ONSET_M = 1.0e-4
-"""Length of the quadratic start of every penalty [m]."""
-ONSET_SPEED_M_S = 1.0e-3
-"""The same for approach damping [m/s]: 2 % of a usual cutting speed."""
-EXPONENT_SCALE_M = 1.0e-3
-"""Depth at which the linear and the quadratic normal force agree [m]."""
+from disect_sim.model import Model
+from disect_sim.parameters import ExpandedParameters
+from disect_sim.sparsity import block_pattern
 
 
 @dataclass(frozen=True)
@@ -45,7 +39,8 @@ class Energies:
 class StepSystem:
     """Energy, gradient and Hessian of a step from (x_n, x_{n-1}, k_n) to x_{n+1}, on one device.
 
-    `begin` sets the start of a step; `gradient`, `hessian` and `contact_forces` may then be asked at any positions.
+    `begin` sets the start of a step; `gradient` may then be asked at any positions, and `hessian`, `energies`,
+    `volume_ratios` and `damaged` say more about the positions of the last `gradient`.
     """
 
     def __init__(self, model: Model, parameters: ExpandedParameters, dt: float, device: str) -> None:
@@ -58,172 +53,133 @@ class StepSystem:
         elements = [model.tet_nodes, model.spring_nodes, model.contact_parents]
         self.pattern = block_pattern(elements, model.fixed)
         with wp.ScopedDevice(self.device):
+            self.on_device = DeviceModel(model, parameters, dt, parallel=self.device.is_cuda)
+            self._slots = HessianSlots(model, self.pattern, self.on_device.tet_order)
             self._allocate()
-            self._build_structs()
-            self._record()
+            self._gradient: list[wp.Launch] = []
+            self._hessian: list[wp.Launch] = []
+            self._record_inertia()
+            self._record_board()
+            self._record_tets()
+            self._record_springs()
+            self._record_contacts()
+            self._hessian += self._record(
+                inertia.mirror_lower,
+                len(self.pattern.upper),
+                [self._slots.upper, self._slots.lower, self.blocks],
+            )
+            self._record_damage()
 
     def _allocate(self) -> None:
         m = self.model
-        n, s, c, b = m.node_count, m.spring_count, len(m.contact_parents), len(m.board_nodes)
+        n, s, b = m.node_count, m.spring_count, len(m.board_nodes)
         vec = wp.vec3d
         self.x, self.x_previous, self.predicted = (wp.zeros(n, dtype=vec) for _ in range(3))
         self.pose, self.pose_previous = (wp.zeros(1, dtype=vec) for _ in range(2))
         self.grad = wp.zeros(n, dtype=vec)
         self.blocks = wp.zeros(self.pattern.trash + 1, dtype=wp.mat33d)
         self.stiffness, self.damping = (wp.zeros(s, dtype=wp.float64) for _ in range(2))
-        self.found, self.curvature, self.touch = (wp.zeros(c, dtype=wp.float64) for _ in range(3))
-        self.lag_found, self.lag_curvature, self.lag_depth, self.lag_force = (
-            wp.zeros(c, dtype=wp.float64) for _ in range(4)
-        )
-        self.lag_normal, self.normal_force, self.friction_force = (wp.zeros(c, dtype=vec) for _ in range(3))
         self.energy_inertia = wp.zeros(n, dtype=wp.float64)
         self.energy_tets = wp.zeros(m.tet_count, dtype=vec)
         self.energy_springs = wp.zeros(s, dtype=vec)
-        self.energy_contacts = wp.zeros(c, dtype=vec)
         self.energy_board = wp.zeros(b, dtype=vec)
+        self._allocate_contacts(len(m.contact_parents))
 
-    def _build_structs(self) -> None:
-        m, parallel = self.model, self.device.is_cuda
-        self._tet_order, self.tet_groups = launch_groups(m.tet_nodes, parallel=parallel)
-        order, self._spring_groups = launch_groups(m.spring_nodes, parallel=parallel)
-        self._spring_order = wp.array(order)
-        order, self._contact_groups = launch_groups(m.contact_parents, parallel=parallel)
-        self._contact_order = wp.array(order)
+    def _allocate_contacts(self, count: int) -> None:
+        self.found, self.curvature, self.lag_found, self.lag_curvature, self.lag_depth, self.lag_force = (
+            wp.zeros(count, dtype=wp.float64) for _ in range(6)
+        )
+        self.touch = wp.zeros(count, dtype=wp.float64)
+        self.lag_normal, self.energy_contacts, self.normal_force, self.friction_force = (
+            wp.zeros(count, dtype=wp.vec3d) for _ in range(4)
+        )
+        self._now, self._before = knife_contact.KnifeState(), knife_contact.KnifeState()
+        self._now.x, self._now.pose = self.x, self.pose
+        self._now.found, self._now.curvature = self.found, self.curvature
+        self._before.x, self._before.pose = self.x_previous, self.pose_previous
+        self._before.found, self._before.curvature = self.lag_found, self.lag_curvature
+        lagged = self._lagged = knife_contact.Lagged()
+        lagged.depth, lagged.normal, lagged.force = self.lag_depth, self.lag_normal, self.lag_force
+        forces = self._forces = knife_contact.ContactForces()
+        forces.energy, forces.touch = self.energy_contacts, self.touch
+        forces.normal_force, forces.friction_force = self.normal_force, self.friction_force
 
-        t = self.tets = elasticity.TetGeometry()
-        t.nodes = wp.array(m.tet_nodes[self._tet_order], dtype=wp.vec4i)
-        t.shape_gradients = wp.array(m.tet_shape_gradients[self._tet_order], dtype=wp.mat33d)
-        t.volume = wp.array(m.tet_volume[self._tet_order], dtype=wp.float64)
-        e = self.elastic = elasticity.Elastic()
-        material = self.parameters.material
-        e.lame_mu, e.lame_lambda = material.lame_mu_pa, material.lame_lambda_pa
-        e.retardation = material.retardation_s
+    def _record(self, kernel: wp.Kernel, count: int, inputs: list) -> list[wp.Launch]:
+        if count == 0:
+            return []
+        return [wp.launch(kernel, dim=count, inputs=inputs, device=self.device, record_cmd=True)]
 
-        s = self.springs = springs.SpringGeometry()
-        s.nodes = wp.array(m.spring_nodes, dtype=wp.vec4i)
-        s.weights = wp.array(m.spring_weights, dtype=wp.vec4d)
-        s.normal = wp.array(m.spring_normal, dtype=wp.vec3d)
-        s.overlap_stiffness = wp.array(m.overlap_stiffness, dtype=wp.float64)
-        s.overlap_onset = OVERLAP_ONSET_M
+    def _record_inertia(self) -> None:
+        count, mass, dt = self.model.node_count, self.on_device.mass, self.on_device.dt
+        state = [self.x, self.predicted]
+        outputs = [self.energy_inertia, self.grad]
+        self._gradient += self._record(inertia.inertia_gradient, count, [mass, dt, *state, *outputs])
+        self._hessian += self._record(
+            inertia.inertia_hessian, count, [mass, dt, self._slots.nodes, self.blocks]
+        )
 
-        self.shape = m.knife.shape()
-        law = self.law = knife_contact.ContactLaw()
-        law.kind = int(m.contact_law == "exact")
-        law.exponent = m.contact_exponent
-        law.exponent_scale, law.onset, law.onset_speed = EXPONENT_SCALE_M, ONSET_M, ONSET_SPEED_M_S
-        law.regulariser = REGULARISER_M
-        c = self.edges = knife_contact.ContactEdges()
-        c.parents = wp.array(m.contact_parents, dtype=wp.vec2i)
-        c.coordinate = wp.array(m.contact_coordinate, dtype=wp.float64)
-        c.side = wp.array(m.contact_side, dtype=wp.float64)
-        c.offset = wp.array(m.contact_offset, dtype=wp.float64)
-        self.contact_parameters = wp.array(self._contact_table(), dtype=wp.float64)
+    def _record_board(self) -> None:
+        d, count = self.on_device, len(self.model.board_nodes)
+        shared = [d.board, d.dt, d.board_nodes, d.board_area_ratio]
+        state = [self.x, self.x_previous]
+        self._gradient += self._record(
+            board.board_gradient, count, [*shared, *state, self.energy_board, self.grad]
+        )
+        self._hessian += self._record(
+            board.board_hessian, count, [*shared, self._slots.board, *state, self.blocks]
+        )
 
-        b = self.board = board.Board()
-        b.stiffness, b.damping, b.friction_speed = m.board.ke, m.board.kd, m.board.kf
-        b.mu, b.radius, b.onset, b.onset_speed = m.board.mu, m.board.radius_m, ONSET_M, ONSET_SPEED_M_S
-        self.board_nodes = wp.array(m.board_nodes)
-        self.board_area_ratio = wp.array(m.board_area_ratio, dtype=wp.float64)
-        self.mass_device = wp.array(self.mass, dtype=wp.float64)
-        self.area_ratio_device = wp.array(self.area_ratio, dtype=wp.float64)
+    def _record_tets(self) -> None:
+        d = self.on_device
+        shared, state = [d.tets, d.elastic, d.dt], [self.x, self.x_previous]
+        for first, count in d.tet_groups:
+            self._gradient += self._record(
+                elasticity.tet_gradient, count, [*shared, first, *state, self.energy_tets, self.grad]
+            )
+            self._hessian += self._record(
+                elasticity.tet_hessian, count, [*shared, self._slots.tets, first, *state, self.blocks]
+            )
 
-    def _contact_table(self) -> np.ndarray:
-        """Parameter columns of the contacts, stiffness and damping scaled by area, shape [contact_count, 7]."""
-        columns = np.stack([self.parameters.row(name) for name in CONTACT_NAMES], axis=1)
-        columns[:, :2] *= self.area_ratio[:, None]
-        return np.concatenate([columns, columns])
+    def _record_springs(self) -> None:
+        d = self.on_device
+        held = [self.stiffness, self.damping]
+        for first, count in d.spring_groups:
+            shared = [d.springs, d.dt, d.spring_order, first]
+            state = [*held, self.x, self.x_previous]
+            self._gradient += self._record(
+                springs.spring_gradient, count, [*shared, *state, self.energy_springs, self.grad]
+            )
+            self._hessian += self._record(
+                springs.spring_hessian, count, [*shared, self._slots.springs, *held, self.x, self.blocks]
+            )
 
-    def _record(self) -> None:
-        m, p = self.model, self.pattern
-        dt = wp.float64(self.dt)
-
-        def record(kernel: wp.Kernel, count: int, inputs: list) -> Sequence[wp.Launch]:
-            if count == 0:
-                return []
-            return [wp.launch(kernel, dim=count, inputs=inputs, device=self.device, record_cmd=True)]
-
-        knife = [self.edges, self.law, self.shape]
-        step = [self.x, self.x_previous]
-        poses = [self.pose, self.pose_previous]
-        table = self.contact_parameters
-        contacts = len(m.contact_parents)
-        search = [*knife, table, self.x, self.pose, self.found, self.curvature]
-        lag_search = [*knife, table, self.x_previous, self.pose_previous, self.lag_found, self.lag_curvature]
-        lag = [*knife, table, self.x_previous, self.pose_previous, self.lag_found]
-        lag += [self.lag_depth, self.lag_normal, self.lag_force]
+    def _record_contacts(self) -> None:
+        d, contacts = self.on_device, len(self.model.contact_parents)
+        shared = [d.contact, d.edges, d.contact_parameters]
+        search, lag = knife_contact.closest_point, knife_contact.lag
+        before = [self.x_previous, self.pose_previous, self.lag_found, self.lag_curvature]
         self._lag = [
-            *record(knife_contact.closest_point, contacts, lag_search),
-            *record(knife_contact.lag, contacts, lag),
+            *self._record(search, contacts, [*shared, *before]),
+            *self._record(lag, contacts, [*shared, self._before, self._lagged]),
         ]
-        self._search = record(knife_contact.closest_point, contacts, search)
+        now = [self.x, self.pose, self.found, self.curvature]
+        self._gradient += self._record(search, contacts, [*shared, *now])
+        step = [self._now, self._before, self._lagged]
+        for first, count in d.contact_groups:
+            group = [*shared, d.contact_order, first]
+            self._gradient += self._record(
+                knife_contact.contact_gradient, count, [*group, *step, self._forces, self.grad]
+            )
+            self._hessian += self._record(
+                knife_contact.contact_hessian, count, [*group, self._slots.contacts, *step, self.blocks]
+            )
 
-        lagged = [self.lag_found, self.lag_depth, self.lag_normal, self.lag_force]
-        forces = [self.energy_contacts, self.normal_force, self.friction_force, self.touch, self.grad]
-        board_inputs = [self.board, dt, self.board_nodes, self.board_area_ratio]
-        g = [
-            *record(
-                inertia.inertia_gradient,
-                m.node_count,
-                [self.mass_device, dt, self.x, self.predicted, self.energy_inertia, self.grad],
-            ),
-            *record(
-                board.board_gradient, len(m.board_nodes), [*board_inputs, *step, self.energy_board, self.grad]
-            ),
-        ]
-        h = list(
-            record(
-                inertia.inertia_hessian,
-                m.node_count,
-                [self.mass_device, dt, wp.array(p.slots(*[np.arange(m.node_count)] * 2)[0]), self.blocks],
-            )
-        )
-        h += record(
-            board.board_hessian,
-            len(m.board_nodes),
-            [*board_inputs, wp.array(p.slots(m.board_nodes, m.board_nodes)[0]), *step, self.blocks],
-        )
-        tet_slots = wp.array(element_slots(p, m.tet_nodes[self._tet_order]))
-        for first, count in self.tet_groups:
-            shared = [self.tets, self.elastic, dt]
-            g += record(elasticity.tet_gradient, count, [*shared, first, *step, self.energy_tets, self.grad])
-            h += record(elasticity.tet_hessian, count, [*shared, tet_slots, first, *step, self.blocks])
-        spring_slots = wp.array(element_slots(p, m.spring_nodes))
-        state = [self.stiffness, self.damping]
-        for first, count in self._spring_groups:
-            shared = [self.springs, dt, self._spring_order, first]
-            g += record(
-                springs.spring_gradient, count, [*shared, *state, *step, self.energy_springs, self.grad]
-            )
-            h += record(springs.spring_hessian, count, [*shared, spring_slots, *state, self.x, self.blocks])
-        contact_slots = wp.array(self._contact_slots())
-        self._contact_gradient: list[wp.Launch] = []
-        for first, count in self._contact_groups:
-            shared = [*knife, dt, table, self._contact_order, first]
-            self._contact_gradient += record(
-                knife_contact.contact_gradient, count, [*shared, *step, *poses, self.found, *lagged, *forces]
-            )
-            inputs = [*shared, contact_slots, *step, *poses, self.found, self.curvature, *lagged, self.blocks]
-            h += record(knife_contact.contact_hessian, count, inputs)
-        h += record(inertia.mirror_lower, len(p.upper), [wp.array(p.upper), wp.array(p.lower), self.blocks])
-        self._gradient = [*g, *self._search, *self._contact_gradient]
-        self._hessian = h
-        count = m.spring_count
-        types = (wp.float64, wp.vec3d, wp.vec3d, wp.float64, wp.float64, wp.vec3d)
-        self._damage_inputs = [wp.zeros(count, dtype=t) for t in types]
+    def _record_damage(self) -> None:
+        d, count = self.on_device, self.model.spring_count
+        self.damage_arrays = d.damage_arrays(count)
         self._damage_out = wp.zeros(count, dtype=wp.float64)
-        softness = wp.array(self.parameters.row("cut_spring_softness"), dtype=wp.float64)
-        before, *rest = self._damage_inputs
-        law = int(m.damage_law == "stretch")
-        inputs = [law, dt, self.area_ratio_device, before, softness, *rest, self._damage_out]
-        self._damage = record(springs.damage, count, inputs)
-
-    def _contact_slots(self) -> np.ndarray:
-        a, b = self.model.contact_parents.T
-        mixed, transposed = self.pattern.slots(a, b)
-        return np.stack(
-            [self.pattern.slots(a, a)[0], self.pattern.slots(b, b)[0], mixed, transposed.astype(np.int32)],
-            axis=1,
-        )
+        inputs = [d.damage, *self.damage_arrays.values(), self._damage_out]
+        self._damage = self._record(d.damage_kernel, count, inputs)
 
     def spring_state(self, stiffness: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Stiffness [N/m] and damping [N s/m] of the springs as they are, from the stiffness per reference area."""
@@ -273,17 +229,29 @@ class StepSystem:
     def volume_ratios(self) -> np.ndarray:
         """det F of every tet at the x of the last `gradient` [-], shape [tet_count], in the model's tet order."""
         out = np.empty(self.model.tet_count)
-        out[self._tet_order] = self.energy_tets.numpy()[:, 2]
+        out[self.on_device.tet_order] = self.energy_tets.numpy()[:, 2]
         return out
 
-    def damaged(self, stiffness: np.ndarray, x: np.ndarray) -> np.ndarray:
-        """Spring stiffness per reference area at the end of the step, under the forces of the last `gradient`."""
+    def damage_state(self, stiffness: np.ndarray, x: np.ndarray) -> dict[str, np.ndarray]:
+        """What the damage law takes from the step, under the forces of the last `gradient`, by the law's own names."""
         s = self.model.spring_count
         force = self.normal_force.numpy() + self.friction_force.numpy()
         touch = self.touch.numpy()
-        values = (stiffness, force[:s], force[s:], touch[:s], touch[s:], self.model.spring_operator @ x)
-        for array, value in zip(self._damage_inputs, values, strict=True):
-            upload(array, value)
+        state = {
+            "stiffness": stiffness,
+            "force_positive": force[:s],
+            "force_negative": force[s:],
+            "touch_positive": touch[:s],
+            "touch_negative": touch[s:],
+        }
+        if "d" in self.damage_arrays:
+            state["d"] = self.model.spring_operator @ x
+        return {name: value for name, value in state.items() if name in self.damage_arrays}
+
+    def damaged(self, stiffness: np.ndarray, x: np.ndarray) -> np.ndarray:
+        """Spring stiffness per reference area at the end of the step, under the forces of the last `gradient`."""
+        for name, value in self.damage_state(stiffness, x).items():
+            upload(self.damage_arrays[name], value)
         _launch(self._damage)
         return self._damage_out.numpy().copy()
 

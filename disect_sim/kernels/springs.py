@@ -1,4 +1,4 @@
-"""Cutting springs across the cut surface, their damage, and the one-sided contact of the two halves.
+"""Cutting springs across the cut surface, and the one-sided contact of the two halves.
 
 d is the vector from the virtual node on the negative side to its twin on the positive side [m]; it is zero at rest.
 """
@@ -11,12 +11,6 @@ vec3 = wp.vec3d
 vec4 = wp.vec4d
 mat33 = wp.mat33d
 
-FORCE_LAW = wp.constant(0)
-STRETCH_LAW = wp.constant(1)
-DAMAGE_TIME = wp.constant(wp.float64(1.0e-5))  # step for which the paper's damage rate is stated [s]
-TINY_FORCE = wp.constant(wp.float64(1.0e-3))  # rounds the norm of the force per reference area at zero [N]
-TINY_STRETCH = wp.constant(wp.float64(1.0e-7))  # rounds the norm of the stretch at zero [m]
-ZERO = wp.constant(wp.float64(0.0))
 HALF = wp.constant(wp.float64(0.5))
 
 
@@ -145,38 +139,3 @@ def spring_force(
         springs.overlap_stiffness[i],
         springs.overlap_onset,
     )
-
-
-@wp.func
-def rounded_norm(v: vec3, tiny: wp.float64):
-    return wp.sqrt(wp.dot(v, v) + tiny * tiny) - tiny
-
-
-@wp.kernel
-def damage(
-    law: int,
-    dt: wp.float64,
-    area_ratio: wp.array(dtype=wp.float64),
-    stiffness_in: wp.array(dtype=wp.float64),
-    softness_in: wp.array(dtype=wp.float64),
-    force_positive_in: wp.array(dtype=vec3),
-    force_negative_in: wp.array(dtype=vec3),
-    touch_positive_in: wp.array(dtype=wp.float64),
-    touch_negative_in: wp.array(dtype=wp.float64),
-    d_in: wp.array(dtype=vec3),
-    stiffness_out: wp.array(dtype=wp.float64),
-):
-    """Stiffness [N/m per reference area] at the end of the step.
-
-    Force law: dk/dt = -(softness / 1e-5 s) (|f+| + |f-|) / area_ratio, f the knife force on either side of the spring.
-    Stretch law: dk/dt = -(softness / 1e-5 s) |d| while in contact.
-    """
-    i = wp.tid()
-    rate = ZERO
-    if law == FORCE_LAW:
-        per_area = wp.float64(1.0) / area_ratio[i]
-        rate = rounded_norm(force_positive_in[i] * per_area, TINY_FORCE)
-        rate = rate + rounded_norm(force_negative_in[i] * per_area, TINY_FORCE)
-    else:
-        rate = HALF * (touch_positive_in[i] + touch_negative_in[i]) * rounded_norm(d_in[i], TINY_STRETCH)
-    stiffness_out[i] = wp.max(ZERO, stiffness_in[i] - softness_in[i] * (dt / DAMAGE_TIME) * rate)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from disect_sim import KNIVES, ConstantVelocity, OutcomeKind, simulate
-from disect_sim.step_system import EXPONENT_SCALE_M, ONSET_M
+from disect_sim.device_model import EXPONENT_SCALE_M, ONSET_M
 from tests.disect_sim.scenes import APPLE, block_model, dense_hessian, irregular_block, step_system
 
 DT = 1e-3

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import warp as wp
 
-from disect_sim.kernels import elasticity, knife_contact, laws
+from disect_sim.kernels import contact_force, elasticity, laws
 from disect_sim.kernels.knife_distance import (
     KnifeShape,
     exact_distance,
@@ -292,11 +292,12 @@ class TestContact:
             array(e, wp.vec3d)
             for e in (x[a] - poses[1], x[b] - poses[1], start[a] - poses[0], start[b] - poses[0])
         ]
-        inputs = [system.law, system.shape, wp.float64(DT), system.edges.coordinate, system.edges.side]
-        inputs += [system.edges.offset, wp.array(found, dtype=wp.vec2d), wp.array(lag_found, dtype=wp.vec2d)]
-        inputs += [array(system.contact_parameters.numpy()), *ends]
+        both = contact_force.Found()
+        both.now, both.lag = (wp.array(f, dtype=wp.vec2d, device="cpu") for f in (found, lag_found))
+        d = system.on_device
+        inputs = [d.contact, d.edges, both, array(d.contact_parameters.numpy()), *ends]
         outputs = [zeros(count, wp.vec3d), zeros(count, wp.vec3d), zeros(count, wp.vec2d), zeros(count)]
-        autodiff(knife_contact.contact_force, count, inputs, outputs, seeds(count))
+        autodiff(contact_force.contact_force, count, inputs, outputs, seeds(count))
         return outputs, ends
 
     def test_forward_repeats_the_assembled_forces(self, contact_step):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from disect_sim.errors import InputError
-from disect_sim.knife import END_BLEND_M, KNIVES, Knife
+from disect_sim.knife import END_BLEND_M, KNIVES, Knife, knife_from
 
 TIPS = (0.2e-3, 1e-3, 3e-3)
 KNIFE = KNIVES["kitchen"]
@@ -191,3 +191,42 @@ def test_only_the_lengths_of_the_three_knives_differ():
 def test_impossible_blades_are_refused(wrong):
     with pytest.raises(InputError, match="knife"):
         Knife(**wrong)
+
+
+@pytest.mark.parametrize("name", KNIVES)
+def test_a_knife_by_its_name(name):
+    assert knife_from(name) is KNIVES[name]
+    assert knife_from(KNIVES[name]) is KNIVES[name]
+
+
+def test_a_knife_by_its_dimensions():
+    measured = {"length_m": 0.2, "height_m": 0.03, "spine_m": 0.0015, "edge_m": 1e-4, "tip_m": 1e-4}
+    assert knife_from(measured) == Knife(**measured)
+    assert knife_from({"length_m": 0.2}) == Knife(length_m=0.2)
+
+
+def test_a_bevel_stands_for_the_height_of_the_small_wedge():
+    """A wedge of 30 degrees as thick as the edge: half the thickness over the tangent of half the angle."""
+    knife = knife_from({"edge_m": 1e-4, "bevel_deg": 30})
+    assert knife.tip_m == pytest.approx(0.5e-4 / np.tan(np.radians(15.0)))
+    # The paper's wedge, 0.08 mm thick and 0.04 mm high, is one of 90 degrees.
+    assert knife_from({"bevel_deg": 90.0}).tip_m == pytest.approx(Knife().tip_m)
+
+
+@pytest.mark.parametrize(
+    ("description", "message"),
+    [
+        ("bread", "'bread' is not a known knife. Known: kitchen, slicing, folding"),
+        ({"width_m": 0.1}, "width_m is no dimension of a knife. Known: .*bevel_deg"),
+        ({"length_m": "long"}, "length_m is 'long'. It must be a number"),
+        ({"length_m": True}, "must be a number"),
+        ({"length_m": -0.1}, "length_m is -0.1. It must be > 0 m"),
+        ({"length_m": float("nan")}, "must be > 0 m"),
+        ({"bevel_deg": 0.0}, "between 0 and 180 degrees"),
+        ({"bevel_deg": 30.0, "tip_m": 1e-4}, "beside tip_m"),
+        ({"spine_m": 1e-3, "edge_m": 2e-3}, "must be convex"),
+    ],
+)
+def test_descriptions_that_are_no_knife_are_refused(description, message):
+    with pytest.raises(InputError, match=message):
+        knife_from(description)

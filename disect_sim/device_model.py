@@ -1,0 +1,145 @@
+"""The model and the parameters of a run as the kernels want them: structs and arrays that no step changes."""
+
+from importlib import import_module
+from inspect import signature
+
+import numpy as np
+import warp as wp
+
+from disect_sim.kernels import board, contact_point, damage, elasticity, springs
+from disect_sim.laws.contact import contact_law
+from disect_sim.laws.damage import damage_law
+from disect_sim.model import OVERLAP_ONSET_M, REGULARISER_M, Model
+from disect_sim.parameters import CONTACT_NAMES, CONTACT_PER_AREA, ExpandedParameters
+from disect_sim.sparsity import BlockPattern, element_slots, launch_groups
+
+ONSET_M = 1.0e-4
+"""Length of the quadratic start of every penalty [m]."""
+ONSET_SPEED_M_S = 1.0e-3
+"""The same for approach damping [m/s]: 2 % of a usual cutting speed."""
+EXPONENT_SCALE_M = 1.0e-3
+"""Depth at which the linear and the quadratic normal force agree [m]."""
+
+
+class DeviceModel:
+    """Arrays on the present Warp device; elements in the order in which they are launched."""
+
+    def __init__(self, model: Model, parameters: ExpandedParameters, dt: float, *, parallel: bool) -> None:
+        self.dt = wp.float64(dt)
+        self.tet_order, self.tet_groups = launch_groups(model.tet_nodes, parallel=parallel)
+        order, self.spring_groups = launch_groups(model.spring_nodes, parallel=parallel)
+        self.spring_order = wp.array(order)
+        order, self.contact_groups = launch_groups(model.contact_parents, parallel=parallel)
+        self.contact_order = wp.array(order)
+        self.mass = wp.array(model.node_volume * parameters.material.density_kg_m3, dtype=wp.float64)
+        self.tets, self.elastic = _tets(model, parameters, self.tet_order)
+        self.springs = _springs(model)
+        self.area_ratio = wp.array(model.spring_area_ratio, dtype=wp.float64)
+        self.initial, self.damping, self.softness = (
+            wp.array(parameters.row(name), dtype=wp.float64)
+            for name in ("cut_spring_ke", "cut_spring_kd", "cut_spring_softness")
+        )
+        self.damage_kernel: wp.Kernel = import_module(
+            f"disect_sim.kernels.{damage_law(model.damage_law).kernels}"
+        ).damage
+        self.damage = damage.DamageSetting()
+        self.damage.dt, self.damage.area_ratio, self.damage.normal = dt, self.area_ratio, self.springs.normal
+        self.contact = _contact_setting(model, dt)
+        self.edges = contact_edges(model, np.arange(len(model.contact_parents)))
+        self.contact_parameters = wp.array(_contact_table(model, parameters), dtype=wp.float64)
+        self.board = _board(model)
+        self.board_nodes = wp.array(model.board_nodes)
+        self.board_area_ratio = wp.array(model.board_area_ratio, dtype=wp.float64)
+
+    def damage_arrays(self, spring_count: int) -> dict[str, wp.array]:
+        """The inputs of the damage law by its names for them, parameters filled in."""
+        types = {
+            "stiffness": wp.float64,
+            "force_positive": wp.vec3d,
+            "force_negative": wp.vec3d,
+            "touch_positive": wp.float64,
+            "touch_negative": wp.float64,
+            "d": wp.vec3d,
+        }
+        known = {"initial": self.initial, "softness": self.softness}
+        return {
+            name: known[name] if name in known else wp.zeros(spring_count, dtype=types[name])
+            for name in input_names(self.damage_kernel)
+        }
+
+
+class HessianSlots:
+    """Which block of the Hessian every element adds to."""
+
+    def __init__(self, model: Model, pattern: BlockPattern, tet_order: np.ndarray) -> None:
+        nodes = np.arange(model.node_count)
+        a, b = model.contact_parents.T
+        mixed, transposed = pattern.slots(a, b)
+        own = pattern.slots(a, a)[0], pattern.slots(b, b)[0]
+        self.nodes = wp.array(pattern.slots(nodes, nodes)[0])
+        self.board = wp.array(pattern.slots(model.board_nodes, model.board_nodes)[0])
+        self.tets = wp.array(element_slots(pattern, model.tet_nodes[tet_order]))
+        self.springs = wp.array(element_slots(pattern, model.spring_nodes))
+        self.contacts = wp.array(np.stack([*own, mixed, transposed.astype(np.int32)], axis=1))
+        self.upper, self.lower = wp.array(pattern.upper), wp.array(pattern.lower)
+
+
+def input_names(kernel: wp.Kernel) -> list[str]:
+    """The kernel's arguments that end in `_in`, without it."""
+    return [name.removesuffix("_in") for name in signature(kernel.func).parameters if name.endswith("_in")]
+
+
+def contact_edges(model: Model, which: np.ndarray) -> contact_point.ContactEdges:
+    """The cut edges of the given contacts."""
+    c = contact_point.ContactEdges()
+    c.parents = wp.array(model.contact_parents[which], dtype=wp.vec2i)
+    c.coordinate = wp.array(model.contact_coordinate[which], dtype=wp.float64)
+    c.side = wp.array(model.contact_side[which], dtype=wp.float64)
+    c.offset = wp.array(model.contact_offset[which], dtype=wp.float64)
+    return c
+
+
+def _tets(
+    model: Model, parameters: ExpandedParameters, order: np.ndarray
+) -> tuple[elasticity.TetGeometry, elasticity.Elastic]:
+    t, e = elasticity.TetGeometry(), elasticity.Elastic()
+    t.nodes = wp.array(model.tet_nodes[order], dtype=wp.vec4i)
+    t.shape_gradients = wp.array(model.tet_shape_gradients[order], dtype=wp.mat33d)
+    t.volume = wp.array(model.tet_volume[order], dtype=wp.float64)
+    material = parameters.material
+    e.lame_mu, e.lame_lambda = material.lame_mu_pa, material.lame_lambda_pa
+    e.retardation = material.retardation_s
+    return t, e
+
+
+def _springs(model: Model) -> springs.SpringGeometry:
+    s = springs.SpringGeometry()
+    s.nodes = wp.array(model.spring_nodes, dtype=wp.vec4i)
+    s.weights = wp.array(model.spring_weights, dtype=wp.vec4d)
+    s.normal = wp.array(model.spring_normal, dtype=wp.vec3d)
+    s.overlap_stiffness = wp.array(model.overlap_stiffness, dtype=wp.float64)
+    s.overlap_onset = OVERLAP_ONSET_M
+    return s
+
+
+def _contact_setting(model: Model, dt: float) -> contact_point.ContactSetting:
+    c = contact_point.ContactSetting()
+    c.shape = model.knife.shape()
+    c.law = contact_law(model.contact_law).code
+    c.exponent, c.exponent_scale = model.contact_exponent, EXPONENT_SCALE_M
+    c.onset, c.onset_speed, c.regulariser, c.dt = ONSET_M, ONSET_SPEED_M_S, REGULARISER_M, dt
+    return c
+
+
+def _contact_table(model: Model, parameters: ExpandedParameters) -> np.ndarray:
+    """Parameter columns of the contacts, scaled by area where that is how they are stated, shape [contact_count, 7]."""
+    columns = np.stack([parameters.row(name) for name in CONTACT_NAMES], axis=1)
+    columns[:, CONTACT_PER_AREA] *= model.spring_area_ratio[:, None]
+    return np.concatenate([columns, columns])
+
+
+def _board(model: Model) -> board.Board:
+    b, given = board.Board(), model.board
+    b.stiffness, b.damping, b.friction_speed = given.ke, given.kd, given.kf
+    b.mu, b.radius, b.onset, b.onset_speed = given.mu, given.radius_m, ONSET_M, ONSET_SPEED_M_S
+    return b
