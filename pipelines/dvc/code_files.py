@@ -30,6 +30,8 @@ def code_of(root: Path, folders: list[str]) -> list[str]:
 
 def imported_files(root: Path, path: Path) -> list[Path]:
     """The project's files that the file imports, now or inside a function."""
+    if path == root / LIGHT_FACE:
+        return []
     return [
         found
         for module in _modules(ast.parse(path.read_text(encoding="utf-8")))
@@ -45,13 +47,25 @@ def _modules(node: ast.AST) -> list[str]:
         return [alias.name for alias in node.names]
     if isinstance(node, ast.ImportFrom) and node.module:
         return [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-    return [module for child in ast.iter_child_nodes(node) for module in _modules(child)]
+    chosen = _chosen_by_name(node)
+    return [*chosen, *(module for child in ast.iter_child_nodes(node) for module in _modules(child))]
+
+
+def _chosen_by_name(node: ast.AST) -> list[str]:
+    """`import_module(f"package.{name}")` may import any module of the package: "package.*"."""
+    if not (isinstance(node, ast.Call) and getattr(node.func, "id", "") == "import_module"):
+        return []
+    if isinstance(node.args[0], ast.JoinedStr) and isinstance(node.args[0].values[0], ast.Constant):
+        return [f"{str(node.args[0].values[0].value).rstrip('.')}.*"]
+    return []
 
 
 def _files_of(root: Path, module: str) -> list[Path]:
     parts = module.split(".")
     if parts[0] not in PACKAGES:
         return []
+    if parts[-1] == "*":
+        return sorted(root.joinpath(*parts[:-1]).glob("*.py"))
     files = []
     for length in range(1, len(parts) + 1):
         base = root.joinpath(*parts[:length])

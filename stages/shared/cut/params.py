@@ -1,11 +1,13 @@
 """Section `cut` of params.yaml: the one description of what cuts and how it is simulated."""
 
-from typing import Annotated, Literal
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
 from disect_sim.errors import InputError
 from disect_sim.knife import Knife, knife_from
+from disect_sim.laws.damage import damage_law
 from stages.runtime.params_base import Positive, SharedSection
 
 
@@ -15,7 +17,8 @@ class CutParams(SharedSection):
     knife: str | dict[str, float]
     """A known knife by name, or the dimensions of another."""
     boundary: Literal["held", "glued", "free"]
-    damage_law: Literal["force", "stretch"]
+    damage_law: str
+    """A key of disect_sim.laws.damage.DAMAGE_LAWS."""
     dt_s: Annotated[float, Field(ge=1e-5, le=0.01)]
     speed_m_s: Annotated[float, Field(gt=0, le=1)]
     """Mean speed of the descent: gives the duration."""
@@ -29,10 +32,13 @@ class CutParams(SharedSection):
     @field_validator("knife")
     @classmethod
     def _is_a_knife(cls, value: str | dict[str, float]) -> str | dict[str, float]:
-        try:
-            knife_from(value)
-        except InputError as error:
-            raise ValueError(str(error)) from error
+        _known(knife_from, value)
+        return value
+
+    @field_validator("damage_law")
+    @classmethod
+    def _is_a_damage_law(cls, value: str) -> str:
+        _known(damage_law, value)
         return value
 
     @property
@@ -46,3 +52,11 @@ class CutParams(SharedSection):
         if isinstance(self.knife, str):
             return self.knife
         return ", ".join(f"{name} {value:g}" for name, value in sorted(self.knife.items()))
+
+
+def _known(find: Callable[[Any], object], value: object) -> None:
+    """The simulator's own refusal, in the words of a validator."""
+    try:
+        find(value)
+    except InputError as error:
+        raise ValueError(str(error)) from error
