@@ -88,6 +88,8 @@ class TetrahedralizeParams(StageParams):
     cut_band_m: Annotated[float, Field(ge=0, le=1)]
     epsilon_m: Annotated[float, Field(gt=0, le=0.01)]
     threads: Annotated[int, Field(ge=1, le=256)]
+    seed: Annotated[int, Field(ge=0, lt=2**32)]
+    """Of the mesher's random numbers."""
     max_volume_error_fraction: Fraction
 
 
