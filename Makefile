@@ -22,7 +22,7 @@ help: ## List the targets
 
 setup: $(STAMP) ## Create .venv, install the pinned packages, initialise DVC
 
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml constraints.txt setup.py stages/meshing/seeded_random.c
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "$(PYTHON) is older than 3.11. Install Python 3.11 or give one: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 2; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -54,5 +54,5 @@ dashboard: setup ## Start the Prefect dashboard at http://127.0.0.1:4200 (this m
 	$(BIN)/scan2cut dashboard
 
 clean: ## Remove the environment and all caches, never data
-	rm -rf $(VENV) .prefect .dvc/tmp .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build *.egg-info
+	rm -rf $(VENV) .prefect .dvc/tmp .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build *.egg-info scan2cut_seeded_random*.so
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -40,7 +40,7 @@ def cut_mesh(surface: Surface, sizes: Sizes) -> CutMesh:
         cut_edge_m=sizes.cut_edge_m,
         cut_band_m=sizes.band_m,
     )
-    mesh = mesh_inside(surface, field, edge_m=sizes.edge_m, epsilon_m=EPSILON_M, threads=1)
+    mesh = mesh_inside(surface, field, edge_m=sizes.edge_m, epsilon_m=EPSILON_M, threads=1, seed=0)
     return cut_by_plane(mesh.nodes, mesh.tets, point=(0.0, 0.0, 0.0), normal=(1.0, 0.0, 0.0))
 
 

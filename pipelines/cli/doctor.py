@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Literal
 
+from disect_sim.errors import InputError
 from pipelines.runs.dashboard import use_running_dashboard
 from pipelines.scans.project import Project
 
@@ -54,6 +55,7 @@ def examine(project: Project) -> Iterator[Finding]:
     yield _python()
     yield from (_package(name) for name in PACKAGES)
     yield from (_import(project, name, code) for name, code in IMPORTS.items())
+    yield _mesher_seed()
     yield _libusb()
     yield _libgl()
     yield _device()
@@ -88,6 +90,23 @@ def _import(project: Project, name: str, code: str) -> Finding:
         return Finding(f"import {name}", "ok", "works")
     last = (result.stderr.strip().splitlines() or [f"exit code {result.returncode}"])[-1]
     return Finding(f"import {name}", "missing", last)
+
+
+def _mesher_seed() -> Finding:
+    from stages.tetrahedralize.mesher import why_unseeded
+
+    try:
+        reason = why_unseeded()
+    except (RuntimeError, InputError) as error:
+        reason = str(error)
+    if not reason:
+        return Finding("seed of the mesher", "ok", "works: the same surface gives the same mesh")
+    return Finding(
+        "seed of the mesher",
+        "optional",
+        f"{reason}. Without it every run gives another mesh. Install a C compiler (gcc), then run "
+        "'pip install --no-deps --editable .'",
+    )
 
 
 def _loads(library: str) -> bool:

@@ -29,7 +29,8 @@ def summary(scan_id: str, reports: Sequence[StageReport], page_url: str, flow_ru
 
 
 def headlines(metrics: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Certificate, force reduction, constraints and fit, as far as the stages are there; a line each, in Markdown."""
+    """Certificate, force reduction, constraints, fit and what can't be reproduced, as far as the stages are there; a
+    line each, in Markdown."""
     found = []
     if EXPORT in metrics:
         export = metrics[EXPORT]
@@ -44,6 +45,12 @@ def headlines(metrics: Mapping[str, Mapping[str, Any]]) -> list[str]:
             found.append(
                 f"Fit to the force log: NMAE {fit['nmae']:.3f} ({fit.get('outcome', 'outcome not said')})"
             )
+    unseeded = [stage for stage, figures in metrics.items() if figures.get("seeded") is False]
+    if unseeded:
+        found.append(
+            f"Warning: {', '.join(unseeded)} drew random numbers without a seed, so another run gives another result. "
+            "`scan2cut doctor` says what to do"
+        )
     return found
 
 

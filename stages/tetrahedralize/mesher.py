@@ -1,19 +1,27 @@
 """fTetWild, through pytetwild, made to behave: no litter, no console output, one orientation, no loose
-nodes."""
+nodes, the same mesh every time."""
 
-import contextlib
+import os
+import subprocess
+import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from disect_sim.errors import InputError
 from stages.shared.surface.triangles import Surface
-from stages.tetrahedralize.sizing import SizingField
+from stages.tetrahedralize import mesher_process
+from stages.tetrahedralize.sizing import SizingField, sizing_field
 
 STOP_ENERGY = 8.0
 """AMIPS energy at which the mesher stops improving (a regular tet has 3, its own default is 10)."""
+PROCESS = ["-m", mesher_process.__name__]
+CODE = Path(__file__).resolve().parents[2]
+"""The folder of the package `stages`, for the mesher's process, which starts elsewhere."""
 
 
 @dataclass(frozen=True)
@@ -24,51 +32,89 @@ class TetMesh:
     """Positions [m], shape [node_count, 3]."""
     tets: NDArray[np.int32]
     """Node indices, positively oriented, shape [tet_count, 4]."""
+    unseeded: str = ""
+    """Why another run would give another mesh; empty if it gives the same."""
 
 
 def mesh_inside(
-    surface: Surface, sizing: SizingField, *, edge_m: float, epsilon_m: float, threads: int
+    surface: Surface, sizing: SizingField, *, edge_m: float, epsilon_m: float, threads: int, seed: int
 ) -> TetMesh:
-    """Fill a closed surface with tets.
+    """Fill a closed surface with tets; the same input and seed give the same bytes (docs/meshing.md).
 
     Args:
         surface: closed surface.
         sizing: target edge lengths.
         edge_m: target edge length where the sizing field does not reach [m].
         epsilon_m: largest distance of the mesh's boundary from the surface [m].
-        threads: threads of the mesher. Its result differs from run to run even with 1 (docs/meshing.md).
+        threads: threads of the mesher.
+        seed: of the mesher's random numbers, 0 to 2^32 - 1.
     """
-    import pytetwild
-
-    # The mesher writes __tracked_surface.stl into the working directory, whatever it is told.
-    with tempfile.TemporaryDirectory() as scratch, contextlib.chdir(scratch):
-        try:
-            nodes, tets = pytetwild.tetrahedralize(
-                # Copies, because the mesher takes writable arrays only and tables are read-only.
-                np.array(surface.vertices, np.float64, order="C"),
-                np.array(surface.faces, np.int32, order="C"),
-                edge_length_abs=edge_m,
-                epsilon=epsilon_m / surface.diagonal_m,
-                stop_energy=STOP_ENERGY,
-                num_threads=threads,
-                quiet=True,
-                bg_vertices=sizing.vertices,
-                bg_tets=sizing.tets,
-                bg_values=sizing.edge_m,
-            )
-        except RuntimeError as error:
-            raise InputError(
-                f"The mesher gave up ({error}). It needs a closed surface. Raise "
-                "tetrahedralize.epsilon_m or clean the "
-                "scan with a larger clean.target_edge_m."
-            ) from error
+    result = _in_own_process(
+        vertices=np.array(surface.vertices, np.float64, order="C"),
+        faces=np.array(surface.faces, np.int32, order="C"),
+        edge_length_abs=edge_m,
+        epsilon=epsilon_m / surface.diagonal_m,
+        stop_energy=STOP_ENERGY,
+        num_threads=threads,
+        quiet=True,
+        bg_vertices=sizing.vertices,
+        bg_tets=sizing.tets,
+        bg_values=sizing.edge_m,
+        seed=seed,
+    )
+    if "refusal" in result:
+        raise InputError(
+            f"The mesher gave up ({result['refusal']}). It needs a closed surface. Raise "
+            "tetrahedralize.epsilon_m or clean the "
+            "scan with a larger clean.target_edge_m."
+        )
+    nodes, tets = result["nodes"], result["tets"]
     if len(tets) == 0:
         raise InputError(
             "The mesher returned no tets. The surface must enclose a volume much larger than "
             "tetrahedralize.edge_m. "
             "Lower edge_m."
         )
-    return compacted(nodes, oriented(nodes, tets.astype(np.int32)))
+    mesh = compacted(nodes, oriented(nodes, tets.astype(np.int32)))
+    return replace(mesh, unseeded=str(result["unseeded"]))
+
+
+def why_unseeded() -> str:
+    """Why the mesher can't be seeded here, empty if it can; found by meshing an octahedron."""
+    corners = 0.02 * np.vstack([np.eye(3), -np.eye(3)])
+    faces = [[0, 1, 2], [1, 3, 2], [3, 4, 2], [4, 0, 2], [1, 0, 5], [3, 1, 5], [4, 3, 5], [0, 4, 5]]
+    edge_m = 0.005
+    sizing = sizing_field(
+        corners.min(axis=0), corners.max(axis=0), edge_m=edge_m, cut_edge_m=edge_m, cut_band_m=0.0
+    )
+    body = Surface(corners, np.array(faces, np.int32))
+    return mesh_inside(body, sizing, edge_m=edge_m, epsilon_m=0.001, threads=1, seed=0).unseeded
+
+
+def _in_own_process(**arguments: object) -> dict[str, NDArray[Any]]:
+    """What mesher_process writes for these arguments."""
+    path = os.pathsep.join([str(CODE), *filter(None, [os.environ.get("PYTHONPATH")])])
+    with tempfile.TemporaryDirectory() as scratch:
+        np.savez(Path(scratch) / mesher_process.INPUT, **arguments)  # type: ignore[arg-type]
+        done = subprocess.run(
+            [sys.executable, *PROCESS, str(os.getpid())],
+            cwd=scratch,
+            env=os.environ | {"PYTHONPATH": path},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            check=False,
+        )
+        if done.returncode != 0:
+            last = (done.stderr.strip().splitlines() or ["It said nothing."])[-1]
+            raise RuntimeError(
+                f"The mesher's process ended with code {done.returncode}. It must end with 0. Look at its last "
+                f"words, and at the memory if it was killed (code -9): {last}"
+            )
+        with np.load(Path(scratch) / mesher_process.OUTPUT) as file:
+            return dict(file)
 
 
 def compacted(nodes: NDArray[np.float64], tets: NDArray[np.int32]) -> TetMesh:

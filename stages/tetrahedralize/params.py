@@ -16,3 +16,5 @@ class TetrahedralizeParams(StageParams):
     epsilon_m: Annotated[float, Field(gt=0, le=0.01)]
     threads: Annotated[int, Field(ge=1, le=256)]
     max_volume_error_fraction: Fraction
+    seed: Annotated[int, Field(ge=0, lt=2**32)]
+    """Of the mesher's random numbers."""

@@ -1,5 +1,6 @@
 """tetrahedralize: from the clean surface to a tetrahedral mesh that is finer near the cut plane."""
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -33,6 +34,8 @@ REGULAR_TET_VOLUME = 1.0 / (6.0 * np.sqrt(2.0))
 MAX_EXPECTED_TETS = 500_000
 """Above this the mesher runs for hours and the simulator would not fit in memory."""
 
+_LOG = logging.getLogger(__name__)
+
 Progress = Callable[[float, str], None]
 
 
@@ -50,6 +53,8 @@ class TetResult:
     """How far the boundary nodes were moved outward to restore the volume [m]."""
     volume_error_fraction: float
     """(mesh volume - surface volume) / surface volume [-]."""
+    unseeded: str = ""
+    """Why another run would give another mesh; empty if it gives the same."""
 
 
 def tetrahedralize(
@@ -75,7 +80,14 @@ def tetrahedralize(
         epsilon = params.epsilon_m / 2**rung
         if progress is not None:
             progress(0.05 + 0.8 * rung / EPSILON_RUNGS, f"mesh with an envelope of {epsilon * 1e3:g} mm")
-        raw = mesh_inside(surface, field, edge_m=params.edge_m, epsilon_m=epsilon, threads=params.threads)
+        raw = mesh_inside(
+            surface,
+            field,
+            edge_m=params.edge_m,
+            epsilon_m=epsilon,
+            threads=params.threads,
+            seed=params.seed,
+        )
         keep = drop_touching(raw.tets, np.abs(tet_quality(raw.nodes, raw.tets).volume_m3))
         sound = compacted(raw.nodes, raw.tets[keep])
         mesh, inflation = restore_volume(sound, surface.volume_m3, max_distance_m=epsilon)
@@ -90,6 +102,7 @@ def tetrahedralize(
                 epsilon_m=epsilon,
                 inflation_m=inflation,
                 volume_error_fraction=error,
+                unseeded=raw.unseeded,
             )
         faults.append(f"{fault} with an envelope of {epsilon * 1e3:g} mm")
     raise InputError(
@@ -128,6 +141,7 @@ def metrics(result: TetResult, material: Material) -> dict[str, object]:
         "stable_step_s": stable_step(quality.min_altitude_m, material),
         "epsilon_m": result.epsilon_m,
         "inflation_m": result.inflation_m,
+        "seeded": not result.unseeded,
     }
 
 
@@ -138,6 +152,12 @@ def run(io: StageIO, params: TetrahedralizeParams) -> dict[str, object]:
         io.read("clean/vertices")["position_m"].to_numpy(), io.read("clean/faces")["vertices"].to_numpy()
     )
     result = tetrahedralize(surface, params, io.progress)
+    if result.unseeded:
+        _LOG.warning(
+            "The mesher drew random numbers without a seed, so another run gives another mesh: %s. "
+            "'scan2cut doctor' says what to do.",
+            result.unseeded,
+        )
     mesh, quality = result.mesh, result.quality
     io.write(
         "tetrahedralize/nodes",

@@ -83,6 +83,12 @@ def warnings(data: ScanData) -> list[str]:
     elif found and _is_less(found.get("confirmed_reduction"), 0.0):
         out.append("Optimisation: in a finer simulation the optimised motion saves nothing.")
     out += [f"Certificate: {sentence}." for sentence in export.get("failed") or []]
+    for stage in ("tetrahedralize", "tetrahedralize_half"):
+        if data.metrics(stage).get("seeded") is False:
+            out.append(
+                f"{stage}: the mesher drew random numbers without a seed, so another run gives another mesh. "
+                "`scan2cut doctor` says what to do."
+            )
     for stage in ("simulate", "replay"):
         outcome = str(data.metrics(stage).get("outcome", ""))
         if outcome and not outcome.startswith("The knife finished its motion"):

@@ -1,6 +1,13 @@
 """tetrahedralize: quality in closed form, the sizing field, and meshes of known bodies."""
 
+import hashlib
+import subprocess
+import sys
+from importlib.machinery import EXTENSION_SUFFIXES
+from types import SimpleNamespace
+
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -8,11 +15,13 @@ from scipy.spatial.transform import Rotation
 
 from disect_sim.errors import InputError
 from disect_sim.materials import MATERIALS
+from pipelines.cli import doctor
+from pipelines.runs.summary import headlines
 from stages.clean.scan_file import read_scan
 from stages.clean.stage import clean
 from stages.shared.surface.triangles import Surface, is_closed
 from stages.tetrahedralize.inflation import restore_volume
-from stages.tetrahedralize.mesher import TetMesh, oriented
+from stages.tetrahedralize.mesher import TetMesh, oriented, why_unseeded
 from stages.tetrahedralize.quality import (
     boundary_faces,
     count_pieces,
@@ -21,11 +30,12 @@ from stages.tetrahedralize.quality import (
     tet_quality,
     unique_edges,
 )
+from stages.tetrahedralize.seeded_random import LIBRARY, SeededRandom, UnseededError
 from stages.tetrahedralize.sizing import sizing_field, target_edge
-from stages.tetrahedralize.stage import TetResult, metrics, tetrahedralize
+from stages.tetrahedralize.stage import TetResult, metrics, run, tetrahedralize
 from stages.tetrahedralize.touching import drop_touching
 from tests.real_data import real_file
-from tests.stages.scan_shapes import REAL_SCANS, SAMPLE, ball, default_params
+from tests.stages.scan_shapes import PROJECT, REAL_SCANS, SAMPLE, ball, default_params
 
 PARAMS = default_params().tetrahedralize
 REGULAR = np.array([[1.0, 1.0, 1.0], [1.0, -1.0, -1.0], [-1.0, 1.0, -1.0], [-1.0, -1.0, 1.0]]) / np.sqrt(8.0)
@@ -127,7 +137,7 @@ def test_default_mesh_of_the_sample_has_the_intended_size() -> None:
     result = tetrahedralize(surface, PARAMS)
     assert_sound(result, surface)
     measured = metrics(result, MATERIALS["apple"])
-    # Wide bounds, since the mesher is random (docs/meshing.md).
+    # Wide bounds, since a machine that can't seed the mesher gets another mesh every time (docs/meshing.md).
     assert 1500 < measured["tets"] < 4000
     assert 130 < measured["edges_across_cut_plane"] < 400
     assert measured["stable_step_s"] > 5e-6
@@ -183,6 +193,117 @@ def test_the_mesher_leaves_no_file_behind(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     tetrahedralize(resting(ball(0.02, 2)), PARAMS)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def no_library(monkeypatch) -> None:
+    """As where there is no C compiler: the mesher's process finds no library."""
+    monkeypatch.setattr("stages.tetrahedralize.mesher.PROCESS", ["-c", WITHOUT_LIBRARY])
+
+
+WITHOUT_LIBRARY = """
+from stages.tetrahedralize import mesher_process, seeded_random
+seeded_random.LIBRARY = "never_built"
+mesher_process.main()
+"""
+
+
+def digest(surface: Surface, **changes: object) -> str:
+    mesh = tetrahedralize(surface, PARAMS.model_copy(update=changes)).mesh
+    return hashlib.sha256(mesh.nodes.tobytes() + mesh.tets.tobytes()).hexdigest()
+
+
+def test_a_seed_gives_the_same_bytes_in_every_process() -> None:
+    """Every call of the mesher is a process of its own, so calls that come before do not matter."""
+    surface = resting(ball(0.02, 3))
+    assert why_unseeded() == "", "build the library first: make setup"
+    first = digest(surface)
+    other = digest(surface, seed=1)
+    assert other != first
+    assert digest(surface) == first
+    assert digest(surface, seed=1) == other
+    # With more threads it may be another mesh, but it is the same one every time.
+    assert digest(surface, threads=2) == digest(surface, threads=2)
+
+
+def test_a_seed_gives_the_same_bytes_in_another_stage_process() -> None:
+    code = "from tests.stages.test_tetrahedralize import *; print(digest(resting(ball(0.02, 3))))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == digest(resting(ball(0.02, 3)))
+
+
+@pytest.mark.slow
+def test_a_seed_gives_the_sample_the_same_bytes_five_times() -> None:
+    surface = clean(read_scan(SAMPLE, max_faces=10**6), default_params().clean).surface
+    long = Surface(ball(0.035, 4).vertices * [1.0, 0.6, 1.4], ball(0.035, 4).faces)
+    for body in (surface, resting(long)):
+        assert len({digest(body) for _ in range(5)}) == 1
+
+
+@pytest.mark.usefixtures("no_library")
+def test_without_the_library_the_mesh_is_sound_and_says_that_it_is_random() -> None:
+    surface = resting(ball(0.02, 3))
+    result = tetrahedralize(surface, PARAMS)
+    assert_sound(result, surface)
+    assert result.unseeded == "the library never_built was not built"
+    assert metrics(result, MATERIALS["apple"])["seeded"] is False
+    assert digest(surface) != digest(surface)
+
+
+@pytest.mark.usefixtures("no_library")
+def test_without_the_library_the_stage_warns(caplog, monkeypatch) -> None:
+    surface = resting(ball(0.02, 3))
+    tables = {
+        "clean/vertices": pl.DataFrame([pl.Series("position_m", surface.vertices, pl.Array(pl.Float64, 3))]),
+        "clean/faces": pl.DataFrame([pl.Series("vertices", surface.faces, pl.Array(pl.Int32, 3))]),
+    }
+    io = SimpleNamespace(
+        read=tables.__getitem__,
+        progress=lambda *_: None,
+        write=lambda *_: None,
+        write_png=lambda *_: None,
+        scan=SimpleNamespace(material="apple"),
+    )
+    monkeypatch.setattr("stages.tetrahedralize.tet_picture", lambda *_: None)
+    assert run(io, PARAMS)["seeded"] is False
+    assert "another run gives another mesh: the library never_built was not built" in caplog.text
+
+
+def test_a_library_that_is_none_is_named(tmp_path, monkeypatch) -> None:
+    (tmp_path / f"{LIBRARY}{EXTENSION_SUFFIXES[0]}").write_text("not a library")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(UnseededError, match="can't be loaded"):
+        SeededRandom()
+
+
+def test_a_mesher_that_draws_from_elsewhere_is_noticed() -> None:
+    code = f"from {SeededRandom.__module__} import *; r = SeededRandom(); r.seed(0); r.check_used()"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True, check=False
+    )
+    assert "UnseededError: the mesher does not draw from" in done.stderr
+
+
+def test_a_mesher_that_dies_is_an_error_with_its_last_words(monkeypatch) -> None:
+    monkeypatch.setattr("stages.tetrahedralize.mesher.PROCESS", ["-c", "raise SystemExit('out of luck')"])
+    with pytest.raises(RuntimeError, match=r"ended with code 1\..*out of luck"):
+        tetrahedralize(resting(ball(0.02, 2)), PARAMS)
+
+
+def test_doctor_says_whether_the_mesher_can_be_seeded(monkeypatch, no_library) -> None:
+    line = doctor._mesher_seed()
+    assert (line.verdict, line.detail.split(".")[0]) == ("optional", "the library never_built was not built")
+    assert "Install a C compiler" in line.detail
+    monkeypatch.undo()
+    assert doctor._mesher_seed().verdict == "ok"
+
+
+def test_the_run_says_that_a_mesh_is_random() -> None:
+    assert headlines({"tetrahedralize": {"seeded": True}}) == []
+    (line,) = headlines({"tetrahedralize": {"seeded": False}})
+    assert line.startswith("Warning: tetrahedralize drew random numbers without a seed")
 
 
 def test_tets_that_touch_in_an_edge_or_node_are_dropped() -> None:
