@@ -227,7 +227,7 @@ def test_a_seed_gives_the_same_bytes_in_every_process() -> None:
 
 
 def test_a_seed_gives_the_same_bytes_in_another_stage_process() -> None:
-    code = "from tests.stages.test_tetrahedralize import *; print(digest(resting(ball(0.02, 3))))"
+    code = "from tests.stages.tetrahedralize.test_tetrahedralize import *; print(digest(resting(ball(0.02, 3))))"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True, check=True
     )
@@ -266,7 +266,7 @@ def test_without_the_library_the_stage_warns(caplog, monkeypatch) -> None:
         write_png=lambda *_: None,
         scan=SimpleNamespace(material="apple"),
     )
-    monkeypatch.setattr("stages.tetrahedralize.tet_picture", lambda *_: None)
+    monkeypatch.setattr("stages.tetrahedralize.stage.tet_picture", lambda *_: None)
     assert run(io, PARAMS)["seeded"] is False
     assert "another run gives another mesh: the library never_built was not built" in caplog.text
 
