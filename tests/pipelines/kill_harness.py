@@ -188,7 +188,7 @@ class KillHarness:
 
     def named(self, processes: list[psutil.Process]) -> dict[str, psutil.Process]:
         """Runner, dvc and stage, those of them that live."""
-        marks = {"runner": RUN_ONE, "dvc": "-m pipelines.dvc.child", "stage": "-m stages."}
+        marks = {"runner": RUN_ONE, "dvc": "-m pipelines.dvc.child", "stage": "-m stages"}
         out = {}
         for process in processes:
             try:

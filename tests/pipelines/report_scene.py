@@ -47,7 +47,7 @@ METRICS: dict[str, dict[str, Any]] = {
 
 def make_project(folder: Path) -> Project:
     """The template and params.yaml, and no scan yet."""
-    (folder / "pipelines").mkdir(parents=True)
+    (folder / "pipelines" / "dvc").mkdir(parents=True)
     for name in ("params.yaml", "pipelines/dvc/scan.dvc.yaml"):
         shutil.copy(ROOT / name, folder / name)
     return Project(folder)

@@ -14,7 +14,7 @@ from pipelines.scans.register import Request, register_scan, track_raw_files
 from pipelines.versions.datasets import compare, list_versions
 from pipelines.versions.reproduce import DIFFERENT, RANDOM, SAME, reproduce
 from tests.pipelines.test_dvc_stage import outputs
-from tests.pipelines.tiny_project import commit, dvc, runs, write_scan
+from tests.pipelines.tiny_project import commit, dvc, runs, stage_file, write_scan
 
 
 def run_all(project, scan_id="apple"):
@@ -61,7 +61,7 @@ def test_clean_clone_pull_and_repro(project, tmp_path):
 
 @pytest.mark.slow
 def test_reproduce_names_what_is_random_and_what_differs(project, tmp_path):
-    stage = project.root / "stages" / "precut.py"
+    stage = stage_file(project, "precut")
     stage.write_text(stage.read_text().replace('"words": len(orders)', '"words": time.time_ns()'))
     commit(project)
     register_scan(project, Request(write_scan(tmp_path, "apple.ply")))

@@ -106,7 +106,7 @@ def test_doctor_finds_what_is_missing(tmp_path, monkeypatch):
 
 
 def test_project_is_found_from_any_folder_inside(tmp_path, monkeypatch):
-    (tmp_path / "pipelines").mkdir()
+    (tmp_path / "pipelines" / "dvc").mkdir(parents=True)
     (tmp_path / "pipelines" / "dvc" / "scan.dvc.yaml").touch()
     (tmp_path / "params.yaml").touch()
     inside = tmp_path / "data" / "scans"

@@ -1,4 +1,4 @@
-"""A copy of the project with tiny stages in place of the real ones, to test the house in seconds."""
+"""A copy of the project with tiny stages in place of the real ones, to test the pipeline in seconds."""
 
 import os
 import shutil
@@ -30,8 +30,15 @@ def make_tiny_project(folder: Path) -> Project:
     """Everything but data, environments and real stage modules, in a git repository of its own."""
     project = make_real_project(folder)
     for entry in read_template(project.template):
-        shutil.copy(TINY_STAGE, folder / "stages" / f"{base_of(entry.name)}.py")
+        shutil.copy(TINY_STAGE, stage_file(project, base_of(entry.name)))
     return project
+
+
+def stage_file(project: Project, stage: str) -> Path:
+    """The module of a stage in this project."""
+    path = project.root / "stages" / stage / "stage.py"
+    assert path.is_file(), f"{path} is not there"
+    return path
 
 
 def make_real_project(folder: Path) -> Project:
