@@ -16,7 +16,7 @@ from pipelines.cli.terminal import Json, err, out
 from pipelines.cli.terminal import OnlyJson as _OnlyJson
 from pipelines.cli.terminal import print_json as _print_json
 from pipelines.cli.terminal import this_project as _project
-from pipelines.runs.redact import redact
+from pipelines.dvc.redact import redact
 from stages.runtime.disk_error import disk_sentence
 
 EXIT_FAILED, EXIT_BAD_INPUT = 1, 2
@@ -81,7 +81,7 @@ def run(
     from pipelines.cli.overrides import parse_overrides
     from pipelines.cli.progress_bars import ProgressBars
     from pipelines.cli.run_table import run_table
-    from pipelines.runs.scan_run import RunResult, run_request
+    from pipelines.runs.run_request import RunResult, run_request
     from pipelines.runs.summary import headlines
     from pipelines.scans.register import Request
 
@@ -151,7 +151,7 @@ def calibrate(
     from pipelines.cli.overrides import parse_overrides
     from pipelines.cli.progress_bars import ProgressBars
     from pipelines.cli.run_table import run_table
-    from pipelines.runs.scan_run import CALIBRATE, RunResult, calibration_json, run_request
+    from pipelines.runs.run_request import CALIBRATE, RunResult, calibration_json, run_request
     from pipelines.scans.register import Request, registered_scan
 
     result = RunResult()

@@ -53,7 +53,7 @@ def batch(
     from pipelines.many.batch import run_batch
     from pipelines.many.batch_requests import batch_requests
     from pipelines.many.capacity import capacity
-    from pipelines.many.dask_cluster import dask_cluster
+    from pipelines.runs.dask_cluster import dask_cluster
 
     bound = capacity(memory_gb, workers)
     requests = batch_requests(project, scans, parse_overrides(settings or []))
@@ -123,7 +123,7 @@ def deploy(
         raise InputError(
             "No dashboard answers. A deployment lives in one. Start it first, in another terminal: scan2cut dashboard."
         )
-    from pipelines.runs.deployed import serve
+    from pipelines.runs.deployment import serve
 
     limit = capacity(memory_gb, workers).scans
     _tell(f"Deployment scan2cut/{name} at {url}, {limit} runs at once; Ctrl-C ends it.")
@@ -175,8 +175,8 @@ def datasets(
 ) -> None:
     """List the versions of the dataset; with two versions, what changed from the first to the second."""
     project = this_project()
-    from pipelines.versions.datasets import compare, list_versions
-    from pipelines.versions.datasets_table import changes_table, versions_table
+    from pipelines.versions.history import compare, list_versions
+    from pipelines.versions.history_table import changes_table, versions_table
 
     if versions:
         changes = compare(project, versions[0], versions[1] if len(versions) > 1 else "now")

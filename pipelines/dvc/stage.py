@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from disect_sim.errors import InputError
+from pipelines.dvc.broken_lock_file import mend_lock_file, remember_lock_file
+from pipelines.dvc.broken_rwlock import broke_on_locks
 from pipelines.dvc.disk_space import check_room
 from pipelines.dvc.events_tail import EventsTail
 from pipelines.dvc.kept_outputs import kept_outputs
-from pipelines.dvc.lock_file import mend_lock_file, remember_lock_file
-from pipelines.dvc.path_locks import broke_on_locks
 from pipelines.dvc.recorded_files import damaged, discard, recorded_outputs
+from pipelines.dvc.redact import redact
 from pipelines.dvc.template import StageEntry, resolve
-from pipelines.runs.redact import redact
+from pipelines.scans.file_lock import scan_lock
 from pipelines.scans.project import Project
-from pipelines.scans.run_lock import scan_lock
 from stages.runtime.artifacts import read_metrics
 from stages.runtime.events import EVENTS_VARIABLE
 from stages.runtime.guard import PARENT_VARIABLE

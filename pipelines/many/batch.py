@@ -10,9 +10,9 @@ from typing import Any
 
 from pipelines.dvc.stage import StageReport
 from pipelines.many.capacity import share_cores
-from pipelines.many.dask_cluster import Cluster
 from pipelines.runs.dashboard import use_running_dashboard
-from pipelines.runs.scan_run import RunResult, hush_prefect, run_request
+from pipelines.runs.dask_cluster import Cluster
+from pipelines.runs.run_request import RunResult, hush_prefect, run_request
 from pipelines.scans.project import Project
 from pipelines.scans.register import Request
 

@@ -12,7 +12,7 @@ from disect_sim.errors import InputError
 from pipelines.many.batch import Tell, scan_pool
 from pipelines.many.inbox import Delivery, Settling, find_deliveries, signature
 from pipelines.many.inbox_memory import InboxMemory, Remembered, State
-from pipelines.runs.scan_run import EXIT_BAD_INPUT, EXIT_DONE, RunResult
+from pipelines.runs.run_request import EXIT_BAD_INPUT, EXIT_DONE, RunResult
 from pipelines.scans.project import Project
 from pipelines.scans.register import Request, forget_scan, register_scan, registered_scan, scan_id_of
 from stages.runtime.hashing import sha256_of_file, sha256_of_start, sha256_of_value

@@ -15,10 +15,7 @@ from prefect.client.schemas.objects import State, TaskRun
 from prefect.states import Completed
 from prefect.tasks import Task
 
-from pipelines.dvc.recorded_files import check_raw_files
-from pipelines.dvc.stage import Listeners, StageReport, TryAgainError, bring_up_to_date
-from pipelines.dvc.template import StageEntry, needed_for, read_template, upstream
-from pipelines.many.cluster import (
+from pipelines.dvc.clone import (
     Source,
     described,
     fetch_inputs,
@@ -28,6 +25,9 @@ from pipelines.many.cluster import (
     send_outputs,
     take_over,
 )
+from pipelines.dvc.recorded_files import check_raw_files
+from pipelines.dvc.stage import Listeners, StageReport, TryAgainError, bring_up_to_date
+from pipelines.dvc.template import StageEntry, needed_for, read_template, upstream
 from pipelines.runs.dashboard_artifacts import ProgressArtifact, show_run, show_stage
 from pipelines.runs.dashboard_drawings import show_drawings
 from pipelines.scans.project import Project

@@ -16,8 +16,8 @@ import yaml
 from disect_sim.errors import InputError
 from pipelines.dvc.recorded_files import md5_of_path, recorded_md5
 from pipelines.scans import air_runs
+from pipelines.scans.file_lock import scan_lock
 from pipelines.scans.project import TEMPLATE, Project
-from pipelines.scans.run_lock import scan_lock
 from stages.runtime.atomic_file import write_bytes_atomic
 from stages.runtime.hashing import sha256_of_file
 from stages.runtime.params import STAGE_SECTIONS, merge_params

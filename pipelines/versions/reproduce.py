@@ -11,10 +11,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from disect_sim.errors import InputError
+from pipelines.dvc.clone import Source, described, fetch_inputs, make_clone, take_over
 from pipelines.dvc.recorded_files import cache_dir, damaged, recorded_outputs
 from pipelines.dvc.stage import bring_up_to_date
 from pipelines.dvc.template import StageEntry, read_template
-from pipelines.many.cluster import Source, described, fetch_inputs, make_clone, take_over
 from pipelines.scans.project import Project
 
 SAME, RANDOM, DIFFERENT, NEVER = "same bytes", "random, restored from cache", "DIFFERENT", "never run"

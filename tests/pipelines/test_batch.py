@@ -5,10 +5,10 @@ import os
 import pytest
 
 from data.sample.make_variations import write_variations
+from pipelines.dvc.clone import described
 from pipelines.dvc.template import read_template
 from pipelines.many.batch import run_batch
 from pipelines.many.batch_requests import batch_requests
-from pipelines.many.cluster import described
 from pipelines.scans.register import Request
 from pipelines.versions.reproduce import RANDOM, SAME, reproduce
 from tests.pipelines.tiny_project import LIGHT, commit, make_tiny_project, runs, write_scan

@@ -3,11 +3,11 @@
 import pytest
 
 from disect_sim.errors import InputError
+from pipelines.dvc.clone import described, find_source, results, take_over
 from pipelines.dvc.recorded_files import damaged, recorded_outputs
 from pipelines.dvc.template import needed_for, read_template
 from pipelines.many.batch import run_batch
-from pipelines.many.cluster import described, find_source, results, take_over
-from pipelines.many.dask_cluster import dask_cluster
+from pipelines.runs.dask_cluster import dask_cluster
 from pipelines.scans.register import Request, register_scan
 from tests.pipelines.tiny_project import commit, dvc, runs, write_scan
 

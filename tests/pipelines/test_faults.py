@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from disect_sim.errors import InputError
-from pipelines.dvc.path_locks import BROKEN_SENTENCE
+from pipelines.dvc.broken_rwlock import BROKEN_SENTENCE
 from pipelines.dvc.recorded_files import check_raw_files, damaged, recorded_outputs
 from pipelines.dvc.stage import Outcome, StageFailedError, bring_up_to_date
 from pipelines.scans.register import Request, register_scan, track_raw_files
@@ -179,7 +179,7 @@ from pipelines.dvc import disk_space
 from pipelines.dvc.stage import bring_up_to_date
 from pipelines.scans.project import apply_environment
 from pipelines.scans.register import Request, register_scan
-from pipelines.runs.scan_run import RunResult
+from pipelines.runs.run_request import RunResult
 project = make_tiny_project(root)
 apply_environment(project)
 scan = write_scan(root, "apple.ply", "good")

@@ -9,7 +9,7 @@ from pipelines.dvc.template import read_template
 from pipelines.many.inbox import Settling, find_deliveries
 from pipelines.many.inbox_memory import InboxMemory
 from pipelines.many.watch import InboxWatcher, watch
-from pipelines.runs.scan_run import RunResult
+from pipelines.runs.run_request import RunResult
 from pipelines.scans.register import register_scan, registered_scan
 from tests.pipelines.tiny_project import runs, write_scan
 

@@ -11,7 +11,7 @@ from pipelines.dvc.stage import bring_up_to_date
 from pipelines.dvc.template import read_template
 from pipelines.scans.project import Project
 from pipelines.scans.register import Request, register_scan, track_raw_files
-from pipelines.versions.datasets import compare, list_versions
+from pipelines.versions.history import compare, list_versions
 from pipelines.versions.reproduce import DIFFERENT, RANDOM, SAME, reproduce
 from tests.pipelines.test_dvc_stage import outputs
 from tests.pipelines.tiny_project import commit, dvc, runs, stage_file, write_scan

@@ -11,7 +11,7 @@ from pipelines.dvc.events_tail import EventsTail
 from pipelines.dvc.kept_outputs import kept_outputs
 from pipelines.runs.dashboard import use_running_dashboard
 from pipelines.scans.project import Project, find_project, quiet_environment
-from pipelines.versions.dataset import collect, to_csv
+from pipelines.versions.figures_table import collect, to_csv
 
 
 def test_dataset_has_one_row_per_scan_and_every_figure(tmp_path):

@@ -8,7 +8,7 @@ from prefect.runtime import flow_run
 
 from disect_sim.errors import InputError
 from pipelines.runs.flow import WATCHER, Watcher, run_scan
-from pipelines.runs.scan_run import RunResult, finish_run
+from pipelines.runs.run_request import RunResult, finish_run
 from pipelines.scans.project import Project, find_project
 from pipelines.scans.register import Request, register_scan, registered_scan, scan_id_of
 

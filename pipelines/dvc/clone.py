@@ -15,11 +15,11 @@ from pathlib import Path
 
 from disect_sim.errors import InputError
 from pipelines.dvc.recorded_files import LOCK_NAME
+from pipelines.dvc.redact import IN_ADDRESS, redact
 from pipelines.dvc.template import StageEntry, read_template, upstream
-from pipelines.runs.redact import IN_ADDRESS, redact
+from pipelines.scans.file_lock import file_lock
 from pipelines.scans.project import Project, apply_environment
 from pipelines.scans.register import link_template
-from pipelines.scans.run_lock import file_lock
 from stages.runtime.atomic_file import write_bytes_atomic
 from stages.runtime.scan_file import PIPELINE_FILE_NAME, read_scan_file
 

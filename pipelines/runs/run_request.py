@@ -6,12 +6,12 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from disect_sim.errors import InputError
+from pipelines.dvc.clone import send_raw_files
+from pipelines.dvc.redact import redact
 from pipelines.dvc.stage import StageFailedError, StageReport, TryAgainError
-from pipelines.many.cluster import send_raw_files
-from pipelines.many.dask_cluster import Cluster
 from pipelines.report.after_run import keep_report, record_and_report
 from pipelines.runs.dashboard import use_running_dashboard
-from pipelines.runs.redact import redact
+from pipelines.runs.dask_cluster import Cluster
 from pipelines.scans.project import Project
 from pipelines.scans.register import Request, forget_scan, register_scan, track_raw_files
 from stages.runtime.disk_error import disk_sentence
