@@ -1,14 +1,13 @@
 """An earlier version of a scan: what git has of it, with its outputs out of DVC's cache."""
 
-import subprocess
 from pathlib import Path
 
-import yaml
-
 from disect_sim.errors import InputError
+from pipelines.dvc.cache import cache_dir, cached_file
+from pipelines.dvc.commands import CommandError, run_git
+from pipelines.dvc.lock_file import recorded_stages
 from pipelines.scans.project import TEMPLATE, Project
-
-COMMAND_TIMEOUT_S = 300
+from stages.runtime.scan_file import PARAMS_FILE_NAME
 
 
 def at_revision(project: Project, scan_id: str, revision: str, scratch: Path) -> Project:
@@ -17,18 +16,18 @@ def at_revision(project: Project, scan_id: str, revision: str, scratch: Path) ->
     Text files (scan.yaml, dvc.lock, metrics) come from git, tables and pictures from DVC's cache where it still has
     them. The user's own files are not touched.
     """
-    found = _git(project, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
-    if found is None or revision.startswith("-"):
+    try:
+        found = run_git(project.root, "rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}")
+    except CommandError as error:
         raise InputError(
             f"compare: git knows no revision {revision!r} here. It must be a commit, tag or branch. See 'git log'."
-        )
+        ) from error
     commit = found.decode().strip()
     root = scratch / commit[:12] / scan_id
     folder = f"data/scans/{scan_id}"
-    listed = _git(
-        project, "ls-tree", "-r", "--name-only", "-z", commit, "--", folder, "params.yaml", str(TEMPLATE)
-    )
-    names = [name for name in (listed or b"").decode().split("\0") if name]
+    wanted = (folder, PARAMS_FILE_NAME, str(TEMPLATE))
+    listed = run_git(project.root, "ls-tree", "-r", "--name-only", "-z", commit, "--", *wanted)
+    names = [name for name in listed.decode().split("\0") if name]
     if f"{folder}/scan.yaml" not in names:
         raise InputError(
             f"compare: the scan {scan_id!r} was not committed at {revision}. Its scan.yaml, dvc.lock and metrics "
@@ -37,30 +36,19 @@ def at_revision(project: Project, scan_id: str, revision: str, scratch: Path) ->
     for name in names:
         target = root / name
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(_git(project, "show", f"{commit}:{name}") or b"")
-    _link_cached_outputs(project, root, root / folder / "dvc.lock")
+        target.write_bytes(run_git(project.root, "show", f"{commit}:./{name}"))
+    _link_cached_outputs(project, root, root / folder)
     return Project(root)
 
 
-def _link_cached_outputs(project: Project, root: Path, lock: Path) -> None:
+def _link_cached_outputs(project: Project, root: Path, scan_dir: Path) -> None:
     """Put single files that DVC's cache still has in their place."""
-    cache = project.root / ".dvc" / "cache" / "files" / "md5"
-    stages = (yaml.safe_load(lock.read_text()) or {}).get("stages", {}) if lock.is_file() else {}
-    for stage in stages.values():
-        for out in stage.get("outs", []):
-            digest, target = str(out.get("md5", "")), root / str(out.get("path", ""))
-            source = cache / digest[:2] / digest[2:]
-            if source.is_file() and root in target.resolve().parents and not target.exists():
-                target.parent.mkdir(parents=True, exist_ok=True)
-                target.symlink_to(source)
-
-
-def _git(project: Project, *arguments: str) -> bytes | None:
-    """Git's output, None if it refuses."""
-    result = subprocess.run(
-        ["git", "-C", str(project.root), *arguments],
-        capture_output=True,
-        check=False,
-        timeout=COMMAND_TIMEOUT_S,
-    )
-    return result.stdout if result.returncode == 0 else None
+    outs = [out for stage in recorded_stages(scan_dir).values() for out in stage.get("outs", [])]
+    if not outs:
+        return
+    cache = cache_dir(project)
+    for out in outs:
+        source, target = cached_file(cache, str(out.get("md5", ""))), root / str(out.get("path", ""))
+        if source.is_file() and root in target.resolve().parents and not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.symlink_to(source)

@@ -1,4 +1,4 @@
-"""Small parts of the house that need neither DVC nor Prefect."""
+"""Small parts of the pipeline that need neither DVC nor Prefect."""
 
 import json
 import threading
