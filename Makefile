@@ -22,7 +22,7 @@ help: ## List the targets
 
 setup: $(STAMP) ## Create .venv, install the pinned packages, initialise DVC
 
-$(STAMP): pyproject.toml constraints.txt setup.py stages/meshing/seeded_random.c
+$(STAMP): pyproject.toml constraints.txt setup.py stages/tetrahedralize/seeded_random.c
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "$(PYTHON) is older than 3.11. Install Python 3.11 or give one: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 2; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -1,7 +1,8 @@
 """Throughput of many scans at once, with stand-in stages: python -m benchmarks.many_scans [COUNT ...]
 
-Each stand-in stage waits 2 s ("slow") and writes the smallest valid artifacts, so that what is measured is the house:
-DVC, Prefect and the pool. Prints a row per number of scans: wall and CPU seconds, scans per minute, overhead a stage.
+Each stand-in stage waits 2 s ("slow") and writes the smallest valid artifacts, so that what is measured is the
+overhead of DVC, Prefect and the pool. Prints a row per number of scans: wall and CPU seconds, scans per minute,
+overhead a stage.
 """
 
 import os
@@ -40,7 +41,7 @@ def measure(project: Project, count: int, name: str = "batch") -> tuple[float, f
         scan.write_text(" ".join([f"scan {number} of {count}", *(f"slow-{stage}" for stage in stages)]))
         requests.append(Request(scan))
     begun, cpu = time.monotonic(), cpu_s()
-    results = run_batch(project, requests, scans_at_once=count, tell=lambda sentence: None)
+    results = run_batch(project, requests, scans_at_once=count, say=lambda sentence: None)
     errors = [result.error for result in results if result.error]
     if errors:
         print(f"{len(errors)} of {count} failed: {errors[0]}")

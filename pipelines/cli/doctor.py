@@ -13,10 +13,11 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Literal
 
 from disect_sim.errors import InputError
+from pipelines.dvc.pipeline_file import is_current
 from pipelines.runs.dashboard import use_running_dashboard
-from pipelines.scans.project import Project
+from pipelines.scans.project import TEMPLATE, Project
 
-Verdict = Literal["ok", "missing", "optional"]
+Verdict = Literal["ok", "missing", "outdated", "optional"]
 PACKAGES = (
     "scan2cut",
     "dvc",
@@ -62,6 +63,7 @@ def examine(project: Project) -> Iterator[Finding]:
     yield _disk(project)
     yield _program("git", "Install git: DVC keeps its place in the history with it.")
     yield _dvc(project)
+    yield _pipeline_files(project)
     yield _sample(project)
     yield _dashboard(project)
 
@@ -154,6 +156,19 @@ def _dvc(project: Project) -> Finding:
     if (project.root / ".dvc" / "config").exists():
         return Finding("dvc repository", "ok", f"{len(project.scan_ids())} scans registered")
     return Finding("dvc repository", "missing", "no .dvc/config; run 'make setup'")
+
+
+def _pipeline_files(project: Project) -> Finding:
+    """Plain `dvc repro` uses the scans' own dvc.yaml; only scan2cut's commands write them anew."""
+    outdated = [scan_id for scan_id in project.scan_ids() if not is_current(project, scan_id)]
+    if not outdated:
+        return Finding("dvc.yaml of scans", "ok", f"all are copies of {TEMPLATE}")
+    return Finding(
+        "dvc.yaml of scans",
+        "outdated",
+        f"{len(outdated)} differ from {TEMPLATE} ({', '.join(outdated[:5])}{', …' if outdated[5:] else ''}); "
+        "'scan2cut status' writes them anew",
+    )
 
 
 def _sample(project: Project) -> Finding:

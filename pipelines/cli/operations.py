@@ -1,4 +1,4 @@
-"""Commands for everyday operation: batch, watch, deploy, dashboard, datasets."""
+"""The commands for everyday operation: batch, watch, deploy, dashboard, datasets, reproduce."""
 
 import os
 import threading
@@ -8,24 +8,20 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from pipelines.cli.terminal import Json, OnlyJson, err, out, print_json, this_project
+from pipelines.cli.terminal import Json, OnlyJson, out, print_json, print_note, this_project
 from pipelines.runs.dashboard import HOST
+from stages.runtime.exit_codes import EXIT_FAILED
 
-EXIT_FAILED = 1
 Workers = Annotated[int | None, typer.Option(help="Scans at once [default: what cores and memory allow].")]
 MemoryGb = Annotated[float, typer.Option("--memory-gb", help="Peak memory of one scan.")]
 MEMORY_GB = 2.0
 """The largest stage of the sample peaks below 1 GB (docs/scaling.md); fruits are scanned more finely than that."""
 
 
-def add_to(app: typer.Typer) -> None:
+def add_operation_commands(app: typer.Typer) -> None:
     """Add the commands to the command line."""
     for command in (batch, watch, deploy, dashboard, datasets, reproduce):
         app.command()(command)
-
-
-def _tell(sentence: str) -> None:
-    err.print(sentence, markup=False, highlight=False, soft_wrap=True)
 
 
 def batch(
@@ -53,17 +49,17 @@ def batch(
     from pipelines.many.batch import run_batch
     from pipelines.many.batch_requests import batch_requests
     from pipelines.many.capacity import capacity
-    from pipelines.many.dask_cluster import dask_cluster
+    from pipelines.runs.dask_cluster import dask_cluster
 
     bound = capacity(memory_gb, workers)
     requests = batch_requests(project, scans, parse_overrides(settings or []))
-    _tell(f"{len(requests)} scans, {bound.scans} at once (bounded by {bound.reason}).")
+    print_note(f"{len(requests)} scans, {bound.scans} at once (bounded by {bound.reason}).")
     with dask_cluster(project, dask, repository, bound.scans) as cluster:
         results = run_batch(
             project,
             requests,
             scans_at_once=bound.scans,
-            tell=_tell,
+            say=print_note,
             force=force,
             target=target,
             cluster=cluster,
@@ -100,7 +96,7 @@ def watch(
         folder.absolute(),
         scans_at_once=capacity(memory_gb, workers).scans,
         settle_s=settle_s,
-        tell=_tell,
+        say=print_note,
         stop=threading.Event(),
         poll=poll,
         once=once,
@@ -123,10 +119,10 @@ def deploy(
         raise InputError(
             "No dashboard answers. A deployment lives in one. Start it first, in another terminal: scan2cut dashboard."
         )
-    from pipelines.runs.deployed import serve
+    from pipelines.runs.deployment import serve
 
     limit = capacity(memory_gb, workers).scans
-    _tell(f"Deployment scan2cut/{name} at {url}, {limit} runs at once; Ctrl-C ends it.")
+    print_note(f"Deployment scan2cut/{name} at {url}, {limit} runs at once; Ctrl-C ends it.")
     serve(project, name=name, limit=limit)
 
 
@@ -136,12 +132,12 @@ def dashboard(
         str, typer.Option(help="Address to listen on; wider than this machine needs an auth string.")
     ] = HOST,
 ) -> None:
-    """Start the Prefect dashboard, on this machine only unless told otherwise; runs then report to it."""
+    """Start the Prefect dashboard, on this machine only unless --host says otherwise; runs then report to it."""
     project = this_project()
     from pipelines.runs.dashboard import serve_dashboard, server_environment
 
     server_environment(host, os.environ)
-    _tell(f"The dashboard comes up at http://{host}:{port} (Ctrl-C stops it).")
+    print_note(f"The dashboard comes up at http://{host}:{port} (Ctrl-C stops it).")
     serve_dashboard(project, port, host)
 
 
@@ -155,7 +151,7 @@ def reproduce(
 
     from pipelines.versions import reproduce as module
 
-    verdicts = list(module.reproduce(project, scans or [], _tell))
+    verdicts = list(module.reproduce(project, scans or [], print_note))
     if as_json:
         print_json([asdict(verdict) for verdict in verdicts])
     else:
@@ -175,11 +171,11 @@ def datasets(
 ) -> None:
     """List the versions of the dataset; with two versions, what changed from the first to the second."""
     project = this_project()
-    from pipelines.versions.datasets import compare, list_versions
-    from pipelines.versions.datasets_table import changes_table, versions_table
+    from pipelines.versions.history import changes_between, list_versions
+    from pipelines.versions.history_table import changes_table, versions_table
 
     if versions:
-        changes = compare(project, versions[0], versions[1] if len(versions) > 1 else "now")
+        changes = changes_between(project, versions[0], versions[1] if len(versions) > 1 else "now")
         print_json(changes.as_json()) if as_json else out.print(changes_table(changes))
         return
     found = list_versions(project)

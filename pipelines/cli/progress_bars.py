@@ -45,7 +45,7 @@ class ProgressBars:
         self._tasks[entry.name] = self._bars.add_task("", stage=entry.name, total=None)
 
     def on_progress(self, stage: str, fraction: float, message: str) -> None:
-        """A stage tells how far it is."""
+        """A stage has come this far."""
         self._bars.update(self._tasks[stage], total=1.0, completed=min(fraction, 0.999), description=message)
 
     def on_finish(self, report: StageReport) -> None:

@@ -6,7 +6,7 @@ from rich.table import Table
 
 from pipelines.dvc.stage import StageReport
 from pipelines.dvc.template import read_template
-from pipelines.runs.scan_run import RunResult
+from pipelines.runs.run_result import RunResult
 from pipelines.scans.project import Project
 
 

@@ -1,17 +1,13 @@
 """The commands for looking: report, view, compare. The command line adds them to its own."""
 
-import sys
 import tempfile
 import webbrowser
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from pipelines.scans.project import Project, apply_environment, find_project
-
-WIDTH_OF_A_PIPE = 120
+from pipelines.cli.terminal import out, print_text, this_project
 
 Open = Annotated[bool, typer.Option("--open/--no-open", help="Open the page in the browser.")]
 
@@ -29,7 +25,7 @@ def report(
     """Build report.html of a scan again: everything its last run decided, on one page."""
     from pipelines.report.build import build_report
 
-    _done(build_report(_project(), scan), open_page)
+    _done(build_report(this_project(), scan), open_page)
 
 
 def view(
@@ -46,7 +42,7 @@ def view(
     from pipelines.report.replay_view.page import build_replay
     from pipelines.report.replay_view.recording import read_recording
 
-    project = _project()
+    project = this_project()
     if rrd is not None:
         from pipelines.report.replay_view.rerun_file import write_rrd
 
@@ -68,24 +64,14 @@ def compare(
     from pipelines.versions.compare import read_runs, terminal_tables, write_compare
 
     with tempfile.TemporaryDirectory(prefix="scan2cut-compare-") as scratch:
-        chosen = read_runs(_project(), runs, Path(scratch))
+        chosen = read_runs(this_project(), runs, Path(scratch))
         page = write_compare(chosen, html)
         for table in terminal_tables(chosen):
-            _out().print(table)
+            out.print(table)
         _done(page, open_page)
 
 
 def _done(path: Path, open_page: bool) -> None:
-    _out().print(str(path), highlight=False, soft_wrap=True)
+    print_text(out, str(path))
     if open_page and not webbrowser.open(path.resolve().as_uri()):
-        _out().print("There is no browser to open it with here.")
-
-
-def _out() -> Console:
-    return Console(width=None if sys.stdout.isatty() else WIDTH_OF_A_PIPE)
-
-
-def _project() -> Project:
-    project = find_project()
-    apply_environment(project)
-    return project
+        out.print("There is no browser to open it with here.")

@@ -15,6 +15,8 @@ WIDTH_OF_A_PIPE = 120
 
 out = Console(width=None if sys.stdout.isatty() else WIDTH_OF_A_PIPE)
 err = Console(stderr=True)
+DEBUG_VARIABLE = "SCAN2CUT_DEBUG"
+"""In the environment: show the full traceback of an error."""
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 
@@ -46,3 +48,19 @@ def this_project() -> Project:
     project = find_project()
     apply_environment(project)
     return project
+
+
+def print_text(console: Console, text: str) -> None:
+    """Print the text as it is: no markup, no colours, no line breaks that it does not have."""
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def print_note(sentence: str) -> None:
+    """A sentence about what is being done, on stderr."""
+    print_text(err, sentence)
+
+
+def print_error(sentence: str) -> None:
+    """A sentence about what went wrong, on stderr."""
+    err.print("[red]error:[/red] ", end="")
+    print_text(err, sentence)

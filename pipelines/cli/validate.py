@@ -12,7 +12,8 @@ from stages.runtime.artifacts import (
     read_metrics,
     read_table_file,
 )
-from stages.runtime.catalogue import ARTIFACTS, Artifact
+from stages.runtime.catalogue import ARTIFACTS
+from stages.runtime.describe import Artifact
 
 
 @dataclass(frozen=True)

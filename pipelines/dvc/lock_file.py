@@ -1,46 +1,19 @@
-"""Mending a dvc.lock that a power cut left half-written: DVC does not write it atomically."""
+"""A scan's dvc.lock: what DVC recorded of the stages that have run."""
 
-import os
 from pathlib import Path
+from typing import Any
 
-from disect_sim.errors import InputError
-from pipelines.dvc.recorded_files import LOCK_NAME
-from pipelines.scans.project import Project
-from stages.runtime.atomic_file import write_bytes_atomic
 from stages.runtime.yaml_file import read_mapping
 
-
-def mend_lock_file(project: Project, scan_id: str) -> str | None:
-    """Put the last good dvc.lock in the place of a broken one; returns what was done, as a sentence.
-
-    What the older file does not know is computed again or comes from DVC's run cache, so nothing becomes wrong.
-    """
-    lock = project.scan_dir(scan_id) / LOCK_NAME
-    if not lock.exists() or _is_whole(lock):
-        return None
-    spare = _spare(project, scan_id)
-    if spare.exists() and _is_whole(spare):
-        write_bytes_atomic(lock, spare.read_bytes())
-        return f"{LOCK_NAME} of {scan_id} was broken; the last good one is back in place."
-    os.replace(lock, lock.with_name(LOCK_NAME + ".broken"))
-    return f"{LOCK_NAME} of {scan_id} was broken and is now called {LOCK_NAME}.broken; its stages run again."
+LOCK_FILE_NAME = "dvc.lock"
 
 
-def remember_lock_file(project: Project, scan_id: str) -> None:
-    """Keep a copy of a dvc.lock that is whole."""
-    lock = project.scan_dir(scan_id) / LOCK_NAME
-    if lock.exists():
-        write_bytes_atomic(_spare(project, scan_id), lock.read_bytes())
+def has_results(scan_dir: Path) -> bool:
+    """True if a stage of the scan has ever succeeded."""
+    return (scan_dir / LOCK_FILE_NAME).exists()
 
 
-def _spare(project: Project, scan_id: str) -> Path:
-    return project.state_dir / f"{scan_id}.{LOCK_NAME}"
-
-
-def _is_whole(lock: Path) -> bool:
-    try:
-        stages = read_mapping(lock)["stages"]
-        entries = [entry for body in stages.values() for entry in [*body.get("deps", []), *body["outs"]]]
-        return all(isinstance(entry["path"], str) and len(entry["md5"]) >= 32 for entry in entries)
-    except (InputError, KeyError, TypeError, AttributeError):
-        return False
+def recorded_stages(scan_dir: Path) -> dict[str, Any]:
+    """Stage → its recorded command, deps, params and outs; empty if nothing has run."""
+    stages = read_mapping(scan_dir / LOCK_FILE_NAME).get("stages") if has_results(scan_dir) else None
+    return stages if isinstance(stages, dict) else {}

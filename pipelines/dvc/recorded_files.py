@@ -5,18 +5,17 @@ DVC believes a write-protected cache entry without looking, so a damaged one wou
 
 import hashlib
 import json
-import subprocess
-import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from disect_sim.errors import InputError
+from pipelines.dvc.cache import cache_dir, cached_file
+from pipelines.dvc.lock_file import recorded_stages
 from pipelines.scans.project import Project
 from stages.runtime.scan_file import read_scan_file
 from stages.runtime.yaml_file import read_mapping
 
-LOCK_NAME = "dvc.lock"
 DIRECTORY_MARK = ".dir"
 """DVC's ending for the hash of a directory."""
 
@@ -31,9 +30,8 @@ class Recorded:
 
 def recorded_outputs(project: Project, scan_id: str, stage: str) -> list[Recorded]:
     """The stage's outputs with their recorded hashes; none if the stage is not in dvc.lock."""
-    lock = project.scan_dir(scan_id) / LOCK_NAME
-    stages = read_mapping(lock).get("stages", {}) if lock.exists() else {}
-    return [Recorded(project.root / out["path"], out["md5"]) for out in stages.get(stage, {}).get("outs", [])]
+    recorded = recorded_stages(project.scan_dir(scan_id)).get(stage, {})
+    return [Recorded(project.root / out["path"], out["md5"]) for out in recorded.get("outs", [])]
 
 
 def damaged(recorded: Iterable[Recorded]) -> list[Recorded]:
@@ -59,32 +57,25 @@ def md5_of_path(path: Path) -> str | None:
 
 def discard(project: Project, items: Iterable[Recorded]) -> None:
     """Remove damaged files, and their copies in DVC's cache where those are damaged too."""
-    store = cache_dir(project) / "files" / "md5"
+    cache = cache_dir(project)
     for item in items:
         if item.path.is_dir():
             for file in sorted(item.path.rglob("*"), reverse=True):
                 file.rmdir() if file.is_dir() else file.unlink()
         else:
             item.path.unlink(missing_ok=True)
-        _discard_cached(store, item.md5)
+        _discard_cached(cache, item.md5)
 
 
-def _discard_cached(store: Path, md5: str) -> None:
-    copy = store / md5[:2] / md5[2:]
+def _discard_cached(cache: Path, md5: str) -> None:
+    copy = cached_file(cache, md5)
     if not copy.is_file():
         return
     if md5_of_path(copy) != md5.removesuffix(DIRECTORY_MARK):
         copy.unlink()
     elif md5.endswith(DIRECTORY_MARK):
         for entry in json.loads(copy.read_text(encoding="utf-8")):
-            _discard_cached(store, entry["md5"])
-
-
-def cache_dir(project: Project) -> Path:
-    """Where DVC keeps this project's data."""
-    command = [sys.executable, "-m", "dvc", "cache", "dir"]
-    result = subprocess.run(command, cwd=project.root, capture_output=True, text=True, check=True)
-    return project.root / result.stdout.strip()
+            _discard_cached(cache, entry["md5"])
 
 
 def recorded_md5(raw: Path) -> str | None:

@@ -14,27 +14,28 @@ from pathlib import Path
 from typing import Any
 
 from disect_sim.errors import InputError
-from pipelines.dvc.disk_space import check_room
+from pipelines.dvc.broken_lock_file import keep_spare_lock_file, restore_broken_lock_file
+from pipelines.dvc.broken_rwlock import recovered_from_broken_rwlock
+from pipelines.dvc.commands import BUSY_SENTENCE
+from pipelines.dvc.disk_space import check_disk_space
 from pipelines.dvc.events_tail import EventsTail
 from pipelines.dvc.kept_outputs import kept_outputs
-from pipelines.dvc.lock_file import mend_lock_file, remember_lock_file
-from pipelines.dvc.path_locks import broke_on_locks
+from pipelines.dvc.pipeline_file import refresh_pipeline_file
 from pipelines.dvc.recorded_files import damaged, discard, recorded_outputs
+from pipelines.dvc.redact import redact
 from pipelines.dvc.template import StageEntry, resolve
-from pipelines.runs.redact import redact
+from pipelines.scans.file_lock import scan_lock
 from pipelines.scans.project import Project
-from pipelines.scans.run_lock import scan_lock
 from stages.runtime.artifacts import read_metrics
 from stages.runtime.events import EVENTS_VARIABLE
+from stages.runtime.exit_codes import EXIT_BAD_INPUT, EXIT_INPUTS_CHANGED
 from stages.runtime.guard import PARENT_VARIABLE
 from stages.runtime.scan_file import PIPELINE_FILE_NAME, SCAN_FILE_NAME, read_scan_file
 from stages.runtime.scratch import remove_abandoned
-from stages.runtime.stage_main import EXIT_BAD_INPUT, EXIT_INPUTS_CHANGED
 from stages.runtime.yaml_file import read_mapping
 
 UNCHANGED_SENTENCE = "didn't change, skipping"
 CACHED_SENTENCE = "is cached - skipping run"
-BUSY_SENTENCE = "is busy, it is being blocked by"
 """DVC's own words; the pin dvc>=3.67,<3.68 and a test hold them."""
 BUSY_WAIT_S = 2.0
 POLL_S = 0.2
@@ -66,8 +67,8 @@ class StageReport:
     outputs: tuple[str, ...]
     """Paths relative to the project."""
     metrics: dict[str, Any] = field(default_factory=dict)
-    described: dict[str, str] = field(default_factory=dict)
-    """From a worker of a cluster: the scan's small text files, which tell this machine what was made."""
+    text_files: dict[str, str] = field(default_factory=dict)
+    """From a worker of a cluster: the scan's small text files, dvc.lock and metrics among them."""
     pages: dict[str, str] = field(default_factory=dict)
     """Ids of its artifacts in the dashboard: metrics, preview."""
 
@@ -102,7 +103,7 @@ def bring_up_to_date(
     scan_yaml = read_mapping(scan_dir / SCAN_FILE_NAME)
     outputs = [project.root / resolve(out, scan_yaml) for out in entry.outs]
     start = time.monotonic()
-    check_room(project.root)
+    check_disk_space(project.root)
     with (
         scan_lock(
             project, scan_id, lambda: listeners.on_line("Another run works on this scan; waiting for it.")
@@ -110,13 +111,13 @@ def bring_up_to_date(
         kept_outputs(scan_dir, entry.name, outputs),
     ):
         remove_abandoned(scan_dir, entry.name)
-        mended = mend_lock_file(project, scan_id)
-        if mended:
-            listeners.on_line(mended)
+        for done in (restore_broken_lock_file(project, scan_id), refresh_pipeline_file(project, scan_id)):
+            if done:
+                listeners.on_line(done)
         outcome = _run_dvc(project, scan_id, entry, listeners, force)
         if damaged(recorded_outputs(project, scan_id, entry.name)):
             outcome = _run_again(project, scan_id, entry, listeners)
-        remember_lock_file(project, scan_id)
+        keep_spare_lock_file(project, scan_id)
     metrics: dict[str, Any] = {}
     for path in entry.metrics:
         metrics |= read_metrics(project.root / resolve(path, scan_yaml))
@@ -153,8 +154,14 @@ def _run_dvc(project: Project, scan_id: str, entry: StageEntry, listeners: Liste
             listeners.on_line("A 'dvc' command works on this scan; waiting for it.")
             time.sleep(BUSY_WAIT_S)
             continue
-        if error is None and time.monotonic() < deadline and broke_on_locks(project, text, began_s):
-            listeners.on_line("A killed run left DVC's table of locks broken; it is mended, once more.")
+        if (
+            error is None
+            and time.monotonic() < deadline
+            and recovered_from_broken_rwlock(project, text, began_s)
+        ):
+            listeners.on_line(
+                "A killed run left DVC's table of locks broken; it is removed, and DVC starts again."
+            )
             continue
         raise _failure(
             entry.name, text, error, timed_out=time.monotonic() >= deadline, limit_s=entry.timeout_s

@@ -27,8 +27,6 @@ class StageEntry:
     timeout_s: float
     key_figure: str | None
     """The metric that stands for the stage in short tables."""
-    random: bool
-    """True if the same input does not give the same bytes."""
 
 
 def read_template(path: Path) -> tuple[StageEntry, ...]:
@@ -71,7 +69,6 @@ def _entry(name: str, body: dict[str, Any]) -> StageEntry:
         retries=int(meta.get("retries", 0)),
         timeout_s=float(meta.get("timeout_s", 3600)),
         key_figure=meta.get("key_figure"),
-        random=bool(meta.get("random", False)),
     )
 
 

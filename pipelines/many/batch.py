@@ -10,20 +10,21 @@ from typing import Any
 
 from pipelines.dvc.stage import StageReport
 from pipelines.many.capacity import share_cores
-from pipelines.many.dask_cluster import Cluster
 from pipelines.runs.dashboard import use_running_dashboard
-from pipelines.runs.scan_run import RunResult, hush_prefect, run_request
+from pipelines.runs.dask_cluster import Cluster
+from pipelines.runs.run_request import run_request, silence_prefect
+from pipelines.runs.run_result import RunResult
 from pipelines.scans.project import Project
 from pipelines.scans.register import Request
 
-Tell = Callable[[str], None]
+Say = Callable[[str], None]
 
 
-class ToldByLines:
+class LinePerStage:
     """A watcher of one run that says each finished stage in a line."""
 
-    def __init__(self, name: str, tell: Tell) -> None:
-        self._name, self._tell = name, tell
+    def __init__(self, name: str, say: Say) -> None:
+        self._name, self._say = name, say
 
     def wait(self, stage: str, message: str) -> None:
         """Registering and starting are not worth a line."""
@@ -36,14 +37,14 @@ class ToldByLines:
 
     def on_finish(self, report: StageReport) -> None:
         """A stage is up to date."""
-        self._tell(f"{self._name}: {report.name} {report.outcome.value.lower()}, {report.seconds:.1f} s")
+        self._say(f"{self._name}: {report.name} {report.outcome.value.lower()}, {report.seconds:.1f} s")
 
 
 class ScanPool:
     """Runs requests, a bounded number of them at a time."""
 
-    def __init__(self, project: Project, scans: int, tell: Tell, cluster: Cluster | None = None) -> None:
-        self._project, self._tell, self._cluster = project, tell, cluster
+    def __init__(self, project: Project, scans: int, say: Say, cluster: Cluster | None = None) -> None:
+        self._project, self._say, self._cluster = project, say, cluster
         self._threads = ThreadPoolExecutor(scans, thread_name_prefix="scan")
 
     def submit(
@@ -55,7 +56,7 @@ class ScanPool:
     def _run(self, request: Request, force: bool, target: str | None) -> RunResult:
         result = RunResult()
         try:
-            watcher = ToldByLines(request.scan_id or request.scan.stem, self._tell)
+            watcher = LinePerStage(request.scan_id or request.scan.stem, self._say)
             run_request(
                 self._project,
                 request,
@@ -76,11 +77,11 @@ class ScanPool:
 
 
 @contextmanager
-def scan_pool(project: Project, scans: int, tell: Tell, cluster: Cluster | None = None) -> Iterator[ScanPool]:
+def scan_pool(project: Project, scans: int, say: Say, cluster: Cluster | None = None) -> Iterator[ScanPool]:
     """A pool with Prefect already started, so that its threads do not start it several times."""
     share_cores(scans)
     start_prefect(project)
-    pool = ScanPool(project, scans, tell, cluster)
+    pool = ScanPool(project, scans, say, cluster)
     try:
         yield pool
     except BaseException:
@@ -92,7 +93,7 @@ def scan_pool(project: Project, scans: int, tell: Tell, cluster: Cluster | None 
 def start_prefect(project: Project) -> None:
     """Find the dashboard, or start the embedded API, and wait until it answers."""
     use_running_dashboard(project)
-    hush_prefect()
+    silence_prefect()
     from prefect.client.orchestration import get_client
 
     with get_client(sync_client=True) as client:
@@ -104,16 +105,16 @@ def run_batch(
     requests: Iterable[Request],
     *,
     scans_at_once: int,
-    tell: Tell,
+    say: Say,
     force: bool = False,
     target: str | None = None,
     cluster: Cluster | None = None,
 ) -> list[RunResult]:
     """Bring all scans up to date; the results are in the order of the requests."""
-    with scan_pool(project, scans_at_once, tell, cluster) as pool:
+    with scan_pool(project, scans_at_once, say, cluster) as pool:
         futures = [pool.submit(request, force=force, target=target) for request in requests]
         for future in as_completed(futures):
             result = future.result()
             if result.error:
-                tell(f"{result.scan or 'a scan'}: {result.error}")
+                say(f"{result.scan or 'a scan'}: {result.error}")
     return [future.result() for future in futures]

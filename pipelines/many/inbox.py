@@ -61,14 +61,14 @@ def _in_folder(inbox: Path, folder: Path) -> list[Delivery]:
         for path in folder.iterdir()
         if not path.name.startswith(".") and path.is_file() and not path.is_symlink()
     )
-    told = [_by_manifest(inbox, path) for path in files if path.name.endswith(MANIFEST_SUFFIX)]
-    taken = {path for delivery in told for path in delivery.files}
+    named = [_by_manifest(inbox, path) for path in files if path.name.endswith(MANIFEST_SUFFIX)]
+    taken = {path for delivery in named for path in delivery.files}
     rest = [path for path in files if path not in taken]
     scans = [path for path in rest if path.suffix.lower() in SCAN_SUFFIXES]
     logs = [path for path in rest if path.suffix.lower() in LOG_SUFFIXES]
     if folder != inbox and len(scans) == 1:
-        return [*told, _alone_in_folder(inbox, scans[0], logs)]
-    return told + [_by_name(inbox, scan, logs) for scan in scans]
+        return [*named, _alone_in_folder(inbox, scans[0], logs)]
+    return named + [_by_name(inbox, scan, logs) for scan in scans]
 
 
 def find_log(scan: Path) -> Path | None:

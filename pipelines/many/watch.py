@@ -9,12 +9,13 @@ from threading import Event
 from typing import Protocol
 
 from disect_sim.errors import InputError
-from pipelines.many.batch import Tell, scan_pool
+from pipelines.many.batch import Say, scan_pool
 from pipelines.many.inbox import Delivery, Settling, find_deliveries, signature
 from pipelines.many.inbox_memory import InboxMemory, Remembered, State
-from pipelines.runs.scan_run import EXIT_BAD_INPUT, EXIT_DONE, RunResult
+from pipelines.runs.run_result import RunResult
 from pipelines.scans.project import Project
 from pipelines.scans.register import Request, forget_scan, register_scan, registered_scan, scan_id_of
+from stages.runtime.exit_codes import EXIT_BAD_INPUT, EXIT_DONE
 from stages.runtime.hashing import sha256_of_file, sha256_of_start, sha256_of_value
 
 STATES: dict[int, State] = {EXIT_DONE: "done", EXIT_BAD_INPUT: "refused"}
@@ -39,13 +40,13 @@ class InboxWatcher:
         inbox: Path,
         memory: InboxMemory,
         runner: Runner,
-        tell: Tell,
+        say: Say,
         *,
         settle_s: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._project, self._inbox, self._memory = project, inbox, memory
-        self._runner, self._tell = runner, tell
+        self._runner, self._say = runner, say
         self._clock = clock
         self._settling = Settling(settle_s)
         self._decided: dict[str, object] = {}
@@ -64,12 +65,12 @@ class InboxWatcher:
                 continue
             if delivery.waits_for or delivery.problem:
                 self._decided[delivery.name] = (look, delivery.waits_for)
-                self._tell(delivery.problem or f"{delivery.name} waits for {delivery.waits_for}.")
+                self._say(delivery.problem or f"{delivery.name} waits for {delivery.waits_for}.")
             elif self._settling.is_whole(delivery.files, self._clock()):
                 try:
                     self._decide(delivery)
                 except (InputError, OSError) as error:
-                    self._tell(f"{delivery.name}: {error}")
+                    self._say(f"{delivery.name}: {error}")
                 self._decided[delivery.name] = (look, delivery.waits_for)
 
     @property
@@ -84,7 +85,7 @@ class InboxWatcher:
         known = self._memory.state(key)
         if known and (key in self._running or key in self._tried or known.state in FINAL):
             if known.scan != str(delivery.scan):
-                self._tell(f"{delivery.name} has the same content as {known.scan_id}; it is not run again.")
+                self._say(f"{delivery.name} has the same content as {known.scan_id}; it is not run again.")
             return
         self._start(delivery, key, contents)
 
@@ -109,7 +110,7 @@ class InboxWatcher:
         except InputError as error:
             self._finish(line, "refused", str(error))
             return
-        self._tell(f"{delivery.name} is complete: run {scan_id} begins.")
+        self._say(f"{delivery.name} is complete: run {scan_id} begins.")
         stored, _ = registered_scan(self._project, scan_id)
         self._running[key] = (line, self._runner.submit(Request(stored, scan_id=scan_id)), is_new)
 
@@ -134,7 +135,7 @@ class InboxWatcher:
 
     def _finish(self, line: Remembered, state: State, sentence: str) -> None:
         self._memory.add(replace(line, state=state, sentence=sentence))
-        self._tell(f"{line.scan_id}: {state}. {sentence}".rstrip())
+        self._say(f"{line.scan_id}: {state}. {sentence}".rstrip())
 
 
 def watch(
@@ -143,7 +144,7 @@ def watch(
     *,
     scans_at_once: int,
     settle_s: float,
-    tell: Tell,
+    say: Say,
     stop: Event,
     poll: bool = False,
     once: bool = False,
@@ -154,9 +155,9 @@ def watch(
     import watchfiles
 
     memory = InboxMemory(project.scans_dir.parent / "inbox_memory.jsonl")
-    with scan_pool(project, scans_at_once, tell) as pool:
-        watcher = InboxWatcher(project, inbox, memory, pool, tell, settle_s=settle_s)
-        tell(f"Watching {inbox}; {scans_at_once} at once; Ctrl-C ends it.")
+    with scan_pool(project, scans_at_once, say) as pool:
+        watcher = InboxWatcher(project, inbox, memory, pool, say, settle_s=settle_s)
+        say(f"Watching {inbox}; {scans_at_once} at once; Ctrl-C ends it.")
         watcher.look()
         begun_s = time.monotonic()
         pause_ms = max(50, int(500 * settle_s))
@@ -173,7 +174,7 @@ def watch(
             if once and watcher.idle and time.monotonic() - begun_s > 3 * settle_s + 1.0:
                 break
         if not watcher.idle:
-            tell("Waiting for the runs that have begun; Ctrl-C again stops them too.")
+            say("Waiting for the runs that have begun; Ctrl-C again stops them too.")
         while not watcher.idle:
             time.sleep(0.2)
             watcher.collect()

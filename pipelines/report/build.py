@@ -26,7 +26,7 @@ SECTIONS: tuple[Callable[[ScanData], Section], ...] = (
     robot.certificate,
     provenance.provenance,
 )
-"""After the summary, which comes first but is made last: it tells what the others could not read."""
+"""After the summary, which comes first but is made last: it names what the others could not read."""
 
 
 def build_report(project: Project, scan_id: str) -> Path:

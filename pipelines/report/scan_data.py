@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 
 from disect_sim.errors import InputError
+from pipelines.dvc.lock_file import recorded_stages
 from pipelines.report.run_record import RunRecord, read_run_record
 from pipelines.scans.project import Project
 from stages.runtime.artifacts import read_metrics, read_table
@@ -74,9 +75,7 @@ class ScanData:
     @cached_property
     def lock(self) -> dict[str, Any]:
         """The stages in dvc.lock."""
-        path = self.folder / "dvc.lock"
-        found = self._try(lambda: read_mapping(path)) if path.is_file() else None
-        return (found or {}).get("stages", {})
+        return self._try(lambda: recorded_stages(self.folder)) or {}
 
     def used(self, stage: str) -> dict[str, Any]:
         """The parameters that the stage ran with, as DVC recorded them; what params.yaml says now if it has not run."""

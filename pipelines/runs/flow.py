@@ -15,18 +15,17 @@ from prefect.client.schemas.objects import State, TaskRun
 from prefect.states import Completed
 from prefect.tasks import Task
 
+from pipelines.dvc.clone import Source, open_workspace
 from pipelines.dvc.recorded_files import check_raw_files
 from pipelines.dvc.stage import Listeners, StageReport, TryAgainError, bring_up_to_date
 from pipelines.dvc.template import StageEntry, needed_for, read_template, upstream
-from pipelines.many.cluster import (
-    Source,
-    described,
+from pipelines.dvc.transfer import (
     fetch_inputs,
     fetch_outputs,
-    open_workspace,
-    results,
+    result_files,
     send_outputs,
-    take_over,
+    text_files,
+    write_text_files,
 )
 from pipelines.runs.dashboard_artifacts import ProgressArtifact, show_run, show_stage
 from pipelines.runs.dashboard_drawings import show_drawings
@@ -64,10 +63,10 @@ def scan_flow(
     With a target, only that stage and what it needs; `force` then means the target alone. With a source, stages run
     where the flow's task runner sends them, and their artifacts come and go through the DVC remote.
     """
-    return run_scan(scan_id, project_root, force, target, source)
+    return run_stages(scan_id, project_root, force, target, source)
 
 
-def run_scan(
+def run_stages(
     scan_id: str, project_root: str, force: bool, target: str | None, source: Source | None = None
 ) -> list[dict[str, Any]]:
     """The flow's work; a function of its own, because Dask sends a flow's body with all it names, but this by name."""
@@ -111,12 +110,12 @@ def _run_entry(
     if source is None:
         state: State[Any] = task(*arguments, wait_for=after, return_state=True)
     else:
-        future = task.submit(*arguments, source, described(project, scan_id), wait_for=after)
+        future = task.submit(*arguments, source, text_files(project, scan_id), wait_for=after)
         future.wait()
         state = future.state
     report: StageReport = state.result(raise_on_failure=True)
     if source is not None:
-        take_over(project, scan_id, results(report.described))
+        write_text_files(project, scan_id, result_files(report.text_files))
     return report, state
 
 
@@ -159,7 +158,7 @@ def _run_stage(
     project = Project(Path(project_root)) if source is None else open_workspace(source)
     entry = next(entry for entry in read_template(project.template) if entry.name == stage)
     if source is not None:
-        take_over(project, scan_id, files or {})
+        write_text_files(project, scan_id, files or {})
         fetch_inputs(project, scan_id, entry)
     log = get_run_logger()
     progress = ProgressArtifact(scan_id, stage)
@@ -177,7 +176,7 @@ def _run_stage(
     )
     if source is not None:
         send_outputs(project, scan_id, entry)
-        report = replace(report, described=described(project, scan_id))
+        report = replace(report, text_files=text_files(project, scan_id))
     progress.finish()
     report = replace(report, pages=show_stage(project, scan_id, report))
     message = f"{stage}: {report.outcome.value.lower()} in {report.seconds:.1f} s"

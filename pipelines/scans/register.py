@@ -1,10 +1,8 @@
-"""Registering a scan: its directory, its files, its scan.yaml and the link to the template."""
+"""Registering a scan: its directory, its files, its scan.yaml and its dvc.yaml."""
 
 import os
 import re
 import shutil
-import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,17 +12,19 @@ from typing import Any
 import yaml
 
 from disect_sim.errors import InputError
+from pipelines.dvc.commands import run_dvc
+from pipelines.dvc.lock_file import has_results
+from pipelines.dvc.pipeline_file import refresh_pipeline_file
 from pipelines.dvc.recorded_files import md5_of_path, recorded_md5
 from pipelines.scans import air_runs
-from pipelines.scans.project import TEMPLATE, Project
-from pipelines.scans.run_lock import scan_lock
+from pipelines.scans.file_lock import scan_lock
+from pipelines.scans.project import Project
 from stages.runtime.atomic_file import write_bytes_atomic
 from stages.runtime.hashing import sha256_of_file
 from stages.runtime.params import SECTIONS, merge_params
 from stages.runtime.scan_file import (
     ID_PATTERN,
     PARAMS_FILE_NAME,
-    PIPELINE_FILE_NAME,
     SCAN_FILE_NAME,
     check_file_name,
     check_material,
@@ -107,7 +107,7 @@ def _register(project: Project, request: Request) -> str:
     )
     for mesh in filter(None, (request.scan, request.surface)):
         check_scan_size(str(mesh), _size(mesh), params.clean.max_bytes)
-    intake = _Intake(scan_dir, replace=request.replace or not (scan_dir / "dvc.lock").exists())
+    intake = _Intake(scan_dir, replace=request.replace or not has_results(scan_dir))
 
     content: dict[str, Any] = {"id": scan_id}
     content["scan"] = intake.stored_name(request.scan, scan_id, known.get("scan"))
@@ -164,16 +164,13 @@ def track_raw_files(project: Project, scan_id: str) -> None:
         (project.root / f"{path}.dvc").unlink(
             missing_ok=True
         )  # there only if a power cut left it half-written
-    command = [sys.executable, "-m", "dvc", "--wait-for-lock", "add", "--quiet", *sorted(paths)]
-    result = subprocess.run(command, cwd=project.root, capture_output=True, text=True, check=False)
-    if result.returncode:
-        raise RuntimeError(f"DVC could not take over {', '.join(paths)}: {result.stderr.strip()}")
+    run_dvc(project, "add", "--quiet", *sorted(paths))
 
 
 def forget_scan(project: Project, scan_id: str) -> None:
     """Remove a scan of which no stage has ever succeeded; a scan with results is left alone."""
     scan_dir = project.scan_dir(scan_id)
-    if not (scan_dir / "dvc.lock").exists():
+    if not has_results(scan_dir):
         shutil.rmtree(scan_dir, ignore_errors=True)
 
 
@@ -271,14 +268,4 @@ def _write(project: Project, scan_id: str, files: Mapping[str, Path], content: M
         or (scan_dir / SCAN_FILE_NAME).read_text(encoding="utf-8") != text
     ):
         write_bytes_atomic(scan_dir / SCAN_FILE_NAME, text.encode())
-    link_template(scan_dir)
-
-
-def link_template(scan_dir: Path) -> None:
-    """Make the scan's dvc.yaml a link to the template."""
-    link = scan_dir / PIPELINE_FILE_NAME
-    target = Path("../../..") / TEMPLATE
-    if link.is_symlink() and link.readlink() == target:
-        return
-    link.unlink(missing_ok=True)
-    link.symlink_to(target)
+    refresh_pipeline_file(project, scan_id)

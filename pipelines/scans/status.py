@@ -1,18 +1,17 @@
 """What is fresh and what is stale: DVC's own answer, per scan and stage."""
 
 import json
-import subprocess
-import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from disect_sim.errors import InputError
-from pipelines.dvc.stage import BUSY_SENTENCE
+from pipelines.dvc.commands import CommandError, run_dvc
+from pipelines.dvc.lock_file import recorded_stages
+from pipelines.dvc.pipeline_file import refresh_pipeline_file
 from pipelines.dvc.template import read_template
 from pipelines.scans.project import Project
 from stages.runtime.scan_file import PIPELINE_FILE_NAME
-from stages.runtime.yaml_file import read_mapping
 
 State = Literal["fresh", "stale", "never run", "running"]
 
@@ -28,8 +27,14 @@ class StageStatus:
     """What changed, for a stale stage."""
 
 
-def read_status(project: Project, scan_ids: Sequence[str] = ()) -> list[StageStatus]:
-    """The state of every stage of the given (default: all) scans, straight from `dvc status`."""
+def read_status(
+    project: Project, scan_ids: Sequence[str] = (), say: Callable[[str], None] = lambda sentence: None
+) -> list[StageStatus]:
+    """The state of every stage of the given (default: all) scans, straight from `dvc status`.
+
+    A dvc.yaml that differs from the template is brought up to date first, which is said: plain `dvc repro` had the
+    older stages until then.
+    """
     known = project.scan_ids()
     for scan_id in scan_ids:
         if scan_id not in known:
@@ -40,6 +45,10 @@ def read_status(project: Project, scan_ids: Sequence[str] = ()) -> list[StageSta
     chosen = list(scan_ids) or known
     if not chosen:
         return []
+    for scan_id in chosen:
+        refreshed = refresh_pipeline_file(project, scan_id)
+        if refreshed:
+            say(refreshed)
     changed = _dvc_status(project, chosen)
     return [
         _status_of(project, scan_id, entry.name, changed)
@@ -55,14 +64,13 @@ def _pipeline(project: Project, scan_id: str) -> str:
 def _dvc_status(project: Project, scan_ids: list[str]) -> dict[str, Any] | None:
     """DVC's answer, or None while a stage of these scans runs."""
     targets = [_pipeline(project, scan_id) for scan_id in scan_ids]
-    command = [sys.executable, "-m", "dvc", "--wait-for-lock", "status", "--json", *targets]
-    result = subprocess.run(command, cwd=project.root, capture_output=True, text=True, check=False)
-    if result.returncode == 0:
-        answer: dict[str, Any] = json.loads(result.stdout)
+    try:
+        answer: dict[str, Any] = json.loads(run_dvc(project, "status", "--json", *targets))
         return answer
-    if BUSY_SENTENCE in result.stderr:
+    except CommandError as error:
+        if not error.is_busy:
+            raise
         return None if len(scan_ids) == 1 else _one_by_one(project, scan_ids)
-    raise RuntimeError(f"'dvc status' failed: {result.stderr.strip()}")
 
 
 def _one_by_one(project: Project, scan_ids: list[str]) -> dict[str, Any]:
@@ -77,8 +85,7 @@ def _status_of(project: Project, scan_id: str, stage: str, changed: dict[str, An
     pipeline = _pipeline(project, scan_id)
     if changed is None or changed.get(pipeline) == "running":
         return StageStatus(scan_id, stage, "running", ())
-    lock = project.scan_dir(scan_id) / "dvc.lock"
-    if not lock.exists() or stage not in read_mapping(lock).get("stages", {}):
+    if stage not in recorded_stages(project.scan_dir(scan_id)):
         return StageStatus(scan_id, stage, "never run", ())
     found = changed.get(f"{pipeline}:{stage}")
     if found is None:

@@ -8,7 +8,6 @@ from rich.markup import escape
 from rich.table import Table as RichTable
 
 from disect_sim.errors import InputError
-from pipelines.dvc.past_data import at_revision
 from pipelines.dvc.template import read_template
 from pipelines.report.blocks import Block, Curve, Note, Plot, Section, Table
 from pipelines.report.page import render_page
@@ -16,6 +15,7 @@ from pipelines.report.scan_data import ScanData
 from pipelines.report.sections.common import column
 from pipelines.report.words import MISSING, label, number, percent
 from pipelines.scans.project import Project
+from pipelines.versions.past_version import at_revision
 from stages.runtime.atomic_file import write_bytes_atomic
 from stages.runtime.params import SECTIONS
 

@@ -1,23 +1,21 @@
-"""`scan2cut reproduce`: does every stage give the recorded bytes again? Computed in a clone, the results untouched.
-
-A stage that draws random numbers it gives no seed for (meta `random: true` in the template) can't; it is named, and
-its recorded result is taken from the cache for the stages after it.
-"""
+"""`scan2cut reproduce`: does every stage give the recorded bytes again? Computed in a clone, the results untouched."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from disect_sim.errors import InputError
-from pipelines.dvc.recorded_files import cache_dir, damaged, recorded_outputs
+from pipelines.dvc.cache import cache_dir
+from pipelines.dvc.clone import Source, make_clone
+from pipelines.dvc.recorded_files import damaged, recorded_outputs
 from pipelines.dvc.stage import bring_up_to_date
 from pipelines.dvc.template import StageEntry, read_template
-from pipelines.many.cluster import Source, described, fetch_inputs, make_clone, take_over
+from pipelines.dvc.transfer import fetch_inputs, text_files, write_text_files
 from pipelines.scans.project import Project
 
-SAME, RANDOM, DIFFERENT, NEVER = "same bytes", "random, restored from cache", "DIFFERENT", "never run"
+SAME, DIFFERENT, NEVER = "same bytes", "DIFFERENT", "never run"
 
 
 @dataclass(frozen=True)
@@ -32,18 +30,22 @@ class Verdict:
 
 
 def reproduce(
-    project: Project, scan_ids: list[str], tell: Callable[[str], None] = lambda sentence: None
+    project: Project, scan_ids: list[str], say: Callable[[str], None] = lambda sentence: None
 ) -> Iterator[Verdict]:
-    """Compute every recorded stage of these scans again, one after the other."""
+    """Compute every recorded stage of these scans again, one after the other.
+
+    Each stage starts from the recorded outputs of those before it, so that a difference is named where it arises.
+    """
     unknown = sorted(set(scan_ids) - set(project.scan_ids()))
     if unknown:
         raise InputError(
-            f"There is no scan {unknown[0]!r}. Registered are: {', '.join(project.scan_ids()) or 'none'}."
+            f"There is no scan {unknown[0]!r}. Registered are: {', '.join(project.scan_ids()) or 'none'}. "
+            "Name one of them."
         )
     with _clone(project) as clone:
         for scan_id in scan_ids or project.scan_ids():
             for entry in read_template(project.template):
-                tell(f"{scan_id}: {entry.name}")
+                say(f"{scan_id}: {entry.name}")
                 yield _verdict(project, clone, scan_id, entry)
 
 
@@ -51,17 +53,11 @@ def _verdict(project: Project, clone: Project, scan_id: str, entry: StageEntry) 
     recorded = recorded_outputs(project, scan_id, entry.name)
     if not recorded:
         return Verdict(scan_id, entry.name, NEVER)
-    if entry.random:
-        return Verdict(scan_id, entry.name, RANDOM)
-    take_over(clone, scan_id, described(project, scan_id))
+    write_text_files(clone, scan_id, text_files(project, scan_id))
     fetch_inputs(clone, scan_id, entry)
     bring_up_to_date(clone, scan_id, entry, force=True)
-    expected = {item.path.relative_to(project.root): item.md5 for item in recorded}
-    here = [
-        type(item)(clone.root / path, md5)
-        for (path, md5), item in zip(expected.items(), recorded, strict=True)
-    ]
-    names = tuple(item.path.name for item in damaged(here))
+    again = [replace(item, path=clone.root / item.path.relative_to(project.root)) for item in recorded]
+    names = tuple(item.path.name for item in damaged(again))
     return Verdict(scan_id, entry.name, DIFFERENT if names else SAME, names)
 
 

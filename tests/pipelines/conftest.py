@@ -1,4 +1,4 @@
-"""Fixtures of the house: a tiny project, and one Prefect test server for the session."""
+"""Fixtures: a tiny project, and one Prefect test server for the session."""
 
 import os
 from collections.abc import Iterator

@@ -21,6 +21,7 @@ import yaml
 
 from disect_sim.errors import InputError
 from pipelines.cli.validate import validate_file
+from pipelines.dvc.cache import cache_dir, cached_file
 from pipelines.dvc.kept_outputs import KEPT_PREFIX
 from pipelines.dvc.recorded_files import damaged, md5_of_path, recorded_outputs
 from pipelines.dvc.stage import bring_up_to_date
@@ -71,6 +72,7 @@ class KillHarness:
     def __init__(self, project: Project, request: Request, seed: int) -> None:
         self.project, self.scan, self.random = project, request.scan, random.Random(seed)
         self.count = Count()
+        self.cache = cache_dir(project)
         self.scan_id = register_scan(project, request)
         self.entries = read_template(project.template)
         self.seconds = {e.name: bring_up_to_date(project, self.scan_id, e).seconds for e in self.entries}
@@ -100,8 +102,8 @@ class KillHarness:
         return self.count
 
     def round_of_real_stages(self) -> Count:
-        """Every stage is killed once, at a moment of its work; the random ones last: others read what they write."""
-        for entry in sorted(self.entries, key=lambda entry: entry.random):
+        """Every stage is killed once, at a moment of its work."""
+        for entry in self.entries:
             within_s = 0.7 * self.seconds[entry.name]
             while not self.count.kills[entry.name]:
                 assert within_s > 0.05, "the kills come too late"
@@ -111,13 +113,12 @@ class KillHarness:
         return self.count
 
     def repair(self, entry: StageEntry) -> None:
-        """The run after the kill: the same bytes as before, unless the stage draws random numbers."""
+        """The run after the kill: the same bytes as before."""
         self.examine(entry)
         report = bring_up_to_date(self.project, self.scan_id, entry)
         self.count.outcomes[report.outcome.value] += 1
         self.check_recorded(entry)
-        if not entry.random:
-            assert self.files(entry) == self.good[entry.name], f"{entry.name}: the same bytes as before"
+        assert self.files(entry) == self.good[entry.name], f"{entry.name}: the same bytes as before"
         self.check_tidy(entry)
 
     def one_round(self, entry: StageEntry) -> None:
@@ -188,7 +189,7 @@ class KillHarness:
 
     def named(self, processes: list[psutil.Process]) -> dict[str, psutil.Process]:
         """Runner, dvc and stage, those of them that live."""
-        marks = {"runner": RUN_ONE, "dvc": "-m pipelines.dvc.child", "stage": "-m stages."}
+        marks = {"runner": RUN_ONE, "dvc": "-m pipelines.dvc.child", "stage": "-m stages"}
         out = {}
         for process in processes:
             try:
@@ -214,7 +215,7 @@ class KillHarness:
     def is_kept(self, entry: StageEntry, path: Path, content: bytes) -> bool:
         aside = self.folder / f"{KEPT_PREFIX}{entry.name}" / path.relative_to(self.folder)
         md5 = md5_of_bytes(content)
-        cached = self.project.root / ".dvc" / "cache" / "files" / "md5" / md5[:2] / md5[2:]
+        cached = cached_file(self.cache, md5)
         return any(place.is_file() and md5_of_path(place) == md5 for place in (aside, cached))
 
 

@@ -14,7 +14,8 @@ import polars as pl
 
 from pipelines.scans.project import Project
 from stages.runtime.artifacts import write_json, write_table
-from stages.runtime.catalogue import ARTIFACTS, Column
+from stages.runtime.catalogue import ARTIFACTS
+from stages.runtime.describe import Column
 from stages.shared.robots.robot import limits_of, load_robot
 
 ROOT = Path(__file__).parents[2]
@@ -47,7 +48,7 @@ METRICS: dict[str, dict[str, Any]] = {
 
 def make_project(folder: Path) -> Project:
     """The template and params.yaml, and no scan yet."""
-    (folder / "pipelines").mkdir(parents=True)
+    (folder / "pipelines" / "dvc").mkdir(parents=True)
     for name in ("params.yaml", "pipelines/dvc/scan.dvc.yaml"):
         shutil.copy(ROOT / name, folder / name)
     return Project(folder)

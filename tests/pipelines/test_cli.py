@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.dvc.template import read_template
-from pipelines.runs.scan_run import RunResult
+from pipelines.runs.run_result import RunResult
 from tests.pipelines.tiny_project import environment, write_scan
 
 ROOT = Path(__file__).parents[2]

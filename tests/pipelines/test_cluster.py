@@ -3,11 +3,12 @@
 import pytest
 
 from disect_sim.errors import InputError
+from pipelines.dvc.clone import find_source
 from pipelines.dvc.recorded_files import damaged, recorded_outputs
 from pipelines.dvc.template import needed_for, read_template
+from pipelines.dvc.transfer import result_files, text_files, write_text_files
 from pipelines.many.batch import run_batch
-from pipelines.many.cluster import described, find_source, results, take_over
-from pipelines.many.dask_cluster import dask_cluster
+from pipelines.runs.dask_cluster import dask_cluster
 from pipelines.scans.register import Request, register_scan
 from tests.pipelines.tiny_project import commit, dvc, runs, write_scan
 
@@ -41,13 +42,15 @@ def test_uncommitted_code_and_a_missing_remote_are_refused(project, tmp_path):
 
 def test_what_travels_is_text_and_stays_in_its_scan(project, tmp_path):
     register_scan(project, Request(write_scan(tmp_path, "apple.ply")))
-    files = described(project, "apple")
+    files = text_files(project, "apple")
     assert set(files) == {"scan.yaml"}
     changed = {**files, "dvc.lock": "l", "clean/metrics.json": "m", "apple.ply.dvc": "d"}
-    assert results(changed) == {"dvc.lock": "l", "clean/metrics.json": "m"}, "what comes back from a worker"
+    assert result_files(changed) == {"dvc.lock": "l", "clean/metrics.json": "m"}, (
+        "what comes back from a worker"
+    )
     for name in ("../pear/scan.yaml", "/etc/passwd"):
         with pytest.raises(InputError, match="outside the scan"):
-            take_over(project, "apple", {**files, name: "x"})
+            write_text_files(project, "apple", {**files, name: "x"})
 
 
 @pytest.mark.slow
@@ -56,17 +59,17 @@ def test_two_workers_without_a_shared_disk(shared, tmp_path):
     pytest.importorskip("prefect_dask", reason="needs the extra dask")
     names = ("apple", "pear")
     scans = [write_scan(tmp_path, f"{name}.ply", f"good {name}") for name in names]
-    told = []
+    lines = []
     with dask_cluster(shared, "local", None, 2) as cluster:
         results = run_batch(
             shared,
             [Request(scan) for scan in scans],
             scans_at_once=2,
-            tell=told.append,
+            say=lines.append,
             target=TARGET,
             cluster=cluster,
         )
-    assert [result.error for result in results] == [None, None], told
+    assert [result.error for result in results] == [None, None], lines
     stages = [entry.name for entry in needed_for(TARGET, read_template(shared.template))]
     assert runs(shared) == [], "nothing was computed in this directory"
     for name, result in zip(names, results, strict=True):
@@ -75,9 +78,9 @@ def test_two_workers_without_a_shared_disk(shared, tmp_path):
             assert (
                 recorded_outputs(shared, name, stage) and damaged(recorded_outputs(shared, name, stage)) == []
             )
-    there = {name: described(shared, name) for name in names}
+    there = {name: text_files(shared, name) for name in names}
     again = run_batch(
-        shared, [Request(scan) for scan in scans], scans_at_once=1, tell=told.append, target=TARGET
+        shared, [Request(scan) for scan in scans], scans_at_once=1, say=lines.append, target=TARGET
     )
     assert [report.cached for result in again for report in result.stages] == [True] * 2 * len(stages)
-    assert {name: described(shared, name) for name in names} == there, "here and there agree"
+    assert {name: text_files(shared, name) for name in names} == there, "here and there agree"

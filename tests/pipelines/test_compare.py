@@ -93,17 +93,17 @@ def test_commands(project, tmp_path, monkeypatch):
     monkeypatch.chdir(project.root)
     runner = CliRunner()
     page = tmp_path / "both.html"
-    told = runner.invoke(app, ["compare", "a", "b", "--html", str(page)])
-    assert told.exit_code == 0, told.output
-    assert "Results" in told.output
-    assert "clean: volume [m³]" in told.output
+    result = runner.invoke(app, ["compare", "a", "b", "--html", str(page)])
+    assert result.exit_code == 0, result.output
+    assert "Results" in result.output
+    assert "clean: volume [m³]" in result.output
     assert page.is_file()
     assert runner.invoke(app, ["report", "a"]).exit_code == 0
     assert (project.scan_dir("a") / "report.html").is_file()
     assert runner.invoke(app, ["view", "a", "--no-open"]).exit_code == 0
     assert (project.scan_dir("a") / "replay.html").is_file()
-    told = runner.invoke(app, ["view", "b", "--no-open"])
-    assert isinstance(told.exception, InputError)
-    assert "no recording" in str(told.exception)
+    result = runner.invoke(app, ["view", "b", "--no-open"])
+    assert isinstance(result.exception, InputError)
+    assert "no recording" in str(result.exception)
     shutil.rmtree(project.scan_dir("b"))
     assert isinstance(runner.invoke(app, ["report", "b"]).exception, InputError)

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from disect_sim.errors import InputError
-from pipelines.dvc.path_locks import BROKEN_SENTENCE
+from pipelines.dvc.broken_rwlock import BROKEN_SENTENCE
+from pipelines.dvc.cache import cache_dir, cached_file
 from pipelines.dvc.recorded_files import check_raw_files, damaged, recorded_outputs
 from pipelines.dvc.stage import Outcome, StageFailedError, bring_up_to_date
 from pipelines.scans.register import Request, register_scan, track_raw_files
@@ -32,7 +33,7 @@ def cleaned(project, tmp_path):
 
 def cache_entry(project, path: Path) -> Path:
     item = next(i for i in recorded_outputs(project, "apple", "clean") if i.path == path)
-    return project.root / ".dvc" / "cache" / "files" / "md5" / item.md5[:2] / item.md5[2:]
+    return cached_file(cache_dir(project), item.md5)
 
 
 def flip(path: Path, *, unnoticed: bool) -> None:
@@ -114,7 +115,7 @@ def test_power_cut_between_rename_and_lock_file(cleaned, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("share", [0.0, 0.6])
-def test_a_lock_file_cut_short_is_mended(cleaned, share):
+def test_a_lock_file_cut_short_is_restored(cleaned, share):
     lock = cleaned.scan_dir("apple") / "dvc.lock"
     whole, good = lock.read_bytes(), outputs(cleaned)
     lock.write_bytes(whole[: int(share * len(whole))])
@@ -155,7 +156,7 @@ def test_a_file_too_large_for_the_account(cleaned, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_broken_table_of_path_locks_is_mended(cleaned):
+def test_a_broken_table_of_path_locks_is_removed(cleaned):
     """A kill while DVC rewrites .dvc/tmp/rwlock leaves it empty; the harness of kills found this."""
     table = cleaned.root / ".dvc" / "tmp" / "rwlock"
     table.write_text("")
@@ -179,7 +180,7 @@ from pipelines.dvc import disk_space
 from pipelines.dvc.stage import bring_up_to_date
 from pipelines.scans.project import apply_environment
 from pipelines.scans.register import Request, register_scan
-from pipelines.runs.scan_run import RunResult
+from pipelines.runs.run_result import RunResult
 project = make_tiny_project(root)
 apply_environment(project)
 scan = write_scan(root, "apple.ply", "good")
@@ -194,7 +195,7 @@ good = outputs(project)
 free = int(sys.argv[3])
 if kind == "cache":
     register_scan(project, Request(folder / "apple.ply", overrides={"clean": {"unit": "mm"}}))
-    free = int(1.5 * sum(map(len, good.values())))  # room for the outputs, not for their copies in DVC's cache
+    free = int(1.5 * sum(map(len, good.values())))  # space for the outputs, not for their copies in DVC's cache
 else:
     write_scan(folder, "apple.ply", "large-clean")
 if kind != "read-only":

@@ -3,7 +3,8 @@
 import pytest
 
 from pipelines.dvc.template import read_template
-from pipelines.runs.scan_run import RunResult, run_flow, run_request
+from pipelines.runs.run_request import run_flow, run_request
+from pipelines.runs.run_result import RunResult
 from pipelines.scans.project import Project
 from pipelines.scans.register import Request, register_scan
 from stages.runtime.atomic_file import write_bytes_atomic

@@ -1,4 +1,4 @@
-"""Files from strangers: bombs, escapes and giants are refused before they do harm."""
+"""Files from unknown sources: bombs, escapes and giants are refused before they do harm."""
 
 import pickle
 import zipfile

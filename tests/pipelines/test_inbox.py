@@ -9,7 +9,7 @@ from pipelines.dvc.template import read_template
 from pipelines.many.inbox import Settling, find_deliveries
 from pipelines.many.inbox_memory import InboxMemory
 from pipelines.many.watch import InboxWatcher, watch
-from pipelines.runs.scan_run import RunResult
+from pipelines.runs.run_result import RunResult
 from pipelines.scans.register import register_scan, registered_scan
 from tests.pipelines.tiny_project import runs, write_scan
 
@@ -17,7 +17,7 @@ SETTLE_S = 5.0
 
 
 class Runs:
-    """Stands in for the pool: remembers requests, finishes them when told to."""
+    """Stands in for the pool: remembers requests, finishes them on command."""
 
     def __init__(self):
         self.requests, self.futures = [], []
@@ -42,7 +42,7 @@ class Lab:
     def __init__(self, project, folder):
         self.project, self.inbox = project, folder / "inbox"
         self.inbox.mkdir(exist_ok=True)
-        self.told, self.now, self.runs = [], 0.0, Runs()
+        self.lines, self.now, self.runs = [], 0.0, Runs()
         self.restart()
 
     def restart(self):
@@ -52,7 +52,7 @@ class Lab:
             self.inbox,
             memory,
             self.runs,
-            self.told.append,
+            self.lines.append,
             settle_s=SETTLE_S,
             clock=lambda: self.now,
         )
@@ -97,7 +97,7 @@ def test_a_late_log_is_waited_for(lab):
     lab.settle()
     lab.look(1000.0)
     assert lab.runs.ids == []
-    assert lab.told == ["apple.ply waits for its log."]
+    assert lab.lines == ["apple.ply waits for its log."]
     lab.put("apple.csv", "log")
     lab.settle()
     assert lab.runs.ids == ["apple"]
@@ -131,7 +131,7 @@ def test_a_copy_that_stalled_longer_than_settling_is_run_again_when_it_is_whole(
     assert (lab.project.scan_dir("apple") / "apple.ply").read_text() == "good half of a scan"
 
 
-def test_another_scan_under_a_known_name_is_refused_and_told(lab):
+def test_another_scan_under_a_known_name_is_refused_and_lines(lab):
     scan = lab.put("apple.ply", "one")
     lab.put("apple.json", "log")
     lab.settle()
@@ -140,7 +140,7 @@ def test_another_scan_under_a_known_name_is_refused_and_told(lab):
     scan.write_text("quite another")
     lab.settle()
     assert lab.runs.ids == ["apple"]
-    assert "One id stands for one scan" in lab.told[-1]
+    assert "One id stands for one scan" in lab.lines[-1]
     assert (lab.project.scan_dir("apple") / "apple.ply").read_text() == "one"
 
 
@@ -157,7 +157,7 @@ def test_renamed_and_duplicate_files_do_not_run_twice(lab):
     lab.put("copy.json", "log")
     lab.settle()
     assert lab.runs.ids == ["apple"]
-    assert [line for line in lab.told if "same content as apple" in line] == [
+    assert [line for line in lab.lines if "same content as apple" in line] == [
         "renamed.ply has the same content as apple; it is not run again.",
         "copy.ply has the same content as apple; it is not run again.",
     ]
@@ -211,7 +211,7 @@ def test_a_refused_new_scan_is_not_kept(lab):
     lab.runs.finish(2, "not a scan")
     lab.look()
     assert lab.project.scan_ids() == []
-    assert lab.told[-1] == "apple: refused. not a scan"
+    assert lab.lines[-1] == "apple: refused. not a scan"
 
 
 def test_a_folder_of_its_own_brings_air_runs_and_gives_the_name(lab):
@@ -229,7 +229,7 @@ def test_a_manifest_says_what_belongs_together(lab):
         "scan: a.ply\nlog: b.json\nid: fuji\nmaterial: potato\nsettings: {clean: {unit: mm}}\n",
     )
     lab.settle()
-    assert lab.told == ["order.scan2cut.yaml waits for a.ply, b.json."]
+    assert lab.lines == ["order.scan2cut.yaml waits for a.ply, b.json."]
     lab.put("a.ply", "scan")
     lab.put("b.json", "log")
     lab.settle()
@@ -257,11 +257,11 @@ def test_a_manifest_may_say_that_there_is_no_log(lab):
         ("scan: a.ply\nsettings: 3\n", "settings is"),
     ],
 )
-def test_a_bad_manifest_is_told_once_and_nothing_runs(lab, text, sentence):
+def test_a_bad_manifest_is_lines_once_and_nothing_runs(lab, text, sentence):
     lab.put("order.scan2cut.yaml", text)
     lab.settle()
     lab.settle()
-    assert len(lab.told) == 1 and sentence in lab.told[0]
+    assert len(lab.lines) == 1 and sentence in lab.lines[0]
     assert lab.runs.ids == []
 
 
@@ -280,7 +280,7 @@ def test_two_logs_are_a_question_not_a_guess(lab):
         lab.put(name, "x")
     lab.settle()
     assert lab.runs.ids == []
-    assert "has 2 logs" in lab.told[0]
+    assert "has 2 logs" in lab.lines[0]
 
 
 def test_a_file_that_vanishes_starts_again_from_zero(tmp_path):
@@ -316,16 +316,16 @@ def test_the_watcher_itself_runs_what_is_there_and_only_once(project, tmp_path):
     write_scan(inbox, "apple.ply", "good")
     write_scan(inbox, "apple.json", "log")
     write_scan(inbox, "pear.ply", "waits")
-    told = []
+    lines = []
     choices = {
         "scans_at_once": 1,
         "settle_s": 0.3,
-        "tell": told.append,
+        "say": lines.append,
         "stop": threading.Event(),
         "once": True,
     }
     watch(project, inbox, **choices)
-    assert "apple: done." in told and "pear.ply waits for its log." in told
+    assert "apple: done." in lines and "pear.ply waits for its log." in lines
     stages = [entry.name for entry in read_template(project.template)]
     assert runs(project) == [f"apple {stage}" for stage in stages]
     watch(project, inbox, **choices)

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from disect_sim.errors import InputError
+from pipelines.dvc.redact import redact
 from pipelines.dvc.stage import Outcome, StageReport
 from pipelines.many import capacity as capacity_module
 from pipelines.many.batch_requests import batch_requests
 from pipelines.many.capacity import capacity, share_cores
 from pipelines.runs.dashboard import CLIENT_AUTH, SERVER_AUTH, server_environment, use_running_dashboard
-from pipelines.runs.deployed import in_inbox, register_requested
-from pipelines.runs.redact import redact
+from pipelines.runs.deployment import in_inbox, register_requested
 from pipelines.runs.summary import headlines, summary
 from pipelines.scans.register import Request, register_scan
 from tests.pipelines.tiny_project import write_scan

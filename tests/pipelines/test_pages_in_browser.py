@@ -98,7 +98,7 @@ def test_replay_plays_and_obeys_the_slider(browser, pages):
         first = page.locator("#view").screenshot()
         slider.evaluate("s => { s.value = s.max; s.dispatchEvent(new Event('input')); }")
         assert page.locator("#view").screenshot() != first
-        # WebGL in software tells about its slow reads; nothing else may be said.
+        # WebGL in software warns of its slow reads; nothing else may be printed.
         assert [c for c in complaints if "GL Driver Message" not in c and "GPU stall" not in c] == []
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         page.context.close()

@@ -66,7 +66,7 @@ def test_rerun_file(recording, tmp_path):
     rerun = Path(sys.executable).with_name("rerun")
     if not rerun.exists():
         pytest.skip("rerun's own checker is not beside this Python")
-    told = subprocess.run(
+    result = subprocess.run(
         [rerun, "rrd", "verify", path], capture_output=True, text=True, check=False, timeout=60
     )
-    assert told.returncode == 0, told.stderr
+    assert result.returncode == 0, result.stderr

@@ -11,10 +11,10 @@ from pipelines.dvc.stage import bring_up_to_date
 from pipelines.dvc.template import read_template
 from pipelines.scans.project import Project
 from pipelines.scans.register import Request, register_scan, track_raw_files
-from pipelines.versions.datasets import compare, list_versions
-from pipelines.versions.reproduce import DIFFERENT, RANDOM, SAME, reproduce
+from pipelines.versions.history import changes_between, list_versions
+from pipelines.versions.reproduce import DIFFERENT, SAME, reproduce
 from tests.pipelines.test_dvc_stage import outputs
-from tests.pipelines.tiny_project import commit, dvc, runs, write_scan
+from tests.pipelines.tiny_project import commit, dvc, runs, stage_file, write_scan
 
 
 def run_all(project, scan_id="apple"):
@@ -60,19 +60,18 @@ def test_clean_clone_pull_and_repro(project, tmp_path):
 
 
 @pytest.mark.slow
-def test_reproduce_names_what_is_random_and_what_differs(project, tmp_path):
-    stage = project.root / "stages" / "precut.py"
+def test_reproduce_computes_every_stage_and_names_what_differs(project, tmp_path):
+    stage = stage_file(project, "precut")
     stage.write_text(stage.read_text().replace('"words": len(orders)', '"words": time.time_ns()'))
     commit(project)
     register_scan(project, Request(write_scan(tmp_path, "apple.ply")))
     run_all(project)
     good = outputs(project)
     verdicts = {verdict.stage: verdict for verdict in reproduce(project, ["apple"])}
-    assert verdicts["tetrahedralize"].verdict == RANDOM
     assert verdicts["precut"].verdict == DIFFERENT
     assert verdicts["precut"].differing == ("metrics.json",)
-    random = {entry.name for entry in read_template(project.template) if entry.random}
-    others = set(verdicts) - random - {"precut", "precut_half"}  # an instance runs the same module
+    assert list(verdicts) == [entry.name for entry in read_template(project.template)]
+    others = set(verdicts) - {"precut", "precut_half"}  # an instance runs the same module
     assert {verdicts[name].verdict for name in others} == {SAME}
     assert outputs(project) == good, "the results themselves were not touched"
 
@@ -98,16 +97,16 @@ def test_versions_of_the_dataset(project, tmp_path):
     versions = list_versions(project)
     assert [version.scans for version in versions] == [2, 2, 1] or [v.scans for v in versions] == [2, 1, 2]
     assert {"now", "v1"} <= {version.name for version in versions}
-    changes = compare(project, "v1", "HEAD")
+    changes = changes_between(project, "v1", "HEAD")
     assert changes.params == ("clean.max_faces: 2000000 → 1000000",)
     apple, pear = changes.scans
     assert (apple.kind, apple.stages, apple.raw) == ("changed", ("clean",), ())
     assert apple.settings == ('clean.unit: null → "mm"',)
     assert apple.metrics == ("clean.volume_m3: 1 → 2",)
     assert (pear.scan, pear.kind) == ("pear", "added")
-    assert compare(project, "HEAD", "now").scans == ()
+    assert changes_between(project, "HEAD", "now").scans == ()
     shutil.rmtree(project.scan_dir("pear"))
-    assert [(c.scan, c.kind) for c in compare(project, "HEAD", "now").scans] == [("pear", "removed")]
-    assert compare(project, "HEAD", "v1").scans[1].kind == "removed"
+    assert [(c.scan, c.kind) for c in changes_between(project, "HEAD", "now").scans] == [("pear", "removed")]
+    assert changes_between(project, "HEAD", "v1").scans[1].kind == "removed"
     with pytest.raises(InputError, match="git could not"):
-        compare(project, "v1", "no-such-version")
+        changes_between(project, "v1", "no-such-version")

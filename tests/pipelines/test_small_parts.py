@@ -1,4 +1,4 @@
-"""Small parts of the house that need neither DVC nor Prefect."""
+"""Small parts of the pipeline that need neither DVC nor Prefect."""
 
 import json
 import threading
@@ -11,7 +11,7 @@ from pipelines.dvc.events_tail import EventsTail
 from pipelines.dvc.kept_outputs import kept_outputs
 from pipelines.runs.dashboard import use_running_dashboard
 from pipelines.scans.project import Project, find_project, quiet_environment
-from pipelines.versions.dataset import collect, to_csv
+from pipelines.versions.figures_table import collect, to_csv
 
 
 def test_dataset_has_one_row_per_scan_and_every_figure(tmp_path):
@@ -106,7 +106,7 @@ def test_doctor_finds_what_is_missing(tmp_path, monkeypatch):
 
 
 def test_project_is_found_from_any_folder_inside(tmp_path, monkeypatch):
-    (tmp_path / "pipelines").mkdir()
+    (tmp_path / "pipelines" / "dvc").mkdir(parents=True)
     (tmp_path / "pipelines" / "dvc" / "scan.dvc.yaml").touch()
     (tmp_path / "params.yaml").touch()
     inside = tmp_path / "data" / "scans"

@@ -99,7 +99,7 @@ def test_change_during_the_run_is_noticed(project, tmp_path, what):
     path = {
         "parameter": project.root / "params.yaml",
         "input": scan_dir / "apple.ply",
-        "code": project.root / "stages" / "support" / "events.py",
+        "code": project.root / "stages" / "runtime" / "events.py",
     }[what]
     text = path.read_text()
     path.write_text(
@@ -179,7 +179,7 @@ def running(pid: int) -> bool:
 def test_faulty_scan_file(project, content, words):
     scan_dir = project.scan_dir("apple")
     scan_dir.mkdir()
-    (scan_dir / "dvc.yaml").symlink_to("../../../pipelines/dvc/scan.dvc.yaml")
+    (scan_dir / "dvc.yaml").write_bytes(project.template.read_bytes())
     (scan_dir / "scan.yaml").write_text(content)
     result = run_clean(project, scan_dir)
     assert result.returncode == 2

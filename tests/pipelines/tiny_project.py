@@ -1,4 +1,4 @@
-"""A copy of the project with tiny stages in place of the real ones, to test the house in seconds."""
+"""A copy of the project with tiny stages in place of the real ones, to test the pipeline in seconds."""
 
 import os
 import shutil
@@ -16,12 +16,10 @@ TINY_STAGE = Path(__file__).with_name("tiny_stage.py.txt")
 LIGHT = {
     "clean": {"target_edge_m": 0.006},
     "tetrahedralize": {"edge_m": 0.03, "cut_edge_m": 0.02},
-    "simulate": {"dt_s": 0.004},
-    "calibrate": {"dt_s": 0.004, "shared_iterations": 1, "individual_iterations": 1},
+    "cut": {"dt_s": 0.004},
+    "calibrate": {"shared_iterations": 1, "individual_iterations": 1},
     "tetrahedralize_half": {"edge_m": 0.02, "cut_edge_m": 0.015},
-    "transport": {"dt_s": 0.004},
-    "optimize": {"dt_s": 0.004, "candidates": 1, "iterations": 3, "ablation_iterations": 1},
-    "replay": {"dt_s": 0.004},
+    "optimize": {"candidates": 1, "iterations": 3, "ablation_iterations": 1},
 }
 """Coarse meshes and few iterations: the same code in a quarter of the time."""
 
@@ -30,8 +28,15 @@ def make_tiny_project(folder: Path) -> Project:
     """Everything but data, environments and real stage modules, in a git repository of its own."""
     project = make_real_project(folder)
     for entry in read_template(project.template):
-        shutil.copy(TINY_STAGE, folder / "stages" / f"{base_of(entry.name)}.py")
+        shutil.copy(TINY_STAGE, stage_file(project, base_of(entry.name)))
     return project
+
+
+def stage_file(project: Project, stage: str) -> Path:
+    """The module of a stage in this project."""
+    path = project.root / "stages" / stage / "stage.py"
+    assert path.is_file(), f"{path} is not there"
+    return path
 
 
 def make_real_project(folder: Path) -> Project:

@@ -77,7 +77,7 @@ def warnings(data: ScanData) -> list[str]:
         bounded = scalars.filter(scalars["at_bound"])["name"].to_list()
         vague = scalars.filter(~scalars["identifiable"])["name"].to_list()
         out += [f"Calibration: at a bound of its range: {', '.join(bounded)}."] if bounded else []
-        out += [f"Calibration: the log does not tell much about {', '.join(vague)}."] if vague else []
+        out += [f"Calibration: the log hardly determines {', '.join(vague)}."] if vague else []
     if found and found.get("confirmed_reduction") is None:
         out.append("Optimisation: not all of the finer simulations finished, so the saving is not confirmed.")
     elif found and _is_less(found.get("confirmed_reduction"), 0.0):

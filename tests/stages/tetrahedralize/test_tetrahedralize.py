@@ -227,7 +227,9 @@ def test_a_seed_gives_the_same_bytes_in_every_process() -> None:
 
 
 def test_a_seed_gives_the_same_bytes_in_another_stage_process() -> None:
-    code = "from tests.stages.tetrahedralize.test_tetrahedralize import *; print(digest(resting(ball(0.02, 3))))"
+    code = (
+        "from tests.stages.tetrahedralize.test_tetrahedralize import *; print(digest(resting(ball(0.02, 3))))"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True, check=True
     )

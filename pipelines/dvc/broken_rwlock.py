@@ -1,7 +1,7 @@
-"""Mending DVC's table of path locks (.dvc/tmp/rwlock): it is rewritten in place, so a kill can leave it half-written.
+"""DVC's table of path locks, .dvc/tmp/rwlock: it is rewritten in place, so a kill can leave it half-written.
 
 All scans share this table. Where it is broken, every dvc command fails until it is gone; and one that is running then
-misses its own entry when it ends. Both are told apart from real failures here, and the command is run again.
+misses its own entry when it ends. Both are distinguished from real failures here, and the command is run again.
 """
 
 import json
@@ -15,16 +15,16 @@ BROKEN_SENTENCE = "Unable to read RWLock-file"
 WAIT_S = 0.1
 
 
-def broke_on_locks(project: Project, text: str, since_s: float) -> bool:
-    """True if the command that began then (time.time) failed because of the table; the table is mended."""
+def recovered_from_broken_rwlock(project: Project, text: str, since_s: float) -> bool:
+    """True if the command that began then (time.time) failed because of the table; a broken table is removed."""
     if BROKEN_SENTENCE in text:
-        mend_path_locks(project)
+        remove_broken_rwlock(project)
         return True
     mark = _mark(project)
     return mark.exists() and mark.stat().st_mtime >= since_s
 
 
-def mend_path_locks(project: Project) -> bool:
+def remove_broken_rwlock(project: Project) -> bool:
     """Remove the table if it can't be read, under the lock that DVC itself takes to edit it."""
     import zc.lockfile
 
@@ -55,4 +55,4 @@ def _is_readable(table: Path) -> bool:
 
 
 def _mark(project: Project) -> Path:
-    return project.state_dir / "path_locks_mended"
+    return project.state_dir / "rwlock_removed"

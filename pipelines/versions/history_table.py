@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
-from pipelines.versions.datasets import Changes, Version
+from pipelines.versions.history import Changes, Version
 
 
 def versions_table(versions: Sequence[Version]) -> Table:

@@ -1,7 +1,6 @@
 """Versions of the dataset: what git and DVC know about data/scans, and what changed between two of them."""
 
 import json
-import subprocess
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
@@ -10,14 +9,17 @@ from typing import Any
 import yaml
 
 from disect_sim.errors import InputError
+from pipelines.dvc.commands import CommandError, run_git
+from pipelines.dvc.lock_file import LOCK_FILE_NAME
 from pipelines.scans.project import Project
+from stages.runtime.scan_file import PARAMS_FILE_NAME, SCAN_FILE_NAME
 from stages.runtime.yaml_file import parse_yaml
 
 NOW = "now"
 """The work tree, committed or not."""
-SCANS, PARAMS = "data/scans", "params.yaml"
+SCANS = "data/scans"
 MAX_VERSIONS = 50
-META = ("scan.yaml", "dvc.lock", "metrics.json", ".dvc")
+META = (SCAN_FILE_NAME, LOCK_FILE_NAME, "metrics.json", ".dvc")
 """Endings of the small files that describe a scan; everything else under data/scans is data."""
 
 
@@ -73,12 +75,12 @@ def list_versions(project: Project) -> list[Version]:
     found = [Version(NOW, "", "", len(project.scan_ids()), "the work tree")]
     for line in sorted({*log, *tagged}, key=lambda text: text.split("\t")[1], reverse=True):
         commit, date, subject = line.split("\t", 2)
-        scans = sum(path.endswith("/scan.yaml") for path in _tree(project, commit))
+        scans = sum(path.endswith(f"/{SCAN_FILE_NAME}") for path in _tree(project, commit))
         found.append(Version(named.get(commit, commit[:10]), commit, date, scans, subject))
     return found
 
 
-def compare(project: Project, old: str, new: str) -> Changes:
+def changes_between(project: Project, old: str, new: str) -> Changes:
     """What differs; only files that differ are read."""
     before, after = _files(project, old), _files(project, new)
     differing = sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
@@ -88,7 +90,7 @@ def compare(project: Project, old: str, new: str) -> Changes:
     return Changes(
         old,
         new,
-        tuple(_value_changes(texts_old.get(PARAMS, "{}"), texts_new.get(PARAMS, "{}"))),
+        tuple(_value_changes(texts_old.get(PARAMS_FILE_NAME, "{}"), texts_new.get(PARAMS_FILE_NAME, "{}"))),
         tuple(_scan_change(scan, before, after, texts_old, texts_new) for scan in scans),
     )
 
@@ -101,15 +103,16 @@ def _scan_change(
     new: Mapping[str, str],
 ) -> ScanChange:
     folder = f"{SCANS}/{scan}/"
-    if f"{folder}scan.yaml" not in before or f"{folder}scan.yaml" not in after:
-        return ScanChange(scan, "added" if f"{folder}scan.yaml" in after else "removed")
+    scan_file = f"{folder}{SCAN_FILE_NAME}"
+    if scan_file not in before or scan_file not in after:
+        return ScanChange(scan, "added" if scan_file in after else "removed")
     paths = sorted(path for path in old.keys() | new.keys() if path.startswith(folder))
-    lock = f"{folder}dvc.lock"
+    lock = f"{folder}{LOCK_FILE_NAME}"
     return ScanChange(
         scan,
         "changed",
         raw=tuple(Path(path).stem for path in paths if path.endswith(".dvc")),
-        settings=tuple(_changed(f"{folder}scan.yaml", old, new)),
+        settings=tuple(_changed(scan_file, old, new)),
         stages=tuple(_changed_stages(old.get(lock, "{}"), new.get(lock, "{}"))),
         metrics=tuple(
             f"{PurePosixPath(path).parts[3]}.{change}"
@@ -171,15 +174,15 @@ def _files(project: Project, version: str) -> dict[str, str]:
     if version != NOW:
         return _tree(project, version)
     paths = [path for path in (project.root / SCANS).rglob("*") if path.is_file() and _describes(path.name)]
-    names = [str(path.relative_to(project.root)) for path in paths] + [PARAMS]
+    names = [str(path.relative_to(project.root)) for path in paths] + [PARAMS_FILE_NAME]
     ids = _git(project, "hash-object", "--stdin-paths", stdin="\n".join(names)).split()
     return dict(zip(names, ids, strict=True))
 
 
 def _tree(project: Project, version: str) -> dict[str, str]:
-    entries = _lines(project, "ls-tree", "-r", "--full-tree", version, "--", SCANS, PARAMS)
+    entries = _lines(project, "ls-tree", "-r", "--full-tree", version, "--", SCANS, PARAMS_FILE_NAME)
     parts = [(line.split("\t")[1], line.split()[2]) for line in entries]
-    return {path: blob for path, blob in parts if path == PARAMS or _describes(path)}
+    return {path: blob for path, blob in parts if path == PARAMS_FILE_NAME or _describes(path)}
 
 
 def _describes(name: str) -> bool:
@@ -197,14 +200,10 @@ def _lines(project: Project, *arguments: str) -> list[str]:
 
 
 def _git(project: Project, *arguments: str, stdin: str | None = None) -> str:
-    command = ["git", "--no-optional-locks", *arguments]
-    result = subprocess.run(
-        command, cwd=project.root, input=stdin, capture_output=True, text=True, check=False
-    )
-    if result.returncode:
-        reason = (result.stderr.strip().splitlines() or ["no reason given"])[-1]
+    try:
+        return run_git(project.root, *arguments, stdin=None if stdin is None else stdin.encode()).decode()
+    except CommandError as error:
         raise InputError(
-            f"git could not {arguments[0]} ({reason}). Versions are tags and commits of this repository. 'scan2cut "
-            "datasets' lists them."
-        )
-    return result.stdout
+            f"git could not {arguments[0]} ({error.reason}). Versions are tags and commits of this repository. "
+            "'scan2cut datasets' lists them."
+        ) from error

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from disect_sim.errors import InputError
-from pipelines.many.cluster import Source, find_source
+from pipelines.dvc.clone import Source, find_source
 from pipelines.scans.project import Project
 
 LOCAL = "local"

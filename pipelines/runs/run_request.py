@@ -1,79 +1,18 @@
-"""`scan2cut run` without its terminal: register, run the flow, say how it went."""
+"""A run of one scan, from the request to the report: what `scan2cut run`, batch, watch and deployments share."""
 
 import logging
 import os
-from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from disect_sim.errors import InputError
-from pipelines.dvc.stage import StageFailedError, StageReport, TryAgainError
-from pipelines.many.cluster import send_raw_files
-from pipelines.many.dask_cluster import Cluster
+from pipelines.dvc.stage import StageReport
+from pipelines.dvc.transfer import send_raw_files
 from pipelines.report.after_run import keep_report, record_and_report
 from pipelines.runs.dashboard import use_running_dashboard
-from pipelines.runs.redact import redact
+from pipelines.runs.dask_cluster import Cluster
+from pipelines.runs.run_result import RunResult
 from pipelines.scans.project import Project
 from pipelines.scans.register import Request, forget_scan, register_scan, track_raw_files
-from stages.runtime.disk_error import disk_sentence
-
-EXIT_DONE, EXIT_FAILED, EXIT_BAD_INPUT = 0, 1, 2
-CALIBRATE = "calibrate"
-"""The stage that `scan2cut calibrate` runs."""
-
-
-@dataclass
-class RunResult:
-    """How a run went; `stages` holds those that were brought up to date before it ended."""
-
-    scan: str | None = None
-    error: str | None = None
-    exit_code: int = EXIT_DONE
-    stages: list[StageReport] = field(default_factory=list)
-    exception: BaseException | None = None
-    report: str | None = None
-    """report.html, relative to the project; None if the scan could not even be registered."""
-
-    def fail(self, error: BaseException) -> None:
-        """Record the failure as a sentence and an exit code."""
-        self.exception = error
-        self.exit_code = EXIT_BAD_INPUT if isinstance(error, InputError) else EXIT_FAILED
-        is_sentence = isinstance(error, InputError | StageFailedError | TryAgainError)
-        plain = str(error) if is_sentence else f"{type(error).__name__}: {error}"
-        self.error = redact(disk_sentence(error) or plain)
-
-    def as_json(self) -> dict[str, Any]:
-        """The object that `--json` prints."""
-        return {
-            "ok": self.exit_code == EXIT_DONE,
-            "error": self.error,
-            "scan": self.scan,
-            "stages": [
-                {
-                    "name": report.name,
-                    "seconds": report.seconds,
-                    "cached": report.cached,
-                    "outputs": list(report.outputs),
-                    "metrics": asdict(report)["metrics"],
-                }
-                for report in self.stages
-            ],
-        }
-
-
-def calibration_json(result: RunResult) -> dict[str, Any]:
-    """The object that `scan2cut calibrate --json` prints: the errors of the fit, and its time."""
-    report = next((r for r in result.stages if r.name == CALIBRATE), None)
-    metrics = {} if report is None else report.metrics
-    keys = ("nmae", "mae_n", "peak_error_n", "iterations", "outcome", "remedy")
-    return {
-        "ok": result.exit_code == EXIT_DONE,
-        "error": result.error,
-        "scan": result.scan,
-        **{key: metrics.get(key) for key in keys},
-        "seconds": None if report is None else report.seconds,
-        "cached": None if report is None else report.cached,
-        "metrics": metrics,
-    }
+from stages.runtime.exit_codes import EXIT_BAD_INPUT
 
 
 def run_request(
@@ -115,7 +54,7 @@ def _warn(sentence: str) -> None:
     logging.getLogger("scan2cut").warning(sentence)
 
 
-def hush_prefect() -> None:
+def silence_prefect() -> None:
     """Keep Prefect's own log off the terminal; call it before Prefect is imported."""
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
 
@@ -133,7 +72,7 @@ def run_flow(
     """Run the flow for result.scan, up to the target if there is one, adding to the result as stages finish."""
     use_running_dashboard(project)
     if not verbose:
-        hush_prefect()
+        silence_prefect()
     from pipelines.runs.flow import WATCHER, Watcher, scan_flow
 
     def on_finish(report: StageReport) -> None:

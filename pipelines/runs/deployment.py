@@ -7,8 +7,9 @@ from prefect import flow
 from prefect.runtime import flow_run
 
 from disect_sim.errors import InputError
-from pipelines.runs.flow import WATCHER, Watcher, run_scan
-from pipelines.runs.scan_run import RunResult, finish_run
+from pipelines.runs.flow import WATCHER, Watcher, run_stages
+from pipelines.runs.run_request import finish_run
+from pipelines.runs.run_result import RunResult
 from pipelines.scans.project import Project, find_project
 from pipelines.scans.register import Request, register_scan, registered_scan, scan_id_of
 
@@ -55,7 +56,7 @@ def _run(
     result = RunResult(register_requested(project, scan, log, material, settings))
     token = WATCHER.set(Watcher(on_finish=result.stages.append))
     try:
-        return run_scan(str(result.scan), str(project.root), force, target)
+        return run_stages(str(result.scan), str(project.root), force, target)
     except BaseException as error:
         result.fail(error)
         raise

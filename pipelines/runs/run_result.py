@@ -1,0 +1,68 @@
+"""How a run went: as a sentence, an exit code, and the objects that `--json` prints."""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from disect_sim.errors import InputError
+from pipelines.dvc.redact import redact
+from pipelines.dvc.stage import StageFailedError, StageReport, TryAgainError
+from stages.runtime.disk_error import disk_sentence
+from stages.runtime.exit_codes import EXIT_BAD_INPUT, EXIT_DONE, EXIT_FAILED
+
+CALIBRATE = "calibrate"
+"""The stage that `scan2cut calibrate` runs."""
+
+
+@dataclass
+class RunResult:
+    """How a run went; `stages` holds those that were brought up to date before it ended."""
+
+    scan: str | None = None
+    error: str | None = None
+    exit_code: int = EXIT_DONE
+    stages: list[StageReport] = field(default_factory=list)
+    exception: BaseException | None = None
+    report: str | None = None
+    """report.html, relative to the project; None if the scan could not even be registered."""
+
+    def fail(self, error: BaseException) -> None:
+        """Record the failure as a sentence and an exit code."""
+        self.exception = error
+        self.exit_code = EXIT_BAD_INPUT if isinstance(error, InputError) else EXIT_FAILED
+        is_sentence = isinstance(error, InputError | StageFailedError | TryAgainError)
+        plain = str(error) if is_sentence else f"{type(error).__name__}: {error}"
+        self.error = redact(disk_sentence(error) or plain)
+
+    def as_json(self) -> dict[str, Any]:
+        """The object that `--json` prints."""
+        return {
+            "ok": self.exit_code == EXIT_DONE,
+            "error": self.error,
+            "scan": self.scan,
+            "stages": [
+                {
+                    "name": report.name,
+                    "seconds": report.seconds,
+                    "cached": report.cached,
+                    "outputs": list(report.outputs),
+                    "metrics": asdict(report)["metrics"],
+                }
+                for report in self.stages
+            ],
+        }
+
+
+def calibration_json(result: RunResult) -> dict[str, Any]:
+    """The object that `scan2cut calibrate --json` prints: the errors of the fit, and its time."""
+    report = next((r for r in result.stages if r.name == CALIBRATE), None)
+    metrics = {} if report is None else report.metrics
+    keys = ("nmae", "mae_n", "peak_error_n", "iterations", "outcome", "remedy")
+    return {
+        "ok": result.exit_code == EXIT_DONE,
+        "error": result.error,
+        "scan": result.scan,
+        **{key: metrics.get(key) for key in keys},
+        "seconds": None if report is None else report.seconds,
+        "cached": None if report is None else report.cached,
+        "metrics": metrics,
+    }
