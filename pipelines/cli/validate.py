@@ -14,6 +14,7 @@ from stages.runtime.artifacts import (
 )
 from stages.runtime.catalogue import ARTIFACTS
 from stages.runtime.describe import Artifact
+from stages.runtime.provenance import read_provenance
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,8 @@ def validate_file(path: Path) -> Validated:
         rows = read_table_file(path, artifact).height
     elif artifact.kind == "metrics":
         read_metrics(path)
+    elif artifact.kind == "provenance":
+        read_provenance(path.absolute().parents[1], artifact.producer)
     elif artifact.kind == "plot":
         text = path.read_text(encoding="utf-8")
         check_csv_header(artifact, text, str(path))

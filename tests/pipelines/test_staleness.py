@@ -1,0 +1,118 @@
+"""What makes a stage stale, asked of DVC: what its result depends on, and nothing else."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pipelines.scans.project import Project
+from pipelines.scans.register import Request, register_scan
+from stages.runtime.catalogue import STAGES
+from tests.pipelines.tiny_project import commit, dvc, make_tiny_project, runs, write_scan
+
+pytestmark = pytest.mark.slow
+
+SCAN = "data/scans/apple/dvc.yaml"
+EVERY = set(STAGES)
+
+
+@pytest.fixture(scope="module")
+def fresh(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A project with one scan all of whose stages (stand-ins) are fresh."""
+    folder = tmp_path_factory.mktemp("staleness")
+    (folder / "project").mkdir()
+    project = make_tiny_project(folder / "project")
+    register_scan(project, Request(write_scan(folder, "apple.ply")))
+    done = dvc(project, "repro", SCAN)
+    assert done.returncode == 0, done.stderr
+    commit(project)
+    assert stale(project) == set()
+    return project
+
+
+def stale(project: Project) -> set[str]:
+    """The stages of which DVC says that something of their own changed."""
+    answer = dvc(project, "status", "--json", SCAN)
+    assert answer.returncode == 0, answer.stderr
+    return {name.rpartition(":")[2] for name in json.loads(answer.stdout.strip().splitlines()[-1])}
+
+
+def edit(project: Project, name: str, change: Callable[[str], str]) -> Callable[[], None]:
+    """Change a file of the project; the returned function puts it back."""
+    path = project.root / name
+    before = path.read_text(encoding="utf-8")
+    after = change(before)
+    assert after != before
+    path.write_text(after, encoding="utf-8")
+    return lambda: path.write_text(before, encoding="utf-8") and None
+
+
+def commented(text: str) -> str:
+    return text + "# a comment\n"
+
+
+CUTTING = {"simulate", "calibrate", "transport", "optimize", "export", "replay"}
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "expected"),
+    [
+        ("stages/runtime/stage_io.py", commented, set()),
+        ("stages/runtime/catalogue.py", commented, set()),
+        ("stages/runtime/version.py", commented, set()),
+        ("stages/runtime/version.py", lambda t: re.sub(r"(ARTIFACT_FORMAT = )\d+", r"\g<1>99", t), EVERY),
+        ("pipelines/runs/flow.py", commented, set()),
+        ("params.yaml", commented, set()),
+        ("stages/clean/picture.py", commented, {"clean"}),
+        ("stages/precut/picture.py", commented, {"precut", "precut_half"}),
+        ("stages/precut_half/description.py", commented, {"precut_half"}),
+        ("stages/shared/robots/robot.py", commented, {"export"}),
+        ("stages/shared/robots/panda.json", lambda t: t + "\n", {"export"}),
+        ("disect_sim/kernels/springs.py", commented, CUTTING - {"export"}),
+        ("disect_sim/torch_module.py", commented, {"calibrate", "optimize"}),
+        ("params.yaml", lambda t: t.replace("  unit: auto ", "  unit: mm ", 1), {"clean"}),
+        (
+            "params.yaml",
+            lambda t: t.replace("board_clearance_m: 0.001  ", "board_clearance_m: 0.002  ", 1),
+            CUTTING,
+        ),
+        (
+            "data/scans/apple/scan.yaml",
+            lambda t: re.sub(r"(?m)^material: apple$", "material: potato", t),
+            {stage.name for stage in STAGES.values() if stage.uses_material},
+        ),
+    ],
+)
+def test_an_edit_makes_stale_what_depends_on_it_and_nothing_else(fresh, name, change, expected):
+    put_back = edit(fresh, name, change)
+    try:
+        assert stale(fresh) == expected
+    finally:
+        put_back()
+    assert stale(fresh) == set()
+
+
+def test_a_new_column_reaches_the_readers_of_its_table_and_nobody_else(fresh):
+    """Of the force log's table: calibrate reads it, and export reads the record of what calibrate read."""
+    new = 'Column("temperature_c", "f64", "°C", "of the knife"),'
+    put_back = edit(
+        fresh,
+        "stages/ingest/artifacts.py",
+        lambda t: t.replace('Column("time_s"', f'{new}\n            Column("time_s"', 1),
+    )
+    try:
+        assert stale(fresh) == {"ingest"}
+        before = len(runs(fresh))
+        assert dvc(fresh, "repro", SCAN).returncode == 0
+        assert {line.split()[1] for line in runs(fresh)[before:]} == {"ingest", "calibrate", "export"}
+    finally:
+        put_back()
+        assert dvc(fresh, "repro", SCAN).returncode == 0
+
+
+def test_every_stage_is_tracked(fresh):
+    """No test above could pass because a stage is missing from the scan's pipeline."""
+    lock = (Path(fresh.root) / "data" / "scans" / "apple" / "dvc.lock").read_text(encoding="utf-8")
+    assert all(f"  {stage}:" in lock for stage in EVERY)
