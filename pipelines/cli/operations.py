@@ -1,4 +1,4 @@
-"""The commands for everyday operation: batch, watch, deploy, dashboard, datasets, reproduce."""
+"""The commands for everyday operation: batch, watch, deploy, dashboard, pull, reproduce, datasets."""
 
 import os
 import threading
@@ -20,7 +20,7 @@ MEMORY_GB = 2.0
 
 def add_operation_commands(app: typer.Typer) -> None:
     """Add the commands to the command line."""
-    for command in (batch, watch, deploy, dashboard, datasets, reproduce):
+    for command in (batch, watch, deploy, dashboard, pull, reproduce, datasets):
         app.command()(command)
 
 
@@ -139,6 +139,18 @@ def dashboard(
     server_environment(host, os.environ)
     print_note(f"The dashboard comes up at http://{host}:{port} (Ctrl-C stops it).")
     serve_dashboard(project, port, host)
+
+
+def pull(
+    scans: Annotated[list[str] | None, typer.Argument(help="Scan ids [default: all].")] = None,
+    as_json: Json = False,
+) -> None:
+    """Fetch what was recorded of these scans from the DVC remote; stages that never ran are left out."""
+    project = this_project()
+    from pipelines.versions import pull as module
+
+    fetched = module.pull(project, scans or [], print_note)
+    print_json(fetched) if as_json else out.print(f"{len(fetched)} recorded parts are here.")
 
 
 def reproduce(

@@ -9,6 +9,16 @@ from stages.runtime.atomic_file import write_bytes_atomic
 from stages.runtime.scan_file import PIPELINE_FILE_NAME
 
 
+def stage_address(project: Project, scan_id: str, stage: str) -> str:
+    """What DVC calls a stage of the scan."""
+    return f"{pipeline_address(project, scan_id)}:{stage}"
+
+
+def pipeline_address(project: Project, scan_id: str) -> str:
+    """What DVC calls all stages of the scan: its dvc.yaml, relative to the project."""
+    return str((project.scan_dir(scan_id) / PIPELINE_FILE_NAME).relative_to(project.root))
+
+
 def is_current(project: Project, scan_id: str) -> bool:
     """True if the scan's dvc.yaml is a real file with the template's content."""
     path = project.scan_dir(scan_id) / PIPELINE_FILE_NAME
@@ -24,4 +34,4 @@ def refresh_pipeline_file(project: Project, scan_id: str) -> str | None:
     write_bytes_atomic(path, project.template.read_bytes())
     if not existed:
         return None
-    return f"{path.relative_to(project.root)} was outdated and is now a copy of {TEMPLATE}."
+    return f"{pipeline_address(project, scan_id)} was outdated and is now a copy of {TEMPLATE}."

@@ -20,7 +20,7 @@ from pipelines.dvc.commands import BUSY_SENTENCE
 from pipelines.dvc.disk_space import check_disk_space
 from pipelines.dvc.events_tail import EventsTail
 from pipelines.dvc.kept_outputs import kept_outputs
-from pipelines.dvc.pipeline_file import refresh_pipeline_file
+from pipelines.dvc.pipeline_file import refresh_pipeline_file, stage_address
 from pipelines.dvc.recorded_files import damaged, discard, recorded_outputs
 from pipelines.dvc.redact import redact
 from pipelines.dvc.template import StageEntry, resolve
@@ -30,7 +30,7 @@ from stages.runtime.artifacts import read_metrics
 from stages.runtime.events import EVENTS_VARIABLE
 from stages.runtime.exit_codes import EXIT_BAD_INPUT, EXIT_INPUTS_CHANGED
 from stages.runtime.guard import PARENT_VARIABLE
-from stages.runtime.scan_file import PIPELINE_FILE_NAME, SCAN_FILE_NAME, read_scan_file
+from stages.runtime.scan_file import SCAN_FILE_NAME, read_scan_file
 from stages.runtime.scratch import remove_abandoned
 from stages.runtime.yaml_file import read_mapping
 
@@ -131,7 +131,6 @@ def bring_up_to_date(
 
 
 def _run_dvc(project: Project, scan_id: str, entry: StageEntry, listeners: Listeners, force: bool) -> Outcome:
-    address = f"{project.scan_dir(scan_id).relative_to(project.root)}/{PIPELINE_FILE_NAME}:{entry.name}"
     command = [
         sys.executable,
         "-m",
@@ -139,7 +138,7 @@ def _run_dvc(project: Project, scan_id: str, entry: StageEntry, listeners: Liste
         "--wait-for-lock",
         "repro",
         "--single-item",
-        address,
+        stage_address(project, scan_id, entry.name),
     ]
     if force:
         command.append("--force")

@@ -6,11 +6,11 @@ from disect_sim.errors import InputError
 from pipelines.dvc.clone import REMOTE
 from pipelines.dvc.commands import run_dvc
 from pipelines.dvc.lock_file import LOCK_FILE_NAME
-from pipelines.dvc.pipeline_file import refresh_pipeline_file
+from pipelines.dvc.pipeline_file import refresh_pipeline_file, stage_address
 from pipelines.dvc.template import StageEntry, read_template, upstream
 from pipelines.scans.project import Project
 from stages.runtime.atomic_file import write_bytes_atomic
-from stages.runtime.scan_file import PIPELINE_FILE_NAME, SCAN_FILE_NAME, read_scan_file
+from stages.runtime.scan_file import SCAN_FILE_NAME, read_scan_file
 
 RESULT_TEXTS = ("metrics.json", "provenance.json")
 """Small texts that a stage leaves in its folder."""
@@ -50,34 +50,28 @@ def fetch_inputs(project: Project, scan_id: str, entry: StageEntry) -> None:
     run_dvc(
         project,
         "pull",
-        "--quiet",
         "--remote",
         REMOTE,
-        *_raw_files(project, scan_id),
-        *_stages(project, scan_id, before),
+        *raw_addresses(project, scan_id),
+        *(stage_address(project, scan_id, name) for name in before),
     )
 
 
 def send_outputs(project: Project, scan_id: str, entry: StageEntry) -> None:
     """Push what the stage made."""
-    run_dvc(project, "push", "--quiet", "--remote", REMOTE, *_stages(project, scan_id, [entry.name]))
+    run_dvc(project, "push", "--remote", REMOTE, stage_address(project, scan_id, entry.name))
 
 
 def send_raw_files(project: Project, scan_id: str) -> None:
     """Push the raw files, so that workers can pull them."""
-    run_dvc(project, "push", "--quiet", *_raw_files(project, scan_id))
+    run_dvc(project, "push", *raw_addresses(project, scan_id))
 
 
 def fetch_outputs(project: Project, scan_id: str, entries: Iterable[StageEntry]) -> None:
     """Pull what workers made of this scan in these stages."""
-    run_dvc(project, "pull", "--quiet", *_stages(project, scan_id, [entry.name for entry in entries]))
+    run_dvc(project, "pull", *(stage_address(project, scan_id, entry.name) for entry in entries))
 
 
-def _raw_files(project: Project, scan_id: str) -> list[str]:
+def raw_addresses(project: Project, scan_id: str) -> list[str]:
+    """The .dvc files of the scan's raw files."""
     return [str(path.relative_to(project.root)) for path in project.scan_dir(scan_id).glob("*.dvc")]
-
-
-def _stages(project: Project, scan_id: str, names: Iterable[str]) -> list[str]:
-    """DVC's addresses of the scan's stages."""
-    folder = project.scan_dir(scan_id).relative_to(project.root)
-    return [f"{folder}/{PIPELINE_FILE_NAME}:{name}" for name in names]

@@ -3,12 +3,11 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from disect_sim.errors import InputError
 from pipelines.report.blocks import Note, Section
 from pipelines.report.page import render_page
 from pipelines.report.scan_data import ScanData
 from pipelines.report.sections import body, force, provenance, robot, second_cut, summary
-from pipelines.scans.project import Project
+from pipelines.scans.project import Project, known_scans
 from stages.runtime.atomic_file import write_bytes_atomic
 
 REPORT_FILE_NAME = "report.html"
@@ -31,12 +30,7 @@ SECTIONS: tuple[Callable[[ScanData], Section], ...] = (
 
 def build_report(project: Project, scan_id: str) -> Path:
     """Write report.html into the scan's directory; returns its path."""
-    known = project.scan_ids()
-    if scan_id not in known:
-        raise InputError(
-            f"There is no scan {scan_id!r}. Registered are: {', '.join(known) or 'none'}. "
-            "Register one with 'scan2cut run FILE'."
-        )
+    known_scans(project, [scan_id])
     path = project.scan_dir(scan_id) / REPORT_FILE_NAME
     write_bytes_atomic(path, report_html(ScanData(project, scan_id)).encode())
     return path

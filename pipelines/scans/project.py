@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,6 +55,18 @@ class Project:
     def scan_ids(self) -> list[str]:
         """Registered scans, in alphabetical order."""
         return sorted(path.parent.name for path in self.scans_dir.glob("*/scan.yaml"))
+
+
+def known_scans(project: Project, scan_ids: Sequence[str]) -> list[str]:
+    """These scans, or all if none is named; InputError if one is not registered."""
+    known = project.scan_ids()
+    for scan_id in scan_ids:
+        if scan_id not in known:
+            raise InputError(
+                f"There is no scan {scan_id!r}. Registered are: {', '.join(known) or 'none'}. "
+                "Register one with 'scan2cut run FILE'."
+            )
+    return list(scan_ids) or known
 
 
 def find_project(start: Path | None = None) -> Project:

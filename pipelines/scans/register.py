@@ -164,7 +164,7 @@ def track_raw_files(project: Project, scan_id: str) -> None:
         (project.root / f"{path}.dvc").unlink(
             missing_ok=True
         )  # there only if a power cut left it half-written
-    run_dvc(project, "add", "--quiet", *sorted(paths))
+    run_dvc(project, "add", *sorted(paths))
 
 
 def forget_scan(project: Project, scan_id: str) -> None:

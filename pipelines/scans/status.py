@@ -5,13 +5,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from disect_sim.errors import InputError
 from pipelines.dvc.commands import CommandError, run_dvc
 from pipelines.dvc.lock_file import recorded_stages
-from pipelines.dvc.pipeline_file import refresh_pipeline_file
+from pipelines.dvc.pipeline_file import pipeline_address, refresh_pipeline_file
 from pipelines.dvc.template import read_template
-from pipelines.scans.project import Project
-from stages.runtime.scan_file import PIPELINE_FILE_NAME
+from pipelines.scans.project import Project, known_scans
 
 State = Literal["fresh", "stale", "never run", "running"]
 
@@ -35,14 +33,7 @@ def read_status(
     A dvc.yaml that differs from the template is brought up to date first, which is said: plain `dvc repro` had the
     older stages until then.
     """
-    known = project.scan_ids()
-    for scan_id in scan_ids:
-        if scan_id not in known:
-            raise InputError(
-                f"There is no scan {scan_id!r}. Registered are: {', '.join(known) or 'none'}. "
-                "Register one with 'scan2cut run FILE'."
-            )
-    chosen = list(scan_ids) or known
+    chosen = known_scans(project, scan_ids)
     if not chosen:
         return []
     for scan_id in chosen:
@@ -57,13 +48,9 @@ def read_status(
     ]
 
 
-def _pipeline(project: Project, scan_id: str) -> str:
-    return f"{project.scan_dir(scan_id).relative_to(project.root)}/{PIPELINE_FILE_NAME}"
-
-
 def _dvc_status(project: Project, scan_ids: list[str]) -> dict[str, Any] | None:
     """DVC's answer, or None while a stage of these scans runs."""
-    targets = [_pipeline(project, scan_id) for scan_id in scan_ids]
+    targets = [pipeline_address(project, scan_id) for scan_id in scan_ids]
     try:
         answer: dict[str, Any] = json.loads(run_dvc(project, "status", "--json", *targets))
         return answer
@@ -77,12 +64,12 @@ def _one_by_one(project: Project, scan_ids: list[str]) -> dict[str, Any]:
     merged: dict[str, Any] = {}
     for scan_id in scan_ids:
         answer = _dvc_status(project, [scan_id])
-        merged |= {_pipeline(project, scan_id): "running"} if answer is None else answer
+        merged |= {pipeline_address(project, scan_id): "running"} if answer is None else answer
     return merged
 
 
 def _status_of(project: Project, scan_id: str, stage: str, changed: dict[str, Any] | None) -> StageStatus:
-    pipeline = _pipeline(project, scan_id)
+    pipeline = pipeline_address(project, scan_id)
     if changed is None or changed.get(pipeline) == "running":
         return StageStatus(scan_id, stage, "running", ())
     if stage not in recorded_stages(project.scan_dir(scan_id)):

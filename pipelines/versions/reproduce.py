@@ -6,14 +6,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from disect_sim.errors import InputError
 from pipelines.dvc.cache import cache_dir
 from pipelines.dvc.clone import Source, make_clone
 from pipelines.dvc.recorded_files import damaged, recorded_outputs
 from pipelines.dvc.stage import bring_up_to_date
 from pipelines.dvc.template import StageEntry, read_template
 from pipelines.dvc.transfer import fetch_inputs, text_files, write_text_files
-from pipelines.scans.project import Project
+from pipelines.scans.project import Project, known_scans
 
 SAME, DIFFERENT, NEVER = "same bytes", "DIFFERENT", "never run"
 
@@ -36,14 +35,9 @@ def reproduce(
 
     Each stage starts from the recorded outputs of those before it, so that a difference is named where it arises.
     """
-    unknown = sorted(set(scan_ids) - set(project.scan_ids()))
-    if unknown:
-        raise InputError(
-            f"There is no scan {unknown[0]!r}. Registered are: {', '.join(project.scan_ids()) or 'none'}. "
-            "Name one of them."
-        )
+    chosen = known_scans(project, scan_ids)
     with _clone(project) as clone:
-        for scan_id in scan_ids or project.scan_ids():
+        for scan_id in chosen:
             for entry in read_template(project.template):
                 say(f"{scan_id}: {entry.name}")
                 yield _verdict(project, clone, scan_id, entry)

@@ -25,6 +25,7 @@ COMMANDS = (
     "watch",
     "deploy",
     "datasets",
+    "pull",
     "reproduce",
 )
 

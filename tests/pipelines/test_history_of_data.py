@@ -1,0 +1,192 @@
+"""A scan's dvc.yaml is a real file, so that DVC finds in git's history what every version of the data needs."""
+
+import json
+import shutil
+import subprocess
+
+import pytest
+
+from pipelines.cli.doctor import examine
+from pipelines.dvc.cache import cache_dir, cached_file
+from pipelines.dvc.commands import CommandError, run_git
+from pipelines.dvc.lock_file import recorded_stages
+from pipelines.dvc.pipeline_file import is_current, refresh_pipeline_file
+from pipelines.dvc.recorded_files import damaged, md5_of_path, recorded_outputs
+from pipelines.dvc.stage import bring_up_to_date
+from pipelines.dvc.template import read_template
+from pipelines.scans.project import TEMPLATE, Project
+from pipelines.scans.register import Request, register_scan, track_raw_files
+from pipelines.scans.status import read_status
+from pipelines.versions.past_version import at_revision
+from pipelines.versions.pull import pull
+from stages.runtime.yaml_file import parse_yaml
+from tests.pipelines.test_dvc_stage import entry_of, outputs
+from tests.pipelines.tiny_project import commit, dvc, runs, write_scan
+
+
+def tag(project: Project, name: str) -> None:
+    commit(project)
+    subprocess.run(["git", "tag", name], cwd=project.root, check=True)
+
+
+def clone_at(project: Project, folder, version: str) -> Project:
+    clone = Project(folder)
+    subprocess.run(["git", "clone", "-q", project.root, clone.root], check=True)
+    subprocess.run(["git", "checkout", "-q", version], cwd=clone.root, check=True)
+    return clone
+
+
+@pytest.mark.parametrize("old", ["link", "broken link", "other text", "nothing"])
+def test_an_outdated_pipeline_file_is_written_anew(project, tmp_path, old):
+    register_scan(project, Request(write_scan(tmp_path, "apple.ply")))
+    path = project.scan_dir("apple") / "dvc.yaml"
+    assert is_current(project, "apple") and refresh_pipeline_file(project, "apple") is None
+    path.unlink()
+    if "link" in old:
+        path.symlink_to(project.template if old == "link" else "nowhere.yaml")
+    elif old == "other text":
+        path.write_text("stages: {}\n")
+    said = refresh_pipeline_file(project, "apple")
+    assert (said is None) == (old == "nothing")
+    assert not path.is_symlink() and path.read_bytes() == project.template.read_bytes()
+    assert project.template.is_file() and not project.template.is_symlink()
+
+
+def test_status_and_doctor_report_an_outdated_pipeline_file(project, tmp_path, monkeypatch):
+    monkeypatch.setattr("pipelines.cli.doctor.IMPORTS", {})
+    register_scan(project, Request(write_scan(tmp_path, "apple.ply")))
+    project.template.write_text(project.template.read_text() + "# a newer template\n")
+    (found,) = [finding for finding in examine(project) if finding.part == "dvc.yaml of scans"]
+    assert found.verdict == "outdated" and "apple" in found.detail
+    said: list[str] = []
+    read_status(project, ["apple"], said.append)
+    assert said == [f"data/scans/apple/dvc.yaml was outdated and is now a copy of {TEMPLATE}."]
+    (found,) = [finding for finding in examine(project) if finding.part == "dvc.yaml of scans"]
+    assert found.verdict == "ok"
+
+
+def test_a_stage_run_brings_an_old_link_up_to_date(project, tmp_path):
+    register_scan(project, Request(write_scan(tmp_path, "apple.ply")))
+    path = project.scan_dir("apple") / "dvc.yaml"
+    path.unlink()
+    path.symlink_to(project.template)
+    bring_up_to_date(project, "apple", entry_of(project, "clean"))
+    assert is_current(project, "apple")
+
+
+def test_the_cache_may_lie_anywhere(project, tmp_path):
+    """compare SCAN@REVISION and the repair of damaged files ask DVC where its cache is."""
+    assert dvc(project, "cache", "dir", "--local", "../elsewhere").returncode == 0
+    assert cache_dir(project).resolve() == (project.root / ".." / "elsewhere").resolve()
+    register_scan(project, Request(write_scan(tmp_path, "apple.ply")))
+    bring_up_to_date(project, "apple", entry_of(project, "clean"))
+    tag(project, "v1")
+    recorded = recorded_outputs(project, "apple", "clean")
+    faces = next(item for item in recorded if item.path.name == "faces.parquet")
+    assert cached_file(cache_dir(project), faces.md5).is_file()
+    shutil.rmtree(project.scan_dir("apple") / "clean")
+    past = at_revision(project, "apple", "v1", tmp_path / "scratch")
+    assert (past.scan_dir("apple") / "clean" / "faces.parquet").is_file()
+
+
+@pytest.mark.slow
+def test_two_versions_of_the_data(project, tmp_path):
+    """What docs/operations.md says works: diff, push, gc and pull over tags."""
+    assert dvc(project, "remote", "add", "--default", "lab", str(tmp_path / "remote")).returncode == 0
+    log = write_scan(tmp_path, "l.json")
+    register_scan(project, Request(write_scan(tmp_path, "apple.ply", "good words"), log))
+    for entry in read_template(project.template):
+        bring_up_to_date(project, "apple", entry)
+    track_raw_files(project, "apple")
+    assert dvc(project, "repro").returncode == 0
+    tag(project, "v1")
+    first, computed = outputs(project), runs(project)
+    params = project.root / "params.yaml"
+    params.write_text(params.read_text().replace("max_faces: 2000000", "max_faces: 1000000"))
+    assert dvc(project, "repro").returncode == 0
+    tag(project, "v2")
+    second = outputs(project)
+    assert first != second
+
+    changed = json.loads(dvc(project, "params", "diff", "v1", "v2", "--json").stdout)
+    assert changed["params.yaml"]["clean.max_faces"] == {"old": 2000000, "new": 1000000, "diff": -1000000}
+    metrics = dvc(project, "metrics", "diff", "v1", "v2", "--json")
+    assert metrics.returncode == 0, metrics.stderr
+    assert "number" in json.loads(metrics.stdout)["data/scans/apple/clean/metrics.json"]
+    assert "clean/faces.parquet" in dvc(project, "diff", "v1", "v2").stdout
+    shown = dvc(project, "plots", "show", "--json", "data/scans/apple/calibrate/history_plot.csv")
+    assert shown.returncode == 0, shown.stderr
+
+    unneeded = cached_file(cache_dir(project), md5_of_path(write_scan(project.root, "unneeded.bin", "x")))
+    assert dvc(project, "add", "unneeded.bin").returncode == 0
+    (project.root / "unneeded.bin.dvc").unlink()
+    assert unneeded.is_file()
+    assert dvc(project, "gc", "--workspace", "--all-tags", "--force").returncode == 0
+    assert not unneeded.exists(), "what no version needs is gone"
+    for version in ("v1", "v2"):
+        assert not [path for path in cached_in(project, version) if not path.is_file()]
+    pushed = dvc(project, "push", "--all-tags")
+    assert pushed.returncode == 0 and "pushed" in pushed.stdout, pushed.stderr
+    shutil.rmtree(cache_dir(project))
+
+    for version, good in (("v1", first), ("v2", second)):
+        clone = clone_at(project, tmp_path / version, version)
+        assert not (clone.scan_dir("apple") / "apple.ply").exists()
+        pulled = dvc(clone, "pull")
+        assert pulled.returncode == 0, pulled.stderr
+        assert outputs(clone) == good, "byte for byte"
+        assert (clone.scan_dir("apple") / "apple.ply").read_text() == "good words"
+        assert "up to date" in dvc(clone, "status").stdout
+        recorded = runs(clone)
+        assert dvc(clone, "repro").returncode == 0
+        assert runs(clone) == recorded, "nothing ran; the record itself came with git"
+        assert outputs(clone) == good
+    assert len(computed) == len(read_template(project.template))
+
+
+def cached_in(project: Project, version: str) -> list:
+    """Where the cache has the outputs of a version; metrics are in git instead."""
+    text = run_git(project.root, "show", f"{version}:data/scans/apple/dvc.lock").decode()
+    outs = [out for stage in parse_yaml(text)["stages"].values() for out in stage["outs"]]
+    assert len(outs) > 30
+    cache = cache_dir(project)
+    return [cached_file(cache, o["md5"]) for o in outs if not o["path"].endswith("metrics.json")]
+
+
+@pytest.mark.slow
+def test_a_partly_run_scan_can_be_pulled(project, tmp_path):
+    """DVC's own pull fails for stages that never ran; ours leaves them out, and still notices what is lost."""
+    remote = tmp_path / "remote"
+    assert dvc(project, "remote", "add", "--default", "lab", str(remote)).returncode == 0
+    register_scan(project, Request(write_scan(tmp_path, "apple.ply", "good words")))
+    for stage in ("clean", "ingest"):
+        bring_up_to_date(project, "apple", entry_of(project, stage))
+    track_raw_files(project, "apple")
+    register_scan(project, Request(write_scan(tmp_path, "pear.ply")))
+    tag(project, "v1")
+    good = outputs(project)
+    assert dvc(project, "push", "--all-tags").returncode == 0
+
+    clone = clone_at(project, tmp_path / "clone", "v1")
+    assert dvc(clone, "pull").returncode != 0, "if DVC can do it now, docs/operations.md is outdated"
+    shutil.rmtree(clone.root)
+    clone = clone_at(project, tmp_path / "clone", "v1")
+    fetched = pull(clone, [])
+    assert fetched == [
+        "data/scans/apple/apple.ply.dvc",
+        "data/scans/apple/dvc.yaml:clean",
+        "data/scans/apple/dvc.yaml:ingest",
+    ]
+    assert outputs(clone) == good
+    assert set(recorded_stages(clone.scan_dir("apple"))) == {"clean", "ingest"}
+    assert bring_up_to_date(clone, "apple", entry_of(clone, "clean")).cached
+    (clone.scan_dir("apple") / "clean" / "faces.parquet").unlink()
+    assert dvc(clone, "checkout", "--allow-missing").returncode == 0
+    assert damaged(recorded_outputs(clone, "apple", "clean")) == []
+
+    faces = next(i for i in recorded_outputs(clone, "apple", "clean") if i.path.name == "faces.parquet")
+    cached_file(remote, faces.md5).unlink()
+    shutil.rmtree(clone.root)
+    clone = clone_at(project, tmp_path / "clone", "v1")
+    with pytest.raises(CommandError, match=r"faces\.parquet"):
+        pull(clone, ["apple"])
