@@ -1,4 +1,4 @@
-"""The scratch directory of a running stage, locked while its process lives: what a killed one left can be told."""
+"""The scratch directory of a running stage, locked while its process lives: what a killed one left can be recognised."""
 
 import fcntl
 import os

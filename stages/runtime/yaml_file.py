@@ -1,4 +1,4 @@
-"""Reading YAML from strangers: plain values only, bounded in size, no aliases."""
+"""Reading untrusted YAML: plain values only, bounded in size, no aliases."""
 
 from pathlib import Path
 from typing import Any

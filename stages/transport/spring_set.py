@@ -70,7 +70,7 @@ def bare_flesh(positions_m: Floats, point_m: Floats, normal: Floats, within_m: f
 
 
 def touch_weights(touched: Flags, untouched_weight: float) -> Floats:
-    """1 for springs that the knife touched, less for others, which only the smoothing of the fit told about.
+    """1 for springs that the knife touched, less for others, of which only the smoothing of the fit knows.
 
     If none was touched (a scan without a log) all weigh the same. Shape [spring_count].
     """

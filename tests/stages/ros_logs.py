@@ -6,7 +6,7 @@ from tests.stages.force_logs import SyntheticCut
 
 
 def write_bag(path: Path, cut: SyntheticCut, *, with_pose: bool = True) -> None:
-    """A wrench topic and, unless told otherwise, a pose topic with the same stamps, from 1.7e9 s on."""
+    """A wrench topic and, by default, a pose topic with the same stamps, from 1.7e9 s on."""
     from rosbags.rosbag1 import Writer as Writer1
     from rosbags.rosbag2 import StoragePlugin
     from rosbags.rosbag2 import Writer as Writer2

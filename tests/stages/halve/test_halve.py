@@ -114,10 +114,10 @@ def test_the_stage_writes_what_it_promises(tmp_path):
         write_table(tmp_path, name, frame)
     scan = ScanFile("box", "box.ply", None, "box.ply", "box.ply", "box.ply", "apple")
     io = StageIO(tmp_path, scan, "halve")
-    told = run(io, with_params(half="negative"))
+    found = run(io, with_params(half="negative"))
     assert io.missing() == ["halve/metrics"]
     io.publish()
     io.close()
-    assert told["volume_m3"] == pytest.approx(result.negative.volume(), rel=1e-9)
+    assert found["volume_m3"] == pytest.approx(result.negative.volume(), rel=1e-9)
     assert read_table(tmp_path, "halve/frame").shape == (4, 1)
     assert read_table(tmp_path, "halve/vertices").schema == pl.Schema({"position_m": pl.Array(pl.Float64, 3)})

@@ -37,16 +37,16 @@ def result():
 
 
 def test_metrics_tell_what_the_cut_did(result):
-    told = metrics(result)
-    assert told["volume_positive_m3"] == pytest.approx(BOX_VOLUME / 2, rel=1e-12)
-    assert told["volume_negative_m3"] == pytest.approx(BOX_VOLUME / 2, rel=1e-12)
-    assert told["cut_area_m2"] == pytest.approx(0.04 * 0.06, rel=1e-12)
+    found = metrics(result)
+    assert found["volume_positive_m3"] == pytest.approx(BOX_VOLUME / 2, rel=1e-12)
+    assert found["volume_negative_m3"] == pytest.approx(BOX_VOLUME / 2, rel=1e-12)
+    assert found["cut_area_m2"] == pytest.approx(0.04 * 0.06, rel=1e-12)
     # The middle layer of 4 x 6 cells with six tets each is crossed, and nothing else.
-    assert told["cut_tets"] == 4 * 6 * 6
-    assert told["tets"] == 5 * 4 * 6 * 6 + told["cut_tets"]
-    assert told["snapped_vertices"] == 0
-    assert max(v for k, v in told.items() if k.endswith("error_fraction")) < 1e-9
-    assert told["surface_springs"] == result.cut.spring_surface.sum()
+    assert found["cut_tets"] == 4 * 6 * 6
+    assert found["tets"] == 5 * 4 * 6 * 6 + found["cut_tets"]
+    assert found["snapped_vertices"] == 0
+    assert max(v for k, v in found.items() if k.endswith("error_fraction")) < 1e-9
+    assert found["surface_springs"] == result.cut.spring_surface.sum()
 
 
 def test_tables_are_all_the_catalogue_promises_and_give_the_cut_mesh_back(result, tmp_path):

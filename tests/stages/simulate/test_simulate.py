@@ -78,27 +78,27 @@ def test_springs_are_cut_from_above(mesh, cut):
     assert ((remaining >= 0.0) & (remaining <= 1.0)).all()
     height = mesh.spring_position[:, 1]
     assert remaining[height > 0.03].mean() < 0.01
-    told = metrics(cut)
-    assert told["dead_springs"] == (remaining == 0.0).sum() > 0
-    assert told["cut_fraction"] == pytest.approx(1.0 - remaining.mean(), abs=1e-12)
+    found = metrics(cut)
+    assert found["dead_springs"] == (remaining == 0.0).sum() > 0
+    assert found["cut_fraction"] == pytest.approx(1.0 - remaining.mean(), abs=1e-12)
     # Between the halves is a blade of 2 mm with a rounding of 0.5 mm; a cut spring spans at most that and a little.
     assert 0.0 < table["stretch_m"].to_numpy()[remaining == 0.0].max() < 5e-3
 
 
 def test_metrics_are_deterministic_figures_with_the_outcome_in_words(mesh, cut):
-    told = metrics(cut)
-    assert told["outcome"] == "The knife finished its motion."
-    assert told["peak_force_n"] >= told["mean_force_n"] > 0.0
-    assert told["cut_surface_off_plane_m"] < 1e-12
-    assert metrics(simulate(mesh, APPLE, PARAMS)) == told
-    assert not any("second" in key or "wall" in key for key in told)
+    found = metrics(cut)
+    assert found["outcome"] == "The knife finished its motion."
+    assert found["peak_force_n"] >= found["mean_force_n"] > 0.0
+    assert found["cut_surface_off_plane_m"] < 1e-12
+    assert metrics(simulate(mesh, APPLE, PARAMS)) == found
+    assert not any("second" in key or "wall" in key for key in found)
 
 
 def test_a_cut_surface_beside_the_knife_is_called_so():
     beside = cut_by_plane(*jittered_box(3), point=(0.004, 0.0, 0.0), normal=(1.0, 0.0, 0.0))
-    told = metrics(simulate(beside, APPLE, PARAMS.changed(board_clearance_m=0.035)))
-    assert told["cut_surface_off_plane_m"] == pytest.approx(0.004, abs=1e-4)
-    assert "up to 4.0 mm away from the knife's plane" in told["outcome"]
+    found = metrics(simulate(beside, APPLE, PARAMS.changed(board_clearance_m=0.035)))
+    assert found["cut_surface_off_plane_m"] == pytest.approx(0.004, abs=1e-4)
+    assert "up to 4.0 mm away from the knife's plane" in found["outcome"]
 
 
 def test_more_friction_needs_more_force(mesh, cut):
@@ -119,10 +119,10 @@ def test_picture_shows_four_times_and_the_force(mesh, cut):
 
 
 def test_progress_grows_to_one(mesh):
-    told: list[float] = []
+    reported: list[float] = []
     short = PARAMS.changed(board_clearance_m=0.03)
-    simulate(mesh, APPLE, short, progress=told.append)
-    assert told == sorted(told) and told[-1] == 1.0
+    simulate(mesh, APPLE, short, progress=reported.append)
+    assert reported == sorted(reported) and reported[-1] == 1.0
 
 
 def test_a_run_that_stops_gives_the_remedy(mesh):

@@ -234,12 +234,12 @@ def test_tables_keep_their_contracts_and_a_scan_without_log_says_so():
         check_table(ARTIFACTS[name], frame, name)
     plan = tables(target, done)["transport/plan"]
     assert plan["target"].is_sorted() and plan["target"].n_unique() == len(target.area_m2)
-    told = metrics(springs, target, done, FLAT, 0)
-    assert told["outcome"] == NO_LOG
-    assert told["varied_parameters"] == [] and told["spread_kept"] is None
-    told = metrics(source_of(source), target, transport(source_of(source), target, SHIPPED), FLAT, 0)
-    assert told["spread_kept"] == pytest.approx(1.0, abs=0.3)
-    assert told["apart_from_average"] > 0.1
+    found = metrics(springs, target, done, FLAT, 0)
+    assert found["outcome"] == NO_LOG
+    assert found["varied_parameters"] == [] and found["spread_kept"] is None
+    found = metrics(source_of(source), target, transport(source_of(source), target, SHIPPED), FLAT, 0)
+    assert found["spread_kept"] == pytest.approx(1.0, abs=0.3)
+    assert found["apart_from_average"] > 0.1
 
 
 def test_bare_flesh_is_what_lies_in_the_first_cuts_face():
