@@ -1,4 +1,4 @@
-"""The scratch directory of a running stage, locked while its process lives: what a killed one left can be recognised."""
+"""The scratch directory of a running stage, locked while its process lives, so that a killed one is recognised."""
 
 import fcntl
 import os
