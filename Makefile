@@ -4,6 +4,7 @@ VENV ?= .venv
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-from-constraints
+PYTEST_ARGS ?=
 SAMPLE := data/sample/synthetic_apple.ply
 SAMPLE_LOG := data/sample/synthetic_apple_log.json
 
@@ -42,10 +43,10 @@ lint: setup ## Check style, format, import contracts and types
 	$(BIN)/mypy
 
 test: lint ## Lint, then the fast tests
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not slow"
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not slow" $(PYTEST_ARGS)
 
 test-all: lint ## Lint, then all tests, the slow ones too
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q $(PYTEST_ARGS)
 
 bench: setup ## Print stage times, how precut's time grows, speed and memory of the simulator (minutes)
 	$(BIN)/python -m benchmarks.run

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from pipelines.report.colours import DATA_MAP, MAP, colour_of
+from pipelines.report.colours import DATA_MAP, MAP, colour_of, rgb
 from pipelines.report.replay_view.blade import WEDGE, blade_points
 from pipelines.report.replay_view.extras import need
 from pipelines.report.replay_view.recording import ReplayRecording
@@ -35,14 +35,14 @@ def write_rrd(recording: ReplayRecording, path: Path) -> Path:
     for i, frame in enumerate(recording.frames.iter_rows(named=True)):
         stream.set_time(CLOCK, duration=frame["time_s"])
         points = recording.of_frame(recording.vertices, i)
-        colours = [_rgb(colour_of(d / most, MAP)) for d in points["displacement_m"]]
+        colours = [rgb(colour_of(d / most, MAP)) for d in points["displacement_m"]]
         places = points["position_m"].to_list()
         for side, name in ((1, "half_plus"), (-1, "half_minus")):
             faces = recording.faces.filter(recording.faces["side"] == side)["vertices"].to_list()
             mesh = rr.Mesh3D(vertex_positions=places, triangle_indices=faces, vertex_colors=colours)
             stream.log(f"fruit/{name}", mesh)
         springs = recording.of_frame(recording.springs, i)
-        left = [_rgb(colour_of(r, DATA_MAP)) for r in springs["remaining_fraction"]]
+        left = [rgb(colour_of(r, DATA_MAP)) for r in springs["remaining_fraction"]]
         ends = [
             list(pair) for pair in zip(springs["plus_m"].to_list(), springs["minus_m"].to_list(), strict=True)
         ]
@@ -59,7 +59,3 @@ def write_rrd(recording: ReplayRecording, path: Path) -> Path:
         stream.log("force/norm", rr.Scalars(frame["force_norm_n"]))
     stream.disconnect()
     return path
-
-
-def _rgb(colour: str) -> tuple[int, int, int]:
-    return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from disect_sim.errors import InputError
-from pipelines.report.colours import DATA_MAP, MAP, colour_of
+from pipelines.report.colours import DATA_MAP, MAP, colour_of, rgb
 from pipelines.report.replay_view.blade import WEDGE, blade_points
 from pipelines.report.replay_view.extras import need
 from pipelines.report.replay_view.recording import ReplayRecording
@@ -50,14 +50,15 @@ def write_usd(recording: ReplayRecording, path: Path) -> Path:
     for i, time in enumerate(times):
         points = recording.of_frame(recording.vertices, i)
         fruit.GetPointsAttr().Set([gf.Vec3f(*p) for p in points["position_m"].to_list()], time)
-        shade.Set([gf.Vec3f(*_rgb(colour_of(d / most, MAP))) for d in points["displacement_m"]], time)
+        shade.Set([gf.Vec3f(*_shade(colour_of(d / most, MAP))) for d in points["displacement_m"]], time)
         rows = recording.of_frame(recording.springs, i)
         springs.GetPointsAttr().Set([gf.Vec3f(*p) for p in rows["plus_m"].to_list()], time)
-        left.Set([gf.Vec3f(*_rgb(colour_of(r, DATA_MAP))) for r in rows["remaining_fraction"]], time)
+        left.Set([gf.Vec3f(*_shade(colour_of(r, DATA_MAP))) for r in rows["remaining_fraction"]], time)
         move.Set(gf.Vec3d(*recording.frames["knife_position_m"].to_list()[i]), time)
     stage.GetRootLayer().Save()
     return path
 
 
-def _rgb(colour: str) -> tuple[float, float, float]:
-    return int(colour[1:3], 16) / 255, int(colour[3:5], 16) / 255, int(colour[5:7], 16) / 255
+def _shade(colour: str) -> list[float]:
+    """USD's colours go from 0 to 1."""
+    return [part / 255 for part in rgb(colour)]
