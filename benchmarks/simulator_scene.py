@@ -16,7 +16,7 @@ from disect_sim.box_mesh import box_mesh
 
 VELOCITY_Y = -0.05
 """Cutting speed [m/s]."""
-DT = 1.0e-3
+DT = 4.0e-3
 """[s]"""
 KIB = 1024.0
 SOFTNESS = 0.1

@@ -95,7 +95,7 @@ def run_explicit(
     x_previous = x - dt * velocity
     for n in range(steps):
         with watch("gradient"):
-            system.begin(x_previous, x, stiffness, poses[max(n - 1, 0)], poses[n])
+            system.begin(x_previous, x, stiffness, poses[max(n - 1, 0)], poses[n], ahead=x)
             acceleration = gravity - inverse_mass * system.gradient(x)
         stiffness = system.damaged(stiffness, x)
         outcome = recorder.step(x, x_previous, stiffness)

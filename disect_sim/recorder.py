@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from disect_sim.device_arrays import host
 from disect_sim.model import Model
 from disect_sim.outcome import Outcome, OutcomeKind
 from disect_sim.result import Result, Statistics, sampling_operator
@@ -107,15 +108,15 @@ class Recorder:
     def _knife_wrench(self, x: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
         """Force [N] and torque about the knife's origin [N m] on the knife: the reaction to the forces on the body."""
         s, m = self._system, self._model
-        normal, friction = s.normal_force.numpy(), s.friction_force.numpy()
+        normal, friction = host(s.normal_force), host(s.friction_force)
         a, b = x[m.contact_parents[:, 0]] - self._poses[n], x[m.contact_parents[:, 1]] - self._poses[n]
-        u = (m.contact_coordinate * s.found.numpy())[:, None]
-        u_lag = (m.contact_coordinate * s.lag_found.numpy())[:, None]
-        torque = np.cross(a + (b - a) * u, normal) + np.cross(a + (b - a) * u_lag, friction)
+        u = (m.contact_coordinate * host(s.found))[:, None]
+        u_ahead = (m.contact_coordinate * host(s.ahead_found))[:, None]
+        torque = np.cross(a + (b - a) * u, normal) + np.cross(a + (b - a) * u_ahead, friction)
         return -(normal + friction).sum(axis=0), -torque.sum(axis=0)
 
     def _touching_area(self) -> float:
-        return float(self._system.touch.numpy() @ np.tile(self._model.mesh.spring_area, 2))
+        return float(host(self._system.touch) @ np.tile(self._model.mesh.spring_area, 2))
 
     def _energies(self, x: np.ndarray, velocity: np.ndarray) -> dict[str, float]:
         """Energies [J] at the x of the last `system.gradient`, and the knife's work so far."""

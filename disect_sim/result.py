@@ -77,17 +77,24 @@ class Result:
 
     def gradient(self, force_bar: np.ndarray) -> "Gradients":
         """Gradients of a loss whose derivative in `force` is force_bar, shape [sample_count, 3]."""
+        return self.gradients(np.asarray(force_bar, float)[None])[0]
+
+    def gradients(self, force_bars: np.ndarray) -> "list[Gradients]":
+        """Gradients of many losses together, for much less than one by one; shape [loss_count, sample_count, 3]."""
         if self.tape is None:
             raise InputError(
                 "gradient: this run kept no states. A gradient needs them. Call simulate with differentiable=True."
             )
         from disect_sim.adjoint import pullback
 
-        return pullback(self.tape, force_bar)
+        return pullback(self.tape, force_bars)
 
 
 def sampling_operator(dt: float, steps: int, rate_hz: float) -> sp.csr_matrix:
-    """Means over sampling intervals of a quantity that is constant in every step, shape [samples, steps]."""
+    """Means over sampling intervals of what is known at the end of every step, shape [samples, steps].
+
+    Between the ends of two steps it is a straight line, in the first step a constant.
+    """
     samples = int(np.floor(steps * dt * rate_hz + 1e-9))
     edges = np.arange(samples + 1) / rate_hz
     first = np.clip(np.floor(edges[:-1] / dt + 1e-9).astype(int), 0, steps - 1)
@@ -96,11 +103,13 @@ def sampling_operator(dt: float, steps: int, rate_hz: float) -> sp.csr_matrix:
     rows, columns, weights = [], [], []
     for offset in range(width):
         step = first + offset
-        overlap = np.minimum(edges[1:], (step + 1) * dt) - np.maximum(edges[:-1], step * dt)
-        use = (step < last) & (overlap > 0.0)
-        rows.append(np.flatnonzero(use))
-        columns.append(step[use])
-        weights.append(overlap[use] * rate_hz)
+        low, high = np.maximum(edges[:-1], step * dt), np.minimum(edges[1:], (step + 1) * dt)
+        use = np.flatnonzero((step < last) & (high > low))
+        step, low, high = step[use], low[use], high[use]
+        at_end = np.clip(0.5 * (low + high) / dt - step, 0.0, 1.0)
+        rows += [use, use]
+        columns += [step, np.maximum(step - 1, 0)]
+        weights += [(high - low) * rate_hz * at_end, (high - low) * rate_hz * (1.0 - at_end)]
     if not rows:
         return sp.csr_matrix((0, steps))
     shape = (samples, steps)

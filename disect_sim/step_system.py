@@ -1,14 +1,15 @@
 """One time step as an optimisation problem: device arrays and the launches that fill energy, gradient and Hessian."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import warp as wp
 
-from disect_sim.device_arrays import upload
+from disect_sim.device_arrays import clear, host, upload
 from disect_sim.device_model import DeviceModel, HessianSlots
 from disect_sim.kernels import board, elasticity, inertia, knife_contact, springs
+from disect_sim.launches import Launches
 from disect_sim.model import Model
 from disect_sim.parameters import ExpandedParameters
 from disect_sim.sparsity import block_pattern
@@ -36,8 +37,32 @@ class Energies:
         return sum(vars(self).values())
 
 
+class StepStart(NamedTuple):
+    """Everything a step from t_n to t_{n+1} starts from."""
+
+    x_n: np.ndarray
+    """Positions [m], shape [node_count, 3]."""
+    predicted: np.ndarray
+    """Where inertia and gravity alone would take them [m], shape [node_count, 3]."""
+    stiffness: np.ndarray
+    """Spring stiffness per reference area that the step feels [N/m], shape [spring_count]."""
+    pose_n: np.ndarray
+    """Knife at t_n [m], shape [3]."""
+    pose: np.ndarray
+    """Knife at t_{n+1} [m], shape [3]."""
+    ahead: np.ndarray | None = None
+    """Where friction expects the nodes at t_{n+1} [m], shape [node_count, 3]; by default where they are."""
+    swing: np.ndarray | None = None
+    """Half second difference of the knife's positions [m], shape [3]; by default zero."""
+
+    @property
+    def expected(self) -> np.ndarray:
+        """Where to look for the end of the step first [m], shape [node_count, 3]."""
+        return self.x_n if self.ahead is None else self.ahead
+
+
 class StepSystem:
-    """Energy, gradient and Hessian of a step from (x_n, x_{n-1}, k_n) to x_{n+1}, on one device.
+    """Energy, gradient and Hessian of a step from (x_n, x_{n-1}, k_n, k_{n-1}) to x_{n+1}, on one device.
 
     `begin` sets the start of a step; `gradient` may then be asked at any positions, and `hessian`, `energies`,
     `volume_ratios` and `damaged` say more about the positions of the last `gradient`.
@@ -52,32 +77,30 @@ class StepSystem:
         self.area_ratio = model.spring_area_ratio
         elements = [model.tet_nodes, model.spring_nodes, model.contact_parents]
         self.pattern = block_pattern(elements, model.fixed)
+        self._foresight, self._gradient, self._contact_gradient = (Launches(self.device) for _ in range(3))
+        self._tet_hessian, self._hessian, self._damage = (Launches(self.device) for _ in range(3))
+        self._tet_hessian_known = False
         with wp.ScopedDevice(self.device):
             self.on_device = DeviceModel(model, parameters, dt, parallel=self.device.is_cuda)
             self._slots = HessianSlots(model, self.pattern, self.on_device.tet_order)
             self._allocate()
-            self._gradient: list[wp.Launch] = []
-            self._hessian: list[wp.Launch] = []
             self._record_inertia()
             self._record_board()
             self._record_tets()
             self._record_springs()
             self._record_contacts()
-            self._hessian += self._record(
-                inertia.mirror_lower,
-                len(self.pattern.upper),
-                [self._slots.upper, self._slots.lower, self.blocks],
-            )
+            mirrored = [self._slots.upper, self._slots.lower, self.blocks]
+            self._hessian.add(inertia.mirror_lower, len(self.pattern.upper), mirrored)
             self._record_damage()
 
     def _allocate(self) -> None:
         m = self.model
         n, s, b = m.node_count, m.spring_count, len(m.board_nodes)
         vec = wp.vec3d
-        self.x, self.x_previous, self.predicted = (wp.zeros(n, dtype=vec) for _ in range(3))
-        self.pose, self.pose_previous = (wp.zeros(1, dtype=vec) for _ in range(2))
+        self.x, self.x_previous, self.x_ahead, self.predicted = (wp.zeros(n, dtype=vec) for _ in range(4))
+        self.pose, self.pose_previous, self.swing = (wp.zeros(1, dtype=vec) for _ in range(3))
         self.grad = wp.zeros(n, dtype=vec)
-        self.blocks = wp.zeros(self.pattern.trash + 1, dtype=wp.mat33d)
+        self.blocks, self.tet_blocks = (wp.zeros(self.pattern.trash + 1, dtype=wp.mat33d) for _ in range(2))
         self.stiffness, self.damping = (wp.zeros(s, dtype=wp.float64) for _ in range(2))
         self.energy_inertia = wp.zeros(n, dtype=wp.float64)
         self.energy_tets = wp.zeros(m.tet_count, dtype=vec)
@@ -86,100 +109,83 @@ class StepSystem:
         self._allocate_contacts(len(m.contact_parents))
 
     def _allocate_contacts(self, count: int) -> None:
-        self.found, self.curvature, self.lag_found, self.lag_curvature, self.lag_depth, self.lag_force = (
-            wp.zeros(count, dtype=wp.float64) for _ in range(6)
+        def numbers() -> wp.array:
+            return wp.zeros(count, dtype=wp.float64)
+
+        def vectors() -> wp.array:
+            return wp.zeros(count, dtype=wp.vec3d)
+
+        self.found, self.before_found, self.ahead_found = numbers(), numbers(), numbers()
+        self.curvature, self.before_curvature, self.ahead_curvature = numbers(), numbers(), numbers()
+        self._now = _knife_state(self.x, self.pose, self.found, self.curvature)
+        self._before = _knife_state(
+            self.x_previous, self.pose_previous, self.before_found, self.before_curvature
         )
-        self.touch = wp.zeros(count, dtype=wp.float64)
-        self.lag_normal, self.energy_contacts, self.normal_force, self.friction_force = (
-            wp.zeros(count, dtype=wp.vec3d) for _ in range(4)
-        )
-        self._now, self._before = knife_contact.KnifeState(), knife_contact.KnifeState()
-        self._now.x, self._now.pose = self.x, self.pose
-        self._now.found, self._now.curvature = self.found, self.curvature
-        self._before.x, self._before.pose = self.x_previous, self.pose_previous
-        self._before.found, self._before.curvature = self.lag_found, self.lag_curvature
-        lagged = self._lagged = knife_contact.Lagged()
-        lagged.depth, lagged.normal, lagged.force = self.lag_depth, self.lag_normal, self.lag_force
+        self._ahead = _knife_state(self.x_ahead, self.pose, self.ahead_found, self.ahead_curvature)
+        self.friction_limit, self.friction_normal = numbers(), vectors()
+        foreseen = self._foreseen = knife_contact.Foreseen()
+        foreseen.depth, foreseen.normal, foreseen.force = numbers(), self.friction_normal, self.friction_limit
+        foreseen.swing = self.swing
+        self.touch, self.energy_contacts = numbers(), vectors()
+        self.normal_force, self.friction_force = vectors(), vectors()
         forces = self._forces = knife_contact.ContactForces()
         forces.energy, forces.touch = self.energy_contacts, self.touch
         forces.normal_force, forces.friction_force = self.normal_force, self.friction_force
 
-    def _record(self, kernel: wp.Kernel, count: int, inputs: list) -> list[wp.Launch]:
-        if count == 0:
-            return []
-        return [wp.launch(kernel, dim=count, inputs=inputs, device=self.device, record_cmd=True)]
-
     def _record_inertia(self) -> None:
         count, mass, dt = self.model.node_count, self.on_device.mass, self.on_device.dt
-        state = [self.x, self.predicted]
-        outputs = [self.energy_inertia, self.grad]
-        self._gradient += self._record(inertia.inertia_gradient, count, [mass, dt, *state, *outputs])
-        self._hessian += self._record(
-            inertia.inertia_hessian, count, [mass, dt, self._slots.nodes, self.blocks]
-        )
+        state, outputs = [self.x, self.predicted], [self.energy_inertia, self.grad]
+        self._gradient.add(inertia.inertia_gradient, count, [mass, dt, *state, *outputs])
+        self._hessian.add(inertia.inertia_hessian, count, [mass, dt, self._slots.nodes, self.blocks])
 
     def _record_board(self) -> None:
         d, count = self.on_device, len(self.model.board_nodes)
         shared = [d.board, d.dt, d.board_nodes, d.board_area_ratio]
         state = [self.x, self.x_previous]
-        self._gradient += self._record(
-            board.board_gradient, count, [*shared, *state, self.energy_board, self.grad]
-        )
-        self._hessian += self._record(
-            board.board_hessian, count, [*shared, self._slots.board, *state, self.blocks]
-        )
+        self._gradient.add(board.board_gradient, count, [*shared, *state, self.energy_board, self.grad])
+        self._hessian.add(board.board_hessian, count, [*shared, self._slots.board, *state, self.blocks])
 
     def _record_tets(self) -> None:
         d = self.on_device
         shared, state = [d.tets, d.elastic, d.dt], [self.x, self.x_previous]
         for first, count in d.tet_groups:
-            self._gradient += self._record(
-                elasticity.tet_gradient, count, [*shared, first, *state, self.energy_tets, self.grad]
-            )
-            self._hessian += self._record(
-                elasticity.tet_hessian, count, [*shared, self._slots.tets, first, *state, self.blocks]
-            )
+            inputs = [*shared, first, *state]
+            self._gradient.add(elasticity.tet_gradient, count, [*inputs, self.energy_tets, self.grad])
+            inputs = [*shared, self._slots.tets, first, *state]
+            self._tet_hessian.add(elasticity.tet_hessian, count, [*inputs, self.tet_blocks])
 
     def _record_springs(self) -> None:
         d = self.on_device
         held = [self.stiffness, self.damping]
         for first, count in d.spring_groups:
             shared = [d.springs, d.dt, d.spring_order, first]
-            state = [*held, self.x, self.x_previous]
-            self._gradient += self._record(
-                springs.spring_gradient, count, [*shared, *state, self.energy_springs, self.grad]
-            )
-            self._hessian += self._record(
-                springs.spring_hessian, count, [*shared, self._slots.springs, *held, self.x, self.blocks]
-            )
+            inputs = [*shared, *held, self.x, self.x_previous]
+            self._gradient.add(springs.spring_gradient, count, [*inputs, self.energy_springs, self.grad])
+            inputs = [*shared, self._slots.springs, *held, self.x]
+            self._hessian.add(springs.spring_hessian, count, [*inputs, self.blocks])
 
     def _record_contacts(self) -> None:
         d, contacts = self.on_device, len(self.model.contact_parents)
         shared = [d.contact, d.edges, d.contact_parameters]
-        search, lag = knife_contact.closest_point, knife_contact.lag
-        before = [self.x_previous, self.pose_previous, self.lag_found, self.lag_curvature]
-        self._lag = [
-            *self._record(search, contacts, [*shared, *before]),
-            *self._record(lag, contacts, [*shared, self._before, self._lagged]),
-        ]
-        now = [self.x, self.pose, self.found, self.curvature]
-        self._gradient += self._record(search, contacts, [*shared, *now])
-        step = [self._now, self._before, self._lagged]
+        before, ahead, seen = self._before, self._ahead, self._foreseen
+        state = [before.x, before.pose, before.found, before.curvature]
+        self._foresight.add(knife_contact.look_back, contacts, [*shared, *state, seen.depth])
+        state = [ahead.x, ahead.pose, ahead.found, ahead.curvature]
+        self._foresight.add(knife_contact.look_ahead, contacts, [*shared, *state, seen.normal, seen.force])
+        step = [self._now, before, ahead, seen]
         for first, count in d.contact_groups:
             group = [*shared, d.contact_order, first]
-            self._gradient += self._record(
-                knife_contact.contact_gradient, count, [*group, *step, self._forces, self.grad]
-            )
-            self._hessian += self._record(
-                knife_contact.contact_hessian, count, [*group, self._slots.contacts, *step, self.blocks]
-            )
+            outputs = [self.found, self.curvature, self._forces, self.grad]
+            for launches in (self._gradient, self._contact_gradient):
+                launches.add(knife_contact.contact_gradient, count, [*group, *step, *outputs])
+            inputs = [*group, self._slots.contacts, *step]
+            self._hessian.add(knife_contact.contact_hessian, count, [*inputs, self.blocks])
 
     def _record_damage(self) -> None:
         d, count = self.on_device, self.model.spring_count
         self.damage_arrays = d.damage_arrays(count)
         self._damage_out = wp.zeros(count, dtype=wp.float64)
-        inputs = [d.damage, *self.damage_arrays.values(), self._damage_out]
-        self._damage = self._record(d.damage_kernel, count, inputs)
+        self._damage.add(d.damage_kernel, count, [d.damage, *self.damage_arrays.values(), self._damage_out])
 
     def spring_state(self, stiffness: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Stiffness [N/m] and damping [N s/m] of the springs as they are, from the stiffness per reference area."""
@@ -193,50 +199,69 @@ class StepSystem:
         stiffness: np.ndarray,
         pose_n: np.ndarray,
         pose: np.ndarray,
+        ahead: np.ndarray | None = None,
+        swing: np.ndarray | None = None,
     ) -> None:
-        """Start a step: positions x_n [m] and where inertia alone would take them, springs, knife at start and end."""
+        """Start a step; the arguments are the fields of StepStart."""
         k, c = self.spring_state(stiffness)
         upload(self.stiffness, k)
         upload(self.damping, c)
         upload(self.x_previous, x_n)
         upload(self.predicted, predicted)
+        upload(self.x_ahead, x_n if ahead is None else ahead)
         upload(self.pose_previous, pose_n.reshape(1, 3))
         upload(self.pose, pose.reshape(1, 3))
-        _launch(self._lag)
+        upload(self.swing, np.zeros((1, 3)) if swing is None else swing.reshape(1, 3))
+        self._foresight.run()
 
     def gradient(self, x: np.ndarray) -> np.ndarray:
         """Gradient of the incremental energy at x [N], shape [node_count, 3]; energies stay on the device."""
         upload(self.x, x)
-        _launch(self._gradient)
-        return self.grad.numpy()
+        self._gradient.run()
+        return host(self.grad)
 
-    def hessian(self) -> np.ndarray:
-        """Blocks of the Hessian at the x of the last `gradient` [N/m], shape [block_count, 3, 3]."""
-        self.blocks.zero_()
-        _launch(self._hessian)
-        return self.blocks.numpy()[:-1]
+    def find_contacts(self, x: np.ndarray) -> None:
+        """Of a `gradient` only the part that concerns the knife: contact points, forces and their energies."""
+        upload(self.x, x)
+        self._contact_gradient.run()
+
+    def hessian(self, *, fresh: bool = True) -> np.ndarray:
+        """Blocks of the Hessian at the x of the last `gradient` [N/m], shape [block_count, 3, 3].
+
+        fresh: whether the tets' part is that of this x, or still that of the last fresh one.
+        """
+        if fresh or not self._tet_hessian_known:
+            clear(self.tet_blocks)
+            self._tet_hessian.run()
+            self._tet_hessian_known = True
+        if self.device.is_cpu:
+            host(self.blocks)[...] = host(self.tet_blocks)
+        else:
+            wp.copy(self.blocks, self.tet_blocks)
+        self._hessian.run()
+        return host(self.blocks)[:-1]
 
     def energies(self) -> Energies:
         """Energy parts at the x of the last `gradient`."""
-        tets = self.energy_tets.numpy().sum(axis=0)
-        spring = self.energy_springs.numpy().sum(axis=0)
-        contact = self.energy_contacts.numpy().sum(axis=0)
-        ground = self.energy_board.numpy().sum(axis=0)
-        inertial = self.energy_inertia.numpy().sum()
+        tets = host(self.energy_tets).sum(axis=0)
+        spring = host(self.energy_springs).sum(axis=0)
+        contact = host(self.energy_contacts).sum(axis=0)
+        ground = host(self.energy_board).sum(axis=0)
+        inertial = host(self.energy_inertia).sum()
         parts = [inertial, *tets[:2], *spring, *contact, ground[0], ground[1] + ground[2]]
         return Energies(*(float(part) for part in parts))
 
     def volume_ratios(self) -> np.ndarray:
         """det F of every tet at the x of the last `gradient` [-], shape [tet_count], in the model's tet order."""
         out = np.empty(self.model.tet_count)
-        out[self.on_device.tet_order] = self.energy_tets.numpy()[:, 2]
+        out[self.on_device.tet_order] = host(self.energy_tets)[:, 2]
         return out
 
     def damage_state(self, stiffness: np.ndarray, x: np.ndarray) -> dict[str, np.ndarray]:
         """What the damage law takes from the step, under the forces of the last `gradient`, by the law's own names."""
         s = self.model.spring_count
-        force = self.normal_force.numpy() + self.friction_force.numpy()
-        touch = self.touch.numpy()
+        force = host(self.normal_force) + host(self.friction_force)
+        touch = host(self.touch)
         state = {
             "stiffness": stiffness,
             "force_positive": force[:s],
@@ -252,10 +277,13 @@ class StepSystem:
         """Spring stiffness per reference area at the end of the step, under the forces of the last `gradient`."""
         for name, value in self.damage_state(stiffness, x).items():
             upload(self.damage_arrays[name], value)
-        _launch(self._damage)
-        return self._damage_out.numpy().copy()
+        self._damage.run()
+        return host(self._damage_out).copy()
 
 
-def _launch(launches: Sequence[wp.Launch]) -> None:
-    for launch in launches:
-        launch.launch()
+def _knife_state(
+    x: wp.array, pose: wp.array, found: wp.array, curvature: wp.array
+) -> knife_contact.KnifeState:
+    state = knife_contact.KnifeState()
+    state.x, state.pose, state.found, state.curvature = x, pose, found, curvature
+    return state

@@ -129,11 +129,11 @@ def board_hessian(
 def board_force(
     board: Board,
     dt: wp.float64,
-    area_ratio: wp.array(dtype=wp.float64),
+    area_ratio_in: wp.array(dtype=wp.float64),
     x_in: wp.array(dtype=vec3),
     x_previous_in: wp.array(dtype=vec3),
     force_out: wp.array(dtype=vec3),
 ):
     """Force on the nodes as a differentiable function: Warp's adjoint gives the vector-Jacobian product."""
     i = wp.tid()
-    force_out[i] = board_force_on(x_in[i], x_previous_in[i], area_ratio[i], board, dt)
+    force_out[i] = board_force_on(x_in[i], x_previous_in[i], area_ratio_in[i], board, dt)

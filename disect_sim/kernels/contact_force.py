@@ -9,7 +9,7 @@ from disect_sim.kernels.contact_point import (
     edge_of,
     moving_coordinate,
 )
-from disect_sim.kernels.knife_contact import lagged_force, lagged_slip, normal_response
+from disect_sim.kernels.knife_contact import Ends, friction_force_limit, normal_response, slip_of
 from disect_sim.kernels.laws import friction_coefficient, smooth_step
 
 vec2 = wp.vec2d
@@ -18,10 +18,11 @@ vec3 = wp.vec3d
 
 @wp.struct
 class Found:
-    """Contact coordinate s and curvature from `closest_point`, [contact_count]."""
+    """Contact coordinate s and curvature as the search left them, [contact_count]."""
 
     now: wp.array(dtype=vec2)  # at the end of the step
-    lag: wp.array(dtype=vec2)  # at its start
+    before: wp.array(dtype=vec2)  # at its start
+    ahead: wp.array(dtype=vec2)  # at its predicted end
 
 
 @wp.kernel
@@ -34,6 +35,9 @@ def contact_force(
     x1_in: wp.array(dtype=vec3),
     y0_in: wp.array(dtype=vec3),
     y1_in: wp.array(dtype=vec3),
+    z0_in: wp.array(dtype=vec3),
+    z1_in: wp.array(dtype=vec3),
+    swing_in: wp.array(dtype=vec3),
     normal_force_out: wp.array(dtype=vec3),
     friction_force_out: wp.array(dtype=vec3),
     u_out: wp.array(dtype=vec2),
@@ -41,31 +45,40 @@ def contact_force(
 ):
     """The contact forces of one step as a function of everything they depend on.
 
-    x0, x1 (y0, y1): ends of the edges relative to the knife at the end (start) of the step [m].
+    x, y, z: ends of the edges relative to the knife at the end, the start and the predicted end of the step [m].
+    swing: half second difference of the knife's positions [m], one per contact.
     u_out: where the normal and where the friction force act.
     """
     i = wp.tid()
     edge = edge_of(edges, parameters_in, i)
-    a = x0_in[i]
-    e = (x1_in[i] - a) * edge.c
-    b = y0_in[i]
-    f = (y1_in[i] - b) * edge.c
+    ends = Ends()
+    ends.x0 = x0_in[i]
+    ends.x1 = x1_in[i]
+    ends.y0 = y0_in[i]
+    ends.y1 = y1_in[i]
+    ends.z0 = z0_in[i]
+    ends.z1 = z1_in[i]
+
+    e = (ends.y1 - ends.y0) * edge.c
+    before = found.before[i]
+    s_before = moving_coordinate(ends.y0, e, before[0], before[1], edge, setting)
+    depth_before, _grad = depth_and_normal(ends.y0, e, s_before, edge, setting)
+
+    f = (ends.z1 - ends.z0) * edge.c
+    ahead = found.ahead[i]
+    s_ahead = moving_coordinate(ends.z0, f, ahead[0], ahead[1], edge, setting)
+    depth_ahead, grad_ahead = depth_and_normal(ends.z0, f, s_ahead, edge, setting)
+    limit = friction_force_limit(depth_ahead, grad_ahead, edge, setting)
+
+    g = (ends.x1 - ends.x0) * edge.c
     now = found.now[i]
-    before = found.lag[i]
-
-    s_lag = moving_coordinate(b, f, before[0], before[1], edge, setting)
-    depth_lag, grad_lag = depth_and_normal(b, f, s_lag, edge, setting)
-    lag_force = lagged_force(depth_lag, grad_lag, edge, setting)
-
-    s = moving_coordinate(a, e, now[0], now[1], edge, setting)
-    depth, grad = depth_and_normal(a, e, s, edge, setting)
-    press, _slope = normal_response(depth, depth_lag, edge, setting)
-    velocity, speed = lagged_slip(
-        a, x1_in[i], b, y1_in[i], edge.c * s_lag, wp.normalize(grad_lag), setting.dt
-    )
+    s = moving_coordinate(ends.x0, g, now[0], now[1], edge, setting)
+    depth, grad = depth_and_normal(ends.x0, g, s, edge, setting)
+    press, _slope = normal_response(depth, depth_before, edge, setting)
+    velocity, speed = slip_of(ends, edge.c * s_ahead, wp.normalize(grad_ahead), swing_in[i], setting.dt)
     coefficient = friction_coefficient(speed, edge.mu, edge.stribeck, edge.kf)
 
     normal_force_out[i] = grad * press
-    friction_force_out[i] = velocity * (-lag_force * coefficient / speed)
-    u_out[i] = vec2(edge.c * s, edge.c * s_lag)
+    friction_force_out[i] = velocity * (-limit * coefficient / speed)
+    u_out[i] = vec2(edge.c * s, edge.c * s_ahead)
     touch_out[i] = smooth_step(depth / setting.onset)

@@ -150,6 +150,15 @@ def smooth_search(a: vec3, e: vec3, edge: Edge, setting: ContactSetting):
 
 
 @wp.func
+def out_of_reach(a: vec3, e: vec3, edge: Edge, setting: ContactSetting):
+    """Whether no point of the edge can touch: the distance is convex, so nowhere below its tangent at the middle."""
+    middle = a + e * HALF
+    slope = wp.dot(one_sided_gradient(middle, edge.side, edge.tip, setting.shape), e)
+    lowest = one_sided_distance(middle, edge.side, edge.tip, setting.shape) - HALF * wp.abs(slope)
+    return lowest > edge.radius + edge.offset
+
+
+@wp.func
 def exact_search(a: vec3, e: vec3, shape: KnifeShape):
     """Closest point of the edge to the convex knife by bisection of the slope.
 
@@ -172,6 +181,8 @@ def contact_coordinate(a: vec3, e: vec3, edge: Edge, setting: ContactSetting):
     """Contact coordinate s, and the curvature that gives its derivative."""
     if setting.law == EXACT:
         return exact_search(a, e, setting.shape), ONE
+    if out_of_reach(a, e, edge, setting):
+        return HALF, ONE
     s = smooth_search(a, e, edge, setting)
     return s, curvature_along(a + e * s, e, s, edge, setting)
 

@@ -247,15 +247,17 @@ def tet_pullback(
     elastic: Elastic,
     dt: wp.float64,
     first: int,
+    columns: int,
     x_in: wp.array(dtype=vec3),
     x_previous_in: wp.array(dtype=vec3),
-    v_in: wp.array(dtype=vec3),
-    moduli_out: wp.array(dtype=vec3),
-    x_previous_bar_out: wp.array(dtype=vec3),
+    v_in: wp.array2d(dtype=vec3),
+    moduli_out: wp.array2d(dtype=vec3),
+    x_previous_bar_out: wp.array2d(dtype=vec3),
 ):
     """-v . d(gradient)/d(...): per tet for (lame_mu, lame_lambda, retardation), and added to x_previous_bar_out.
 
     With V = sum_a v_a b_a^T the product v . gradient is vol (P : V); the viscous part is vol S : sym(F^T V).
+    v, moduli and x_previous_bar [columns, count]: one row per gradient.
     """
     t = first + wp.tid()
     n = tets.nodes[t]
@@ -263,32 +265,35 @@ def tet_pullback(
     vol = tets.volume[t]
     f = deformation_gradient(x_in, n, b)
     f_previous = deformation_gradient(x_previous_in, n, b)
-    vf = deformation_gradient(v_in, n, b)
     cof, ic, j = invariants(f)
     one = wp.float64(1.0)
-    fv = wp.ddot(f, vf)
-    cv = wp.ddot(cof, vf)
-    # P = mu (1 - 1/(I_C + 1)) F + (lam (J - 1) - 3/4 mu) cof F, so both derivatives are plain
-    by_mu = (one - one / (ic + one)) * fv - wp.float64(0.75) * cv
-    by_lam = (j - one) * cv
     de = strain_increment(f, f_previous)
-    a = wp.transpose(f) * vf
-    a = (a + wp.transpose(a)) * wp.float64(0.5)
     tr_de = de[0, 0] + de[1, 1] + de[2, 2]
-    tr_a = a[0, 0] + a[1, 1] + a[2, 2]
-    shear = wp.float64(2.0) * wp.ddot(de, a)
-    bulk = tr_de * tr_a
     rate = elastic.retardation / dt
-    by_lame_mu = wp.float64(4.0 / 3.0) * by_mu + wp.float64(5.0 / 6.0) * by_lam + rate * shear
-    by_lame_lambda = by_lam + rate * bulk
-    by_retardation = (elastic.lame_mu * shear + elastic.lame_lambda * bulk) / dt
-    moduli_out[t] = vec3(-vol * by_lame_mu, -vol * by_lame_lambda, -vol * by_retardation)
-    m = viscous_stress(a, elastic, dt)
-    pull = f_previous * m * wp.transpose(b) * vol
-    p1 = vec3(pull[0, 0], pull[1, 0], pull[2, 0])
-    p2 = vec3(pull[0, 1], pull[1, 1], pull[2, 1])
-    p3 = vec3(pull[0, 2], pull[1, 2], pull[2, 2])
-    wp.atomic_add(x_previous_bar_out, n[0], -(p1 + p2 + p3))
-    wp.atomic_add(x_previous_bar_out, n[1], p1)
-    wp.atomic_add(x_previous_bar_out, n[2], p2)
-    wp.atomic_add(x_previous_bar_out, n[3], p3)
+    f_transposed = wp.transpose(f)
+    b_transposed = wp.transpose(b)
+    for column in range(columns):
+        vf = deformation_gradient(v_in[column], n, b)
+        fv = wp.ddot(f, vf)
+        cv = wp.ddot(cof, vf)
+        # P = mu (1 - 1/(I_C + 1)) F + (lam (J - 1) - 3/4 mu) cof F, so both derivatives are plain
+        by_mu = (one - one / (ic + one)) * fv - wp.float64(0.75) * cv
+        by_lam = (j - one) * cv
+        a = f_transposed * vf
+        a = (a + wp.transpose(a)) * wp.float64(0.5)
+        tr_a = a[0, 0] + a[1, 1] + a[2, 2]
+        shear = wp.float64(2.0) * wp.ddot(de, a)
+        bulk = tr_de * tr_a
+        by_lame_mu = wp.float64(4.0 / 3.0) * by_mu + wp.float64(5.0 / 6.0) * by_lam + rate * shear
+        by_lame_lambda = by_lam + rate * bulk
+        by_retardation = (elastic.lame_mu * shear + elastic.lame_lambda * bulk) / dt
+        moduli_out[column, t] = vec3(-vol * by_lame_mu, -vol * by_lame_lambda, -vol * by_retardation)
+        m = viscous_stress(a, elastic, dt)
+        pull = f_previous * m * b_transposed * vol
+        p1 = vec3(pull[0, 0], pull[1, 0], pull[2, 0])
+        p2 = vec3(pull[0, 1], pull[1, 1], pull[2, 1])
+        p3 = vec3(pull[0, 2], pull[1, 2], pull[2, 2])
+        wp.atomic_add(x_previous_bar_out, column, n[0], -(p1 + p2 + p3))
+        wp.atomic_add(x_previous_bar_out, column, n[1], p1)
+        wp.atomic_add(x_previous_bar_out, column, n[2], p2)
+        wp.atomic_add(x_previous_bar_out, column, n[3], p3)

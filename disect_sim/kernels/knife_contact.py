@@ -1,7 +1,14 @@
-"""Knife contact of the material part of every cut edge: penalty, approach damping, lagged friction.
+"""Knife contact of the material part of every cut edge: penalty, approach damping, friction.
 
-Normal force, normal and coordinate used by friction are those at the start of the step, so every force is the gradient
-of one incremental energy and its Hessian is symmetric.
+Normal force, normal and coordinate used by friction are not those at the end of the step, which is sought, but those
+at the predicted end z = 2 x_n - x_{n-1}, with the knife where it will be. So every force is the gradient of one
+incremental energy, its Hessian is symmetric, and friction is not a step late. The slip velocity is that of the end of
+the step to second order,
+
+    v = (3 x_{n+1} - 4 x_n + x_{n-1}) / (2 dt) - (the same of the knife) = (3/2 X - Y - Z/2 - swing) / dt
+
+with X, Y, Z the points x_{n+1}, x_n, z relative to the knife at t_{n+1}, t_n, t_{n+1}, and swing the half second
+difference of the knife's positions.
 """
 
 import warp as wp
@@ -35,7 +42,9 @@ vec3 = wp.vec3d
 mat33 = wp.mat33d
 
 ZERO = wp.constant(wp.float64(0.0))
+HALF = wp.constant(wp.float64(0.5))
 ONE = wp.constant(wp.float64(1.0))
+SLIP = wp.constant(wp.float64(1.5))  # dt times the derivative of the slip velocity in the positions
 
 
 @wp.struct
@@ -49,12 +58,13 @@ class KnifeState:
 
 
 @wp.struct
-class Lagged:
-    """What friction and damping take from the start of the step, [contact_count]."""
+class Foreseen:
+    """What damping takes from the start of the step and friction from its predicted end, [contact_count]."""
 
-    depth: wp.array(dtype=wp.float64)  # [m]
-    normal: wp.array(dtype=vec3)  # unit normal
-    force: wp.array(dtype=wp.float64)  # normal force [N]
+    depth: wp.array(dtype=wp.float64)  # at the start [m]
+    normal: wp.array(dtype=vec3)  # unit normal at the predicted end
+    force: wp.array(dtype=wp.float64)  # normal force at the predicted end [N]
+    swing: wp.array(dtype=vec3)  # half second difference of the knife's positions [m], [1]
 
 
 @wp.struct
@@ -69,21 +79,30 @@ class ContactForces:
 
 @wp.struct
 class Ends:
-    """The ends of one cut edge relative to the knife [m]: x at the end, y at the start of the step."""
+    """The ends of one cut edge relative to the knife [m]: x at the end, y at the start, z at the predicted end."""
 
     x0: vec3
     x1: vec3
     y0: vec3
     y1: vec3
+    z0: vec3
+    z1: vec3
 
 
 @wp.func
-def ends_of(n: wp.vec2i, now: KnifeState, before: KnifeState):
+def end_of(state: KnifeState, node: int):
+    return state.x[node] - state.pose[0]
+
+
+@wp.func
+def ends_of(n: wp.vec2i, now: KnifeState, before: KnifeState, ahead: KnifeState):
     ends = Ends()
-    ends.x0 = now.x[n[0]] - now.pose[0]
-    ends.x1 = now.x[n[1]] - now.pose[0]
-    ends.y0 = before.x[n[0]] - before.pose[0]
-    ends.y1 = before.x[n[1]] - before.pose[0]
+    ends.x0 = end_of(now, n[0])
+    ends.x1 = end_of(now, n[1])
+    ends.y0 = end_of(before, n[0])
+    ends.y1 = end_of(before, n[1])
+    ends.z0 = end_of(ahead, n[0])
+    ends.z1 = end_of(ahead, n[1])
     return ends
 
 
@@ -110,22 +129,24 @@ def damping_increment(depth: wp.float64, depth_lag: wp.float64, edge: Edge, sett
 
 
 @wp.func
-def lagged_force(depth: wp.float64, gradient: vec3, edge: Edge, setting: ContactSetting):
+def friction_force_limit(depth: wp.float64, gradient: vec3, edge: Edge, setting: ContactSetting):
     """Normal force that friction takes [N]."""
     press = penalty(depth, setting.onset, setting.exponent, setting.exponent_scale)
     return edge.ke * press * wp.length(gradient)
 
 
 @wp.func
-def lagged_slip(x0: vec3, x1: vec3, y0: vec3, y1: vec3, u: wp.float64, normal: vec3, dt: wp.float64):
+def slip_of(ends: Ends, u: wp.float64, normal: vec3, swing: vec3, dt: wp.float64):
     """Slip velocity of the point u of the edge along the knife [m/s], and its (rounded) speed."""
-    slip = (x0 + (x1 - x0) * u) - (y0 + (y1 - y0) * u)
+    p0 = ends.x0 * SLIP - ends.y0 - ends.z0 * HALF
+    p1 = ends.x1 * SLIP - ends.y1 - ends.z1 * HALF
+    slip = p0 + (p1 - p0) * u - swing
     velocity = (slip - normal * wp.dot(normal, slip)) / dt
     return velocity, rounded_speed(velocity)
 
 
 @wp.kernel
-def closest_point(
+def look_back(
     setting: ContactSetting,
     edges: ContactEdges,
     parameters: wp.array(dtype=wp.float64, ndim=2),
@@ -133,35 +154,45 @@ def closest_point(
     pose_in: wp.array(dtype=vec3),
     found_out: wp.array(dtype=wp.float64),
     curvature_out: wp.array(dtype=wp.float64),
+    depth_out: wp.array(dtype=wp.float64),
 ):
-    """Contact coordinate s of every edge, and the curvature that gives its derivative."""
-    i = wp.tid()
-    n = edges.parents[i]
-    a = x_in[n[0]] - pose_in[0]
-    e = (x_in[n[1]] - x_in[n[0]]) * edges.coordinate[i]
-    s, curvature = contact_coordinate(a, e, edge_of(edges, parameters, i), setting)
-    found_out[i] = s
-    curvature_out[i] = curvature
-
-
-@wp.kernel
-def lag(
-    setting: ContactSetting,
-    edges: ContactEdges,
-    parameters: wp.array(dtype=wp.float64, ndim=2),
-    state_in: KnifeState,
-    lagged_out: Lagged,
-):
-    """What friction and damping take from the start of the step."""
+    """Contact point and depth [m] at the start of the step."""
     i = wp.tid()
     n = edges.parents[i]
     edge = edge_of(edges, parameters, i)
-    a = state_in.x[n[0]] - state_in.pose[0]
-    e = (state_in.x[n[1]] - state_in.x[n[0]]) * edge.c
-    depth, grad = depth_and_normal(a, e, state_in.found[i], edge, setting)
-    lagged_out.depth[i] = depth
-    lagged_out.normal[i] = wp.normalize(grad)
-    lagged_out.force[i] = lagged_force(depth, grad, edge, setting)
+    a = x_in[n[0]] - pose_in[0]
+    e = (x_in[n[1]] - x_in[n[0]]) * edge.c
+    s, curvature = contact_coordinate(a, e, edge, setting)
+    depth, _grad = depth_and_normal(a, e, s, edge, setting)
+    found_out[i] = s
+    curvature_out[i] = curvature
+    depth_out[i] = depth
+
+
+@wp.kernel
+def look_ahead(
+    setting: ContactSetting,
+    edges: ContactEdges,
+    parameters: wp.array(dtype=wp.float64, ndim=2),
+    x_in: wp.array(dtype=vec3),
+    pose_in: wp.array(dtype=vec3),
+    found_out: wp.array(dtype=wp.float64),
+    curvature_out: wp.array(dtype=wp.float64),
+    normal_out: wp.array(dtype=vec3),
+    force_out: wp.array(dtype=wp.float64),
+):
+    """Contact point, unit normal and normal force [N] at the predicted end of the step."""
+    i = wp.tid()
+    n = edges.parents[i]
+    edge = edge_of(edges, parameters, i)
+    a = x_in[n[0]] - pose_in[0]
+    e = (x_in[n[1]] - x_in[n[0]]) * edge.c
+    s, curvature = contact_coordinate(a, e, edge, setting)
+    depth, grad = depth_and_normal(a, e, s, edge, setting)
+    found_out[i] = s
+    curvature_out[i] = curvature
+    normal_out[i] = wp.normalize(grad)
+    force_out[i] = friction_force_limit(depth, grad, edge, setting)
 
 
 @wp.kernel
@@ -173,37 +204,51 @@ def contact_gradient(
     first: int,
     state_in: KnifeState,
     before_in: KnifeState,
-    lagged_in: Lagged,
+    ahead_in: KnifeState,
+    foreseen_in: Foreseen,
+    found_out: wp.array(dtype=wp.float64),
+    curvature_out: wp.array(dtype=wp.float64),
     forces_out: ContactForces,
     gradient_out: wp.array(dtype=vec3),
 ):
-    """Energies and forces, and the gradient added to gradient_out."""
+    """Contact points, energies and forces, and the gradient added to gradient_out."""
     i = order[first + wp.tid()]
     n = edges.parents[i]
     edge = edge_of(edges, parameters, i)
-    ends = ends_of(n, state_in, before_in)
-    s = state_in.found[i]
-    depth, grad = depth_and_normal(ends.x0, (ends.x1 - ends.x0) * edge.c, s, edge, setting)
-    depth_lag = lagged_in.depth[i]
-    press, _slope = normal_response(depth, depth_lag, edge, setting)
+    ends = ends_of(n, state_in, before_in, ahead_in)
+    e = (ends.x1 - ends.x0) * edge.c
+    s, curvature = contact_coordinate(ends.x0, e, edge, setting)
+    found_out[i] = s
+    curvature_out[i] = curvature
+    depth, grad = depth_and_normal(ends.x0, e, s, edge, setting)
+    limit = foreseen_in.force[i]
+    if depth <= ZERO and limit <= ZERO:
+        forces_out.energy[i] = vec3()
+        forces_out.normal_force[i] = vec3()
+        forces_out.friction_force[i] = vec3()
+        forces_out.touch[i] = ZERO
+        return
+    depth_before = foreseen_in.depth[i]
+    press, _slope = normal_response(depth, depth_before, edge, setting)
     normal_force = grad * press
 
-    u_lag = edge.c * before_in.found[i]
-    velocity, speed = lagged_slip(ends.x0, ends.x1, ends.y0, ends.y1, u_lag, lagged_in.normal[i], setting.dt)
+    u_ahead = edge.c * ahead_in.found[i]
+    velocity, speed = slip_of(ends, u_ahead, foreseen_in.normal[i], foreseen_in.swing[0], setting.dt)
     coefficient = friction_coefficient(speed, edge.mu, edge.stribeck, edge.kf)
-    friction_force = velocity * (-lagged_in.force[i] * coefficient / speed)
+    friction_force = velocity * (-limit * coefficient / speed)
 
+    slip_energy = friction_integral(speed, edge.mu, edge.stribeck, edge.kf)
     forces_out.energy[i] = vec3(
         edge.ke * penalty_integral(depth, setting.onset, setting.exponent, setting.exponent_scale),
-        damping_increment(depth, depth_lag, edge, setting),
-        lagged_in.force[i] * setting.dt * friction_integral(speed, edge.mu, edge.stribeck, edge.kf),
+        damping_increment(depth, depth_before, edge, setting),
+        limit * (setting.dt / SLIP) * slip_energy,
     )
     forces_out.normal_force[i] = normal_force
     forces_out.friction_force[i] = friction_force
     forces_out.touch[i] = smooth_step(depth / setting.onset)
     u = edge.c * s
-    wp.atomic_add(gradient_out, n[0], -(normal_force * (ONE - u) + friction_force * (ONE - u_lag)))
-    wp.atomic_add(gradient_out, n[1], -(normal_force * u + friction_force * u_lag))
+    wp.atomic_add(gradient_out, n[0], -(normal_force * (ONE - u) + friction_force * (ONE - u_ahead)))
+    wp.atomic_add(gradient_out, n[1], -(normal_force * u + friction_force * u_ahead))
 
 
 @wp.kernel
@@ -216,21 +261,22 @@ def contact_hessian(
     slots: wp.array(dtype=wp.int32, ndim=2),
     state_in: KnifeState,
     before_in: KnifeState,
-    lagged_in: Lagged,
+    ahead_in: KnifeState,
+    foreseen_in: Foreseen,
     hessian_out: wp.array(dtype=mat33),
 ):
     """Hessian added to hessian_out; slots [contact_count, 4]: (0,0), (1,1), (0,1), 1 if (0,1) is transposed."""
     i = order[first + wp.tid()]
     n = edges.parents[i]
     edge = edge_of(edges, parameters, i)
-    ends = ends_of(n, state_in, before_in)
+    ends = ends_of(n, state_in, before_in, ahead_in)
     e = (ends.x1 - ends.x0) * edge.c
     s = state_in.found[i]
     depth, grad = depth_and_normal(ends.x0, e, s, edge, setting)
-    lag_force = lagged_in.force[i]
-    if depth <= ZERO and lag_force <= ZERO:
+    limit = foreseen_in.force[i]
+    if depth <= ZERO and limit <= ZERO:
         return
-    press, slope = normal_response(depth, lagged_in.depth[i], edge, setting)
+    press, slope = normal_response(depth, foreseen_in.depth[i], edge, setting)
     u = edge.c * s
     w0 = ONE - u
     w1 = u
@@ -244,16 +290,16 @@ def contact_hessian(
     k11 = nn * (w1 * w1) + wp.outer(q1, q1) * inverse
     k01 = nn * (w0 * w1) + wp.outer(q0, q1) * inverse
 
-    u_lag = edge.c * before_in.found[i]
-    normal = lagged_in.normal[i]
-    velocity, speed = lagged_slip(ends.x0, ends.x1, ends.y0, ends.y1, u_lag, normal, setting.dt)
+    u_ahead = edge.c * ahead_in.found[i]
+    normal = foreseen_in.normal[i]
+    velocity, speed = slip_of(ends, u_ahead, normal, foreseen_in.swing[0], setting.dt)
     secant = friction_coefficient(speed, edge.mu, edge.stribeck, edge.kf) / speed
     tangent = friction_slope(speed, edge.mu, edge.stribeck, edge.kf)
     plane = wp.identity(n=3, dtype=wp.float64) - wp.outer(normal, normal)
     t = velocity / speed
-    kt = (plane * secant + wp.outer(t, t) * (tangent - secant)) * (lag_force / setting.dt)
-    l0 = ONE - u_lag
-    l1 = u_lag
+    kt = (plane * secant + wp.outer(t, t) * (tangent - secant)) * (limit * SLIP / setting.dt)
+    l0 = ONE - u_ahead
+    l1 = u_ahead
     wp.atomic_add(hessian_out, slots[i, 0], k00 + kt * (l0 * l0))
     wp.atomic_add(hessian_out, slots[i, 1], k11 + kt * (l1 * l1))
     k01 += kt * (l0 * l1)

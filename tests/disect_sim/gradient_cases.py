@@ -73,7 +73,7 @@ class Case:
             self.model,
             motion or self.motion,
             self.parameters if parameters is None else parameters,
-            **({"duration": DURATION, "newton": TIGHT} | self.options | options),
+            **({"duration": DURATION, "dt": 1e-3, "newton": TIGHT} | self.options | options),
         )
 
     @cached_property

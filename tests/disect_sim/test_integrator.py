@@ -25,7 +25,12 @@ def mesh():
 def flying(mesh, velocity, *, material=APPLE, gravity=(0.0, 0.0, 0.0), duration=0.02, **options):
     """A free block in the air."""
     model = block_model(mesh, material, boundary="free", gravity=gravity)
-    settings = {"newton": TIGHT, "initial_positions": mesh.nodes + HIGH, "initial_velocity": velocity}
+    settings = {
+        "dt": 1e-3,
+        "newton": TIGHT,
+        "initial_positions": mesh.nodes + HIGH,
+        "initial_velocity": velocity,
+    }
     result = simulate(model, AWAY, duration=duration, **(settings | options))
     assert result.outcome.ok, result.outcome
     return result
@@ -91,7 +96,7 @@ def test_a_swinging_block_never_gains_energy(mesh, retardation_s):
 def test_a_cut_never_gains_more_energy_than_the_knife_puts_in():
     model = block_model(irregular_block())
     motion = ConstantVelocity(initial_y=0.0265, velocity_y=-0.27)
-    result = simulate(model, motion, {"cut_spring_softness": 0.3}, duration=0.1, newton=TIGHT)
+    result = simulate(model, motion, {"cut_spring_softness": 0.3}, duration=0.1, dt=1e-3, newton=TIGHT)
     energy, work = total_energy(result)[1:], result.energy["knife_work"]
     assert (np.diff(work)[20:] > 0.0).all()
     # Elastic energy is not convex where tets turn: a thousandth of a step's work is left for that.
@@ -146,7 +151,7 @@ def both(mesh: CutMesh) -> CutMesh:
 def test_resultant_of_a_symmetric_press_is_vertical():
     model = block_model(both(irregular_block()))
     motion = ConstantVelocity(initial_y=0.0265, velocity_y=-0.27)
-    result = simulate(model, motion, {"cut_spring_softness": 0.3}, duration=0.05, newton=TIGHT)
+    result = simulate(model, motion, {"cut_spring_softness": 0.3}, duration=0.05, dt=1e-3, newton=TIGHT)
     assert result.force[-1, 1] > 1.0
     # Each half alone feels a sideways force; together they cancel to Newton's tolerance.
     assert np.abs(result.force[:, [0, 2]]).max() < 1e-4 * result.force[:, 1].max()
@@ -155,7 +160,8 @@ def test_resultant_of_a_symmetric_press_is_vertical():
 
 def press(mesh, **options):
     motion = ConstantVelocity(initial_y=0.0265, velocity_y=-0.27)
-    return simulate(block_model(mesh), motion, {"cut_spring_softness": 0.3}, duration=0.04, **options)
+    settings = {"duration": 0.04, "dt": 1e-3} | options
+    return simulate(block_model(mesh), motion, {"cut_spring_softness": 0.3}, **settings)
 
 
 def test_two_runs_give_the_same_bits(mesh):

@@ -32,7 +32,7 @@ def assert_leaves_its_last_good_state(result, mesh, *, complete=False):
 
 def run(mesh, motion=DOWN, parameters=None, *, model=None, **options):
     model = block_model(mesh) if model is None else model
-    return simulate(model, motion, parameters, **({"duration": 0.04} | options))
+    return simulate(model, motion, parameters, **({"duration": 0.04, "dt": 1e-3} | options))
 
 
 def test_complete(mesh):
@@ -75,7 +75,7 @@ def test_diverged(mesh):
 
 
 def test_diverged_explicit_run_keeps_its_last_good_state(mesh):
-    result = run(mesh, integrator="explicit", dt=1e-3)
+    result = run(mesh, integrator="explicit")
     last = list(result.positions.values())[-1]
     assert np.isfinite(last).all()
     assert np.abs(last - mesh.nodes).max() < 0.4
@@ -83,7 +83,7 @@ def test_diverged_explicit_run_keeps_its_last_good_state(mesh):
 
 @pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value")
 def test_diverged_explicit_run_is_told(mesh):
-    result = run(mesh, integrator="explicit", dt=1e-3)
+    result = run(mesh, integrator="explicit")
     assert result.outcome.kind is OutcomeKind.DIVERGED
     assert np.isfinite(result.force).all()
 

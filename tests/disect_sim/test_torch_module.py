@@ -17,7 +17,7 @@ def model():
 
 
 def cutting_force(model, **options):
-    tight = {"newton": NewtonOptions(tolerance_m=1e-10, cg_tolerance=1e-8), "duration": 0.03}
+    tight = {"newton": NewtonOptions(tolerance_m=1e-10, cg_tolerance=1e-8), "duration": 0.03, "dt": 1e-3}
     return CuttingForce(model, MOTION, {"cut_spring_softness": 0.3}, **(tight | options))
 
 

@@ -75,10 +75,10 @@ class TetBody:
 
     def pullback(self, x, x_previous, v, dt=1e-3):
         """-v . d(gradient)/d(lame_mu, lame_lambda, retardation), shape [3], and /d(x_previous), shape [n, 3]."""
-        moduli = wp.zeros(len(self.tets), dtype=wp.vec3d, device="cpu")
-        x_bar = wp.zeros(len(self.nodes), dtype=wp.vec3d, device="cpu")
-        inputs = [self._geometry, self._elastic, wp.float64(dt), 0, *self._states(x, x_previous)]
-        inputs.append(wp.array(v, dtype=wp.vec3d, device="cpu"))
+        moduli = wp.zeros((1, len(self.tets)), dtype=wp.vec3d, device="cpu")
+        x_bar = wp.zeros((1, len(self.nodes)), dtype=wp.vec3d, device="cpu")
+        inputs = [self._geometry, self._elastic, wp.float64(dt), 0, 1, *self._states(x, x_previous)]
+        inputs.append(wp.array(v[None], dtype=wp.vec3d, device="cpu"))
         wp.launch(
             elasticity.tet_pullback,
             dim=len(self.tets),
@@ -86,7 +86,7 @@ class TetBody:
             outputs=[moduli, x_bar],
             device="cpu",
         )
-        return moduli.numpy().sum(axis=0), x_bar.numpy()
+        return moduli.numpy()[0].sum(axis=0), x_bar.numpy()[0]
 
     def static_solution(self, held, x_start, load=0.0, iterations=12):
         """Positions [m] with no net force where `held` (shape [n, 3], bool) is False, by plain Newton."""

@@ -1,0 +1,306 @@
+"""The vector-Jacobian products of one implicit step, for one or many gradients at once.
+
+All gradients ("bars") have one column per gradient as their last axis: [node_count, 3, columns] in positions.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+import warp as wp
+
+from disect_sim.adjoint_kernel import AdjointKernel, repeated
+from disect_sim.device_arrays import clear, host, upload
+from disect_sim.device_model import input_names
+from disect_sim.kernels import board, contact_force, contact_point, damage, elasticity, springs
+from disect_sim.linear_solver import CachedCholeskySolver, IndefiniteHessianError
+from disect_sim.model import OVERLAP_ONSET_M
+from disect_sim.parameters import CONTACT_NAMES, CONTACT_PER_AREA, SPRING_NAMES
+from disect_sim.step_system import StepStart, StepSystem
+
+ADJOINT_TOLERANCE = 1.0e-7
+"""Relative accuracy of the adjoint's linear solves."""
+
+DAMAGE_PARAMETERS = {"initial": "cut_spring_ke", "softness": "cut_spring_softness"}
+"""Inputs of the damage laws that are parameters."""
+
+
+@dataclass
+class StepBars:
+    """Gradients in what a step depends on."""
+
+    x: np.ndarray
+    """In x_{n+1} [1/m], shape [node_count, 3, columns]."""
+    x_n: np.ndarray
+    """In x_n as the start of the step."""
+    ahead: np.ndarray
+    """In the predicted end of the step, 2 x_n - x_{n-1}."""
+    pose: np.ndarray
+    """In the knife at t_{n+1} [1/m], shape [3, columns]."""
+    pose_n: np.ndarray
+    """In the knife at t_n."""
+    swing: np.ndarray
+    """In half the second difference of the knife's positions."""
+
+
+class StepPullback:
+    """Runs steps backwards, and adds up the gradients in the parameters on the way."""
+
+    def __init__(self, system: StepSystem, columns: int) -> None:
+        self.system, self.columns = system, columns
+        m = self.model = system.model
+        self.solver = CachedCholeskySolver(system.pattern)
+        self.spring = np.zeros((len(SPRING_NAMES), m.spring_count, columns))
+        self.moduli = np.zeros((3, columns))
+        """In Lame's mu and lambda and the retardation time."""
+        self._table = np.zeros((len(m.contact_parents), len(CONTACT_NAMES), columns))
+        ends = m.contact_parents.T.ravel()
+        self._to_parents = sp.csr_matrix(
+            (np.ones(len(ends)), (ends, np.arange(len(ends)))), shape=(m.node_count, len(ends))
+        )
+        self._spring_transposed = m.spring_operator.T.tocsr()
+        self._given = host(system.on_device.contact_parameters).copy()
+        self._solved: list[np.ndarray] = []
+        with wp.ScopedDevice(system.device):
+            self._contact = self._contact_kernel()
+            self._spring = self._spring_kernel()
+            self._damage = self._damage_kernel()
+            self._board = self._board_kernel()
+            self._v = wp.zeros((columns, m.node_count), wp.vec3d)
+            self._tet_x_bar = wp.zeros((columns, m.node_count), wp.vec3d)
+            self._tet_moduli = wp.zeros((columns, m.tet_count), wp.vec3d)
+
+    def _contact_kernel(self) -> AdjointKernel:
+        capacity = len(self.model.contact_parents)
+        size = capacity * self.columns
+        found = self._found = contact_force.Found()
+        found.now, found.before, found.ahead = (wp.zeros(size, wp.vec2d) for _ in range(3))
+        edges = self._edges = contact_point.ContactEdges()
+        edges.coordinate, edges.side, edges.offset = (wp.zeros(size, wp.float64) for _ in range(3))
+        edges.parents = self.system.on_device.edges.parents
+        vectors = ("x0", "x1", "y0", "y1", "z0", "z1", "swing")
+        return AdjointKernel(
+            contact_force.contact_force,
+            capacity,
+            self.columns,
+            constants={"setting": self.system.on_device.contact, "edges": edges, "found": found},
+            inputs={"parameters": (wp.float64, len(CONTACT_NAMES))} | dict.fromkeys(vectors, wp.vec3d),
+            outputs={
+                "normal_force": wp.vec3d,
+                "friction_force": wp.vec3d,
+                "u": wp.vec2d,
+                "touch": wp.float64,
+            },
+        )
+
+    def _spring_kernel(self) -> AdjointKernel:
+        m, row = self.model, self.system.parameters.row
+        s = springs.SpringGeometry()
+        s.nodes, s.weights = self.system.on_device.springs.nodes, self.system.on_device.springs.weights
+        s.normal = self._repeat(m.spring_normal, wp.vec3d)
+        s.overlap_stiffness = self._repeat(m.overlap_stiffness, wp.float64)
+        s.overlap_onset = OVERLAP_ONSET_M
+        area_ratio = self._repeat(m.spring_area_ratio, wp.float64)
+        numbers = dict.fromkeys(("stiffness", "initial", "damping"), wp.float64)
+        kernel = AdjointKernel(
+            springs.spring_force,
+            m.spring_count,
+            self.columns,
+            constants={"springs": s, "dt": self.system.on_device.dt, "area_ratio": area_ratio},
+            inputs=numbers | {"d": wp.vec3d, "d_previous": wp.vec3d},
+            outputs={"tension": wp.vec3d},
+        )
+        kernel.fill(initial=row("cut_spring_ke"), damping=row("cut_spring_kd"))
+        return kernel
+
+    def _damage_kernel(self) -> AdjointKernel:
+        m, d = self.model, self.system.on_device
+        setting = damage.DamageSetting()
+        setting.dt = self.system.dt
+        setting.area_ratio = self._repeat(m.spring_area_ratio, wp.float64)
+        setting.normal = self._repeat(m.spring_normal, wp.vec3d)
+        kinds = {name: array.dtype for name, array in self.system.damage_arrays.items()}
+        kernel = AdjointKernel(
+            d.damage_kernel,
+            m.spring_count,
+            self.columns,
+            constants={"setting": setting},
+            inputs={name: kinds[name] for name in input_names(d.damage_kernel)},
+            outputs={"stiffness": wp.float64},
+        )
+        row = self.system.parameters.row
+        kernel.fill(**{name: row(p) for name, p in DAMAGE_PARAMETERS.items() if name in kinds})
+        return kernel
+
+    def _board_kernel(self) -> AdjointKernel:
+        d = self.system.on_device
+        return AdjointKernel(
+            board.board_force,
+            len(self.model.board_nodes),
+            self.columns,
+            constants={"board": d.board, "dt": d.dt},
+            inputs={"area_ratio": wp.float64, "x": wp.vec3d, "x_previous": wp.vec3d},
+            outputs={"force": wp.vec3d},
+        )
+
+    def _repeat(self, values: np.ndarray, kind: type) -> wp.array:
+        return wp.array(repeated(values, self.columns), dtype=kind)
+
+    def begin(self, x: np.ndarray, start: StepStart, stiffness: np.ndarray) -> None:
+        """Bring the system back to the end of a step. stiffness: k_n, of which the springs feel start.stiffness."""
+        s, m = self.system, self.model
+        s.begin(*start)
+        s.find_contacts(x)
+        self._damage_state = s.damage_state(stiffness, x)
+        self._used = start.stiffness
+        self._d, self._d_n = m.spring_operator @ x, m.spring_operator @ start.x_n
+        self._fill_contacts(x, start)
+        low = np.minimum(x[m.board_nodes, 1], start.x_n[m.board_nodes, 1]) < m.board.radius_m
+        self._low = m.board_nodes[low]
+        self._board.fill(area_ratio=m.board_area_ratio[low], x=x[self._low], x_previous=start.x_n[self._low])
+
+    def _fill_contacts(self, x: np.ndarray, start: StepStart) -> None:
+        """Only contacts that touch, or have friction, have derivatives."""
+        s, m, columns = self.system, self.model, self.columns
+        active = np.flatnonzero((host(s.touch) > 0.0) | (host(s.friction_limit) > 0.0))
+        self._active = active
+        a, b = self._ends = m.contact_parents[active].T
+        for array, value in (
+            (self._edges.coordinate, m.contact_coordinate),
+            (self._edges.side, m.contact_side),
+            (self._edges.offset, m.contact_offset),
+        ):
+            upload(array, repeated(value[active], columns))
+        found = [host(f)[active] for f in (s.found, s.before_found, s.ahead_found)]
+        curvature = [host(c)[active] for c in (s.curvature, s.before_curvature, s.ahead_curvature)]
+        arrays = (self._found.now, self._found.before, self._found.ahead)
+        for array, f, c in zip(arrays, found, curvature, strict=True):
+            upload(array, repeated(np.stack([f, c], axis=1), columns))
+        z, y, pose, pose_n = start.expected, start.x_n, start.pose, start.pose_n
+        swing = np.zeros(3) if start.swing is None else start.swing
+        self._contact.fill(
+            parameters=self._given[active],
+            x0=x[a] - pose,
+            x1=x[b] - pose,
+            y0=y[a] - pose_n,
+            y1=y[b] - pose_n,
+            z0=z[a] - pose,
+            z1=z[b] - pose,
+            swing=np.tile(swing, (len(active), 1)),
+        )
+        c = m.contact_coordinate[active]
+        self._u = (c * found[0])[:, None, None], (c * found[2])[:, None, None]
+        self._force = (
+            host(s.normal_force)[active][..., None],
+            host(s.friction_force)[active][..., None],
+        )
+
+    def outputs(self, force_bar: np.ndarray, k_bar: np.ndarray) -> tuple[StepBars, np.ndarray]:
+        """Through the knife force [shape [3, columns]] and the damage; also the gradient in k_n."""
+        m = self.model
+        self._damage.fill(**self._damage_state)
+        bar = self._damage.run(m.spring_count, stiffness=k_bar)
+        for name, parameter in DAMAGE_PARAMETERS.items():
+            if name in bar:
+                self._add(parameter, bar[name])
+        seed = self._on_active(bar, "force", np.zeros((m.spring_count, 3, self.columns))) - force_bar
+        touch = self._on_active(bar, "touch", np.zeros((m.spring_count, self.columns)))
+        out = self._through_contact(normal_force=seed, friction_force=seed, touch=touch)
+        if "d" in bar:
+            out.x += self._spring_adjoint(bar["d"])
+        return out, bar["stiffness"]
+
+    def solve(self, x_bar: np.ndarray) -> np.ndarray:
+        """H^-1 x_bar, zero on fixed nodes, shape [node_count, 3, columns]. Starts from what the last two steps say."""
+        self.solver.set_matrix(self.system.hessian())
+        free = ~self.model.fixed
+        right = np.ascontiguousarray(x_bar[free].reshape(-1, self.columns))
+        guess = None
+        if self._solved:
+            last, before = self._solved[-1], self._solved[0]
+            guess = 2.0 * last - before
+        if self.columns == 1:
+            right, guess = right[:, 0], None if guess is None else guess[:, 0]
+        try:
+            found = self.solver.solve(right, tolerance=ADJOINT_TOLERANCE, guess=guess)
+        except IndefiniteHessianError:
+            self.solver.forget()
+            found = self.solver.solve_indefinite(right)
+        found = found.reshape(-1, self.columns)
+        self._solved = [*self._solved[-1:], found]
+        v = np.zeros_like(x_bar)
+        v[free] = found.reshape(-1, 3, self.columns)
+        return v
+
+    def residual(self, v: np.ndarray) -> tuple[StepBars, np.ndarray]:
+        """-v . dg/d(...) for all but x; also for the stiffness the springs felt."""
+        m = self.model
+        a, b = self._ends
+        u, u_ahead = self._u
+        along = v[b] - v[a]
+        u_bar = np.stack([(along * force).sum(axis=1) for force in self._force], axis=1)
+        out = self._through_contact(
+            normal_force=v[a] + along * u, friction_force=v[a] + along * u_ahead, u=u_bar
+        )
+        self._spring.fill(stiffness=self._used, d=self._d, d_previous=self._d_n)
+        tension = (m.spring_operator @ v.reshape(m.node_count, -1)).reshape(m.spring_count, 3, -1)
+        bar = self._spring.run(m.spring_count, tension=-tension)
+        self._add("cut_spring_ke", bar["initial"])
+        self._add("cut_spring_kd", bar["damping"])
+        out.x_n += self._spring_adjoint(bar["d_previous"])
+        out.x_n[self._low] += self._board.run(len(self._low), force=v[self._low])["x_previous"]
+        out.x_n += self._through_tets(v)
+        return out, bar["stiffness"]
+
+    def spring_gradient(self) -> np.ndarray:
+        """In the spring and contact parameters, shape [parameter kind, spring_count, columns]."""
+        table = self._table.copy()
+        table[:, CONTACT_PER_AREA] *= np.tile(self.system.area_ratio, 2)[:, None, None]
+        count = self.model.spring_count
+        out = self.spring.copy()
+        for column, name in enumerate(CONTACT_NAMES):
+            out[SPRING_NAMES.index(name)] += table[:count, column] + table[count:, column]
+        return out
+
+    def _on_active(self, bar: dict[str, np.ndarray], name: str, nothing: np.ndarray) -> np.ndarray:
+        """Gradients in a quantity that both sides of the cut have, on the active contacts."""
+        sides = [bar.get(f"{name}_{side}", nothing) for side in ("positive", "negative")]
+        return np.concatenate(sides)[self._active]
+
+    def _through_contact(self, **seeds: np.ndarray) -> StepBars:
+        bar = self._contact.run(len(self._active), **seeds)
+        self._table[self._active] += bar["parameters"]
+        m, columns = self.model, self.columns
+        contacts, width = len(m.contact_parents), 9 * columns
+        ends = np.zeros((2 * contacts, width))
+        for first, end in ((0, "0"), (contacts, "1")):
+            parts = [bar[which + end].reshape(-1, 3 * columns) for which in "xyz"]
+            ends[first + self._active] = np.concatenate(parts, axis=1)
+        on_nodes = (self._to_parents @ ends).reshape(m.node_count, 3, 3, columns)
+        x, y, z = on_nodes[:, 0], on_nodes[:, 1], on_nodes[:, 2]
+        z[m.fixed] = 0.0
+        pose = -(bar["x0"] + bar["x1"] + bar["z0"] + bar["z1"]).sum(axis=0)
+        return StepBars(x, y, z, pose, -(bar["y0"] + bar["y1"]).sum(axis=0), bar["swing"].sum(axis=0))
+
+    def _spring_adjoint(self, d_bar: np.ndarray) -> np.ndarray:
+        """From the springs' vectors to the nodes."""
+        m = self.model
+        return (self._spring_transposed @ d_bar.reshape(m.spring_count, -1)).reshape(m.node_count, 3, -1)
+
+    def _through_tets(self, v: np.ndarray) -> np.ndarray:
+        s, d = self.system, self.system.on_device
+        upload(self._v, np.moveaxis(v, -1, 0))
+        clear(self._tet_x_bar)
+        for first, count in d.tet_groups:
+            wp.launch(
+                elasticity.tet_pullback,
+                dim=count,
+                inputs=[d.tets, d.elastic, d.dt, first, self.columns, s.x, s.x_previous, self._v],
+                outputs=[self._tet_moduli, self._tet_x_bar],
+                device=s.device,
+            )
+        self.moduli += host(self._tet_moduli).sum(axis=1).T
+        return np.moveaxis(host(self._tet_x_bar), 0, -1)
+
+    def _add(self, name: str, gradient: np.ndarray) -> None:
+        self.spring[SPRING_NAMES.index(name)] += gradient

@@ -1,0 +1,36 @@
+"""Kernel launches with fixed arguments, made once and run many times."""
+
+from typing import Any
+
+import warp as wp
+
+
+class Launches:
+    """Launches in their order. On the CPU they become one graph: a run costs one call, not one per kernel."""
+
+    def __init__(self, device: wp.Device) -> None:
+        self._device = device
+        self._recorded: list[wp.Launch] = []
+        self._graph: wp.Graph | None = None
+
+    def add(self, kernel: wp.Kernel, count: int, inputs: list[Any]) -> None:
+        """Append a launch; the arrays among its inputs are read and written anew at every run."""
+        if count:
+            self._recorded.append(
+                wp.launch(kernel, dim=count, inputs=inputs, device=self._device, record_cmd=True)
+            )
+
+    def run(self) -> None:
+        """Run all of them."""
+        if not self._device.is_cpu:
+            self._run_one_by_one()
+        elif self._recorded:
+            if self._graph is None:
+                with wp.ScopedCapture(device=self._device) as capture:
+                    self._run_one_by_one()
+                self._graph = capture.graph
+            wp.capture_launch(self._graph)
+
+    def _run_one_by_one(self) -> None:
+        for launch in self._recorded:
+            launch.launch()
