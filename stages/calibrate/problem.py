@@ -120,8 +120,8 @@ def pose_problem(model: Model, cut: RecordedCut, params: CalibrateParams) -> Pro
     samples = int(np.floor(steps * params.cut.dt_s * params.rate_hz + 1e-9))
     time = first + (np.arange(samples) + 1) / params.rate_hz
     matrix = np.ascontiguousarray(low_pass(time, np.eye(samples), params.low_pass_hz))
-    # A simulated sample is the mean of the steps that end in its interval.
-    middle = time - 0.5 * max(0.0, 1.0 / params.rate_hz - params.cut.dt_s)
+    # A simulated sample is the mean over the interval that ends at its time.
+    middle = time - 0.5 / params.rate_hz
     measured = np.linalg.norm(matrix @ _at(middle, cut.time, cut.force), axis=1)
     valid = np.interp(time, cut.time, cut.valid.astype(float)) > ALL_VALID
     contact = time >= onset

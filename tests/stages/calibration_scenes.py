@@ -58,7 +58,9 @@ def record(
     motion = ConstantVelocity(initial_y=top, velocity_y=-speed)
     result = simulate(model, motion, parameters, duration=steps * dt, dt=dt, sample_rate_hz=1.0 / dt)
     time = np.arange(0.0, steps * dt, 1.0 / RATE_HZ)
-    force = np.stack([np.interp(time, result.time, column) for column in result.force.T], axis=1)
+    # A sample is the mean over the step that ends at its time.
+    middle = result.time - 0.5 * dt
+    force = np.stack([np.interp(time, middle, column) for column in result.force.T], axis=1)
     force += np.random.default_rng(seed).normal(0.0, noise_n, force.shape) * np.array([0.0, 1.0, 0.0])
     velocity = np.tile([0.0, -speed, 0.0], (len(time), 1))
     return RecordedCut(time, motion.poses(time), velocity, force, np.ones(len(time), bool))
