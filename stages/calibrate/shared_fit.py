@@ -13,7 +13,7 @@ from stages.calibrate.objective import Objective
 from stages.calibrate.problem import Problem
 from stages.calibrate.unknowns import Unknowns
 from stages.runtime.checkpoint import Checkpoint
-from stages.runtime.parallel import run_parallel, tell_parent
+from stages.runtime.parallel import report_to_parent, run_parallel
 
 
 @dataclass(frozen=True)
@@ -71,4 +71,4 @@ def fit_from_starts(
 def _run(job: tuple[SharedFit, torch.Tensor, int]) -> PhaseResult:
     """One start in a process of its own; every iteration is told to the parent."""
     fit, start, number = job
-    return fit.run(start, number, tell_parent)
+    return fit.run(start, number, report_to_parent)
