@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import types
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +29,7 @@ from stages.export.waypoints import joint_rows, table_of_csv, table_of_rows
 from stages.runtime.artifacts import read_metrics, write_json, write_table
 from stages.runtime.catalogue import ARTIFACTS
 from stages.runtime.hashing import sha256_of_file
+from stages.shared.robots.robot import load_robot
 from tests.stages.synthetic_cut import PARAMS, ROOT, body_tables, motion_table
 
 CHAIN = Chain({"optimize/motion.parquet": "0" * 64}, ())
@@ -152,15 +154,15 @@ def test_fruit_of_an_ellipsoid():
 
 
 def test_metrics_and_picture(exported):
-    told = metrics(exported, "somewhere")
+    reported = metrics(exported, "somewhere")
     assert (
-        told["certified"] is True
-        and told["outcome"] == "certified"
-        and told["path"] == "somewhere"
-        and told["failed"] == []
+        reported["certified"] is True
+        and reported["outcome"] == "certified"
+        and reported["path"] == "somewhere"
+        and reported["failed"] == []
     )
-    assert 0.0 < told["joint_acceleration_margin_fraction"] < 1.0
-    assert told["board_margin_m"] == pytest.approx(0.001 - PARAMS.min_board_clearance_m, abs=1e-12)
+    assert 0.0 < reported["joint_acceleration_margin_fraction"] < 1.0
+    assert reported["board_margin_m"] == pytest.approx(0.001 - PARAMS.min_board_clearance_m, abs=1e-12)
     picture = export_picture(
         exported.folder, demand_of(MOTION, BODY, CHAIN, PARAMS, knife="kitchen"), exported.certificate
     )
@@ -186,7 +188,7 @@ def test_run_script_is_dry_by_default_and_checks_hashes(exported, tmp_path):
     wrong = script(exported.folder, "--robot", "fr3")
     assert wrong.returncode == 2 and "certified for panda, not for fr3" in wrong.stdout
     assert (
-        "does not speak to a Panda"
+        "does not speak to a Franka Emika Robot (Panda). Play joint_1khz.csv with a libfranka 0.9 client"
         in script(exported.folder, "--execute", "--robot", "panda", "--host", "x").stdout
     )
     assert "--execute needs --robot and --host" in script(exported.folder, "--execute").stdout
@@ -206,7 +208,7 @@ def test_run_script_is_dry_by_default_and_checks_hashes(exported, tmp_path):
 
 
 class FakeArm:
-    """Stands in for pylibfranka: keeps what it was told."""
+    """Stands in for pylibfranka: keeps what it was sent."""
 
     def __init__(self, joints: list[float], version: int = 8) -> None:
         self.state = types.SimpleNamespace(q_d=joints, dq=[0.0] * 7)
@@ -241,7 +243,10 @@ def test_run_script_asks_checks_the_start_and_streams_the_file(exported, monkeyp
     spec = importlib.util.spec_from_file_location("run_cut", exported.folder / "run_cut.py")
     run_cut = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(run_cut)
-    document = run_cut.check_files(exported.folder) | {"robot": {"name": "fr3", "title": "FR3"}}
+    document = run_cut.check_files(exported.folder)
+    assert document["robot"]["control"] == json.loads(json.dumps(asdict(load_robot("panda").control)))
+    document["robot"] |= {"name": "fr3", "title": "FR3", "control": asdict(load_robot("fr3").control)}
+    run_cut.check_script(document)
     joints = run_cut.read_joints(exported.folder, False)
     arm = FakeArm([q + 0.004 for q in joints[0]])
     franka = types.SimpleNamespace(
@@ -266,7 +271,9 @@ def test_run_script_asks_checks_the_start_and_streams_the_file(exported, monkeyp
     with pytest.raises(run_cut.RefusalError, match="Bring the arm there"):
         run_cut.execute(document, joints, "robot", False)
     arm.version = 5
-    with pytest.raises(run_cut.RefusalError, match="is a panda"):
+    with pytest.raises(
+        run_cut.RefusalError, match=r"has server version 5, a FR3 has 6 or later\. Check --host"
+    ):
         run_cut.execute(document, joints, "robot", False)
     assert len(arm.sent) == run_cut.GLIDE_SAMPLES + len(joints)
 
@@ -343,9 +350,9 @@ def run(scan_dir: Path) -> subprocess.CompletedProcess[str]:
 def test_stage_certifies_refuses_and_loses_nothing(scan_dir):
     done = run(scan_dir)
     assert (done.returncode, done.stderr) == (0, "")
-    told = read_metrics(scan_dir / "export" / "metrics.json")
-    assert told["certified"] is True
-    place = scan_dir.parents[2] / told["path"]
+    reported = read_metrics(scan_dir / "export" / "metrics.json")
+    assert reported["certified"] is True
+    place = scan_dir.parents[2] / reported["path"]
     assert place == scan_dir / ARTIFACTS["export/cut"].path / "certified" and script(place).returncode == 0
     upstream = json.loads((place / "cut.json").read_text())["provenance"]["upstream_sha256"]
     assert set(upstream) == {
@@ -367,8 +374,12 @@ def test_stage_certifies_refuses_and_loses_nothing(scan_dir):
     (scan_dir / "scan.ply").write_bytes(b"another")
     assert walk(scan_dir, ("optimize/motion.parquet",), root="scan.ply").broken == ("scan.ply",)
     assert run(scan_dir).returncode == 0
-    told = read_metrics(scan_dir / "export" / "metrics.json")
-    assert told["certified"] is False and told["outcome"] == "refused" and "scan.ply" in told["verdict"]
+    reported = read_metrics(scan_dir / "export" / "metrics.json")
+    assert (
+        reported["certified"] is False
+        and reported["outcome"] == "refused"
+        and "scan.ply" in reported["verdict"]
+    )
     folder = scan_dir / "export" / "cut"
     assert [p.name for p in folder.iterdir()] == ["refused"]
     assert "Do not run" in (folder / "refused" / "REASON.txt").read_text()

@@ -101,7 +101,7 @@ def test_gap_of_one_millisecond(copy):
 
 
 def test_gap_hidden_by_new_times(copy):
-    """The row is gone and the clock was mended: fewer samples than the document says."""
+    """The row is gone and the clock was corrected: fewer samples than the document says."""
     rewrite_joints(
         copy,
         lambda lines: [

@@ -11,6 +11,7 @@ from stages.calibrate.methods.table import METHODS, methods_of
 from stages.optimize.optimisers import OPTIMISERS
 from stages.runtime.named import load
 from stages.runtime.params import merge_params
+from stages.shared.robots.names import ROBOTS
 from tests.stages.calibration_scenes import ROOT
 
 
@@ -31,6 +32,7 @@ def test_every_place_is_there(place):
         ("calibrate", "shared_loss", LOSSES),
         ("calibrate", "loss", LOSSES),
         ("optimize", "optimiser", OPTIMISERS),
+        ("export", "robot", ROBOTS),
     ],
 )
 def test_names_of_a_table_are_taken_and_others_refused(section, key, names):
