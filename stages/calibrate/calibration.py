@@ -12,10 +12,12 @@ from disect_sim.errors import InputError
 from disect_sim.model import Model
 from disect_sim.parameters import SPRING_NAMES, SURFACE_PREFIX, expand, parameter_info
 from stages.calibrate.certainty import Certainty, certainties
-from stages.calibrate.descent import FitOutcome, HistoryRow, Schedule
 from stages.calibrate.individual_fit import fit_individual
 from stages.calibrate.losses import LOSSES
+from stages.calibrate.methods.table import METHODS
+from stages.calibrate.outcome import FitOutcome
 from stages.calibrate.params import CalibrateParams
+from stages.calibrate.phase import HistoryRow, Report
 from stages.calibrate.problem import OFFSET, Problem, pose_problem
 from stages.calibrate.recorded_cut import RecordedCut
 from stages.calibrate.shared_fit import SharedFit, fit_from_starts, scattered_starts
@@ -77,24 +79,11 @@ def calibrate(
         offset_range_m=params.offset_range_m,
         given=params.bounds,
     )
-    tell = _teller(params, progress)
+    report = _reporting(params, progress)
     unknowns, start = shared_unknowns(params.start, bounds)
-    fit = SharedFit(
-        problem,
-        unknowns,
-        params.shared_loss,
-        Schedule(
-            params.shared_optimiser,
-            params.shared_iterations,
-            params.learning_rate,
-            params.tolerance,
-            params.patience,
-        ),
-        scan_dir,
-        key,
-    )
+    fit = SharedFit(problem, unknowns, params, scan_dir, key)
     starts = scattered_starts(unknowns.free(start), params.starts, params.start_spread, params.seed)
-    shared, history = fit_from_starts(fit, starts, processes=params.processes, tell=tell)
+    shared, history = fit_from_starts(fit, starts, report=report)
     shared_values = unknowns.values(shared.best.free)
     values, outcome = shared_values, shared.outcome
     gradients, simulations = shared.gradients, shared.history[-1].simulations
@@ -102,7 +91,7 @@ def calibrate(
     shared_simulated = _profile(problem, shared_values)
     if params.individual and params.individual_iterations:
         refined, individual = fit_individual(
-            problem, params.individual, shared_values, params, scan_dir=scan_dir, key=key, tell=tell
+            problem, params.individual, shared_values, params, scan_dir=scan_dir, key=key, report=report
         )
         history = [*history, *refined.history]
         gradients += refined.gradients
@@ -153,10 +142,11 @@ def check_names(params: CalibrateParams) -> None:
         (params.shared_optimiser, params.shared_loss, "shared_loss"),
         (params.individual_optimiser, params.loss, "loss"),
     ):
-        if optimiser == "lbfgs" and loss == "l1":
+        if METHODS[optimiser].loss == "smooth" and not LOSSES[loss].smooth:
+            others = ", ".join(name for name, method in METHODS.items() if method.loss == "any")
             raise InputError(
-                f"calibrate.{key} is l1, which has a kink where the fit is perfect. L-BFGS needs a smooth loss. "
-                f"Take pseudo_huber, or adam as the optimiser."
+                f"calibrate.{key} is {loss}, which has a kink where the fit is perfect. {optimiser} needs a smooth "
+                f"loss. Take pseudo_huber, or {others} as the optimiser."
             )
     for name in (*params.shared, *params.individual):
         bare = name.removeprefix(SURFACE_PREFIX)
@@ -203,15 +193,16 @@ def _is_spring_parameter(name: str) -> bool:
     return name.removeprefix(SURFACE_PREFIX) in SPRING_NAMES
 
 
-def _teller(params: CalibrateParams, progress: Progress | None) -> Callable[[HistoryRow], None] | None:
+def _reporting(params: CalibrateParams, progress: Progress | None) -> Report | None:
+    """From the rows of all phases to one progress."""
     if progress is None:
         return None
     individual = params.individual_iterations if params.individual else 0
     total = params.shared_iterations + individual
 
-    def tell(row: HistoryRow) -> None:
+    def report(row: HistoryRow) -> None:
         done = row.iteration + (params.shared_iterations if row.phase == "individual" else 0)
         text = f"{row.phase} {row.iteration}: loss {row.best_loss:.4f}, NMAE {100.0 * row.nmae:.1f} %"
         progress(done / total, text)
 
-    return tell
+    return report

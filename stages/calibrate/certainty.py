@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from stages.calibrate.gauss_newton import DIFFERENCE, Residuals
 from stages.calibrate.problem import Problem
+from stages.calibrate.residuals import DIFFERENCE, Residuals
 from stages.calibrate.unknowns import Unknowns
 from stages.shared.fitting.bounded import Bound
 

@@ -1,12 +1,12 @@
 """The second phase: one value per spring, held together by the smoothness of the cut surface."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from stages.calibrate.descent import HistoryRow, PhaseResult, Schedule, descend
 from stages.calibrate.losses import LOSSES
 from stages.calibrate.objective import Objective
 from stages.calibrate.params import CalibrateParams
+from stages.calibrate.phase import Phase, PhaseResult, Report, fit
 from stages.calibrate.problem import Problem
 from stages.calibrate.smoothness import Smoothness, neighbour_pairs
 from stages.calibrate.unknowns import Unknowns, Values, individual_unknowns, parameter_bounds
@@ -21,7 +21,7 @@ def fit_individual(
     *,
     scan_dir: Path | None,
     key: str,
-    tell: Callable[[HistoryRow], None] | None = None,
+    report: Report | None = None,
 ) -> tuple[PhaseResult, Unknowns]:
     """Refine the named parameters spring by spring, from the shared values."""
     mesh = problem.model.mesh
@@ -35,15 +35,7 @@ def fit_individual(
     pairs = neighbour_pairs(mesh.spring_position, mesh.spring_surface, params.neighbours)
     prior = Smoothness(pairs, params.smoothness, names)
     objective = Objective(problem, unknowns, LOSSES[params.loss], prior)
-    schedule = Schedule(
-        params.individual_optimiser,
-        params.individual_iterations,
-        params.learning_rate,
-        params.tolerance,
-        params.patience,
-    )
+    phase = Phase("individual", params.individual_optimiser, params.individual_iterations, params)
     checkpoint = Checkpoint(scan_dir, key, stage="calibrate", part="individual")
-    result = descend(
-        "individual", unknowns.free(values), objective, schedule, checkpoint=checkpoint, tell=tell
-    )
+    result = fit(phase, unknowns.free(values), objective, checkpoint=checkpoint, report=report)
     return result, unknowns

@@ -1,17 +1,19 @@
 """How far a simulated profile is from a measured one. All losses are 0 for equal profiles and have no unit."""
 
-from collections.abc import Callable
+from __future__ import annotations
 
-import torch
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # the command line checks names against LOSSES, and must not import torch
+    import torch
 
 HUBER_FRACTION = 0.03
 """Residuals below this share of the mean force count squared in pseudo-Huber, larger ones linearly [-]."""
 SOFT_FRACTION = 0.1
 """Width of the soft maximum in log-sum-exp, as a share of the mean force [-]."""
 TINY = 1.0e-12
-
-Loss = Callable[[torch.Tensor, torch.Tensor, float], torch.Tensor]
-"""(simulated [N], measured [N], mean measured force [N]) → loss; profiles of shape [sample_count]."""
 
 
 def l1(simulated: torch.Tensor, measured: torch.Tensor, scale: float) -> torch.Tensor:
@@ -28,7 +30,7 @@ def pseudo_huber(simulated: torch.Tensor, measured: torch.Tensor, scale: float) 
     """Like l1 for large residuals and smooth at zero, as second-order methods need it."""
     delta = HUBER_FRACTION * scale
     r = (simulated - measured) / delta
-    return HUBER_FRACTION * (torch.sqrt(1.0 + r * r) - 1.0).mean()
+    return HUBER_FRACTION * ((1.0 + r * r).sqrt() - 1.0).mean()
 
 
 def inverse_cosine(simulated: torch.Tensor, measured: torch.Tensor, _scale: float) -> torch.Tensor:
@@ -40,16 +42,29 @@ def inverse_cosine(simulated: torch.Tensor, measured: torch.Tensor, _scale: floa
 def log_sum_exp(simulated: torch.Tensor, measured: torch.Tensor, scale: float) -> torch.Tensor:
     """A soft maximum of the residuals: the worst part of the profile counts most."""
     width = SOFT_FRACTION * scale
-    r = (torch.sqrt((simulated - measured) ** 2 + (0.01 * width) ** 2) - 0.01 * width) / width
-    count = torch.tensor(float(len(r)), dtype=r.dtype)
-    return SOFT_FRACTION * (torch.logsumexp(r, dim=0) - torch.log(count))
+    r = (((simulated - measured) ** 2 + (0.01 * width) ** 2).sqrt() - 0.01 * width) / width
+    return SOFT_FRACTION * (r.logsumexp(dim=0) - r.new_tensor(float(len(r))).log())
 
 
-LOSSES: dict[str, Loss] = {
-    "l1": l1,
-    "l2": l2,
-    "pseudo_huber": pseudo_huber,
-    "inverse_cosine": inverse_cosine,
-    "log_sum_exp": log_sum_exp,
+@dataclass(frozen=True)
+class Loss:
+    """A loss and what a fitting method must know of it."""
+
+    function: Callable[[torch.Tensor, torch.Tensor, float], torch.Tensor]
+    """(simulated [N], measured [N], mean measured force [N]) → loss; profiles of shape [sample_count]."""
+    smooth: bool = True
+    """False if it has a kink where the fit is perfect."""
+
+    def __call__(self, simulated: torch.Tensor, measured: torch.Tensor, scale: float) -> torch.Tensor:
+        """The loss [-]."""
+        return self.function(simulated, measured, scale)
+
+
+LOSSES = {
+    "l1": Loss(l1, smooth=False),
+    "l2": Loss(l2),
+    "pseudo_huber": Loss(pseudo_huber),
+    "inverse_cosine": Loss(inverse_cosine),
+    "log_sum_exp": Loss(log_sum_exp),
 }
 """By the name used in params.yaml."""

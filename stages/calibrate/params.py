@@ -4,6 +4,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from stages.calibrate.losses import LOSSES
+from stages.calibrate.methods.table import methods_of
+from stages.runtime.named import one_of
 from stages.runtime.params_base import Positive, StageParams
 from stages.shared.cut.params import CutParams
 
@@ -28,10 +31,13 @@ class CalibrateParams(StageParams):
     """Name → [low, high], in place of the simulator's own."""
     shared: tuple[str, ...]
     individual: tuple[str, ...]
-    shared_optimiser: Literal["gauss_newton", "lbfgs", "adam"]
-    individual_optimiser: Literal["lbfgs", "adam"]
-    shared_loss: Literal["l1", "l2", "pseudo_huber", "inverse_cosine", "log_sum_exp"]
-    loss: Literal["l1", "l2", "pseudo_huber", "inverse_cosine", "log_sum_exp"]
+    shared_optimiser: Annotated[str, one_of(methods_of("shared"))]
+    """A key of stages.calibrate.methods.table.METHODS."""
+    individual_optimiser: Annotated[str, one_of(methods_of("individual"))]
+    shared_loss: Annotated[str, one_of(LOSSES)]
+    """A key of stages.calibrate.losses.LOSSES."""
+    loss: Annotated[str, one_of(LOSSES)]
+    """Of the individual phase."""
     shared_iterations: Annotated[int, Field(ge=1, le=10_000)]
     individual_iterations: Annotated[int, Field(ge=0, le=10_000)]
     learning_rate: Annotated[float, Field(gt=0, le=10)]

@@ -26,12 +26,12 @@ MAPPED = (
 Array = NDArray[np.float64]
 
 
-def calibrate_picture(fit: Calibration, told: dict[str, Any]) -> NDArray[np.uint8]:
+def calibrate_picture(fit: Calibration, metrics: dict[str, Any]) -> NDArray[np.uint8]:
     """8-bit pixels, shape [height, width, 3]."""
     figure, canvas = new_figure(SIZE_INCHES)
     rows = figure.subfigures(2, 1, height_ratios=(1.25, 1.0))
     left, right = rows[0].subplots(1, 2, width_ratios=(2.0, 1.0))
-    _draw_profile(left, fit, told)
+    _draw_profile(left, fit, metrics)
     _draw_history(right, fit)
     rows_of_springs = spring_values(fit.problem.model, fit.values)
     maps = rows[1].subplots(1, len(MAPPED) + 1)
@@ -52,7 +52,7 @@ def no_log_picture(model: Model, values: Values) -> NDArray[np.uint8]:
     return pixels_of(canvas)
 
 
-def _draw_profile(axis: Any, fit: Calibration, told: dict[str, Any]) -> None:
+def _draw_profile(axis: Any, fit: Calibration, metrics: dict[str, Any]) -> None:
     p = fit.problem
     largest = 1.1 * max(float(p.measured.max()), float(fit.simulated.max()))
     axis.fill_between(
@@ -75,9 +75,9 @@ def _draw_profile(axis: Any, fit: Calibration, told: dict[str, Any]) -> None:
     axis.set(
         xlabel="time [s]", ylabel="force on the knife [N]", xlim=(p.time[0], p.time[-1]), ylim=(None, largest)
     )
-    title = f"{fit.outcome.word}: NMAE {100 * told['nmae']:.1f} %, MAE {told['mae_n']:.2f} N"
-    if told["nmae_held_out"] is not None:
-        title += f", NMAE where not shown {100 * told['nmae_held_out']:.1f} %"
+    title = f"{fit.outcome.word}: NMAE {100 * metrics['nmae']:.1f} %, MAE {metrics['mae_n']:.2f} N"
+    if metrics["nmae_held_out"] is not None:
+        title += f", NMAE where not shown {100 * metrics['nmae_held_out']:.1f} %"
     axis.set_title(title, color=TEXT, fontsize=11)
     axis.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(0.02, 0.98))
 

@@ -128,7 +128,7 @@ def pose_problem(model: Model, cut: RecordedCut, params: CalibrateParams) -> Pro
     if (contact & valid).sum() < MIN_WINDOW_S * params.rate_hz:
         raise InputError(
             f"calibrate: only {(contact & valid).sum()} samples of the log are valid after contact at {onset:.3f} s. "
-            f"{MIN_WINDOW_S * params.rate_hz:.0f} are needed. Record the cut down to the board, or mend the log."
+            f"{MIN_WINDOW_S * params.rate_hz:.0f} are needed. Record the cut down to the board, or correct the log."
         )
     held = valid & held_out_blocks(time - onset, params.hold_out_block_s, params.hold_out_fraction)
     weight = _weight(time, measured, contact & valid, params.puncture_weight)

@@ -7,8 +7,9 @@ from numpy.typing import NDArray
 from disect_sim.model import Model
 from disect_sim.parameters import MATERIAL_PARAMETERS, SPRING_NAMES, SURFACE_PREFIX, parameter_info
 from stages.calibrate.calibration import Calibration, scalar_values, spring_values
-from stages.calibrate.descent import FitOutcome, HistoryRow
+from stages.calibrate.outcome import FitOutcome
 from stages.calibrate.params import CalibrateParams
+from stages.calibrate.phase import HistoryRow
 from stages.calibrate.problem import OFFSET
 from stages.calibrate.recorded_cut import find_onset, find_puncture
 from stages.calibrate.unknowns import Values, parameter_bounds

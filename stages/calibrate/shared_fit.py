@@ -1,19 +1,18 @@
 """The first phase: the handful of parameters that all springs share."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
-from stages.calibrate.descent import HistoryRow, PhaseResult, Schedule, descend
-from stages.calibrate.gauss_newton import levenberg_marquardt
 from stages.calibrate.losses import LOSSES
 from stages.calibrate.objective import Objective
+from stages.calibrate.params import CalibrateParams
+from stages.calibrate.phase import HistoryRow, Phase, PhaseResult, Report, fit
 from stages.calibrate.problem import Problem
 from stages.calibrate.unknowns import Unknowns
 from stages.runtime.checkpoint import Checkpoint
-from stages.runtime.parallel import run_parallel, tell_parent
+from stages.runtime.parallel import report_to_parent, run_parallel
 
 
 @dataclass(frozen=True)
@@ -22,24 +21,19 @@ class SharedFit:
 
     problem: Problem
     unknowns: Unknowns
-    loss: str
-    schedule: Schedule
+    params: CalibrateParams
     scan_dir: Path | None
     """Where checkpoints go; None keeps none."""
     key: str
 
-    def run(
-        self, start: torch.Tensor, number: int, tell: Callable[[HistoryRow], None] | None = None
-    ) -> PhaseResult:
-        """Descend from one start."""
-        phase = "shared" if number == 0 else f"shared {number + 1}"
-        checkpoint = Checkpoint(self.scan_dir, self.key, stage="calibrate", part=phase.replace(" ", "-"))
-        if self.schedule.optimiser == "gauss_newton":
-            return levenberg_marquardt(
-                phase, start, self.problem, self.unknowns, self.schedule, checkpoint=checkpoint, tell=tell
-            )
-        objective = Objective(self.problem, self.unknowns, LOSSES[self.loss])
-        return descend(phase, start, objective, self.schedule, checkpoint=checkpoint, tell=tell)
+    def run(self, start: torch.Tensor, number: int, report: Report | None = None) -> PhaseResult:
+        """Fit from one start."""
+        params = self.params
+        name = "shared" if number == 0 else f"shared {number + 1}"
+        phase = Phase(name, params.shared_optimiser, params.shared_iterations, params)
+        checkpoint = Checkpoint(self.scan_dir, self.key, stage="calibrate", part=name.replace(" ", "-"))
+        objective = Objective(self.problem, self.unknowns, LOSSES[params.shared_loss])
+        return fit(phase, start, objective, checkpoint=checkpoint, report=report)
 
 
 def scattered_starts(start: torch.Tensor, count: int, spread: float, seed: int) -> list[torch.Tensor]:
@@ -52,23 +46,23 @@ def scattered_starts(start: torch.Tensor, count: int, spread: float, seed: int) 
 
 
 def fit_from_starts(
-    fit: SharedFit,
+    shared: SharedFit,
     starts: list[torch.Tensor],
     *,
-    processes: int,
-    tell: Callable[[HistoryRow], None] | None = None,
+    report: Report | None = None,
 ) -> tuple[PhaseResult, list[HistoryRow]]:
     """The best of several starts, each in a process of its own, and the history of all."""
     if len(starts) == 1:
-        only = fit.run(starts[0], 0, tell)
+        only = shared.run(starts[0], 0, report)
         return only, only.history
-    jobs = [(fit, start, number) for number, start in enumerate(starts)]
-    results = run_parallel(_run, jobs, processes=processes, on_message=tell or (lambda row: None))
+    jobs = [(shared, start, number) for number, start in enumerate(starts)]
+    on_message = report or (lambda row: None)
+    results = run_parallel(_run, jobs, processes=shared.params.processes, on_message=on_message)
     best = min(results, key=lambda result: result.best.loss)
     return best, [row for result in results for row in result.history]
 
 
 def _run(job: tuple[SharedFit, torch.Tensor, int]) -> PhaseResult:
-    """One start in a process of its own; every iteration is told to the parent."""
-    fit, start, number = job
-    return fit.run(start, number, tell_parent)
+    """One start in a process of its own; every iteration is reported to the parent."""
+    shared, start, number = job
+    return shared.run(start, number, report_to_parent)

@@ -50,12 +50,12 @@ def run(io: StageIO, params: CalibrateParams) -> dict[str, object]:
         key=work_key(model, vars(cut).values(), params, OWN_CODE),
         progress=lambda fraction, text: io.progress(0.02 + 0.93 * fraction, text),
     )
-    told = metrics(fit, params)
+    figures = metrics(fit, params)
     _write(io, model, fit, params)
     io.progress(0.97, "draw the picture")
-    io.write_png("calibrate/preview", calibrate_picture(fit, told))
+    io.write_png("calibrate/preview", calibrate_picture(fit, figures))
     io.progress(1.0, "done")
-    return told
+    return figures
 
 
 def _write(io: StageIO, model: Model, fit: Calibration, params: CalibrateParams) -> None:

@@ -4,12 +4,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.export.demand import Demand
+from stages.shared.robots.robot import Robot
 
-AIR_CUT = {
-    "fr3": "`python run_cut.py --air --execute --robot fr3 --host ADDRESS`",
-    "panda": "air_cut/joint_1khz.csv with a libfranka 0.9 client or air_cut/joint_trajectory.* with franka_ros",
-}
-"""How the air cut is run: pylibfranka, which the run script uses, speaks to an FR3 only."""
+
+def air_cut(robot: Robot) -> str:
+    """How the air cut is run."""
+    if robot.control.run_script:
+        return f"`python run_cut.py --air --execute --robot {robot.name} --host ADDRESS`"
+    return " or ".join(f"air_cut/{file} with {client}" for file, client in robot.control.clients.items())
 
 
 def checklist(demand: Demand, *, scan_id: str, start: NDArray[np.float64]) -> str:
@@ -46,7 +48,7 @@ blade. The certificate in cut.json covers this motion in this cell; it is no ris
 ## The rehearsal
 - [ ] `python run_cut.py` (dry run) ends with "All checks passed".
 - [ ] Robot at the start pose, reached by hand guiding or at low speed: [{pose}] rad.
-- [ ] **Fruit off the board**, blade guard on if there is one: the air cut, {AIR_CUT[robot.name]}.
+- [ ] **Fruit off the board**, blade guard on if there is one: the air cut, {air_cut(robot)}.
       It is the same motion {1000 * params.air_cut_lift_m:.0f} mm higher; its own start pose is in cut.json. Record it:
       it is the tare of the force signal. Look at the gap to the board at the lowest point.
 - [ ] Sounds, cables and gaps as expected. Only then the fruit, held from outside the fence, and the cut.

@@ -1,6 +1,7 @@
 """Writing the export: every file of the folder, then the document that lists them."""
 
 import json
+from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -80,6 +81,7 @@ def write_package(folder: Path, demand: Demand, *, scan_id: str) -> dict[str, An
             "name": robot.name,
             "title": robot.title,
             "joint_names": list(robot.joint_names),
+            "control": asdict(robot.control),
             "file_sha256": robot.file_sha256,
             "origin": robot.origin,
             "dh": {

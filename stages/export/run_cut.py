@@ -1,13 +1,13 @@
 """Run a certified cut on a Franka arm. Without --execute nothing moves and nothing is contacted.
 
     python run_cut.py                                     check hashes and certificate, show the motion
-    python run_cut.py --execute --robot fr3 --host IP     the cut, after questions
+    python run_cut.py --execute --robot NAME --host IP    the cut, after questions
     python run_cut.py --air --execute ...                 the same motion in the air; run this first, fruit removed
 
-Needs Python 3.10 or newer; --execute also needs pylibfranka and a real-time kernel, and works on an FR3 only:
-pylibfranka does not speak to a Panda. On a Panda play joint_1khz.csv with a libfranka 0.9 client (joint position
-motion generator) or joint_trajectory.* with franka_ros, after a dry run of this script. The part that moves the arm
-was written from libfranka's interface and has not been run on hardware: rehearse it with the air cut.
+Needs Python 3.10 or newer; --execute also needs pylibfranka and a real-time kernel, and a robot that pylibfranka speaks
+to (cut.json, robot / control / run_script). Other robots play joint_1khz.csv or joint_trajectory.* with the clients
+named there, after a dry run of this script. The part that moves the arm was written from libfranka's interface and has
+not been run on hardware: rehearse it with the air cut.
 """
 
 import argparse
@@ -22,14 +22,6 @@ START_TOLERANCE_RAD = 0.005
 STILL_RAD_S = 0.01
 GLIDE_SAMPLES = 2000
 """5 mrad in 2 s with a quintic step: 0.005 rad/s and 0.008 rad/s² at most."""
-FIRST_FR3_SERVER = 6
-"""Robot servers up to 5 belong to the Panda, later ones to the FR3 (libfranka's compatibility table)."""
-
-
-NO_PANDA = (
-    "pylibfranka does not speak to a Panda. Play joint_1khz.csv with a libfranka 0.9 client (joint position motion "
-    "generator), or joint_trajectory.* with franka_ros."
-)
 
 
 class RefusalError(Exception):
@@ -74,12 +66,22 @@ def check_robot(document: dict, name: str) -> None:
         )
 
 
+def check_script(document: dict) -> None:
+    """Refuse a robot that this script can't move."""
+    robot = document["robot"]
+    if robot["control"]["run_script"] is not True:
+        ways = ", or ".join(f"{file} with {client}" for file, client in robot["control"]["clients"].items())
+        raise RefusalError(f"pylibfranka does not speak to a {robot['title']}. Play {ways}.")
+
+
 def check_server(document: dict, version: int) -> None:
-    """Refuse when the connected controller belongs to the other kind of robot."""
-    found = "fr3" if version >= FIRST_FR3_SERVER else "panda"
-    if found != document["robot"]["name"]:
+    """Refuse when the connected controller belongs to another kind of robot."""
+    robot = document["robot"]
+    low, high = robot["control"]["server_versions"]
+    if version < low or (high is not None and version > high):
         raise RefusalError(
-            f"The robot at this address is a {found} (server version {version}). Check --host."
+            f"The robot at this address has server version {version}, a {robot['title']} has "
+            f"{low} {'or later' if high is None else f'to {high}'}. Check --host."
         )
 
 
@@ -160,7 +162,7 @@ def main() -> int:
     )
     parser.add_argument("--air", action="store_true", help="the motion in the air")
     parser.add_argument("--execute", action="store_true", help="move the robot")
-    parser.add_argument("--robot", choices=["panda", "fr3"])
+    parser.add_argument("--robot", help="the robot at that address; must be the one of cut.json")
     parser.add_argument("--host", help="address of the robot")
     options = parser.parse_args()
     folder = Path(__file__).resolve().parent
@@ -175,8 +177,7 @@ def main() -> int:
             return 0
         if not (options.robot and options.host):
             raise RefusalError("--execute needs --robot and --host.")
-        if options.robot != "fr3":
-            raise RefusalError(NO_PANDA)
+        check_script(document)
         execute(document, joints, options.host, options.air)
     except (RefusalError, OSError, ValueError, KeyError) as reason:
         say(f"REFUSED: {reason}")

@@ -10,7 +10,7 @@ from disect_sim.cut_mesh import CutMesh
 from stages.optimize.params import OptimizeParams
 from stages.optimize.passage import Passage
 from stages.optimize.slicing_cut import CutFailedError, SlicingCut, Values
-from stages.runtime.parallel import run_parallel, tell_parent
+from stages.runtime.parallel import report_to_parent, run_parallel
 from stages.shared.cut.cutting_model import cutting_model
 
 PERTURBATION = 0.1
@@ -40,7 +40,7 @@ class Check:
                     means.append(float(cut.mean_force(variables)))
             except CutFailedError:
                 means.append(float("nan"))
-        tell_parent(self.name)
+        report_to_parent(self.name)
         return Confirmed(self.name, *means)
 
 

@@ -12,6 +12,7 @@ from stages.optimize.inner_problem import solve
 from stages.optimize.params import OptimizeParams
 from stages.optimize.slicing_cut import CutFailedError, SlicingCut, speed_term
 from stages.runtime.checkpoint import Checkpoint
+from stages.shared.fitting.resumable import run_to_end
 
 GROW, SHRINK = 1.5, 0.4
 """What a step that was better, or was not, does to the radius of the next one."""
@@ -172,15 +173,8 @@ def descend(
     scale_n: float,
     constrained: bool = True,
     checkpoint: Checkpoint,
-    tell: Callable[[Descent], None] = lambda run: None,
+    report: Callable[[Descent], None] = lambda run: None,
 ) -> Descent:
     """Minimise the objective under the constraints, or without them for the ablation."""
     search = Search(cut, start, params, scale_n=scale_n, constrained=constrained)
-    saved = checkpoint.load()
-    if saved is not None:
-        search.restore(saved)
-    while not search.over():
-        search.step()
-        checkpoint.save(search.state())
-        tell(search.run)
-    return search.run
+    return run_to_end(search, checkpoint, lambda search: report(search.run)).run

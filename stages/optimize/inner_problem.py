@@ -8,10 +8,11 @@ import torch
 
 from stages.optimize.constraints import Constraints
 from stages.optimize.curvature import Curvature
+from stages.optimize.optimisers import OPTIMISERS
 from stages.optimize.params import OptimizeParams
 from stages.optimize.slicing_cut import SlicingCut, speed_term
+from stages.runtime.named import load
 
-OPTIMISERS = {"adam": torch.optim.Adam, "adamax": torch.optim.Adamax}
 STEPS_PER_RADIUS = 20.0
 """The optimiser's rate is the radius over this, so that it can cross the radius and come back."""
 
@@ -42,7 +43,7 @@ def solve(
     """
     variables = centre.clone().requires_grad_(True)
     rate = radius / STEPS_PER_RADIUS
-    optimiser = OPTIMISERS[params.optimiser]([variables], lr=rate)
+    optimiser = load(OPTIMISERS[params.optimiser])([variables], lr=rate)
     shrink = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, params.inner_iterations)
     wall = WALL * max(float(slope.norm()), LEAST_SLOPE) / radius
     for _ in range(params.inner_iterations):

@@ -97,7 +97,7 @@ def optimize(
         finer: The same body with every edge halved, for the honesty check.
         scan_dir: Where checkpoints go; None keeps none.
         key: Hash of everything the search depends on.
-        progress: Told how far the search is.
+        progress: Gets how far the search is, and what it does.
     """
     passage = passage_of(model.mesh, model.knife.length_m, params)
     cut = SlicingCut(model, (values,), passage, params)
@@ -119,11 +119,11 @@ def optimize(
     fewer = params.model_copy(update={"iterations": params.ablation_iterations})
     first = starts["vertical"]
     jobs.append(Start(UNCONSTRAINED, False, first, model, draws, passage, fewer, scale, scan_dir, key))
-    tell = _teller(progress, sum(job.params.iterations for job in jobs), scale)
+    report = _reporting(progress, sum(job.params.iterations for job in jobs), scale)
     runs = dict(
         zip(
             (job.name for job in jobs),
-            run_parallel(Start.run, jobs, processes=params.processes, on_message=tell),
+            run_parallel(Start.run, jobs, processes=params.processes, on_message=report),
             strict=True,
         )
     )
@@ -174,13 +174,14 @@ def _best(
     return name, measure(cut, exact), residuals
 
 
-def _teller(progress: Progress, total: int, vertical_n: float) -> Callable[[tuple[str, int, float]], None]:
+def _reporting(progress: Progress, total: int, vertical_n: float) -> Callable[[tuple[str, int, float]], None]:
+    """From the messages of all descents to one progress."""
     done: dict[str, int] = {}
 
-    def tell(message: tuple[str, int, float]) -> None:
+    def report(message: tuple[str, int, float]) -> None:
         name, iterations, mean = message
         done[name] = iterations
         share = SEARCH_SHARE * sum(done.values()) / total
         progress(share, f"{name} {iterations}: mean force {mean:.2f} N, vertical cut {vertical_n:.2f} N")
 
-    return tell
+    return report

@@ -4,6 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from stages.optimize.optimisers import OPTIMISERS
+from stages.runtime.named import one_of
 from stages.runtime.params_base import Positive, StageParams
 from stages.shared.cut.params import CutParams
 
@@ -46,8 +48,8 @@ class OptimizeParams(StageParams):
     """First length of a step, in the optimiser's units (0.1 m/s, 10 rad/s, a fifth of the descent)."""
     least_radius: Annotated[float, Field(gt=0, le=10)]
     """A start ends as converged when its steps have become shorter than this."""
-    optimiser: Literal["adam", "adamax"]
-    """Of MDMM."""
+    optimiser: Annotated[str, one_of(OPTIMISERS)]
+    """Of MDMM: a key of stages.optimize.optimisers.OPTIMISERS."""
     inner_iterations: Annotated[int, Field(ge=10, le=100_000)]
     """Steps of MDMM between two simulations."""
     multiplier_rate: Annotated[float, Field(ge=0, le=100)]

@@ -15,7 +15,7 @@ from stages.optimize.params import OptimizeParams
 from stages.optimize.passage import Passage
 from stages.optimize.slicing_cut import AMPLITUDE_M_S, FREQUENCY_RAD_S, CutFailedError, SlicingCut, Values
 from stages.runtime.checkpoint import Checkpoint
-from stages.runtime.parallel import tell_parent
+from stages.runtime.parallel import report_to_parent
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,12 @@ class Start:
     key: str
 
     def run(self) -> Descent:
-        """Descend; every iteration is told to the parent process as (name, iterations, mean force)."""
+        """Descend; every iteration is reported to the parent process as (name, iterations, mean force)."""
         cut = SlicingCut(self.model, self.draws, self.passage, self.params)
 
-        def tell(run: Descent) -> None:
+        def report(run: Descent) -> None:
             if run.history:
-                tell_parent((self.name, len(run.history), run.history[-1]["mean_force_n"]))
+                report_to_parent((self.name, len(run.history), run.history[-1]["mean_force_n"]))
 
         return descend(
             cut,
@@ -51,34 +51,34 @@ class Start:
             checkpoint=Checkpoint(
                 self.scan_dir, self.key, stage="optimize", part=self.name.replace(" ", "-")
             ),
-            tell=tell,
+            report=report,
         )
 
 
 def start_variables(
-    cut: SlicingCut, params: OptimizeParams, tell: Callable[[int], None] = lambda drawn: None
+    cut: SlicingCut, params: OptimizeParams, report: Callable[[int], None] = lambda drawn: None
 ) -> dict[str, torch.Tensor]:
     """The first start is the vertical cut, just enough beside it that the descent can leave it; the others are drawn.
 
     A vertical cut is a symmetric point: its gradient in the amplitude is zero. Of `candidates` drawn motions, each
-    brought into the limits, those with the least force are taken; `tell` hears how many are drawn.
+    brought into the limits, those with the least force are taken; `report` gets how many are drawn.
     """
     nearly = cut.straight()
     nearly[0] = params.start_amplitude_m_s / AMPLITUDE_M_S
-    drawn = _candidates(cut, params, tell) if params.starts > 1 else []
+    drawn = _candidates(cut, params, report) if params.starts > 1 else []
     best = sorted(drawn, key=lambda pair: pair[0])[: params.starts - 1]
     return {"vertical": nearly} | {f"drawn {i + 1}": variables for i, (_, variables) in enumerate(best)}
 
 
 def _candidates(
-    cut: SlicingCut, params: OptimizeParams, tell: Callable[[int], None]
+    cut: SlicingCut, params: OptimizeParams, report: Callable[[int], None]
 ) -> list[tuple[float, torch.Tensor]]:
     """Drawn motions with their mean force [N]; those that can't be simulated are left out."""
     generator = np.random.default_rng(params.seed)
     rules = rules_of(cut.passage, params)
     out = []
     for drawn in range(params.candidates):
-        tell(drawn)
+        report(drawn)
         wish = cut.straight()
         wish[0] = generator.uniform(*params.start_amplitude_range_m_s) / AMPLITUDE_M_S
         wish[1] = generator.uniform(*params.start_frequency_range_rad_s) / FREQUENCY_RAD_S

@@ -26,7 +26,7 @@ def _prepare(messages: Any, parent: int) -> None:
     _messages = messages
 
 
-def tell_parent(message: Any) -> None:
+def report_to_parent(message: Any) -> None:
     """Send a message from a job to the `on_message` of its run_parallel; in the parent itself nothing happens."""
     if _messages is not None:
         _messages.put(message)

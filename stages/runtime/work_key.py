@@ -12,16 +12,17 @@ from disect_sim.model import Model
 from stages.runtime.hashing import sha256_of_path
 from stages.runtime.params_base import StageParams
 
-SIMULATOR_CODE = Path(__file__).parents[2] / "disect_sim"
+SHARED_CODE = (Path(__file__).parents[2] / "disect_sim", Path(__file__).parents[1] / "shared")
+"""Code behind a fit or a search beside the stage's own."""
 
 
 def work_key(model: Model, data: Iterable[NDArray], params: StageParams, own_code: Path) -> str:
-    """Hex digest of mesh, material, data, parameters, code (the stage's folder, the simulator) and torch's version."""
+    """Hex digest of mesh, material, data, parameters, code (own_code, SHARED_CODE) and torch's version."""
     digest = hashlib.sha256()
     for part in (*vars(model.mesh).values(), *data):
         digest.update(np.ascontiguousarray(part).tobytes())
     for text in (repr(model.material), params.model_dump_json(), torch.__version__):
         digest.update(text.encode())
-    for folder in (own_code, SIMULATOR_CODE):
+    for folder in (own_code, *SHARED_CODE):
         digest.update(sha256_of_path(folder).encode())
     return digest.hexdigest()

@@ -1,1 +1,1 @@
-"""Tools for fitting: bounds, low-pass."""
+"""Tools for fitting: bounds, low-pass, the loop that can be resumed."""

@@ -2,15 +2,26 @@
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from disect_sim.errors import InputError
 from stages.runtime.hashing import sha256_of_file
+from stages.shared.robots.names import FOLDER, ROBOTS
 
-FOLDER = Path(__file__).parent
+
+@dataclass(frozen=True)
+class Control:
+    """How the robot is made to move."""
+
+    run_script: bool
+    """Whether the exported run_cut.py can move it."""
+    server_versions: tuple[int, int | None]
+    """Lowest and highest version of the robot's server; None if later ones are expected."""
+    clients: dict[str, str]
+    """Where run_cut.py can't: exported file → a program that can play it on this robot."""
 
 
 @dataclass(frozen=True)
@@ -20,6 +31,7 @@ class Robot:
     name: str
     title: str
     joint_names: tuple[str, ...]
+    control: Control
     origin: dict[str, str]
     """Where the numbers come from."""
     position_low_rad: NDArray[np.float64]
@@ -40,9 +52,23 @@ class Robot:
 
 
 def load_robot(name: str) -> Robot:
-    """The robot of the file robots/<name>.json."""
+    """The robot of the file stages/shared/robots/<name>.json."""
+    if name not in ROBOTS:
+        raise InputError(
+            f"The robot is {name!r}. It must be one of {', '.join(ROBOTS)}. Choose one, or add "
+            f"stages/shared/robots/{name}.json."
+        )
     path = FOLDER / f"{name}.json"
     content = json.loads(path.read_text(encoding="utf-8"))
+    try:
+        return _robot_of(content, sha256_of_file(path))
+    except KeyError as error:
+        raise InputError(
+            f"{path.name} in stages/shared/robots has no {error}. A robot has everything that panda.json has. Add it."
+        ) from error
+
+
+def _robot_of(content: dict[str, Any], file_sha256: str) -> Robot:
     vector = {
         key: np.array(content[key])
         for key in (
@@ -55,17 +81,20 @@ def load_robot(name: str) -> Robot:
             "ready_pose_rad",
         )
     }
+    control = content["control"]
+    low, high = control["server_versions"]
     return Robot(
         name=content["name"],
         title=content["title"],
         joint_names=tuple(content["joint_names"]),
+        control=Control(control["run_script"], (low, high), control["clients"]),
         origin=content["origin"],
         edge_acceleration_m_s2=content["edge_acceleration_m_s2"],
         edge_jerk_m_s3=content["edge_jerk_m_s3"],
         link_mass_kg=np.array([link["mass_kg"] for link in content["links"]]),
         link_com_m=np.array([link["com_m"] for link in content["links"]]),
         link_inertia_kg_m2=np.stack([_inertia(link["inertia_kg_m2"]) for link in content["links"]]),
-        file_sha256=sha256_of_file(path),
+        file_sha256=file_sha256,
         **vector,
     )
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from disect_sim.errors import InputError
 from disect_sim.parameters import SPRING_NAMES
 from stages.calibrate.calibration import check_names
-from stages.calibrate.descent import Schedule, descend
 from stages.calibrate.losses import LOSSES, l1
 from stages.calibrate.objective import Objective, Trial
+from stages.calibrate.phase import Phase, fit
 from stages.calibrate.recorded_cut import find_onset, find_puncture
 from stages.calibrate.report import bound_table
 from stages.calibrate.smoothness import Smoothness, neighbour_pairs
@@ -183,13 +183,8 @@ class SumOfDistances(Objective):
 def test_adam_improves_on_a_start_that_is_nearly_right():
     """Its first steps are 50 times too long: it goes back to the best point and halves its rate until they help."""
     start = torch.linspace(-0.02, 0.02, 40, dtype=torch.float64)
-    schedule = Schedule("adam", 30, 0.5, 1e-3, 5)
-    done = descend(
-        "individual",
-        start,
-        SumOfDistances(),
-        schedule,
-        checkpoint=Checkpoint(None, "", stage="calibrate", part="x"),
-    )
+    phase = Phase("individual", "adam", 30, quick(learning_rate=0.5, tolerance=1e-3, patience=5))
+    nowhere = Checkpoint(None, "", stage="calibrate", part="x")
+    done = fit(phase, start, SumOfDistances(), checkpoint=nowhere)
     assert done.best.loss < 0.5 * float(start.abs().sum())
     assert done.gradients == len(done.history)

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import types
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +29,7 @@ from stages.export.waypoints import joint_rows, table_of_csv, table_of_rows
 from stages.runtime.artifacts import read_metrics, write_json, write_table
 from stages.runtime.catalogue import ARTIFACTS
 from stages.runtime.hashing import sha256_of_file
+from stages.shared.robots.robot import load_robot
 from tests.stages.synthetic_cut import PARAMS, ROOT, body_tables, motion_table
 
 CHAIN = Chain({"optimize/motion.parquet": "0" * 64}, ())
@@ -186,7 +188,7 @@ def test_run_script_is_dry_by_default_and_checks_hashes(exported, tmp_path):
     wrong = script(exported.folder, "--robot", "fr3")
     assert wrong.returncode == 2 and "certified for panda, not for fr3" in wrong.stdout
     assert (
-        "does not speak to a Panda"
+        "does not speak to a Franka Emika Robot (Panda). Play joint_1khz.csv with a libfranka 0.9 client"
         in script(exported.folder, "--execute", "--robot", "panda", "--host", "x").stdout
     )
     assert "--execute needs --robot and --host" in script(exported.folder, "--execute").stdout
@@ -241,7 +243,10 @@ def test_run_script_asks_checks_the_start_and_streams_the_file(exported, monkeyp
     spec = importlib.util.spec_from_file_location("run_cut", exported.folder / "run_cut.py")
     run_cut = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(run_cut)
-    document = run_cut.check_files(exported.folder) | {"robot": {"name": "fr3", "title": "FR3"}}
+    document = run_cut.check_files(exported.folder)
+    assert document["robot"]["control"] == json.loads(json.dumps(asdict(load_robot("panda").control)))
+    document["robot"] |= {"name": "fr3", "title": "FR3", "control": asdict(load_robot("fr3").control)}
+    run_cut.check_script(document)
     joints = run_cut.read_joints(exported.folder, False)
     arm = FakeArm([q + 0.004 for q in joints[0]])
     franka = types.SimpleNamespace(
@@ -266,7 +271,9 @@ def test_run_script_asks_checks_the_start_and_streams_the_file(exported, monkeyp
     with pytest.raises(run_cut.RefusalError, match="Bring the arm there"):
         run_cut.execute(document, joints, "robot", False)
     arm.version = 5
-    with pytest.raises(run_cut.RefusalError, match="is a panda"):
+    with pytest.raises(
+        run_cut.RefusalError, match=r"has server version 5, a FR3 has 6 or later\. Check --host"
+    ):
         run_cut.execute(document, joints, "robot", False)
     assert len(arm.sent) == run_cut.GLIDE_SAMPLES + len(joints)
 

@@ -46,22 +46,22 @@ def found():
 
 
 def test_the_motion_needs_less_force_and_keeps_every_constraint(found):
-    told = metrics(found)
+    reported = metrics(found)
     # A saw at 0.2 m/s turns the friction of a 0.06 m/s descent sideways: a tenth is the least one expects of it.
-    assert told["reduction"] > 0.1
+    assert reported["reduction"] > 0.1
     for name in ("end_height_residual_m", "lateral_residual_m", "board_residual_m"):
-        assert told[name] <= 0.5e-3
-    assert told["end_height_residual_m"] == pytest.approx(0.0, abs=1e-9)
-    assert told["speed_residual_m_s"] <= 1e-3
-    assert told["mean_force_optimized_n"] < told["mean_force_vertical_n"]
+        assert reported[name] <= 0.5e-3
+    assert reported["end_height_residual_m"] == pytest.approx(0.0, abs=1e-9)
+    assert reported["speed_residual_m_s"] <= 1e-3
+    assert reported["mean_force_optimized_n"] < reported["mean_force_vertical_n"]
 
 
-def test_what_the_sawing_itself_saves_is_told_apart(found):
+def test_what_the_sawing_itself_saves_is_reported_apart(found):
     """The same descent without sawing lies between the two motions, or the sawing would not be worth its while."""
-    told = metrics(found)
-    expected = 1.0 - told["mean_force_optimized_n"] / told["mean_force_without_sawing_n"]
-    assert told["reduction_by_sawing"] == pytest.approx(expected)
-    assert told["reduction_by_sawing"] > 0.0
+    reported = metrics(found)
+    expected = 1.0 - reported["mean_force_optimized_n"] / reported["mean_force_without_sawing_n"]
+    assert reported["reduction_by_sawing"] == pytest.approx(expected)
+    assert reported["reduction_by_sawing"] > 0.0
     still = found.cut.trajectory(found.without_sawing.variables).position
     sliced = found.cut.trajectory(found.slicing.variables).position
     assert torch.equal(still[:, 1], sliced[:, 1]) and (still[:, 2] == still[0, 2]).all()
@@ -69,9 +69,9 @@ def test_what_the_sawing_itself_saves_is_told_apart(found):
 
 def test_a_mean_over_depth_can_not_be_lowered_by_timing(found):
     """Each millimetre counts the same, however long the knife stays there; over time it counts as long as it stays."""
-    told = metrics(found)
-    assert told["mean_over"] == "depth"
-    assert told["reduction"] == told["reduction_over_depth"] != told["reduction_over_time"]
+    reported = metrics(found)
+    assert reported["mean_over"] == "depth"
+    assert reported["reduction"] == reported["reduction_over_depth"] != reported["reduction_over_time"]
     cut = found.cut
     late = cut.straight()
     late[2] = torch.linspace(-3.0, 3.0, cut.keyframes, dtype=torch.float64)
@@ -101,15 +101,15 @@ def test_the_best_start_is_kept_and_the_ablation_is_reported_apart(found):
         r for n, run in found.runs.items() if n != UNCONSTRAINED for r in run.history if r["feasible"]
     ]
     assert found.runs[found.best_start].best.objective == min(row["objective"] for row in feasible)
-    told = metrics(found)
-    assert told["unconstrained_reduction"] is not None
+    reported = metrics(found)
+    assert reported["unconstrained_reduction"] is not None
 
 
 def test_the_honesty_check_repeats_both_motions(found):
     names = [row.name for row in found.confirmed]
     assert names[:2] == ["half the edge", "half the step"] and len(names) == 5
-    told = metrics(found)
-    assert told["confirmed_reduction"] == pytest.approx(min(row.reduction for row in found.confirmed))
+    reported = metrics(found)
+    assert reported["confirmed_reduction"] == pytest.approx(min(row.reduction for row in found.confirmed))
 
 
 def test_tables_keep_their_contract_and_motion_is_one_row_per_millisecond(found):
@@ -175,9 +175,9 @@ def test_a_killed_search_goes_on_and_ends_with_the_same_numbers(tmp_path):
             raise KilledError
 
     with pytest.raises(KilledError):
-        _descend(cut, params, checkpoint=place, tell=kill)
+        _descend(cut, params, checkpoint=place, report=kill)
     seen = []
-    resumed, _ = _descend(cut, params, checkpoint=place, tell=lambda run: seen.append(len(run.history)))
+    resumed, _ = _descend(cut, params, checkpoint=place, report=lambda run: seen.append(len(run.history)))
     assert seen == [3]
     assert torch.equal(resumed.best.variables, whole.best.variables)
     assert resumed.history == whole.history

@@ -4,7 +4,6 @@ A simulation without a gradient costs half of one with it, and a Gauss-Newton st
 against each other, which a gradient does not. Large residuals are weighted down as in pseudo-Huber.
 """
 
-from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
@@ -12,17 +11,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from disect_sim.errors import InputError
-from stages.calibrate.descent import FitOutcome, HistoryRow, PhaseResult, Schedule
 from stages.calibrate.losses import HUBER_FRACTION, pseudo_huber
-from stages.calibrate.objective import Trial
-from stages.calibrate.problem import Problem, TrialFailedError
-from stages.calibrate.unknowns import Unknowns
+from stages.calibrate.objective import Objective, Trial
+from stages.calibrate.outcome import FitOutcome
+from stages.calibrate.phase import HistoryRow, Phase, PhaseResult, Report, refuse_start
+from stages.calibrate.residuals import Residuals
 from stages.calibrate.validation import errors
 from stages.runtime.checkpoint import Checkpoint
+from stages.shared.fitting.resumable import run_to_end
 
-DIFFERENCE = 0.02
-"""Step of the one-sided differences, in free numbers: half a per cent of a middle value's range."""
 FIRST_DAMPING = 1.0e-2
 """Of the mean curvature; grows after a bad step and shrinks after a good one."""
 LONGEST_STEP = 1.5
@@ -33,63 +30,17 @@ TRIES = 6
 Array = NDArray[np.float64]
 
 
-class Residuals:
-    """Residuals of the training samples over the mean force, and their Jacobian in the free numbers."""
-
-    def __init__(self, problem: Problem, unknowns: Unknowns) -> None:
-        self.problem, self.unknowns = problem, unknowns
-        self._seen = problem.training.numpy()
-        self.simulations = 0
-
-    def profile(self, free: torch.Tensor) -> Array | None:
-        """Simulated profile [N], or None if the simulation did not finish."""
-        self.simulations += 1
-        with torch.no_grad():
-            try:
-                return self.problem.simulate(*self.unknowns.tensors(free))[0].numpy()
-            except TrialFailedError:
-                return None
-
-    def residual(self, profile: Array) -> Array:
-        """Shape [training sample count]."""
-        return ((profile - self.problem.measured) / self.problem.mean_force)[self._seen]
-
-    def jacobian(self, free: torch.Tensor, profile: Array) -> Array:
-        """d residual / d free, shape [training sample count, unknown count]; a column that fails twice is zero."""
-        columns = []
-        for i in range(len(free)):
-            column = np.zeros(len(self._seen))
-            for step in (DIFFERENCE, -DIFFERENCE):
-                moved = free.clone()
-                moved[i] += step
-                other = self.profile(moved)
-                if other is not None:
-                    column = (self.residual(other) - self.residual(profile)) / step
-                    break
-            columns.append(column)
-        return np.stack(columns, axis=1)
-
-
-def levenberg_marquardt(
-    phase: str,
+def fit(
+    phase: Phase,
     start: torch.Tensor,
-    problem: Problem,
-    unknowns: Unknowns,
-    schedule: Schedule,
+    objective: Objective,
     *,
     checkpoint: Checkpoint,
-    tell: Callable[[HistoryRow], None] | None = None,
+    report: Report | None = None,
 ) -> PhaseResult:
-    """Run the phase from its start, or from its checkpoint."""
-    descent = _Marquardt(phase, start, Residuals(problem, unknowns), schedule)
-    saved = checkpoint.load()
-    if saved is not None:
-        descent.restore(saved)
-    while not descent.over():
-        descent.step()
-        checkpoint.save(descent.state())
-        if tell is not None:
-            tell(descent.history[-1])
+    """Run a phase. The loss is pseudo-Huber, whatever the objective's is."""
+    descent = _Marquardt(phase, start, Residuals(objective.problem, objective.unknowns))
+    run_to_end(descent, checkpoint, None if report is None else lambda d: report(d.history[-1]))
     zero = torch.zeros_like(descent.free)
     last = descent.history[-1]
     best = Trial(descent.free, last.best_loss, zero, last.nmae)
@@ -97,8 +48,8 @@ def levenberg_marquardt(
 
 
 class _Marquardt:
-    def __init__(self, phase: str, start: torch.Tensor, residuals: Residuals, schedule: Schedule) -> None:
-        self._phase, self._residuals, self._schedule = phase, residuals, schedule
+    def __init__(self, phase: Phase, start: torch.Tensor, residuals: Residuals) -> None:
+        self._phase, self._residuals = phase, residuals
         self.free = start.detach().clone()
         self._profile: Array | None = None
         self._damping = FIRST_DAMPING
@@ -111,10 +62,7 @@ class _Marquardt:
         if self._profile is None:
             self._profile = r.profile(self.free)
         if self._profile is None:
-            raise InputError(
-                "calibrate: the simulation with the start parameters did not finish: "
-                f"{self._failure()} Change calibrate.start in params.yaml."
-            )
+            raise refuse_start(self._failure())
         residual = r.residual(self._profile)
         jacobian = r.jacobian(self.free, self._profile)
         weight = 1.0 / np.sqrt(1.0 + (residual / HUBER_FRACTION) ** 2)
@@ -138,7 +86,7 @@ class _Marquardt:
 
     def over(self) -> bool:
         """Whether to stop."""
-        return len(self.history) >= self._schedule.iterations or self._stuck or self._flat()
+        return len(self.history) >= self._phase.iterations or self._stuck or self._flat()
 
     def outcome(self) -> FitOutcome:
         """What the end looks like."""
@@ -172,7 +120,7 @@ class _Marquardt:
         loss = self._loss(self._profile)
         self.history.append(
             HistoryRow(
-                self._phase,
+                self._phase.name,
                 len(self.history) + 1,
                 0,
                 self._residuals.simulations,
@@ -193,7 +141,7 @@ class _Marquardt:
     def _flat(self) -> bool:
         """A Gauss-Newton step that brings next to nothing is the end: no patience is needed."""
         rows = self.history
-        return len(rows) > 1 and rows[-1].loss > (1.0 - self._schedule.tolerance) * rows[-2].loss
+        return len(rows) > 1 and rows[-1].loss > (1.0 - self._phase.params.tolerance) * rows[-2].loss
 
     def _failure(self) -> str:
         result = self._residuals.problem.module.last_result

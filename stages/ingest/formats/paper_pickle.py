@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from disect_sim.errors import InputError
 from stages.ingest.column_map import read_columns
 from stages.ingest.fields import column_array
+from stages.ingest.log_file import LogFile
+from stages.ingest.params import IngestParams
 from stages.ingest.robot_log import RobotLog
 
 ALLOWED = {
@@ -51,8 +53,19 @@ def _values(value: Any, limit: int) -> int:
     return total
 
 
-def read_paper_pickle(data: bytes, source: str) -> RobotLog:
-    """The log of a pickle in the paper's layout."""
+def recognises(file: LogFile) -> bool:
+    """By its name, since old pickles begin with anything, or by the first byte of newer ones."""
+    return file.path.suffix in (".pkl", ".pickle") or file.start[:1] == b"\x80"
+
+
+def read(file: LogFile, params: IngestParams) -> RobotLog:
+    """The log of a pickle in the paper's layout, if pickles are allowed."""
+    if not params.allow_pickle:
+        raise InputError(
+            f"{file.name} is a pickle, which can run any program when it is opened. Pickles are not read by default. "
+            "Export the log as NPZ, CSV or Parquet; if you trust its origin: --set ingest.allow_pickle=true."
+        )
+    data, source = file.path.read_bytes(), file.name
     try:
         content = _ArraysOnly(io.BytesIO(data)).load()
     except InputError:

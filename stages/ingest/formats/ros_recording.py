@@ -5,13 +5,14 @@ Read are Franka's own state messages, or else a wrench topic with a pose or join
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from disect_sim.errors import InputError
+from stages.ingest.log_file import LogFile
+from stages.ingest.params import IngestParams
 from stages.ingest.robot_log import EXERTED, ON_KNIFE, RobotLog, pose_parts
 
 FRANKA_ROS1 = "franka_msgs/msg/FrankaState"
@@ -32,19 +33,24 @@ class _Stream:
         return np.array([get(message) for message in self.messages], np.float64)
 
 
-def read_bag(path: Path, columns: Mapping[str, str | Sequence[str]]) -> RobotLog:
+def recognises(file: LogFile) -> bool:
+    """By the first bytes of the three kinds."""
+    return file.start.startswith((b"#ROSBAG V2", b"SQLite format 3", b"\x89MCAP"))
+
+
+def read(file: LogFile, params: IngestParams) -> RobotLog:
     """The log of a bag; ingest.columns may name the topics of force, pose and joints."""
     from rosbags.highlevel import AnyReader
 
     try:
-        with AnyReader([path]) as bag:
-            return _read(bag, path.name, columns)
+        with AnyReader([file.path]) as bag:
+            return _read(bag, file.name, params.columns)
     except InputError:
         raise
     except Exception as error:  # a broken recording can raise anything inside the reader
         reason = " ".join(str(error).split())[:160]
         raise InputError(
-            f"{path.name} can't be read as a ROS recording ({reason}). It must be whole and hold its message "
+            f"{file.name} can't be read as a ROS recording ({reason}). It must be whole and hold its message "
             "definitions. Close or re-index it, or export the topic as CSV."
         ) from error
 

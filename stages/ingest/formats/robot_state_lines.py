@@ -5,26 +5,34 @@ from typing import Any
 import numpy as np
 
 from disect_sim.errors import InputError
-from stages.ingest.control_server_json import WIDTHS
 from stages.ingest.fields import number_array
+from stages.ingest.formats.control_server_json import WIDTHS
 from stages.ingest.json_text import parse_json
+from stages.ingest.log_file import LogFile
+from stages.ingest.params import IngestParams
 from stages.ingest.robot_log import RobotLog, pose_parts
 
 
-def is_state(content: Any) -> bool:
+def recognises(file: LogFile) -> bool:
+    """True if the first line is a sample."""
+    line = file.first_line
+    return file.is_json and line.endswith("}") and _is_state(parse_json(line, f"{file.name}, line 1"))
+
+
+def _is_state(content: Any) -> bool:
     """True for one sample: an object whose time is a number."""
     return (
         isinstance(content, dict) and _is_number(content.get("time")) and bool(WIDTHS.keys() & content.keys())
     )
 
 
-def read_state_lines(text: str, source: str) -> RobotLog:
+def read(file: LogFile, _params: IngestParams) -> RobotLog:
     """The log of a text with one RobotState per line; empty lines are skipped."""
-    states = []
-    for number, line in enumerate(text.splitlines(), start=1):
+    states, source = [], file.name
+    for number, line in enumerate((file.text or "").splitlines(), start=1):
         if line.strip():
             state = parse_json(line, f"{source}, line {number}")
-            if not is_state(state):
+            if not _is_state(state):
                 raise InputError(
                     f"{source}, line {number} is no RobotState. Every line must be a JSON object with time and "
                     f"some of {', '.join(WIDTHS)}. Remove the line or record the log again."

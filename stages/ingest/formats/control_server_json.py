@@ -7,21 +7,27 @@ from numpy.typing import NDArray
 
 from disect_sim.errors import InputError
 from stages.ingest.fields import number_array
+from stages.ingest.log_file import LogFile
+from stages.ingest.params import IngestParams
 from stages.ingest.robot_log import RobotLog, pose_parts
 
 WIDTHS = {"O_T_EE": 16, "F_T_EE": 16, "O_F_ext_hat_K": 6, "q": 7, "tau_ext_hat_filtered": 7}
 """Numbers per sample of the fields that are read; a field that is missing or null is not there."""
 
 
-def is_recording(content: Any) -> bool:
+def recognises(file: LogFile) -> bool:
     """True for an object with a clock and at least one of the fields that are read."""
+    if not file.is_json:
+        return False
+    content = file.json
     if not isinstance(content, dict) or not WIDTHS.keys() & content.keys():
         return False
     return any(isinstance(content.get(clock), list) for clock in ("time", "robot_time"))
 
 
-def read_recording(content: dict[str, Any], source: str) -> RobotLog:
-    """The log of a parsed recording."""
+def read(file: LogFile, _params: IngestParams) -> RobotLog:
+    """The log of a recording."""
+    content, source = file.json, file.name
     time_s, clock, unit = _clock(content, source)
     fields: dict[str, NDArray[np.float64]] = {}
     for name, width in WIDTHS.items():

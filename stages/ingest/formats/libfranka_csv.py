@@ -7,6 +7,8 @@ column between states and commands. What is measured stands in the same places i
 import numpy as np
 
 from disect_sim.errors import InputError
+from stages.ingest.log_file import LogFile
+from stages.ingest.params import IngestParams
 from stages.ingest.robot_log import RobotLog
 
 NEW_START = "time,success_rate,state.q[0]"
@@ -16,14 +18,15 @@ TIME, JOINTS, EXTERNAL_TORQUE = 0, slice(2, 9), slice(37, 44)
 """Places of what is read: time [ms], q [rad], tau_ext_hat_filtered [N m]."""
 
 
-def is_libfranka(header: str) -> bool:
+def recognises(file: LogFile) -> bool:
     """True for the header of either generation."""
-    return header.startswith((NEW_START, OLD_START))
+    return file.first_line.startswith((NEW_START, OLD_START))
 
 
-def read_libfranka(text: str, source: str) -> RobotLog:
+def read(file: LogFile, _params: IngestParams) -> RobotLog:
     """The log of a text that starts with either header."""
-    header, *lines = text.splitlines()
+    source = file.name
+    header, *lines = (file.text or "").splitlines()
     start = NEW_START if header.startswith(NEW_START) else OLD_START
     count = COLUMN_COUNT[start]
     if header.count(",") + 1 != count:

@@ -1,0 +1,1 @@
+"""The fitting methods: one file each, named in table.py."""

@@ -1,0 +1,5 @@
+"""The formats of logs: one file each, named in stages/shared/inputs/log_formats.py.
+
+Each has `recognises(file: LogFile) -> bool`, which looks at the content, and
+`read(file: LogFile, params: IngestParams) -> RobotLog`.
+"""

@@ -1,0 +1,22 @@
+"""Comma-separated tables with a header, whose columns the user names."""
+
+import polars as pl
+
+from stages.ingest.log_file import LogFile
+from stages.ingest.params import IngestParams
+from stages.ingest.robot_log import RobotLog
+from stages.ingest.table_file import log_of_frame, unreadable
+
+
+def recognises(file: LogFile) -> bool:
+    """True if the first line has a comma and nothing that can't be printed."""
+    return "," in file.first_line and file.first_line.isprintable() and not file.is_json
+
+
+def read(file: LogFile, params: IngestParams) -> RobotLog:
+    """The log of a comma-separated table with a header."""
+    try:
+        frame = pl.read_csv(file.path, infer_schema_length=None)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise unreadable(file.name, "CSV", error) from error
+    return log_of_frame(frame, "CSV", file.name, params)
