@@ -39,7 +39,7 @@ def log(model):
 
 @pytest.fixture(scope="module")
 def fit(model):
-    params = quick(shared_iterations=6, individual=["cut_spring_ke"], individual_iterations=2)
+    params = quick(shared_iterations=12, individual=["cut_spring_ke"], individual_iterations=2)
     return params, calibrate(model, record(model, TRUTH), params)
 
 
