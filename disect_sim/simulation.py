@@ -54,8 +54,8 @@ def simulate(
 
     **Other arguments**
 
-    - `dt`: time step [s]; by default 4 ms or a little less for "implicit" (a whole number of steps), for "explicit" half the stability limit or less, a
-      whole number of steps per sample.
+    - `dt`: time step [s]; by default 4 ms for "implicit", or a little less for a whole number of steps; for "explicit"
+      half the stability limit or less, a whole number of steps per sample.
     - `integrator`: "implicit" (second order, exact gradients) or "explicit" (the paper's scheme, forward only).
     - `differentiable`: keep the states, so that `result.gradient(...)` can be asked. The numbers are the same.
     - `sample_rate_hz`: rate at which forces are reported, as means over the interval.
