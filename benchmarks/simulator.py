@@ -30,7 +30,7 @@ ONE_CORE = dict.fromkeys(THREAD_VARIABLES, "1")
 GROWTH_CELLS = ((8, 4, 5), (12, 6, 8), (16, 9, 11), (24, 13, 16), (30, 15, 15))
 """Boxes of about 1,000 to 40,000 tets."""
 GROWTH_EDGE_M = 0.005
-GROWTH_S = 0.16
+GROWTH_S = 0.12
 """Simulated time per box [s]: 40 steps, from the first touch."""
 
 
