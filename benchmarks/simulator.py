@@ -1,12 +1,16 @@
-"""Speed and memory of the simulator: three scenes beside the marks they must reach, and growth with the mesh."""
+"""Speed and memory of the simulator: three scenes beside the marks they must reach, and growth with the mesh.
 
+`python -m benchmarks.simulator` prints them; `--against REF` runs another commit beside this one, on the same meshes.
+"""
+
+import argparse
 import json
 import os
 import pickle
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +30,7 @@ ONE_CORE = dict.fromkeys(THREAD_VARIABLES, "1")
 GROWTH_CELLS = ((8, 4, 5), (12, 6, 8), (16, 9, 11), (24, 13, 16), (30, 15, 15))
 """Boxes of about 1,000 to 40,000 tets."""
 GROWTH_EDGE_M = 0.005
-GROWTH_S = 0.04
+GROWTH_S = 0.12
 """Simulated time per box [s]: 40 steps, from the first touch."""
 
 
@@ -54,9 +58,9 @@ SCENES = (
         tets=1800,
         springs=130,
         initial_y=0.046,
-        forward_mark_s=5.0,
-        gradient_mark_s=10.0,
-        memory_mark_mb=300.0,
+        forward_mark_s=0.8,
+        gradient_mark_s=1.5,
+        memory_mark_mb=250.0,
     ),
     Scene(
         name="half_sphere_apple",
@@ -65,9 +69,9 @@ SCENES = (
         tets=4000,
         springs=320,
         initial_y=0.051,
-        forward_mark_s=12.0,
-        gradient_mark_s=25.0,
-        memory_mark_mb=500.0,
+        forward_mark_s=1.8,
+        gradient_mark_s=4.0,
+        memory_mark_mb=250.0,
     ),
     Scene(
         name="large_box",
@@ -76,9 +80,9 @@ SCENES = (
         tets=10_000,
         springs=340,
         initial_y=0.046,
-        forward_mark_s=40.0,
-        gradient_mark_s=75.0,
-        memory_mark_mb=800.0,
+        forward_mark_s=4.0,
+        gradient_mark_s=9.0,
+        memory_mark_mb=250.0,
     ),
 )
 
@@ -109,7 +113,7 @@ def print_simulator(console: Console, scenes: dict[str, dict[str, Any]], growth:
     table = Table(
         "scene", "tets", "springs", "steps", "forward", "mark", "+ gradient", "mark", "RSS", "mark",
         "Newton",
-        title="Simulator: a 0.9 s cut at 1 ms steps on one core (CPU s; MB over import; Newton iterations per step)",
+        title="Simulator: a 0.9 s cut at the default step on one core (CPU s; MB over import; Newton per step)",
     )  # fmt: skip
     reached = True
     for scene in SCENES:
@@ -148,14 +152,77 @@ def _beside(value: float, mark: float) -> str:
     return f"{value:.1f}" if value <= mark else f"[red]{value:.1f}[/red]"
 
 
-def _measure(mesh: CutMesh, *options: str) -> dict[str, Any]:
-    """What benchmarks.simulator_scene says about a mesh."""
+def main() -> None:
+    """Print the tables, or a comparison with another commit."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--against", metavar="REF", help="commit to run beside this one")
+    parser.add_argument(
+        "--rounds", type=int, default=2, help="runs of either side per scene; the best counts"
+    )
+    given = parser.parse_args()
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    if given.against is None:
+        print_simulator(console, simulator_scenes(), simulator_growth())
+    else:
+        print_comparison(console, compare(given.against, given.rounds))
+
+
+def compare(reference: str, rounds: int) -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
+    """Scene → best of what was measured with the reference's code and with this code, in turn on the same mesh."""
+    found = {}
+    with tempfile.TemporaryDirectory(prefix="scan2cut-against-") as folder:
+        tree = Path(folder) / "reference"
+        git = ["git", "-C", str(ROOT), "worktree"]
+        subprocess.run([*git, "add", "--detach", "--quiet", str(tree), reference], check=True)
+        try:
+            for scene in SCENES:
+                mesh = cut_mesh_near(scene.surface(), scene.sizes, tets=scene.tets, springs=scene.springs)
+                options = ("--gradient", "--initial-y", str(scene.initial_y))
+                runs = [
+                    (_measure(mesh, *options, root=tree), _measure(mesh, *options)) for _ in range(rounds)
+                ]
+                before, now = zip(*runs, strict=True)
+                found[scene.name] = _best(before), _best(now)
+        finally:
+            subprocess.run([*git, "remove", "--force", str(tree)], check=True)
+    return found
+
+
+def _best(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The first run's counts with the least seconds and memory of all."""
+    names = ("forward_s", "gradient_s", "peak_rss_mb")
+    return runs[0] | {name: min(run[name] for run in runs) for name in names}
+
+
+def print_comparison(console: Console, found: dict[str, tuple[dict[str, Any], dict[str, Any]]]) -> None:
+    """Print both sides and their ratios."""
+    table = Table(
+        "scene", "tets", "steps", "forward", "ratio", "+ gradient", "ratio", "RSS", "ratio", "mean force",
+        title="Before → now, each at its own default step (CPU s; MB over import; N)",
+    )  # fmt: skip
+    for name, (before, now) in found.items():
+        cells = []
+        for key in ("forward_s", "gradient_s", "peak_rss_mb"):
+            digits = 0 if key == "peak_rss_mb" else 2
+            cells += [f"{before[key]:.{digits}f} → {now[key]:.{digits}f}", f"{before[key] / now[key]:.2f}"]
+        steps = f"{before['steps']} → {now['steps']}"
+        force = f"{before['mean_force_n']:.3f} → {now['mean_force_n']:.3f}"
+        table.add_row(name, f"{now['tets']:,}", steps, *cells, force)
+    console.print(table)
+
+
+def _measure(mesh: CutMesh, *options: str, root: Path = ROOT) -> dict[str, Any]:
+    """What benchmarks.simulator_scene of a source tree says about a mesh."""
     with tempfile.TemporaryDirectory(prefix="scan2cut-bench-") as folder:
         path = Path(folder) / "mesh.pickle"
         path.write_bytes(pickle.dumps(mesh))
         command = [sys.executable, "-m", "benchmarks.simulator_scene", str(path), *options]
         done = subprocess.run(
-            command, cwd=ROOT, env=os.environ | ONE_CORE, check=True, stdout=subprocess.PIPE, text=True
+            command, cwd=root, env=os.environ | ONE_CORE, check=True, stdout=subprocess.PIPE, text=True
         )
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
+
+
+if __name__ == "__main__":
+    main()

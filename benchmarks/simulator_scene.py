@@ -11,13 +11,13 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
+
 from disect_sim import MATERIALS, ConstantVelocity, CutMesh, Result, build_model, cut_by_plane, simulate
 from disect_sim.box_mesh import box_mesh
 
 VELOCITY_Y = -0.05
 """Cutting speed [m/s]."""
-DT = 4.0e-3
-"""[s]"""
 KIB = 1024.0
 SOFTNESS = 0.1
 """The nominal cut of params.yaml, which severs the body."""
@@ -31,6 +31,7 @@ def main() -> None:
     parser.add_argument("--initial-y", type=float, required=True, help="height of the knife at the start [m]")
     parser.add_argument("--duration", type=float, default=0.9, help="[s]")
     parser.add_argument("--gradient", action="store_true", help="measure forward + gradient as well")
+    parser.add_argument("--columns", type=int, default=0, help="measure so many gradients together as well")
     given = parser.parse_args()
     with given.mesh.open("rb") as file:
         mesh: CutMesh = pickle.load(file)
@@ -51,7 +52,9 @@ def main() -> None:
         "mean_force_n": float(result.force_norm.mean()),
     }
     if given.gradient:
-        measured["gradient_s"] = _timed(mesh, given.initial_y, given.duration, gradient=True)[1]
+        result, measured["gradient_s"] = _timed(mesh, given.initial_y, given.duration, gradient=True)
+    if given.columns:
+        measured |= _many_gradients(result, given.columns)
     peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / KIB
     measured["peak_rss_mb"] = peak_mb - imported_mb
     sys.stdout.write(json.dumps(measured) + "\n")
@@ -63,12 +66,20 @@ def _timed(mesh: CutMesh, initial_y: float, duration: float, *, gradient: bool) 
     model = build_model(mesh, MATERIALS["apple"])
     motion = ConstantVelocity(initial_y=initial_y, velocity_y=VELOCITY_Y)
     parameters = {"cut_spring_softness": SOFTNESS}
-    result = simulate(
-        model, motion, parameters, duration=duration, dt=DT, differentiable=gradient, device="cpu"
-    )
+    result = simulate(model, motion, parameters, duration=duration, differentiable=gradient, device="cpu")
     if gradient:
         result.gradient(2.0 * result.force / len(result.force))
     return result, time.process_time() - start
+
+
+def _many_gradients(result: Result, columns: int) -> dict[str, float]:
+    """CPU seconds of one gradient and of many together, of a run that kept its states."""
+    weights = np.random.default_rng(0).normal(size=(columns, *result.force.shape))
+    start = time.process_time()
+    result.gradient(weights[0])
+    one = time.process_time()
+    result.gradients(weights)
+    return {"one_gradient_s": one - start, "many_gradients_s": time.process_time() - one}
 
 
 def _load_kernels() -> None:

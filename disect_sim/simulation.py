@@ -19,8 +19,8 @@ from disect_sim.recorder import Recorder
 from disect_sim.result import Result
 from disect_sim.step_system import StepSystem
 
-DEFAULT_DT_S = 4.0e-3
-"""Implicit time step [s]: 0.2 mm of the knife's way at a usual 50 mm/s; its error is in docs/simulator.md."""
+DEFAULT_DT_S = 3.0e-3
+"""Implicit time step [s]: 0.15 mm of the knife's way at a usual 50 mm/s; its error is in docs/simulator.md."""
 STEP_ROUNDING = 1.0e-6
 """A duration this share of a step beyond a whole number of steps is meant to be that whole number."""
 
@@ -54,9 +54,8 @@ def simulate(
 
     **Other arguments**
 
-    - `dt`: time step [s]; by default 4 ms or a little less for "implicit" (a whole number of steps), for "explicit"
-      half the stability limit or less, a
-      whole number of steps per sample.
+    - `dt`: time step [s]; by default 3 ms for "implicit", or a little less for a whole number of steps; for "explicit"
+      half the stability limit or less, a whole number of steps per sample.
     - `integrator`: "implicit" (second order, exact gradients) or "explicit" (the paper's scheme, forward only).
     - `differentiable`: keep the states, so that `result.gradient(...)` can be asked. The numbers are the same.
     - `sample_rate_hz`: rate at which forces are reported, as means over the interval.

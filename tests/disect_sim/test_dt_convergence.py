@@ -9,7 +9,7 @@ import trimesh
 from disect_sim import ConstantVelocity, OutcomeKind, cut_by_plane, simulate
 from tests.disect_sim.scenes import block_model, tetwild
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.ci]
 
 HALF_SPHERE = Path(__file__).parents[3] / "shared" / "data" / "meshes" / "ansys_sphere_5mm.stl"
 

@@ -40,7 +40,17 @@ EVERYTHING = [
 ]
 
 
-@pytest.mark.parametrize(("motion", "tip", "name"), EVERYTHING)
+IN_CI = 9
+"""Every so many of the combinations run in CI: another parameter for each motion and tip, all kinds among them."""
+
+
+@pytest.mark.parametrize(
+    ("motion", "tip", "name"),
+    [
+        pytest.param(*case, marks=[pytest.mark.ci] if number % IN_CI == 0 else [])
+        for number, case in enumerate(EVERYTHING)
+    ],
+)
 def test_adjoint_agrees_with_differences(cases, motion, tip, name):
     case = cases[motion, tip]
     directions = {name: case.direction(name)}
@@ -78,8 +88,9 @@ def test_adjoint_stays_bounded(cases, motion, tip):
     assert np.abs(gradients.poses).max() < 1e4
 
 
+@pytest.mark.ci
 def test_freshly_made_irregular_mesh(tmp_path):
-    """The mesher draws new random numbers every time: no mesh is special. All parameters at once."""
+    """A mesh that nobody chose. All parameters at once."""
     case = Case(block_model(cut_by_plane(*tetwild_block(tmp_path))))
     assert case.result.outcome.ok
     names = (*ALL_PARAMETERS, "initial_y")

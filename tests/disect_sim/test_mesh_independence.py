@@ -6,7 +6,7 @@ import pytest
 from disect_sim import ConstantVelocity, OutcomeKind, cut_by_plane, simulate
 from tests.disect_sim.scenes import block_model, regular_block, saved_block, tetwild_block
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.ci]
 
 OFF_CENTRE = np.array([6e-4, 0.0, 0.0])
 """The mesher likes to put vertices on the middle plane of a box; cut beside it [m]."""

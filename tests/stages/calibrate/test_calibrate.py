@@ -191,6 +191,7 @@ def test_a_log_that_begins_inside_the_fruit_is_refused(model, log):
 
 
 @pytest.mark.slow
+@pytest.mark.ci
 def test_several_starts_give_the_best(model, log):
     params = quick(shared_iterations=1, starts=2, start_spread=1.5, processes=2)
     several, one = calibrate(model, log, params), calibrate(model, log, quick(shared_iterations=1))

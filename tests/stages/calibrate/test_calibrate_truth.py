@@ -24,6 +24,7 @@ def nmae(problem, simulated):
 
 
 @pytest.mark.slow
+@pytest.mark.ci
 def test_truth_from_another_mesh_with_noise_comes_back():
     """Profile from 6,000 tets with 1 N of noise on every sample, fitted on 3,072 tets."""
     cut = record(glued((9, 10, 10)), TRUTH, speed=0.05, noise_n=1.0, dt=0.002)
@@ -49,6 +50,7 @@ def test_truth_from_another_mesh_with_noise_comes_back():
 
 
 @pytest.mark.slow
+@pytest.mark.ci
 def test_individual_beats_shared_on_the_same_and_on_a_faster_cut():
     """Truth with a firm lower half (springs five times, contact two and a half times as stiff), from another mesh."""
     origin = glued((7, 7, 8))

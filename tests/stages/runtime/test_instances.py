@@ -125,6 +125,7 @@ def test_tetrahedralize_as_an_instance_writes_the_same_on_the_same_body(tmp_path
 
 
 @pytest.mark.slow
+@pytest.mark.ci
 def test_an_instance_as_dvc_runs_it(tmp_path):
     scan = make_project(tmp_path, {})
     for name in ("nodes", "tets"):

@@ -237,6 +237,7 @@ def test_a_seed_gives_the_same_bytes_in_another_stage_process() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.ci
 def test_a_seed_gives_the_sample_the_same_bytes_five_times() -> None:
     surface = clean(read_scan(SAMPLE, max_faces=10**6), default_params().clean).surface
     long = Surface(ball(0.035, 4).vertices * [1.0, 0.6, 1.4], ball(0.035, 4).faces)

@@ -45,7 +45,15 @@ def _logit(share: np.ndarray):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("along", "up"), [(0.0, 1.0), (0.5, 1.0), (0.0, 2.0), (1.0, 0.5), (1.0, 0.0), (2.0, 0.0)]
+    ("along", "up"),
+    [
+        pytest.param(0.0, 1.0, marks=pytest.mark.ci),
+        (0.5, 1.0),
+        (0.0, 2.0),
+        (1.0, 0.5),
+        (1.0, 0.0),
+        (2.0, 0.0),
+    ],
 )
 def test_transport_beats_the_average_in_force(along, up):
     first, second = irregular_block(), half_block()
