@@ -26,24 +26,8 @@ OUTSIDE = {
 }
 """What a reader of the repository alone can't look up: pattern → what it is."""
 
-CODE_FOLDERS = ("scripts",)
-"""Folders whose Python files are checked for banned words too: names, comments and docstrings. Extend it as folders are
-cleaned: "benchmarks", "disect_sim", "pipelines", "stages", "tests"."""
-
-REWRITTEN_ELSEWHERE = {"operations.md", "scaling.md", "pipeline.md", "simulator.md", "meshing.md"}
-"""Pages that are being rewritten on other branches: until those are merged, faults in them are expected failures. Empty
-it then."""
-
-ARRIVING = {
-    "scripts.write_pipeline",
-    "disect_sim/laws/damage.py",
-    *(
-        f"stages/{stage}/{part}.py"
-        for stage in ("calibrate", "export", "shared/cut")
-        for part in ("params", "artifacts", "description")
-    ),
-}
-"""Modules and files that the docs name and other branches bring. Empty it when they are merged."""
+CODE_FOLDERS = ("benchmarks", "disect_sim", "pipelines", "scripts", "stages", "tests")
+"""Folders whose Python files are checked for banned words too: names, comments and docstrings."""
 
 EXAMPLE = re.compile(r"stages/weigh/|tests/stages/weigh/")
 """The stage that docs/newcomer.md invents."""
@@ -55,16 +39,7 @@ FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
 
 def pages() -> list:
-    return [
-        pytest.param(
-            page,
-            id=page.name,
-            marks=[pytest.mark.xfail(reason="is being rewritten on another branch", strict=False)]
-            if page.name in REWRITTEN_ELSEWHERE
-            else [],
-        )
-        for page in DOCS
-    ]
+    return [pytest.param(page, id=page.name) for page in DOCS]
 
 
 def anchors(page: Path) -> set[str]:
@@ -96,14 +71,14 @@ def missing_paths(text: str) -> list[str]:
     for span in code_spans(text):
         for found in PATH.findall("" if "<" in span else span):
             path = found.rstrip(".")
-            if path not in ARRIVING and not EXAMPLE.match(path) and not any(ROOT.glob(path)):
+            if not EXAMPLE.match(path) and not any(ROOT.glob(path)):
                 missing.append(path)
     return missing
 
 
 def missing_modules(text: str) -> list[str]:
     found = {module for span in code_spans(text) for module in MODULE.findall(span)}
-    return sorted(name for name in found if name not in ARRIVING and find_spec(name) is None)
+    return sorted(name for name in found if find_spec(name) is None)
 
 
 def banned(text: str) -> list[str]:

@@ -1,23 +1,21 @@
 """The force profile of a whole cut of the half-sphere apple does not depend on the step. Slow."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import trimesh
 
 from disect_sim import ConstantVelocity, OutcomeKind, cut_by_plane, simulate
+from scripts.real_data import real_data
 from tests.disect_sim.scenes import block_model, tetwild
 
 pytestmark = [pytest.mark.slow, pytest.mark.ci]
 
-HALF_SPHERE = Path(__file__).parents[3] / "shared" / "data" / "meshes" / "ansys_sphere_5mm.stl"
-
 
 def half_sphere_surface():
-    """The paper's half sphere of 50 mm radius if the file is there, else the same shape made here (synthetic)."""
-    if HALF_SPHERE.exists():
-        return trimesh.load_mesh(HALF_SPHERE)
+    """The paper's half sphere of 50 mm radius if the real data is there, else the same shape made here (synthetic)."""
+    folder = real_data()
+    if folder is not None:
+        return trimesh.load_mesh(folder / "meshes" / "ansys_sphere_5mm.stl")
     sphere = trimesh.creation.icosphere(subdivisions=4, radius=0.05)
     return sphere.slice_plane((0.0, 0.0, 0.0), (0.0, 1.0, 0.0), cap=True)
 

@@ -294,7 +294,7 @@ def test_a_file_that_vanishes_starts_again_from_zero(tmp_path):
     assert settling.is_whole([path], 11.0)
 
 
-def test_damaged_stored_scan_is_mended_by_the_same_file(project, tmp_path):
+def test_damaged_stored_scan_is_corrected_by_the_same_file(project, tmp_path):
     from pipelines.scans.register import Request, track_raw_files
 
     scan = write_scan(tmp_path, "apple.ply", "good scan")

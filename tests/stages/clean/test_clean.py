@@ -112,7 +112,7 @@ def test_inside_out_ball_is_flipped() -> None:
     assert {row[0]: row[1] for row in result.log.rows}["flip faces"] == len(sphere.faces)
 
 
-def test_ambiguous_unit_is_refused_and_scale_mends_it() -> None:
+def test_ambiguous_unit_is_refused_and_scale_closes_it() -> None:
     sphere = ball(0.7)
     with pytest.raises(InputError, match=r"ambiguous: its largest extent is 1\.4.*clean\.unit"):
         clean(mesh_scan(sphere), PARAMS)
