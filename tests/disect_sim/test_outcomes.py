@@ -82,7 +82,7 @@ def test_diverged_explicit_run_keeps_its_last_good_state(mesh):
 
 
 @pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value")
-def test_diverged_explicit_run_is_told(mesh):
+def test_diverged_explicit_run_is_reported(mesh):
     result = run(mesh, integrator="explicit")
     assert result.outcome.kind is OutcomeKind.DIVERGED
     assert np.isfinite(result.force).all()
