@@ -1,4 +1,4 @@
-"""Parsing JSON that may be damaged or hostile: a sentence for everything that is wrong with it."""
+"""Parsing untrusted JSON: a sentence for everything that is wrong with it."""
 
 import json
 from typing import Any

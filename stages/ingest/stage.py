@@ -227,11 +227,11 @@ def notes(
     }
 
 
-def _title(result: ForceRecord, metrics: Mapping[str, object], name: str) -> str:
+def _title(result: ForceRecord, numbers: Mapping[str, object], name: str) -> str:
     return (
-        f"{name}: {metrics['source_format']}, {metrics['samples']} samples at {metrics['rate_hz']:.1f} Hz. "
-        f"Contact at {metrics['onset_s']:.3f} s, {1e3 * result.position_m[result.onset, 1]:.1f} mm; peak "
-        f"{metrics['peak_force_n']:.1f} N, mean {metrics['mean_force_n']:.1f} N.\nTare: {result.tare.method}"
+        f"{name}: {numbers['source_format']}, {numbers['samples']} samples at {numbers['rate_hz']:.1f} Hz. "
+        f"Contact at {numbers['onset_s']:.3f} s, {1e3 * result.position_m[result.onset, 1]:.1f} mm; peak "
+        f"{numbers['peak_force_n']:.1f} N, mean {numbers['mean_force_n']:.1f} N.\nTare: {result.tare.method}"
     )
 
 
@@ -254,7 +254,7 @@ def run(io: StageIO, params: IngestParams) -> dict[str, object]:
     result = ingest(log, params, air_runs=air_runs, source=path.name)
     digests = {each.name: sha256_of_file(each) for each in (path, *air_paths)}
     io.write("ingest/force", force_table(result), notes=notes(result, log, params, path.name, digests))
-    figures = metrics(result, log.source_format, len(air_runs))
+    numbers = metrics(result, log.source_format, len(air_runs))
     io.progress(0.7, "draw the picture")
     picture = force_picture(
         result.time_s,
@@ -265,8 +265,8 @@ def run(io: StageIO, params: IngestParams) -> dict[str, object]:
         result.filtered_norm_n,
         result.valid,
         onset=result.onset,
-        title=_title(result, figures, path.name),
+        title=_title(result, numbers, path.name),
     )
     io.write_png("ingest/preview", picture)
     io.progress(1.0, "done")
-    return figures
+    return numbers

@@ -154,15 +154,15 @@ def test_fruit_of_an_ellipsoid():
 
 
 def test_metrics_and_picture(exported):
-    reported = metrics(exported, "somewhere")
+    found = metrics(exported, "somewhere")
     assert (
-        reported["certified"] is True
-        and reported["outcome"] == "certified"
-        and reported["path"] == "somewhere"
-        and reported["failed"] == []
+        found["certified"] is True
+        and found["outcome"] == "certified"
+        and found["path"] == "somewhere"
+        and found["failed"] == []
     )
-    assert 0.0 < reported["joint_acceleration_margin_fraction"] < 1.0
-    assert reported["board_margin_m"] == pytest.approx(0.001 - PARAMS.min_board_clearance_m, abs=1e-12)
+    assert 0.0 < found["joint_acceleration_margin_fraction"] < 1.0
+    assert found["board_margin_m"] == pytest.approx(0.001 - PARAMS.min_board_clearance_m, abs=1e-12)
     picture = export_picture(
         exported.folder, demand_of(MOTION, BODY, CHAIN, PARAMS, knife="kitchen"), exported.certificate
     )
@@ -208,7 +208,7 @@ def test_run_script_is_dry_by_default_and_checks_hashes(exported, tmp_path):
 
 
 class FakeArm:
-    """Stands in for pylibfranka: keeps what it was sent."""
+    """Stands in for pylibfranka: keeps what it was given."""
 
     def __init__(self, joints: list[float], version: int = 8) -> None:
         self.state = types.SimpleNamespace(q_d=joints, dq=[0.0] * 7)
@@ -350,9 +350,9 @@ def run(scan_dir: Path) -> subprocess.CompletedProcess[str]:
 def test_stage_certifies_refuses_and_loses_nothing(scan_dir):
     done = run(scan_dir)
     assert (done.returncode, done.stderr) == (0, "")
-    reported = read_metrics(scan_dir / "export" / "metrics.json")
-    assert reported["certified"] is True
-    place = scan_dir.parents[2] / reported["path"]
+    found = read_metrics(scan_dir / "export" / "metrics.json")
+    assert found["certified"] is True
+    place = scan_dir.parents[2] / found["path"]
     assert place == scan_dir / ARTIFACTS["export/cut"].path / "certified" and script(place).returncode == 0
     upstream = json.loads((place / "cut.json").read_text())["provenance"]["upstream_sha256"]
     assert set(upstream) == {
@@ -374,12 +374,8 @@ def test_stage_certifies_refuses_and_loses_nothing(scan_dir):
     (scan_dir / "scan.ply").write_bytes(b"another")
     assert walk(scan_dir, ("optimize/motion.parquet",), root="scan.ply").broken == ("scan.ply",)
     assert run(scan_dir).returncode == 0
-    reported = read_metrics(scan_dir / "export" / "metrics.json")
-    assert (
-        reported["certified"] is False
-        and reported["outcome"] == "refused"
-        and "scan.ply" in reported["verdict"]
-    )
+    found = read_metrics(scan_dir / "export" / "metrics.json")
+    assert found["certified"] is False and found["outcome"] == "refused" and "scan.ply" in found["verdict"]
     folder = scan_dir / "export" / "cut"
     assert [p.name for p in folder.iterdir()] == ["refused"]
     assert "Do not run" in (folder / "refused" / "REASON.txt").read_text()

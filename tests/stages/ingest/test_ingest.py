@@ -108,11 +108,11 @@ def test_table_and_metrics_keep_the_contract(logs):
     assert (frame["time_s"].diff().drop_nulls() > 0).all()
     force = frame["force_n"].to_numpy()
     assert np.allclose(np.linalg.norm(force, axis=1), frame["force_norm_n"].to_numpy())
-    reported = metrics(result, log.source_format, len(airs))
-    assert reported["samples"] == len(frame) == 360
-    assert reported["rate_hz"] == pytest.approx(200.0, rel=0.01)
+    found = metrics(result, log.source_format, len(airs))
+    assert found["samples"] == len(frame) == 360
+    assert found["rate_hz"] == pytest.approx(200.0, rel=0.01)
     # 25 N times the norm of (0.2, 0.1, 1), almost reached 40 mm deep.
-    assert reported["peak_force_n"] == pytest.approx(25.0 * np.sqrt(1.05), rel=0.03)
+    assert found["peak_force_n"] == pytest.approx(25.0 * np.sqrt(1.05), rel=0.03)
 
 
 def make_scan(folder: Path, log: Path | None, airs: tuple[Path, ...] = ()) -> Path:
@@ -212,14 +212,14 @@ def test_real_cuts(fruit, rate_hz, contact_base_m, peak_n):
     log = read_log(folder / "cut.json", PARAMS)
     above_base = with_params(board_height_m=0.0)
     result = ingest(log, above_base, air_runs=airs)
-    reported = metrics(result, log.source_format, len(airs))
-    assert reported["rate_hz"] == pytest.approx(rate_hz, abs=0.1)
-    assert reported["onset_height_m"] == pytest.approx(contact_base_m, abs=0.0005)
-    assert reported["peak_force_n"] == pytest.approx(peak_n, abs=0.1)
+    found = metrics(result, log.source_format, len(airs))
+    assert found["rate_hz"] == pytest.approx(rate_hz, abs=0.1)
+    assert found["onset_height_m"] == pytest.approx(contact_base_m, abs=0.0005)
+    assert found["peak_force_n"] == pytest.approx(peak_n, abs=0.1)
     # Moving in air the logs read 1.3 to 3.7 N; what is left after tare is within the repeatability of
     # 0.17 N times a few, as each run has friction of its own.
-    assert 1.3 < reported["tare_n"] < 3.7
-    assert reported["tare_residual_n"] < 0.8
+    assert 1.3 < found["tare_n"] < 3.7
+    assert found["tare_residual_n"] < 0.8
     by_window = ingest(log, above_base)
     assert by_window.position_m[by_window.onset, 1] == pytest.approx(contact_base_m, abs=0.001)
     assert by_window.filtered_norm_n.max() == pytest.approx(peak_n, abs=0.6)
