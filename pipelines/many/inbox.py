@@ -12,12 +12,10 @@ from typing import Any
 
 from disect_sim.errors import InputError
 from stages.runtime.yaml_file import read_mapping
+from stages.shared.inputs.log_formats import LOG_SUFFIXES
 from stages.shared.inputs.scan_header import CLOUD_SUFFIXES, MESH_SUFFIXES
 
 SCAN_SUFFIXES = frozenset(MESH_SUFFIXES + CLOUD_SUFFIXES)
-LOG_SUFFIXES = frozenset(
-    {".json", ".jsonl", ".csv", ".txt", ".parquet", ".npz", ".bag", ".db3", ".mcap", ".pkl", ".pickle"}
-)
 MANIFEST_SUFFIX = ".scan2cut.yaml"
 MANIFEST_KEYS = frozenset({"scan", "log", "air", "id", "material", "settings"})
 LOG_ENDINGS = ("_log", "-log", ".log", " log")
