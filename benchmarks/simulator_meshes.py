@@ -47,7 +47,7 @@ def cut_mesh(surface: Surface, sizes: Sizes) -> CutMesh:
 def cut_mesh_near(surface: Surface, sizes: Sizes, *, tets: int, springs: int) -> CutMesh:
     """A cut mesh with about so many tets and springs.
 
-    The mesher draws random numbers and jumps between fine and coarse: sizes a little larger and smaller are tried
+    The mesher jumps between fine and coarse: sizes a little larger and smaller are tried
     until both counts are near, else the nearest mesh counts.
     """
 

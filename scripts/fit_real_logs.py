@@ -112,7 +112,7 @@ def recorded(case: str) -> RecordedCut:
 
 
 def body(case: Case, folder: Path) -> Model:
-    """The primitive, cut; its mesh is kept, because the mesher is random and a resumed fit needs the same."""
+    """The primitive, cut; its mesh is kept, so that a resumed fit does not mesh again."""
     saved = folder / "mesh.npz"
     if not saved.exists():
         with chdir(folder):  # where the mesher leaves a file of its own

@@ -86,7 +86,7 @@ def sample() -> tuple[np.ndarray, np.ndarray, Path]:
 
 
 def meshed(name: str, params: Params, folder: Path) -> tuple[np.ndarray, np.ndarray, Path]:
-    """Mesh of the body, kept because the mesher is random, and where its fitted parameters are."""
+    """Mesh of the body, kept for the next run, and where its fitted parameters are."""
     saved = folder / "mesh.npz"
     if not saved.exists():
         with chdir(folder):  # where the mesher leaves a file of its own

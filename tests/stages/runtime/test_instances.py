@@ -108,7 +108,7 @@ def test_precut_as_an_instance_writes_the_same_on_the_same_body(tmp_path):
 
 
 def test_tetrahedralize_as_an_instance_writes_the_same_on_the_same_body(tmp_path, monkeypatch):
-    """The mesher draws new random numbers every time, so a regular mesh stands in for it."""
+    """A regular mesh stands in for the mesher, which takes seconds."""
     low, high = (-0.02, 0.0, -0.02), (0.02, 0.03, 0.02)
     monkeypatch.setattr(
         tetrahedralize, "mesh_inside", lambda *_args, **_options: TetMesh(*box_mesh(low, high, (4, 3, 4)))
