@@ -12,8 +12,8 @@ from disect_sim.native_output import native_stdout_silenced
 from disect_sim.sparsity import BlockPattern
 
 MAX_ITERATIONS = 400
-FACTORISATION_COST = 60
-"""CG iterations that cost as much as one factorisation; measured 50 to 70 on 1,400 to 7,200 unknowns."""
+FACTORISATION_COST = 90
+"""CG iterations that cost about as much as one factorisation on 1,400 to 7,200 unknowns (docs/performance.md)."""
 FEW_ITERATIONS = 30
 """After this many a Newton direction is taken as it is: the next gradient says what is missing."""
 WARY_FOR = 20
