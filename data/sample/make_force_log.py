@@ -76,7 +76,8 @@ def recording(nodes: np.ndarray, tets: np.ndarray) -> dict[str, object]:
         duration=float(np.floor(1e3 * time[-1])) * 1e-3,
         dt=1e-3,
     )
-    force = np.stack([np.interp(time, result.time, column) for column in result.force.T], axis=1)
+    middle = result.time - 0.5e-3  # a sample is the mean over the millisecond that ends at its time
+    force = np.stack([np.interp(time, middle, column) for column in result.force.T], axis=1)
     rng = np.random.default_rng(SEED + 1)
     across, up, along = force.T
     drift = DRIFT_N * np.sin(2.0 * np.pi * time / 2.5)
