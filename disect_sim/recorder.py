@@ -60,7 +60,8 @@ class Recorder:
                 OutcomeKind.DIVERGED, f"At {n * dt:.4g} s a node was {moved[worst]:.3g} m away.", n, worst
             )
         force, torque = self._knife_wrench(x, n)
-        self._work -= float(force @ (self._poses[n] - self._poses[n - 1]))
+        mean_force = 0.5 * (force + self._force[-1]) if self._force else force
+        self._work -= float(mean_force @ (self._poses[n] - self._poses[n - 1]))
         self._energy.append(self._energies(x, (x - x_previous) / dt))
         self._force.append(force)
         self._torque.append(torque)
