@@ -69,8 +69,7 @@ def test_force_table(cut):
     # The knife is pushed up, and what it works is the vertical force times the way.
     assert force[~above, 1].mean() > 0.0
     way = -np.diff(height, prepend=0.04 + PARAMS.cut.start_clearance_m)
-    # The work counts the force at the end of every step, the table its mean: half a step of the force's rise apart.
-    assert metrics(cut)["knife_work_j"] == pytest.approx(float(force[:, 1] @ way), rel=0.03)
+    assert metrics(cut)["knife_work_j"] == pytest.approx(float(force[:, 1] @ way), rel=1e-9)
 
 
 def test_springs_are_cut_from_above(mesh, cut):
