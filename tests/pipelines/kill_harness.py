@@ -221,8 +221,8 @@ class KillHarness:
 
 def another_value(project: Project, stage: str, draw: random.Random) -> tuple[str, Any]:
     """A parameter of the stage and a value that is allowed and, most likely, was never tried: nothing is cached."""
-    section = yaml.safe_load((project.root / "params.yaml").read_text())[stage]
-    for key, value in section.items():
+    params = load_params(project.root / "params.yaml")
+    for key, value in getattr(params, stage).model_dump().items():
         for other in (
             [value + draw.randint(1, 1000), value + 1, value - 1]
             if isinstance(value, int)

@@ -31,7 +31,7 @@ def test_reproduce_computes_every_stage_and_names_what_differs(project, tmp_path
     good = outputs(project)
     verdicts = {verdict.stage: verdict for verdict in reproduce(project, ["apple"])}
     assert verdicts["precut"].verdict == DIFFERENT
-    assert verdicts["precut"].differing == ("metrics.json",)
+    assert verdicts["precut"].differing == ("metrics.json", "provenance.json")
     assert list(verdicts) == [entry.name for entry in read_template(project.template)]
     others = set(verdicts) - {"precut", "precut_half"}  # an instance runs the same module
     assert {verdicts[name].verdict for name in others} == {SAME}
