@@ -145,7 +145,7 @@ class _Values:
         if fault["type"] == "extra_forbidden":
             allowed = ", ".join(_allowed_keys(model, location))
             return f"{source}: {path} is not a known parameter. Known here: {allowed}. Correct or remove it."
-        rule = fault["msg"].removeprefix("Value error, ")
+        rule = fault["msg"].removeprefix("Value error, ").rstrip(".")
         rule = rule[0].lower() + rule[1:]
         return f"{source}: {path} is {fault['input']!r}, but {rule}. Change {path} in {source}."
 

@@ -29,9 +29,11 @@ class CutParams(SharedSection):
     force_limit_n: Positive
     """A simulated cut ends as jammed beyond this."""
 
-    @field_validator("knife")
+    @field_validator("knife", mode="before")
     @classmethod
-    def _is_a_knife(cls, value: str | dict[str, float]) -> str | dict[str, float]:
+    def _is_a_knife(cls, value: Any) -> Any:
+        if not isinstance(value, str | dict):
+            raise ValueError("it must be the name of a known knife or a mapping of dimensions")
         _known(knife_from, value)
         return value
 
