@@ -1,13 +1,13 @@
 """Section `cut` of params.yaml: the one description of what cuts and how it is simulated."""
 
-from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
 from disect_sim.errors import InputError
 from disect_sim.knife import Knife, knife_from
-from disect_sim.laws.damage import damage_law
+from disect_sim.laws.damage import DAMAGE_LAWS
+from stages.runtime.named import one_of
 from stages.runtime.params_base import Positive, SharedSection
 
 
@@ -17,8 +17,7 @@ class CutParams(SharedSection):
     knife: str | dict[str, float]
     """A known knife by name, or the dimensions of another."""
     boundary: Literal["held", "glued", "free"]
-    damage_law: str
-    """A key of disect_sim.laws.damage.DAMAGE_LAWS."""
+    damage_law: Annotated[str, one_of(DAMAGE_LAWS)]
     dt_s: Annotated[float, Field(ge=1e-5, le=0.01)]
     speed_m_s: Annotated[float, Field(gt=0, le=1)]
     """Mean speed of the descent: gives the duration."""
@@ -34,13 +33,10 @@ class CutParams(SharedSection):
     def _is_a_knife(cls, value: Any) -> Any:
         if not isinstance(value, str | dict):
             raise ValueError("it must be the name of a known knife or a mapping of dimensions")
-        _known(knife_from, value)
-        return value
-
-    @field_validator("damage_law")
-    @classmethod
-    def _is_a_damage_law(cls, value: str) -> str:
-        _known(damage_law, value)
+        try:
+            knife_from(value)
+        except InputError as error:
+            raise ValueError(str(error)) from error
         return value
 
     @property
@@ -54,11 +50,3 @@ class CutParams(SharedSection):
         if isinstance(self.knife, str):
             return self.knife
         return ", ".join(f"{name} {value:g}" for name, value in sorted(self.knife.items()))
-
-
-def _known(find: Callable[[Any], object], value: object) -> None:
-    """The simulator's own refusal, in the words of a validator."""
-    try:
-        find(value)
-    except InputError as error:
-        raise ValueError(str(error)) from error
