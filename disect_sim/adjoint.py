@@ -33,6 +33,8 @@ class Tape:
     """Positions [m] at the steps -1, 0, 1, ..., each of shape [node_count, 3]."""
     stiffness: np.ndarray
     """[N/m], shape [step_count + 1, spring_count]."""
+    passed: list[np.ndarray]
+    """How far the edge has passed [m] after every step, each of shape [sample_count] of the edge law."""
     sample_rate_hz: float
 
 
@@ -73,19 +75,24 @@ def pullback(tape: Tape, force_bars: np.ndarray) -> list[Gradients]:
     mass_rate = (system.mass / dt**2)[:, None, None]
     x_bar, x_bar_previous = np.zeros((2, model.node_count, 3, columns))
     k_bar, k_bar_previous = np.zeros((2, model.spring_count, columns))
+    passed_bar = np.zeros((len(tape.passed[0]), columns))
     pose_bar = np.zeros((steps + 1, 3, columns))
     density = np.zeros(columns)
     largest = np.zeros(columns)
     for n in reversed(range(steps)):
         x_before, x_n, x = tape.states[n], tape.states[n + 1], tape.states[n + 2]
         k_n, k_before = tape.stiffness[n], tape.stiffness[max(0, n - 1)]
-        start = start_of_step(system, n, tape.poses, x_n, x_before, k_n, k_before)
+        passed = tape.passed[n]
+        start = start_of_step(system, n, tape.poses, x_n, x_before, k_n, k_before, passed)
         sweep.begin(x, start, k_n)
-        out, k_damaged = sweep.outputs(step_force_bar[n], k_bar)
+        out, k_damaged, passed_bar = sweep.outputs(
+            step_force_bar[n], k_bar, tape.stiffness[n + 1], passed, passed_bar
+        )
         x_bar += out.x
         v = sweep.solve(x_bar)
         largest = np.maximum(largest, np.abs(x_bar).max(axis=(0, 1)))
         res, k_felt = sweep.residual(v)
+        passed_bar += sweep.edge_load(v, step_force_bar[n], passed, res)
         density += (v * (mass_rate * (start.predicted - x)[..., None])).sum(axis=(0, 1))
         ahead = mass_rate * v + out.ahead + res.ahead
         x_bar, x_bar_previous = x_bar_previous + out.x_n + res.x_n + 2.0 * ahead, -ahead

@@ -12,6 +12,7 @@ import warp as wp
 from disect_sim.adjoint_kernel import AdjointKernel, repeated
 from disect_sim.device_arrays import clear, host, upload
 from disect_sim.device_model import input_names
+from disect_sim.edge_pullback import EdgePullback
 from disect_sim.kernels import board, contact_force, contact_point, damage, elasticity, springs
 from disect_sim.linear_solver import CachedCholeskySolver, IndefiniteHessianError
 from disect_sim.model import OVERLAP_ONSET_M
@@ -20,9 +21,6 @@ from disect_sim.step_system import StepStart, StepSystem
 
 ADJOINT_TOLERANCE = 1.0e-7
 """Relative accuracy of the adjoint's linear solves."""
-
-DAMAGE_PARAMETERS = {"initial": "cut_spring_ke", "softness": "cut_spring_softness"}
-"""Inputs of the damage laws that are parameters."""
 
 
 @dataclass
@@ -64,7 +62,8 @@ class StepPullback:
         with wp.ScopedDevice(system.device):
             self._contact = self._contact_kernel()
             self._spring = self._spring_kernel()
-            self._damage = self._damage_kernel()
+            self._damage = None if system.on_device.damage_kernel is None else self._damage_kernel()
+            self._edge = None if system.edge is None else EdgePullback(system.edge, columns)
             self._board = self._board_kernel()
             self._v = wp.zeros((columns, m.node_count), wp.vec3d)
             self._tet_x_bar = wp.zeros((columns, m.node_count), wp.vec3d)
@@ -129,7 +128,7 @@ class StepPullback:
             outputs={"stiffness": wp.float64},
         )
         row = self.system.parameters.row
-        kernel.fill(**{name: row(p) for name, p in DAMAGE_PARAMETERS.items() if name in kinds})
+        kernel.fill(**{name: row(name) for name in kinds if name in SPRING_NAMES})
         return kernel
 
     def _board_kernel(self) -> AdjointKernel:
@@ -151,6 +150,7 @@ class StepPullback:
         s, m = self.system, self.model
         s.begin(*start)
         s.find_contacts(x)
+        self._x, self._pose = x, start.pose
         self._damage_state = s.damage_state(stiffness, x)
         self._used = start.stiffness
         self._d, self._d_n = m.spring_operator @ x, m.spring_operator @ start.x_n
@@ -195,20 +195,59 @@ class StepPullback:
             host(s.friction_force)[active][..., None],
         )
 
-    def outputs(self, force_bar: np.ndarray, k_bar: np.ndarray) -> tuple[StepBars, np.ndarray]:
-        """Through the knife force [shape [3, columns]] and the damage; also the gradient in k_n."""
-        m = self.model
+    def outputs(
+        self,
+        force_bar: np.ndarray,
+        k_bar: np.ndarray,
+        k_after: np.ndarray,
+        passed: np.ndarray,
+        passed_bar: np.ndarray,
+    ) -> tuple[StepBars, np.ndarray, np.ndarray]:
+        """Through the knife's contact force [shape [3, columns]] and what the knife leaves of the springs.
+
+        k_after: stiffness at the end of the step; passed: how far the edge had come at its start, passed_bar the gradient
+        in how far it comes. Also the gradients in k_n and passed.
+        """
+        if self._edge is not None:
+            out = self._through_contact(**self._contact_seeds({}, force_bar))
+            bars = self._edge.passes(self._x, self._pose, passed, passed_bar, k_bar)
+            out.x += bars.x
+            out.pose += bars.pose
+            initial = self.system.parameters.row("cut_spring_ke")
+            self._add("cut_spring_ke", (k_after / initial)[:, None] * k_bar)
+            return out, np.zeros_like(k_bar), bars.passed
+        assert self._damage is not None
         self._damage.fill(**self._damage_state)
-        bar = self._damage.run(m.spring_count, stiffness=k_bar)
-        for name, parameter in DAMAGE_PARAMETERS.items():
-            if name in bar:
-                self._add(parameter, bar[name])
-        seed = self._on_active(bar, "force", np.zeros((m.spring_count, 3, self.columns))) - force_bar
-        touch = self._on_active(bar, "touch", np.zeros((m.spring_count, self.columns)))
-        out = self._through_contact(normal_force=seed, friction_force=seed, touch=touch)
+        bar = self._damage.run(self.model.spring_count, stiffness=k_bar)
+        for name in bar:
+            if name in SPRING_NAMES:
+                self._add(name, bar[name])
+        out = self._through_contact(**self._contact_seeds(bar, force_bar))
         if "d" in bar:
             out.x += self._spring_adjoint(bar["d"])
-        return out, bar["stiffness"]
+        return out, bar["stiffness"], passed_bar
+
+    def _contact_seeds(self, bar: dict[str, np.ndarray], force_bar: np.ndarray) -> dict[str, np.ndarray]:
+        """What the contact forces are worth: to the damage law (bar) and as forces on the knife."""
+        count = self.model.spring_count
+        seed = self._on_active(bar, "force", np.zeros((count, 3, self.columns))) - force_bar
+        touch = self._on_active(bar, "touch", np.zeros((count, self.columns)))
+        return {"normal_force": seed, "friction_force": seed, "touch": touch}
+
+    def edge_load(
+        self, v: np.ndarray, force_bar: np.ndarray, passed: np.ndarray, out: StepBars
+    ) -> np.ndarray:
+        """Through the edge's force on body and knife: adds to the step's gradients, returns that in passed."""
+        load = self.system.load
+        if self._edge is None or load is None:
+            return np.zeros((len(passed), self.columns))
+        bars, velocity = self._edge.load(load, passed, v, force_bar)
+        bars.x[self.model.fixed] = 0.0
+        out.ahead += bars.x
+        out.pose += bars.pose + velocity / self.system.dt
+        out.pose_n -= velocity / self.system.dt
+        out.swing += velocity / self.system.dt
+        return bars.passed
 
     def solve(self, x_bar: np.ndarray) -> np.ndarray:
         """H^-1 x_bar, zero on fixed nodes, shape [node_count, 3, columns]. Starts from what the last two steps say."""
@@ -260,6 +299,8 @@ class StepPullback:
         out = self.spring.copy()
         for column, name in enumerate(CONTACT_NAMES):
             out[SPRING_NAMES.index(name)] += table[:count, column] + table[count:, column]
+        for name, gradient in {} if self._edge is None else self._edge.spring_gradients().items():
+            out[SPRING_NAMES.index(name)] += gradient
         return out
 
     def _on_active(self, bar: dict[str, np.ndarray], name: str, nothing: np.ndarray) -> np.ndarray:

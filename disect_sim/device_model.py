@@ -6,11 +6,12 @@ from inspect import signature
 import numpy as np
 import warp as wp
 
+from disect_sim.edge_cut import EdgeCut
 from disect_sim.kernels import board, contact_point, damage, elasticity, springs
 from disect_sim.laws.contact import contact_law
 from disect_sim.laws.damage import damage_law
 from disect_sim.model import OVERLAP_ONSET_M, REGULARISER_M, Model
-from disect_sim.parameters import CONTACT_NAMES, CONTACT_PER_AREA, ExpandedParameters
+from disect_sim.parameters import CONTACT_NAMES, CONTACT_PER_AREA, SPRING_NAMES, ExpandedParameters
 from disect_sim.sparsity import BlockPattern, element_slots, launch_groups
 
 ONSET_M = 1.0e-4
@@ -35,13 +36,11 @@ class DeviceModel:
         self.tets, self.elastic = _tets(model, parameters, self.tet_order)
         self.springs = _springs(model)
         self.area_ratio = wp.array(model.spring_area_ratio, dtype=wp.float64)
-        self.initial, self.damping, self.softness = (
-            wp.array(parameters.row(name), dtype=wp.float64)
-            for name in ("cut_spring_ke", "cut_spring_kd", "cut_spring_softness")
-        )
-        self.damage_kernel: wp.Kernel = import_module(
-            f"disect_sim.kernels.{damage_law(model.damage_law).kernels}"
-        ).damage
+        law = damage_law(model.damage_law)
+        self.edge = EdgeCut(model, parameters, dt) if law.at_edge else None
+        self.damage_kernel: wp.Kernel | None = None
+        if not law.at_edge:
+            self.damage_kernel = import_module(f"disect_sim.kernels.{law.kernels}").damage
         self.damage = damage.DamageSetting()
         self.damage.dt, self.damage.area_ratio, self.damage.normal = dt, self.area_ratio, self.springs.normal
         self.contact = _contact_setting(model, dt)
@@ -51,8 +50,8 @@ class DeviceModel:
         self.board_nodes = wp.array(model.board_nodes)
         self.board_area_ratio = wp.array(model.board_area_ratio, dtype=wp.float64)
 
-    def damage_arrays(self, spring_count: int) -> dict[str, wp.array]:
-        """The inputs of the damage law by its names for them, parameters filled in."""
+    def damage_arrays(self, parameters: ExpandedParameters) -> dict[str, wp.array]:
+        """The inputs of the damage kernel by its names for them, parameters filled in."""
         types = {
             "stiffness": wp.float64,
             "force_positive": wp.vec3d,
@@ -61,10 +60,13 @@ class DeviceModel:
             "touch_negative": wp.float64,
             "d": wp.vec3d,
         }
-        known = {"initial": self.initial, "softness": self.softness}
+        count = parameters.spring.shape[1]
+        names = [] if self.damage_kernel is None else input_names(self.damage_kernel)
         return {
-            name: known[name] if name in known else wp.zeros(spring_count, dtype=types[name])
-            for name in input_names(self.damage_kernel)
+            name: wp.array(parameters.row(name), dtype=wp.float64)
+            if name in SPRING_NAMES
+            else wp.zeros(count, dtype=types[name])
+            for name in names
         }
 
 

@@ -87,7 +87,7 @@ def run_explicit(
     dt, fixed = system.dt, system.model.fixed
     inverse_mass = np.where(fixed, 0.0, 1.0 / system.mass)[:, None]
     gravity = np.where(fixed[:, None], 0.0, system.model.gravity)
-    stiffness = recorder.stiffness[0]
+    stiffness, passed = recorder.stiffness[0], recorder.passed[0]
     watch = Stopwatch()
     outcome = None
     last_good = x
@@ -97,8 +97,8 @@ def run_explicit(
         with watch("gradient"):
             system.begin(x_previous, x, stiffness, poses[max(n - 1, 0)], poses[n], ahead=x)
             acceleration = gravity - inverse_mass * system.gradient(x)
-        stiffness = system.damaged(stiffness, x)
-        outcome = recorder.step(x, x_previous, stiffness)
+        stiffness, passed = system.damaged(stiffness, x, poses[n], passed)
+        outcome = recorder.step(x, x_previous, stiffness, passed)
         if outcome is not None:
             last_good = x_previous if outcome.kind is OutcomeKind.DIVERGED else x
             break

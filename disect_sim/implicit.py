@@ -19,6 +19,7 @@ def start_of_step(
     x_before: np.ndarray,
     stiffness: np.ndarray,
     stiffness_before: np.ndarray,
+    passed: np.ndarray,
 ) -> StepStart:
     """What step n starts from: positions and stiffness at t_n and t_{n-1} (at n = 0 the stiffness of t_0 twice).
 
@@ -31,7 +32,11 @@ def start_of_step(
     ahead[model.fixed] = x[model.fixed]
     used = np.maximum(0.0, 1.5 * stiffness - 0.5 * stiffness_before)
     swing = 0.5 * (poses[n + 1] - 2.0 * poses[n] + poses[n - 1]) if n else np.zeros(3)
-    return StepStart(x, predicted, used, poses[n], poses[n + 1], ahead, swing)
+    load = None
+    if system.edge is not None:
+        velocity = (poses[n + 1] - poses[n] + swing) / dt
+        load = system.edge.load(ahead, poses[n + 1], velocity, passed)
+    return StepStart(x, predicted, used, poses[n], poses[n + 1], ahead, swing, load)
 
 
 def run_implicit(
@@ -48,6 +53,7 @@ def run_implicit(
     dt = system.dt
     x_previous = x - dt * velocity
     stiffness = stiffness_before = recorder.stiffness[0]
+    passed = recorder.passed[0]
     newton = NewtonSolver(system, options)
     watch = Stopwatch()
     outcome = None
@@ -55,7 +61,7 @@ def run_implicit(
     keep_state(x)
     steps = len(poses) - 1
     for n in range(steps):
-        start = start_of_step(system, n, poses, x, x_previous, stiffness, stiffness_before)
+        start = start_of_step(system, n, poses, x, x_previous, stiffness, stiffness_before, passed)
         with watch("gradient"):
             system.begin(*start)
         solved = newton.solve(start.expected, recorder.statistics, watch)
@@ -63,8 +69,8 @@ def run_implicit(
             detail = f"At {(n + 1) * dt:.4g} s, worst at the named node."
             outcome = Outcome(OutcomeKind.NEWTON_STALLED, detail, n + 1, solved.worst_node)
             break
-        damaged = system.damaged(stiffness, solved.x)
-        outcome = recorder.step(solved.x, x, damaged)
+        damaged, passed = system.damaged(stiffness, solved.x, poses[n + 1], passed)
+        outcome = recorder.step(solved.x, x, damaged, passed)
         if outcome is not None and outcome.kind is OutcomeKind.DIVERGED:
             break
         x_previous, x = x, solved.x

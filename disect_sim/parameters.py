@@ -36,6 +36,10 @@ SPRING_PARAMETERS = {
     "sdf_tip": ParameterInfo(
         1.0e-3, 0.2e-3, 3.0e-3, "m", "width over which flank and edge of the knife blend"
     ),
+    "edge_toughness": ParameterInfo(300.0, 5.0, 5000.0, "J/m^2", "what the edge pays per area it parts"),
+    "edge_rise": ParameterInfo(1.5e-3, 0.3e-3, 6.0e-3, "m", "depth over which the edge's force rises"),
+    "skin_toughness": ParameterInfo(0.0, 0.0, 2.0e4, "J/m^2", "what the edge pays in addition at the skin"),
+    "skin_depth": ParameterInfo(1.0e-3, 0.3e-3, 4.0e-3, "m", "depth below the skin over which that fades"),
 }
 """Parameters with one value per spring, or one for all; a damage law may give some of them another meaning."""
 

@@ -32,6 +32,8 @@ class Recorder:
         self._torque: list[np.ndarray] = []
         self._area: list[float] = []
         self._stiffness: list[np.ndarray] = [system.parameters.row("cut_spring_ke").copy()]
+        self.passed: list[np.ndarray] = [np.zeros(0) if system.edge is None else system.edge.untouched]
+        """How far the edge has passed every sample of the edge law [m] after every step; empty under other laws."""
         self._energy: list[dict[str, float]] = []
         self._work = 0.0
         self.positions: dict[float, np.ndarray] = {}
@@ -48,7 +50,9 @@ class Recorder:
         self._system.gradient(x)
         self._energy.append(self._energies(x, velocity))
 
-    def step(self, x: np.ndarray, x_previous: np.ndarray, stiffness: np.ndarray) -> Outcome | None:
+    def step(
+        self, x: np.ndarray, x_previous: np.ndarray, stiffness: np.ndarray, passed: np.ndarray
+    ) -> Outcome | None:
         """Record the end of a step, right after `system.gradient(x)`. Returns an outcome if the run must stop."""
         system, dt = self._system, self._system.dt
         n = len(self._force) + 1
@@ -62,6 +66,7 @@ class Recorder:
         force, torque = self._knife_wrench(x, n)
         mean_force = 0.5 * (force + self._force[-1]) if self._force else force
         self._work -= float(mean_force @ (self._poses[n] - self._poses[n - 1]))
+        self.passed.append(passed)
         self._energy.append(self._energies(x, (x - x_previous) / dt))
         self._force.append(force)
         self._torque.append(torque)
@@ -113,8 +118,11 @@ class Recorder:
         a, b = x[m.contact_parents[:, 0]] - self._poses[n], x[m.contact_parents[:, 1]] - self._poses[n]
         u = (m.contact_coordinate * host(s.found))[:, None]
         u_ahead = (m.contact_coordinate * host(s.ahead_found))[:, None]
-        torque = np.cross(a + (b - a) * u, normal) + np.cross(a + (b - a) * u_ahead, friction)
-        return -(normal + friction).sum(axis=0), -torque.sum(axis=0)
+        torques = np.cross(a + (b - a) * u, normal) + np.cross(a + (b - a) * u_ahead, friction)
+        force, torque = -(normal + friction).sum(axis=0), -torques.sum(axis=0)
+        if s.load is not None:
+            return force + s.load.on_knife, torque + s.load.torque_on_knife
+        return force, torque
 
     def _touching_area(self) -> float:
         return float(host(self._system.touch) @ np.tile(self._model.mesh.spring_area, 2))
@@ -129,6 +137,7 @@ class Recorder:
             "springs": parts.springs + parts.overlap,
             "contact": parts.contact,
             "board": parts.board,
+            "fracture": 0.0 if self._system.edge is None else self._system.edge.energy(self.passed[-1]),
             "knife_work": self._work,
         }
 

@@ -83,6 +83,11 @@ def simulate(
             f"{model.damage_law}: it would be useless (see docs/simulator.md). Use integrator='implicit' and "
             "contact_law='one_sided'."
         )
+    if integrator == "explicit" and damage_law(model.damage_law).at_edge:
+        raise InputError(
+            "simulate: the explicit integrator has no edge law. Use integrator='implicit', or a model with "
+            "damage_law='force'."
+        )
     expanded = expand(parameters or {}, model.material, model.surface, model.damage_law)
     name = choose_device(device)
     if dt is None:
@@ -110,7 +115,7 @@ def simulate(
     result = recorder.result(outcome, sample_rate_hz, last)
     if not differentiable:
         return result
-    tape = Tape(system, motion, times, poses, states, result.stiffness, sample_rate_hz)
+    tape = Tape(system, motion, times, poses, states, result.stiffness, recorder.passed, sample_rate_hz)
     return Result(**(vars(result) | {"tape": tape}))
 
 

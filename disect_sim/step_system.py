@@ -8,6 +8,7 @@ import warp as wp
 
 from disect_sim.device_arrays import clear, host, upload
 from disect_sim.device_model import DeviceModel, HessianSlots
+from disect_sim.edge_cut import EdgeCut, EdgeLoad
 from disect_sim.kernels import board, elasticity, inertia, knife_contact, springs
 from disect_sim.launches import Launches
 from disect_sim.model import Model
@@ -54,6 +55,8 @@ class StepStart(NamedTuple):
     """Where friction expects the nodes at t_{n+1} [m], shape [node_count, 3]; by default where they are."""
     swing: np.ndarray | None = None
     """Half second difference of the knife's positions [m], shape [3]; by default zero."""
+    load: EdgeLoad | None = None
+    """Force of the edge on the body, under the edge law."""
 
     @property
     def expected(self) -> np.ndarray:
@@ -80,6 +83,7 @@ class StepSystem:
         self._foresight, self._gradient, self._contact_gradient = (Launches(self.device) for _ in range(3))
         self._tet_hessian, self._hessian, self._damage = (Launches(self.device) for _ in range(3))
         self._tet_hessian_known = False
+        self.load: EdgeLoad | None = None
         with wp.ScopedDevice(self.device):
             self.on_device = DeviceModel(model, parameters, dt, parallel=self.device.is_cuda)
             self._slots = HessianSlots(model, self.pattern, self.on_device.tet_order)
@@ -183,9 +187,17 @@ class StepSystem:
 
     def _record_damage(self) -> None:
         d, count = self.on_device, self.model.spring_count
-        self.damage_arrays = d.damage_arrays(count)
+        self.damage_arrays = d.damage_arrays(self.parameters)
         self._damage_out = wp.zeros(count, dtype=wp.float64)
-        self._damage.add(d.damage_kernel, count, [d.damage, *self.damage_arrays.values(), self._damage_out])
+        if d.damage_kernel is not None:
+            self._damage.add(
+                d.damage_kernel, count, [d.damage, *self.damage_arrays.values(), self._damage_out]
+            )
+
+    @property
+    def edge(self) -> EdgeCut | None:
+        """What the edge severs, under the edge law."""
+        return self.on_device.edge
 
     def spring_state(self, stiffness: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Stiffness [N/m] and damping [N s/m] of the springs as they are, from the stiffness per reference area."""
@@ -201,8 +213,12 @@ class StepSystem:
         pose: np.ndarray,
         ahead: np.ndarray | None = None,
         swing: np.ndarray | None = None,
+        load: EdgeLoad | None = None,
     ) -> None:
         """Start a step; the arguments are the fields of StepStart."""
+        self.load = load
+        if load is not None and self.edge is not None:
+            predicted = predicted + self.edge.on_nodes(load) * (self.dt**2 / self.mass)[:, None]
         k, c = self.spring_state(stiffness)
         upload(self.stiffness, k)
         upload(self.damping, c)
@@ -273,12 +289,20 @@ class StepSystem:
             state["d"] = self.model.spring_operator @ x
         return {name: value for name, value in state.items() if name in self.damage_arrays}
 
-    def damaged(self, stiffness: np.ndarray, x: np.ndarray) -> np.ndarray:
-        """Spring stiffness per reference area at the end of the step, under the forces of the last `gradient`."""
+    def damaged(
+        self, stiffness: np.ndarray, x: np.ndarray, pose: np.ndarray, passed: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Spring stiffness per reference area at the end of the step, under the forces of the last `gradient`.
+
+        Also how far the edge has passed: what EdgeCut says, or the empty array that other laws start with.
+        """
+        if self.edge is not None:
+            passed, left = self.edge.passes(x, pose, passed)
+            return left, passed
         for name, value in self.damage_state(stiffness, x).items():
             upload(self.damage_arrays[name], value)
         self._damage.run()
-        return host(self._damage_out).copy()
+        return host(self._damage_out).copy(), passed
 
 
 def _knife_state(

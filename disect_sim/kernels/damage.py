@@ -3,13 +3,12 @@
 The kernel takes a DamageSetting, whichever of these it needs (arrays [spring_count]), and stiffness_out:
 
     stiffness_in        at the start of the step, per reference area [N/m]
-    initial_in          before any damage, per reference area [N/m]
-    softness_in         cut_spring_softness
     force_positive_in   force of the knife on the positive side of the cut [N]
     force_negative_in   on the negative side [N]
     touch_positive_in   whether the knife touches the positive side: 0 to 1
     touch_negative_in   the negative side
     d_in                vector between the spring's ends [m]
+    <name>_in           a parameter of the springs by its name, as cut_spring_softness_in; its gradient comes with it
 """
 
 import warp as wp

@@ -12,7 +12,7 @@ TINY_FORCE = wp.constant(wp.float64(1.0e-3))  # rounds the norm of the force per
 def damage(
     setting: DamageSetting,
     stiffness_in: wp.array(dtype=wp.float64),
-    softness_in: wp.array(dtype=wp.float64),
+    cut_spring_softness_in: wp.array(dtype=wp.float64),
     force_positive_in: wp.array(dtype=vec3),
     force_negative_in: wp.array(dtype=vec3),
     stiffness_out: wp.array(dtype=wp.float64),
@@ -22,4 +22,4 @@ def damage(
     per_area = wp.float64(1.0) / setting.area_ratio[i]
     rate = rounded_norm(force_positive_in[i] * per_area, TINY_FORCE)
     rate = rate + rounded_norm(force_negative_in[i] * per_area, TINY_FORCE)
-    stiffness_out[i] = weakened(stiffness_in[i], softness_in[i], rate, setting.dt)
+    stiffness_out[i] = weakened(stiffness_in[i], cut_spring_softness_in[i], rate, setting.dt)

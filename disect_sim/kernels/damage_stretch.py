@@ -12,7 +12,7 @@ TINY_STRETCH = wp.constant(wp.float64(1.0e-7))  # rounds the norm of the stretch
 def damage(
     setting: DamageSetting,
     stiffness_in: wp.array(dtype=wp.float64),
-    softness_in: wp.array(dtype=wp.float64),
+    cut_spring_softness_in: wp.array(dtype=wp.float64),
     touch_positive_in: wp.array(dtype=wp.float64),
     touch_negative_in: wp.array(dtype=wp.float64),
     d_in: wp.array(dtype=vec3),
@@ -22,4 +22,4 @@ def damage(
     i = wp.tid()
     touch = wp.float64(0.5) * (touch_positive_in[i] + touch_negative_in[i])
     rate = touch * rounded_norm(d_in[i], TINY_STRETCH)
-    stiffness_out[i] = weakened(stiffness_in[i], softness_in[i], rate, setting.dt)
+    stiffness_out[i] = weakened(stiffness_in[i], cut_spring_softness_in[i], rate, setting.dt)

@@ -1,0 +1,153 @@
+"""The edge law during a run: what the edge has passed, the force it pays on the way, and the springs that are left."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import warp as wp
+
+from disect_sim.device_arrays import host, upload
+from disect_sim.edge_samples import edge_samples
+from disect_sim.kernels import edge
+from disect_sim.model import Model
+from disect_sim.parameters import ExpandedParameters
+
+
+@dataclass(frozen=True)
+class EdgeLoad:
+    """The edge's force during one step."""
+
+    force: np.ndarray
+    """On the body at each sample [N], shape [sample_count, 3]."""
+    point: np.ndarray
+    """The samples relative to the knife [m], shape [sample_count, 3]."""
+    velocity: np.ndarray
+    """Of the knife at the end of the step [m/s], shape [3]."""
+
+    @property
+    def on_knife(self) -> np.ndarray:
+        """Force on the knife [N], shape [3]."""
+        return -self.force.sum(axis=0)
+
+    @property
+    def torque_on_knife(self) -> np.ndarray:
+        """About the knife's origin [N m], shape [3]."""
+        return -np.cross(self.point, self.force).sum(axis=0)
+
+
+@dataclass(frozen=True)
+class EdgeParameters:
+    """What the edge pays, at every sample."""
+
+    toughness: np.ndarray
+    """Of flesh and, near the rim, skin [J/m^2], shape [sample_count]."""
+    rise: np.ndarray
+    """[m], shape [sample_count]."""
+    skin_share: np.ndarray
+    """How much of the skin's toughness counts, shape [sample_count]."""
+
+
+class EdgeCut:
+    """Forces and states of the edge law for one model, on the present Warp device."""
+
+    def __init__(self, model: Model, parameters: ExpandedParameters, dt: float) -> None:
+        self.samples = edge_samples(model.mesh)
+        self.dt = dt
+        self.initial = parameters.row("cut_spring_ke")
+        self._fixed = model.fixed
+        s = self.samples
+        weighted = s.to_springs.T.multiply(s.area).tocsr()
+        total = np.maximum(np.asarray(weighted.sum(axis=1)).ravel(), 1e-300)
+        self.spring_mean = weighted.multiply(1.0 / total[:, None]).tocsr()
+        self.nodes_of_samples = s.to_nodes.T.tocsr()
+        self._rows = {
+            name: s.to_springs @ parameters.row(name)
+            for name in ("edge_toughness", "edge_rise", "skin_toughness", "skin_depth")
+        }
+        self.at_samples = self._at_samples()
+        self.half_length = wp.float64(0.5 * model.knife.length_m)
+        count = len(s)
+        self.area = wp.array(s.area, dtype=wp.float64)
+        self._point, self._velocity = wp.zeros(count, wp.vec3d), wp.zeros(count, wp.vec3d)
+        self._passed, self._severed = wp.zeros(count, wp.float64), wp.zeros(count, wp.float64)
+        self._passed_out, self._energy = wp.zeros(count, wp.float64), wp.zeros(count, wp.float64)
+        self._toughness = wp.array(self.at_samples.toughness, dtype=wp.float64)
+        self._rise = wp.array(self.at_samples.rise, dtype=wp.float64)
+        self._force = wp.zeros(count, wp.vec3d)
+
+    @property
+    def untouched(self) -> np.ndarray:
+        """Largest depth of every sample before the cut [m], shape [sample_count]."""
+        return np.zeros(len(self.samples))
+
+    def load(self, ahead: np.ndarray, pose: np.ndarray, velocity: np.ndarray, passed: np.ndarray) -> EdgeLoad:
+        """Force of a step from the predicted positions and the knife at its end [m], its velocity [m/s]."""
+        point = self.samples.to_nodes @ ahead - pose
+        upload(self._point, point)
+        upload(self._velocity, np.tile(velocity, (len(point), 1)))
+        upload(self._passed, passed)
+        inputs = [self.half_length, self.area, self._point, self._velocity, self._passed]
+        wp.launch(
+            edge.edge_force,
+            dim=len(point),
+            inputs=[*inputs, self._toughness, self._rise],
+            outputs=[self._force],
+            device=self.area.device,
+        )
+        return EdgeLoad(host(self._force).copy(), point, velocity)
+
+    def on_nodes(self, load: EdgeLoad) -> np.ndarray:
+        """The same force on the nodes that can move [N], shape [node_count, 3]."""
+        out = self.nodes_of_samples @ load.force
+        out[self._fixed] = 0.0
+        return out
+
+    def passes(self, x: np.ndarray, pose: np.ndarray, passed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """After a step that ended with x and pose [m]: largest depths [m] and stiffness of the springs [N/m].
+
+        Shapes [sample_count] and [spring_count]; the stiffness is that per reference area.
+        """
+        upload(self._point, self.samples.to_nodes @ x - pose)
+        upload(self._passed, passed)
+        wp.launch(
+            edge.edge_passes,
+            dim=len(passed),
+            inputs=[self.half_length, self._point, self._passed],
+            outputs=[self._passed_out, self._severed],
+            device=self.area.device,
+        )
+        left = 1.0 - self.spring_mean @ host(self._severed)
+        return host(self._passed_out).copy(), self.initial * np.maximum(0.0, left)
+
+    def energy(self, passed: np.ndarray) -> float:
+        """What has been paid so far [J]."""
+        upload(self._passed, passed)
+        inputs = [self.area, self._passed, self._toughness, self._rise]
+        wp.launch(
+            edge.edge_energy,
+            dim=len(passed),
+            inputs=inputs,
+            outputs=[self._energy],
+            device=self.area.device,
+        )
+        return float(host(self._energy).sum())
+
+    def _at_samples(self) -> EdgeParameters:
+        rows = self._rows
+        share = np.exp(-self.samples.skin_distance / rows["skin_depth"])
+        toughness = rows["edge_toughness"] + rows["skin_toughness"] * share
+        return EdgeParameters(toughness, rows["edge_rise"], share)
+
+    def spring_gradients(self, toughness_bar: np.ndarray, rise_bar: np.ndarray) -> dict[str, np.ndarray]:
+        """From gradients at the samples [sample_count, columns] to those in the spring parameters by name."""
+        rows, share = self._rows, self.at_samples.skin_share[:, None]
+        depth = rows["skin_depth"][:, None]
+        near = np.where(share > 0.0, self.samples.skin_distance[:, None], 0.0)
+        skin = toughness_bar * share
+        at_samples = {
+            "edge_toughness": toughness_bar,
+            "edge_rise": rise_bar,
+            "skin_toughness": skin,
+            "skin_depth": skin * rows["skin_toughness"][:, None] * near / depth**2,
+        }
+        back = self.samples.to_springs.T
+        return {name: back @ bar for name, bar in at_samples.items()}

@@ -1,0 +1,88 @@
+"""The vector-Jacobian products of the edge law, for one or many gradients at once (last axis: columns)."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import warp as wp
+
+from disect_sim.adjoint_kernel import AdjointKernel, repeated
+from disect_sim.edge_cut import EdgeCut, EdgeLoad
+from disect_sim.kernels import edge
+
+
+@dataclass
+class EdgeBars:
+    """Gradients in what the edge's force or its way through the body depends on."""
+
+    x: np.ndarray
+    """In the positions it was asked at [1/m], shape [node_count, 3, columns]."""
+    pose: np.ndarray
+    """In the knife's position [1/m], shape [3, columns]."""
+    passed: np.ndarray
+    """In the largest depths at the start of the step [1/m], shape [sample_count, columns]."""
+
+
+class EdgePullback:
+    """Runs the edge law backwards, and adds up the gradients in its parameters on the way."""
+
+    def __init__(self, cut: EdgeCut, columns: int) -> None:
+        self._cut, self._columns = cut, columns
+        count = len(cut.samples)
+        self._toughness, self._rise = np.zeros((2, count, columns))
+        numbers = dict.fromkeys(("passed", "toughness", "rise"), wp.float64)
+        self._force = AdjointKernel(
+            edge.edge_force,
+            count,
+            columns,
+            constants={
+                "half_length": cut.half_length,
+                "area": wp.array(repeated(cut.samples.area, columns), dtype=wp.float64),
+            },
+            inputs={"point": wp.vec3d, "velocity": wp.vec3d} | numbers,
+            outputs={"force": wp.vec3d},
+        )
+        self._force.fill(toughness=cut.at_samples.toughness, rise=cut.at_samples.rise)
+        self._passes = AdjointKernel(
+            edge.edge_passes,
+            count,
+            columns,
+            constants={"half_length": cut.half_length},
+            inputs={"point": wp.vec3d, "passed": wp.float64},
+            outputs={"passed": wp.float64, "severed": wp.float64},
+        )
+
+    def load(
+        self, load: EdgeLoad, passed: np.ndarray, v: np.ndarray, force_bar: np.ndarray
+    ) -> tuple[EdgeBars, np.ndarray]:
+        """Through the edge's force on the body and on the knife; also the gradient in the knife's velocity.
+
+        v: what the force on the nodes is worth, shape [node_count, 3, columns]; force_bar: that on the knife, [3, columns].
+        """
+        count = len(passed)
+        self._force.fill(
+            point=load.point, velocity=np.tile(load.velocity, (count, 1)), passed=passed
+        )
+        at_samples = (self._cut.samples.to_nodes @ v.reshape(len(v), -1)).reshape(count, 3, -1)
+        bar = self._force.run(count, force=at_samples - force_bar)
+        self._toughness += bar["toughness"]
+        self._rise += bar["rise"]
+        return self._bars(bar), bar["velocity"].sum(axis=0)
+
+    def passes(
+        self, x: np.ndarray, pose: np.ndarray, passed: np.ndarray, passed_bar: np.ndarray, stiffness_bar: np.ndarray
+    ) -> EdgeBars:
+        """Through the state at the end of a step: largest depths and stiffness [spring_count, columns]."""
+        cut = self._cut
+        self._passes.fill(point=cut.samples.to_nodes @ x - pose, passed=passed)
+        severed_bar = -(cut.spring_mean.T @ (cut.initial[:, None] * stiffness_bar))
+        return self._bars(self._passes.run(len(passed), passed=passed_bar, severed=severed_bar))
+
+    def spring_gradients(self) -> dict[str, np.ndarray]:
+        """In the parameters of the law, each of shape [spring_count, columns]."""
+        return self._cut.spring_gradients(self._toughness, self._rise)
+
+    def _bars(self, bar: dict[str, np.ndarray]) -> EdgeBars:
+        point = bar["point"]
+        count = len(point)
+        x = (self._cut.nodes_of_samples @ point.reshape(count, -1)).reshape(-1, 3, self._columns)
+        return EdgeBars(x, -point.sum(axis=0), bar["passed"])

@@ -1,0 +1,123 @@
+"""Small pieces of the cut surface, finer than the springs: where the edge law looks at what the edge has passed."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+
+from disect_sim.cut_mesh import CutMesh
+
+SPACING_M = 1.0e-3
+"""Largest distance between samples [m]: below the length over which the edge's force rises, so that it comes out smooth."""
+TET_EDGES = np.array([(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)])
+
+
+@dataclass(frozen=True)
+class EdgeSamples:
+    """The samples of a cut surface."""
+
+    area: np.ndarray
+    """[m^2], sums to the area of the cut, shape [sample_count]."""
+    to_springs: sp.csr_matrix
+    """What a sample takes of the springs at the corners of its triangle, shape [sample_count, spring_count]."""
+    to_nodes: sp.csr_matrix
+    """Its place, between the two sides of the cut: to_nodes @ x, shape [sample_count, node_count]."""
+    skin_distance: np.ndarray
+    """From the skin, at rest, along the cut [m], shape [sample_count]; infinite without skin."""
+
+    def __len__(self) -> int:
+        return len(self.area)
+
+
+def edge_samples(mesh: CutMesh, spacing_m: float = SPACING_M) -> EdgeSamples:
+    """Samples of the cut surface, at most about `spacing_m` apart."""
+    triangles = _triangles(mesh)
+    places = mesh.virtual_positions()[mesh.spring_virtual[:, 0]]
+    corners = places[triangles]
+    edges = np.linalg.norm(corners - np.roll(corners, 1, axis=1), axis=2)
+    parts = np.maximum(1, np.ceil(edges.max(axis=1) / spacing_m)).astype(int)
+    area = 0.5 * np.linalg.norm(
+        np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]), axis=1
+    )
+    rows, weights, areas = [], [], []
+    for count in np.unique(parts):
+        chosen = np.flatnonzero(parts == count)
+        inside = _centroids(int(count))
+        rows.append(np.repeat(triangles[chosen], len(inside), axis=0))
+        weights.append(np.tile(inside, (len(chosen), 1)))
+        areas.append(np.repeat(area[chosen] / len(inside), len(inside)))
+    corner, weight = np.concatenate(rows), np.concatenate(weights)
+    size = len(corner)
+    matrix = sp.csr_matrix(
+        (weight.ravel(), (np.repeat(np.arange(size), 3), corner.ravel())), shape=(size, len(places))
+    )
+    return EdgeSamples(
+        np.concatenate(areas),
+        matrix,
+        (matrix @ _spring_middles(mesh)).tocsr(),
+        _skin_distance(matrix @ places, places, triangles, mesh.spring_surface),
+    )
+
+
+def _spring_middles(mesh: CutMesh) -> sp.csr_matrix:
+    """Places half-way between the ends of the springs, shape [spring_count, node_count]."""
+    parents = mesh.virtual_parents[mesh.spring_virtual].reshape(-1, 4)
+    c = mesh.virtual_coordinate[mesh.spring_virtual]
+    weights = 0.5 * np.stack([1.0 - c, c], axis=2).reshape(-1, 4)
+    rows = np.repeat(np.arange(len(parents)), 4)
+    return sp.csr_matrix((weights.ravel(), (rows, parents.ravel())), shape=(len(parents), len(mesh.nodes)))
+
+
+def _triangles(mesh: CutMesh) -> np.ndarray:
+    """The cut surface as triangles between springs, shape [triangle_count, 3]."""
+    crossed = mesh.tets[(mesh.tet_fraction < 1.0) & (mesh.tet_side == 1)]
+    stride = len(mesh.nodes)
+    ends = np.sort(mesh.virtual_parents[mesh.spring_virtual[:, 0]], axis=1).astype(np.int64)
+    key = ends[:, 0] * stride + ends[:, 1]
+    order = np.argsort(key)
+    pairs = np.sort(crossed[:, TET_EDGES], axis=2).astype(np.int64)
+    wanted = pairs[..., 0] * stride + pairs[..., 1]
+    at = np.minimum(np.searchsorted(key, wanted, sorter=order), len(key) - 1)
+    spring = np.where(key[order[at]] == wanted, order[at], -1)
+    places = mesh.virtual_positions()[mesh.spring_virtual[:, 0]]
+    out = []
+    for row in spring:
+        corners = row[row >= 0]
+        if len(corners) == 4:
+            corners = _around(corners, places)
+            out.append(corners[[0, 2, 3]])
+        if len(corners) >= 3:
+            out.append(corners[:3])
+    return np.array(out)
+
+
+def _around(corners: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """The four corners in the order in which they follow one another."""
+    away = places[corners] - places[corners].mean(axis=0)
+    across, along = np.linalg.svd(away)[2][:2]
+    return corners[np.argsort(np.arctan2(away @ along, away @ across))]
+
+
+def _centroids(count: int) -> np.ndarray:
+    """Barycentric coordinates of the middles of the count^2 equal parts of a triangle, shape [count^2, 3]."""
+    i, j = np.meshgrid(np.arange(count), np.arange(count), indexing="ij")
+    up, down = i + j < count, i + j < count - 1
+    first = np.concatenate([i[up] + 1.0 / 3.0, i[down] + 2.0 / 3.0]) / count
+    second = np.concatenate([j[up] + 1.0 / 3.0, j[down] + 2.0 / 3.0]) / count
+    return np.stack([first, second, 1.0 - first - second], axis=1)
+
+
+def _skin_distance(
+    points: np.ndarray, places: np.ndarray, triangles: np.ndarray, skin: np.ndarray
+) -> np.ndarray:
+    """Distance of the points from the rim of the cut surface where it is skin [m]."""
+    sides = np.sort(np.concatenate([triangles[:, [0, 1]], triangles[:, [1, 2]], triangles[:, [0, 2]]]), axis=1)
+    unique, counts = np.unique(sides, axis=0, return_counts=True)
+    rim = unique[counts == 1]
+    rim = rim[skin[rim].all(axis=1)]
+    nearest = np.full(len(points), np.inf)
+    for a, b in rim:
+        way = places[b] - places[a]
+        share = np.clip((points - places[a]) @ way / (way @ way), 0.0, 1.0)
+        nearest = np.minimum(nearest, np.linalg.norm(points - places[a] - share[:, None] * way, axis=1))
+    return nearest
