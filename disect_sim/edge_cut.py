@@ -58,7 +58,7 @@ class EdgeCut:
         weighted = s.to_springs.T.multiply(s.area).tocsr()
         total = np.maximum(np.asarray(weighted.sum(axis=1)).ravel(), 1e-300)
         self.spring_mean = weighted.multiply(1.0 / total[:, None]).tocsr()
-        self.nodes_of_samples = s.to_nodes.T.tocsr()
+        self._springs_of_samples, self._nodes_of_springs = s.to_springs.T.tocsr(), s.middles.T.tocsr()
         self._rows = {
             name: s.to_springs @ parameters.row(name)
             for name in ("edge_toughness", "edge_rise", "skin_toughness", "skin_depth")
@@ -81,7 +81,7 @@ class EdgeCut:
 
     def load(self, ahead: np.ndarray, pose: np.ndarray, velocity: np.ndarray, passed: np.ndarray) -> EdgeLoad:
         """Force of a step from the predicted positions and the knife at its end [m], its velocity [m/s]."""
-        point = self.samples.to_nodes @ ahead - pose
+        point = self.samples.places(ahead) - pose
         upload(self._point, point)
         upload(self._velocity, np.tile(velocity, (len(point), 1)))
         upload(self._passed, passed)
@@ -97,16 +97,21 @@ class EdgeCut:
 
     def on_nodes(self, load: EdgeLoad) -> np.ndarray:
         """The same force on the nodes that can move [N], shape [node_count, 3]."""
-        out = self.nodes_of_samples @ load.force
+        out = self.to_nodes(load.force)
         out[self._fixed] = 0.0
         return out
+
+    def to_nodes(self, at_samples: np.ndarray) -> np.ndarray:
+        """From something at the samples, [sample_count, ...], to the nodes they hang on: the transpose of `places`."""
+        flat = self._nodes_of_springs @ (self._springs_of_samples @ at_samples.reshape(len(self.samples), -1))
+        return flat.reshape(-1, *at_samples.shape[1:])
 
     def passes(self, x: np.ndarray, pose: np.ndarray, passed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """After a step that ended with x and pose [m]: largest depths [m] and stiffness of the springs [N/m].
 
         Shapes [sample_count] and [spring_count]; the stiffness is that per reference area.
         """
-        upload(self._point, self.samples.to_nodes @ x - pose)
+        upload(self._point, self.samples.places(x) - pose)
         upload(self._passed, passed)
         wp.launch(
             edge.edge_passes,

@@ -56,24 +56,27 @@ class EdgePullback:
     ) -> tuple[EdgeBars, np.ndarray]:
         """Through the edge's force on the body and on the knife; also the gradient in the knife's velocity.
 
-        v: what the force on the nodes is worth, shape [node_count, 3, columns]; force_bar: that on the knife, [3, columns].
+        v: what the force on the nodes is worth, shape [node_count, 3, columns]; force_bar: the same for the knife.
         """
         count = len(passed)
-        self._force.fill(
-            point=load.point, velocity=np.tile(load.velocity, (count, 1)), passed=passed
-        )
-        at_samples = (self._cut.samples.to_nodes @ v.reshape(len(v), -1)).reshape(count, 3, -1)
+        self._force.fill(point=load.point, velocity=np.tile(load.velocity, (count, 1)), passed=passed)
+        at_samples = self._cut.samples.places(v)
         bar = self._force.run(count, force=at_samples - force_bar)
         self._toughness += bar["toughness"]
         self._rise += bar["rise"]
         return self._bars(bar), bar["velocity"].sum(axis=0)
 
     def passes(
-        self, x: np.ndarray, pose: np.ndarray, passed: np.ndarray, passed_bar: np.ndarray, stiffness_bar: np.ndarray
+        self,
+        x: np.ndarray,
+        pose: np.ndarray,
+        passed: np.ndarray,
+        passed_bar: np.ndarray,
+        stiffness_bar: np.ndarray,
     ) -> EdgeBars:
         """Through the state at the end of a step: largest depths and stiffness [spring_count, columns]."""
         cut = self._cut
-        self._passes.fill(point=cut.samples.to_nodes @ x - pose, passed=passed)
+        self._passes.fill(point=cut.samples.places(x) - pose, passed=passed)
         severed_bar = -(cut.spring_mean.T @ (cut.initial[:, None] * stiffness_bar))
         return self._bars(self._passes.run(len(passed), passed=passed_bar, severed=severed_bar))
 
@@ -83,6 +86,4 @@ class EdgePullback:
 
     def _bars(self, bar: dict[str, np.ndarray]) -> EdgeBars:
         point = bar["point"]
-        count = len(point)
-        x = (self._cut.nodes_of_samples @ point.reshape(count, -1)).reshape(-1, 3, self._columns)
-        return EdgeBars(x, -point.sum(axis=0), bar["passed"])
+        return EdgeBars(self._cut.to_nodes(point), -point.sum(axis=0), bar["passed"])

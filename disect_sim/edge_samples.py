@@ -7,8 +7,8 @@ import scipy.sparse as sp
 
 from disect_sim.cut_mesh import CutMesh
 
-SPACING_M = 1.0e-3
-"""Largest distance between samples [m]: below the length over which the edge's force rises, so that it comes out smooth."""
+SPACING_M = 1.25e-3
+"""Largest distance between samples [m]: the edge's force rises over more, so that it comes out smooth."""
 TET_EDGES = np.array([(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)])
 
 
@@ -20,13 +20,18 @@ class EdgeSamples:
     """[m^2], sums to the area of the cut, shape [sample_count]."""
     to_springs: sp.csr_matrix
     """What a sample takes of the springs at the corners of its triangle, shape [sample_count, spring_count]."""
-    to_nodes: sp.csr_matrix
-    """Its place, between the two sides of the cut: to_nodes @ x, shape [sample_count, node_count]."""
+    middles: sp.csr_matrix
+    """Places half-way between the ends of the springs: middles @ x, shape [spring_count, node_count]."""
     skin_distance: np.ndarray
     """From the skin, at rest, along the cut [m], shape [sample_count]; infinite without skin."""
 
     def __len__(self) -> int:
         return len(self.area)
+
+    def places(self, x: np.ndarray) -> np.ndarray:
+        """Where the samples are [m], between the sides of the cut, for node positions x [m]; further axes stay."""
+        flat = self.to_springs @ (self.middles @ x.reshape(len(x), -1))
+        return flat.reshape(len(self), *x.shape[1:])
 
 
 def edge_samples(mesh: CutMesh, spacing_m: float = SPACING_M) -> EdgeSamples:
@@ -54,7 +59,7 @@ def edge_samples(mesh: CutMesh, spacing_m: float = SPACING_M) -> EdgeSamples:
     return EdgeSamples(
         np.concatenate(areas),
         matrix,
-        (matrix @ _spring_middles(mesh)).tocsr(),
+        _spring_middles(mesh),
         _skin_distance(matrix @ places, places, triangles, mesh.spring_surface),
     )
 
@@ -111,7 +116,9 @@ def _skin_distance(
     points: np.ndarray, places: np.ndarray, triangles: np.ndarray, skin: np.ndarray
 ) -> np.ndarray:
     """Distance of the points from the rim of the cut surface where it is skin [m]."""
-    sides = np.sort(np.concatenate([triangles[:, [0, 1]], triangles[:, [1, 2]], triangles[:, [0, 2]]]), axis=1)
+    sides = np.sort(
+        np.concatenate([triangles[:, [0, 1]], triangles[:, [1, 2]], triangles[:, [0, 2]]]), axis=1
+    )
     unique, counts = np.unique(sides, axis=0, return_counts=True)
     rim = unique[counts == 1]
     rim = rim[skin[rim].all(axis=1)]

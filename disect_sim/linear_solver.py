@@ -154,9 +154,9 @@ class CachedCholeskySolver:
             data[self._diagonal] *= 1.0 + shift
         self.statistics.factorisations += 1
         self._extra_iterations = 0
-        started = time.process_time()
+        started = time.perf_counter()
         self._factor = self._cholesky(data)
-        self.statistics.factor_seconds += time.process_time() - started
+        self.statistics.factor_seconds += time.perf_counter() - started
         if self._factor is None:
             self._wary = WARY_FOR
             self.statistics.indefinite += 1
