@@ -12,6 +12,10 @@ from disect_sim.model import Model
 from disect_sim.parameters import ExpandedParameters
 
 
+PAID_AFTER = 16.0
+"""In rise lengths: what is left to pay beyond is 2e-6 of the toughness."""
+
+
 @dataclass(frozen=True)
 class EdgeLoad:
     """The edge's force during one step."""
@@ -22,6 +26,8 @@ class EdgeLoad:
     """The samples relative to the knife [m], shape [sample_count, 3]."""
     velocity: np.ndarray
     """Of the knife at the end of the step [m/s], shape [3]."""
+    paying: np.ndarray
+    """Samples that can have a force: passed, and not yet paid for."""
 
     @property
     def on_knife(self) -> np.ndarray:
@@ -66,7 +72,7 @@ class EdgeCut:
         self.at_samples = self._at_samples()
         self.half_length = wp.float64(0.5 * model.knife.length_m)
         count = len(s)
-        self.area = wp.array(s.area, dtype=wp.float64)
+        self._area = wp.array(s.area, dtype=wp.float64)
         self._point, self._velocity = wp.zeros(count, wp.vec3d), wp.zeros(count, wp.vec3d)
         self._passed, self._severed = wp.zeros(count, wp.float64), wp.zeros(count, wp.float64)
         self._passed_out, self._energy = wp.zeros(count, wp.float64), wp.zeros(count, wp.float64)
@@ -82,18 +88,26 @@ class EdgeCut:
     def load(self, ahead: np.ndarray, pose: np.ndarray, velocity: np.ndarray, passed: np.ndarray) -> EdgeLoad:
         """Force of a step from the predicted positions and the knife at its end [m], its velocity [m/s]."""
         point = self.samples.places(ahead) - pose
-        upload(self._point, point)
-        upload(self._velocity, np.tile(velocity, (len(point), 1)))
-        upload(self._passed, passed)
-        inputs = [self.half_length, self.area, self._point, self._velocity, self._passed]
+        rise = self.at_samples.rise
+        paying = np.flatnonzero((point[:, 1] > 0.0) & (passed < PAID_AFTER * rise))
+        count = len(paying)
+        upload(self._area, self.samples.area[paying])
+        upload(self._point, point[paying])
+        upload(self._velocity, np.tile(velocity, (count, 1)))
+        upload(self._passed, passed[paying])
+        upload(self._toughness, self.at_samples.toughness[paying])
+        upload(self._rise, rise[paying])
+        inputs = [self.half_length, self._area, self._point, self._velocity, self._passed]
         wp.launch(
             edge.edge_force,
-            dim=len(point),
+            dim=count,
             inputs=[*inputs, self._toughness, self._rise],
             outputs=[self._force],
-            device=self.area.device,
+            device=self._area.device,
         )
-        return EdgeLoad(host(self._force).copy(), point, velocity)
+        force = np.zeros_like(point)
+        force[paying] = host(self._force)[:count]
+        return EdgeLoad(force, point, velocity, paying)
 
     def on_nodes(self, load: EdgeLoad) -> np.ndarray:
         """The same force on the nodes that can move [N], shape [node_count, 3]."""
@@ -118,21 +132,28 @@ class EdgeCut:
             dim=len(passed),
             inputs=[self.half_length, self._point, self._passed],
             outputs=[self._passed_out, self._severed],
-            device=self.area.device,
+            device=self._area.device,
         )
         left = 1.0 - self.spring_mean @ host(self._severed)
         return host(self._passed_out).copy(), self.initial * np.maximum(0.0, left)
 
     def energy(self, passed: np.ndarray) -> float:
         """What has been paid so far [J]."""
-        upload(self._passed, passed)
-        inputs = [self.area, self._passed, self._toughness, self._rise]
+        at = self.at_samples
+        for array, value in (
+            (self._area, self.samples.area),
+            (self._passed, passed),
+            (self._toughness, at.toughness),
+            (self._rise, at.rise),
+        ):
+            upload(array, value)
+        inputs = [self._area, self._passed, self._toughness, self._rise]
         wp.launch(
             edge.edge_energy,
             dim=len(passed),
             inputs=inputs,
             outputs=[self._energy],
-            device=self.area.device,
+            device=self._area.device,
         )
         return float(host(self._energy).sum())
 

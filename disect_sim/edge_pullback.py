@@ -6,8 +6,12 @@ import numpy as np
 import warp as wp
 
 from disect_sim.adjoint_kernel import AdjointKernel, repeated
+from disect_sim.device_arrays import upload
 from disect_sim.edge_cut import EdgeCut, EdgeLoad
 from disect_sim.kernels import edge
+
+SEVERED_AFTER_M = float(edge.SEVER_LENGTH)
+"""Depth at which a sample's springs are gone [m]."""
 
 
 @dataclass
@@ -29,19 +33,16 @@ class EdgePullback:
         self._cut, self._columns = cut, columns
         count = len(cut.samples)
         self._toughness, self._rise = np.zeros((2, count, columns))
+        self._area = wp.zeros(count * columns, wp.float64)
         numbers = dict.fromkeys(("passed", "toughness", "rise"), wp.float64)
         self._force = AdjointKernel(
             edge.edge_force,
             count,
             columns,
-            constants={
-                "half_length": cut.half_length,
-                "area": wp.array(repeated(cut.samples.area, columns), dtype=wp.float64),
-            },
+            constants={"half_length": cut.half_length, "area": self._area},
             inputs={"point": wp.vec3d, "velocity": wp.vec3d} | numbers,
             outputs={"force": wp.vec3d},
         )
-        self._force.fill(toughness=cut.at_samples.toughness, rise=cut.at_samples.rise)
         self._passes = AdjointKernel(
             edge.edge_passes,
             count,
@@ -58,13 +59,22 @@ class EdgePullback:
 
         v: what the force on the nodes is worth, shape [node_count, 3, columns]; force_bar: the same for the knife.
         """
-        count = len(passed)
-        self._force.fill(point=load.point, velocity=np.tile(load.velocity, (count, 1)), passed=passed)
-        at_samples = self._cut.samples.places(v)
-        bar = self._force.run(count, force=at_samples - force_bar)
-        self._toughness += bar["toughness"]
-        self._rise += bar["rise"]
-        return self._bars(bar), bar["velocity"].sum(axis=0)
+        paying, at = load.paying, self._cut.at_samples
+        count = len(paying)
+        upload(self._area, repeated(self._cut.samples.area[paying], self._columns))
+        self._force.fill(
+            point=load.point[paying],
+            velocity=np.tile(load.velocity, (count, 1)),
+            passed=passed[paying],
+            toughness=at.toughness[paying],
+            rise=at.rise[paying],
+        )
+        bar = self._force.run(count, force=self._cut.samples.places(v)[paying] - force_bar)
+        self._toughness[paying] += bar["toughness"]
+        self._rise[paying] += bar["rise"]
+        passed_bar = np.zeros((len(passed), self._columns))
+        passed_bar[paying] = bar["passed"]
+        return self._bars(bar["point"], paying, passed_bar), bar["velocity"].sum(axis=0)
 
     def passes(
         self,
@@ -76,14 +86,20 @@ class EdgePullback:
     ) -> EdgeBars:
         """Through the state at the end of a step: largest depths and stiffness [spring_count, columns]."""
         cut = self._cut
-        self._passes.fill(point=cut.samples.places(x) - pose, passed=passed)
+        point = cut.samples.places(x) - pose
+        near = np.flatnonzero((point[:, 1] > passed) | ((passed > 0.0) & (passed < SEVERED_AFTER_M)))
+        self._passes.fill(point=point[near], passed=passed[near])
         severed_bar = -(cut.spring_mean.T @ (cut.initial[:, None] * stiffness_bar))
-        return self._bars(self._passes.run(len(passed), passed=passed_bar, severed=severed_bar))
+        bar = self._passes.run(len(near), passed=passed_bar[near], severed=severed_bar[near])
+        before = passed_bar.copy()  # what the edge has not come nearer to stays as it was
+        before[near] = bar["passed"]
+        return self._bars(bar["point"], near, before)
 
     def spring_gradients(self) -> dict[str, np.ndarray]:
         """In the parameters of the law, each of shape [spring_count, columns]."""
         return self._cut.spring_gradients(self._toughness, self._rise)
 
-    def _bars(self, bar: dict[str, np.ndarray]) -> EdgeBars:
-        point = bar["point"]
-        return EdgeBars(self._cut.to_nodes(point), -point.sum(axis=0), bar["passed"])
+    def _bars(self, point_bar: np.ndarray, which: np.ndarray, passed_bar: np.ndarray) -> EdgeBars:
+        at_samples = np.zeros((len(self._cut.samples), 3, self._columns))
+        at_samples[which] = point_bar
+        return EdgeBars(self._cut.to_nodes(at_samples), -point_bar.sum(axis=0), passed_bar)

@@ -1,5 +1,6 @@
 """The forward problem: the recorded motion through the scanned body, as a profile that can be compared."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +12,7 @@ from disect_sim.model import Model
 from disect_sim.motions import RecordedMotion
 from disect_sim.outcome import Outcome
 from disect_sim.result import Result
+from disect_sim.simulation import simulate
 from disect_sim.torch_module import CuttingForce
 from stages.calibrate.params import CalibrateParams
 from stages.calibrate.recorded_cut import (
@@ -83,6 +85,17 @@ class Problem:
     def mean_force(self) -> float:
         """Mean measured force over the contact window [N]: what NMAE divides by."""
         return float(self.measured[self.contact & self.valid].mean())
+
+    def run(self, values: Mapping[str, Array], *, differentiable: bool) -> tuple[Array, Result]:
+        """Simulated profile [N], shape [sample_count], and the run; values: parameters and, perhaps, the offset."""
+        given = {name: value for name, value in values.items() if name != OFFSET}
+        motion = self.module.motion.with_parameters(**{OFFSET: values.get(OFFSET, np.asarray(0.0))})
+        result = simulate(
+            self.model, motion, given, differentiable=differentiable, **self.module.options
+        )
+        if not result.outcome.ok or len(result.force) != len(self.time):
+            raise TrialFailedError(result.outcome)
+        return np.linalg.norm(self.filter_matrix.numpy() @ result.force, axis=1), result
 
     def simulate(
         self, parameters: dict[str, torch.Tensor], motion: dict[str, torch.Tensor]
