@@ -11,7 +11,6 @@ from disect_sim.kernels import edge
 from disect_sim.model import Model
 from disect_sim.parameters import ExpandedParameters
 
-
 PAID_AFTER = 16.0
 """In rise lengths: what is left to pay beyond is 2e-6 of the toughness."""
 

@@ -40,6 +40,32 @@ ARTIFACTS = (
         meaning="parameters fitted for all springs at once, and the motion's height offset; no rows without a log",
     ),
     table(
+        "calibrate/posterior",
+        [
+            Column("name", "str", "", "unknown of the material; toughness_by_depth_k varies the toughness"),
+            Column("unit", "str", "", "of the values; layers are in standard deviations of what is usual"),
+            Column("expected", "f64", "see unit", "before the log: median"),
+            Column("expected_low", "f64", "see unit", "5 % of such cuts are below"),
+            Column("expected_high", "f64", "see unit", "5 % are above"),
+            Column("value", "f64", "see unit", "after the log: most probable"),
+            Column("low", "f64", "see unit", "with 5 % probability it is below"),
+            Column("high", "f64", "see unit", "with 5 % above"),
+            Column("deviation", "f64", "-", "standard deviation after the log over that before it"),
+            Column("cuts", "i64", "-", "calibrated cuts of the material in the library"),
+            Column("learned", "str", "", "what the log added, in words"),
+        ],
+        meaning="the material before and after the log; no rows without a log or with fit: springs",
+    ),
+    table(
+        "calibrate/draws",
+        [
+            Column("draw", "i64", "-", "number of the possible material"),
+            Column("name", "str", "", "parameter"),
+            Column("factor", "f64", "-", "its value over the fitted one"),
+        ],
+        meaning="possible materials, drawn from the posterior; no rows without one",
+    ),
+    table(
         "calibrate/body",
         [
             Column("name", "str", "", "young_pa, poisson, density_kg_m3 or retardation_s"),

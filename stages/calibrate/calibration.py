@@ -14,6 +14,9 @@ from disect_sim.parameters import SPRING_NAMES, SURFACE_PREFIX, expand, paramete
 from stages.calibrate.certainty import Certainty, certainties
 from stages.calibrate.individual_fit import fit_individual
 from stages.calibrate.losses import LOSSES
+from stages.calibrate.material_fit.fit import MaterialFit, fit_material, material_unknowns
+from stages.calibrate.material_fit.posterior import KNOWN
+from stages.calibrate.material_fit.unknowns import HEIGHT_SPREAD_M
 from stages.calibrate.methods.table import METHODS
 from stages.calibrate.outcome import FitOutcome
 from stages.calibrate.params import CalibrateParams
@@ -56,6 +59,8 @@ class Calibration:
     """Knife's impulse on each spring [N s], shape [spring_count]."""
     gradient_norm: Array
     """How much the loss still depends on each spring's free numbers, shape [spring_count]."""
+    material: MaterialFit | None = None
+    """The posterior, where the material was fitted."""
 
 
 def calibrate(
@@ -63,13 +68,15 @@ def calibrate(
     cut: RecordedCut,
     params: CalibrateParams,
     *,
+    material: str = "apple",
     scan_dir: Path | None = None,
     key: str = "",
     progress: Progress | None = None,
 ) -> Calibration:
     """Fit the simulator's parameters to a recorded cut.
 
-    `scan_dir` is where checkpoints go (None keeps none), `key` a hash of everything the fit depends on.
+    `material` is the fruit's name in the library of earlier cuts, `scan_dir` where checkpoints go (None keeps none),
+    `key` a hash of everything the fit depends on.
     """
     check_names(params)
     problem = pose_problem(model, cut, params)
@@ -80,6 +87,8 @@ def calibrate(
         given=params.bounds,
     )
     report = _reporting(params, progress)
+    if params.fit == "material":
+        return _material(problem, material, params, scan_dir, key, report)
     unknowns, start = shared_unknowns(params.start, bounds)
     fit = SharedFit(problem, unknowns, params, scan_dir, key)
     starts = scattered_starts(unknowns.free(start), params.starts, params.start_spread, params.seed)
@@ -115,6 +124,51 @@ def calibrate(
         outcome,
         impulse,
         gradient_norm,
+    )
+
+
+def _material(
+    problem: Problem,
+    material: str,
+    params: CalibrateParams,
+    scan_dir: Path | None,
+    key: str,
+    report: Report | None,
+) -> Calibration:
+    """The fit of the material as a Calibration."""
+    unknowns = material_unknowns(problem.model.mesh, material, params)
+    found = fit_material(problem, unknowns, params, scan_dir=scan_dir, key=key, report=report)
+    search, posterior = found.search, found.posterior
+    values = unknowns.values(search.t)
+    sizes = unknowns.sizes(search.t)
+    simulated, result = problem.run(values, differentiable=True)
+    bounds = parameter_bounds(
+        [name for name in unknowns.names if name in sizes],
+        damage_law=params.cut.damage_law,
+        offset_range_m=params.offset_range_m,
+        given=params.bounds,
+    )
+    certainty = {}
+    for name, deviation in zip(unknowns.names, posterior.deviation, strict=True):
+        if name in sizes:
+            spread = unknowns.prior[name].spread * sizes[name] if name in unknowns.prior else HEIGHT_SPREAD_M
+            certainty[name] = Certainty(float(deviation) * spread, deviation < KNOWN)
+    remove_checkpoints(scan_dir, "calibrate")
+    return Calibration(
+        problem,
+        values,
+        bounds,
+        {name: np.asarray(value) for name, value in sizes.items()},
+        certainty,
+        simulated,
+        found.expected_profile,
+        search.history,
+        search.gradients,
+        search.simulations,
+        search.outcome(),
+        contact_impulse(result),
+        np.zeros(problem.model.spring_count),
+        found,
     )
 
 

@@ -15,6 +15,18 @@ class CalibrateParams(StageParams):
     """calibrate: parameters of the simulator from a recorded cut."""
 
     cut: CutParams
+    fit: Literal["springs", "material"]
+    """springs: shared values, then one per spring; material: a few numbers with a prior (the edge law's)."""
+    material: tuple[str, ...]
+    """Sizes that the fit of the material seeks."""
+    layers: Annotated[int, Field(ge=0, le=12)]
+    """Modes over depth that its toughness has."""
+    forecast_from: Annotated[float, Field(ge=0, le=0.9)]
+    """Share of the contact from which the rest is forecast, to validate the fit of the material; 0: not at all."""
+    force_uncertainty_n: Positive
+    """Of the log's force, beside what the model itself gets wrong."""
+    draws: Annotated[int, Field(ge=1, le=1000)]
+    """Possible materials that are drawn from the posterior."""
     rate_hz: Annotated[float, Field(ge=50, le=10_000)]
     """Sampling of the compared profiles."""
     low_pass_hz: Positive

@@ -90,9 +90,7 @@ class Problem:
         """Simulated profile [N], shape [sample_count], and the run; values: parameters and, perhaps, the offset."""
         given = {name: value for name, value in values.items() if name != OFFSET}
         motion = self.module.motion.with_parameters(**{OFFSET: values.get(OFFSET, np.asarray(0.0))})
-        result = simulate(
-            self.model, motion, given, differentiable=differentiable, **self.module.options
-        )
+        result = simulate(self.model, motion, given, differentiable=differentiable, **self.module.options)
         if not result.outcome.ok or len(result.force) != len(self.time):
             raise TrialFailedError(result.outcome)
         return np.linalg.norm(self.filter_matrix.numpy() @ result.force, axis=1), result
@@ -125,7 +123,7 @@ def pose_problem(model: Model, cut: RecordedCut, params: CalibrateParams) -> Pro
     if onset is None:
         raise no_contact(params.onset_n, float(norm.max()))
     height = _at(grid, cut.time, cut.position[:, 1:2])[:, 0]
-    top = top_of_body(model.mesh.nodes[~model.mesh.node_ghost])
+    top = top_of_body(model.mesh)
     at_onset = float(np.interp(onset, grid, height))
     shift = top - at_onset if params.align == "contact" else 0.0
     first, last = _window(grid, height + shift, onset, top, params)

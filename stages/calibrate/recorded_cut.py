@@ -7,6 +7,7 @@ import polars as pl
 from numpy.typing import NDArray
 from scipy.signal import find_peaks
 
+from disect_sim.cut_mesh import CutMesh
 from disect_sim.errors import InputError
 
 ONSET_HOLD_S = 0.03
@@ -15,8 +16,6 @@ PEAK_PROMINENCE = 0.02
 """A puncture shows as a peak that stands out by this share of the largest force [-]."""
 PUNCTURE_WINDOW_S = 0.05
 """A simulated peak further than this from the measured one is another event [s]: one period of a 20 Hz low-pass."""
-TOP_HALF_WIDTH_M = 2.0e-3
-"""The body's top is looked for this near to the cut plane [m]."""
 
 Array = NDArray[np.float64]
 
@@ -81,11 +80,9 @@ def find_puncture(time: Array, norm: Array, *, near_s: float | None = None) -> t
     return (float(time[peaks[0]]), float(norm[peaks[0]])) if len(peaks) else None
 
 
-def top_of_body(nodes: Array) -> float:
-    """Highest material near the cut plane x = 0 [m], from node positions [m], shape [n, 3]."""
-    near = np.abs(nodes[:, 0]) <= TOP_HALF_WIDTH_M
-    low = nodes[near] if near.any() else nodes
-    return float(low[:, 1].max())
+def top_of_body(mesh: CutMesh) -> float:
+    """Highest point of the cut face [m]: where the knife meets the body first."""
+    return float(mesh.virtual_positions()[:, 1].max())
 
 
 def no_contact(threshold_n: float, largest_n: float) -> InputError:

@@ -155,9 +155,12 @@ def metrics(fit: Calibration, params: CalibrateParams) -> dict[str, object]:
     followed = puncture and find_puncture(p.time[use], fit.simulated[use], near_s=puncture[0])
     touched = fit.impulse > TOUCHED_NS
     scalars = {f"fit_{name}": value for name, value in scalar_values(fit).items()}
+    tail = None if fit.material is None else fit.material.tail
     return {
         "outcome": fit.outcome.word,
         "remedy": fit.outcome.remedy + _warning(fit),
+        "nmae_forecast": None if tail is None else tail.nmae,
+        "nmae_hold_last": None if tail is None else tail.nmae_hold,
         "nmae": found.nmae,
         "mae_n": found.mae_n,
         "peak_error_n": found.peak_error_n,

@@ -8,6 +8,7 @@ import torch
 from disect_sim.materials import MATERIALS
 from disect_sim.model import Model
 from stages.calibrate.calibration import Calibration, calibrate, check_names
+from stages.calibrate.material_fit.posterior import draw_table, posterior_table
 from stages.calibrate.params import CalibrateParams
 from stages.calibrate.picture import calibrate_picture, no_log_picture
 from stages.calibrate.recorded_cut import read_recorded_cut
@@ -46,6 +47,7 @@ def run(io: StageIO, params: CalibrateParams) -> dict[str, object]:
         model,
         cut,
         params,
+        material=io.scan.material,
         scan_dir=io.scan_dir,
         key=work_key(model, vars(cut).values(), params, OWN_CODE),
         progress=lambda fraction, text: io.progress(0.02 + 0.93 * fraction, text),
@@ -65,11 +67,18 @@ def _write(io: StageIO, model: Model, fit: Calibration, params: CalibrateParams)
         parameter_table(model, fit.values, gradient_norm=fit.gradient_norm, touched_ns=fit.impulse),
     )
     io.write("calibrate/scalars", scalar_table(fit))
+    _write_posterior(io, fit, params)
     io.write("calibrate/body", body_table({**nominal_values(params), **fit.values}))
     io.write("calibrate/history", history)
     io.write("calibrate/profile", profile)
     io.write_plot("calibrate/profile_plot", plot_text(profile, ["time_s", "measured_n", "simulated_n"]))
     io.write_plot("calibrate/history_plot", plot_text(history, ["step", "best_loss", "nmae"]))
+
+
+def _write_posterior(io: StageIO, fit: Calibration | None, params: CalibrateParams) -> None:
+    posterior = None if fit is None or fit.material is None else fit.material.posterior
+    io.write("calibrate/posterior", posterior_table(posterior))
+    io.write("calibrate/draws", draw_table(posterior, params.draws, params.seed))
 
 
 def _without_log(io: StageIO, model: Model, params: CalibrateParams) -> dict[str, object]:
@@ -81,6 +90,7 @@ def _without_log(io: StageIO, model: Model, params: CalibrateParams) -> dict[str
         parameter_table(model, values, gradient_norm=untouched, touched_ns=untouched),
     )
     io.write("calibrate/scalars", scalar_table(None))
+    _write_posterior(io, None, params)
     io.write("calibrate/body", body_table(values))
     profile, history = profile_table(None), history_table([])
     io.write("calibrate/history", history)

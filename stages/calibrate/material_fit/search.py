@@ -103,7 +103,8 @@ class MaterialSearch:
         Linearises anew if the last iteration moved.
         """
         self._simulate(self.t, differentiate=True)
-        return np.linalg.inv(self.jacobian.T @ self.jacobian + np.eye(len(self.t)))
+        out: Array = np.linalg.inv(self.jacobian.T @ self.jacobian + np.eye(len(self.t)))
+        return out
 
     def state(self) -> dict[str, Any]:
         """Everything needed to go on."""
@@ -143,7 +144,7 @@ class MaterialSearch:
 
     def _record(self, at: At, slope: float, failed: bool) -> None:
         p: Problem = self.likelihood.problem
-        seen = (self.likelihood.slices > 0.0).any(axis=0)
+        seen = self.likelihood.seen
         nmae = errors(at.profile, p.measured, seen, float(p.measured[seen].mean())).nmae
         self.history.append(
             HistoryRow(

@@ -51,7 +51,9 @@ class MaterialUnknowns:
 
     def values(self, t: Array) -> dict[str, Array]:
         """Every parameter of the simulator and the height offset: one number, or one per spring."""
-        out = {name: np.asarray(value, float) for name, value in (dict(self.constants) | self.sizes(t)).items()}
+        out = {
+            name: np.asarray(value, float) for name, value in (dict(self.constants) | self.sizes(t)).items()
+        }
         if self.layers and TOUGHNESS in out:
             out[TOUGHNESS] = out[TOUGHNESS] * np.exp(self._modes() @ t[len(self.prior) : -1])
         return out

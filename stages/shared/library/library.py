@@ -1,7 +1,7 @@
 """The library of calibrated cuts, and what to expect of the next cut before its log is seen.
 
-`<material>.json` beside this file holds one entry per calibrated cut: its source, how it was simulated and the values of
-the parameters, nothing else. All numbers are sizes, so everything here is done in their logarithms.
+`<material>.json` beside this file holds one entry per calibrated cut: its source, how it was simulated and the values
+of the parameters, nothing else. All numbers are sizes, so everything here is done in their logarithms.
 """
 
 import json
