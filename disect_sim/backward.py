@@ -205,8 +205,8 @@ class StepPullback:
     ) -> tuple[StepBars, np.ndarray, np.ndarray]:
         """Through the knife's contact force [shape [3, columns]] and what the knife leaves of the springs.
 
-        k_after: stiffness at the end of the step; passed: how far the edge had come at its start; passed_bar: what it is
-        worth how far it comes. Also the gradients in k_n and passed.
+        k_after: stiffness at the end of the step; passed: how far the edge had come at its start; passed_bar: gradient
+        in how far it comes. Also the gradients in k_n and passed.
         """
         if self._edge is not None:
             out = self._through_contact(**self._contact_seeds({}, force_bar))

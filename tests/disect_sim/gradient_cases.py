@@ -7,6 +7,7 @@ import numpy as np
 
 from disect_sim import ConstantVelocity, RecordedMotion, SlicingMotion, simulate
 from disect_sim.adjoint import Gradients
+from disect_sim.laws.damage import DAMAGE_LAWS
 from disect_sim.model import Model
 from disect_sim.motions import Motion
 from disect_sim.newton import NewtonOptions
@@ -22,7 +23,14 @@ TIGHT = NewtonOptions(tolerance_m=1e-9, cg_tolerance=1e-7)
 CUTTING = {"cut_spring_softness": 0.3, "sdf_ke": 1500.0, "sdf_stribeck": 0.1}
 """Values that cut the block through; static friction above zero so that it has two sides to differ to."""
 
-ALL_PARAMETERS = (*SPRING_PARAMETERS, *MATERIAL_PARAMETERS)
+
+def parameters_of(law: str) -> tuple[str, ...]:
+    """Every parameter that has an effect under a damage law."""
+    ignored = DAMAGE_LAWS[law].ignores
+    return (*(name for name in SPRING_PARAMETERS if name not in ignored), *MATERIAL_PARAMETERS)
+
+
+ALL_PARAMETERS = parameters_of("force")
 
 
 def straight(**changes) -> Motion:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from disect_sim import InputError, parameter_info
+from disect_sim.laws.damage import DAMAGE_LAWS
 from disect_sim.parameters import (
     CONTACT_NAMES,
     CONTACT_PER_AREA,
@@ -17,11 +18,13 @@ from disect_sim.parameters import (
 from tests.disect_sim.gradient_cases import ALL_PARAMETERS, CUTTING, Case, loss_of
 from tests.disect_sim.scenes import APPLE, block_model, irregular_block
 
-SKIN = tuple(f"surface_{name}" for name in SPRING_PARAMETERS)
+SPRINGS = tuple(name for name in SPRING_PARAMETERS if name in ALL_PARAMETERS)
+"""Of the springs, those that the force law uses; the edge law's own: test_edge_law.py."""
+SKIN = tuple(f"surface_{name}" for name in SPRINGS)
 SURFACE = np.array([True, False, False])
 
 
-@pytest.mark.parametrize("name", ALL_PARAMETERS)
+@pytest.mark.parametrize("name", [*SPRING_PARAMETERS, *MATERIAL_PARAMETERS])
 def test_defaults_are_inside_their_bounds(name):
     info = parameter_info(name)
     assert info.low <= info.default <= info.high
@@ -106,7 +109,7 @@ def test_shared_individual_and_skin_values():
 def skinned_cut():
     """The cut of the gradient tests with every parameter given, for the inside and for the skin."""
     base = Case(block_model(irregular_block()))
-    inside = {name: base.value(name) for name in SPRING_PARAMETERS}
+    inside = {name: base.value(name) for name in SPRINGS}
     skin = {f"surface_{name}": 1.05 * value for name, value in inside.items()}
     return Case(base.model, parameters=CUTTING | inside | skin, options={"duration": 0.06})
 
@@ -122,6 +125,15 @@ def test_every_parameter_has_an_effect_and_a_gradient(skinned_cut, name):
     moved = loss_of(case.run(case.parameters | {name: 1.01 * value}))[0] - case.loss
     assert moved != 0.0
     assert moved == pytest.approx(0.01 * gradient * float(value), rel=0.2, abs=1e-7 * case.loss)
+
+
+@pytest.mark.parametrize("law", DAMAGE_LAWS)
+def test_what_a_law_ignores_has_no_effect(law):
+    """Said in one place, for the command line, and true in the simulator."""
+    case = Case(block_model(irregular_block(), damage_law=law), parameters={}, options={"duration": 0.04})
+    for name in DAMAGE_LAWS[law].ignores:
+        assert float(case.adjoint(name)) == 0.0
+        assert loss_of(case.run({name: 0.5 * parameter_info(name).high}))[0] == case.loss
 
 
 def test_gradient_names_are_exactly_the_nameable_parameters(skinned_cut):

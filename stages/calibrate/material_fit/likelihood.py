@@ -38,14 +38,12 @@ class DepthLikelihood:
 
     def residual(self, profile: Array) -> Array:
         """Differences of a profile [N] in standard deviations, independent of one another, shape [slice_count]."""
-        out: Array = np.linalg.solve(self.factor, self.slices @ profile - self.measured)
-        return out
+        return np.asarray(np.linalg.solve(self.factor, self.slices @ profile - self.measured), float)
 
     @property
     def seen(self) -> NDArray[np.bool_]:
         """Samples that count, shape [sample_count]."""
-        out: NDArray[np.bool_] = (self.slices > 0.0).any(axis=0)
-        return out
+        return np.asarray((self.slices > 0.0).any(axis=0), bool)
 
     def force_bars(self, result: Result) -> Array:
         """Derivative of every residual in the simulated force, shape [slice_count, sample_count, 3]."""

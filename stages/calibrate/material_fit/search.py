@@ -103,8 +103,7 @@ class MaterialSearch:
         Linearises anew if the last iteration moved.
         """
         self._simulate(self.t, differentiate=True)
-        out: Array = np.linalg.inv(self.jacobian.T @ self.jacobian + np.eye(len(self.t)))
-        return out
+        return np.asarray(np.linalg.inv(self.jacobian.T @ self.jacobian + np.eye(len(self.t))), float)
 
     def state(self) -> dict[str, Any]:
         """Everything needed to go on."""
