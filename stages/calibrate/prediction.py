@@ -1,0 +1,161 @@
+"""The force of a cut that the fit has not seen, with its band, beside what anybody could guess without a model."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from disect_sim.errors import InputError
+from disect_sim.materials import MATERIALS
+from disect_sim.parameters import SPRING_NAMES
+from stages.calibrate.material_fit.likelihood import MODEL_ERROR
+from stages.calibrate.params import CalibrateParams
+from stages.calibrate.problem import Problem, pose_problem
+from stages.calibrate.recorded_cut import read_recorded_cut
+from stages.calibrate.validation import errors
+from stages.shared.cut.cut_mesh_tables import read_cut_mesh
+from stages.shared.cut.cutting_model import cutting_model
+
+AMPLITUDE = 0.12
+"""How much the force of two cuts of one fruit differs as a whole, in logarithms.
+
+The second cut of one apple had 0.87 of the first; the scale of the force reading is known to 7 %."""
+NINETY = 1.6449
+"""Half-width of the 90 % band, in standard deviations."""
+
+Array = NDArray[np.float64]
+Read = Callable[[str], pl.DataFrame]
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A predicted profile and how well it did."""
+
+    problem: Problem
+    predicted: Array
+    """[N], shape [sample_count]."""
+    low: Array
+    """5 % of cuts are below [N], shape [sample_count]."""
+    high: Array
+    """5 % are above [N], shape [sample_count]."""
+    guesses: dict[str, Array]
+    """Profiles of the baselines by name [N], each of shape [sample_count]."""
+    draws: int
+
+    @property
+    def use(self) -> NDArray[np.bool_]:
+        """Samples that are compared: in contact and valid."""
+        return self.problem.contact & self.problem.valid
+
+    def nmae(self, profile: Array) -> float:
+        """Mean absolute error of a profile over the mean measured force [-]."""
+        return errors(profile, self.problem.measured, self.use, self.problem.mean_force).nmae
+
+    @property
+    def amplitude(self) -> float:
+        """The one factor on the prediction that would fit best [-]."""
+        a, b = self.predicted[self.use], self.problem.measured[self.use]
+        return float(a @ b / (a @ a))
+
+    @property
+    def coverage(self) -> float:
+        """Share of the measured samples inside the band [-]."""
+        inside = (self.problem.measured >= self.low) & (self.problem.measured <= self.high)
+        return float(inside[self.use].mean())
+
+    @property
+    def half_width(self) -> float:
+        """Of the band, over the predicted force, on average [-]."""
+        return float((0.5 * (self.high - self.low) / np.maximum(self.predicted, 1e-9))[self.use].mean())
+
+    def figures(self) -> dict[str, object]:
+        """Everything as plain numbers."""
+        return {
+            "nmae": self.nmae(self.predicted),
+            "nmae_with_amplitude": self.nmae(self.amplitude * self.predicted),
+            "amplitude": self.amplitude,
+            "coverage": self.coverage,
+            "band_half_width": self.half_width,
+            "draws": self.draws,
+            **{f"nmae_{name}": self.nmae(profile) for name, profile in self.guesses.items()},
+        }
+
+    def table(self) -> pl.DataFrame:
+        """Measured and predicted force, one row per sample."""
+        p = self.problem
+        columns = {
+            "time_s": p.time,
+            "height_m": p.height,
+            "measured_n": p.measured,
+            "predicted_n": self.predicted,
+            "low_n": self.low,
+            "high_n": self.high,
+            **{f"{name}_n": profile for name, profile in self.guesses.items()},
+            "compared": self.use,
+        }
+        return pl.DataFrame(columns)
+
+
+def predict(read: Read, material: str, params: CalibrateParams, other: pl.DataFrame) -> Prediction:
+    """The force of another cut of the scan's fruit.
+
+    Args:
+        read: Maps the name of one of the scan's artifacts to its table.
+        material: The scan's.
+        params: Section `calibrate` of its parameters.
+        other: The other cut's log, as ingest/force has it.
+    """
+    model = cutting_model(read_cut_mesh(read), MATERIALS[material], params.cut)
+    cut, own = read_recorded_cut(other), read_recorded_cut(read("ingest/force"))
+    if cut is None or own is None:
+        raise InputError(
+            "predict: there is no force log to predict from. The scan needs one of its own. Run it with --log first."
+        )
+    problem = pose_problem(model, cut, params)
+    fitted = _fitted(read)
+    predicted, _ = problem.run(fitted, differentiable=False)
+    drawn = [
+        problem.run(_scaled(fitted, factors), differentiable=False)[0]
+        for factors in _draws(read("calibrate/draws"))
+    ]
+    spread = np.std(drawn, axis=0) if len(drawn) > 1 else np.zeros_like(predicted)
+    model_error = MODEL_ERROR * float(predicted[problem.contact].mean())
+    deviation = np.sqrt(spread**2 + (AMPLITUDE * predicted) ** 2 + model_error**2)
+    nominal, _ = problem.run({k: np.asarray(v) for k, v in params.start.items()}, differentiable=False)
+    return Prediction(
+        problem,
+        predicted,
+        np.maximum(0.0, predicted - NINETY * deviation),
+        predicted + NINETY * deviation,
+        {"repeated": _repeated(pose_problem(model, own, params), problem.height), "nominal": nominal},
+        len(drawn),
+    )
+
+
+def _fitted(read: Read) -> dict[str, Array]:
+    springs = read("calibrate/parameters")
+    body = {
+        name: np.asarray(value) for name, value in read("calibrate/body").select("name", "value").iter_rows()
+    }
+    return {name: springs[name].to_numpy() for name in SPRING_NAMES} | body
+
+
+def _draws(table: pl.DataFrame) -> list[dict[str, float]]:
+    return [
+        dict(rows.select("name", "factor").iter_rows())
+        for _, rows in table.sort("draw").group_by("draw", maintain_order=True)
+    ]
+
+
+def _scaled(values: Mapping[str, Array], factors: Mapping[str, float]) -> dict[str, Array]:
+    return {name: value * factors.get(name, 1.0) for name, value in values.items()}
+
+
+def _repeated(own: Problem, height: Array) -> Array:
+    """The fitted cut's measured force, repeated at the same heights."""
+    use = own.contact & own.valid
+    order = np.argsort(own.height[use])
+    known, force = own.height[use][order], own.measured[use][order]
+    return np.where(height > known[-1], 0.0, np.interp(height, known, force))
