@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from disect_sim.cut_mesh import CutMesh
 
 SPACING_M = 1.25e-3
-"""Largest distance between samples [m]: the edge's force rises over more, so that it comes out smooth."""
+"""Distance between samples [m]: the edge's force rises over more, so that it comes out smooth."""
 TET_EDGES = np.array([(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)])
 
 
@@ -35,15 +35,14 @@ class EdgeSamples:
 
 
 def edge_samples(mesh: CutMesh, spacing_m: float = SPACING_M) -> EdgeSamples:
-    """Samples of the cut surface, at most about `spacing_m` apart."""
+    """Samples of the cut surface, each at most half of a square with the side `spacing_m`."""
     triangles = _triangles(mesh)
     places = mesh.virtual_positions()[mesh.spring_virtual[:, 0]]
     corners = places[triangles]
-    edges = np.linalg.norm(corners - np.roll(corners, 1, axis=1), axis=2)
-    parts = np.maximum(1, np.ceil(edges.max(axis=1) / spacing_m)).astype(int)
     area = 0.5 * np.linalg.norm(
         np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]), axis=1
     )
+    parts = np.maximum(1, np.ceil(np.sqrt(2.0 * area) / spacing_m)).astype(int)
     rows, weights, areas = [], [], []
     for count in np.unique(parts):
         chosen = np.flatnonzero(parts == count)

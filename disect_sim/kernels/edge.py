@@ -14,6 +14,7 @@ vec3 = wp.vec3d
 END_ONSET = wp.constant(wp.float64(1.0e-3))  # over which the blade's end sets in [m]
 END_SLOPE = wp.constant(wp.float64(4.0))  # beyond the blade's end its edge rises this steeply [-]
 SEVER_LENGTH = wp.constant(wp.float64(1.0e-3))  # over which the springs of a passed sample let go [m]
+RELOAD_LENGTH = wp.constant(wp.float64(4.0e-3))  # over which the force goes where the edge has drawn back [m]
 REST_SPEED = wp.constant(wp.float64(1.0e-3))  # below it a knife counts as resting [m/s]
 
 
@@ -58,7 +59,9 @@ def edge_force(
     """Force of the edge on each sample [N], along the knife's velocity.
 
     Its power is what parting costs at the rate at which the knife moves on: a drawn cut spreads the same work over a
-    longer way. Where the edge has drawn back from its deepest point the force falls to zero over the rise length.
+    longer way. Where the edge has drawn back from its deepest point the force falls to zero over RELOAD_LENGTH. That is
+    far longer than a body moves under the edge in one step: the force of a step is taken before its motion, and a
+    shorter one lets a light, loose body bounce.
 
     point: relative to the knife, at the predicted end of the step [m]; velocity: the knife's, at the end [m/s]; passed:
     largest depth so far [m]; toughness [J/m^2]; rise [m].
@@ -66,7 +69,7 @@ def edge_force(
     i = wp.tid()
     depth = depth_below(point_in[i], half_length)
     deepest = wp.max(passed_in[i], depth)
-    loaded = wp.clamp(ONE - (deepest - depth) / rise_in[i], ZERO, ONE)
+    loaded = wp.clamp(ONE - (deepest - depth) / RELOAD_LENGTH, ZERO, ONE)
     v = velocity_in[i]
     rate = ramp(passing_rate(point_in[i], v, half_length), REST_SPEED)
     along = rate / (wp.dot(v, v) + REST_SPEED * REST_SPEED)

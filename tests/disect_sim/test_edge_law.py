@@ -7,7 +7,7 @@ from disect_sim import KNIVES, ConstantVelocity, InputError, RecordedMotion, sim
 from disect_sim.edge_samples import edge_samples
 from disect_sim.knife import Knife
 from tests.disect_sim.gradient_cases import Case, parameters_of, slicing, smallest_error, straight
-from tests.disect_sim.scenes import block_model, irregular_block, regular_block
+from tests.disect_sim.scenes import APPLE, block_model, irregular_block, regular_block
 
 TOUGHNESS, WIDTH = 500.0, 0.03
 """[J/m^2], and the block's width along the blade [m]."""
@@ -38,7 +38,7 @@ def test_samples_cover_the_cut_and_move_with_it():
     assert samples.area.sum() == pytest.approx(mesh.spring_area.sum(), rel=1e-5)
     assert np.asarray(samples.to_springs.sum(axis=1)).ravel() == pytest.approx(1.0)
     places = samples.places(mesh.nodes)
-    assert np.abs(places[:, 0]).max() < 1e-4
+    assert np.abs(places[:, 0]).max() < 2e-4
     # A block's cut face: its rim is the block's outline.
     rim = np.minimum.reduce([places[:, 1], 0.025 - places[:, 1], 0.015 - np.abs(places[:, 2])])
     assert samples.skin_distance == pytest.approx(rim, abs=2e-4)
@@ -47,9 +47,9 @@ def test_samples_cover_the_cut_and_move_with_it():
 
 
 def test_a_blade_pays_toughness_times_width():
-    """F = G w in steady state; contact with the flanks of a frictionless knife adds little."""
+    """F = G w in steady state; springs and the damping of the flanks' contact add 4 % at 0.1 m/s."""
     force = steady(descend(regular_block((5, 5, 5)), NO_FRICTION))
-    assert force[1] == pytest.approx(TOUGHNESS * WIDTH, rel=0.04)
+    assert force[1] == pytest.approx(TOUGHNESS * WIDTH, rel=0.06)
     assert abs(force[2]) < 0.02 * force[1]
 
 
@@ -58,8 +58,8 @@ def test_drawing_the_blade_follows_the_slice_push_curve(ratio):
     """F_y / F_y0 = 1 / (1 + xi^2) and F_z / F_y = -xi without friction: the same work on a longer way."""
     mesh = regular_block((5, 5, 5))
     speed = 0.05
-    pushed = steady(descend(mesh, NO_FRICTION, speed=speed))
-    drawn = steady(descend(mesh, NO_FRICTION, speed=speed, slide=ratio * speed))
+    pushed = steady(descend(mesh, NO_FRICTION, speed=speed, boundary="held"))
+    drawn = steady(descend(mesh, NO_FRICTION, speed=speed, slide=ratio * speed, boundary="held"))
     # Springs and flanks, which do not follow the curve, are 3 % of the pushed force.
     assert drawn[1] / pushed[1] == pytest.approx(1.0 / (1.0 + ratio**2), abs=0.03)
     assert drawn[2] / (TOUGHNESS * WIDTH) == pytest.approx(-ratio / (1.0 + ratio**2), abs=0.03)
@@ -89,18 +89,33 @@ def test_force_does_not_depend_on_mesh_or_step():
     finer = steady(descend(regular_block((7, 7, 7)), NO_FRICTION))[1]
     quicker = steady(descend(regular_block((3, 3, 3)), NO_FRICTION, dt=1e-3))[1]
     assert finer == pytest.approx(base, rel=0.02)
-    assert quicker == pytest.approx(base, rel=0.002)
+    assert quicker == pytest.approx(base, rel=0.006)
 
 
-def test_skin_has_the_same_meaning_on_every_mesh():
-    """What the skin adds to the work is toughness x depth x length of the rim, however fine the mesh."""
-    with_skin = NO_FRICTION | {"skin_toughness": 3000.0, "skin_depth": 1.5e-3}
-    added = []
-    for cells in ((3, 3, 3), (7, 7, 7)):
-        mesh = regular_block(cells)
-        plain, skinned = (descend(mesh, p).energy["fracture"][-1] for p in (NO_FRICTION, with_skin))
-        added.append(skinned - plain)
-    assert added[1] == pytest.approx(added[0], rel=0.06)
+@pytest.mark.parametrize("mesh", [regular_block(), regular_block((7, 7, 7)), irregular_block()])
+def test_skin_has_the_same_meaning_on_every_mesh(mesh):
+    """The integral of exp(-distance / depth) over the cut face: of a rectangle by a fine grid, within 4 %."""
+    depth = 1.5e-3
+    samples = edge_samples(mesh)
+    y, z = np.meshgrid((np.arange(500) + 0.5) * 0.025 / 500, (np.arange(600) + 0.5) * 0.03 / 600)
+    rim = np.minimum.reduce([y, 0.025 - y, z, 0.03 - z])
+    exact = float(np.exp(-rim / depth).mean()) * 0.025 * 0.03
+    assert samples.area @ np.exp(-samples.skin_distance / depth) == pytest.approx(exact, rel=0.04)
+
+
+@pytest.mark.parametrize("softer", [1.0, 100.0])
+def test_a_loose_or_soft_body_does_not_bounce(softer):
+    """The force of a step is taken before its motion: from step to step it must not swing."""
+    model = block_model(
+        regular_block((5, 5, 5)), APPLE.replaced(young_pa=3.0e6 / softer), damage_law="edge", boundary="free"
+    )
+    motion = ConstantVelocity(initial_y=0.027, velocity_y=-0.1)
+    values = NO_FRICTION | {"edge_toughness": TOUGHNESS / softer, "cut_spring_ke": 500.0 / softer}
+    result = simulate(model, motion, values, duration=0.2, dt=4e-3, sample_rate_hz=250.0)
+    assert result.outcome.ok
+    force = result.force[15:, 1]
+    assert force.mean() == pytest.approx(TOUGHNESS / softer * WIDTH, rel=0.15)
+    assert np.abs(np.diff(force)).mean() < 0.1 * force.mean()
 
 
 def test_nothing_is_paid_twice():

@@ -1,0 +1,209 @@
+"""The fit of the material: a synthetic truth comes back, its end is forecast, a killed fit goes on, priors are what
+they say, and another synthetic cut is predicted inside its band."""
+
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+
+from disect_sim.errors import InputError
+from stages.calibrate.calibration import calibrate
+from stages.calibrate.material_fit.fit import material_unknowns
+from stages.calibrate.material_fit.likelihood import depth_likelihood
+from stages.calibrate.material_fit.posterior import draw_table, posterior_table
+from stages.calibrate.material_fit.search import MaterialSearch
+from stages.calibrate.material_fit.unknowns import MaterialUnknowns
+from stages.calibrate.prediction import predict
+from stages.calibrate.problem import pose_problem
+from stages.calibrate.report import metrics, parameter_table
+from stages.precut.stage import tables
+from stages.runtime.catalogue import ARTIFACTS
+from stages.runtime.table_contract import check_table, polars_dtype
+from stages.shared.library.library import ANY_MATERIAL, CUT_TO_CUT, Expected, expected
+from tests.disect_sim.scenes import block_model, regular_block
+from tests.stages.calibration_scenes import TRUTH, quick, record
+
+EDGE_TRUTH = {
+    **{name: value for name, value in TRUTH.items() if name != "cut_spring_softness"},
+    "edge_toughness": 700.0,
+    "edge_rise": 1.5e-3,
+    "skin_toughness": 300.0,
+    "skin_depth": 1.0e-3,
+    "sdf_mu": 0.25,
+}
+
+
+def quick_material(**changes):
+    start = {name: value for name, value in EDGE_TRUTH.items() if name != "sdf_mu"}
+    base = {
+        "damage_law": "edge",
+        "fit": "material",
+        "material": ["edge_toughness", "sdf_mu"],
+        "layers": 0,
+        "forecast_from": 0.5,
+        "shared_iterations": 6,
+        "start": start | {"sdf_mu": 0.15},
+    }
+    return quick(**{**base, **changes})
+
+
+@pytest.fixture(scope="module")
+def model():
+    return block_model(regular_block((3, 3, 3)), damage_law="edge")
+
+
+@pytest.fixture(scope="module")
+def log(model):
+    return record(model, EDGE_TRUTH)
+
+
+@pytest.fixture(scope="module")
+def done(model, log):
+    return calibrate(model, log, quick_material(), material="nothing known")
+
+
+def test_the_truth_comes_back_within_its_interval(done):
+    """Synthetic, same mesh: what the prior leads to expect is 400 and 0.15."""
+    table = posterior_table(done.material.posterior)
+    check_table(ARTIFACTS["calibrate/posterior"], table, "calibrate/posterior")
+    rows = {row["name"]: row for row in table.iter_rows(named=True)}
+    toughness = rows["edge_toughness"]
+    assert toughness["expected"] == pytest.approx(400.0)
+    assert toughness["low"] < 700.0 < toughness["high"]
+    assert abs(toughness["value"] / 700.0 - 1.0) < 0.15
+    assert toughness["high"] / toughness["low"] < 0.5 * toughness["expected_high"] / toughness["expected_low"]
+    assert "known from this log" in toughness["learned"]
+
+
+def test_the_end_of_the_cut_is_forecast_from_its_first_half(done):
+    assert done.material.tail.nmae < 0.05
+    figures = metrics(done, quick_material())
+    assert figures["nmae"] < 0.03
+    assert figures["nmae_forecast"] == done.material.tail.nmae
+
+
+def test_draws_spread_as_the_posterior_says(done):
+    posterior = done.material.posterior
+    table = draw_table(posterior, 400, 0)
+    check_table(ARTIFACTS["calibrate/draws"], table, "calibrate/draws")
+    drawn = np.log(table.filter(pl.col("name") == "edge_toughness")["factor"].to_numpy())
+    spread = posterior.unknowns.prior["edge_toughness"].spread * posterior.deviation[0]
+    assert drawn.std() == pytest.approx(spread, rel=0.15)
+    assert drawn.mean() == pytest.approx(0.0, abs=4.0 * spread / np.sqrt(400))
+
+
+def test_derivatives_of_the_residuals_agree_with_differences(model, log):
+    params = quick_material(material=["edge_toughness", "edge_rise", "skin_toughness", "sdf_mu"], layers=2)
+    problem = pose_problem(model, log, params)
+    unknowns = material_unknowns(model.mesh, "nothing known", params)
+    likelihood = depth_likelihood(problem, problem.contact & problem.valid, 0.5)
+    search = MaterialSearch("material", unknowns, likelihood, 1)
+    search.covariance()
+    for i in range(len(unknowns)):
+        move = 1e-3 * np.eye(len(unknowns))[i]
+        ends = [problem.run(unknowns.values(s * move), differentiable=False)[0] for s in (1.0, -1.0)]
+        difference = (likelihood.residual(ends[0]) - likelihood.residual(ends[1])) / 2e-3
+        # Residuals are in standard deviations; 1e-3 of one is far below what matters, and what Newton leaves.
+        assert search.jacobian[:, i] == pytest.approx(difference, rel=0.02, abs=5e-3), unknowns.names[i]
+
+
+def test_a_killed_fit_goes_on_and_ends_with_the_same_numbers(model, log, done, tmp_path):
+    class KilledError(Exception):
+        pass
+
+    def kill(fraction, text):
+        if text.startswith("beginning 1"):
+            raise KilledError
+
+    params = quick_material()
+    with pytest.raises(KilledError):
+        calibrate(model, log, params, material="nothing known", scan_dir=tmp_path, key="k", progress=kill)
+    assert list(tmp_path.glob(".checkpoints/calibrate-*"))
+    again = calibrate(model, log, params, material="nothing known", scan_dir=tmp_path, key="k")
+    assert (again.material.posterior.mean == done.material.posterior.mean).all()
+    assert again.material.tail == done.material.tail
+    assert not list(tmp_path.glob(".checkpoints/*"))
+
+
+def test_another_cut_is_predicted_beside_its_baselines(model, done):
+    """Synthetic: faster, and of a fruit a tenth tougher than the one that was fitted."""
+    other = record(model, EDGE_TRUTH | {"edge_toughness": 770.0}, speed=0.2)
+    params = quick_material(draws=3)
+    mesh_tables = {f"precut/{name}": table for name, table in tables(model.mesh).items()}
+    untouched = np.zeros(model.spring_count)
+    artifacts = mesh_tables | {
+        "ingest/force": _force_table(record(model, EDGE_TRUTH)),
+        "calibrate/parameters": parameter_table(
+            model, done.values, gradient_norm=untouched, touched_ns=untouched
+        ),
+        "calibrate/body": pl.DataFrame(schema={"name": pl.String, "value": pl.Float64, "unit": pl.String}),
+        "calibrate/draws": draw_table(done.material.posterior, 3, 0),
+    }
+    found = predict(artifacts.__getitem__, "apple", params, _force_table(other))
+    figures = found.figures()
+    assert 0.03 < figures["nmae"] < 0.15
+    assert figures["nmae_with_amplitude"] < 0.05
+    assert figures["amplitude"] == pytest.approx(1.09, abs=0.04)
+    assert figures["coverage"] > 0.9
+    assert figures["nmae"] < figures["nmae_nominal"]
+    assert {"repeated_n", "nominal_n", "low_n", "high_n"} <= set(found.table().columns)
+    json.dumps(figures)
+
+
+def test_the_material_needs_the_edge_law(model, log):
+    with pytest.raises(InputError, match="Set cut.damage_law to edge"):
+        calibrate(model, log, quick_material(damage_law="force"), material="apple")
+
+
+def test_a_library_without_the_material_expects_any_fruit(tmp_path):
+    found = expected(("edge_toughness",), "medlar", "edge", folder=tmp_path)["edge_toughness"]
+    median, spread = ANY_MATERIAL["edge_toughness"]
+    assert found.median == pytest.approx(median)
+    assert found.spread == pytest.approx(np.hypot(spread, CUT_TO_CUT))
+    assert found.cuts == 0
+
+
+def test_cuts_of_the_material_narrow_what_is_expected(tmp_path):
+    """Normal means in logarithms, by hand: 4 cuts at 800, and one of another law that does not count."""
+    cut = {"damage_law": "edge", "values": {"edge_toughness": 800.0}}
+    cuts = [{"name": str(i), **cut} for i in range(4)] + [
+        {"name": "x", "damage_law": "force", "values": {"edge_toughness": 10.0}}
+    ]
+    (tmp_path / "medlar.json").write_text(json.dumps({"cuts": cuts}))
+    found = expected(("edge_toughness",), "medlar", "edge", folder=tmp_path)["edge_toughness"]
+    before, many = 1.0 / 0.8**2, 4.0 / CUT_TO_CUT**2
+    mean = (np.log(400.0) * before + np.log(800.0) * many) / (before + many)
+    assert found.median == pytest.approx(np.exp(mean))
+    assert found.spread == pytest.approx(np.hypot(CUT_TO_CUT, (before + many) ** -0.5))
+    assert found.cuts == 4
+    without = expected(("edge_toughness",), "medlar", "edge", leave_out="0", folder=tmp_path)
+    assert without["edge_toughness"].cuts == 3
+
+
+def test_layers_vary_the_toughness_with_depth_only():
+    prior = {"edge_toughness": Expected(400.0, 0.5, 0)}
+    unknowns = MaterialUnknowns(prior, 1, {"sdf_ke": 1000.0}, np.array([0.0, 0.5, 1.0]))
+    assert unknowns.names == ["edge_toughness", "toughness_by_depth_1", "offset_y"]
+    values = unknowns.values(np.array([0.0, 1.0, 0.0]))
+    assert values["edge_toughness"] == pytest.approx(400.0 * np.exp(0.25 * np.array([1.0, 0.0, -1.0])))
+    assert float(values["sdf_ke"]) == 1000.0
+
+
+def _force_table(cut):
+    """A recorded cut as ingest/force."""
+    norm = np.linalg.norm(cut.force, axis=1)
+    values = {
+        "time_s": cut.time,
+        "position_m": cut.position,
+        "velocity_m_s": cut.velocity,
+        "force_n": cut.force,
+        "force_norm_n": norm,
+        "force_filtered_norm_n": norm,
+        "air_n": np.zeros_like(cut.force),
+        "raw_n": cut.force,
+        "valid": cut.valid,
+        "uncertainty_n": np.full(len(norm), 0.1),
+    }
+    columns = ARTIFACTS["ingest/force"].columns
+    return pl.DataFrame([pl.Series(c.name, values[c.name], polars_dtype(c.dtype)) for c in columns])
