@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from disect_sim.errors import InputError
+from disect_sim.laws.damage import damage_law
 from disect_sim.model import Model
 from disect_sim.parameters import SPRING_NAMES, SURFACE_PREFIX, expand, parameter_info
 from stages.calibrate.certainty import Certainty, certainties
@@ -28,6 +29,7 @@ from stages.calibrate.unknowns import Values, parameter_bounds, shared_unknowns
 from stages.calibrate.validation import contact_impulse
 from stages.runtime.checkpoint import remove_checkpoints
 from stages.shared.fitting.bounded import Bound
+from stages.shared.library.library import ANY_MATERIAL
 
 Array = NDArray[np.float64]
 Progress = Callable[[float, str], None]
@@ -186,6 +188,15 @@ def check_names(params: CalibrateParams) -> None:
     for name in (*params.start, *params.shared, *params.individual, *params.bounds):
         if name != OFFSET:
             parameter_info(name, damage_law=params.cut.damage_law)
+    if params.fit == "material":
+        _check_material(params)
+        return
+    for name in (*params.shared, *params.individual):
+        if name.removeprefix(SURFACE_PREFIX) in damage_law(params.cut.damage_law).ignores:
+            raise InputError(
+                f"calibrate fits {name!r}, which has no effect with cut.damage_law {params.cut.damage_law!r}. Take it "
+                "out of calibrate.shared and calibrate.individual, or set calibrate.fit to material."
+            )
     for name in params.individual:
         if name not in SPRING_NAMES:
             raise InputError(
@@ -208,6 +219,15 @@ def check_names(params: CalibrateParams) -> None:
             raise InputError(
                 f"calibrate fits {name!r}, but calibrate.start has no {bare!r}. A fit needs a start. Add it."
             )
+
+
+def _check_material(params: CalibrateParams) -> None:
+    unknown = [name for name in params.material if name not in ANY_MATERIAL]
+    if unknown or not params.material:
+        raise InputError(
+            f"calibrate.material names {', '.join(unknown) or 'nothing'}. It takes {', '.join(ANY_MATERIAL)}: of "
+            "these it is known what to expect. Correct it."
+        )
 
 
 def spring_values(model: Model, values: Values) -> dict[str, Array]:
