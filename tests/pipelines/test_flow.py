@@ -1,8 +1,12 @@
 """The Prefect flow: state names, retries, artifacts in the dashboard."""
 
+import os
+
 import pytest
 
+from pipelines.dvc import stage as stage_module
 from pipelines.dvc.template import read_template
+from pipelines.runs.flow import fresh_at_first
 from pipelines.runs.run_request import run_flow, run_request
 from pipelines.runs.run_result import RunResult
 from pipelines.scans.project import Project
@@ -70,7 +74,7 @@ def artifact_keys() -> set[str]:
         return {item["key"] for item in response.json()}
 
 
-def test_a_run_and_a_rerun(project, tmp_path):
+def test_a_run_and_a_rerun(project, tmp_path, monkeypatch):
     register_scan(project, Request(write_scan(tmp_path, "apple_1.ply")))
     result, spectator = run(project, "apple_1")
     assert (result.exit_code, result.error) == (0, None)
@@ -84,11 +88,42 @@ def test_a_run_and_a_rerun(project, tmp_path):
         "apple-1-summary",
     } <= artifact_keys()
 
-    again, _ = run(project, "apple_1")
+    with monkeypatch.context() as patch:
+        # DVC says once that all is fresh; a question per stage would cost seconds each
+        patch.setattr(stage_module, "_run_dvc", lambda *arguments: pytest.fail("DVC was asked again"))
+        again, _ = run(project, "apple_1")
     assert all(stage.cached for stage in again.stages)
     assert len(again.stages) == len(spectator.started)
     assert {state for state, _ in task_runs("apple_1").values()} == {"Unchanged"}
     assert runs(project) == [f"apple_1 {name}" for name in spectator.started]
+
+
+def test_from_the_first_stage_that_runs_dvc_is_asked_for_each(project, tmp_path):
+    scan = write_scan(tmp_path, "fig.ply")
+    register_scan(project, Request(scan))
+    result, _ = run(project, "fig")
+    assert result.error is None
+    entries = read_template(project.template)
+    names = [entry.name for entry in entries]
+    assert fresh_at_first(project, "fig", entries) == set(names)
+    changed = names[3]
+    section = {"precut": {"plane_point_m": [0.001, 0.0, 0.0]}}
+    assert changed == "precut"
+    register_scan(project, Request(scan, overrides=section))
+    assert fresh_at_first(project, "fig", entries) == set(names[:3])
+    # content that DVC, which looks at times and sizes, does not miss is found and made again
+    faces = project.scan_dir("fig") / "clean" / "faces.parquet"
+    before, stat = faces.read_bytes(), faces.stat()
+    faces.chmod(0o644)
+    faces.write_bytes(bytes([before[0] ^ 1]) + before[1:])
+    os.utime(faces, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    result, _ = run(project, "fig")
+    assert result.error is None
+    assert faces.read_bytes() == before
+    outcomes = {stage.name: stage.outcome.value for stage in result.stages}
+    assert outcomes[names[1]] == outcomes[names[2]] == "Unchanged" and outcomes[changed] == "Completed"
+    (project.scan_dir("fig") / "dvc.lock").write_text("broken: [")
+    assert fresh_at_first(project, "fig", entries) == set()
 
 
 def test_bad_input_fails_once_with_its_sentence(project, tmp_path):
