@@ -17,6 +17,9 @@ from stages.shared.fitting.resumable import run_to_end
 
 GROW, SHRINK = 1.5, 0.4
 """What a step that was better, or was not, does to the radius of the next one."""
+CONVERGED = "converged"
+NO_GAIN = "no step promises more than least_gain"
+"""How a descent may end."""
 
 Array = NDArray[np.float64]
 
@@ -77,10 +80,10 @@ class Search:
     def over(self) -> bool:
         """Whether to stop."""
         if self._radius < self._params.least_radius:
-            self.run.ended = "converged" if self.run.best is not None else "the simulations do not finish"
-            return True
-        if self._gain < self._params.least_gain and self.run.feasible:
-            self.run.ended = "no step promises more than least_gain"
+            best, promises = self.run.best, self._gain >= self._params.least_gain
+            self.run.ended = (
+                "the simulations do not finish" if best is None else CONVERGED if promises else NO_GAIN
+            )
             return True
         return len(self.run.history) >= self._params.iterations
 
@@ -98,9 +101,7 @@ class Search:
         if centre is None or self._curvature is None:
             self._next, self._gain = self._next * 0.5 + self._cut.straight() * 0.5, np.inf
         else:
-            model = ForceModel(centre.variables, centre.slope, self._curvature)
-            self._next = solve(self._cut, self._active, model, self._radius, self._params)
-            self._gain = self._expected_gain(centre, model)
+            self._choose_next(centre, ForceModel(centre.variables, centre.slope, self._curvature))
 
     def state(self) -> dict[str, Any]:
         """Everything needed to go on, as plain values."""
@@ -137,6 +138,19 @@ class Search:
             self._curvature = Curvature(point.slope, self._params.start_radius)
         else:
             self._curvature.learn(point.variables - best.variables, point.slope - best.slope)
+
+    def _choose_next(self, centre: Point, model: ForceModel) -> None:
+        """The next motion, by MDMM. One that promises too little is not simulated: a shorter step is asked for.
+
+        A shorter one may promise more, because MDMM does not find the very minimum, and less so the farther it may go.
+        """
+        while True:
+            self._next = solve(self._cut, self._active, model, self._radius, self._params)
+            self._gain = self._expected_gain(centre, model)
+            hopeless = self._gain < self._params.least_gain and self.run.feasible
+            if not hopeless or self._radius < self._params.least_radius:
+                return
+            self._radius *= SHRINK
 
     def _expected_gain(self, centre: Point, model: ForceModel) -> float:
         """By how much the objective should fall with the next motion, over the best motion's mean force."""

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from disect_sim.errors import InputError
-from stages.optimize.descent import Search, descend
+from stages.optimize.descent import NO_GAIN, Search, descend
 from stages.optimize.finer_mesh import finer_cut
 from stages.optimize.inner_problem import ForceModel
 from stages.optimize.optimization import UNCONSTRAINED, optimize
@@ -205,11 +205,31 @@ def test_a_search_ends_when_its_next_step_promises_too_little(tmp_path):
     cut = slicing_cut(params)
     place = Checkpoint(tmp_path, "key", stage="optimize", part="vertical")
     run, _ = _descend(cut, params, checkpoint=place)
-    assert run.ended == "no step promises more than least_gain"
+    assert run.ended == NO_GAIN
     assert run.feasible and len(run.history) < 5
     # killed after its last simulation, it ends there again
     again, _ = _descend(cut, params, checkpoint=place)
     assert again.ended == run.ended and again.history == run.history
+
+
+def test_a_step_that_promises_nothing_is_not_simulated_but_made_shorter(monkeypatch):
+    """MDMM may end above its centre when it may go far; a simulation of that would be wasted."""
+    params = quick(iterations=3, least_gain=0.001)
+    cut = slicing_cut(params)
+    radii = []
+
+    def solve(cut, constraints, model, radius, params):
+        radii.append(radius)
+        uphill = 1.0 if radius > 0.2 else -1.0
+        return model.centre + uphill * 0.1 * model.slope / np.linalg.norm(model.slope)
+
+    monkeypatch.setattr("stages.optimize.descent.solve", solve)
+    search = Search(cut, near_vertical(cut, params), params, scale_n=1.0, constrained=False)
+    search.step()
+    assert len(search.run.history) == 1
+    assert radii == pytest.approx([0.75, 0.3, 0.12])
+    search.step()
+    assert search.run.history[-1]["radius"] == radii[2]
 
 
 def test_a_search_that_keeps_no_rule_yet_does_not_end_for_little_gain():
