@@ -189,7 +189,7 @@ def _best(
     if not found:
         raise InputError(
             "optimize: no iterate kept every constraint. The limits must leave room for a cut of this duration. "
-            "Lower optimize.mean_speed_m_s, or raise optimize.iterations or the damping in optimize.constraints."
+            "Lower cut.speed_m_s, or raise optimize.iterations or the damping in optimize.constraints."
         )
     objectives = {n: run.best.objective for n, run in found.items() if run.best is not None}
     name = min(objectives, key=lambda n: objectives[n])

@@ -51,8 +51,8 @@ class OptimizeParams(StageParams):
     least_gain: Annotated[float, Field(ge=0, le=0.1)]
     """A start also ends when the model of the force promises less than this share of the mean force of its next step.
 
-    Less can't be told from noise: steps of 3 ms put the mean force of a sawing cut 0.7 % off, repeated cuts of one
-    fruit differ by about 1 %. 0 never ends a start.
+    Less can't be told from noise: steps of 3 ms alone put the force of a sawing cut 0.6 % off (docs/simulator.md).
+    0 ends a start only when no step promises anything.
     """
     optimiser: Annotated[str, one_of(OPTIMISERS)]
     """Of MDMM: a key of stages.optimize.optimisers.OPTIMISERS."""
