@@ -1,7 +1,8 @@
 """disect_sim: a differentiable simulator of cutting.
 
-Cut a tet mesh once (`cut_by_plane`), build a model (`build_model`), simulate a knife motion (`simulate`), and ask the
-result for gradients (`Result.gradient`) or put the whole under a torch optimiser (`CuttingForce`).
+Cut a tet mesh once (`cut_by_plane`), build a model (`build_model`), simulate a knife motion (`simulate`) or many of
+them on all cores (`simulate_many`), and ask the result for gradients (`Result.gradient`) or put the whole under a
+torch optimiser (`CuttingForce`).
 
 The names below are the public face. They load on first use: whoever only wants `InputError` pays neither for Warp nor
 for torch.
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from disect_sim.cut_mesh import CutMesh
     from disect_sim.errors import InputError
     from disect_sim.knife import KNIVES, Knife, knife_from
+    from disect_sim.many import Cut, simulate_many
     from disect_sim.materials import MATERIALS, Material
     from disect_sim.model import Model, build_model
     from disect_sim.motions import ConstantVelocity, RecordedMotion, SlicingMotion
@@ -32,6 +34,8 @@ _HOME = {
     "KNIVES": "knife",
     "Knife": "knife",
     "knife_from": "knife",
+    "Cut": "many",
+    "simulate_many": "many",
     "MATERIALS": "materials",
     "Material": "materials",
     "Model": "model",
@@ -52,6 +56,7 @@ __all__ = [
     "KNIVES",
     "MATERIALS",
     "ConstantVelocity",
+    "Cut",
     "CutMesh",
     "CuttingForce",
     "Gradients",
@@ -69,6 +74,7 @@ __all__ = [
     "knife_from",
     "parameter_info",
     "simulate",
+    "simulate_many",
 ]
 
 

@@ -5,6 +5,7 @@ A motion maps times [s], shape [n], to positions of the knife's origin [m], shap
 """
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -111,6 +112,20 @@ class RecordedMotion(Motion):
         return base + parameters["offset_y"] * up
 
 
+@dataclass(frozen=True)
+class Blend:
+    """What a slicing motion multiplies its keyframes with at some times."""
+
+    weights: torch.Tensor
+    """Of the keyframes [-], shape [..., k]."""
+    weight_rates: torch.Tensor
+    """Their derivatives in time [1/s], shape [..., k]."""
+    window: torch.Tensor
+    """[-], shape [...]."""
+    window_rate: torch.Tensor
+    """[1/s], shape [...]."""
+
+
 class SlicingMotion(Motion):
     """Slicing while descending: keyframes blended by radial basis functions, inside a window of rest at both ends.
 
@@ -152,20 +167,16 @@ class SlicingMotion(Motion):
 
     def velocities(self, times: torch.Tensor, parameters: dict[str, torch.Tensor]) -> torch.Tensor:
         """(dy/dt, dz/dt) [m/s], shape [..., 2]."""
-        w = self._weights(times)
-        window = self._edge(times / self._window) * self._edge((self._duration - times) / self._window)
+        blend = self.blend(times)
+        w = blend.weights
         phase = (w @ parameters["frequency"]) * times
         dz = (w @ parameters["amplitude"]) * torch.cos(phase)
-        return torch.stack([window * (w @ parameters["velocity_y"]), window * dz], dim=-1)
+        return torch.stack([blend.window * (w @ parameters["velocity_y"]), blend.window * dz], dim=-1)
 
     def accelerations(self, times: torch.Tensor, parameters: dict[str, torch.Tensor]) -> torch.Tensor:
         """(d²y/dt², d²z/dt²) [m/s²], shape [..., 2]: the derivatives of `velocities`."""
-        w = self._weights(times)
-        w_rate = w * (self._keyframe_times - times[..., None]) / self._sigma2
-        rise, fall = times / self._window, (self._duration - times) / self._window
-        window = self._edge(rise) * self._edge(fall)
-        window_rate = self._edge_rate(rise) * self._edge(fall) - self._edge(rise) * self._edge_rate(fall)
-        window_rate = window_rate / self._window
+        blend = self.blend(times)
+        w, w_rate, window, window_rate = blend.weights, blend.weight_rates, blend.window, blend.window_rate
         a, b, c = (parameters[name] for name in ("amplitude", "frequency", "velocity_y"))
         phase, phase_rate = (w @ b) * times, (w @ b) + (w_rate @ b) * times
         saw = (w @ a) * torch.cos(phase)
@@ -175,18 +186,23 @@ class SlicingMotion(Motion):
 
     def trajectory(self, times: torch.Tensor, parameters: dict[str, torch.Tensor]) -> torch.Tensor:
         """See Motion; the velocities are integrated by three-point Gauss quadrature between the times."""
-        start = torch.cat([torch.zeros(1, dtype=torch.float64), times[:-1]])
-        half = 0.5 * (times - start)
-        at = (start + half)[:, None] + half[:, None] * GAUSS_POINTS
-        steps = 2.0 * half[:, None] * (self.velocities(at, parameters) * GAUSS_WEIGHTS[:, None]).sum(dim=1)
-        travelled = torch.cumsum(steps, dim=0)
+        at, shares = gauss_points(times)
+        travelled = torch.cumsum((self.velocities(at, parameters) * shares[..., None]).sum(dim=1), dim=0)
         y = parameters["initial_y"] + travelled[:, 0]
         z = parameters["initial_z"] + travelled[:, 1]
         return torch.stack([torch.zeros_like(y), y, z], dim=1)
 
-    def _weights(self, times: torch.Tensor) -> torch.Tensor:
-        """Of the keyframes, shape [..., k]."""
-        return torch.exp(-((times[..., None] - self._keyframe_times) ** 2) / (2.0 * self._sigma2))
+    def blend(self, times: torch.Tensor) -> "Blend":
+        """Weights of the keyframes and window at the times, with their rates."""
+        weights = torch.exp(-((times[..., None] - self._keyframe_times) ** 2) / (2.0 * self._sigma2))
+        rise, fall = times / self._window, (self._duration - times) / self._window
+        rate = self._edge_rate(rise) * self._edge(fall) - self._edge(rise) * self._edge_rate(fall)
+        return Blend(
+            weights,
+            weights * (self._keyframe_times - times[..., None]) / self._sigma2,
+            self._edge(rise) * self._edge(fall),
+            rate / self._window,
+        )
 
     @staticmethod
     def _edge(z: torch.Tensor) -> torch.Tensor:
@@ -199,6 +215,13 @@ class SlicingMotion(Motion):
         """Derivative of _edge."""
         c = torch.clamp(z, 0.0, 1.0)
         return 30.0 * c**2 * (1.0 - c) ** 2
+
+
+def gauss_points(times: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Three points between each time and the one before, from 0 [s], and their shares of the way [s], shape [n, 3]."""
+    start = torch.cat([torch.zeros(1, dtype=torch.float64), times[:-1]])
+    half = 0.5 * (times - start)[:, None]
+    return start[:, None] + half + half * GAUSS_POINTS, 2.0 * half * GAUSS_WEIGHTS
 
 
 def _three_columns(values: np.ndarray, count: int) -> np.ndarray:

@@ -95,8 +95,12 @@ def bring_up_to_date(
     *,
     listeners: Listeners | None = None,
     force: bool = False,
+    fresh: bool = False,
 ) -> StageReport:
-    """Let DVC run the stage if it is stale. Raises InputError, TryAgainError or StageFailedError."""
+    """Let DVC run the stage if it is stale. Raises InputError, TryAgainError or StageFailedError.
+
+    `fresh`: DVC has just said so, and nothing ran since; it is not asked again, but the outputs are looked at.
+    """
     listeners = listeners or Listeners()
     scan_dir = project.scan_dir(scan_id)
     read_scan_file(scan_dir)  # refuses names that DVC must not put into a command line or a path
@@ -114,7 +118,8 @@ def bring_up_to_date(
         for done in (restore_broken_lock_file(project, scan_id), refresh_pipeline_file(project, scan_id)):
             if done:
                 listeners.on_line(done)
-        outcome = _run_dvc(project, scan_id, entry, listeners, force)
+        skip = fresh and not force
+        outcome = Outcome.UNCHANGED if skip else _run_dvc(project, scan_id, entry, listeners, force)
         if damaged(recorded_outputs(project, scan_id, entry.name)):
             outcome = _run_again(project, scan_id, entry, listeners)
         keep_spare_lock_file(project, scan_id)

@@ -3,9 +3,10 @@
 DVC owns the question whether a stage is fresh; Prefect runs, retries and shows.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,10 @@ from prefect.client.schemas.objects import State, TaskRun
 from prefect.states import Completed
 from prefect.tasks import Task
 
+from disect_sim.errors import InputError
 from pipelines.dvc.clone import Source, open_workspace
+from pipelines.dvc.commands import CommandError
+from pipelines.dvc.lock_file import has_results
 from pipelines.dvc.recorded_files import check_raw_files
 from pipelines.dvc.stage import Listeners, StageReport, TryAgainError, bring_up_to_date
 from pipelines.dvc.template import StageEntry, needed_for, read_template, upstream
@@ -30,6 +34,7 @@ from pipelines.dvc.transfer import (
 from pipelines.runs.dashboard_artifacts import ProgressArtifact, show_run, show_stage
 from pipelines.runs.dashboard_drawings import show_drawings
 from pipelines.scans.project import Project
+from pipelines.scans.status import read_status
 
 RETRY_DELAY_S = 2
 DVC_HINTS = ("To track the changes", "\tgit add", "To enable auto staging", "\tdvc config", "Use `dvc push`")
@@ -75,6 +80,7 @@ def run_stages(
     if target is not None:
         entries = needed_for(target, entries)
     check_raw_files(project, scan_id)
+    fresh = set() if force or source is not None else fresh_at_first(project, scan_id, entries)
     states: dict[str, State[Any]] = {}
     reports: list[StageReport] = []
     for entry in entries:
@@ -84,6 +90,7 @@ def run_stages(
             scan_id,
             entry,
             force and target in (None, entry.name),
+            entry.name in fresh,
             source,
             [states[name] for name in upstream(entry, entries)],
         )
@@ -96,17 +103,33 @@ def run_stages(
     return [{"name": report.name, "outcome": report.outcome.value} for report in reports]
 
 
+def fresh_at_first(project: Project, scan_id: str, entries: Sequence[StageEntry]) -> set[str]:
+    """The stages before the first that must run, by one question to DVC instead of one per stage.
+
+    From the first stage that runs on, DVC is asked when a stage's turn comes: what runs may change the answer. Where
+    DVC can't say it now, it is asked stage by stage, which also repairs what a kill left broken.
+    """
+    if len(entries) < 2 or not has_results(project.scan_dir(scan_id)):
+        return set()
+    try:
+        states = {row.stage: row.state for row in read_status(project, [scan_id])}
+    except (CommandError, InputError):
+        return set()
+    return {entry.name for entry in takewhile(lambda entry: states.get(entry.name) == "fresh", entries)}
+
+
 def _run_entry(
     project: Project,
     scan_id: str,
     entry: StageEntry,
     force: bool,
+    fresh: bool,
     source: Source | None,
     after: list[State[Any]],
 ) -> tuple[StageReport, State[Any]]:
     """One stage, here or on a worker; here it is called directly, so that cancelling stops it at once."""
     task = _task_for(entry)
-    arguments = (scan_id, str(project.root), entry.name, force)
+    arguments = (scan_id, str(project.root), entry.name, force, fresh)
     if source is None:
         state: State[Any] = task(*arguments, wait_for=after, return_state=True)
     else:
@@ -139,11 +162,12 @@ def run_stage_task(
     project_root: str,
     stage: str,
     force: bool,
+    fresh: bool = False,
     source: Source | None = None,
     files: dict[str, str] | None = None,
 ) -> Any:
     """One stage of one scan; the state is named after what DVC did: Unchanged, Cached or Completed."""
-    return _run_stage(scan_id, project_root, stage, force, source, files)
+    return _run_stage(scan_id, project_root, stage, force, fresh, source, files)
 
 
 def _run_stage(
@@ -151,6 +175,7 @@ def _run_stage(
     project_root: str,
     stage: str,
     force: bool,
+    fresh: bool,
     source: Source | None,
     files: dict[str, str] | None,
 ) -> Any:
@@ -171,9 +196,8 @@ def _run_stage(
         progress.update(fraction, message)
         WATCHER.get().on_progress(stage, fraction, message)
 
-    report = bring_up_to_date(
-        project, scan_id, entry, listeners=Listeners(on_line=on_line, on_progress=on_progress), force=force
-    )
+    listeners = Listeners(on_line=on_line, on_progress=on_progress)
+    report = bring_up_to_date(project, scan_id, entry, listeners=listeners, force=force, fresh=fresh)
     if source is not None:
         send_outputs(project, scan_id, entry)
         report = replace(report, text_files=text_files(project, scan_id))

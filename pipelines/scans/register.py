@@ -32,7 +32,7 @@ from stages.runtime.scan_file import (
 )
 from stages.runtime.yaml_file import PlainDumper, read_mapping
 from stages.shared.inputs.file_size import check_log_size
-from stages.shared.inputs.scan_header import check_scan_size
+from stages.shared.inputs.scan_header import check_scan_size, check_scan_suffix
 
 DEFAULT_MATERIAL = "apple"
 REGISTERING = ".registering"
@@ -107,6 +107,7 @@ def _register(project: Project, request: Request) -> str:
     )
     for mesh in filter(None, (request.scan, request.surface)):
         check_scan_size(str(mesh), _size(mesh), params.clean.max_bytes)
+    check_scan_suffix(request.scan, str(request.scan))
     intake = _Intake(scan_dir, replace=request.replace or not has_results(scan_dir))
 
     content: dict[str, Any] = {"id": scan_id}

@@ -1,16 +1,16 @@
 """Does the reduction survive? The two motions again with a finer step, a finer mesh and other parameters."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import torch
 
 from disect_sim import Model
 from disect_sim.cut_mesh import CutMesh
+from disect_sim.many import Answer, Cut
 from stages.optimize.params import OptimizeParams
 from stages.optimize.passage import Passage
-from stages.optimize.slicing_cut import CutFailedError, SlicingCut, Values
-from stages.runtime.parallel import report_to_parent, run_parallel
+from stages.optimize.slicing_cut import Array, SlicingCut, Values
 from stages.shared.cut.cutting_model import cutting_model
 
 PERTURBATION = 0.1
@@ -19,29 +19,31 @@ PERTURBATION = 0.1
 
 @dataclass(frozen=True)
 class Check:
-    """One way to simulate the two motions again; sent to a process."""
+    """One way to simulate the two motions again."""
 
     name: str
     model: Model
     values: Values
     passage: Passage
     params: OptimizeParams
-    vertical: torch.Tensor
-    slicing: torch.Tensor
+    vertical: Array
+    slicing: Array
     """Variables of the two motions."""
 
-    def run(self) -> "Confirmed":
-        """Simulate both."""
-        cut = SlicingCut(self.model, (self.values,), self.passage, self.params)
-        means = []
-        for variables in (self.vertical, self.slicing):
-            try:
-                with torch.no_grad():
-                    means.append(float(cut.mean_force(variables)))
-            except CutFailedError:
-                means.append(float("nan"))
-        report_to_parent(self.name)
+    def cuts(self) -> list[Cut]:
+        """Both motions."""
+        cut = self._cut()
+        return [*cut.cuts(self.vertical), *cut.cuts(self.slicing)]
+
+    def confirmed(self, answers: Sequence[Answer[Array]]) -> "Confirmed":
+        """The means, from the forces of both."""
+        cut = self._cut()
+        pairs = zip((self.vertical, self.slicing), (answer.value for answer in answers), strict=True)
+        means = [float("nan") if force is None else cut.mean_of([force], motion) for motion, force in pairs]
         return Confirmed(self.name, *means)
+
+    def _cut(self) -> SlicingCut:
+        return SlicingCut(self.model, (self.values,), self.passage, self.params)
 
 
 @dataclass(frozen=True)
@@ -58,8 +60,8 @@ class Confirmed:
         return 1.0 - self.slicing_n / self.vertical_n
 
 
-def confirm(base: Check, finer: CutMesh, finer_values: Values, *, processes: int) -> list[Confirmed]:
-    """The reduction with half the step, half the edge, and the parameters drawn or scaled 10 % up and down."""
+def checks_of(base: Check, finer: CutMesh, finer_values: Values) -> list[Check]:
+    """Half the edge, half the step, and the parameters scaled 10 % up, down and at random; the longest comes first."""
     params = base.params
     fine_model = cutting_model(finer, base.model.material, params.cut)
     generator = np.random.default_rng(params.seed)
@@ -68,14 +70,13 @@ def confirm(base: Check, finer: CutMesh, finer_values: Values, *, processes: int
         name: value * (1.0 + PERTURBATION * sign)
         for (name, value), sign in zip(base.values.items(), signs, strict=True)
     }
-    checks = [
+    return [
         replace(base, name="half the edge", model=fine_model, values=finer_values),
         replace(base, name="half the step", params=params.changed(dt_s=0.5 * params.cut.dt_s)),
         replace(base, name="parameters + 10 %", values=_scaled(base.values, 1.0 + PERTURBATION)),
         replace(base, name="parameters - 10 %", values=_scaled(base.values, 1.0 - PERTURBATION)),
         replace(base, name="parameters ± 10 %, drawn", values=mixed),
     ]
-    return run_parallel(Check.run, checks, processes=processes)
 
 
 def _scaled(values: Values, factor: float) -> dict[str, np.ndarray]:

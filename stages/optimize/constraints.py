@@ -3,12 +3,28 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import mdmm
-import torch
+import numpy as np
+from numpy.typing import NDArray
 
+from stages.optimize.kinematics import Trajectory
 from stages.optimize.params import OptimizeParams
 from stages.optimize.passage import Passage
-from stages.optimize.slicing_cut import Trajectory
+
+Array = NDArray[np.float64]
+Y, Z = 0, 1
+"""Columns of velocities and accelerations; of positions they are one further."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a rule measures of a trajectory. It is taken at one moment, so its derivatives are those of one row."""
+
+    value: float
+    quantity: str
+    """Field of the trajectory."""
+    row: int
+    slope: Array
+    """Derivatives of the value in that row of that field."""
 
 
 @dataclass(frozen=True)
@@ -19,7 +35,7 @@ class Rule:
     """With the unit of its measure."""
     unit: float
     """Size of one unit of the optimiser, so that all residuals are comparable."""
-    measure: Callable[[Trajectory], torch.Tensor]
+    measure: Callable[[Trajectory], Reading]
     limit: float
     equality: bool
     tolerance: float
@@ -27,7 +43,7 @@ class Rule:
 
     def residual(self, trajectory: Trajectory) -> float:
         """By how much the rule is broken, >= 0, in the measure's own unit."""
-        beyond = float(self.measure(trajectory).detach()) - self.limit
+        beyond = self.measure(trajectory).value - self.limit
         return abs(beyond) if self.equality else max(0.0, beyond)
 
 
@@ -35,27 +51,13 @@ def rules_of(passage: Passage, params: OptimizeParams) -> tuple[Rule, ...]:
     """End height, fruit under the blade, speed, acceleration, clearance of the board. The maxima are over all t."""
     p = passage
     return (
-        Rule("end_height_m", 0.01, lambda t: t.position[-1, 1], p.end_m, True, 0.5e-3),
-        Rule(
-            "lateral_m",
-            0.01,
-            lambda t: (t.position[:, 2] - p.z_m).abs().max(),
-            p.lateral_limit_m,
-            False,
-            0.5e-3,
-        ),
-        Rule(
-            "speed_m_s",
-            0.1,
-            lambda t: (t.velocity**2).sum(dim=1).max().add(1e-12).sqrt(),
-            params.max_speed_m_s,
-            False,
-            1e-3,
-        ),
+        Rule("end_height_m", 0.01, _last_height, p.end_m, True, 0.5e-3),
+        Rule("lateral_m", 0.01, lambda t: _lateral(t, p.z_m), p.lateral_limit_m, False, 0.5e-3),
+        Rule("speed_m_s", 0.1, _fastest, params.max_speed_m_s, False, 1e-3),
         Rule(
             "acceleration_along_m_s2",
             2.0,
-            lambda t: t.acceleration[:, 1].abs().max(),
+            lambda t: _largest_acceleration(t, Z),
             params.max_acceleration_along_m_s2,
             False,
             0.05,
@@ -63,58 +65,77 @@ def rules_of(passage: Passage, params: OptimizeParams) -> tuple[Rule, ...]:
         Rule(
             "acceleration_vertical_m_s2",
             1.0,
-            lambda t: t.acceleration[:, 0].abs().max(),
+            lambda t: _largest_acceleration(t, Y),
             params.max_acceleration_vertical_m_s2,
             False,
             0.05,
         ),
-        Rule("board_m", 0.01, lambda t: (p.end_m - t.position[:, 1]).max(), 0.0, False, 0.5e-3),
+        Rule("board_m", 0.01, lambda t: _below(t, p.end_m), 0.0, False, 0.5e-3),
     )
 
 
+def _last_height(t: Trajectory) -> Reading:
+    row = len(t.position) - 1
+    return Reading(float(t.position[row, 1]), "position", row, np.array([0.0, 1.0, 0.0]))
+
+
+def _lateral(t: Trajectory, middle_m: float) -> Reading:
+    beside = t.position[:, 2] - middle_m
+    row = int(np.argmax(np.abs(beside)))
+    return Reading(abs(float(beside[row])), "position", row, np.array([0.0, 0.0, np.sign(beside[row])]))
+
+
+def _fastest(t: Trajectory) -> Reading:
+    row = int(np.argmax((t.velocity**2).sum(axis=1)))
+    speed = float(np.sqrt((t.velocity[row] ** 2).sum() + 1e-12))
+    return Reading(speed, "velocity", row, t.velocity[row] / speed)
+
+
+def _largest_acceleration(t: Trajectory, column: int) -> Reading:
+    row = int(np.argmax(np.abs(t.acceleration[:, column])))
+    value, slope = float(t.acceleration[row, column]), np.zeros(2)
+    slope[column] = np.sign(value)
+    return Reading(abs(value), "acceleration", row, slope)
+
+
+def _below(t: Trajectory, end_m: float) -> Reading:
+    row = int(np.argmin(t.position[:, 1]))
+    return Reading(end_m - float(t.position[row, 1]), "position", row, np.array([0.0, -1.0, 0.0]))
+
+
 class Constraints:
-    """The rules under MDMM: multipliers, slacks, damping."""
+    """The rules under MDMM (Platt and Barr 1988): multipliers λ, slacks, damping d.
+
+    With i = limit - measure, in units of the rule, a rule adds scale (λ i + d i² / 2) to what the variables descend and
+    the multiplier ascends. An inequality subtracts a slack from i, which stands at its minimum, max(0, i + λ / d):
+    as a variable of the optimiser it lags behind, and a constraint far from active holds the motion back like an
+    equality.
+    """
 
     def __init__(self, rules: tuple[Rule, ...], params: OptimizeParams) -> None:
         self.rules = rules
-        self._trajectory: Trajectory | None = None
-        self.module = mdmm.MDMM([self._constraint(rule, params) for rule in rules]).double()
+        self.multipliers: Array = np.zeros(len(rules))
+        weights = [params.constraints[rule.name] for rule in rules]
+        self._scale = np.array([weight.scale for weight in weights])
+        self._damping = np.array([weight.damping for weight in weights])
+        self._equality = np.array([rule.equality for rule in rules], dtype=bool)
 
-    def _constraint(self, rule: Rule, params: OptimizeParams) -> mdmm.Constraint:
-        weight = params.constraints[rule.name]
+    def lagrangian(self, trajectory: Trajectory, bar: Trajectory) -> tuple[float, Array]:
+        """What the rules add to the objective [-], and the derivatives in the multipliers.
 
-        def measured() -> torch.Tensor:
-            assert self._trajectory is not None
-            return rule.measure(self._trajectory) / rule.unit
-
-        kind = mdmm.EqConstraint if rule.equality else mdmm.MaxConstraint
-        return kind(measured, rule.limit / rule.unit, scale=weight.scale, damping=weight.damping)
-
-    def lagrangian(self, objective: torch.Tensor, trajectory: Trajectory) -> torch.Tensor:
-        """What the variables descend, and the multipliers ascend.
-
-        The slacks stand at their minimum. As variables of the optimiser they lag behind, and a constraint that is far
-        from active holds the motion back like an equality.
+        The derivatives in the trajectory are added to `bar`.
         """
-        self._trajectory = trajectory
-        for constraint in self.module:
-            if isinstance(constraint, mdmm.MaxConstraint):
-                with torch.no_grad():
-                    room = constraint.max - constraint.fn() + constraint.lmbda / constraint.damping
-                    constraint.slack.copy_(room.relu().sqrt())
-        return self.module(objective).value
-
-    def multipliers(self) -> list[torch.nn.Parameter]:
-        """One per rule."""
-        return [constraint.lmbda for constraint in self.module]
-
-    def ascend(self, rate: float) -> None:
-        """One step of the multipliers up their gradient, which the last backward pass left."""
-        with torch.no_grad():
-            for multiplier in self.multipliers():
-                if multiplier.grad is not None:
-                    multiplier.add_(multiplier.grad, alpha=rate)
-                    multiplier.grad = None
+        if not self.rules:
+            return 0.0, np.zeros(0)
+        readings = [rule.measure(trajectory) for rule in self.rules]
+        room = np.array([(r.limit - m.value) / r.unit for r, m in zip(self.rules, readings, strict=True)])
+        slack = np.maximum(0.0, room + self.multipliers / self._damping)
+        inside = np.where(self._equality, room, room - slack)
+        value = self._scale * (self.multipliers * inside + 0.5 * self._damping * inside**2)
+        pull = -self._scale * (self.multipliers + self._damping * inside)
+        for rule, reading, strength in zip(self.rules, readings, pull, strict=True):
+            getattr(bar, reading.quantity)[reading.row] += strength / rule.unit * reading.slope
+        return float(value.sum()), self._scale * inside
 
     def violation(self, residuals: dict[str, float]) -> float:
         """Sum of what the residuals are beyond their tolerances, in units of the rules; 0 is feasible."""

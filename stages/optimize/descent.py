@@ -4,11 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
+import numpy as np
+from numpy.typing import NDArray
 
 from stages.optimize.constraints import Constraints, rules_of
 from stages.optimize.curvature import Curvature
-from stages.optimize.inner_problem import solve
+from stages.optimize.inner_problem import ForceModel, solve
 from stages.optimize.params import OptimizeParams
 from stages.optimize.slicing_cut import CutFailedError, SlicingCut, speed_term
 from stages.runtime.checkpoint import Checkpoint
@@ -16,15 +17,20 @@ from stages.shared.fitting.resumable import run_to_end
 
 GROW, SHRINK = 1.5, 0.4
 """What a step that was better, or was not, does to the radius of the next one."""
+CONVERGED = "converged"
+NO_GAIN = "no step promises more than least_gain"
+"""How a descent may end."""
+
+Array = NDArray[np.float64]
 
 
 @dataclass
 class Point:
     """A simulated motion."""
 
-    variables: torch.Tensor
+    variables: Array
     """Shape [3, keyframes]."""
-    slope: torch.Tensor
+    slope: Array
     """Gradient of the mean force over that of the vertical cut, same shape."""
     objective: float
     mean_force_n: float
@@ -58,19 +64,15 @@ class Search:
     """The state of one descent: a trust region around the best motion so far."""
 
     def __init__(
-        self,
-        cut: SlicingCut,
-        start: torch.Tensor,
-        params: OptimizeParams,
-        *,
-        scale_n: float,
-        constrained: bool,
+        self, cut: SlicingCut, start: Array, params: OptimizeParams, *, scale_n: float, constrained: bool
     ) -> None:
         self._cut, self._params, self._scale, self._constrained = cut, params, scale_n, constrained
         rules = rules_of(cut.passage, params)
         self._rules = Constraints(rules, params)
         self._active = Constraints(rules if constrained else (), params)
-        self._next = start.clone()
+        self._next = start.copy()
+        self._gain = np.inf
+        """What the model of the force expects of the next motion, as a share of the mean force."""
         self._radius = params.start_radius
         self._curvature: Curvature | None = None
         self.run = Descent()
@@ -78,7 +80,10 @@ class Search:
     def over(self) -> bool:
         """Whether to stop."""
         if self._radius < self._params.least_radius:
-            self.run.ended = "converged" if self.run.best is not None else "the simulations do not finish"
+            best, promises = self.run.best, self._gain >= self._params.least_gain
+            self.run.ended = (
+                "the simulations do not finish" if best is None else CONVERGED if promises else NO_GAIN
+            )
             return True
         return len(self.run.history) >= self._params.iterations
 
@@ -94,39 +99,36 @@ class Search:
         self._radius *= GROW if better else SHRINK
         centre = self.run.best
         if centre is None or self._curvature is None:
-            self._next = self._next * 0.5 + self._cut.straight() * 0.5
+            self._next, self._gain = self._next * 0.5 + self._cut.straight() * 0.5, np.inf
         else:
-            self._next = solve(
-                self._cut,
-                self._active,
-                centre.variables,
-                centre.slope,
-                self._curvature,
-                self._radius,
-                self._params,
-            )
+            self._choose_next(centre, ForceModel(centre.variables, centre.slope, self._curvature))
 
     def state(self) -> dict[str, Any]:
-        """Everything needed to go on."""
+        """Everything needed to go on, as plain values."""
+        best = self.run.best
         return {
-            "next": self._next,
+            "next": self._next.tolist(),
+            "gain": float(self._gain),
             "radius": self._radius,
-            "curvature": None if self._curvature is None else self._curvature.matrix,
-            "multipliers": [m.detach().clone() for m in self._active.multipliers()],
-            "best": None if self.run.best is None else vars(self.run.best),
+            "curvature": None if self._curvature is None else self._curvature.matrix.tolist(),
+            "multipliers": self._active.multipliers.tolist(),
+            "best": None
+            if best is None
+            else {**vars(best), "variables": best.variables.tolist(), "slope": best.slope.tolist()},
             "history": self.run.history,
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from a saved state."""
-        self._next, self._radius = state["next"], state["radius"]
-        with torch.no_grad():
-            for multiplier, saved in zip(self._active.multipliers(), state["multipliers"], strict=True):
-                multiplier.copy_(saved)
-        best = None if state["best"] is None else Point(**state["best"])
+        self._next, self._gain, self._radius = np.array(state["next"]), state["gain"], state["radius"]
+        self._active.multipliers = np.array(state["multipliers"])
+        best = None
+        if state["best"] is not None:
+            arrays = {name: np.array(state["best"][name]) for name in ("variables", "slope")}
+            best = Point(**{**state["best"], **arrays})
         if best is not None and state["curvature"] is not None:
             self._curvature = Curvature(best.slope, self._params.start_radius)
-            self._curvature.matrix = state["curvature"]
+            self._curvature.matrix = np.array(state["curvature"])
         self.run = Descent(best, list(state["history"]))
 
     def _learn(self, point: Point) -> None:
@@ -137,20 +139,35 @@ class Search:
         else:
             self._curvature.learn(point.variables - best.variables, point.slope - best.slope)
 
-    def _simulate(self, at: torch.Tensor) -> Point | None:
-        variables = at.clone().requires_grad_(True)
+    def _choose_next(self, centre: Point, model: ForceModel) -> None:
+        """The next motion, by MDMM. One that promises too little is not simulated: a shorter step is asked for.
+
+        A shorter one may promise more, because MDMM does not find the very minimum, and less so the farther it may go.
+        """
+        while True:
+            self._next = solve(self._cut, self._active, model, self._radius, self._params)
+            self._gain = self._expected_gain(centre, model)
+            hopeless = self._gain < self._params.least_gain and self.run.feasible
+            if not hopeless or self._radius < self._params.least_radius:
+                return
+            self._radius *= SHRINK
+
+    def _expected_gain(self, centre: Point, model: ForceModel) -> float:
+        """By how much the objective should fall with the next motion, over the best motion's mean force."""
+        change, _ = model.change(self._next)
+        speeds = [speed_term(self._cut.trajectory(v), self._params) for v in (centre.variables, self._next)]
+        return float(speeds[0] - speeds[1] - change) * self._scale / centre.mean_force_n
+
+    def _simulate(self, at: Array) -> Point | None:
         try:
-            mean = self._cut.mean_force(variables)
+            mean, slope = self._cut.mean_force_and_slope(at)
         except CutFailedError:
             return None
-        relative = mean / self._scale
-        (slope,) = torch.autograd.grad(relative, variables)
-        with torch.no_grad():
-            trajectory = self._cut.trajectory(at)
-            objective = float(relative + speed_term(trajectory, self._params))
+        trajectory = self._cut.trajectory(at)
+        objective = mean / self._scale + speed_term(trajectory, self._params)
         residuals = self._rules.residuals(trajectory)
         violation = self._rules.violation(residuals) if self._constrained else 0.0
-        return Point(at.clone(), slope, objective, float(mean.detach()), residuals, violation)
+        return Point(at.copy(), slope / self._scale, objective, mean, residuals, violation)
 
     def _note(self, point: Point | None, better: bool) -> None:
         nothing = float("nan")
@@ -167,7 +184,7 @@ class Search:
 
 def descend(
     cut: SlicingCut,
-    start: torch.Tensor,
+    start: Array,
     params: OptimizeParams,
     *,
     scale_n: float,

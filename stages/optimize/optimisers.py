@@ -1,7 +1,7 @@
-"""The optimisers that MDMM may use: optimisers of torch, which take the variables and `lr`. One line each."""
+"""The optimisers that MDMM may use: a line each. No NumPy here: the command line checks names against this table."""
 
 OPTIMISERS = {
-    "adamax": "torch.optim:Adamax",
-    "adam": "torch.optim:Adam",
+    "adamax": "stages.optimize.adam:Adamax",
+    "adam": "stages.optimize.adam:Adam",
 }
-"""By the name used in params.yaml; the class is loaded when the search begins."""
+"""By the name used in params.yaml: a class with `step(gradient, rate)`, which returns what to add to the variables."""

@@ -1,31 +1,32 @@
 """The whole search: the vertical cut, the descents from all starts, the ablation, and the honesty check."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from disect_sim import Model
 from disect_sim.cut_mesh import CutMesh
 from disect_sim.errors import InputError
-from stages.optimize.confirmation import Check, Confirmed, confirm
+from disect_sim.many import Answer, simulate_many
+from stages.optimize.confirmation import Check, Confirmed, checks_of
 from stages.optimize.constraints import Constraints, rules_of
 from stages.optimize.descent import Descent
 from stages.optimize.finer_mesh import values_on
 from stages.optimize.params import OptimizeParams
 from stages.optimize.passage import passage_of
-from stages.optimize.slicing_cut import CutFailedError, SlicingCut, Values
-from stages.optimize.starts import Start, parameter_draws, start_variables
+from stages.optimize.slicing_cut import SlicingCut, Values, force_of
+from stages.optimize.starts import Start, chosen_starts, drawn_motions, parameter_draws
 from stages.runtime.checkpoint import remove_checkpoints
-from stages.runtime.parallel import run_parallel
+from stages.runtime.parallel import Workers
 
 UNCONSTRAINED = "unconstrained"
 """Name of the ablation: the first start without any constraint."""
-SEARCH_SHARE = 0.85
-"""Of the stage's time, for the progress bar."""
+FIRST_SHARE, SEARCH_SHARE = 0.1, 0.8
+"""Of the stage's time, when the starts are drawn and when the search ends: for the progress bar."""
+CONFIRMING = "simulate again with finer steps, a finer mesh and other parameters"
 
 Array = NDArray[np.float64]
 Progress = Callable[[float, str], None]
@@ -36,7 +37,7 @@ class Measured:
     """One simulated motion."""
 
     cut: SlicingCut
-    variables: torch.Tensor
+    variables: Array
     force: Array
     """On the knife [N], shape [samples, 3]."""
 
@@ -47,8 +48,7 @@ class Measured:
 
     def mean_n(self, over: str | None = None) -> float:
         """Mean of the norm over "time" or "depth", by default over params.mean_over [N]."""
-        with torch.no_grad():
-            return float(self.cut.weights(self.variables, over).numpy() @ self.norm)
+        return float(self.cut.weights(self.variables, over) @ self.norm)
 
 
 @dataclass(frozen=True)
@@ -101,77 +101,106 @@ def optimize(
     """
     passage = passage_of(model.mesh, model.knife.length_m, params)
     cut = SlicingCut(model, (values,), passage, params)
-    progress(0.0, "simulate the vertical cut")
-    vertical = measure(cut, cut.straight())
-    scale = vertical.mean_n()
-    if scale == 0.0:
-        raise InputError(
-            "optimize: the vertical cut meets no force. The knife must pass through the fruit. Check precut_half."
+    with Workers(params.processes) as workers:
+        progress(0.0, "simulate the vertical cut and the drawn motions")
+        drawn = drawn_motions(cut, params)
+        forces = _simulated(
+            workers,
+            cut,
+            [cut.straight(), *drawn],
+            lambda share: progress(FIRST_SHARE * share, "draw the starts"),
         )
-    draws = parameter_draws(values, params)
-    starts = start_variables(
-        cut, params, lambda drawn: progress(0.02, f"draw the starts, {drawn} of {params.candidates}")
-    )
-    jobs = [
-        Start(name, True, variables, model, draws, passage, params, scale, scan_dir, key)
-        for name, variables in starts.items()
-    ]
-    fewer = params.model_copy(update={"iterations": params.ablation_iterations})
-    first = starts["vertical"]
-    jobs.append(Start(UNCONSTRAINED, False, first, model, draws, passage, fewer, scale, scan_dir, key))
-    report = _reporting(progress, sum(job.params.iterations for job in jobs), scale)
-    runs = dict(
-        zip(
-            (job.name for job in jobs),
-            run_parallel(Start.run, jobs, processes=params.processes, on_message=report),
-            strict=True,
+        vertical = _measured(cut, cut.straight(), forces[0])
+        scale = vertical.mean_n()
+        if scale == 0.0:
+            raise InputError(
+                "optimize: the vertical cut meets no force. The knife must pass through the fruit. Check precut_half."
+            )
+        starts = chosen_starts(cut, params, list(zip(drawn, forces[1:], strict=True)))
+        template = Start(
+            "",
+            True,
+            starts["vertical"],
+            model,
+            parameter_draws(values, params),
+            passage,
+            params,
+            scale,
+            scan_dir,
+            key,
         )
+        runs = _descents(workers, template, starts, progress)
+        name, best, residuals = _best(cut, runs, params)
+        still = best.copy()
+        still[0] = 0.0
+        base = Check("", model, values, passage, params, cut.straight(), best)
+        checks = checks_of(base, finer, values_on(finer, model.mesh, values))
+        answers = simulate_many(
+            [*(c for check in checks for c in check.cuts()), *cut.cuts(best), *cut.cuts(still)],
+            of=force_of,
+            workers=workers,
+            progress=lambda share: progress(SEARCH_SHARE + (1.0 - SEARCH_SHARE) * share, CONFIRMING),
+        )
+    confirmed = [check.confirmed(answers[2 * i : 2 * i + 2]) for i, check in enumerate(checks)]
+    slicing, without_sawing = (
+        _measured(cut, variables, answer)
+        for variables, answer in zip((best, still), answers[-2:], strict=True)
     )
-    name, slicing, residuals = _best(cut, runs, params)
-    still = slicing.variables.clone()
-    still[0] = 0.0
-    without_sawing = measure(cut, still)
-    progress(SEARCH_SHARE, "simulate again with finer steps, a finer mesh and other parameters")
-    base = Check("", model, values, passage, params, vertical.variables, slicing.variables)
-    confirmed = confirm(base, finer, values_on(finer, model.mesh, values), processes=params.processes)
     remove_checkpoints(scan_dir, "optimize")
     limits = {rule.name: rule.limit for rule in rules_of(passage, params)}
     return Optimization(cut, vertical, slicing, without_sawing, residuals, limits, name, runs, confirmed)
 
 
-def measure(cut: SlicingCut, variables: torch.Tensor) -> Measured:
-    """Simulate one motion."""
-    try:
-        with torch.no_grad():
-            force = cut.forces(variables)[0].numpy()
-    except CutFailedError as error:
+def _simulated(
+    workers: Workers, cut: SlicingCut, motions: Sequence[Array], progress: Callable[[float], None]
+) -> list[Answer[Array]]:
+    """Forces of the motions [N], each of shape [samples, 3]."""
+    cuts = [one for variables in motions for one in cut.cuts(variables)]
+    return simulate_many(cuts, of=force_of, workers=workers, progress=progress)
+
+
+def _measured(cut: SlicingCut, variables: Array, answer: Answer[Array]) -> Measured:
+    """A motion that must be simulated to its end."""
+    if answer.value is None:
         raise InputError(
-            f"optimize: a cut stopped before its end. {error}. Change the section optimize of params.yaml."
-        ) from error
-    return Measured(cut, variables, force)
+            f"optimize: a cut stopped before its end. {answer.outcome}. Change the section optimize of params.yaml."
+        )
+    return Measured(cut, variables, answer.value)
+
+
+def _descents(
+    workers: Workers, template: Start, starts: dict[str, Array], progress: Progress
+) -> dict[str, Descent]:
+    """From every start, and from the first without constraints; the results by name."""
+    params = template.params
+    fewer = params.model_copy(update={"iterations": params.ablation_iterations})
+    jobs = [replace(template, name=name, variables=variables) for name, variables in starts.items()]
+    jobs.append(replace(template, name=UNCONSTRAINED, constrained=False, params=fewer))
+    report = _reporting(progress, sum(job.params.iterations for job in jobs), template.scale_n)
+    found = workers.run(Start.run, jobs, on_message=report)
+    return {job.name: run for job, run in zip(jobs, found, strict=True)}
 
 
 def _best(
     cut: SlicingCut, runs: dict[str, Descent], params: OptimizeParams
-) -> tuple[str, Measured, dict[str, float]]:
+) -> tuple[str, Array, dict[str, float]]:
     """The best feasible motion of all starts, brought exactly to the end height if it stays feasible there."""
     found = {n: run for n, run in runs.items() if n != UNCONSTRAINED and run.feasible}
     if not found:
         raise InputError(
             "optimize: no iterate kept every constraint. The limits must leave room for a cut of this duration. "
-            "Lower optimize.mean_speed_m_s, or raise optimize.iterations or the damping in optimize.constraints."
+            "Lower cut.speed_m_s, or raise optimize.iterations or the damping in optimize.constraints."
         )
     objectives = {n: run.best.objective for n, run in found.items() if run.best is not None}
     name = min(objectives, key=lambda n: objectives[n])
     best = found[name].best
     assert best is not None
-    variables = best.variables
     constraints = Constraints(rules_of(cut.passage, params), params)
-    exact = cut.at_end_height(variables)
+    exact = cut.at_end_height(best.variables)
     residuals = constraints.residuals(cut.trajectory(exact))
     if constraints.violation(residuals) > 0.0:
-        exact, residuals = variables, constraints.residuals(cut.trajectory(variables))
-    return name, measure(cut, exact), residuals
+        exact, residuals = best.variables, constraints.residuals(cut.trajectory(best.variables))
+    return name, exact, residuals
 
 
 def _reporting(progress: Progress, total: int, vertical_n: float) -> Callable[[tuple[str, int, float]], None]:
@@ -181,7 +210,7 @@ def _reporting(progress: Progress, total: int, vertical_n: float) -> Callable[[t
     def report(message: tuple[str, int, float]) -> None:
         name, iterations, mean = message
         done[name] = iterations
-        share = SEARCH_SHARE * sum(done.values()) / total
+        share = FIRST_SHARE + (SEARCH_SHARE - FIRST_SHARE) * sum(done.values()) / total
         progress(share, f"{name} {iterations}: mean force {mean:.2f} N, vertical cut {vertical_n:.2f} N")
 
     return report

@@ -48,6 +48,12 @@ class OptimizeParams(StageParams):
     """First length of a step, in the optimiser's units (0.1 m/s, 10 rad/s, a fifth of the descent)."""
     least_radius: Annotated[float, Field(gt=0, le=10)]
     """A start ends as converged when its steps have become shorter than this."""
+    least_gain: Annotated[float, Field(ge=0, le=0.1)]
+    """A start also ends when the model of the force promises less than this share of the mean force of its next step.
+
+    Less can't be told from noise: steps of 3 ms alone put the force of a sawing cut 0.6 % off (docs/simulator.md).
+    0 ends a start only when no step promises anything.
+    """
     optimiser: Annotated[str, one_of(OPTIMISERS)]
     """Of MDMM: a key of stages.optimize.optimisers.OPTIMISERS."""
     inner_iterations: Annotated[int, Field(ge=10, le=100_000)]
@@ -59,5 +65,6 @@ class OptimizeParams(StageParams):
     draws: Annotated[int, Field(ge=1, le=100)]
     """Sets of parameters the mean force is averaged over: 1 is the fitted one alone."""
     draw_spread: Annotated[float, Field(ge=0, le=1)]
-    processes: Annotated[int, Field(ge=1, le=256)]
+    processes: Annotated[int, Field(ge=0, le=256)]
+    """For starts, candidates and checks; 0 takes every core the stage is given. The result does not depend on it."""
     seed: int

@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from scipy.spatial import ConvexHull
 
@@ -44,14 +43,11 @@ def _force(axis: Any, found: Optimization) -> None:
 
 
 def _path(figure: Any, axis: Any, found: Optimization, silhouette: NDArray[np.float64]) -> None:
-    with torch.no_grad():
-        position = found.cut.trajectory(found.slicing.variables).position.numpy()
+    position = found.cut.trajectory(found.slicing.variables).position
     passage = found.cut.passage
     hull = MM * silhouette[ConvexHull(silhouette).vertices]
     axis.fill(hull[:, 0], hull[:, 1], color=FRUIT, alpha=0.35, lw=0)
-    points = axis.scatter(
-        MM * position[:, 2], MM * position[:, 1], c=found.cut.times.numpy(), s=4, cmap="viridis"
-    )
+    points = axis.scatter(MM * position[:, 2], MM * position[:, 1], c=found.cut.times, s=4, cmap="viridis")
     for side in (-1.0, 1.0):
         axis.axvline(MM * (passage.z_m + side * passage.lateral_limit_m), color=WARNING, lw=1, ls="--")
     figure.colorbar(points, ax=axis, label="time [s]", shrink=0.6)
@@ -61,9 +57,8 @@ def _path(figure: Any, axis: Any, found: Optimization, silhouette: NDArray[np.fl
 
 
 def _speeds(axis: Any, found: Optimization) -> None:
-    with torch.no_grad():
-        velocity = found.cut.trajectory(found.slicing.variables).velocity.numpy()
-    time = found.cut.times.numpy()
+    velocity = found.cut.trajectory(found.slicing.variables).velocity
+    time = found.cut.times
     axis.plot(time, velocity[:, 1], color=FRUIT, lw=2, label="along the blade")
     axis.plot(time, velocity[:, 0], color=SCAN, lw=2, label="vertical")
     for side in (-1.0, 1.0):

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-import torch
 from numpy.typing import NDArray
 
 from stages.optimize.descent import Point
@@ -17,13 +16,12 @@ VEC3 = pl.Array(pl.Float64, 3)
 
 def motion_table(found: Optimization) -> pl.DataFrame:
     """The table optimize/motion, one row per millisecond."""
-    with torch.no_grad():
-        trajectory = found.cut.trajectory(found.slicing.variables)
-    times = found.cut.times.numpy()
+    trajectory = found.cut.trajectory(found.slicing.variables)
+    times = found.cut.times
     return pl.DataFrame(
         [
             pl.Series("time_s", times, pl.Float64),
-            pl.Series("position_m", trajectory.position.numpy(), VEC3),
+            pl.Series("position_m", trajectory.position, VEC3),
             pl.Series("velocity_m_s", _in_space(trajectory.velocity), VEC3),
             pl.Series("acceleration_m_s2", _in_space(trajectory.acceleration), VEC3),
             pl.Series("force_n", _at(times, found, found.slicing.force), VEC3),
@@ -33,10 +31,9 @@ def motion_table(found: Optimization) -> pl.DataFrame:
 
 def profile_table(found: Optimization) -> pl.DataFrame:
     """The table optimize/profile: both motions, one row per millisecond."""
-    with torch.no_grad():
-        straight = found.cut.trajectory(found.vertical.variables).position.numpy()
-        sliced = found.cut.trajectory(found.slicing.variables).position.numpy()
-    times = found.cut.times.numpy()
+    straight = found.cut.trajectory(found.vertical.variables).position
+    sliced = found.cut.trajectory(found.slicing.variables).position
+    times = found.cut.times
     before, after = _at(times, found, found.vertical.force), _at(times, found, found.slicing.force)
     return pl.DataFrame(
         [
@@ -57,9 +54,9 @@ def keyframe_table(found: Optimization) -> pl.DataFrame:
     return pl.DataFrame(
         [
             pl.Series("time_s", found.cut.keyframe_times, pl.Float64),
-            pl.Series("amplitude_m_s", values["amplitude"].numpy(), pl.Float64),
-            pl.Series("frequency_rad_s", values["frequency"].numpy(), pl.Float64),
-            pl.Series("velocity_y_m_s", values["velocity_y"].numpy(), pl.Float64),
+            pl.Series("amplitude_m_s", values["amplitude"], pl.Float64),
+            pl.Series("frequency_rad_s", values["frequency"], pl.Float64),
+            pl.Series("velocity_y_m_s", values["velocity_y"], pl.Float64),
         ]
     )
 
@@ -135,8 +132,8 @@ def _number(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
-def _in_space(yz: torch.Tensor) -> Array:
-    return np.concatenate([np.zeros((len(yz), 1)), yz.numpy()], axis=1)
+def _in_space(yz: Array) -> Array:
+    return np.concatenate([np.zeros((len(yz), 1)), yz], axis=1)
 
 
 def _at(times: Array, found: Optimization, force: Array) -> Array:

@@ -1,14 +1,16 @@
-"""The cut that is optimised: a slicing motion through a model, and what its trajectory must obey."""
+"""The cut that is optimised: a slicing motion through a model, its mean force, and the force's slope."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from disect_sim import CuttingForce, Model, SlicingMotion
+from disect_sim import Model, SlicingMotion, simulate
+from disect_sim.many import Cut
 from disect_sim.outcome import Outcome
+from disect_sim.result import Result
+from stages.optimize.kinematics import Kinematics, Pullback, Trajectory
 from stages.optimize.params import OptimizeParams
 from stages.optimize.passage import RATE_HZ, Passage
 
@@ -17,6 +19,12 @@ AMPLITUDE_M_S, FREQUENCY_RAD_S, DESCENT = 0.1, 10.0, 0.2
 of Adam's kind moves every variable by about the learning rate, so a unit is what may change in ten steps of 0.1."""
 LEAST_WAY_M = 1.0e-12
 """Added to the way down of every sample: a motion that never goes down (the ablation's may) then has a mean too."""
+LEAST_FORCE2_N2 = 1.0e-12
+"""Under the root of the force's norm, which is then differentiable where there is no force."""
+COARSE = 4
+"""MDMM looks at every fourth millisecond, where a maximum is the same to 0.1 %; the iterate is judged at every one."""
+KEYFRAMES = ("amplitude", "frequency", "velocity_y")
+"""Parameters of the motion, in the order of the variables."""
 
 Array = NDArray[np.float64]
 Values = Mapping[str, Array]
@@ -30,20 +38,13 @@ class CutFailedError(RuntimeError):
         self.outcome = outcome
 
 
-@dataclass(frozen=True)
-class Trajectory:
-    """A motion at the controller's rate, in torch; time along the first axis."""
-
-    position: torch.Tensor
-    """[m], shape [n, 3]."""
-    velocity: torch.Tensor
-    """(y, z) [m/s], shape [n, 2]."""
-    acceleration: torch.Tensor
-    """(y, z) [m/s²], shape [n, 2]."""
+def force_of(result: Result) -> Array:
+    """Force on the knife [N], shape [samples, 3]; asked of a cut in another process."""
+    return result.force
 
 
 class SlicingCut:
-    """Force and trajectory of a slicing motion as torch functions of its variables.
+    """Force and trajectory of a slicing motion as functions of its variables.
 
     Variables, shape [3, keyframes]: amplitude / AMPLITUDE_M_S, frequency / FREQUENCY_RAD_S, and how much the descent
     differs from the straight cut's, in shares of DESCENT. `draws` holds one set of parameters, or several over which
@@ -56,6 +57,7 @@ class SlicingCut:
         self.passage = passage
         self.mean_over = params.mean_over
         self.keyframes = max(2, 1 + round(passage.duration_s / params.keyframe_spacing_s))
+        self._model, self._draws = model, [dict(draw) for draw in draws]
         self._motion = SlicingMotion(
             duration=passage.duration_s,
             initial_y=passage.start_m,
@@ -64,99 +66,139 @@ class SlicingCut:
             sigma2_s2=params.sigma2_s2,
             window_s=params.window_s,
         )
-        steps = round(passage.duration_s * RATE_HZ)
-        self.times = torch.arange(steps + 1, dtype=torch.float64) / RATE_HZ
         self.sample_rate_hz = min(RATE_HZ, 1.0 / params.cut.dt_s)
-        self._forces = [
-            CuttingForce(
-                model,
-                self._motion,
-                dict(draw),
-                duration=passage.duration_s,
-                dt=params.cut.dt_s,
-                sample_rate_hz=self.sample_rate_hz,
-            )
-            for draw in draws
-        ]
-        unit = {**self._tensors(), "velocity_y": torch.ones(self.keyframes, dtype=torch.float64)}
-        drop = float(self._motion.trajectory(self.times, unit)[-1, 1]) - passage.start_m
-        self._straight_velocity = (passage.end_m - passage.start_m) / drop
-
-    def straight(self) -> torch.Tensor:
-        """Variables of the vertical cut of the same duration and end height."""
-        variables = torch.zeros(3, self.keyframes, dtype=torch.float64)
-        variables[1] = 1.0
-        return variables
-
-    def motion_parameters(self, variables: torch.Tensor) -> dict[str, torch.Tensor]:
-        """The motion's parameters in SI units, each of shape [keyframes]."""
-        return {
-            "amplitude": AMPLITUDE_M_S * variables[0],
-            "frequency": FREQUENCY_RAD_S * variables[1],
-            "velocity_y": self._straight_velocity * (1.0 + DESCENT * variables[2]),
+        self._options = {
+            "duration": passage.duration_s,
+            "dt": params.cut.dt_s,
+            "sample_rate_hz": self.sample_rate_hz,
         }
+        times = torch.arange(round(passage.duration_s * RATE_HZ) + 1, dtype=torch.float64) / RATE_HZ
+        self._every = Kinematics(self._motion, times)
+        self._coarse = Kinematics(self._motion, torch.cat([times[:-1:COARSE], times[-1:]]))
+        self._samples = round(passage.duration_s * self.sample_rate_hz)
+        at_samples = torch.arange(self._samples + 1, dtype=torch.float64) / self.sample_rate_hz
+        self._sample_drop = np.diff(Kinematics(self._motion, at_samples).drop, axis=0)
+        """Of height per vertical velocity of each keyframe, sample by sample [s], shape [samples, keyframes]."""
+        unit_drop = float(self._every.drop[-1].sum())
+        self._straight_velocity = (passage.end_m - passage.start_m) / unit_drop
+        self._units = np.array([AMPLITUDE_M_S, FREQUENCY_RAD_S, self._straight_velocity * DESCENT])[:, None]
 
-    def forces(self, variables: torch.Tensor) -> list[torch.Tensor]:
-        """Force on the knife [N], shape [samples, 3], by simulation, for every draw of the parameters."""
-        motion = self.motion_parameters(variables)
-        out = []
-        for module in self._forces:
-            out.append(module(motion=motion))
-            result = module.last_result
-            assert result is not None
-            if not result.outcome.ok:
-                raise CutFailedError(result.outcome)
-        return out
-
-    def mean_force(self, variables: torch.Tensor) -> torch.Tensor:
-        """Mean norm of the force [N], over params.mean_over and the draws."""
-        weights = self.weights(variables)
-        return torch.stack([(weights * _norm(force)).sum() for force in self.forces(variables)]).mean()
-
-    def weights(self, variables: torch.Tensor, over: str | None = None) -> torch.Tensor:
-        """Share of every sample of the force in its mean, shape [samples]: of the time, or of the way down."""
-        count = round(self.passage.duration_s * self.sample_rate_hz)
-        if (over or self.mean_over) == "time":
-            return torch.full((count,), 1.0 / count, dtype=torch.float64)
-        times = torch.arange(count + 1, dtype=torch.float64) / self.sample_rate_hz
-        parameters = {**self._tensors(), **self.motion_parameters(variables)}
-        down = -self._motion.trajectory(times, parameters)[:, 1].diff()
-        way = down.clamp(min=0.0) + LEAST_WAY_M
-        return way / way.sum()
-
-    def trajectory(self, variables: torch.Tensor, *, every: int = 1) -> Trajectory:
-        """Position, velocity and acceleration at the controller's rate, or at every n-th of its times and the last."""
-        parameters = {**self._tensors(), **self.motion_parameters(variables)}
-        times = torch.cat([self.times[:-1:every], self.times[-1:]])
-        return Trajectory(
-            self._motion.trajectory(times, parameters),
-            self._motion.velocities(times, parameters),
-            self._motion.accelerations(times, parameters),
-        )
-
-    def at_end_height(self, variables: torch.Tensor) -> torch.Tensor:
-        """The variables with the descent scaled so that the knife ends exactly at its height."""
-        with torch.no_grad():
-            reached = float(self.trajectory(variables).position[-1, 1])
-            factor = (self.passage.end_m - self.passage.start_m) / (reached - self.passage.start_m)
-            scaled = variables.detach().clone()
-            scaled[2] = (factor * (1.0 + DESCENT * scaled[2]) - 1.0) / DESCENT
-        return scaled
+    @property
+    def times(self) -> Array:
+        """Of the robot's controller [s]."""
+        return self._every.times
 
     @property
     def keyframe_times(self) -> Array:
         """[s], shape [keyframes]."""
         return np.linspace(0.0, self.passage.duration_s, self.keyframes)
 
-    def _tensors(self) -> dict[str, torch.Tensor]:
-        return {name: torch.as_tensor(value) for name, value in self._motion.parameters.items()}
+    def straight(self) -> Array:
+        """Variables of the vertical cut of the same duration and end height."""
+        variables = np.zeros((3, self.keyframes))
+        variables[1] = 1.0
+        return variables
+
+    def motion_parameters(self, variables: Array) -> dict[str, Array]:
+        """The motion's parameters in SI units, each of shape [keyframes]."""
+        return dict(zip(KEYFRAMES, self._si(variables), strict=True))
+
+    def cuts(self, variables: Array) -> list[Cut]:
+        """What to simulate for this motion: one cut for every draw of the parameters."""
+        motion = self._motion.with_parameters(**self.motion_parameters(variables))
+        return [Cut(self._model, motion, draw, self._options) for draw in self._draws]
+
+    def mean_of(self, forces: Sequence[Array], variables: Array) -> float:
+        """Mean norm of the simulated forces [N], over params.mean_over and the draws."""
+        weights = self.weights(variables)
+        return float(np.mean([weights @ _norm(force) for force in forces]))
+
+    def mean_force(self, variables: Array) -> float:
+        """The same, by simulation here."""
+        return self.mean_of([force_of(_finished(cut)) for cut in self.cuts(variables)], variables)
+
+    def mean_force_and_slope(self, variables: Array) -> tuple[float, Array]:
+        """Mean norm of the force [N] by simulation, and its derivatives in the variables."""
+        weights = self.weights(variables)
+        mean, bar = 0.0, np.zeros_like(variables)
+        share = 1.0 / len(self._draws)
+        for cut in self.cuts(variables):
+            result = _finished(cut, differentiable=True)
+            norm = _norm(result.force)
+            mean += share * float(weights @ norm)
+            gradients = result.gradient(share * (weights / norm)[:, None] * result.force).motion
+            bar += np.stack([gradients[name] for name in KEYFRAMES])
+            bar[2] += share * self._weights_pullback(variables, norm)
+        return mean, bar * self._units
+
+    def weights(self, variables: Array, over: str | None = None) -> Array:
+        """Share of every sample of the force in its mean, shape [samples]: of the time, or of the way down."""
+        if (over or self.mean_over) == "time":
+            return np.full(self._samples, 1.0 / self._samples)
+        way = self._way(variables)
+        return way / way.sum()
+
+    def _way(self, variables: Array) -> Array:
+        """Down, sample by sample [m]."""
+        down = -(self._sample_drop @ self._si(variables)[2])
+        return np.maximum(down, 0.0) + LEAST_WAY_M
+
+    def _weights_pullback(self, variables: Array, norm: Array) -> Array:
+        """Derivatives of the mean of `norm` in the vertical velocities, through the weights alone."""
+        if self.mean_over == "time":
+            return np.zeros(self.keyframes)
+        way = self._way(variables)
+        way_bar = (norm - (way @ norm) / way.sum()) / way.sum()
+        return -np.einsum("nk,n->k", self._sample_drop, np.where(way > LEAST_WAY_M, way_bar, 0.0))
+
+    def trajectory(self, variables: Array) -> Trajectory:
+        """Position, velocity and acceleration at the controller's rate."""
+        return self._every.trajectory(self._si(variables))
+
+    def coarse_trajectory(self, variables: Array) -> tuple[Trajectory, "VariablesPullback"]:
+        """The same at every COARSE-th of its times and the last, and the way back to the variables."""
+        trajectory, pullback = self._coarse.with_pullback(self._si(variables))
+        return trajectory, VariablesPullback(pullback, self._units)
+
+    def at_end_height(self, variables: Array) -> Array:
+        """The variables with the descent scaled so that the knife ends exactly at its height."""
+        reached = float(self.trajectory(variables).position[-1, 1])
+        factor = (self.passage.end_m - self.passage.start_m) / (reached - self.passage.start_m)
+        scaled = variables.copy()
+        scaled[2] = (factor * (1.0 + DESCENT * scaled[2]) - 1.0) / DESCENT
+        return scaled
+
+    def _si(self, variables: Array) -> Array:
+        """Keyframes in SI units, shape [3, keyframes]."""
+        return self._units * variables + np.array([0.0, 0.0, self._straight_velocity])[:, None]
 
 
-def speed_term(trajectory: Trajectory, params: OptimizeParams) -> torch.Tensor:
-    """The objective's second part: the mean squared speed with its weight [-]."""
-    return params.speed_weight_s2_m2 * (trajectory.velocity**2).sum(dim=1).mean()
+class VariablesPullback:
+    """From derivatives in a trajectory to those in the variables."""
+
+    def __init__(self, keyframes: Pullback, units: Array) -> None:
+        self._keyframes, self._units = keyframes, units
+
+    def __call__(self, bar: Trajectory) -> Array:
+        """Shape [3, keyframes]."""
+        return self._keyframes(bar) * self._units
 
 
-def _norm(force: torch.Tensor) -> torch.Tensor:
-    """Norm along the last axis, differentiable where there is no force."""
-    return (force * force).sum(dim=-1).add(1e-12).sqrt()
+def speed_term(trajectory: Trajectory, params: OptimizeParams, bar: Trajectory | None = None) -> float:
+    """The objective's second part: the mean squared speed with its weight [-]. Its derivatives are added to `bar`."""
+    weight = params.speed_weight_s2_m2 / len(trajectory.velocity)
+    if bar is not None:
+        bar.velocity[:] += 2.0 * weight * trajectory.velocity
+    return weight * float((trajectory.velocity**2).sum())
+
+
+def _finished(cut: Cut, **options: bool) -> Result:
+    """Simulated here; CutFailedError if the knife does not get through."""
+    result = simulate(cut.model, cut.motion, cut.parameters, **{**cut.options, **options})
+    if not result.outcome.ok:
+        raise CutFailedError(result.outcome)
+    return result
+
+
+def _norm(force: Array) -> Array:
+    return np.sqrt((force * force).sum(axis=-1) + LEAST_FORCE2_N2)

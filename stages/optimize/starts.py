@@ -1,21 +1,24 @@
 """Where the search begins: the vertical cut, and a few seeded slicing motions."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
+from numpy.typing import NDArray
 
 from disect_sim import Model
+from disect_sim.many import Answer
 from stages.optimize.constraints import Constraints, rules_of
 from stages.optimize.descent import Descent, descend
 from stages.optimize.inner_problem import nearest_feasible
 from stages.optimize.params import OptimizeParams
 from stages.optimize.passage import Passage
-from stages.optimize.slicing_cut import AMPLITUDE_M_S, FREQUENCY_RAD_S, CutFailedError, SlicingCut, Values
+from stages.optimize.slicing_cut import AMPLITUDE_M_S, FREQUENCY_RAD_S, SlicingCut, Values
 from stages.runtime.checkpoint import Checkpoint
 from stages.runtime.parallel import report_to_parent
+
+Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,7 @@ class Start:
 
     name: str
     constrained: bool
-    variables: torch.Tensor
+    variables: Array
     model: Model
     draws: tuple[Values, ...]
     passage: Passage
@@ -55,40 +58,40 @@ class Start:
         )
 
 
-def start_variables(
-    cut: SlicingCut, params: OptimizeParams, report: Callable[[int], None] = lambda drawn: None
-) -> dict[str, torch.Tensor]:
-    """The first start is the vertical cut, just enough beside it that the descent can leave it; the others are drawn.
+def near_vertical(cut: SlicingCut, params: OptimizeParams) -> Array:
+    """The first start: the vertical cut, just enough beside it that the descent can leave it.
 
-    A vertical cut is a symmetric point: its gradient in the amplitude is zero. Of `candidates` drawn motions, each
-    brought into the limits, those with the least force are taken; `report` gets how many are drawn.
+    A vertical cut is a symmetric point: its gradient in the amplitude is zero.
     """
-    nearly = cut.straight()
-    nearly[0] = params.start_amplitude_m_s / AMPLITUDE_M_S
-    drawn = _candidates(cut, params, report) if params.starts > 1 else []
-    best = sorted(drawn, key=lambda pair: pair[0])[: params.starts - 1]
-    return {"vertical": nearly} | {f"drawn {i + 1}": variables for i, (_, variables) in enumerate(best)}
+    variables = cut.straight()
+    variables[0] = params.start_amplitude_m_s / AMPLITUDE_M_S
+    return variables
 
 
-def _candidates(
-    cut: SlicingCut, params: OptimizeParams, report: Callable[[int], None]
-) -> list[tuple[float, torch.Tensor]]:
-    """Drawn motions with their mean force [N]; those that can't be simulated are left out."""
+def drawn_motions(cut: SlicingCut, params: OptimizeParams) -> list[Array]:
+    """`candidates` seeded slicing motions, each brought into the limits; none if there is only one start."""
     generator = np.random.default_rng(params.seed)
     rules = rules_of(cut.passage, params)
     out = []
-    for drawn in range(params.candidates):
-        report(drawn)
+    for _ in range(params.candidates if params.starts > 1 else 0):
         wish = cut.straight()
         wish[0] = generator.uniform(*params.start_amplitude_range_m_s) / AMPLITUDE_M_S
         wish[1] = generator.uniform(*params.start_frequency_range_rad_s) / FREQUENCY_RAD_S
-        inside = nearest_feasible(cut, Constraints(rules, params), wish, params)
-        try:
-            with torch.no_grad():
-                out.append((float(cut.mean_force(inside)), inside))
-        except CutFailedError:
-            continue
+        out.append(nearest_feasible(cut, Constraints(rules, params), wish, params))
     return out
+
+
+def chosen_starts(
+    cut: SlicingCut, params: OptimizeParams, drawn: Sequence[tuple[Array, Answer[Array]]]
+) -> dict[str, Array]:
+    """The first start, and of the drawn motions those with the least force; what did not finish is left out."""
+    means = [
+        (cut.mean_of([force.value], motion), motion) for motion, force in drawn if force.value is not None
+    ]
+    best = sorted(means, key=lambda pair: pair[0])[: params.starts - 1]
+    return {"vertical": near_vertical(cut, params)} | {
+        f"drawn {i + 1}": variables for i, (_, variables) in enumerate(best)
+    }
 
 
 def parameter_draws(values: Values, params: OptimizeParams) -> tuple[Values, ...]:

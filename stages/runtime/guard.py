@@ -1,21 +1,16 @@
 """The guard around a stage: dies with its parent, and notices when its inputs change under it."""
 
-import ctypes
 import os
 import re
-import signal
-import sys
 from pathlib import Path
 from typing import Any
 
 from disect_sim.errors import InputError
+from disect_sim.parent_process import end_with_parent
 from stages.runtime.hashing import sha256_of_path, sha256_of_value
 from stages.runtime.scan_file import PIPELINE_FILE_NAME, SCAN_FILE_NAME
 from stages.runtime.yaml_file import read_mapping
 
-PR_SET_PDEATHSIG = 1
-"""From linux/prctl.h."""
-_LIBC = ctypes.CDLL(None)
 PARENT_VARIABLE = "SCAN2CUT_PARENT"
 """Set by a process for those it starts: its own process id."""
 _REFERENCE = re.compile(r"\$\{(\w+)\}")
@@ -33,9 +28,7 @@ def die_with_parent(parent: int | None = None) -> None:
     """
     if parent is None:
         parent = int(os.environ.get(PARENT_VARIABLE, os.getppid()))
-    if sys.platform.startswith("linux"):
-        _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
+    if not end_with_parent(parent):
         raise OrphanError(
             f"Process {parent}, which started this one, is gone. A stage must not write behind its run's back, "
             "so nothing was written. Start the run again."

@@ -1,5 +1,7 @@
 """Reading untrusted YAML: plain values only, bounded in size, no aliases."""
 
+from copy import deepcopy
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,10 @@ from disect_sim.errors import InputError
 
 MAX_BYTES = 10_000_000
 """A dvc.lock with a hundred outputs has 20 kB."""
+
+REMEMBERED = 8
+"""Texts whose value is kept: a run reads the same template, parameters and dvc.lock for every stage, and PyYAML needs a
+third of a second for each. Only the same text gives the same value, so a changed file is never missed."""
 
 
 class _PlainLoader(yaml.SafeLoader):
@@ -33,6 +39,11 @@ class PlainDumper(yaml.SafeDumper):
 
 def parse_yaml(text: str) -> Any:
     """The text's value; yaml.YAMLError if it is no YAML, has aliases, or is nested too deeply."""
+    return deepcopy(_parsed(text))
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _parsed(text: str) -> Any:
     try:
         return yaml.load(text, Loader=_PlainLoader)
     except RecursionError as error:

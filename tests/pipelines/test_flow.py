@@ -1,8 +1,12 @@
 """The Prefect flow: state names, retries, artifacts in the dashboard."""
 
+import os
+
 import pytest
 
-from pipelines.dvc.template import read_template
+from pipelines.dvc import stage as stage_module
+from pipelines.dvc.template import needed_for, read_template
+from pipelines.runs.flow import fresh_at_first
 from pipelines.runs.run_request import run_flow, run_request
 from pipelines.runs.run_result import RunResult
 from pipelines.scans.project import Project
@@ -43,7 +47,7 @@ class Spectator:
 def run(project: Project, scan_id: str, **choices) -> tuple[RunResult, Spectator]:
     result, spectator = RunResult(scan=scan_id), Spectator(project)
     spectator.edit_during_clean = choices.pop("edit", False)
-    run_flow(project, result, spectator, force=False, verbose=False)
+    run_flow(project, result, spectator, force=False, verbose=False, **choices)
     return result, spectator
 
 
@@ -70,7 +74,7 @@ def artifact_keys() -> set[str]:
         return {item["key"] for item in response.json()}
 
 
-def test_a_run_and_a_rerun(project, tmp_path):
+def test_a_run_and_a_rerun(project, tmp_path, monkeypatch):
     register_scan(project, Request(write_scan(tmp_path, "apple_1.ply")))
     result, spectator = run(project, "apple_1")
     assert (result.exit_code, result.error) == (0, None)
@@ -84,11 +88,38 @@ def test_a_run_and_a_rerun(project, tmp_path):
         "apple-1-summary",
     } <= artifact_keys()
 
-    again, _ = run(project, "apple_1")
+    with monkeypatch.context() as patch:
+        # DVC says once that all is fresh; a question per stage would cost seconds each
+        patch.setattr(stage_module, "_run_dvc", lambda *arguments: pytest.fail("DVC was asked again"))
+        again, _ = run(project, "apple_1")
     assert all(stage.cached for stage in again.stages)
     assert len(again.stages) == len(spectator.started)
     assert {state for state, _ in task_runs("apple_1").values()} == {"Unchanged"}
     assert runs(project) == [f"apple_1 {name}" for name in spectator.started]
+
+
+def test_from_the_first_stage_that_runs_dvc_is_asked_for_each(project, tmp_path):
+    scan = write_scan(tmp_path, "fig.ply")
+    register_scan(project, Request(scan))
+    assert run(project, "fig", target="precut")[0].error is None
+    entries = needed_for("precut", read_template(project.template))
+    names = [entry.name for entry in entries]
+    assert names == ["clean", "tetrahedralize", "precut"]
+    assert fresh_at_first(project, "fig", entries) == set(names)
+    register_scan(project, Request(scan, overrides={"tetrahedralize": {"edge_m": 0.02}}))
+    assert fresh_at_first(project, "fig", entries) == {"clean"}
+    # what DVC, which looks at times and sizes, does not see is found and made again
+    faces = project.scan_dir("fig") / "clean" / "faces.parquet"
+    before, stat = faces.read_bytes(), faces.stat()
+    faces.chmod(0o644)
+    faces.write_bytes(bytes([before[0] ^ 1]) + before[1:])
+    os.utime(faces, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    result, _ = run(project, "fig", target="precut")
+    assert result.error is None
+    assert faces.read_bytes() == before
+    assert result.stages[1].outcome.value == "Completed"
+    (project.scan_dir("fig") / "dvc.lock").write_text("broken: [")
+    assert fresh_at_first(project, "fig", entries) == set()
 
 
 def test_bad_input_fails_once_with_its_sentence(project, tmp_path):

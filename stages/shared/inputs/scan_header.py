@@ -49,13 +49,7 @@ def read_header(path: Path, *, max_faces: int, max_bytes: int = MAX_FILE_BYTES) 
     if not is_file:
         raise InputError(f"{name} is not a file. A scan must be a regular file. Give the file itself.")
     check_scan_size(name, size, max_bytes)
-    suffix = path.suffix.lower()
-    if suffix not in MESH_SUFFIXES + CLOUD_SUFFIXES:
-        raise InputError(
-            f"{name} has the suffix '{suffix}'. Formats read are "
-            f"{', '.join(MESH_SUFFIXES + CLOUD_SUFFIXES)}. "
-            "Convert the scan to one of them."
-        )
+    suffix = check_scan_suffix(path, name)
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         header = _COUNTERS[suffix](name, data)
     for count, what in ((header.faces, "faces"), (header.points, "points")):
@@ -65,6 +59,18 @@ def read_header(path: Path, *, max_faces: int, max_bytes: int = MAX_FILE_BYTES) 
                 "Decimate the scan first: a few ten thousand faces are plenty for a fruit."
             )
     return header
+
+
+def check_scan_suffix(path: Path, name: str) -> str:
+    """Refuse a file that is called like nothing that can be read; returns its suffix in lower case."""
+    suffix = path.suffix.lower()
+    if suffix not in MESH_SUFFIXES + CLOUD_SUFFIXES:
+        raise InputError(
+            f"{name} has the suffix '{suffix}'. Formats read are "
+            f"{', '.join(MESH_SUFFIXES + CLOUD_SUFFIXES)}. "
+            "Convert the scan to one of them."
+        )
+    return suffix
 
 
 def check_scan_size(name: str, size: int, max_bytes: int) -> None:

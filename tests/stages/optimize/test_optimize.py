@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-import torch
 
 from disect_sim.errors import InputError
-from stages.optimize.descent import descend
+from stages.optimize.descent import NO_GAIN, Search, descend
 from stages.optimize.finer_mesh import finer_cut
+from stages.optimize.inner_problem import ForceModel
 from stages.optimize.optimization import UNCONSTRAINED, optimize
 from stages.optimize.picture import optimize_picture
 from stages.optimize.report import (
@@ -19,7 +19,7 @@ from stages.optimize.report import (
 )
 from stages.optimize.slicing_cut import SlicingCut
 from stages.optimize.stage import check_plane
-from stages.optimize.starts import start_variables
+from stages.optimize.starts import near_vertical
 from stages.runtime.catalogue import ARTIFACTS
 from stages.runtime.checkpoint import Checkpoint
 from stages.runtime.table_contract import check_table
@@ -30,19 +30,28 @@ NO_CHECKPOINT = Checkpoint(None, "", stage="optimize", part="test")
 
 
 def _descend(cut, params, **options):
-    with torch.no_grad():
-        scale = float(cut.mean_force(cut.straight()))
-    start = start_variables(cut, params)["vertical"]
+    scale = cut.mean_force(cut.straight())
+    start = near_vertical(cut, params)
     return descend(cut, start, params, scale_n=scale, **{"checkpoint": NO_CHECKPOINT, **options}), scale
+
+
+def _search(processes):
+    """A short search on the block, with an ablation and all checks."""
+    params = quick(iterations=4, starts=2, candidates=2, processes=processes)
+    values = {name: np.asarray(value) for name, value in VALUES.items()}
+    return optimize(block(), values, params, finer=finer_cut(*uncut_block()))
 
 
 @pytest.fixture(scope="module")
 def found():
-    """A short search on the block, with an ablation and all checks."""
-    params = quick(iterations=4, starts=2, candidates=2)
-    model = block()
-    values = {name: np.asarray(value) for name, value in VALUES.items()}
-    return optimize(model, values, params, finer=finer_cut(*uncut_block()))
+    return _search(1)
+
+
+def test_two_processes_give_exactly_what_one_gives(found):
+    other = _search(2)
+    assert metrics(other) == metrics(found)
+    for table in (motion_table, profile_table, keyframe_table, history_table, confirmation_table):
+        assert table(other).equals(table(found)), table.__name__
 
 
 def test_the_motion_needs_less_force_and_keeps_every_constraint(found):
@@ -64,7 +73,7 @@ def test_what_the_sawing_itself_saves_is_reported_apart(found):
     assert reported["reduction_by_sawing"] > 0.0
     still = found.cut.trajectory(found.without_sawing.variables).position
     sliced = found.cut.trajectory(found.slicing.variables).position
-    assert torch.equal(still[:, 1], sliced[:, 1]) and (still[:, 2] == still[0, 2]).all()
+    assert np.array_equal(still[:, 1], sliced[:, 1]) and (still[:, 2] == still[0, 2]).all()
 
 
 def test_a_mean_over_depth_can_not_be_lowered_by_timing(found):
@@ -74,14 +83,14 @@ def test_a_mean_over_depth_can_not_be_lowered_by_timing(found):
     assert reported["reduction"] == reported["reduction_over_depth"] != reported["reduction_over_time"]
     cut = found.cut
     late = cut.straight()
-    late[2] = torch.linspace(-3.0, 3.0, cut.keyframes, dtype=torch.float64)
+    late[2] = np.linspace(-3.0, 3.0, cut.keyframes)
     late = cut.at_end_height(late)
     depth = cut.passage.start_m - cut.passage.end_m
     means = {}
     for name, variables in (("straight", cut.straight()), ("late", late)):
-        down = (cut.passage.start_m - cut.trajectory(variables).position[:, 1]).numpy() / depth
+        down = (cut.passage.start_m - cut.trajectory(variables).position[:, 1]) / depth
         for over in ("time", "depth"):
-            weights = cut.weights(variables, over).numpy()
+            weights = cut.weights(variables, over)
             # a force that grows with depth, averaged over each sample's milliseconds
             force = (0.5 * (down[:-1] + down[1:])).reshape(len(weights), -1).mean(axis=1)
             means[name, over] = float(weights @ force)
@@ -146,20 +155,19 @@ def test_gradient_of_the_objective_matches_differences_in_every_motion_parameter
     """
     cut = slicing_cut(quick(dt_s=0.002, mean_over=mean_over))
     at = cut.straight()
-    at[0] = torch.tensor([0.5, 0.7, 0.4], dtype=torch.float64)[: cut.keyframes]
-    at[1] = torch.tensor([0.9, 0.6, 0.8], dtype=torch.float64)[: cut.keyframes]
-    at[2] = torch.tensor([0.3, -0.2, 0.1], dtype=torch.float64)[: cut.keyframes]
-    variables = at.clone().requires_grad_(True)
-    (gradient,) = torch.autograd.grad(cut.mean_force(variables), variables)
-    worst = float(gradient.abs().max())
+    at[0] = [0.5, 0.7, 0.4][: cut.keyframes]
+    at[1] = [0.9, 0.6, 0.8][: cut.keyframes]
+    at[2] = [0.3, -0.2, 0.1][: cut.keyframes]
+    mean, gradient = cut.mean_force_and_slope(at)
+    assert mean == cut.mean_force(at)
+    worst = float(np.abs(gradient).max())
 
     def difference(index: tuple[int, ...], size: float) -> float:
         values = []
         for sign in (-1.0, 1.0):
-            moved = at.clone()
+            moved = at.copy()
             moved[index] += sign * size
-            with torch.no_grad():
-                values.append(float(cut.mean_force(moved)))
+            values.append(cut.mean_force(moved))
         return (values[1] - values[0]) / (2.0 * size)
 
     for index in np.ndindex(*at.shape):
@@ -188,8 +196,68 @@ def test_a_killed_search_goes_on_and_ends_with_the_same_numbers(tmp_path):
     seen = []
     resumed, _ = _descend(cut, params, checkpoint=place, report=lambda run: seen.append(len(run.history)))
     assert seen == [3]
-    assert torch.equal(resumed.best.variables, whole.best.variables)
+    assert np.array_equal(resumed.best.variables, whole.best.variables)
     assert resumed.history == whole.history
+
+
+def test_a_search_ends_when_its_next_step_promises_too_little(tmp_path):
+    params = quick(iterations=5, least_gain=0.1)
+    cut = slicing_cut(params)
+    place = Checkpoint(tmp_path, "key", stage="optimize", part="vertical")
+    run, _ = _descend(cut, params, checkpoint=place)
+    assert run.ended == NO_GAIN
+    assert run.feasible and len(run.history) < 5
+    # killed after its last simulation, it ends there again
+    again, _ = _descend(cut, params, checkpoint=place)
+    assert again.ended == run.ended and again.history == run.history
+
+
+def test_a_step_that_promises_nothing_is_not_simulated_but_made_shorter(monkeypatch):
+    """MDMM may end above its centre when it may go far; a simulation of that would be wasted."""
+    params = quick(iterations=3, least_gain=0.001)
+    cut = slicing_cut(params)
+    radii = []
+
+    def solve(cut, constraints, model, radius, params):
+        radii.append(radius)
+        uphill = 1.0 if radius > 0.2 else -1.0
+        return model.centre + uphill * 0.1 * model.slope / np.linalg.norm(model.slope)
+
+    monkeypatch.setattr("stages.optimize.descent.solve", solve)
+    search = Search(cut, near_vertical(cut, params), params, scale_n=1.0, constrained=False)
+    search.step()
+    assert len(search.run.history) == 1
+    assert radii == pytest.approx([0.75, 0.3, 0.12])
+    search.step()
+    assert search.run.history[-1]["radius"] == radii[2]
+
+
+def test_a_search_that_keeps_no_rule_yet_does_not_end_for_little_gain():
+    params = quick(iterations=3, least_gain=0.1, max_acceleration_vertical_m_s2=0.01)
+    run, _ = _descend(slicing_cut(params), params)
+    assert not run.feasible and len(run.history) == 3
+
+
+def test_the_expected_gain_is_what_the_next_motion_brings(monkeypatch):
+    """Of a force that is exactly the model's quadratic, the promise is kept to rounding."""
+    params = quick(iterations=3, least_gain=0.0, inner_iterations=100)
+    cut = slicing_cut(params)
+    aim = cut.straight() + 0.3
+
+    def bowl(variables):
+        return 10.0 + float(((variables - aim) ** 2).sum()), 2.0 * (variables - aim)
+
+    monkeypatch.setattr(cut, "mean_force_and_slope", bowl)
+    search = Search(cut, near_vertical(cut, params), params, scale_n=10.0, constrained=True)
+    search.step()
+    assert search.run.best is not None
+    search._curvature.matrix = 0.2 * np.eye(3 * cut.keyframes)
+    model = ForceModel(search.run.best.variables, search.run.best.slope, search._curvature)
+    promised = search._expected_gain(search.run.best, model) * search.run.best.mean_force_n / 10.0
+    before = search.run.best.objective
+    search.step()
+    drop = before - search.run.history[-1]["objective"]
+    assert promised == pytest.approx(drop, rel=1e-9) and drop > 0.0
 
 
 def test_without_constraints_the_search_breaks_them_and_with_them_it_does_not():
@@ -206,16 +274,16 @@ def test_a_robust_motion_averages_over_the_draws():
     params = quick()
     model = block()
     stiff = {**VALUES, "sdf_ke": 2400.0}
+    at = near_vertical(slicing_cut(params, model), params)
     single = [
-        float(
-            SlicingCut(model, (v,), slicing_cut(params, model).passage, params)
-            .mean_force(slicing_cut(params, model).straight())
-            .detach()
-        )
+        SlicingCut(model, (v,), slicing_cut(params, model).passage, params).mean_force_and_slope(at)
         for v in (VALUES, stiff)
     ]
     both = SlicingCut(model, (VALUES, stiff), slicing_cut(params, model).passage, params)
-    assert float(both.mean_force(both.straight())) == pytest.approx(np.mean(single), rel=1e-9)
+    assert both.mean_force(at) == pytest.approx(np.mean([mean for mean, _ in single]), rel=1e-9)
+    mean, slope = both.mean_force_and_slope(at)
+    assert mean == pytest.approx(both.mean_force(at), rel=1e-12)
+    assert slope == pytest.approx(np.mean([slope for _, slope in single], axis=0), rel=1e-9)
 
 
 def test_a_cut_surface_beside_the_knife_is_refused():
@@ -228,7 +296,7 @@ def test_a_cut_surface_beside_the_knife_is_refused():
 
 def test_limits_that_leave_no_room_are_a_sentence():
     params = quick(iterations=1, max_acceleration_vertical_m_s2=0.01)
-    with pytest.raises(InputError, match=r"no iterate kept every constraint.*mean_speed_m_s"):
+    with pytest.raises(InputError, match=r"no iterate kept every constraint.*cut\.speed_m_s"):
         optimize(
             block(),
             {name: np.asarray(v) for name, v in VALUES.items()},

@@ -2,19 +2,20 @@
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from disect_sim.cut_mesh import tet_volumes
 from disect_sim.errors import InputError
 from disect_sim.knife import KNIVES
+from disect_sim.many import Answer
+from disect_sim.outcome import Outcome, OutcomeKind
 from stages.optimize.constraints import Constraints, rules_of
 from stages.optimize.curvature import Curvature
 from stages.optimize.finer_mesh import finer_cut, halve_edges, values_on
-from stages.optimize.inner_problem import nearest_feasible, solve
+from stages.optimize.inner_problem import ForceModel, nearest_feasible, solve
 from stages.optimize.passage import passage_of
-from stages.optimize.starts import parameter_draws, start_variables
+from stages.optimize.starts import chosen_starts, drawn_motions, near_vertical, parameter_draws
 from tests.disect_sim.scenes import BLOCK_HEIGHT, regular_block
 from tests.stages.slicing_scenes import block, quick, slicing_cut, uncut_block
 
@@ -22,8 +23,7 @@ MODEL = block()
 
 
 def _wild(cut, seed=1):
-    generator = torch.Generator().manual_seed(seed)
-    return cut.straight() + 0.8 * torch.randn(3, cut.keyframes, generator=generator, dtype=torch.float64)
+    return cut.straight() + 0.8 * np.random.default_rng(seed).standard_normal((3, cut.keyframes))
 
 
 def test_passage_goes_from_above_the_fruit_to_the_board_with_the_fruit_under_the_blade():
@@ -49,13 +49,13 @@ def test_the_vertical_cut_ends_at_its_height_and_never_moves_sideways():
     cut = slicing_cut(quick())
     trajectory = cut.trajectory(cut.straight())
     assert float(trajectory.position[-1, 1]) == pytest.approx(cut.passage.end_m, abs=1e-12)
-    assert float((trajectory.position[:, 2] - cut.passage.z_m).abs().max()) == 0.0
+    assert np.abs(trajectory.position[:, 2] - cut.passage.z_m).max() == 0.0
 
 
 def test_velocity_and_acceleration_are_the_derivatives_of_the_position_and_rest_at_both_ends():
     cut = slicing_cut(quick())
     t = cut.trajectory(_wild(cut))
-    position, velocity, acceleration = (x.numpy() for x in (t.position[:, 1:], t.velocity, t.acceleration))
+    position, velocity, acceleration = (t.position[:, 1:], t.velocity, t.acceleration)
     # Central differences over 1 ms: their error is dt²/6 times the third derivative, about 1e-4 of the motion's size.
     for value, rate in ((position, velocity), (velocity, acceleration)):
         difference = (value[2:] - value[:-2]) / 2e-3
@@ -85,7 +85,7 @@ def test_residuals_say_in_metres_what_is_broken():
     sideways = cut.straight()
     sideways[0], sideways[1] = 4.0, 0.0
     residuals = constraints.residuals(cut.trajectory(sideways))
-    path = cut.trajectory(sideways).position[:, 2].numpy()
+    path = cut.trajectory(sideways).position[:, 2]
     assert residuals["lateral_m"] == pytest.approx(np.abs(path).max() - cut.passage.lateral_limit_m)
     assert residuals["speed_m_s"] > 0.1
 
@@ -100,54 +100,67 @@ def test_mdmm_brings_a_wild_motion_inside_every_limit():
     inside = nearest_feasible(cut, constraints, wild, params)
     assert constraints.violation(constraints.residuals(cut.trajectory(inside))) == 0.0
     # and no farther than it must: it still saws at least half as fast as the limit allows
-    assert float(cut.trajectory(inside).velocity[:, 1].abs().max()) > 0.5 * params.max_speed_m_s
+    assert np.abs(cut.trajectory(inside).velocity[:, 1]).max() > 0.5 * params.max_speed_m_s
 
 
 def test_without_rules_the_step_is_one_radius_down_the_slope():
     params = quick(inner_iterations=400, speed_weight_s2_m2=0.0)
     cut = slicing_cut(params)
-    slope = torch.linspace(-1.0, 1.0, 3 * cut.keyframes, dtype=torch.float64).reshape(3, -1)
-    model = Curvature(slope, 0.3)
-    step = solve(cut, Constraints((), params), cut.straight(), slope, model, 0.3, params) - cut.straight()
+    slope = np.linspace(-1.0, 1.0, 3 * cut.keyframes).reshape(3, -1)
+    model = ForceModel(cut.straight(), slope, Curvature(slope, 0.3))
+    step = solve(cut, Constraints((), params), model, 0.3, params) - cut.straight()
     # Adamax stops within a fraction of its last rate of the minimum.
-    assert torch.allclose(step, -0.3 * slope / slope.norm(), atol=0.01)
+    assert np.allclose(step, -0.3 * slope / np.linalg.norm(slope), atol=0.01)
 
 
 @settings(max_examples=30)
 @given(seed=st.integers(0, 2**31))
 def test_learnt_curvature_explains_the_last_step_and_stays_positive(seed):
-    generator = torch.Generator().manual_seed(seed)
-    shape = torch.randn(6, 6, generator=generator, dtype=torch.float64)
-    hessian = shape @ shape.T + torch.eye(6, dtype=torch.float64)
-    learnt = Curvature(torch.ones(2, 3, dtype=torch.float64), 0.5)
+    generator = np.random.default_rng(seed)
+    shape = generator.standard_normal((6, 6))
+    hessian = shape @ shape.T + np.eye(6)
+    learnt = Curvature(np.ones((2, 3)), 0.5)
     for _ in range(8):
-        step = torch.randn(2, 3, generator=generator, dtype=torch.float64)
+        step = generator.standard_normal((2, 3))
         change = (hessian @ step.reshape(-1)).reshape(2, 3)
         learnt.learn(step, change)
         # undamped, the secant condition holds to rounding; damped, only positivity is promised
-        assert float(torch.linalg.eigvalsh(learnt.matrix).min()) > 0.0
+        assert np.linalg.eigvalsh(learnt.matrix).min() > 0.0
     learnt.learn(step, -change)
-    assert float(torch.linalg.eigvalsh(learnt.matrix).min()) > 0.0
+    assert np.linalg.eigvalsh(learnt.matrix).min() > 0.0
 
 
 def test_curvature_of_a_quadratic_is_found_along_the_step():
-    learnt = Curvature(torch.ones(3, dtype=torch.float64), 1.0)
-    hessian = torch.diag(torch.tensor([3.0, 2.0, 5.0], dtype=torch.float64))
-    step = torch.tensor([1.0, -1.0, 0.5], dtype=torch.float64)
+    learnt = Curvature(np.ones(3), 1.0)
+    hessian = np.diag([3.0, 2.0, 5.0])
+    step = np.array([1.0, -1.0, 0.5])
     learnt.learn(step, hessian @ step)
-    assert torch.allclose(learnt.matrix @ step, hessian @ step, atol=1e-12)
+    assert np.allclose(learnt.matrix @ step, hessian @ step, atol=1e-12)
 
 
 def test_the_first_start_is_beside_the_vertical_cut_and_the_others_are_drawn_with_a_seed():
     params = quick(starts=2, candidates=2)
     cut = slicing_cut(params)
-    starts, again = start_variables(cut, params), start_variables(cut, params)
+    amplitude = cut.motion_parameters(near_vertical(cut, params))["amplitude"]
+    assert amplitude == pytest.approx(params.start_amplitude_m_s)
+    drawn, again = drawn_motions(cut, params), drawn_motions(cut, params)
+    assert len(drawn) == 2 and np.array_equal(drawn, again)
+    assert not np.array_equal(drawn, drawn_motions(cut, params.changed(seed=1)))
+    assert drawn_motions(cut, params.changed(starts=1)) == []
+
+
+def test_of_the_drawn_motions_the_one_with_the_least_force_is_a_start_and_a_failed_one_never():
+    params = quick(starts=2, candidates=3)
+    cut = slicing_cut(params)
+    count = len(cut.weights(cut.straight()))
+    motions = [_wild(cut, seed) for seed in range(3)]
+    done, jammed = Outcome(OutcomeKind.COMPLETE), Outcome(OutcomeKind.KNIFE_JAMMED)
+    strong, weak = (Answer(done, np.full((count, 3), newton)) for newton in (5.0, 3.0))
+    answers = list(zip(motions, (strong, Answer(jammed, None), weak), strict=True))
+    starts = chosen_starts(cut, params, answers)
     assert list(starts) == ["vertical", "drawn 1"]
-    amplitude = cut.motion_parameters(starts["vertical"])["amplitude"]
-    assert amplitude.numpy() == pytest.approx(params.start_amplitude_m_s)
-    assert torch.equal(starts["drawn 1"], again["drawn 1"])
-    other = start_variables(cut, params.changed(seed=1))
-    assert not torch.equal(starts["drawn 1"], other["drawn 1"])
+    assert starts["drawn 1"] is motions[2]
+    assert list(chosen_starts(cut, params, answers[1:2])) == ["vertical"]
 
 
 def test_parameter_draws_begin_with_the_fitted_ones_and_stay_positive():

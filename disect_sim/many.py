@@ -1,0 +1,121 @@
+"""Many cuts at once: parameter sets, motions, bodies, over the cores of this machine."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar, overload
+
+from disect_sim.errors import InputError
+from disect_sim.model import Model
+from disect_sim.motions import Motion
+from disect_sim.outcome import Outcome
+from disect_sim.parameters import Values
+from disect_sim.processes import Workers
+from disect_sim.result import Result
+from disect_sim.simulation import choose_device, simulate
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True)
+class Cut:
+    """One cut: the arguments of `simulate`."""
+
+    model: Model
+    motion: Motion
+    parameters: Values = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Keyword arguments of `simulate`, such as duration, dt, differentiable."""
+
+
+@dataclass(frozen=True)
+class Answer(Generic[Value]):
+    """What one cut gave."""
+
+    outcome: Outcome
+    """How the run ended."""
+    value: Value | None
+    """What was asked of its result; None if the run did not finish."""
+
+
+@overload
+def simulate_many(
+    cuts: Sequence[Cut],
+    *,
+    of: None = ...,
+    processes: int = ...,
+    workers: Workers | None = ...,
+    progress: Callable[[float], None] | None = ...,
+) -> list[Answer[Result]]: ...
+@overload
+def simulate_many(
+    cuts: Sequence[Cut],
+    *,
+    of: Callable[[Result], Value],
+    processes: int = ...,
+    workers: Workers | None = ...,
+    progress: Callable[[float], None] | None = ...,
+) -> list[Answer[Value]]: ...
+def simulate_many(
+    cuts: Sequence[Cut],
+    *,
+    of: Callable[[Result], Any] | None = None,
+    processes: int = 0,
+    workers: Workers | None = None,
+    progress: Callable[[float], None] | None = None,
+) -> list[Answer[Any]]:
+    """Simulate every cut; the answers are in the order of the cuts and do not depend on the number of processes.
+
+    **Main arguments**
+
+    - `cuts`: what to simulate; they may differ in parameters, motion, body and options.
+    - `of`: a function of the result, evaluated where the cut was simulated, so that only its value travels. It must be
+      picklable: a function of a module, or a `functools.partial` of one. It is the place for gradients: with
+      `options={"differentiable": True}` it may call `result.gradient`. It is not asked of a run that did not finish.
+      Without it the value is the whole `Result`, also of a run that did not finish.
+
+    **Other arguments**
+
+    - `processes`: how many; 0 takes every core this process may use.
+    - `workers`: processes that are running already, instead of new ones: starting one takes seconds.
+    - `progress`: called with the fraction done.
+
+    A run that goes wrong does not disturb the others: its outcome says what happened. Input that `simulate` refuses,
+    or an error in `of`, is raised.
+
+    On CPU the cuts are spread over processes. On CUDA (`device="cuda"` in the options, or a CUDA device that is there
+    by default) they run one after another in this process: one device is not made faster by several processes, and
+    cuts are not yet batched into one launch.
+    """
+    for number, cut in enumerate(cuts):
+        if cut.options.get("differentiable") and of is None:
+            raise InputError(
+                f"simulate_many: cut {number} is differentiable, but what it keeps for gradients can't leave its "
+                "process. The gradient must be taken there. Give a function `of` that calls result.gradient."
+            )
+    jobs = [_Job(cut, of) for cut in cuts]
+
+    def tell(done: int) -> None:
+        if progress is not None:
+            progress(done / len(jobs))
+
+    if any(choose_device(cut.options.get("device")) != "cpu" for cut in cuts):
+        workers, processes = None, 1
+    if workers is not None:
+        return workers.run(_Job.run, jobs, on_done=tell)
+    with Workers(processes) as own:
+        return own.run(_Job.run, jobs, on_done=tell)
+
+
+@dataclass(frozen=True)
+class _Job:
+    """As it is sent to a process."""
+
+    cut: Cut
+    of: Callable[[Result], Any] | None
+
+    def run(self) -> Answer[Any]:
+        cut = self.cut
+        result = simulate(cut.model, cut.motion, cut.parameters, **cut.options)
+        if self.of is None:
+            return Answer(result.outcome, result)
+        return Answer(result.outcome, self.of(result) if result.outcome.ok else None)

@@ -1,0 +1,182 @@
+"""Long jobs in processes of their own, with live messages, that die with the process that started them."""
+
+import multiprocessing
+import os
+import queue
+import sys
+from collections.abc import Callable, Iterable
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from functools import partial
+from types import TracebackType
+from typing import Any, TypeVar
+
+from disect_sim.parent_process import end_with_parent
+
+POLL_S = 0.5
+"""How often the parent looks for messages [s]."""
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+"""What NumPy's and torch's libraries ask before they start threads; the first also says how many cores are ours."""
+Job = TypeVar("Job")
+Answer = TypeVar("Answer")
+Listener = Callable[[Any], None]
+
+_send: Listener | None = None
+"""In a job: where its messages go."""
+_queue: Any = None
+"""In a worker: the queue to the parent."""
+
+
+class WorkerLostError(RuntimeError):
+    """A worker process ended without an answer."""
+
+
+def cores_given() -> int:
+    """Cores that this process may use: those the system lets it have, or OMP_NUM_THREADS if that is fewer."""
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    share = os.environ.get(THREAD_VARIABLES[0], "")
+    return min(allowed, int(share)) if share.isdigit() and int(share) > 0 else allowed
+
+
+def report_to_parent(message: Any) -> None:
+    """Send a message from a job to the `on_message` of its run; outside of a job nothing happens."""
+    if _send is not None:
+        _send(message)
+
+
+class Workers:
+    """Up to `processes` processes (0: as many as there are cores) that take jobs until the block ends.
+
+    They start when jobs come and stay, because starting costs seconds. With one process, or for a single job, the work
+    is done right here: the answers are the same.
+    """
+
+    def __init__(self, processes: int = 0) -> None:
+        self.processes = processes if processes > 0 else cores_given()
+        self._pool: ProcessPoolExecutor | None = None
+        self._messages: Any = None
+        self._batch = 0
+
+    def __enter__(self) -> "Workers":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+            self._pool = None
+
+    def run(
+        self,
+        work: Callable[[Job], Answer],
+        jobs: Iterable[Job],
+        *,
+        on_message: Listener = lambda message: None,
+        on_done: Callable[[int], None] = lambda done: None,
+    ) -> list[Answer]:
+        """`work` of every job, in the order of the jobs; work, jobs and answers must be picklable.
+
+        `on_message` gets what the jobs report, `on_done` how many are finished. The first error is raised here and
+        the jobs that have not begun are dropped.
+        """
+        waiting = list(jobs)
+        if self.processes == 1 or len(waiting) < 2:
+            return _run_here(work, waiting, on_message, on_done)
+        self._batch += 1
+        pool = self._started()
+        try:
+            futures = [pool.submit(_run_one, self._batch, work, job) for job in waiting]
+            self._wait(futures, on_message, on_done)
+            return [future.result() for future in futures]
+        except BrokenProcessPool as error:
+            raise WorkerLostError(
+                f"One of {self.processes} worker processes ended without an answer, as happens when memory is short. "
+                "Each needs its own. Lower the number of processes, or free memory."
+            ) from error
+
+    def _started(self) -> ProcessPoolExecutor:
+        if self._pool is None:
+            context = multiprocessing.get_context("spawn")  # a fork would copy threads of torch and Warp
+            self._messages = context.Queue()
+            self._pool = ProcessPoolExecutor(
+                self.processes,
+                mp_context=context,
+                initializer=_prepare,
+                initargs=(self._messages, os.getpid()),
+            )
+        return self._pool
+
+    def _wait(
+        self, futures: list[Future[Answer]], on_message: Listener, on_done: Callable[[int], None]
+    ) -> None:
+        open_futures = set(futures)
+        while open_futures:
+            done, open_futures = wait(open_futures, timeout=POLL_S, return_when=FIRST_COMPLETED)
+            self._pass_on(on_message)
+            failed = next((future for future in done if future.exception() is not None), None)
+            if failed is not None:
+                for future in open_futures:
+                    future.cancel()
+                failed.result()
+            if done:
+                on_done(len(futures) - len(open_futures))
+
+    def _pass_on(self, on_message: Listener) -> None:
+        """What has arrived from this batch; a message that an earlier one left on its way is dropped."""
+        while True:
+            try:
+                batch, message = self._messages.get_nowait()
+            except queue.Empty:
+                return
+            if batch == self._batch:
+                on_message(message)
+
+
+def run_parallel(
+    work: Callable[[Job], Answer],
+    jobs: Iterable[Job],
+    *,
+    processes: int,
+    on_message: Listener = lambda message: None,
+) -> list[Answer]:
+    """One batch in workers of its own; see Workers.run."""
+    with Workers(processes) as workers:
+        return workers.run(work, jobs, on_message=on_message)
+
+
+def _run_here(
+    work: Callable[[Job], Answer], jobs: list[Job], on_message: Listener, on_done: Callable[[int], None]
+) -> list[Answer]:
+    global _send
+    before, _send = _send, on_message
+    answers = []
+    try:
+        for job in jobs:
+            answers.append(work(job))
+            on_done(len(answers))
+    finally:
+        _send = before
+    return answers
+
+
+def _prepare(messages: Any, parent: int) -> None:
+    """In a worker, before its first job."""
+    global _queue
+    if not end_with_parent(parent):
+        os._exit(1)
+    for variable in THREAD_VARIABLES:  # the workers share the cores already
+        os.environ[variable] = "1"
+    if "torch" in sys.modules:  # too late for the variables
+        sys.modules["torch"].set_num_threads(1)
+    _queue = messages
+
+
+def _run_one(batch: int, work: Callable[[Job], Answer], job: Job) -> Answer:
+    global _send
+    _send = partial(_put, batch)
+    return work(job)
+
+
+def _put(batch: int, message: Any) -> None:
+    _queue.put((batch, message))

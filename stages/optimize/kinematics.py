@@ -1,0 +1,154 @@
+"""A slicing motion at fixed times in NumPy: position, velocity, acceleration, and their exact pullback.
+
+MDMM asks for hundreds of trajectories and gradients between two simulations. What depends on the times alone is
+computed once; the rest is a few products of small matrices. The formulas are those of disect_sim.SlicingMotion.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from disect_sim.motions import SlicingMotion, gauss_points
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """A motion in time, along the first axis; or the derivatives of a number in it."""
+
+    position: Array
+    """[m], shape [n, 3]."""
+    velocity: Array
+    """(y, z) [m/s], shape [n, 2]."""
+    acceleration: Array
+    """(y, z) [m/s²], shape [n, 2]."""
+
+    @classmethod
+    def zeros(cls, count: int) -> "Trajectory":
+        """All zero, to be filled."""
+        return cls(np.zeros((count, 3)), np.zeros((count, 2)), np.zeros((count, 2)))
+
+
+class Saw:
+    """Speed along the blade W (w·a) cos((w·b) t) at some times, and what its derivatives need."""
+
+    def __init__(self, weights: Array, window: Array, times: Array, keyframes: Array) -> None:
+        self._weights, self._window, self._times = weights, window, times
+        self.amplitude = weights @ keyframes[0]
+        self.frequency = weights @ keyframes[1]
+        phase = self.frequency * times
+        self.cos, self.sin = np.cos(phase), np.sin(phase)
+
+    @cached_property
+    def speed(self) -> Array:
+        """[m/s], shape [n]."""
+        return self._window * self.amplitude * self.cos
+
+    def pullback(self, speed_bar: Array) -> tuple[Array, Array]:
+        """Derivatives in amplitudes and frequencies of the keyframes, given those in the speed."""
+        scaled = self._window * speed_bar
+        return (
+            _sum(self._weights, scaled * self.cos),
+            _sum(self._weights, -scaled * self.amplitude * self.sin * self._times),
+        )
+
+
+class Kinematics:
+    """All motions of one duration at the same times [s], as functions of their keyframes.
+
+    Keyframes, shape [3, k]: amplitude [m/s], frequency [rad/s], vertical velocity [m/s].
+    """
+
+    def __init__(self, motion: SlicingMotion, times: torch.Tensor) -> None:
+        blend = motion.blend(times)
+        self.times: Array = times.numpy()
+        self._weights, self._weight_rates = blend.weights.numpy(), blend.weight_rates.numpy()
+        self._window, self._window_rate = blend.window.numpy(), blend.window_rate.numpy()
+        self._start = np.array([0.0, motion.parameters["initial_y"], motion.parameters["initial_z"]])
+        between, shares = gauss_points(times)
+        inner = motion.blend(between)
+        keyframes = self._weights.shape[1]
+        self._between_shares: Array = shares.numpy()
+        self._between_times = between.numpy().reshape(-1)
+        self._between_weights = inner.weights.numpy().reshape(-1, keyframes)
+        self._between_window = inner.window.numpy().reshape(-1)
+        down = shares[..., None] * inner.window[..., None] * inner.weights
+        self.drop: Array = down.sum(dim=1).cumsum(dim=0).numpy()
+        """Height over start per vertical velocity of each keyframe [s], shape [n, k]: the descent is linear in them."""
+        self._vertical_velocity = self._window[:, None] * self._weights
+        self._vertical_acceleration = (
+            self._window_rate[:, None] * self._weights + self._window[:, None] * self._weight_rates
+        )
+
+    def trajectory(self, keyframes: Array) -> Trajectory:
+        """The motion of these keyframes."""
+        return self.with_pullback(keyframes)[0]
+
+    def with_pullback(self, keyframes: Array) -> tuple[Trajectory, "Pullback"]:
+        """The motion, and the way back from derivatives in it to derivatives in the keyframes."""
+        between = Saw(self._between_weights, self._between_window, self._between_times, keyframes)
+        at = Saw(self._weights, self._window, self.times, keyframes)
+        way = (between.speed.reshape(-1, 3) * self._between_shares).sum(axis=1)
+        out = Trajectory.zeros(len(self.times))
+        out.position[:] = self._start
+        out.position[:, 1] += self.drop @ keyframes[2]
+        out.position[:, 2] += np.cumsum(way)
+        out.velocity[:, 0] = self._vertical_velocity @ keyframes[2]
+        out.velocity[:, 1] = at.speed
+        out.acceleration[:, 0] = self._vertical_acceleration @ keyframes[2]
+        rates = self._weight_rates @ keyframes[0], self._weight_rates @ keyframes[1]
+        phase_rate = at.frequency + rates[1] * self.times
+        saw_rate = rates[0] * at.cos - at.amplitude * at.sin * phase_rate
+        out.acceleration[:, 1] = self._window_rate * at.amplitude * at.cos + self._window * saw_rate
+        return out, Pullback(self, at, between, rates[0], phase_rate)
+
+
+@dataclass(frozen=True)
+class Pullback:
+    """From derivatives in a trajectory to those in its keyframes."""
+
+    kinematics: Kinematics
+    at: Saw
+    between: Saw
+    amplitude_rate: Array
+    phase_rate: Array
+
+    def __call__(self, bar: Trajectory) -> Array:
+        """`bar`: derivatives of a number in the trajectory -> in the keyframes, shape [3, k]."""
+        k = self.kinematics
+        out = np.zeros((3, k.drop.shape[1]))
+        out[2] = (
+            _sum(k.drop, bar.position[:, 1])
+            + _sum(k._vertical_velocity, bar.velocity[:, 0])
+            + _sum(k._vertical_acceleration, bar.acceleration[:, 0])
+        )
+        later = np.cumsum(bar.position[::-1, 2])[::-1]  # a piece of the way moves all that comes after it
+        for saw, speed_bar in (
+            (self.at, bar.velocity[:, 1]),
+            (self.between, (later[:, None] * k._between_shares).reshape(-1)),
+        ):
+            amplitude_bar, frequency_bar = saw.pullback(speed_bar)
+            out[0] += amplitude_bar
+            out[1] += frequency_bar
+        self._add_acceleration(bar.acceleration[:, 1], out)
+        return out
+
+    def _add_acceleration(self, bar: Array, out: Array) -> None:
+        """Of the acceleration W' A cos p + W (A' cos p - A sin p p'), with A = w·a, p = (w·b) t."""
+        k, at, t = self.kinematics, self.at, self.kinematics.times
+        window, window_rate = k._window * bar, k._window_rate * bar
+        out[0] += _sum(k._weights, window_rate * at.cos - window * at.sin * self.phase_rate)
+        out[0] += _sum(k._weight_rates, window * at.cos)
+        phase = -(window_rate * at.amplitude + window * self.amplitude_rate) * at.sin
+        phase -= window * at.amplitude * at.cos * self.phase_rate
+        phase_rate = -window * at.amplitude * at.sin
+        out[1] += _sum(k._weights, phase * t + phase_rate) + _sum(k._weight_rates, phase_rate * t)
+
+
+def _sum(weights: Array, values: Array) -> Array:
+    """Σ_n weights[n, k] values[n]; not a BLAS product, whose last digits depend on the number of its threads."""
+    return np.einsum("nk,n->k", weights, values)
