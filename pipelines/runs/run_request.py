@@ -11,8 +11,9 @@ from pipelines.runs.dashboard import use_running_dashboard
 from pipelines.runs.dask_cluster import Cluster
 from pipelines.runs.run_result import RunResult
 from pipelines.scans.project import Project
-from pipelines.scans.register import Request, forget_scan, register_scan, track_raw_files
+from pipelines.scans.register import Request, check_not_replaced, forget_scan, register_scan, track_raw_files
 from stages.runtime.exit_codes import EXIT_BAD_INPUT
+from stages.runtime.hashing import sha256_of_file
 
 
 def run_request(
@@ -30,11 +31,13 @@ def run_request(
     bars.wait("register", "copying the scan")
     known = project.scan_ids()
     result.scan = register_scan(project, request)
+    digest = sha256_of_file(request.scan)
     bars.wait("prefect", "starting")
     if cluster is not None:
         track_raw_files(project, result.scan)
         send_raw_files(project, result.scan)
     run_flow(project, result, bars, force=force, verbose=verbose, target=target, cluster=cluster)
+    check_not_replaced(project, result.scan, digest)
     finish_run(project, result, is_new=result.scan not in known, target=target)
 
 

@@ -107,7 +107,7 @@ def _register(project: Project, request: Request) -> str:
     )
     for mesh in filter(None, (request.scan, request.surface)):
         check_scan_size(str(mesh), _size(mesh), params.clean.max_bytes)
-    intake = _Intake(scan_dir, replace=request.replace or not has_results(scan_dir))
+    intake = _Intake(scan_dir, replace=request.replace)
 
     content: dict[str, Any] = {"id": scan_id}
     content["scan"] = intake.stored_name(request.scan, scan_id, known.get("scan"))
@@ -170,8 +170,20 @@ def track_raw_files(project: Project, scan_id: str) -> None:
 def forget_scan(project: Project, scan_id: str) -> None:
     """Remove a scan of which no stage has ever succeeded; a scan with results is left alone."""
     scan_dir = project.scan_dir(scan_id)
-    if not has_results(scan_dir):
-        shutil.rmtree(scan_dir, ignore_errors=True)
+    with scan_lock(project, REGISTERING, lambda: None):
+        if not has_results(scan_dir):
+            shutil.rmtree(scan_dir, ignore_errors=True)
+
+
+def check_not_replaced(project: Project, scan_id: str, digest: str) -> None:
+    """Refuse to speak of a scan whose file another command has replaced since; `digest` is its sha256 then."""
+    scan_dir = project.scan_dir(scan_id)
+    stored = scan_dir / read_scan_file(scan_dir).scan
+    if sha256_of_file(stored) != digest:
+        raise InputError(
+            f"{stored} was replaced by another command while this run worked on it, so its figures would be those of "
+            "the other file. One id stands for one scan. Run it again, or give one of them another --id."
+        )
 
 
 def _air_runs(request: Request, log: str | None) -> list[Path] | None:

@@ -9,10 +9,14 @@ from disect_sim.errors import InputError
 from pipelines.dvc.redact import redact
 from pipelines.dvc.stage import Outcome, StageReport
 from pipelines.many import capacity as capacity_module
+from pipelines.many.batch import LinePerStage
 from pipelines.many.batch_requests import batch_requests
 from pipelines.many.capacity import capacity, share_cores
+from pipelines.runs import run_request as run_request_module
 from pipelines.runs.dashboard import CLIENT_AUTH, SERVER_AUTH, server_environment, use_running_dashboard
 from pipelines.runs.deployment import in_inbox, register_requested
+from pipelines.runs.run_request import run_request
+from pipelines.runs.run_result import RunResult
 from pipelines.runs.summary import headlines, summary
 from pipelines.scans.register import Request, register_scan
 from tests.pipelines.tiny_project import write_scan
@@ -134,6 +138,33 @@ def test_batch_takes_ids_and_files_with_their_logs(project, tmp_path):
     assert (new.scan, new.log, new.overrides) == (pear, log, {"clean": {"unit": "mm"}})
     with pytest.raises(InputError, match="neither a registered scan nor a file"):
         batch_requests(project, ["apple", "plum"], {})
+
+
+def test_a_batch_in_which_two_files_have_one_id_is_refused_before_anything_runs(project, tmp_path):
+    for folder in ("x1", "x2"):
+        (tmp_path / folder).mkdir()
+        write_scan(tmp_path / folder, "gala.ply", folder)
+    files = [str(tmp_path / "x1" / "gala.ply"), str(tmp_path / "x2" / "gala.ply")]
+    with pytest.raises(InputError, match="would both be the scan 'gala'"):
+        batch_requests(project, files, {})
+    register_scan(project, Request(Path(files[0])))
+    for scans in (["gala", files[1]], [files[1], "gala"], ["gala", "gala"]):
+        with pytest.raises(InputError, match="would both be the scan 'gala'"):
+            batch_requests(project, scans, {})
+    assert len(batch_requests(project, files[:1], {})) == 1
+
+
+def test_a_run_whose_scan_was_replaced_meanwhile_ends_in_a_sentence(project, tmp_path, monkeypatch):
+    scan = write_scan(tmp_path, "gala.ply", "one")
+    another = write_scan(tmp_path, "another.ply", "two")
+
+    def replace_meanwhile(*_args, **_choices):
+        register_scan(project, Request(another, scan_id="gala", replace=True))
+
+    monkeypatch.setattr(run_request_module, "run_flow", replace_meanwhile)
+    bars = LinePerStage("gala", print)
+    with pytest.raises(InputError, match="was replaced by another command"):
+        run_request(project, Request(scan), RunResult(), bars, force=False, verbose=False)
 
 
 MOTION = {
