@@ -86,12 +86,15 @@ def watch(
     poll: Annotated[bool, typer.Option("--poll", help="Look by polling; for network drives.")] = False,
     once: Annotated[bool, typer.Option("--once", help="End when everything that is there has run.")] = False,
 ) -> None:
-    """Start a run for every scan that arrives with its log; remembers across restarts what was done."""
+    """Start a run for every scan that arrives with its log; remembers across restarts what was done.
+
+    With --once the exit code is the worst of what was seen: 2 if something was refused, 1 if something failed.
+    """
     project = this_project()
     from pipelines.many.capacity import capacity
     from pipelines.many.watch import watch as watch_folder
 
-    watch_folder(
+    exit_code = watch_folder(
         project,
         folder.absolute(),
         scans_at_once=capacity(memory_gb, workers).scans,
@@ -101,6 +104,7 @@ def watch(
         poll=poll,
         once=once,
     )
+    raise typer.Exit(exit_code)
 
 
 def deploy(

@@ -14,7 +14,7 @@ def batch_requests(
     project: Project, scans: Sequence[str], overrides: Mapping[str, Mapping[str, Any]]
 ) -> list[Request]:
     """One request per scan; a file takes the log that is called like it from its own folder."""
-    requests = []
+    requests: list[Request] = []
     names: dict[str, str] = {}  # id → the word it came from
     for scan in scans:
         source, scan_id = registered_scan(project, scan)

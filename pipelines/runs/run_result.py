@@ -13,6 +13,18 @@ CALIBRATE = "calibrate"
 """The stage that `scan2cut calibrate` runs."""
 
 
+def sentence_of(error: BaseException) -> str:
+    """What went wrong, for people, without secrets."""
+    is_sentence = isinstance(error, InputError | StageFailedError | TryAgainError)
+    plain = str(error) if is_sentence else f"{type(error).__name__}: {error}"
+    return redact(disk_sentence(error) or plain)
+
+
+def exit_code_of(error: BaseException) -> int:
+    """2 for bad input, 1 for anything else."""
+    return EXIT_BAD_INPUT if isinstance(error, InputError) else EXIT_FAILED
+
+
 @dataclass
 class RunResult:
     """How a run went; `stages` holds those that were brought up to date before it ended."""
@@ -28,10 +40,8 @@ class RunResult:
     def fail(self, error: BaseException) -> None:
         """Record the failure as a sentence and an exit code."""
         self.exception = error
-        self.exit_code = EXIT_BAD_INPUT if isinstance(error, InputError) else EXIT_FAILED
-        is_sentence = isinstance(error, InputError | StageFailedError | TryAgainError)
-        plain = str(error) if is_sentence else f"{type(error).__name__}: {error}"
-        self.error = redact(disk_sentence(error) or plain)
+        self.exit_code = exit_code_of(error)
+        self.error = sentence_of(error)
 
     def as_json(self) -> dict[str, Any]:
         """The object that `--json` prints."""

@@ -1,5 +1,7 @@
 """Reading untrusted YAML: plain values only, bounded in size, no aliases."""
 
+import os
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -37,17 +39,15 @@ def parse_yaml(text: str) -> Any:
         return yaml.load(text, Loader=_PlainLoader)
     except RecursionError as error:
         raise yaml.YAMLError("it nests values too deeply") from error
+    except (ValueError, TypeError, ArithmeticError, AttributeError, LookupError) as error:
+        # PyYAML lets errors of the values through: a 13th month, a number of 5,000 digits, a tag on the wrong value
+        raise yaml.YAMLError(f"a value in it can't be read: {str(error)[:120]}") from error
 
 
 def read_mapping(path: Path) -> dict[str, Any]:
     """The file's top-level mapping; InputError if it can't be read or is something else."""
     try:
-        size = path.stat().st_size
-        if size > MAX_BYTES:
-            raise InputError(
-                f"{path} has {size / 1e6:.0f} MB. At most {MAX_BYTES / 1e6:.0f} MB of YAML are read. Restore it."
-            )
-        content = parse_yaml(path.read_text(encoding="utf-8"))
+        content = parse_yaml(_bounded_text(path))
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(
             f"{path} can't be read ({error}). It must be a YAML text file. Restore it."
@@ -59,3 +59,17 @@ def read_mapping(path: Path) -> dict[str, Any]:
         kind = type(content).__name__
         raise InputError(f"{path} holds a {kind}, not a mapping. It must be 'key: value' lines. Restore it.")
     return content
+
+
+def _bounded_text(path: Path) -> str:
+    """The text of a regular file: a pipe would be waited for, and a device such as /dev/zero has no end."""
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), encoding="utf-8") as file:
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            raise InputError(f"{path} is not a regular file. It must be a YAML text file. Restore it.")
+        if found.st_size > MAX_BYTES:
+            raise InputError(
+                f"{path} has {found.st_size / 1e6:.0f} MB. At most {MAX_BYTES / 1e6:.0f} MB of YAML are read. "
+                "Restore it."
+            )
+        return file.read(MAX_BYTES)
