@@ -24,6 +24,7 @@ from pipelines.cli.terminal import (
     this_project,
 )
 from pipelines.dvc.redact import redact
+from pipelines.dvc.stopping import STOP, StoppedError, end_process, say_stopped
 from stages.runtime.disk_error import disk_sentence
 from stages.runtime.exit_codes import EXIT_BAD_INPUT, EXIT_FAILED
 
@@ -172,6 +173,8 @@ def main() -> None:
         os.environ[DEBUG_VARIABLE] = "1"
     try:
         app()
+    except StoppedError:
+        pass  # said below
     except Exception as error:  # noqa: BLE001 -- the boundary of the process: any error becomes a sentence
         if os.environ.get(DEBUG_VARIABLE):
             traceback.print_exc()
@@ -179,6 +182,10 @@ def main() -> None:
         plain = str(error) if is_input else f"{type(error).__name__}: {error} (use --debug for more)"
         print_error(redact(disk_sentence(error) or plain))
         sys.exit(EXIT_BAD_INPUT if is_input else EXIT_FAILED)
+    finally:
+        if STOP.is_set():  # nothing is waited for any more, Prefect's threads least of all
+            say_stopped()
+            end_process()
 
 
 if __name__ == "__main__":

@@ -4,10 +4,10 @@ import os
 import queue
 import subprocess
 import sys
-import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -23,6 +23,7 @@ from pipelines.dvc.kept_outputs import kept_outputs
 from pipelines.dvc.pipeline_file import refresh_pipeline_file, stage_address
 from pipelines.dvc.recorded_files import damaged, discard, recorded_outputs
 from pipelines.dvc.redact import redact
+from pipelines.dvc.stopping import STOP, check_stop, running_stage
 from pipelines.dvc.template import StageEntry, resolve
 from pipelines.scans.file_lock import scan_lock
 from pipelines.scans.project import Project
@@ -105,6 +106,7 @@ def bring_up_to_date(
     start = time.monotonic()
     check_disk_space(project.root)
     with (
+        running_stage(scan_id, entry.name),
         scan_lock(
             project, scan_id, lambda: listeners.on_line("Another run works on this scan; waiting for it.")
         ),
@@ -143,12 +145,14 @@ def _run_dvc(project: Project, scan_id: str, entry: StageEntry, listeners: Liste
     if force:
         command.append("--force")
     deadline = time.monotonic() + entry.timeout_s
+    events_path = project.state_dir / f"{scan_id}.events.jsonl"
     while True:
         began_s = time.time()
-        exit_code, lines, error = _run_watched(command, project.root, listeners, deadline)
+        exit_code, lines, error = _run_watched(command, project.root, events_path, listeners, deadline)
         text = "\n".join(lines)
         if exit_code == 0:
             break
+        check_stop()
         if BUSY_SENTENCE in text and time.monotonic() < deadline:
             listeners.on_line("A 'dvc' command works on this scan; waiting for it.")
             time.sleep(BUSY_WAIT_S)
@@ -205,23 +209,24 @@ def _failure(
 
 
 def _run_watched(
-    command: list[str], cwd: Path, listeners: Listeners, deadline: float
+    command: list[str], cwd: Path, events_path: Path, listeners: Listeners, deadline: float
 ) -> tuple[int, list[str], dict[str, Any] | None]:
     """Run the command, passing on lines and events; returns exit code, lines and the error event."""
     lines: list[str] = []
     error: dict[str, Any] | None = None
-    with tempfile.NamedTemporaryFile(prefix="scan2cut-events-", suffix=".jsonl") as events_file:
+    with _empty_file(events_path):
         process = subprocess.Popen(
             command,
             cwd=cwd,
-            env=_environment(events_file.name),
+            env=_environment(str(events_path)),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
+            process_group=0,  # Ctrl-C reaches the runner alone, which ends this one and knows why it ended
         )
-        tail = EventsTail(Path(events_file.name))
+        tail = EventsTail(events_path)
         incoming = _lines_of(process)
         finished = False
         try:
@@ -240,12 +245,22 @@ def _run_watched(
                     line = redact(line)
                     lines.append(line)
                     listeners.on_line(line)
-                if time.monotonic() > deadline:
+                if time.monotonic() > deadline or STOP.is_set():
                     process.kill()
             return process.wait(), lines, error
         finally:
             process.kill()
             process.wait()
+
+
+@contextmanager
+def _empty_file(path: Path) -> Iterator[None]:
+    """The file, empty at first and gone at last; one that a killed run left is taken over."""
+    path.write_bytes(b"")
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
 
 
 def _lines_of(process: subprocess.Popen[str]) -> "queue.Queue[str | None]":

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from disect_sim.errors import InputError
+from pipelines.scans.safety_limits import refuse_from_outside
 from stages.runtime.yaml_file import read_mapping
 from stages.shared.inputs.log_formats import LOG_SUFFIXES
 from stages.shared.inputs.scan_header import CLOUD_SUFFIXES, MESH_SUFFIXES
@@ -122,6 +123,7 @@ def _by_manifest(inbox: Path, manifest: Path) -> Delivery:
         log = _neighbour(manifest, content["log"]) if content.get("log") else None
         air = tuple(_neighbour(manifest, item) for item in _list_of(content.get("air") or [], f"{name}: air"))
         _check_settings(content.get("settings") or {}, name)
+        refuse_from_outside(content.get("settings") or {}, name)
         for key in ("id", "material"):
             if content.get(key) and not isinstance(content[key], str | int):
                 raise InputError(

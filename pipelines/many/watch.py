@@ -9,6 +9,7 @@ from threading import Event
 from typing import Protocol
 
 from disect_sim.errors import InputError
+from pipelines.dvc.stopping import check_stop, inside_flow
 from pipelines.many.batch import Say, scan_pool
 from pipelines.many.inbox import Delivery, Settling, find_deliveries, signature
 from pipelines.many.inbox_memory import InboxMemory, Remembered, State
@@ -181,7 +182,7 @@ def watch(
     import watchfiles
 
     memory = InboxMemory(project.scans_dir.parent / "inbox_memory.jsonl")
-    with scan_pool(project, scans_at_once, say) as pool:
+    with scan_pool(project, scans_at_once, say) as pool, inside_flow():
         watcher = InboxWatcher(project, inbox, memory, pool, say, settle_s=settle_s)
         say(f"Watching {inbox}; {scans_at_once} at once; Ctrl-C ends it.")
         watcher.look()
@@ -199,9 +200,9 @@ def watch(
             watcher.look()
             if once and watcher.idle and time.monotonic() - begun_s > 3 * settle_s + 1.0:
                 break
-        if not watcher.idle:
-            say("Waiting for the runs that have begun; Ctrl-C again stops them too.")
+        check_stop()
         while not watcher.idle:
             time.sleep(0.2)
+            check_stop()
             watcher.collect()
     return watcher.exit_code if once else EXIT_DONE

@@ -12,6 +12,7 @@ from pipelines.runs.run_request import finish_run
 from pipelines.runs.run_result import RunResult
 from pipelines.scans.project import Project, find_project
 from pipelines.scans.register import Request, register_scan, registered_scan, scan_id_of
+from pipelines.scans.safety_limits import refuse_from_outside
 
 DEPLOYMENT = "lab"
 
@@ -73,6 +74,7 @@ def register_requested(
     settings: dict[str, dict[str, Any]],
 ) -> str:
     """Register what was asked for; files are looked for in data/inbox and nowhere else."""
+    refuse_from_outside(settings, "The request")
     if scan in project.scan_ids():
         source, scan_id = registered_scan(project, scan)
     else:

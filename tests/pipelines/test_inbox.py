@@ -262,6 +262,7 @@ def test_a_manifest_may_say_that_there_is_no_log(lab):
         ("scan: a.ply\nid: 2001-09-09\n", "id is '2001-09-09'"),
         ("scan: a.ply\nid: " + "9" * 5000 + "\n", "not valid YAML"),
         ("scan: a.ply\nmaterial: [apple]\n", "material is"),
+        ("scan: a.ply\nsettings: {optimize: {max_speed_m_s: 2.0}}\n", "set at this machine only"),
         ("scan: a.ply\nair: 3\n", "must be a list"),
         ("scan: a.ply\nair: air.json\n", "must be a list"),
         ('scan: "a\\0b.ply"\n', "may only name files beside it"),
