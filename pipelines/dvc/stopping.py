@@ -10,8 +10,9 @@ from typing import NoReturn
 
 from stages.runtime.exit_codes import EXIT_INTERRUPTED
 
-PATIENCE_S = 1.5
-"""After this the process ends wherever it is: results are safe against that, as they are against kill -9."""
+PATIENCE_S = float(os.environ.get("SCAN2CUT_PATIENCE_S", "1.5"))
+"""After this the process ends wherever it is: results are safe against that, as they are against kill -9. Where a busy
+machine needs longer to tell the dashboard, the run stays Running there."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 STOP = threading.Event()
 """Set when the user wants everything to end; stages look at it."""
@@ -123,7 +124,8 @@ def _begin_to_stop(number: int) -> None:
 def say_stopped() -> None:
     """The one line about it, on stderr."""
     if _NOW.said.acquire(blocking=False):
-        os.write(2, f"\r{stopped_sentence()}\n".encode())
+        over_the_echo = "\r" if os.isatty(2) else ""
+        os.write(2, f"{over_the_echo}{stopped_sentence()}\n".encode())
 
 
 def _say_and_end() -> None:
