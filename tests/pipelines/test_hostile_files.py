@@ -1,6 +1,7 @@
 """Files from unknown sources: bombs, escapes and giants are refused before they do harm."""
 
 import pickle
+import resource
 import zipfile
 
 import numpy as np
@@ -106,6 +107,43 @@ def test_a_zip_bomb_is_refused_by_what_it_would_unpack_to(tmp_path):
     assert bomb.stat().st_size < 1_000_000
     with pytest.raises(InputError, match="320 MB when unpacked"):
         read_log(bomb, ingest_params())
+
+
+def test_a_recording_that_unpacks_to_far_more_than_a_log_is_refused(tmp_path):
+    from rosbags.rosbag1 import Writer
+    from rosbags.typesys import Stores, get_typestore
+
+    store = get_typestore(Stores.ROS1_NOETIC)
+    kind, bomb = "geometry_msgs/msg/WrenchStamped", tmp_path / "bomb.bag"
+    types = store.types
+    zero = types["geometry_msgs/msg/Vector3"](0.0, 0.0, 0.0)
+    header = types["std_msgs/msg/Header"](0, types["builtin_interfaces/msg/Time"](1, 0), "a" * 80_000_000)
+    message = types[kind](header, types["geometry_msgs/msg/Wrench"](zero, zero))
+    writer = Writer(bomb)
+    writer.set_compression(Writer.CompressionFormat.BZ2)
+    with writer:
+        connection = writer.add_connection("/force", kind, typestore=store)
+        writer.add_connection("/pose", "geometry_msgs/msg/PoseStamped", typestore=store)
+        writer.write(connection, 10**9, store.serialize_ros1(message, kind))
+    del message, header
+    assert bomb.stat().st_size < 100_000
+    limit = resource.getrlimit(resource.RLIMIT_AS)
+    with pytest.raises(InputError, match="unpacks to more than 20 MB"):
+        read_log(bomb, ingest_params(max_bytes=2_000_000))
+    assert resource.getrlimit(resource.RLIMIT_AS) == limit, "the bound is for the reading alone"
+
+
+def test_a_pickle_that_asks_for_gigabytes_or_contains_itself_is_refused(tmp_path):
+    path = tmp_path / "log.pkl"
+    length = (3_000_000_000).to_bytes(8, "little")
+    path.write_bytes(b"\x80\x05\x96" + length + b"short.")
+    with pytest.raises(InputError, match="unpacks to more than|can't be unpickled"):
+        read_log(path, ingest_params(allow_pickle=True))
+    own: list = []
+    own.append(own)
+    path.write_bytes(pickle.dumps({"time": own, "force": own, "position": own}))
+    with pytest.raises(InputError, match="more values than the file has bytes"):
+        read_log(path, ingest_params(allow_pickle=True))
 
 
 class Evil:
