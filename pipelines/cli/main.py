@@ -1,5 +1,6 @@
 """The command line `scan2cut`. Heavy modules are imported by the commands that need them."""
 
+import io
 import os
 import sys
 import traceback
@@ -171,6 +172,9 @@ def main() -> None:
     if "--debug" in sys.argv:
         sys.argv = [argument for argument in sys.argv if argument != "--debug"]
         os.environ[DEBUG_VARIABLE] = "1"
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a file's name need not be text
     try:
         app()
     except StoppedError:

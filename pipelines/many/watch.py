@@ -20,6 +20,7 @@ from stages.runtime.exit_codes import EXIT_BAD_INPUT, EXIT_DONE, EXIT_FAILED
 from stages.runtime.hashing import sha256_of_file, sha256_of_start, sha256_of_value
 
 STATES: dict[int, State] = {EXIT_DONE: "done", EXIT_BAD_INPUT: "refused"}
+MAX_SETTLE_S = 3600.0
 FINAL: tuple[State, ...] = ("done", "refused")
 """States in which the same contents are not run again."""
 
@@ -179,6 +180,10 @@ def watch(
     """Watch until `stop` is set; with `once`, until everything that is there now has been run. Returns an exit code."""
     if not inbox.is_dir():
         raise InputError(f"{inbox} is not a folder. Scans and logs are put into one. Make it first.")
+    if not 0 < settle_s <= MAX_SETTLE_S:
+        raise InputError(
+            f"--settle-s is {settle_s:g}. It is a time in seconds, at most {MAX_SETTLE_S:g}. Give one, e.g. 5."
+        )
     import watchfiles
 
     memory = InboxMemory(project.scans_dir.parent / "inbox_memory.jsonl")

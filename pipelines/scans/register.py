@@ -21,16 +21,18 @@ from pipelines.scans.file_lock import scan_lock
 from pipelines.scans.project import Project
 from stages.runtime.atomic_file import write_bytes_atomic
 from stages.runtime.hashing import sha256_of_file
-from stages.runtime.params import SECTIONS, merge_params
+from stages.runtime.params import SECTIONS, check_section_names, merge_params
 from stages.runtime.scan_file import (
+    IDENTITY_KEYS,
     ID_PATTERN,
     PARAMS_FILE_NAME,
     SCAN_FILE_NAME,
     check_file_name,
     check_material,
     read_scan_file,
+    read_scan_mapping,
 )
-from stages.runtime.yaml_file import PlainDumper, read_mapping
+from stages.runtime.yaml_file import PlainDumper
 from stages.shared.inputs.file_size import check_log_size
 from stages.shared.inputs.scan_header import check_scan_size
 
@@ -100,8 +102,8 @@ def register_scan(project: Project, request: Request) -> str:
 def _register(project: Project, request: Request) -> str:
     scan_id = _checked_id(request.scan_id, "--id") if request.scan_id else scan_id_of(request.scan)
     scan_dir = project.scan_dir(scan_id)
-    known = read_mapping(scan_dir / SCAN_FILE_NAME) if (scan_dir / SCAN_FILE_NAME).exists() else {}
-    sections = _sections({} if request.reset else known, request.overrides)
+    known = read_scan_mapping(scan_dir / SCAN_FILE_NAME) if (scan_dir / SCAN_FILE_NAME).exists() else {}
+    sections = _sections({} if request.reset else known, request.overrides, str(scan_dir / SCAN_FILE_NAME))
     params = merge_params(
         project.root / PARAMS_FILE_NAME, sections, overrides_from="this scan's overrides (--set)"
     )
@@ -252,8 +254,9 @@ def _suffix(source: Path) -> str:
 
 
 def _sections(
-    known: Mapping[str, Any], overrides: Mapping[str, Mapping[str, Any]]
+    known: Mapping[str, Any], overrides: Mapping[str, Mapping[str, Any]], known_from: str
 ) -> dict[str, dict[str, Any]]:
+    check_section_names([name for name in known if name not in IDENTITY_KEYS], known_from)
     unknown = sorted(set(overrides) - set(SECTIONS))
     if unknown:
         raise InputError(

@@ -1,6 +1,7 @@
 """Reading untrusted YAML: plain values only, bounded in size, no aliases."""
 
 import os
+import re
 import stat
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,12 @@ class _PlainLoader(yaml.SafeLoader):
                 f"line {mark.line + 1} refers to another place with '*', which is not read here"
             )
         return super().compose_node(parent, index)
+
+
+_PlainLoader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
+)
+"""1e-3 is a number, as in YAML 1.2; PyYAML follows 1.1, where it is text."""
 
 
 class PlainDumper(yaml.SafeDumper):

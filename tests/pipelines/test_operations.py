@@ -72,7 +72,9 @@ def test_memory_of_a_container_counts(monkeypatch, tmp_path):
     assert capacity_module.free_memory_gb() > 0.0
 
 
-@pytest.mark.parametrize(("memory_gb", "workers"), [(0.0, None), (-1.0, 2), (2.0, 0)])
+@pytest.mark.parametrize(
+    ("memory_gb", "workers"), [(0.0, None), (-1.0, 2), (2.0, 0), (float("nan"), None), (float("inf"), 1)]
+)
 def test_senseless_bounds_are_refused(memory_gb, workers):
     with pytest.raises(InputError):
         capacity(memory_gb, workers)
