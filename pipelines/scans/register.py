@@ -23,8 +23,8 @@ from stages.runtime.atomic_file import write_bytes_atomic
 from stages.runtime.hashing import sha256_of_file
 from stages.runtime.params import SECTIONS, check_section_names, merge_params
 from stages.runtime.scan_file import (
-    IDENTITY_KEYS,
     ID_PATTERN,
+    IDENTITY_KEYS,
     PARAMS_FILE_NAME,
     SCAN_FILE_NAME,
     check_file_name,

@@ -12,7 +12,6 @@ from pipelines.many.inbox import Settling, find_deliveries
 from pipelines.many.inbox_memory import InboxMemory
 from pipelines.many.watch import InboxWatcher, watch
 from pipelines.runs.run_result import RunResult
-from pipelines.scans.register import register_scan, registered_scan
 from tests.pipelines.tiny_project import runs, write_scan
 
 SETTLE_S = 5.0
@@ -360,20 +359,6 @@ def test_a_file_that_vanishes_starts_again_from_zero(tmp_path):
     path.write_text("x")
     assert not settling.is_whole([path], 6.0)
     assert settling.is_whole([path], 11.0)
-
-
-def test_damaged_stored_scan_is_corrected_by_the_same_file(project, tmp_path):
-    from pipelines.scans.register import Request, track_raw_files
-
-    scan = write_scan(tmp_path, "apple.ply", "good scan")
-    register_scan(project, Request(scan))
-    track_raw_files(project, "apple")
-    stored, _ = registered_scan(project, "apple")
-    (project.scan_dir("apple") / "dvc.lock").write_text("schema: '2.0'\n")
-    stored.chmod(0o644)
-    stored.write_text("good sc@n")
-    register_scan(project, Request(scan))
-    assert stored.read_text() == "good scan"
 
 
 @pytest.mark.slow

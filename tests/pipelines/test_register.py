@@ -150,6 +150,18 @@ def test_a_scan_that_was_replaced_meanwhile_is_not_spoken_of(project, tmp_path):
         check_not_replaced(project, "apple", digest)
 
 
+def test_damaged_stored_scan_is_corrected_by_the_same_file(project, tmp_path):
+    scan = write_scan(tmp_path, "apple.ply", "good scan")
+    register_scan(project, Request(scan))
+    track_raw_files(project, "apple")
+    stored, _ = registered_scan(project, "apple")
+    (project.scan_dir("apple") / "dvc.lock").write_text("schema: '2.0'\n")
+    stored.chmod(0o644)
+    stored.write_text("good sc@n")
+    register_scan(project, Request(scan))
+    assert stored.read_text() == "good scan"
+
+
 def test_replacing_by_another_format_leaves_one_file(project, tmp_path):
     for name, text in (("apple.ply", "one"), ("apple.stl", "two")):
         register_scan(project, Request(write_scan(tmp_path, name, text), replace=True))
