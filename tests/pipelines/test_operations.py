@@ -284,6 +284,11 @@ def test_a_refused_certificate_is_said_loudly():
     assert "NOT certified" in headlines({"export": {"certified": False, "verdict": "Too fast."}})[0]
 
 
+def test_a_warning_of_a_stage_is_among_the_first_lines():
+    lines = headlines({"clean": {"warning": "The body has a neck."}, "precut": {"warning": None}})
+    assert lines == ["Warning: clean: The body has a neck."]
+
+
 def test_the_summary_says_what_is_saved_confirmed_and_kept():
     text = "\n".join(headlines({"optimize": MOTION}))
     for part in (
