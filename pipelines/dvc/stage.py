@@ -2,6 +2,7 @@
 
 import os
 import queue
+import re
 import subprocess
 import sys
 import threading
@@ -28,6 +29,7 @@ from pipelines.dvc.template import StageEntry, resolve
 from pipelines.scans.file_lock import scan_lock
 from pipelines.scans.project import Project
 from stages.runtime.artifacts import read_metrics
+from stages.runtime.disk_error import REASONS
 from stages.runtime.events import EVENTS_VARIABLE
 from stages.runtime.exit_codes import EXIT_BAD_INPUT, EXIT_INPUTS_CHANGED
 from stages.runtime.guard import PARENT_VARIABLE
@@ -38,6 +40,8 @@ from stages.runtime.yaml_file import read_mapping
 UNCHANGED_SENTENCE = "didn't change, skipping"
 CACHED_SENTENCE = "is cached - skipping run"
 """DVC's own words; the pin dvc>=3.67,<3.68 and a test hold them."""
+ERROR_OF_THE_SYSTEM = re.compile(r"\[Errno (?P<number>\d+)\][^\n:]*(: '(?P<path>[^'\n]+)')?")
+"""As DVC passes on what the disk refused."""
 BUSY_WAIT_S = 2.0
 POLL_S = 0.2
 
@@ -110,7 +114,7 @@ def bring_up_to_date(
         scan_lock(
             project, scan_id, lambda: listeners.on_line("Another run works on this scan; waiting for it.")
         ),
-        kept_outputs(scan_dir, entry.name, outputs),
+        kept_outputs(scan_dir, entry.name, outputs, lambda: _is_recorded(project, scan_id, entry.name)),
     ):
         remove_abandoned(scan_dir, entry.name)
         for done in (restore_broken_lock_file(project, scan_id), refresh_pipeline_file(project, scan_id)):
@@ -174,6 +178,11 @@ def _run_dvc(project: Project, scan_id: str, entry: StageEntry, listeners: Liste
     return Outcome.CACHED if CACHED_SENTENCE in text else Outcome.COMPLETED
 
 
+def _is_recorded(project: Project, scan_id: str, stage: str) -> bool:
+    recorded = recorded_outputs(project, scan_id, stage)
+    return bool(recorded) and not damaged(recorded)
+
+
 def _run_again(project: Project, scan_id: str, entry: StageEntry, listeners: Listeners) -> Outcome:
     """DVC says fresh, the files say otherwise: take them from the cache if it is sound, else compute them."""
     bad = damaged(recorded_outputs(project, scan_id, entry.name))
@@ -192,11 +201,16 @@ def _run_again(project: Project, scan_id: str, entry: StageEntry, listeners: Lis
 
 def _failure(
     stage: str, text: str, error: dict[str, Any] | None, *, timed_out: bool, limit_s: float
-) -> InputError | TryAgainError | StageFailedError:
+) -> InputError | TryAgainError | StageFailedError | OSError:
     if timed_out:
         return StageFailedError(
             f"{stage}: stopped after {limit_s:.0f} s, its limit. Make the problem smaller, or raise "
             f"timeout_s of {stage} in pipelines/dvc/scan.dvc.yaml."
+        )
+    found = ERROR_OF_THE_SYSTEM.search(text) if error is None else None
+    if found and int(found["number"]) in REASONS:
+        return OSError(
+            int(found["number"]), os.strerror(int(found["number"])), found["path"] or "DVC's cache"
         )
     if error is None:
         tail = "\n".join(text.splitlines()[-12:])
