@@ -92,7 +92,10 @@ def register_requested(
 def in_inbox(project: Project, name: str) -> Path:
     """The file's path; InputError if it lies anywhere else, however it is written."""
     inbox = project.inbox_dir.resolve()
-    path = (inbox / name).resolve()
+    try:
+        path = (inbox / name).resolve()
+    except (OSError, ValueError):  # a name with a NUL, or a loop of links
+        path = inbox
     if not path.is_relative_to(inbox) or path == inbox:
         raise InputError(
             f"{name[:80]!r} is not in {inbox}. Runs that are started from outside take files from there only. "

@@ -127,7 +127,9 @@ def test_secrets_do_not_reach_a_log(monkeypatch):
     assert line == "s3 ***; login ***; s3://***@host/x https://host/y abc"
 
 
-@pytest.mark.parametrize("name", ["../secret.ply", "/etc/passwd", "a/../../x.ply", "", ".", "link.ply"])
+@pytest.mark.parametrize(
+    "name", ["../secret.ply", "/etc/passwd", "a/../../x.ply", "", ".", "link.ply", "a\0b.ply"]
+)
 def test_runs_from_outside_take_files_from_the_inbox_only(project, tmp_path, name):
     project.inbox_dir.mkdir(parents=True)
     (project.inbox_dir / "link.ply").symlink_to(write_scan(tmp_path, "secret.ply"))
