@@ -1,5 +1,6 @@
 """The command line `scan2cut`. Heavy modules are imported by the commands that need them."""
 
+import io
 import os
 import sys
 import traceback
@@ -25,6 +26,7 @@ from pipelines.cli.terminal import (
     this_project,
 )
 from pipelines.dvc.redact import redact
+from pipelines.dvc.stopping import STOP, StoppedError, end_process, say_stopped
 from stages.runtime.disk_error import disk_sentence
 from stages.runtime.exit_codes import EXIT_BAD_INPUT, EXIT_FAILED
 
@@ -172,8 +174,13 @@ def main() -> None:
     if "--debug" in sys.argv:
         sys.argv = [argument for argument in sys.argv if argument != "--debug"]
         os.environ[DEBUG_VARIABLE] = "1"
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a file's name need not be text
     try:
         app()
+    except StoppedError:
+        pass  # said below
     except Exception as error:  # noqa: BLE001 -- the boundary of the process: any error becomes a sentence
         if os.environ.get(DEBUG_VARIABLE):
             traceback.print_exc()
@@ -181,6 +188,10 @@ def main() -> None:
         plain = str(error) if is_input else f"{type(error).__name__}: {error} (use --debug for more)"
         print_error(redact(disk_sentence(error) or plain))
         sys.exit(EXIT_BAD_INPUT if is_input else EXIT_FAILED)
+    finally:
+        if STOP.is_set():  # nothing is waited for any more, Prefect's threads least of all
+            say_stopped()
+            end_process()
 
 
 if __name__ == "__main__":

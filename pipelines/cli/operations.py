@@ -1,14 +1,21 @@
 """The commands for everyday operation: batch, watch, deploy, dashboard, pull, reproduce, datasets."""
 
 import os
-import threading
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.table import Table
 
-from pipelines.cli.terminal import Json, OnlyJson, out, print_json, print_note, this_project
+from pipelines.cli.terminal import (
+    Json,
+    OnlyJson,
+    out,
+    print_json,
+    print_note,
+    stop_soon_on_signals,
+    this_project,
+)
 from pipelines.runs.dashboard import HOST
 from stages.runtime.exit_codes import EXIT_FAILED
 
@@ -45,6 +52,7 @@ def batch(
     """Run many scans at once, each with the log that is called like it, if there is one."""
     project = this_project()
     only_json = OnlyJson() if as_json else None
+    stop_soon_on_signals()
     from pipelines.cli.overrides import parse_overrides
     from pipelines.many.batch import run_batch
     from pipelines.many.batch_requests import batch_requests
@@ -86,21 +94,27 @@ def watch(
     poll: Annotated[bool, typer.Option("--poll", help="Look by polling; for network drives.")] = False,
     once: Annotated[bool, typer.Option("--once", help="End when everything that is there has run.")] = False,
 ) -> None:
-    """Start a run for every scan that arrives with its log; remembers across restarts what was done."""
+    """Start a run for every scan that arrives with its log; remembers across restarts what was done.
+
+    With --once the exit code is the worst of what was seen: 2 if something was refused, 1 if something failed.
+    """
     project = this_project()
+    stop_soon_on_signals()
+    from pipelines.dvc.stopping import STOP
     from pipelines.many.capacity import capacity
     from pipelines.many.watch import watch as watch_folder
 
-    watch_folder(
+    exit_code = watch_folder(
         project,
         folder.absolute(),
         scans_at_once=capacity(memory_gb, workers).scans,
         settle_s=settle_s,
         say=print_note,
-        stop=threading.Event(),
+        stop=STOP,
         poll=poll,
         once=once,
     )
+    raise typer.Exit(exit_code)
 
 
 def deploy(
@@ -136,7 +150,7 @@ def dashboard(
     project = this_project()
     from pipelines.runs.dashboard import serve_dashboard, server_environment
 
-    server_environment(host, os.environ)
+    server_environment(host, port, os.environ)
     print_note(f"The dashboard comes up at http://{host}:{port} (Ctrl-C stops it).")
     serve_dashboard(project, port, host)
 

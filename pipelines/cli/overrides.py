@@ -6,6 +6,7 @@ from typing import Any
 import yaml
 
 from disect_sim.errors import InputError
+from stages.runtime.params import shown
 from stages.runtime.yaml_file import parse_yaml
 
 
@@ -17,12 +18,12 @@ def parse_overrides(settings: Sequence[str]) -> dict[str, dict[str, Any]]:
         stage, dot, key = path.strip().partition(".")
         if not (equals and dot and stage and key):
             raise InputError(
-                f"--set {setting!r} can't be read. It must be stage.parameter=value, as in clean.unit=mm."
+                f"--set {shown(setting)} can't be read. It must be stage.parameter=value, as in clean.unit=mm."
             )
         try:
             overrides.setdefault(stage, {})[key] = parse_yaml(text)
         except yaml.YAMLError as error:
             raise InputError(
-                f"--set {setting!r}: {text!r} is not a value. Give a number, a word or a list."
+                f"--set {shown(path)}: {shown(text)} is not a value. Give a number, a word or a list."
             ) from error
     return overrides

@@ -16,8 +16,11 @@ from pipelines.cli.terminal import (
     out,
     print_error,
     print_text,
+    stop_soon_on_signals,
     this_project,
 )
+from pipelines.dvc.stopping import say_stopped
+from stages.runtime.exit_codes import EXIT_INTERRUPTED
 
 if TYPE_CHECKING:
     from pipelines.runs.run_result import RunResult
@@ -87,7 +90,7 @@ def run(
             print_text(out, line.replace("**", "").replace("`", ""))
         print_text(out, f"Report: {result.report}")
     else:
-        print_error(result.error)
+        _print_failure(result)
         if result.report:
             print_text(err, f"More: {result.report}")
     raise typer.Exit(result.exit_code)
@@ -133,8 +136,15 @@ def calibrate(
         out.print(run_table(project, result))
         print_text(out, f"{fit['outcome']}: {fit['remedy']}")
     else:
-        print_error(result.error)
+        _print_failure(result)
     raise typer.Exit(result.exit_code)
+
+
+def _print_failure(result: "RunResult") -> None:
+    if result.exit_code == EXIT_INTERRUPTED:
+        say_stopped()
+    else:
+        print_error(result.error or "")
 
 
 def _run(
@@ -152,6 +162,7 @@ def _run(
 
     result = RunResult()
     try:
+        stop_soon_on_signals()
         with ProgressBars(err) as bars:
             run_request(project, request(), result, bars, force=force, verbose=verbose, target=target)
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 -- reported by the caller, in the form that was asked for

@@ -1,10 +1,10 @@
 """Handing out the bundled sample."""
 
-import shutil
 from pathlib import Path
 
 from disect_sim.errors import InputError
 from pipelines.scans.project import Project
+from stages.runtime.atomic_file import write_bytes_atomic
 from stages.runtime.hashing import sha256_of_file
 
 
@@ -27,8 +27,13 @@ def write_sample(project: Project, folder: Path) -> list[Path]:
             raise InputError(
                 f"{target} exists and is a different file. Nothing was written. Give another folder."
             )
-    folder.mkdir(parents=True, exist_ok=True)
-    for source, target in zip(sources, targets, strict=True):
-        if not target.exists():
-            shutil.copyfile(source, target)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for source, target in zip(sources, targets, strict=True):
+            if not target.exists():
+                write_bytes_atomic(target, source.read_bytes())
+    except OSError as error:
+        raise InputError(
+            f"{folder} can't be written ({error.strerror or error}). The sample needs a folder of yours. Give another."
+        ) from error
     return targets

@@ -50,6 +50,14 @@ def this_project() -> Project:
     return project
 
 
+def stop_soon_on_signals() -> None:
+    """Ctrl-C, SIGTERM and SIGHUP end this command within two seconds, with one line."""
+    from pipelines.dvc.stopping import stop_on_signals
+    from pipelines.runs.embedded_server import EMBEDDED_SERVER
+
+    stop_on_signals(EMBEDDED_SERVER.kill)
+
+
 def print_text(console: Console, text: str) -> None:
     """Print the text as it is: no markup, no colours, no line breaks that it does not have."""
     console.print(text, markup=False, highlight=False, soft_wrap=True)

@@ -13,7 +13,8 @@ from stages.runtime.artifacts import (
     read_table_file,
 )
 from stages.runtime.catalogue import ARTIFACTS
-from stages.runtime.describe import Artifact
+from stages.runtime.describe import Artifact, provenance
+from stages.runtime.hashing import sha256_of_file
 from stages.runtime.provenance import read_provenance
 
 
@@ -35,6 +36,7 @@ def validate_file(path: Path) -> Validated:
     metadata = read_metadata(path) if path.suffix == ".parquet" else {}
     ours = {key.removeprefix(PREFIX): value for key, value in metadata.items() if key.startswith(PREFIX)}
     artifact = _artifact_of(path, ours)
+    _check_recorded(path, artifact)
     rows = None
     if artifact.kind == "table":
         rows = read_table_file(path, artifact).height
@@ -49,6 +51,20 @@ def validate_file(path: Path) -> Validated:
     elif not path.read_bytes().startswith(PNG_SIGNATURE):
         raise InputError(f"{path} is not a PNG picture. Run the stage {artifact.producer} again.")
     return Validated(artifact, rows, ours)
+
+
+def _check_recorded(path: Path, artifact: Artifact) -> None:
+    """Compare the bytes with what the stage recorded, if the file lies in its place: Parquet has no checksum."""
+    scan_dir = path.absolute().parents[1]
+    in_place = path.absolute() == scan_dir / artifact.path and artifact.kind != "provenance"
+    if not in_place or not (scan_dir / provenance(artifact.producer).path).is_file():
+        return
+    recorded = read_provenance(scan_dir, artifact.producer).outputs.get(artifact.path)
+    if recorded is not None and recorded != sha256_of_file(path):
+        raise InputError(
+            f"{path} does not hold what {artifact.producer} wrote (another sha256 than in its provenance.json). An "
+            "artifact must not change after its stage. Run the stage again, or 'dvc checkout' the file."
+        )
 
 
 def _artifact_of(path: Path, metadata: dict[str, str]) -> Artifact:

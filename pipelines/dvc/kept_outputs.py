@@ -6,7 +6,7 @@ also switch off DVC's run cache, so the flow holds on to them with hard links in
 
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,10 +14,14 @@ KEPT_PREFIX = ".kept-"
 
 
 @contextmanager
-def kept_outputs(scan_dir: Path, stage: str, outputs: Sequence[Path]) -> Iterator[None]:
+def kept_outputs(
+    scan_dir: Path, stage: str, outputs: Sequence[Path], is_recorded: Callable[[], bool] = lambda: True
+) -> Iterator[None]:
     """Within the block the outputs may vanish; if the block fails, those that did are put back.
 
-    The caller holds the scan's lock, so what is found here on entry was left by a run that was killed.
+    The caller holds the scan's lock, so what is found here on entry was left by a run that was killed. `is_recorded`
+    says whether dvc.lock knows the outputs that lie there after a failure: new ones that DVC could not record, because
+    its cache is full or read-only, give way to the older ones, which it knows.
     """
     shelter = scan_dir / f"{KEPT_PREFIX}{stage}"
     _restore(outputs, scan_dir, shelter)
@@ -25,6 +29,8 @@ def kept_outputs(scan_dir: Path, stage: str, outputs: Sequence[Path]) -> Iterato
     try:
         yield
     except BaseException:
+        if not is_recorded():
+            _remove_newer(outputs, scan_dir, shelter)
         _restore(outputs, scan_dir, shelter)
         raise
     shutil.rmtree(shelter, ignore_errors=True)
@@ -38,6 +44,14 @@ def _keep(outputs: Sequence[Path], scan_dir: Path, shelter: Path) -> None:
             os.link(path, copy)
         except OSError:
             shutil.copy2(path, copy)
+
+
+def _remove_newer(outputs: Sequence[Path], scan_dir: Path, shelter: Path) -> None:
+    """Remove what lies in the place of kept outputs; where nothing was kept, nothing is removed."""
+    for output in outputs:
+        if _files(shelter / output.relative_to(scan_dir)):
+            for path in _files(output):
+                path.unlink()
 
 
 def _restore(outputs: Sequence[Path], scan_dir: Path, shelter: Path) -> None:

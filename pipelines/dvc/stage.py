@@ -2,12 +2,13 @@
 
 import os
 import queue
+import re
 import subprocess
 import sys
-import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -23,10 +24,12 @@ from pipelines.dvc.kept_outputs import kept_outputs
 from pipelines.dvc.pipeline_file import refresh_pipeline_file, stage_address
 from pipelines.dvc.recorded_files import damaged, discard, recorded_outputs
 from pipelines.dvc.redact import redact
+from pipelines.dvc.stopping import STOP, check_stop, running_stage
 from pipelines.dvc.template import StageEntry, resolve
 from pipelines.scans.file_lock import scan_lock
 from pipelines.scans.project import Project
 from stages.runtime.artifacts import read_metrics
+from stages.runtime.disk_error import REASONS
 from stages.runtime.events import EVENTS_VARIABLE
 from stages.runtime.exit_codes import EXIT_BAD_INPUT, EXIT_INPUTS_CHANGED
 from stages.runtime.guard import PARENT_VARIABLE
@@ -37,6 +40,8 @@ from stages.runtime.yaml_file import read_mapping
 UNCHANGED_SENTENCE = "didn't change, skipping"
 CACHED_SENTENCE = "is cached - skipping run"
 """DVC's own words; the pin dvc>=3.67,<3.68 and a test hold them."""
+ERROR_OF_THE_SYSTEM = re.compile(r"\[Errno (?P<number>\d+)\][^\n:]*(: '(?P<path>[^'\n]+)')?")
+"""As DVC passes on what the disk refused."""
 BUSY_WAIT_S = 2.0
 POLL_S = 0.2
 
@@ -109,10 +114,11 @@ def bring_up_to_date(
     start = time.monotonic()
     check_disk_space(project.root)
     with (
+        running_stage(scan_id, entry.name),
         scan_lock(
             project, scan_id, lambda: listeners.on_line("Another run works on this scan; waiting for it.")
         ),
-        kept_outputs(scan_dir, entry.name, outputs),
+        kept_outputs(scan_dir, entry.name, outputs, lambda: _is_recorded(project, scan_id, entry.name)),
     ):
         remove_abandoned(scan_dir, entry.name)
         for done in (restore_broken_lock_file(project, scan_id), refresh_pipeline_file(project, scan_id)):
@@ -148,12 +154,14 @@ def _run_dvc(project: Project, scan_id: str, entry: StageEntry, listeners: Liste
     if force:
         command.append("--force")
     deadline = time.monotonic() + entry.timeout_s
+    events_path = project.state_dir / f"{scan_id}.events.jsonl"
     while True:
         began_s = time.time()
-        exit_code, lines, error = _run_watched(command, project.root, listeners, deadline)
+        exit_code, lines, error = _run_watched(command, project.root, events_path, listeners, deadline)
         text = "\n".join(lines)
         if exit_code == 0:
             break
+        check_stop()
         if BUSY_SENTENCE in text and time.monotonic() < deadline:
             listeners.on_line("A 'dvc' command works on this scan; waiting for it.")
             time.sleep(BUSY_WAIT_S)
@@ -175,6 +183,11 @@ def _run_dvc(project: Project, scan_id: str, entry: StageEntry, listeners: Liste
     return Outcome.CACHED if CACHED_SENTENCE in text else Outcome.COMPLETED
 
 
+def _is_recorded(project: Project, scan_id: str, stage: str) -> bool:
+    recorded = recorded_outputs(project, scan_id, stage)
+    return bool(recorded) and not damaged(recorded)
+
+
 def _run_again(project: Project, scan_id: str, entry: StageEntry, listeners: Listeners) -> Outcome:
     """DVC says fresh, the files say otherwise: take them from the cache if it is sound, else compute them."""
     bad = damaged(recorded_outputs(project, scan_id, entry.name))
@@ -193,11 +206,16 @@ def _run_again(project: Project, scan_id: str, entry: StageEntry, listeners: Lis
 
 def _failure(
     stage: str, text: str, error: dict[str, Any] | None, *, timed_out: bool, limit_s: float
-) -> InputError | TryAgainError | StageFailedError:
+) -> InputError | TryAgainError | StageFailedError | OSError:
     if timed_out:
         return StageFailedError(
             f"{stage}: stopped after {limit_s:.0f} s, its limit. Make the problem smaller, or raise "
             f"timeout_s of {stage} in pipelines/dvc/scan.dvc.yaml."
+        )
+    found = ERROR_OF_THE_SYSTEM.search(text) if error is None else None
+    if found and int(found["number"]) in REASONS:
+        return OSError(
+            int(found["number"]), os.strerror(int(found["number"])), found["path"] or "DVC's cache"
         )
     if error is None:
         tail = "\n".join(text.splitlines()[-12:])
@@ -210,23 +228,24 @@ def _failure(
 
 
 def _run_watched(
-    command: list[str], cwd: Path, listeners: Listeners, deadline: float
+    command: list[str], cwd: Path, events_path: Path, listeners: Listeners, deadline: float
 ) -> tuple[int, list[str], dict[str, Any] | None]:
     """Run the command, passing on lines and events; returns exit code, lines and the error event."""
     lines: list[str] = []
     error: dict[str, Any] | None = None
-    with tempfile.NamedTemporaryFile(prefix="scan2cut-events-", suffix=".jsonl") as events_file:
+    with _empty_file(events_path):
         process = subprocess.Popen(
             command,
             cwd=cwd,
-            env=_environment(events_file.name),
+            env=_environment(str(events_path)),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
+            process_group=0,  # Ctrl-C reaches the runner alone, which ends this one and knows why it ended
         )
-        tail = EventsTail(Path(events_file.name))
+        tail = EventsTail(events_path)
         incoming = _lines_of(process)
         finished = False
         try:
@@ -245,12 +264,22 @@ def _run_watched(
                     line = redact(line)
                     lines.append(line)
                     listeners.on_line(line)
-                if time.monotonic() > deadline:
+                if time.monotonic() > deadline or STOP.is_set():
                     process.kill()
             return process.wait(), lines, error
         finally:
             process.kill()
             process.wait()
+
+
+@contextmanager
+def _empty_file(path: Path) -> Iterator[None]:
+    """The file, empty at first and gone at last; one that a killed run left is taken over."""
+    path.write_bytes(b"")
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
 
 
 def _lines_of(process: subprocess.Popen[str]) -> "queue.Queue[str | None]":

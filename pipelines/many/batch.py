@@ -3,19 +3,22 @@
 The threads here only wait for those processes, and share one connection to Prefect.
 """
 
+import importlib
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from typing import Any
 
 from pipelines.dvc.stage import StageReport
+from pipelines.dvc.stopping import check_stop, inside_flow
 from pipelines.many.capacity import share_cores
-from pipelines.runs.dashboard import use_running_dashboard
+from pipelines.runs.dashboard import api_url
 from pipelines.runs.dask_cluster import Cluster
 from pipelines.runs.run_request import run_request, silence_prefect
 from pipelines.runs.run_result import RunResult
 from pipelines.scans.project import Project
 from pipelines.scans.register import Request
+from stages.runtime.exit_codes import EXIT_INTERRUPTED
 
 Say = Callable[[str], None]
 
@@ -56,6 +59,7 @@ class ScanPool:
     def _run(self, request: Request, force: bool, target: str | None) -> RunResult:
         result = RunResult()
         try:
+            check_stop()
             watcher = LinePerStage(request.scan_id or request.scan.stem, self._say)
             run_request(
                 self._project,
@@ -91,13 +95,10 @@ def scan_pool(project: Project, scans: int, say: Say, cluster: Cluster | None = 
 
 
 def start_prefect(project: Project) -> None:
-    """Find the dashboard, or start the embedded API, and wait until it answers."""
-    use_running_dashboard(project)
+    """Find the dashboard, or start a server, before the first run needs it."""
     silence_prefect()
-    from prefect.client.orchestration import get_client
-
-    with get_client(sync_client=True) as client:
-        client.hello()
+    api_url(project)
+    importlib.import_module("pipelines.runs.flow")  # once, before several threads do it at the same time
 
 
 def run_batch(
@@ -111,10 +112,11 @@ def run_batch(
     cluster: Cluster | None = None,
 ) -> list[RunResult]:
     """Bring all scans up to date; the results are in the order of the requests."""
-    with scan_pool(project, scans_at_once, say, cluster) as pool:
+    with scan_pool(project, scans_at_once, say, cluster) as pool, inside_flow():
         futures = [pool.submit(request, force=force, target=target) for request in requests]
         for future in as_completed(futures):
             result = future.result()
-            if result.error:
+            if result.error and result.exit_code != EXIT_INTERRUPTED:
                 say(f"{result.scan or 'a scan'}: {result.error}")
+        check_stop()
     return [future.result() for future in futures]

@@ -1,5 +1,6 @@
 """How many scans this machine can work on at once: bounded by cores and by memory."""
 
+import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +24,7 @@ class Capacity:
 
 def capacity(memory_gb_per_scan: float, wanted: int | None = None) -> Capacity:
     """As many scans as there are cores and as fit in the free memory; `wanted` is checked against the memory."""
-    if memory_gb_per_scan <= 0:
+    if not 0 < memory_gb_per_scan < math.inf:
         raise InputError(
             f"--memory-gb is {memory_gb_per_scan:g}. A scan needs some memory. Give the peak of one scan, e.g. 2."
         )

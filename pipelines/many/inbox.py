@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from disect_sim.errors import InputError
+from pipelines.scans.safety_limits import refuse_from_outside
 from stages.runtime.yaml_file import read_mapping
 from stages.shared.inputs.log_formats import LOG_SUFFIXES
 from stages.shared.inputs.scan_header import CLOUD_SUFFIXES, MESH_SUFFIXES
@@ -49,7 +50,11 @@ def find_deliveries(inbox: Path) -> list[Delivery]:
     """All that lies in the inbox and in its folders, complete or not."""
     found = _in_folder(inbox, inbox)
     for folder in sorted(path for path in inbox.iterdir() if path.is_dir() and not path.name.startswith(".")):
-        found += _in_folder(inbox, folder)
+        try:
+            found += _in_folder(inbox, folder)
+        except OSError as error:
+            sentence = f"{folder.name} can't be read ({error.strerror}). Change its owner or its permissions."
+            found.append(Delivery(folder.name, problem=sentence))
     return found
 
 
@@ -116,12 +121,14 @@ def _by_manifest(inbox: Path, manifest: Path) -> Delivery:
             )
         scan = _neighbour(manifest, content["scan"])
         log = _neighbour(manifest, content["log"]) if content.get("log") else None
-        air = tuple(_neighbour(manifest, item) for item in content.get("air") or ())
-        settings = content.get("settings") or {}
-        if not isinstance(settings, dict) or not all(isinstance(value, dict) for value in settings.values()):
-            raise InputError(
-                f"{name}: settings is {str(settings)[:80]!r}. It must be stage: {{parameter: value}}. Correct it."
-            )
+        air = tuple(_neighbour(manifest, item) for item in _list_of(content.get("air") or [], f"{name}: air"))
+        _check_settings(content.get("settings") or {}, name)
+        refuse_from_outside(content.get("settings") or {}, name)
+        for key in ("id", "material"):
+            if content.get(key) and not isinstance(content[key], str | int):
+                raise InputError(
+                    f"{name}: {key} is {str(content[key])[:80]!r}. It must be a word. Correct it."
+                )
     except InputError as error:
         return Delivery(name, manifest=manifest, problem=str(error))
     missing = [path.name for path in (scan, log, *air) if path is not None and not path.is_file()]
@@ -130,10 +137,25 @@ def _by_manifest(inbox: Path, manifest: Path) -> Delivery:
     return Delivery(name, scan, log, air, manifest, choices, waits_for)
 
 
+def _list_of(value: Any, source: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise InputError(f"{source} is {str(value)[:80]!r}. It must be a list of file names. Correct it.")
+    return value
+
+
+def _check_settings(settings: Any, name: str) -> None:
+    is_mapping = isinstance(settings, dict) and all(isinstance(key, str) for key in settings)
+    if not is_mapping or not all(isinstance(value, dict) for value in settings.values()):
+        raise InputError(
+            f"{name}: settings is {str(settings)[:80]!r}. It must be stage: {{parameter: value}}. Correct it."
+        )
+
+
 def _neighbour(manifest: Path, name: Any) -> Path:
     """A file beside the manifest; nothing outside its folder can be named."""
     path = manifest.parent / str(name)
-    if not isinstance(name, str) or Path(name).name != name or name.startswith(".") or path.is_symlink():
+    is_name = isinstance(name, str) and "\0" not in name and Path(name).name == name
+    if not is_name or name.startswith(".") or path.is_symlink():
         raise InputError(
             f"{manifest.name} names {str(name)[:80]!r}. It may only name files beside it. Put the file there."
         )

@@ -69,6 +69,8 @@ class InboxMemory:
             return
         for text in self._path.read_text(encoding="utf-8", errors="replace").splitlines():
             try:
-                yield Remembered(**json.loads(text))
-            except (ValueError, TypeError):
+                line = Remembered(**json.loads(text))
+                if all(len(item) == 2 for item in (line.contents or {}).values()):
+                    yield line
+            except (ValueError, TypeError, AttributeError, RecursionError):
                 continue

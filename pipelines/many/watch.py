@@ -9,16 +9,18 @@ from threading import Event
 from typing import Protocol
 
 from disect_sim.errors import InputError
+from pipelines.dvc.stopping import check_stop, inside_flow
 from pipelines.many.batch import Say, scan_pool
 from pipelines.many.inbox import Delivery, Settling, find_deliveries, signature
 from pipelines.many.inbox_memory import InboxMemory, Remembered, State
-from pipelines.runs.run_result import RunResult
+from pipelines.runs.run_result import RunResult, exit_code_of, sentence_of
 from pipelines.scans.project import Project
 from pipelines.scans.register import Request, forget_scan, register_scan, registered_scan, scan_id_of
-from stages.runtime.exit_codes import EXIT_BAD_INPUT, EXIT_DONE
+from stages.runtime.exit_codes import EXIT_BAD_INPUT, EXIT_DONE, EXIT_FAILED
 from stages.runtime.hashing import sha256_of_file, sha256_of_start, sha256_of_value
 
 STATES: dict[int, State] = {EXIT_DONE: "done", EXIT_BAD_INPUT: "refused"}
+MAX_SETTLE_S = 3600.0
 FINAL: tuple[State, ...] = ("done", "refused")
 """States in which the same contents are not run again."""
 
@@ -55,23 +57,40 @@ class InboxWatcher:
         """Key → its line, its run, and whether the scan was new."""
         self._tried: set[str] = set()
         """Keys that failed since this watcher began; they are tried again after a restart."""
+        self.exit_code = EXIT_DONE
+        """The worst of what this watcher has seen: 0, 1 for a failure, 2 for a refusal."""
 
     def look(self) -> None:
-        """Take note of finished runs, then start what has arrived whole."""
+        """Take note of finished runs, then start what has arrived whole. No file in the inbox can end the watcher."""
         self.collect()
-        for delivery in find_deliveries(self._inbox):
+        try:
+            deliveries = find_deliveries(self._inbox)
+        except OSError as error:
+            self._say_once("", f"{self._inbox} can't be looked at ({error.strerror}); trying again.")
+            return
+        for delivery in deliveries:
             look = tuple(signature(path) for path in delivery.files)
             if self._decided.get(delivery.name) == (look, delivery.waits_for):
                 continue
             if delivery.waits_for or delivery.problem:
                 self._decided[delivery.name] = (look, delivery.waits_for)
                 self._say(delivery.problem or f"{delivery.name} waits for {delivery.waits_for}.")
+                self._note(EXIT_BAD_INPUT if delivery.problem else EXIT_DONE)
             elif self._settling.is_whole(delivery.files, self._clock()):
                 try:
                     self._decide(delivery)
-                except (InputError, OSError) as error:
-                    self._say(f"{delivery.name}: {error}")
+                except Exception as error:  # noqa: BLE001 -- one delivery must not end those after it
+                    self._say(f"{delivery.name}: {sentence_of(error)}")
+                    self._note(exit_code_of(error))
                 self._decided[delivery.name] = (look, delivery.waits_for)
+
+    def _say_once(self, name: str, sentence: str) -> None:
+        if self._decided.get(name) != sentence:
+            self._decided[name] = sentence
+            self._say(sentence)
+
+    def _note(self, exit_code: int) -> None:
+        self.exit_code = max(self.exit_code, exit_code)
 
     @property
     def idle(self) -> bool:
@@ -109,6 +128,7 @@ class InboxWatcher:
             register_scan(self._project, request)
         except InputError as error:
             self._finish(line, "refused", str(error))
+            self._note(EXIT_BAD_INPUT)
             return
         self._say(f"{delivery.name} is complete: run {scan_id} begins.")
         stored, _ = registered_scan(self._project, scan_id)
@@ -125,13 +145,21 @@ class InboxWatcher:
             if not future.done():
                 continue
             del self._running[key]
-            result = future.result()
-            state = STATES.get(result.exit_code, "failed")
-            if state == "failed":
+            try:
+                self._take_note(key, line, future.result(), is_new=is_new)
+            except Exception as error:  # noqa: BLE001 -- a full disk must not end the other deliveries
                 self._tried.add(key)
-            if state == "refused" and is_new:
-                forget_scan(self._project, line.scan_id or "")
-            self._finish(line, state, result.error or "")
+                self._say(f"{line.scan_id}: failed. {sentence_of(error)}")
+                self._note(EXIT_FAILED)
+
+    def _take_note(self, key: str, line: Remembered, result: RunResult, *, is_new: bool) -> None:
+        state = STATES.get(result.exit_code, "failed")
+        self._note(result.exit_code)
+        if state == "failed":
+            self._tried.add(key)
+        if state == "refused" and is_new:
+            forget_scan(self._project, line.scan_id or "")
+        self._finish(line, state, result.error or "")
 
     def _finish(self, line: Remembered, state: State, sentence: str) -> None:
         self._memory.add(replace(line, state=state, sentence=sentence))
@@ -148,14 +176,18 @@ def watch(
     stop: Event,
     poll: bool = False,
     once: bool = False,
-) -> None:
-    """Watch until `stop` is set; with `once`, until everything that is there now has been run."""
+) -> int:
+    """Watch until `stop` is set; with `once`, until everything that is there now has been run. Returns an exit code."""
     if not inbox.is_dir():
         raise InputError(f"{inbox} is not a folder. Scans and logs are put into one. Make it first.")
+    if not 0 < settle_s <= MAX_SETTLE_S:
+        raise InputError(
+            f"--settle-s is {settle_s:g}. It is a time in seconds, at most {MAX_SETTLE_S:g}. Give one, e.g. 5."
+        )
     import watchfiles
 
     memory = InboxMemory(project.scans_dir.parent / "inbox_memory.jsonl")
-    with scan_pool(project, scans_at_once, say) as pool:
+    with scan_pool(project, scans_at_once, say) as pool, inside_flow():
         watcher = InboxWatcher(project, inbox, memory, pool, say, settle_s=settle_s)
         say(f"Watching {inbox}; {scans_at_once} at once; Ctrl-C ends it.")
         watcher.look()
@@ -173,8 +205,9 @@ def watch(
             watcher.look()
             if once and watcher.idle and time.monotonic() - begun_s > 3 * settle_s + 1.0:
                 break
-        if not watcher.idle:
-            say("Waiting for the runs that have begun; Ctrl-C again stops them too.")
+        check_stop()
         while not watcher.idle:
             time.sleep(0.2)
+            check_stop()
             watcher.collect()
+    return watcher.exit_code if once else EXIT_DONE

@@ -6,7 +6,7 @@ from pathlib import Path
 from pipelines.report.blocks import Note, Section
 from pipelines.report.page import render_page
 from pipelines.report.scan_data import ScanData
-from pipelines.report.sections import body, force, provenance, robot, second_cut, summary
+from pipelines.report.sections import body, force, limits, provenance, robot, second_cut, summary
 from pipelines.scans.project import Project, known_scans
 from stages.runtime.atomic_file import write_bytes_atomic
 
@@ -23,6 +23,7 @@ SECTIONS: tuple[Callable[[ScanData], Section], ...] = (
     second_cut.residuals,
     robot.joints,
     robot.certificate,
+    limits.limits,
     provenance.provenance,
 )
 """After the summary, which comes first but is made last: it names what the others could not read."""

@@ -2,47 +2,67 @@
 
 import ipaddress
 import os
+import socket
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NoReturn
 
 from disect_sim.errors import InputError
+from pipelines.runs.embedded_server import EMBEDDED_SERVER, answers, check_home
+from pipelines.runs.origin_guard import loopback_hosts
 from pipelines.scans.project import Project
 
 HOST = "127.0.0.1"
-HEALTH_TIMEOUT_S = 5.0
-"""A busy server answers late; a dead one refuses the connection at once."""
+API_VARIABLE = "PREFECT_API_URL"
+_CHOSEN_HERE: set[str] = set()
+"""Addresses that this module put there, not the user."""
 SERVER_AUTH, CLIENT_AUTH = "PREFECT_SERVER_API_AUTH_STRING", "PREFECT_API_AUTH_STRING"
 """Secrets are read from the environment only: arguments are visible to every user of the machine."""
 MIN_PASSWORD = 12
 
 
 def serve_dashboard(project: Project, port: int, host: str = HOST) -> NoReturn:
-    """Become `prefect server start`, after noting its address for later runs."""
-    extra = server_environment(host, os.environ)
+    """Become Prefect's server, after noting its address for later runs."""
+    extra = server_environment(host, port, os.environ)
+    _check_port(host, port)
     local = HOST if _is_loopback(host) or host in ("0.0.0.0", "::") else host
     url = f"http://{local}:{port}/api"
-    project.prefect_home.mkdir(exist_ok=True)
+    check_home(project.prefect_home)
     _note(project).write_text(url, encoding="utf-8")
-    command = [sys.executable, "-m", "prefect", "server", "start", "--host", host, "--port", str(port)]
+    command = [sys.executable, "-m", "pipelines.runs.server", host, str(port)]
     page_url = url if _is_loopback(host) else "/api"
     os.execve(sys.executable, command, {**os.environ, **extra, "PREFECT_SERVER_UI_API_URL": page_url})
 
 
-def server_environment(host: str, environment: Mapping[str, str]) -> dict[str, str]:
+def server_environment(host: str, port: int, environment: Mapping[str, str]) -> dict[str, str]:
     """What a server on this address needs; InputError for a wider address without an auth string."""
+    guarded = {"PREFECT_SERVER_CSRF_PROTECTION_ENABLED": "true"}
     if _is_loopback(host):
-        return {}
+        pages = ",".join(f"http://{name}" for name in sorted(loopback_hosts(port)))
+        return {**guarded, "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": pages}
     user, colon, password = environment.get(SERVER_AUTH, "").partition(":")
     if not (user and colon and len(password) >= MIN_PASSWORD):
         raise InputError(
             f"--host {host} lets other machines start runs here. That needs {SERVER_AUTH}=user:password in the "
             f"environment, with a password of {MIN_PASSWORD} characters or more. Set it, or leave --host out."
         )
-    return {"PREFECT_SERVER_CSRF_PROTECTION_ENABLED": "true"}
+    return {**guarded, "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": f"http://{host}:{port}"}
+
+
+def _check_port(host: str, port: int) -> None:
+    if not 1 <= port <= 65535:
+        raise InputError(f"--port is {port}. A port is a number from 1 to 65535. Give another, e.g. 4200.")
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except OSError as error:
+        raise InputError(
+            f"{host}:{port} can't be listened on ({error.strerror or error}). A dashboard needs a free port of this "
+            "machine. If one runs there already, use it; else give another --port."
+        ) from error
 
 
 def _is_loopback(host: str) -> bool:
@@ -53,20 +73,47 @@ def _is_loopback(host: str) -> bool:
 
 
 def use_running_dashboard(project: Project) -> str | None:
-    """Point Prefect at this project's dashboard if it answers; otherwise the embedded API is used."""
+    """The API that the user named, or this project's dashboard if it answers; Prefect is pointed at it."""
     if os.environ.get(SERVER_AUTH):
         os.environ.setdefault(CLIENT_AUTH, os.environ[SERVER_AUTH])
-    if os.environ.get("PREFECT_API_URL"):
-        return os.environ["PREFECT_API_URL"]
-    if not _note(project).exists():
+    named = os.environ.get(API_VARIABLE)
+    if named and named not in _CHOSEN_HERE:
+        return named
+    url = _note(project).read_text(encoding="utf-8").strip() if _note(project).exists() else ""
+    if not (url and answers(url)):
         return None
-    url = _note(project).read_text(encoding="utf-8").strip()
-    try:
-        with urllib.request.urlopen(f"{url}/health", timeout=HEALTH_TIMEOUT_S):
-            os.environ["PREFECT_API_URL"] = url
-            return url
-    except (OSError, urllib.error.URLError):
-        return None
+    _point_prefect_at(url)
+    return url
+
+
+def api_url(project: Project) -> str:
+    """An API of Prefect that answers: the user's, the dashboard's, else one that is started for this process."""
+    found = use_running_dashboard(project)
+    if found is None:
+        os.environ.pop(API_VARIABLE, None)
+        found = _url_of_prefect_itself()
+    if found is None:
+        found = EMBEDDED_SERVER.url(project)
+        _point_prefect_at(found)
+    return found
+
+
+def is_chosen_here(url: str) -> bool:
+    """True if it may be exchanged for another: the user did not name it."""
+    return url in _CHOSEN_HERE
+
+
+def _point_prefect_at(url: str) -> None:
+    _CHOSEN_HERE.add(url)
+    os.environ[API_VARIABLE] = url
+
+
+def _url_of_prefect_itself() -> str | None:
+    """From Prefect's own profiles, or from its test harness."""
+    from prefect.settings import get_current_settings
+
+    url = get_current_settings().api.url
+    return None if url is None or url in _CHOSEN_HERE else url
 
 
 def _note(project: Project) -> Path:

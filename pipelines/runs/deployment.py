@@ -12,6 +12,7 @@ from pipelines.runs.run_request import finish_run
 from pipelines.runs.run_result import RunResult
 from pipelines.scans.project import Project, find_project
 from pipelines.scans.register import Request, register_scan, registered_scan, scan_id_of
+from pipelines.scans.safety_limits import refuse_from_outside
 
 DEPLOYMENT = "lab"
 
@@ -73,6 +74,7 @@ def register_requested(
     settings: dict[str, dict[str, Any]],
 ) -> str:
     """Register what was asked for; files are looked for in data/inbox and nowhere else."""
+    refuse_from_outside(settings, "The request")
     if scan in project.scan_ids():
         source, scan_id = registered_scan(project, scan)
     else:
@@ -90,7 +92,10 @@ def register_requested(
 def in_inbox(project: Project, name: str) -> Path:
     """The file's path; InputError if it lies anywhere else, however it is written."""
     inbox = project.inbox_dir.resolve()
-    path = (inbox / name).resolve()
+    try:
+        path = (inbox / name).resolve()
+    except (OSError, ValueError):  # a name with a NUL, or a loop of links
+        path = inbox
     if not path.is_relative_to(inbox) or path == inbox:
         raise InputError(
             f"{name[:80]!r} is not in {inbox}. Runs that are started from outside take files from there only. "

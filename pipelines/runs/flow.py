@@ -13,7 +13,7 @@ from typing import Any
 from prefect import flow, get_run_logger, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State, TaskRun
-from prefect.states import Completed
+from prefect.states import Cancelled, Completed
 from prefect.tasks import Task
 
 from disect_sim.errors import InputError
@@ -22,6 +22,7 @@ from pipelines.dvc.commands import CommandError
 from pipelines.dvc.lock_file import has_results
 from pipelines.dvc.recorded_files import check_raw_files
 from pipelines.dvc.stage import Listeners, StageReport, TryAgainError, bring_up_to_date
+from pipelines.dvc.stopping import StoppedError
 from pipelines.dvc.template import StageEntry, needed_for, read_template, upstream
 from pipelines.dvc.transfer import (
     fetch_inputs,
@@ -62,13 +63,16 @@ def scan_flow(
     force: bool = False,
     target: str | None = None,
     source: Source | None = None,
-) -> list[dict[str, Any]]:
+) -> Any:
     """Bring every stage of one scan up to date, in the template's order.
 
     With a target, only that stage and what it needs; `force` then means the target alone. With a source, stages run
     where the flow's task runner sends them, and their artifacts come and go through the DVC remote.
     """
-    return run_stages(scan_id, project_root, force, target, source)
+    try:
+        return run_stages(scan_id, project_root, force, target, source)
+    except StoppedError as error:
+        return Cancelled(message=str(error))
 
 
 def run_stages(
@@ -136,6 +140,8 @@ def _run_entry(
         future = task.submit(*arguments, source, text_files(project, scan_id), wait_for=after)
         future.wait()
         state = future.state
+    if state.is_cancelled():
+        raise StoppedError
     report: StageReport = state.result(raise_on_failure=True)
     if source is not None:
         write_text_files(project, scan_id, result_files(report.text_files))
@@ -167,7 +173,10 @@ def run_stage_task(
     files: dict[str, str] | None = None,
 ) -> Any:
     """One stage of one scan; the state is named after what DVC did: Unchanged, Cached or Completed."""
-    return _run_stage(scan_id, project_root, stage, force, fresh, source, files)
+    try:
+        return _run_stage(scan_id, project_root, stage, force, fresh, source, files)
+    except StoppedError as error:
+        return Cancelled(message=str(error))
 
 
 def _run_stage(

@@ -4,15 +4,19 @@ import logging
 import os
 from typing import Any
 
-from pipelines.dvc.stage import StageReport
+from disect_sim.errors import InputError
+from pipelines.dvc.stage import StageFailedError, StageReport, TryAgainError
+from pipelines.dvc.stopping import StoppedError, check_stop, inside_flow
 from pipelines.dvc.transfer import send_raw_files
 from pipelines.report.after_run import keep_report, record_and_report
-from pipelines.runs.dashboard import use_running_dashboard
+from pipelines.runs.dashboard import api_url, is_chosen_here
 from pipelines.runs.dask_cluster import Cluster
+from pipelines.runs.embedded_server import answers
 from pipelines.runs.run_result import RunResult
 from pipelines.scans.project import Project
-from pipelines.scans.register import Request, forget_scan, register_scan, track_raw_files
+from pipelines.scans.register import Request, check_not_replaced, forget_scan, register_scan, track_raw_files
 from stages.runtime.exit_codes import EXIT_BAD_INPUT
+from stages.runtime.hashing import sha256_of_file
 
 
 def run_request(
@@ -30,11 +34,14 @@ def run_request(
     bars.wait("register", "copying the scan")
     known = project.scan_ids()
     result.scan = register_scan(project, request)
+    digest = sha256_of_file(request.scan)
     bars.wait("prefect", "starting")
     if cluster is not None:
         track_raw_files(project, result.scan)
         send_raw_files(project, result.scan)
     run_flow(project, result, bars, force=force, verbose=verbose, target=target, cluster=cluster)
+    check_stop()
+    check_not_replaced(project, result.scan, digest)
     finish_run(project, result, is_new=result.scan not in known, target=target)
 
 
@@ -70,9 +77,35 @@ def run_flow(
     cluster: Cluster | None = None,
 ) -> None:
     """Run the flow for result.scan, up to the target if there is one, adding to the result as stages finish."""
-    use_running_dashboard(project)
     if not verbose:
         silence_prefect()
+    url = api_url(project)
+    error = _run_flow_at(url, project, result, watcher, force, target, cluster)
+    if error is not None and _server_died(url, error):
+        _warn(f"The server at {url} is gone; the run goes on without it.")
+        result.stages.clear()
+        error = _run_flow_at(api_url(project), project, result, watcher, force, target, cluster)
+    if error is not None:
+        result.fail(error)
+
+
+def _server_died(url: str, error: BaseException) -> bool:
+    own = isinstance(error, InputError | StageFailedError | TryAgainError | StoppedError)
+    return not own and is_chosen_here(url) and not answers(url)
+
+
+def _run_flow_at(
+    url: str,
+    project: Project,
+    result: RunResult,
+    watcher: Any,
+    force: bool,
+    target: str | None,
+    cluster: Cluster | None,
+) -> BaseException | None:
+    """Run the flow with the API at this address; returns what went wrong."""
+    from prefect.settings import PREFECT_API_URL, temporary_settings
+
     from pipelines.runs.flow import WATCHER, Watcher, scan_flow
 
     def on_finish(report: StageReport) -> None:
@@ -81,12 +114,18 @@ def run_flow(
 
     token = WATCHER.set(Watcher(watcher.on_start, watcher.on_progress, on_finish))
     try:
-        flow = scan_flow if cluster is None else scan_flow.with_options(task_runner=cluster.task_runner())
-        source = None if cluster is None else cluster.source
-        state: Any = flow(result.scan or "", str(project.root), force, target, source, return_state=True)
+        with temporary_settings({PREFECT_API_URL: url}), inside_flow():
+            flow = scan_flow if cluster is None else scan_flow.with_options(task_runner=cluster.task_runner())
+            source = None if cluster is None else cluster.source
+            state: Any = flow(result.scan or "", str(project.root), force, target, source, return_state=True)
+    except Exception as error:  # noqa: BLE001 -- Prefect's own failures; the caller looks whether its server died
+        return error
     finally:
         WATCHER.reset(token)
         logging.getLogger("prefect").setLevel(logging.CRITICAL)
-    if not state.is_completed():
-        outcome = state.result(raise_on_failure=False)
-        result.fail(outcome if isinstance(outcome, BaseException) else RuntimeError(str(state.message)))
+    if state.is_completed():
+        return None
+    if state.is_cancelled():
+        return StoppedError()
+    outcome = state.result(raise_on_failure=False)
+    return outcome if isinstance(outcome, BaseException) else RuntimeError(str(state.message))

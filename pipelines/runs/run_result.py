@@ -6,11 +6,31 @@ from typing import Any
 from disect_sim.errors import InputError
 from pipelines.dvc.redact import redact
 from pipelines.dvc.stage import StageFailedError, StageReport, TryAgainError
+from pipelines.dvc.stopping import StoppedError, stopped_sentence
+from pipelines.runs.embedded_server import ServerError
 from stages.runtime.disk_error import disk_sentence
-from stages.runtime.exit_codes import EXIT_BAD_INPUT, EXIT_DONE, EXIT_FAILED
+from stages.runtime.exit_codes import EXIT_BAD_INPUT, EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED
 
 CALIBRATE = "calibrate"
 """The stage that `scan2cut calibrate` runs."""
+
+
+def sentence_of(error: BaseException) -> str:
+    """What went wrong, for people, without secrets."""
+    if isinstance(error, KeyboardInterrupt):
+        return stopped_sentence()
+    is_sentence = isinstance(
+        error, InputError | StageFailedError | TryAgainError | StoppedError | ServerError
+    )
+    plain = str(error) if is_sentence else f"{type(error).__name__}: {error}"
+    return redact(disk_sentence(error) or plain)
+
+
+def exit_code_of(error: BaseException) -> int:
+    """2 for bad input, 130 if the user stopped it, 1 for anything else."""
+    if isinstance(error, KeyboardInterrupt | StoppedError):
+        return EXIT_INTERRUPTED
+    return EXIT_BAD_INPUT if isinstance(error, InputError) else EXIT_FAILED
 
 
 @dataclass
@@ -28,10 +48,8 @@ class RunResult:
     def fail(self, error: BaseException) -> None:
         """Record the failure as a sentence and an exit code."""
         self.exception = error
-        self.exit_code = EXIT_BAD_INPUT if isinstance(error, InputError) else EXIT_FAILED
-        is_sentence = isinstance(error, InputError | StageFailedError | TryAgainError)
-        plain = str(error) if is_sentence else f"{type(error).__name__}: {error}"
-        self.error = redact(disk_sentence(error) or plain)
+        self.exit_code = exit_code_of(error)
+        self.error = sentence_of(error)
 
     def as_json(self) -> dict[str, Any]:
         """The object that `--json` prints."""

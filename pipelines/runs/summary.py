@@ -45,6 +45,11 @@ def headlines(metrics: Mapping[str, Mapping[str, Any]]) -> list[str]:
             found.append(
                 f"Fit to the force log: NMAE {fit['nmae']:.3f} ({fit.get('outcome', 'outcome not said')})"
             )
+    found += [
+        f"Warning: {stage}: {figures['warning']}"
+        for stage, figures in metrics.items()
+        if figures.get("warning")
+    ]
     unseeded = [stage for stage, figures in metrics.items() if figures.get("seeded") is False]
     if unseeded:
         found.append(

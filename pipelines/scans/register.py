@@ -21,16 +21,18 @@ from pipelines.scans.file_lock import scan_lock
 from pipelines.scans.project import Project
 from stages.runtime.atomic_file import write_bytes_atomic
 from stages.runtime.hashing import sha256_of_file
-from stages.runtime.params import SECTIONS, merge_params
+from stages.runtime.params import SECTIONS, check_section_names, merge_params
 from stages.runtime.scan_file import (
     ID_PATTERN,
+    IDENTITY_KEYS,
     PARAMS_FILE_NAME,
     SCAN_FILE_NAME,
     check_file_name,
     check_material,
     read_scan_file,
+    read_scan_mapping,
 )
-from stages.runtime.yaml_file import PlainDumper, read_mapping
+from stages.runtime.yaml_file import PlainDumper
 from stages.shared.inputs.file_size import check_log_size
 from stages.shared.inputs.scan_header import check_scan_size, check_scan_suffix
 
@@ -100,15 +102,15 @@ def register_scan(project: Project, request: Request) -> str:
 def _register(project: Project, request: Request) -> str:
     scan_id = _checked_id(request.scan_id, "--id") if request.scan_id else scan_id_of(request.scan)
     scan_dir = project.scan_dir(scan_id)
-    known = read_mapping(scan_dir / SCAN_FILE_NAME) if (scan_dir / SCAN_FILE_NAME).exists() else {}
-    sections = _sections({} if request.reset else known, request.overrides)
+    known = read_scan_mapping(scan_dir / SCAN_FILE_NAME) if (scan_dir / SCAN_FILE_NAME).exists() else {}
+    sections = _sections({} if request.reset else known, request.overrides, str(scan_dir / SCAN_FILE_NAME))
     params = merge_params(
         project.root / PARAMS_FILE_NAME, sections, overrides_from="this scan's overrides (--set)"
     )
     for mesh in filter(None, (request.scan, request.surface)):
         check_scan_size(str(mesh), _size(mesh), params.clean.max_bytes)
     check_scan_suffix(request.scan, str(request.scan))
-    intake = _Intake(scan_dir, replace=request.replace or not has_results(scan_dir))
+    intake = _Intake(scan_dir, replace=request.replace)
 
     content: dict[str, Any] = {"id": scan_id}
     content["scan"] = intake.stored_name(request.scan, scan_id, known.get("scan"))
@@ -171,8 +173,20 @@ def track_raw_files(project: Project, scan_id: str) -> None:
 def forget_scan(project: Project, scan_id: str) -> None:
     """Remove a scan of which no stage has ever succeeded; a scan with results is left alone."""
     scan_dir = project.scan_dir(scan_id)
-    if not has_results(scan_dir):
-        shutil.rmtree(scan_dir, ignore_errors=True)
+    with scan_lock(project, REGISTERING, lambda: None):
+        if not has_results(scan_dir):
+            shutil.rmtree(scan_dir, ignore_errors=True)
+
+
+def check_not_replaced(project: Project, scan_id: str, digest: str) -> None:
+    """Refuse to speak of a scan whose file another command has replaced since; `digest` is its sha256 then."""
+    scan_dir = project.scan_dir(scan_id)
+    stored = scan_dir / read_scan_file(scan_dir).scan
+    if sha256_of_file(stored) != digest:
+        raise InputError(
+            f"{stored} was replaced by another command while this run worked on it, so its figures would be those of "
+            "the other file. One id stands for one scan. Run it again, or give one of them another --id."
+        )
 
 
 def _air_runs(request: Request, log: str | None) -> list[Path] | None:
@@ -241,8 +255,9 @@ def _suffix(source: Path) -> str:
 
 
 def _sections(
-    known: Mapping[str, Any], overrides: Mapping[str, Mapping[str, Any]]
+    known: Mapping[str, Any], overrides: Mapping[str, Mapping[str, Any]], known_from: str
 ) -> dict[str, dict[str, Any]]:
+    check_section_names([name for name in known if name not in IDENTITY_KEYS], known_from)
     unknown = sorted(set(overrides) - set(SECTIONS))
     if unknown:
         raise InputError(

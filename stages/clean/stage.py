@@ -12,6 +12,7 @@ from stages.clean import topology
 from stages.clean.components import keep_fruit
 from stages.clean.displacement import Displacement
 from stages.clean.ladder import Finish, check, climb, resample
+from stages.clean.neck import neck_warning
 from stages.clean.params import CleanParams
 from stages.clean.picture import clean_picture
 from stages.clean.pose import Pose, cutting_pose
@@ -217,6 +218,7 @@ def metrics(result: CleanResult) -> dict[str, object]:
         "metres_per_unit": result.unit.metres_per_unit,
         "unit": result.unit.reason,
         "pose": result.pose.reason,
+        "warning": neck_warning(surface),
         "moved_fraction": result.displacement.moved_fraction,
         **displacement,
     }

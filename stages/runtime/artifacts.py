@@ -150,7 +150,8 @@ def read_metrics(path: Path) -> dict[str, Any]:
     """Read a metrics file; InputError if it isn't a JSON object of finite values."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        plain: Any = _plain(str(path), content)
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(
             f"{path} can't be read as JSON ({error}). Run the stage that writes it again."
         ) from error
@@ -158,8 +159,8 @@ def read_metrics(path: Path) -> dict[str, Any]:
         raise InputError(
             f"{path} holds a {type(content).__name__}. Metrics must be a JSON object. Run the stage again."
         )
-    plain: dict[str, Any] = _plain(str(path), content)
-    return plain
+    metrics: dict[str, Any] = plain
+    return metrics
 
 
 def write_csv(scan_dir: Path, name: str, csv: str) -> Path:

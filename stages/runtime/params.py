@@ -4,7 +4,7 @@ Values live only in params.yaml; a scan's scan.yaml may override them section by
 only what differs from its base.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from disect_sim.errors import InputError
 from stages.runtime.catalogue import STAGES
 from stages.runtime.describe import Stage
 from stages.runtime.params_base import SharedSection, StageParams
+from stages.runtime.scan_file import IDENTITY_KEYS, read_scan_mapping
 from stages.runtime.yaml_file import read_mapping
 
 SHARED: dict[str, type[SharedSection]] = {
@@ -24,6 +25,8 @@ SHARED: dict[str, type[SharedSection]] = {
 """Sections that several stages read."""
 SECTIONS: tuple[str, ...] = (*SHARED, *STAGES)
 """All sections: the shared ones, then one per stage."""
+SHOWN_CHARACTERS = 120
+"""Of a value in a message."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,7 @@ def load_params(params_yaml: Path, scan_yaml: Path | None = None) -> Params:
 
     Raises InputError with key path, rule and remedy for the first fault.
     """
-    overrides = read_mapping(scan_yaml) if scan_yaml else {}
+    overrides = read_scan_mapping(scan_yaml) if scan_yaml else {}
     return merge_params(params_yaml, overrides, overrides_from=str(scan_yaml))
 
 
@@ -60,6 +63,16 @@ def merge_params(params_yaml: Path, overrides: Mapping[str, Any], *, overrides_f
         name: values.validated(stage.params, _own_sections(stage), shared) for name, stage in STAGES.items()
     }
     return Params({**shared, **own})
+
+
+def check_section_names(names: Sequence[Any], source: str) -> None:
+    """Refuse a section that no stage reads: it would be without effect, whatever was meant by it."""
+    for name in names:
+        if name not in SECTIONS:
+            raise InputError(
+                f"{source}: {str(name)[:80]!r} is not a known section. Known: {', '.join(SECTIONS)}. "
+                "Correct or remove it."
+            )
 
 
 def _own_sections(stage: Stage) -> tuple[str, ...]:
@@ -77,12 +90,10 @@ class _Values:
 
     def check_sections(self) -> None:
         """Refuse sections that are missing, unknown or no mappings."""
-        for name in self.shipped:
-            if name not in SECTIONS:
-                raise InputError(
-                    f"{self.params_yaml}: {name} is not a known section. Known: {', '.join(SECTIONS)}. "
-                    "Correct or remove it."
-                )
+        check_section_names(list(self.shipped), str(self.params_yaml))
+        check_section_names(
+            [name for name in self.overrides if name not in IDENTITY_KEYS], self.overrides_from
+        )
         for name in SECTIONS:
             if name not in self.shipped:
                 raise InputError(
@@ -96,7 +107,7 @@ class _Values:
                 section = values.get(name)
                 if section is not None and not isinstance(section, dict):
                     raise InputError(
-                        f"{source}: {name} is {section!r}. A section must map parameters to values. "
+                        f"{source}: {name} is {shown(section)}. A section must map parameters to values. "
                         f"Write it as '{name}: {{key: value}}'."
                     )
 
@@ -114,10 +125,23 @@ class _Values:
         self._refuse_shared_keys(model, sections[-1], merged)
         given = {name: (shared or {})[name] for name in model.shared_sections()}
         try:
-            return model.model_validate({**merged, **given})
+            checked = model.model_validate({**merged, **given})
         except ValidationError as error:
             fault = error.errors(include_url=False)[0]
             raise InputError(self._sentence(model, sections, fault)) from error
+        self._refuse_other_kinds(sections, merged, checked.model_dump())
+        return checked
+
+    def _refuse_other_kinds(
+        self, sections: tuple[str, ...], given: Mapping[str, Any], checked: Mapping[str, Any]
+    ) -> None:
+        """Refuse text for a number, and true or false for one: what was meant is anybody's guess."""
+        for key, value in given.items():
+            for path, found, rule in _other_kinds(key, value, checked.get(key)):
+                where, source = f"{sections[-1]}.{path}", self._source(sections, key)
+                raise InputError(
+                    f"{source}: {where} is {shown(found)}, but must be {rule}. Change {where} in {source}."
+                )
 
     def _refuse_shared_keys(self, model: type[StageParams], section: str, merged: Mapping[str, Any]) -> None:
         for shared, shared_model in model.shared_sections().items():
@@ -147,7 +171,7 @@ class _Values:
             return f"{source}: {path} is not a known parameter. Known here: {allowed}. Correct or remove it."
         rule = fault["msg"].removeprefix("Value error, ").rstrip(".")
         rule = rule[0].lower() + rule[1:]
-        return f"{source}: {path} is {fault['input']!r}, but {rule}. Change {path} in {source}."
+        return f"{source}: {path} is {shown(fault['input'])}, but {rule}. Change {path} in {source}."
 
 
 def _merged(base: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
@@ -157,6 +181,26 @@ def _merged(base: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any
         if isinstance(value, dict) and isinstance(base.get(key), dict):
             out[key] = {**base[key], **value}
     return out
+
+
+def _other_kinds(path: str, given: Any, checked: Any) -> Iterator[tuple[str, Any, str]]:
+    """Path, value and rule wherever a check turned text or true/false into a number, or a number into true/false."""
+    if isinstance(given, dict) and isinstance(checked, dict):
+        for key, value in given.items():
+            yield from _other_kinds(f"{path}.{key}", value, checked.get(key))
+    elif isinstance(given, list) and isinstance(checked, list | tuple):
+        for index, (value, other) in enumerate(zip(given, checked, strict=False)):
+            yield from _other_kinds(f"{path}.{index}", value, other)
+    elif isinstance(checked, bool) and not isinstance(given, bool):
+        yield path, given, "true or false"
+    elif isinstance(checked, int | float) and not isinstance(checked, bool) and isinstance(given, bool | str):
+        yield path, given, "a number without quotes"
+
+
+def shown(value: Any) -> str:
+    """The value for a message, shortened: a scan.yaml may hold megabytes in one of them."""
+    text = repr(value)
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}…"
 
 
 def _allowed_keys(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:

@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from disect_sim.errors import InputError
 from disect_sim.materials import MATERIALS
@@ -11,6 +12,8 @@ from stages.runtime.yaml_file import read_mapping
 SCAN_FILE_NAME = "scan.yaml"
 PIPELINE_FILE_NAME = "dvc.yaml"
 PARAMS_FILE_NAME = "params.yaml"
+IDENTITY_KEYS = ("id", "scan", "log", "force_log", "air_runs", "cut_surface", "material")
+"""Keys of scan.yaml that are no sections of parameters."""
 ID_PATTERN = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 """Safe in paths, in DVC's templates and in Prefect's names."""
 FILE_NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
@@ -43,7 +46,7 @@ class ScanFile:
 def read_scan_file(scan_dir: Path) -> ScanFile:
     """Read and check scan.yaml in the scan's directory."""
     path = scan_dir / SCAN_FILE_NAME
-    content = read_mapping(path)
+    content = read_scan_mapping(path)
     for key in ("id", "scan", "cut_surface", "material"):
         if not isinstance(content.get(key), str):
             raise InputError(
@@ -87,6 +90,18 @@ def read_scan_file(scan_dir: Path) -> ScanFile:
         air_runs=str(content.get("air_runs", content["scan"])),
         material=content["material"],
     )
+
+
+def read_scan_mapping(path: Path) -> dict[str, Any]:
+    """The content of a scan.yaml; InputError if what is no identity is no section of parameters."""
+    content = read_mapping(path)
+    for key, value in content.items():
+        if key not in IDENTITY_KEYS and value is not None and not isinstance(value, dict):
+            raise InputError(
+                f"{path}: {str(key)[:80]!r} is {str(value)[:80]!r}. Beside {', '.join(IDENTITY_KEYS)} there may only "
+                f"be sections of parameters. Write it as '{str(key)[:80]}: {{parameter: value}}' or remove it."
+            )
+    return content
 
 
 def check_file_name(name: str, source: str) -> None:

@@ -1,5 +1,8 @@
 """Reading untrusted YAML: plain values only, bounded in size, no aliases."""
 
+import os
+import re
+import stat
 from copy import deepcopy
 from functools import lru_cache
 from pathlib import Path
@@ -29,6 +32,12 @@ class _PlainLoader(yaml.SafeLoader):
         return super().compose_node(parent, index)
 
 
+_PlainLoader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
+)
+"""1e-3 is a number, as in YAML 1.2; PyYAML follows 1.1, where it is text."""
+
+
 class PlainDumper(yaml.SafeDumper):
     """Writes every value in full, so that what is written can be read back."""
 
@@ -48,17 +57,15 @@ def _parsed(text: str) -> Any:
         return yaml.load(text, Loader=_PlainLoader)
     except RecursionError as error:
         raise yaml.YAMLError("it nests values too deeply") from error
+    except (ValueError, TypeError, ArithmeticError, AttributeError, LookupError) as error:
+        # PyYAML lets errors of the values through: a 13th month, a number of 5,000 digits, a tag on the wrong value
+        raise yaml.YAMLError(f"a value in it can't be read: {str(error)[:120]}") from error
 
 
 def read_mapping(path: Path) -> dict[str, Any]:
     """The file's top-level mapping; InputError if it can't be read or is something else."""
     try:
-        size = path.stat().st_size
-        if size > MAX_BYTES:
-            raise InputError(
-                f"{path} has {size / 1e6:.0f} MB. At most {MAX_BYTES / 1e6:.0f} MB of YAML are read. Restore it."
-            )
-        content = parse_yaml(path.read_text(encoding="utf-8"))
+        content = parse_yaml(_bounded_text(path))
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(
             f"{path} can't be read ({error}). It must be a YAML text file. Restore it."
@@ -70,3 +77,17 @@ def read_mapping(path: Path) -> dict[str, Any]:
         kind = type(content).__name__
         raise InputError(f"{path} holds a {kind}, not a mapping. It must be 'key: value' lines. Restore it.")
     return content
+
+
+def _bounded_text(path: Path) -> str:
+    """The text of a regular file: a pipe would be waited for, and a device such as /dev/zero has no end."""
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), encoding="utf-8") as file:
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            raise InputError(f"{path} is not a regular file. It must be a YAML text file. Restore it.")
+        if found.st_size > MAX_BYTES:
+            raise InputError(
+                f"{path} has {found.st_size / 1e6:.0f} MB. At most {MAX_BYTES / 1e6:.0f} MB of YAML are read. "
+                "Restore it."
+            )
+        return file.read(MAX_BYTES)

@@ -1,14 +1,22 @@
 """The command line: JSON, exit codes, sentences."""
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from disect_sim.errors import InputError
+from pipelines.cli.sample import write_sample
+from pipelines.cli.validate import validate_file
+from pipelines.dvc.stage import bring_up_to_date
 from pipelines.dvc.template import read_template
 from pipelines.runs.run_result import RunResult
+from pipelines.scans.register import Request, register_scan
+from tests.pipelines.test_dvc_stage import entry_of
 from tests.pipelines.tiny_project import environment, write_scan
 
 ROOT = Path(__file__).parents[2]
@@ -106,6 +114,39 @@ def test_sample_is_copied_once_and_never_over_another_file(project, tmp_path):
     result = scan2cut(project, "sample", str(folder))
     assert result.returncode == 2
     assert copy.read_text() == "mine"
+
+
+def test_odd_places_and_names_are_sentences(project, tmp_path):
+    shutil.copytree(ROOT / "data" / "sample", project.sample_dir)
+    with pytest.raises(InputError, match="can't be written"):
+        write_sample(project, Path("/proc/x"))
+    result = subprocess.run(
+        [sys.executable, "-m", "pipelines.cli.main", "sample", os.fsencode(tmp_path) + b"/\xff"],
+        cwd=project.root,
+        env=environment(project),
+        capture_output=True,
+        check=False,
+    )
+    assert result.returncode == 0 and b"\\udcff/synthetic_apple.ply" in result.stdout, result.stderr
+
+
+def test_validate_notices_a_changed_byte_in_place(project, tmp_path):
+    register_scan(project, Request(write_scan(tmp_path, "apple.ply")))
+    bring_up_to_date(project, "apple", entry_of(project, "clean"))
+    table = project.scan_dir("apple") / "clean" / "faces.parquet"
+    validate_file(table)
+    content = bytearray(table.read_bytes())
+    content[len(content) // 4] ^= 1
+    table.unlink()
+    table.write_bytes(content)
+    with pytest.raises(InputError):
+        validate_file(table)
+    metrics = project.scan_dir("apple") / "clean" / "metrics.json"
+    text = metrics.read_text()
+    metrics.unlink()
+    metrics.write_text(text.replace("1", "2"))
+    with pytest.raises(InputError, match="does not hold what clean wrote"):
+        validate_file(metrics)
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 
 import pytest
@@ -38,9 +39,13 @@ def start(project, *arguments):
     )
 
 
-def ask(url, data=None):
+def ask(url, data=None, **headers):
+    """The answer; what writes needs the token that a page of another origin can't read."""
     body = None if data is None else json.dumps(data).encode()
-    request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
+    if data is not None and not headers:
+        token = ask(f"{url.partition('/api')[0]}/api/csrf-token?client=test")["token"]
+        headers = {"Prefect-Csrf-Token": token, "Prefect-Csrf-Client": "test"}
+    request = urllib.request.Request(url, body, {"Content-Type": "application/json", **headers})
     with urllib.request.urlopen(request, timeout=60) as answer:
         return json.loads(answer.read())
 
@@ -50,7 +55,7 @@ def wait_for(condition):
     while time.monotonic() < end:
         try:
             found = condition()
-        except OSError:
+        except OSError:  # HTTPError too: a busy server answers 503
             found = None
         if found:
             return found
@@ -71,11 +76,24 @@ def processes():
                 os.killpg(process.pid, signal.SIGKILL)
 
 
+def refuse_strange_requests(api):
+    """Neither a page of another origin nor a program without a token can write; other names of this machine neither."""
+    preflight = urllib.request.Request(f"{api}/flow_runs/filter", method="OPTIONS")
+    preflight.add_header("Origin", "https://evil.example")
+    preflight.add_header("Access-Control-Request-Method", "POST")
+    with pytest.raises(urllib.error.HTTPError, match="403"):
+        urllib.request.urlopen(preflight, timeout=60)
+    for headers in ({"Origin": "https://evil.example"}, {"Host": "evil.example"}, {"X-Nothing": "no token"}):
+        with pytest.raises(urllib.error.HTTPError, match="403"):
+            ask(f"{api}/flow_runs/filter", {}, **headers)
+
+
 @pytest.mark.slow
 def test_a_run_started_by_api(project, processes):
     api = f"http://127.0.0.1:{free_port()}/api"
     processes.append(start(project, "dashboard", "--port", api.split(":")[2].split("/")[0]))
     wait_for(lambda: ask(f"{api}/health"))
+    refuse_strange_requests(api)
     project.inbox_dir.mkdir(parents=True)
     write_scan(project.inbox_dir, "apple.ply", "good slow-calibrate")
     processes.append(start(project, "deploy", "--name", "lab", "--workers", "1"))

@@ -1,6 +1,9 @@
 """Files from unknown sources: bombs, escapes and giants are refused before they do harm."""
 
+import contextlib
+import os
 import pickle
+import resource
 import zipfile
 
 import numpy as np
@@ -12,6 +15,7 @@ from pipelines.cli.overrides import parse_overrides
 from pipelines.dvc.stage import bring_up_to_date
 from pipelines.scans.register import Request, register_scan
 from stages.ingest.log_file import read_log
+from stages.runtime.artifacts import read_metrics
 from stages.runtime.params import load_params
 from stages.runtime.yaml_file import PlainDumper, parse_yaml, read_mapping
 from tests.pipelines.test_dvc_stage import entry_of
@@ -44,6 +48,65 @@ def test_yaml_bombs(tmp_path):
         read_mapping(path)
     with pytest.raises(InputError, match="is not a value"):
         parse_overrides(["clean.unit={a: &a [1], b: *a}"])
+
+
+@pytest.mark.parametrize("value", ["2001-13-01", "9" * 5000, '!!timestamp "x"', "!!float x", "!!int ''"])
+def test_values_on_which_the_parser_itself_fails(tmp_path, value):
+    path = tmp_path / "scan.yaml"
+    path.write_text(f"a: {value}\n")
+    with pytest.raises(InputError, match="not valid YAML"):
+        read_mapping(path)
+    with pytest.raises(InputError, match="is not a value") as caught:
+        parse_overrides([f"clean.scale={value}"])
+    assert len(str(caught.value)) < 400
+
+
+def test_a_pipe_or_a_device_in_the_place_of_a_file_is_not_read(tmp_path):
+    pipe, device = tmp_path / "pipe.yaml", tmp_path / "device.yaml"
+    os.mkfifo(pipe)
+    device.symlink_to("/dev/zero")
+    for path in (pipe, device):
+        with pytest.raises(InputError, match="not a regular file"):
+            read_mapping(path)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "precut: [1]",
+        "precut: text",
+        "clean: [1]",
+        "clean: 3",
+        "fry: {oil: 1}",
+        "fry: 3",
+        '"a\\0": {}',
+        "1: {}",
+    ],
+)
+def test_what_is_no_section_in_scan_yaml_is_refused_everywhere(project, tmp_path, line):
+    scan = write_scan(tmp_path, "apple.ply")
+    register_scan(project, Request(scan))
+    path = project.scan_dir("apple") / "scan.yaml"
+    kept = [text for text in path.read_text().splitlines() if not text.startswith(line.split(":")[0])]
+    path.write_text("\n".join([*kept, line, ""]))
+    for attempt in (
+        lambda: load_params(project.root / "params.yaml", path),
+        lambda: register_scan(project, Request(scan)),
+        lambda: bring_up_to_date(project, "apple", entry_of(project, "clean")),
+    ):
+        with pytest.raises(InputError, match="section"):
+            attempt()
+
+
+def test_deeply_nested_metrics_are_a_sentence(tmp_path):
+    path = tmp_path / "metrics.json"
+    for text in ('{"a": ' + "[" * 100_000 + "]" * 100_000 + "}", '{"a": ' * 900 + "1" + "}" * 900):
+        path.write_text(text)
+        with contextlib.suppress(InputError):
+            read_metrics(path)
+    path.write_text('{"a": ' + "[" * 100_000 + "]" * 100_000 + "}")
+    with pytest.raises(InputError, match="can't be read as JSON"):
+        read_metrics(path)
 
 
 def test_what_is_written_can_be_read_back():
@@ -106,6 +169,43 @@ def test_a_zip_bomb_is_refused_by_what_it_would_unpack_to(tmp_path):
     assert bomb.stat().st_size < 1_000_000
     with pytest.raises(InputError, match="320 MB when unpacked"):
         read_log(bomb, ingest_params())
+
+
+def test_a_recording_that_unpacks_to_far_more_than_a_log_is_refused(tmp_path):
+    from rosbags.rosbag1 import Writer
+    from rosbags.typesys import Stores, get_typestore
+
+    store = get_typestore(Stores.ROS1_NOETIC)
+    kind, bomb = "geometry_msgs/msg/WrenchStamped", tmp_path / "bomb.bag"
+    types = store.types
+    zero = types["geometry_msgs/msg/Vector3"](0.0, 0.0, 0.0)
+    header = types["std_msgs/msg/Header"](0, types["builtin_interfaces/msg/Time"](1, 0), "a" * 80_000_000)
+    message = types[kind](header, types["geometry_msgs/msg/Wrench"](zero, zero))
+    writer = Writer(bomb)
+    writer.set_compression(Writer.CompressionFormat.BZ2)
+    with writer:
+        connection = writer.add_connection("/force", kind, typestore=store)
+        writer.add_connection("/pose", "geometry_msgs/msg/PoseStamped", typestore=store)
+        writer.write(connection, 10**9, store.serialize_ros1(message, kind))
+    del message, header
+    assert bomb.stat().st_size < 100_000
+    limit = resource.getrlimit(resource.RLIMIT_AS)
+    with pytest.raises(InputError, match="unpacks to more than 20 MB"):
+        read_log(bomb, ingest_params(max_bytes=2_000_000))
+    assert resource.getrlimit(resource.RLIMIT_AS) == limit, "the bound is for the reading alone"
+
+
+def test_a_pickle_that_asks_for_gigabytes_or_contains_itself_is_refused(tmp_path):
+    path = tmp_path / "log.pkl"
+    length = (3_000_000_000).to_bytes(8, "little")
+    path.write_bytes(b"\x80\x05\x96" + length + b"short.")
+    with pytest.raises(InputError, match=r"unpacks to more than|can't be unpickled"):
+        read_log(path, ingest_params(allow_pickle=True))
+    own: list = []
+    own.append(own)
+    path.write_bytes(pickle.dumps({"time": own, "force": own, "position": own}))
+    with pytest.raises(InputError, match="more values than the file has bytes"):
+        read_log(path, ingest_params(allow_pickle=True))
 
 
 class Evil:

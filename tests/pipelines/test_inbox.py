@@ -6,11 +6,12 @@ from concurrent.futures import Future
 import pytest
 
 from pipelines.dvc.template import read_template
+from pipelines.many import inbox as inbox_module
+from pipelines.many import watch as watch_module
 from pipelines.many.inbox import Settling, find_deliveries
 from pipelines.many.inbox_memory import InboxMemory
 from pipelines.many.watch import InboxWatcher, watch
 from pipelines.runs.run_result import RunResult
-from pipelines.scans.register import register_scan, registered_scan
 from tests.pipelines.tiny_project import runs, write_scan
 
 SETTLE_S = 5.0
@@ -255,6 +256,15 @@ def test_a_manifest_may_say_that_there_is_no_log(lab):
         ("scan: [1\n", "not valid YAML"),
         ("a: &a [1]\nscan: *a\n", "which is not read here"),
         ("scan: a.ply\nsettings: 3\n", "settings is"),
+        ("scan: a.ply\nsettings: {1: {a: b}}\n", "settings is"),
+        ("scan: a.ply\nid: 2001-99-99\n", "not valid YAML"),
+        ("scan: a.ply\nid: 2001-09-09\n", "id is '2001-09-09'"),
+        ("scan: a.ply\nid: " + "9" * 5000 + "\n", "not valid YAML"),
+        ("scan: a.ply\nmaterial: [apple]\n", "material is"),
+        ("scan: a.ply\nsettings: {optimize: {max_speed_m_s: 2.0}}\n", "set at this machine only"),
+        ("scan: a.ply\nair: 3\n", "must be a list"),
+        ("scan: a.ply\nair: air.json\n", "must be a list"),
+        ('scan: "a\\0b.ply"\n', "may only name files beside it"),
     ],
 )
 def test_a_bad_manifest_is_lines_once_and_nothing_runs(lab, text, sentence):
@@ -263,6 +273,63 @@ def test_a_bad_manifest_is_lines_once_and_nothing_runs(lab, text, sentence):
     lab.settle()
     assert len(lab.lines) == 1 and sentence in lab.lines[0]
     assert lab.runs.ids == []
+
+
+def test_no_delivery_ends_the_watcher_or_those_after_it(lab, monkeypatch):
+    """An error that nobody thought of is said, the exit code of --once tells, and the next delivery runs."""
+    real = watch_module.register_scan
+
+    def register(project, request):
+        if request.scan_id == "apple":
+            raise ZeroDivisionError("nobody thought of this")
+        return real(project, request)
+
+    monkeypatch.setattr(watch_module, "register_scan", register)
+    for name in ("apple", "pear"):
+        lab.put(f"{name}.ply", f"scan of {name}")
+        lab.put(f"{name}.json", "log")
+    locked = lab.inbox / "locked"
+    locked.mkdir()
+    monkeypatch.setattr(inbox_module, "_in_folder", refusing(inbox_module._in_folder, locked))
+    lab.settle()
+    assert lab.runs.ids == ["pear"]
+    assert "apple.ply: ZeroDivisionError: nobody thought of this" in lab.lines
+    assert "locked can't be read (Permission denied). Change its owner or its permissions." in lab.lines
+    assert lab.watcher.exit_code == 2
+    lab.runs.futures[-1].set_exception(ZeroDivisionError("in the run"))
+    lab.look()
+    assert lab.watcher.idle and "pear: failed. ZeroDivisionError: in the run" in lab.lines
+
+
+def refusing(list_folder, locked):
+    def listed(inbox, folder):
+        if folder == locked:
+            raise PermissionError(13, "Permission denied")
+        return list_folder(inbox, folder)
+
+    return listed
+
+
+@pytest.mark.parametrize(("exit_code", "worst"), [(0, 0), (1, 1), (2, 2)])
+def test_the_watcher_knows_the_worst_it_has_seen(lab, exit_code, worst):
+    lab.put("apple.ply", "scan")
+    lab.put("apple.json", "log")
+    lab.settle()
+    lab.runs.finish(exit_code, "because" if exit_code else None)
+    lab.look()
+    assert lab.watcher.exit_code == worst
+
+
+def test_an_inbox_that_is_away_for_a_moment_is_waited_for(lab):
+    lab.inbox.rmdir()
+    lab.look()
+    lab.look()
+    assert len(lab.lines) == 1 and "trying again" in lab.lines[0]
+    lab.inbox.mkdir()
+    lab.put("apple.ply", "scan")
+    lab.put("apple.json", "log")
+    lab.settle()
+    assert lab.runs.ids == ["apple"]
 
 
 def test_links_hidden_files_and_partial_names_are_not_looked_at(lab, tmp_path):
@@ -294,20 +361,6 @@ def test_a_file_that_vanishes_starts_again_from_zero(tmp_path):
     assert settling.is_whole([path], 11.0)
 
 
-def test_damaged_stored_scan_is_corrected_by_the_same_file(project, tmp_path):
-    from pipelines.scans.register import Request, track_raw_files
-
-    scan = write_scan(tmp_path, "apple.ply", "good scan")
-    register_scan(project, Request(scan))
-    track_raw_files(project, "apple")
-    stored, _ = registered_scan(project, "apple")
-    (project.scan_dir("apple") / "dvc.lock").write_text("schema: '2.0'\n")
-    stored.chmod(0o644)
-    stored.write_text("good sc@n")
-    register_scan(project, Request(scan))
-    assert stored.read_text() == "good scan"
-
-
 @pytest.mark.slow
 @pytest.mark.usefixtures("prefect_server")
 def test_the_watcher_itself_runs_what_is_there_and_only_once(project, tmp_path):
@@ -324,9 +377,11 @@ def test_the_watcher_itself_runs_what_is_there_and_only_once(project, tmp_path):
         "stop": threading.Event(),
         "once": True,
     }
-    watch(project, inbox, **choices)
+    write_scan(inbox, "lemon.ply", "bad-clean")
+    write_scan(inbox, "lemon.json", "log")
+    assert watch(project, inbox, **choices) == 2, "the exit code says that one was refused"
     assert "apple: done." in lines and "pear.ply waits for its log." in lines
     stages = [entry.name for entry in read_template(project.template)]
-    assert runs(project) == [f"apple {stage}" for stage in stages]
-    watch(project, inbox, **choices)
-    assert len(runs(project)) == len(stages)
+    assert sorted(runs(project)) == sorted(["lemon clean", *(f"apple {stage}" for stage in stages)])
+    assert watch(project, inbox, **choices) == 0
+    assert len(runs(project)) == len(stages) + 1

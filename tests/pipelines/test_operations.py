@@ -1,6 +1,8 @@
 """Bounds, addresses, secrets, summaries: the parts of operation that need neither DVC nor Prefect's server."""
 
 import ast
+import re
+import socket
 from pathlib import Path
 
 import pytest
@@ -9,12 +11,26 @@ from disect_sim.errors import InputError
 from pipelines.dvc.redact import redact
 from pipelines.dvc.stage import Outcome, StageReport
 from pipelines.many import capacity as capacity_module
+from pipelines.many.batch import LinePerStage
 from pipelines.many.batch_requests import batch_requests
 from pipelines.many.capacity import capacity, share_cores
-from pipelines.runs.dashboard import CLIENT_AUTH, SERVER_AUTH, server_environment, use_running_dashboard
+from pipelines.report.scan_data import ScanData
+from pipelines.report.sections.limits import limits
+from pipelines.runs import run_request as run_request_module
+from pipelines.runs.dashboard import (
+    CLIENT_AUTH,
+    SERVER_AUTH,
+    serve_dashboard,
+    server_environment,
+    use_running_dashboard,
+)
 from pipelines.runs.deployment import in_inbox, register_requested
+from pipelines.runs.run_request import run_request
+from pipelines.runs.run_result import RunResult
 from pipelines.runs.summary import headlines, summary
 from pipelines.scans.register import Request, register_scan
+from pipelines.scans.safety_limits import refuse_from_outside
+from stages.runtime.params import load_params
 from tests.pipelines.tiny_project import write_scan
 
 ROOT = Path(__file__).parents[2]
@@ -56,7 +72,9 @@ def test_memory_of_a_container_counts(monkeypatch, tmp_path):
     assert capacity_module.free_memory_gb() > 0.0
 
 
-@pytest.mark.parametrize(("memory_gb", "workers"), [(0.0, None), (-1.0, 2), (2.0, 0)])
+@pytest.mark.parametrize(
+    ("memory_gb", "workers"), [(0.0, None), (-1.0, 2), (2.0, 0), (float("nan"), None), (float("inf"), 1)]
+)
 def test_senseless_bounds_are_refused(memory_gb, workers):
     with pytest.raises(InputError):
         capacity(memory_gb, workers)
@@ -72,15 +90,18 @@ def test_threads_of_libraries_share_the_cores(monkeypatch):
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1", "127.0.0.9"])
-def test_this_machine_needs_no_password(host):
-    assert server_environment(host, {}) == {}
+def test_this_machine_needs_no_password_but_its_own_pages(host):
+    found = server_environment(host, 4200, {})
+    assert found["PREFECT_SERVER_CSRF_PROTECTION_ENABLED"] == "true"
+    assert "*" not in found["PREFECT_SERVER_CORS_ALLOWED_ORIGINS"]
+    assert "http://127.0.0.1:4200" in found["PREFECT_SERVER_CORS_ALLOWED_ORIGINS"].split(",")
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "lab-server"])
 @pytest.mark.parametrize("auth", [None, "", "admin", "admin:short", ":long-enough-password"])
 def test_a_wider_address_without_a_good_auth_string_is_refused(host, auth):
     with pytest.raises(InputError, match=SERVER_AUTH) as caught:
-        server_environment(host, {} if auth is None else {SERVER_AUTH: auth})
+        server_environment(host, 4200, {} if auth is None else {SERVER_AUTH: auth})
     assert not auth or auth not in str(caught.value), "the sentence does not repeat the secret"
 
 
@@ -88,9 +109,8 @@ def test_a_wider_address_with_an_auth_string_gets_csrf_protection(monkeypatch, t
     from pipelines.scans.project import Project
 
     auth = "admin:correct-horse-battery"
-    assert server_environment("0.0.0.0", {SERVER_AUTH: auth}) == {
-        "PREFECT_SERVER_CSRF_PROTECTION_ENABLED": "true"
-    }
+    found = server_environment("0.0.0.0", 4200, {SERVER_AUTH: auth})
+    assert found["PREFECT_SERVER_CSRF_PROTECTION_ENABLED"] == "true"
     monkeypatch.setenv(SERVER_AUTH, auth)
     monkeypatch.setenv(CLIENT_AUTH, "")
     monkeypatch.delenv(CLIENT_AUTH)
@@ -107,7 +127,9 @@ def test_secrets_do_not_reach_a_log(monkeypatch):
     assert line == "s3 ***; login ***; s3://***@host/x https://host/y abc"
 
 
-@pytest.mark.parametrize("name", ["../secret.ply", "/etc/passwd", "a/../../x.ply", "", ".", "link.ply"])
+@pytest.mark.parametrize(
+    "name", ["../secret.ply", "/etc/passwd", "a/../../x.ply", "", ".", "link.ply", "a\0b.ply"]
+)
 def test_runs_from_outside_take_files_from_the_inbox_only(project, tmp_path, name):
     project.inbox_dir.mkdir(parents=True)
     (project.inbox_dir / "link.ply").symlink_to(write_scan(tmp_path, "secret.ply"))
@@ -125,6 +147,61 @@ def test_a_requested_scan_is_a_file_of_the_inbox_or_a_known_id(project):
     assert "material: potato" in text and "unit: mm" in text and "log: log.json" in text
 
 
+OUTSIDE = {
+    "optimize.max_speed_m_s": 2.0,
+    "optimize.max_acceleration_along_m_s2": 50.0,
+    "export.max_deflection_m": 0.05,
+    "export.min_board_clearance_m": 0.0,
+    "export.robot": "fr3",
+    "cut.speed_m_s": 1.0,
+    "cut.board_clearance_m": 0.0,
+    "cut.force_limit_n": 1e6,
+    "ingest.allow_pickle": True,
+    "clean.max_bytes": 10**12,
+}
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_no_request_from_outside_sets_a_limit(name):
+    section, _, key = name.partition(".")
+    assert hasattr(getattr(load_params(ROOT / "params.yaml"), section), key), "the parameter exists"
+    with pytest.raises(InputError, match=re.escape(name)):
+        refuse_from_outside({section: {key: OUTSIDE[name]}}, "The request")
+
+
+def test_a_request_that_sets_a_limit_changes_nothing(project):
+    project.inbox_dir.mkdir(parents=True)
+    write_scan(project.inbox_dir, "apple.ply")
+    with pytest.raises(InputError, match="set at this machine only"):
+        register_requested(project, "apple.ply", None, None, {"optimize": {"max_speed_m_s": 2.0}})
+    assert project.scan_ids() == []
+
+
+def test_a_scan_that_changes_a_limit_says_so_in_its_report(project, tmp_path):
+    overrides = {"optimize": {"max_speed_m_s": 0.2}, "clean": {"unit": "mm"}}
+    register_scan(project, Request(write_scan(tmp_path, "apple.ply"), overrides=overrides))
+    note, table = limits(ScanData(project, "apple")).blocks
+    assert note.tone == "warning"
+    assert list(table.rows) == [("optimize.max_speed_m_s", "0.23", "0.2")]
+    register_scan(project, Request(tmp_path / "apple.ply", reset=True))
+    (note,) = limits(ScanData(project, "apple")).blocks
+    assert note.tone == "plain"
+
+
+@pytest.mark.parametrize("port", [0, -1, 65536, 99999999])
+def test_a_port_that_is_none_is_refused(project, port):
+    with pytest.raises(InputError, match="from 1 to 65535"):
+        serve_dashboard(project, port)
+
+
+def test_a_port_that_is_taken_is_refused(project):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(InputError, match="can't be listened on"):
+            serve_dashboard(project, taken.getsockname()[1])
+
+
 def test_batch_takes_ids_and_files_with_their_logs(project, tmp_path):
     register_scan(project, Request(write_scan(tmp_path, "apple.ply")))
     pear = write_scan(tmp_path, "pear.ply")
@@ -134,6 +211,33 @@ def test_batch_takes_ids_and_files_with_their_logs(project, tmp_path):
     assert (new.scan, new.log, new.overrides) == (pear, log, {"clean": {"unit": "mm"}})
     with pytest.raises(InputError, match="neither a registered scan nor a file"):
         batch_requests(project, ["apple", "plum"], {})
+
+
+def test_a_batch_in_which_two_files_have_one_id_is_refused_before_anything_runs(project, tmp_path):
+    for folder in ("x1", "x2"):
+        (tmp_path / folder).mkdir()
+        write_scan(tmp_path / folder, "gala.ply", folder)
+    files = [str(tmp_path / "x1" / "gala.ply"), str(tmp_path / "x2" / "gala.ply")]
+    with pytest.raises(InputError, match="would both be the scan 'gala'"):
+        batch_requests(project, files, {})
+    register_scan(project, Request(Path(files[0])))
+    for scans in (["gala", files[1]], [files[1], "gala"], ["gala", "gala"]):
+        with pytest.raises(InputError, match="would both be the scan 'gala'"):
+            batch_requests(project, scans, {})
+    assert len(batch_requests(project, files[:1], {})) == 1
+
+
+def test_a_run_whose_scan_was_replaced_meanwhile_ends_in_a_sentence(project, tmp_path, monkeypatch):
+    scan = write_scan(tmp_path, "gala.ply", "one")
+    another = write_scan(tmp_path, "another.ply", "two")
+
+    def replace_meanwhile(*_args, **_choices):
+        register_scan(project, Request(another, scan_id="gala", replace=True))
+
+    monkeypatch.setattr(run_request_module, "run_flow", replace_meanwhile)
+    bars = LinePerStage("gala", print)
+    with pytest.raises(InputError, match="was replaced by another command"):
+        run_request(project, Request(scan), RunResult(), bars, force=False, verbose=False)
 
 
 MOTION = {
@@ -180,6 +284,11 @@ def test_summary_tolerates_stages_that_are_not_there():
 
 def test_a_refused_certificate_is_said_loudly():
     assert "NOT certified" in headlines({"export": {"certified": False, "verdict": "Too fast."}})[0]
+
+
+def test_a_warning_of_a_stage_is_among_the_first_lines():
+    lines = headlines({"clean": {"warning": "The body has a neck."}, "precut": {"warning": None}})
+    assert lines == ["Warning: clean: The body has a neck."]
 
 
 def test_the_summary_says_what_is_saved_confirmed_and_kept():

@@ -1,6 +1,7 @@
 """Registering: safe ids, one id one scan, nothing changed when something is refused."""
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,15 @@ import yaml
 
 from disect_sim.errors import InputError
 from pipelines.cli.overrides import parse_overrides
-from pipelines.scans.register import Request, register_scan, registered_scan, scan_id_of, track_raw_files
+from pipelines.scans.register import (
+    Request,
+    check_not_replaced,
+    register_scan,
+    registered_scan,
+    scan_id_of,
+    track_raw_files,
+)
+from stages.runtime.hashing import sha256_of_file
 from stages.runtime.scan_file import read_scan_file
 from tests.pipelines.tiny_project import write_scan
 
@@ -89,7 +98,6 @@ def test_other_content_under_the_same_id_is_refused_unless_replaced(project, tmp
     scan = write_scan(tmp_path, "apple.ply", "one")
     register_scan(project, Request(scan))
     folder = project.scan_dir("apple")
-    (folder / "dvc.lock").write_text("schema: '2.0'\n")
     scan.write_text("two")
     with pytest.raises(InputError, match="One id stands for one scan"):
         register_scan(project, Request(scan))
@@ -98,12 +106,60 @@ def test_other_content_under_the_same_id_is_refused_unless_replaced(project, tmp
     assert (folder / "apple.ply").read_text() == "two"
 
 
-def test_a_scan_that_never_ran_may_be_corrected(project, tmp_path):
-    scan = write_scan(tmp_path, "apple.ply", "broken")
+def test_a_scan_is_bound_to_its_content_before_any_stage_has_run(project, tmp_path):
+    """Two files of one name would otherwise share a directory, and both report the figures of one of them."""
+    scan = write_scan(tmp_path, "apple.ply", "one")
+    register_scan(project, Request(scan, write_scan(tmp_path, "cut.json", "log")))
+    folder = project.scan_dir("apple")
+    for request in (
+        Request(write_scan(tmp_path, "apple.ply", "two")),
+        Request(folder / "apple.ply", write_scan(tmp_path, "cut.json", "another log")),
+    ):
+        with pytest.raises(InputError, match="--replace"):
+            register_scan(project, request)
+    assert (folder / "apple.ply").read_text() == "one" and (folder / "log.json").read_text() == "log"
+
+
+def test_two_processes_can_not_register_two_files_under_one_id(project, tmp_path):
+    register = (
+        "import sys; from pathlib import Path; from pipelines.scans.project import Project\n"
+        "from pipelines.scans.register import Request, register_scan\n"
+        "register_scan(Project(Path(sys.argv[1])), Request(Path(sys.argv[2])))"
+    )
+    both = []
+    for text in ("one", "two"):
+        (tmp_path / text).mkdir()
+        scan = write_scan(tmp_path / text, "apple.ply", text)
+        command = [sys.executable, "-c", register, str(project.root), str(scan)]
+        both.append(subprocess.Popen(command, cwd=project.root, stderr=subprocess.PIPE, text=True))
+    said = [process.communicate()[1] for process in both]
+    refused = [text for text in said if "One id stands for one scan" in text]
+    assert len(refused) == 1, said
+    winner = "two" if said[0] else "one"
+    assert (project.scan_dir("apple") / "apple.ply").read_text() == winner
+
+
+def test_a_scan_that_was_replaced_meanwhile_is_not_spoken_of(project, tmp_path):
+    scan = write_scan(tmp_path, "apple.ply", "one")
     register_scan(project, Request(scan))
-    scan.write_text("corrected")
+    digest = sha256_of_file(scan)
+    check_not_replaced(project, "apple", digest)
+    scan.write_text("two")
+    register_scan(project, Request(scan, replace=True))
+    with pytest.raises(InputError, match="was replaced by another command"):
+        check_not_replaced(project, "apple", digest)
+
+
+def test_damaged_stored_scan_is_corrected_by_the_same_file(project, tmp_path):
+    scan = write_scan(tmp_path, "apple.ply", "good scan")
     register_scan(project, Request(scan))
-    assert (project.scan_dir("apple") / "apple.ply").read_text() == "corrected"
+    track_raw_files(project, "apple")
+    stored, _ = registered_scan(project, "apple")
+    (project.scan_dir("apple") / "dvc.lock").write_text("schema: '2.0'\n")
+    stored.chmod(0o644)
+    stored.write_text("good sc@n")
+    register_scan(project, Request(scan))
+    assert stored.read_text() == "good scan"
 
 
 def test_replacing_by_another_format_leaves_one_file(project, tmp_path):

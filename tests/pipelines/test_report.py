@@ -77,7 +77,7 @@ def test_sections_come_in_the_order_in_which_people_ask(project):
     html = report_html(ScanData(project, "apple"))
     anchors = re.findall(r'<section id="(\w+)"', html)
     assert anchors == ["summary", "cleaning", "mesh", "springs", "force", "history", "transport", "optimum", "path",
-                       "constraints", "joints", "certificate", "provenance"]  # fmt: skip
+                       "constraints", "joints", "certificate", "limits", "provenance"]  # fmt: skip
 
 
 @pytest.mark.parametrize("stage", sorted(METRICS))

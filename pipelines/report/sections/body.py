@@ -24,6 +24,8 @@ def cleaning(data: ScanData) -> Section:
     size = " × ".join(number(1e3 * float(metrics.get(f"extent_{a}_m") or 0.0)) for a in "xyz")
     volume = number(1e6 * float(metrics.get("volume_m3") or 0.0))
     blocks.append(Note(f"{size} mm, {volume} cm³. {_sentence(str(metrics.get('pose', '')))}"))
+    if metrics.get("warning"):
+        blocks.append(Note(str(metrics["warning"]), "warning"))
     if repairs is not None:
         blocks.append(table_of(repairs, caption="Repairs, in order", folded=True))
     blocks.append(metrics_table(metrics, caption="All figures of clean"))

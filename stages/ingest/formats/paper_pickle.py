@@ -16,6 +16,7 @@ from stages.ingest.fields import column_array
 from stages.ingest.log_file import LogFile
 from stages.ingest.params import IngestParams
 from stages.ingest.robot_log import RobotLog
+from stages.shared.inputs.memory_bound import memory_bound
 
 ALLOWED = {
     (module, name)
@@ -41,13 +42,19 @@ class _ArraysOnly(pickle.Unpickler):
         return super().find_class(module, name)
 
 
-def _values(value: Any, limit: int) -> int:
+MAX_DEPTH = 16
+"""Of lists in lists; one that contains itself has no end."""
+
+
+def _values(value: Any, limit: int, depth: int = 0) -> int:
     """Number of values in nested lists, counted no further than just beyond the limit."""
     if not isinstance(value, list | tuple):
         return 1
+    if depth > MAX_DEPTH:
+        return limit + 1
     total = 0
     for item in value:
-        total += _values(item, limit - total)
+        total += _values(item, limit - total, depth + 1)
         if total > limit:
             break
     return total
@@ -67,7 +74,8 @@ def read(file: LogFile, params: IngestParams) -> RobotLog:
         )
     data, source = file.path.read_bytes(), file.name
     try:
-        content = _ArraysOnly(io.BytesIO(data)).load()
+        with memory_bound(params.max_bytes, source):
+            content = _ArraysOnly(io.BytesIO(data)).load()
     except InputError:
         raise
     except Exception as error:  # a broken pickle can raise anything

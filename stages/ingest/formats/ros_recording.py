@@ -14,6 +14,7 @@ from disect_sim.errors import InputError
 from stages.ingest.log_file import LogFile
 from stages.ingest.params import IngestParams
 from stages.ingest.robot_log import EXERTED, ON_KNIFE, RobotLog, pose_parts
+from stages.shared.inputs.memory_bound import memory_bound
 
 FRANKA_ROS1 = "franka_msgs/msg/FrankaState"
 FRANKA_ROS2 = "franka_msgs/msg/FrankaRobotState"
@@ -43,7 +44,7 @@ def read(file: LogFile, params: IngestParams) -> RobotLog:
     from rosbags.highlevel import AnyReader
 
     try:
-        with AnyReader([file.path]) as bag:
+        with memory_bound(params.max_bytes, file.name), AnyReader([file.path]) as bag:
             return _read(bag, file.name, params.columns)
     except InputError:
         raise

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from disect_sim.errors import InputError
+from stages.clean.neck import neck_warning
 from stages.clean.params import CleanParams
 from stages.clean.scan_file import RawScan, read_scan
 from stages.clean.stage import CleanResult, clean, metrics
@@ -239,6 +240,7 @@ def test_real_scan(name: str) -> None:
     result = clean_file(path, params)
     assert_sound(result)
     assert (result.rung, result.unit.metres_per_unit) == REAL[name]
+    assert neck_warning(result.surface) is None, "one fruit"
     notes = {row[0]: row[1:] for row in result.log.rows}
     if name == "sliceit_cucumber.stl":
         assert notes["drop stray pieces"] == (2, 1, "0 small, 1 hidden inside")

@@ -95,7 +95,7 @@ def test_a_stage_has_no_cut_of_its_own(edited, key, where):
 def test_unknown_section(tmp_path):
     path = tmp_path / "params.yaml"
     path.write_text(PARAMS.read_text() + "\ncarve: {}\n")
-    assert "carve is not a known section" in refusal(path)
+    assert "'carve' is not a known section" in refusal(path)
 
 
 def test_unknown_key(edited):
@@ -121,6 +121,29 @@ def test_value_out_of_range(edited, section, key, value, rule):
     assert f"{section}.{key}" in text
     assert rule in text
     assert str(path) in text
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "value", "rule"),
+    [
+        ("clean", "target_edge_m", "0.003", "a number without quotes"),
+        ("clean", "smooth_iterations", True, "a number without quotes"),
+        ("ingest", "allow_pickle", 1, "true or false"),
+        ("ingest", "allow_pickle", "yes", "true or false"),
+        ("precut", "plane_normal", ["1.0", 0.0, 0.0], "a number without quotes"),
+        ("simulate", "parameters", {"sdf_mu": "0.5"}, "a number without quotes"),
+    ],
+)
+def test_one_kind_of_value_is_not_taken_for_another(edited, section, key, value, rule):
+    sentence = refusal(edited(section, key, value))
+    assert f"{section}.{key}" in sentence and rule in sentence
+
+
+def test_a_number_may_be_written_with_an_exponent(tmp_path):
+    scan = tmp_path / "scan.yaml"
+    scan.write_text("clean: {target_edge_m: 3e-3}\ncut: {dt_s: 2E-3}\n")
+    params = load_params(PARAMS, scan)
+    assert (params.clean.target_edge_m, params.cut.dt_s) == (0.003, 0.002)
 
 
 def test_missing_key(edited):

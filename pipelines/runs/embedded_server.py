@@ -1,0 +1,144 @@
+"""Prefect's server for one run, where no dashboard is there: a process of its own that can't outlive this one."""
+
+import atexit
+import contextlib
+import os
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from pipelines.dvc.disk_space import check_disk_space
+from pipelines.dvc.stopping import STOP, StoppedError
+from pipelines.runs.server import EMBEDDED
+from pipelines.scans.project import Project
+
+HOST = "127.0.0.1"
+START_LIMIT_S = 120.0
+"""18 s the first time on a machine that has nothing else to do."""
+END_LIMIT_S = 3.0
+POLL_S = 0.1
+DATABASE_VARIABLES = ("PREFECT_SERVER_DATABASE_CONNECTION_URL", "PREFECT_API_DATABASE_CONNECTION_URL")
+
+
+class ServerError(RuntimeError):
+    """Prefect's server can't start; the sentence says why and what to do."""
+
+
+class EmbeddedServer:
+    """One per process: started at the first use, and again if it has died."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._url = ""
+        self._lock = threading.Lock()
+
+    def url(self, project: Project) -> str:
+        """Where it answers."""
+        with self._lock:
+            if self._process is None or self._process.poll() is not None:
+                check_home(Path(os.environ.get("PREFECT_HOME", project.prefect_home)))
+                self._start(project)
+            return self._url
+
+    def end(self) -> None:
+        """End it and wait, but not for long."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.terminate()
+        try:
+            process.wait(END_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def kill(self) -> None:
+        """End it at once."""
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+    def _start(self, project: Project) -> None:
+        port = _free_port()
+        self._url = f"http://{HOST}:{port}/api"
+        with tempfile.TemporaryFile() as said:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "pipelines.runs.server", HOST, str(port), EMBEDDED],
+                env={**os.environ, "PREFECT_API_URL": ""},
+                stdin=subprocess.PIPE,  # never written to: its end is how the server learns of this process's death
+                stdout=said,
+                stderr=said,
+                start_new_session=True,  # Ctrl-C reaches this process, which still has to tell the server of it
+            )
+            atexit.register(self.end)
+            end = time.monotonic() + START_LIMIT_S
+            while not answers(self._url):
+                if STOP.is_set():
+                    self.kill()
+                    raise StoppedError
+                if self._process.poll() is not None or time.monotonic() > end:
+                    self.kill()
+                    said.seek(0)
+                    raise ServerError(_sentence(project, said.read().decode(errors="replace")))
+                time.sleep(POLL_S)
+
+
+EMBEDDED_SERVER = EmbeddedServer()
+
+
+def answers(url: str, timeout_s: float = 5.0) -> bool:
+    """True if a Prefect API is there and well."""
+    try:
+        with urllib.request.urlopen(f"{url}/health", timeout=timeout_s):
+            return True
+    except (OSError, urllib.error.URLError, ValueError):
+        return False
+
+
+def check_home(home: Path) -> None:
+    """Refuse a folder that Prefect could not work in; it would try for minutes. OSError of the disk, or ServerError."""
+    home.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=home):
+        pass
+    check_disk_space(home)
+    database = home / "prefect.db"
+    if any(os.environ.get(name) for name in DATABASE_VARIABLES) or not database.exists():
+        return
+    try:
+        with contextlib.closing(sqlite3.connect(database, timeout=5.0)) as connection:
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except sqlite3.OperationalError as error:
+        if "locked" not in str(error):
+            raise ServerError(_unreadable(database, error)) from error
+    except sqlite3.DatabaseError as error:
+        raise ServerError(_unreadable(database, error)) from error
+
+
+def _unreadable(database: Path, error: Exception) -> str:
+    return (
+        f"{database}, the history of runs that Prefect keeps, can't be read ({error}). It must be a SQLite database. "
+        "Move it away; a new one is made. Scans and results are not in it."
+    )
+
+
+def _sentence(project: Project, said: str) -> str:
+    lines = [line for line in said.strip().splitlines() if line.strip()]
+    reason = lines[-1][:300] if lines else "it said nothing"
+    return (
+        f"Prefect's server did not start ({reason}). It needs a free port and {project.prefect_home}. If it goes on, "
+        "move that folder away; only the history of runs is in it."
+    )
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind((HOST, 0))
+        return int(found.getsockname()[1])

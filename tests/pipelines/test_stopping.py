@@ -1,0 +1,177 @@
+"""Ctrl-C and kills of a whole run: soon over, one line, nobody left behind."""
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from pipelines.dvc import stopping
+from pipelines.dvc.stage import bring_up_to_date
+from pipelines.dvc.stopping import StoppedError
+from pipelines.runs import embedded_server, run_request
+from pipelines.runs.embedded_server import EmbeddedServer, ServerError, check_home
+from pipelines.runs.run_result import RunResult
+from pipelines.scans.register import Request, register_scan
+from tests.pipelines.test_dvc_stage import entry_of
+from tests.pipelines.tiny_project import ROOT, environment, runs, write_scan
+
+LIMIT_S = 240.0
+STUCK = """
+import subprocess, sys, threading
+from pipelines.dvc.stopping import inside_flow, running_stage, stop_on_signals
+child = subprocess.Popen(["sleep", "1000"])
+stop_on_signals(lambda: None)
+with running_stage("apple", "calibrate"), inside_flow():
+    threading.Thread(target=print, args=(child.pid,), kwargs={"flush": True}).start()
+    threading.Lock().acquire() and threading.Event().wait()
+"""
+"""A run that looks at nothing: its main thread waits for ever, as one that waits for other threads does."""
+
+
+@pytest.mark.parametrize(
+    ("number", "exit_code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
+def test_even_a_stuck_run_ends_with_one_line_and_its_children(number, exit_code):
+    stuck = subprocess.Popen(
+        [sys.executable, "-c", STUCK], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    child = psutil.Process(int(stuck.stdout.readline()))
+    stuck.send_signal(number)
+    _, said = stuck.communicate(timeout=60)
+    assert stuck.returncode == exit_code
+    assert said == "Stopped in calibrate; the same command goes on there.\n"
+    assert psutil.wait_procs([child], timeout=10)[1] == []
+
+
+@pytest.fixture
+def stop(monkeypatch):
+    monkeypatch.setattr(stopping, "_NOW", stopping._Now())
+    yield stopping.STOP
+    stopping.STOP.clear()
+
+
+def test_a_stage_that_is_stopped_leaves_what_was_there(project, tmp_path, stop):
+    register_scan(project, Request(write_scan(tmp_path, "apple.ply", "good slow-clean")))
+    entry = entry_of(project, "clean")
+    bring_up_to_date(project, "apple", entry)
+    before = (project.scan_dir("apple") / "clean" / "metrics.json").read_bytes()
+    seen = []
+
+    def stop_at_once(fraction, message):
+        seen.append(fraction)
+        stop.set()
+
+    from pipelines.dvc.stage import Listeners
+
+    with pytest.raises(StoppedError):
+        bring_up_to_date(project, "apple", entry, force=True, listeners=Listeners(on_progress=stop_at_once))
+    assert seen and (project.scan_dir("apple") / "clean" / "metrics.json").read_bytes() == before
+    with pytest.raises(StoppedError):
+        bring_up_to_date(project, "apple", entry)
+    assert len(runs(project)) == 2, "nothing begins any more"
+    stop.clear()
+    assert not list(project.state_dir.glob("*.events.jsonl"))
+    (project.state_dir / "apple.events.jsonl").write_text('{"kind": "error", "left by": "a killed run"}\n')
+    bring_up_to_date(project, "apple", entry)
+    assert not list(project.state_dir.glob("*.events.jsonl")), "events lie in the project and are swept"
+
+
+def test_a_stopped_run_has_an_exit_code_of_its_own():
+    for error in (StoppedError(), KeyboardInterrupt()):
+        result = RunResult()
+        result.fail(error)
+        assert (result.exit_code, result.error) == (130, "Stopped; the same command goes on from here.")
+
+
+def test_a_folder_that_prefect_could_not_use_is_a_sentence(tmp_path):
+    check_home(tmp_path / "new")
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(OSError, match="exists"):
+        check_home(tmp_path / "file")
+    (tmp_path / "prefect.db").write_bytes(b"SQLite format 3\0 and then rubbish" * 100)
+    with pytest.raises(ServerError, match="Move it away"):
+        check_home(tmp_path)
+    (tmp_path / "prefect.db").unlink()
+    sqlite3.connect(tmp_path / "prefect.db").close()
+    check_home(tmp_path)
+
+
+def test_a_server_that_ends_at_once_is_a_sentence_with_its_last_words(project, monkeypatch):
+    broken = "import sys; sys.exit('no such table: flow')"
+    real = subprocess.Popen
+    monkeypatch.setattr(
+        embedded_server.subprocess, "Popen", lambda _, **how: real([sys.executable, "-c", broken], **how)
+    )
+    with pytest.raises(ServerError, match="no such table: flow"):
+        EmbeddedServer().url(project)
+
+
+@pytest.mark.parametrize(("alive", "tries"), [(False, 2), (True, 1)])
+def test_a_run_whose_dashboard_died_goes_on_without_it(project, monkeypatch, alive, tries):
+    urls = iter(["http://dashboard/api", "http://embedded/api"])
+    asked = []
+
+    def flow_at(url, *_arguments):
+        asked.append(url)
+        return ConnectionError("Connection refused") if len(asked) == 1 else None
+
+    monkeypatch.setattr(run_request, "api_url", lambda _project: next(urls))
+    monkeypatch.setattr(run_request, "is_chosen_here", lambda _url: True)
+    monkeypatch.setattr(run_request, "answers", lambda _url: alive)
+    monkeypatch.setattr(run_request, "_run_flow_at", flow_at)
+    result = RunResult("apple")
+    run_request.run_flow(project, result, None, force=False, verbose=False)
+    assert len(asked) == tries and bool(result.error) == alive
+
+
+def start_slow_run(project, scan):
+    """A real `scan2cut run`, with the server that it starts, in the middle of its first stage."""
+    run = subprocess.Popen(
+        [sys.executable, "-m", "pipelines.cli.main", "run", str(scan)],
+        cwd=project.root,
+        env=environment(project) | {"PREFECT_API_URL": "", "SCAN2CUT_PATIENCE_S": "60"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    end = time.monotonic() + LIMIT_S
+    family = []
+    while time.monotonic() < end and run.poll() is None:
+        family = [psutil.Process(run.pid), *psutil.Process(run.pid).children(recursive=True)]
+        if any("stages clean" in words(process) for process in family):
+            break
+        time.sleep(0.1)
+    assert any("pipelines.runs.server" in words(process) for process in family)
+    return run, family
+
+
+def words(process):
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
+
+
+@pytest.mark.slow
+def test_a_whole_run_with_its_server_stopped_and_killed(project, tmp_path):
+    scan = write_scan(tmp_path, "apple.ply", "good slow-clean slow-clean")
+    run, family = start_slow_run(project, scan)
+    os.killpg(run.pid, signal.SIGINT)  # what a terminal does
+    _, said = run.communicate(timeout=60)
+    assert run.returncode == 130
+    assert said.strip().splitlines()[-1] == "Stopped in clean; the same command goes on there."
+    assert "Traceback" not in said
+    assert psutil.wait_procs(family, timeout=10)[1] == []
+    with sqlite3.connect(project.prefect_home / "prefect.db") as database:
+        assert database.execute("SELECT state_type FROM flow_run").fetchall() == [("CANCELLED",)]
+
+    run, family = start_slow_run(project, scan)
+    os.kill(run.pid, signal.SIGKILL)
+    run.communicate(timeout=60)
+    assert psutil.wait_procs(family, timeout=10)[1] == [], "its server, dvc and the stage die with it"
