@@ -47,5 +47,7 @@ class ExportParams(StageParams):
     dwell_s: Annotated[float, Field(ge=0.01, le=10)]
     """Rest before and after the approach, the cut and the retract."""
     air_cut_lift_m: Annotated[float, Field(ge=0.01, le=0.3)]
+    min_cut_fraction: Annotated[float, Field(ge=0, le=1)]
+    """Least share of the cut that the simulated motion must part."""
     replay: bool
     """Replay the motion at torque level with MuJoCo (the extra `verify`)."""

@@ -30,10 +30,18 @@ from stages.runtime.artifacts import read_metrics, write_json, write_table
 from stages.runtime.catalogue import ARTIFACTS
 from stages.runtime.hashing import sha256_of_file
 from stages.shared.robots.robot import load_robot
-from tests.stages.synthetic_cut import PARAMS, ROOT, body_tables, motion_table
+from tests.stages.synthetic_cut import (
+    PARAMS,
+    ROOT,
+    body_tables,
+    motion_table,
+    parting_at_end,
+    replay_tables,
+)
 
 CHAIN = Chain({"optimize/motion.parquet": "0" * 64}, ())
 MOTION, BODY = motion_table(), body_tables()
+PARTING = parting_at_end(MOTION)
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +50,7 @@ def exported(tmp_path_factory):
         tmp_path_factory.mktemp("export") / "cut",
         MOTION,
         BODY,
+        PARTING,
         CHAIN,
         PARAMS,
         knife="kitchen",
@@ -53,14 +62,20 @@ def test_slicing_motion_is_certified(exported):
     assert exported.certificate.certified, exported.certificate.verdict
     assert exported.folder.name == "certified"
     assert exported.certificate.verdict.endswith("Not run: independent replay.")
-    assert {check.number for check in exported.certificate.checks} == set(range(1, 9))
+    assert {check.number for check in exported.certificate.checks} == set(range(1, 10))
     assert not (exported.folder / "REASON.txt").exists()
     assert [p.name for p in exported.folder.parent.iterdir()] == ["certified"]
 
 
 def test_files_of_the_set(exported):
     names = {str(p.relative_to(exported.folder)) for p in exported.folder.rglob("*") if p.is_file()}
-    variants = {"joint_1khz.csv", "joint_trajectory.yaml", "joint_trajectory.mcap"}
+    variants = {
+        "joint_1khz.csv",
+        "joint_trajectory.yaml",
+        "joint_trajectory.mcap",
+        "to_start.csv",
+        "to_ready.csv",
+    }
     assert names == variants | {f"air_cut/{name}" for name in variants} | {
         "cut.json",
         "waypoints.parquet",
@@ -69,7 +84,7 @@ def test_files_of_the_set(exported):
         "CHECKLIST.md",
     }
     document = json.loads((exported.folder / "cut.json").read_text())
-    assert (document["schema"], document["schema_version"]) == ("scan2cut/cut", 1)
+    assert (document["schema"], document["schema_version"]) == ("scan2cut/cut", 2)
     assert set(document["siblings_sha256"]) == names - {"cut.json"}
     assert "not a power-and-force-limited application" in document["warning"]
     assert "not a power-and-force-limited application" in (exported.folder / "CHECKLIST.md").read_text()
@@ -109,7 +124,9 @@ def test_bag_opens_with_rosbags(exported):
 
 
 def test_same_input_gives_the_same_bytes(exported, tmp_path):
-    again = export(tmp_path / "cut", MOTION, BODY, CHAIN, PARAMS, knife="kitchen", scan_id="synthetic")
+    again = export(
+        tmp_path / "cut", MOTION, BODY, PARTING, CHAIN, PARAMS, knife="kitchen", scan_id="synthetic"
+    )
     for path in exported.folder.rglob("*"):
         if path.is_file():
             other = again.folder / path.relative_to(exported.folder)
@@ -164,7 +181,9 @@ def test_metrics_and_picture(exported):
     assert 0.0 < found["joint_acceleration_margin_fraction"] < 1.0
     assert found["board_margin_m"] == pytest.approx(0.001 - PARAMS.min_board_clearance_m, abs=1e-12)
     picture = export_picture(
-        exported.folder, demand_of(MOTION, BODY, CHAIN, PARAMS, knife="kitchen"), exported.certificate
+        exported.folder,
+        demand_of(MOTION, BODY, PARTING, CHAIN, PARAMS, knife="kitchen"),
+        exported.certificate,
     )
     assert picture.shape == (1000, 1500, 3) and picture.std() > 10.0
 
@@ -301,6 +320,11 @@ def scan_dir(tmp_path: Path) -> Path:
     write_table(directory, "optimize/motion", MOTION, notes={"knife": "kitchen"})
     used = ["precut_half/nodes.parquet", "transport/parameters.parquet"]
     record(directory, "optimize", used, ["optimize/motion.parquet"])
+    for name, frame in zip(("replay/frames", "replay/springs"), replay_tables(MOTION), strict=True):
+        write_table(directory, name, frame)
+    record(
+        directory, "replay", ["optimize/motion.parquet"], ["replay/frames.parquet", "replay/springs.parquet"]
+    )
     for stage in STAGES_OF_CHAIN:
         if not (directory / stage / "provenance.json").exists():
             record(directory, stage, [], [])
@@ -364,6 +388,8 @@ def test_stage_certifies_refuses_and_loses_nothing(scan_dir):
         "precut_half/nodes.parquet",
         "transport/parameters.parquet",
         "optimize/motion.parquet",
+        "replay/frames.parquet",
+        "replay/springs.parquet",
     }
 
     # A chain that leaves out the calibration is none.
