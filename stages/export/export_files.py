@@ -19,7 +19,8 @@ WAYPOINTS_PARQUET, WAYPOINTS_CSV = "waypoints.parquet", "waypoints.csv"
 JOINTS, TRAJECTORY_YAML, TRAJECTORY_MCAP = "joint_1khz.csv", "joint_trajectory.yaml", "joint_trajectory.mcap"
 TO_START, TO_READY = "to_start.csv", "to_ready.csv"
 AIR = "air_cut"
-RUN_SCRIPT, CHECKLIST, REASON = "run_cut.py", "CHECKLIST.md", "REASON.txt"
+RUN_SCRIPTS = ("run_cut.py", "cut_stream.py")
+CHECKLIST, REASON = "CHECKLIST.md", "REASON.txt"
 KEYS = (
     "schema",
     "schema_version",

@@ -19,7 +19,7 @@ from stages.export.export_files import (
     CHECKLIST,
     DOCUMENT,
     JOINTS,
-    RUN_SCRIPT,
+    RUN_SCRIPTS,
     SCHEMA,
     SCHEMA_VERSION,
     TO_READY,
@@ -78,7 +78,7 @@ def write_package(folder: Path, demand: Demand, *, scan_id: str) -> dict[str, An
         f"{AIR}/{JOINTS}": joint_csv_bytes(air_joints.position),
         f"{AIR}/{TRAJECTORY_YAML}": yaml_bytes(air_trajectory),
         f"{AIR}/{TRAJECTORY_MCAP}": mcap_bytes(air_trajectory),
-        RUN_SCRIPT: Path(__file__).with_name(RUN_SCRIPT).read_bytes(),
+        **{name: Path(__file__).with_name(name).read_bytes() for name in RUN_SCRIPTS},
         CHECKLIST: checklist(demand, scan_id=scan_id, start=joints.position[0]).encode(),
     }
     for name, data in files.items():

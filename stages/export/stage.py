@@ -10,7 +10,7 @@ import polars as pl
 from stages.export.cell import cell_of
 from stages.export.certificate import Certificate, certify
 from stages.export.demand import Demand, fruit_of
-from stages.export.export_files import REASON, RUN_SCRIPT
+from stages.export.export_files import REASON, RUN_SCRIPTS
 from stages.export.motion_table import cut_of
 from stages.export.package import write_certificate, write_package
 from stages.export.params import ExportParams
@@ -63,7 +63,8 @@ def export(
     certificate = certify(unchecked, demand)
     folder = place / (CERTIFIED if certificate.certified else REFUSED)
     if not certificate.certified:
-        (unchecked / RUN_SCRIPT).unlink()
+        for name in RUN_SCRIPTS:
+            (unchecked / name).unlink()
         write_bytes_atomic(unchecked / REASON, reason(certificate).encode())
     write_certificate(unchecked, document, certificate)
     os.replace(unchecked, folder)
