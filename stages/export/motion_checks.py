@@ -15,7 +15,7 @@ SPEED_SHARE, ACCELERATION_SHARE, JERK_SHARE = 0.5, 0.6, 0.2
 """Parts of the robot's limits that a cut may use."""
 KNIFE_SPEED_M_S = 0.25
 SLOWER = (
-    "Choose the arm in cut.robot and optimise for it, or lower optimize.max_acceleration_* or max_speed_m_s"
+    "Choose the arm in arm.robot and optimise for it, or lower optimize.max_acceleration_* or max_speed_m_s"
 )
 POSE_M, POSE_RAD = 1e-6, 1e-6
 BRANCH_STEP_RAD = 0.01

@@ -4,18 +4,16 @@ from typing import Annotated
 
 from pydantic import Field
 
-from stages.runtime.named import one_of
 from stages.runtime.params_base import StageParams, Vector
 from stages.shared.cut.params import CutParams
-from stages.shared.robots.names import ROBOTS
+from stages.shared.robots.params import ArmParams
 
 
 class ExportParams(StageParams):
-    """export: the cell (robot, board, knife) and how the knife goes to the cut and away from it."""
+    """export: the cell (board, knife) and how the knife goes to the cut and away from it."""
 
     cut: CutParams
-    robot: Annotated[str, one_of(ROBOTS)]
-    """A file of stages/shared/robots."""
+    arm: ArmParams
     board_position_m: Vector
     """Origin of the cutting frame (on the board, in the cut plane) in the robot's base frame."""
     blade_yaw_deg: Annotated[float, Field(ge=-360, le=360)]

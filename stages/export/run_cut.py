@@ -61,7 +61,7 @@ def check_robot(document: dict, name: str) -> None:
     robot = document["robot"]
     if name != robot["name"]:
         raise RefusalError(
-            f"This cut was certified for {robot['name']}, not for {name}. Export with --set cut.robot={name}."
+            f"This cut was certified for {robot['name']}, not for {name}. Export with --set arm.robot={name}."
         )
 
 

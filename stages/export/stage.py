@@ -83,7 +83,7 @@ def demand_of(
     """What the export is held against."""
     vertices, faces = body
     return Demand(
-        robot=load_robot(params.robot),
+        robot=load_robot(params.arm.robot),
         cell=cell_of(params),
         params=params,
         cut=cut_of(motion),

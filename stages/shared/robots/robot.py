@@ -18,8 +18,6 @@ class Control:
 
     run_script: bool
     """Whether the exported run_cut.py can move it."""
-    server_versions: tuple[int, int | None]
-    """Lowest and highest version of the robot's server; None if later ones are expected."""
     clients: dict[str, str]
     """Where run_cut.py can't: exported file → a program that can play it on this robot."""
 
@@ -97,12 +95,11 @@ def _robot_of(content: dict[str, Any], file_sha256: str) -> Robot:
         )
     }
     control = content["control"]
-    low, high = control["server_versions"]
     return Robot(
         name=content["name"],
         title=content["title"],
         joint_names=tuple(content["joint_names"]),
-        control=Control(control["run_script"], (low, high), control["clients"]),
+        control=Control(control["run_script"], control["clients"]),
         origin=content["origin"],
         edge_acceleration_m_s2=content["edge_acceleration_m_s2"],
         edge_jerk_m_s3=content["edge_jerk_m_s3"],

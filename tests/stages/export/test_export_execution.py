@@ -23,8 +23,7 @@ from stages.export.cell import cell_of
 from stages.export.provenance import Chain
 from stages.export.replay import arm_xml
 from stages.export.stage import export
-from stages.ingest.formats import control_server_json
-from stages.ingest.log_file import LogFile
+from stages.ingest.log_file import read_log
 from stages.runtime.params import load_params
 from stages.shared.kinematics import FLANGE_M
 from stages.shared.robots.robot import load_robot
@@ -134,7 +133,7 @@ def test_air_cut_then_cut_run_to_their_ends_and_are_recorded(folder, tmp_path):
     files = {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()}
     assert files == {"cut.json", *json.loads((folder / "cut.json").read_text())["siblings_sha256"]}
 
-    read = control_server_json.read(LogFile(tmp_path / "cut.json"), load_params(ROOT / "params.yaml").ingest)
+    read = read_log(tmp_path / "cut.json", load_params(ROOT / "params.yaml").ingest)
     assert read.position_m[:, 2].min() == pytest.approx(PARAMS.board_position_m[2] + 0.001, abs=2e-3)
     assert np.abs(read.force_n[:, 2]).max() == pytest.approx(30.0)
 
