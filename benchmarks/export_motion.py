@@ -26,7 +26,7 @@ from stages.runtime.params import load_params
 ROOT = Path(__file__).parents[1]
 UNKNOWN = "where the motion comes from"
 CHAIN_CHECK = 7
-PARTED = "share of the cut that is parted"
+PARTED = ("share parted of what the edge passes", "share of the cut that is parted")
 """Not known here: the cut is not simulated."""
 
 
@@ -62,7 +62,7 @@ def main() -> int:
         place,
         motion,
         body,
-        Parting(float("nan"), motion["position_m"].to_numpy()[-1], 0, np.zeros(0)),
+        Parting(float("nan"), float("nan"), motion["position_m"].to_numpy()[-1], 0, np.zeros(0)),
         Chain({}, (UNKNOWN,)),
         params,
         knife=params.cut.knife_label,
@@ -74,7 +74,7 @@ def main() -> int:
     others = [
         check.sentence()
         for check in exported.certificate.failed
-        if check.number != CHAIN_CHECK and check.name != PARTED
+        if check.number != CHAIN_CHECK and check.name not in PARTED
     ]
     from PIL import Image
 

@@ -26,6 +26,7 @@ COLLISION_N = 120.0
 """A push of this size on the edge, along any axis and at any moment, must stop the arm."""
 STOP_N = 5.0
 """Added to the force at which the run script stops."""
+EXACT = 1e-6
 STRIDE = 20
 
 
@@ -70,6 +71,9 @@ def collisions(files: ExportFiles, demand: Demand) -> list[Check]:
             float((limits - READS_HIGH * read - bias).min()),
             float(stated["stop_force_n"]) - READS_HIGH * peak - BIAS_N,
         )
+        wanted = thresholds(demand.cell, variant.joints, force)
+        needed = np.array([*wanted.torque_nm, *wanted.force_n, wanted.stop_force_n])
+        excess = float((np.array([*limits, float(stated["stop_force_n"])]) - needed).max())
         push = max(stopping_push(demand.cell, variant.joints, limits), float(stated["stop_force_n"]))
         found += [
             at_least(
@@ -79,6 +83,14 @@ def collisions(files: ExportFiles, demand: Demand) -> list[Check]:
                 0.0,
                 "N or Nm",
                 remedy="The arm would stop by itself; export again",
+            ),
+            at_most(
+                5,
+                f"{variant.name}: collision thresholds beyond what the motion needs",
+                excess,
+                EXACT,
+                "N or Nm",
+                remedy="A collision would be felt too late; export again",
             ),
             at_most(
                 5,

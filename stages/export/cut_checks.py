@@ -19,6 +19,8 @@ UPWARD_N = 0.5
 """Less is no cut: a blade that rests on a tomato's skin weighs more."""
 ABOVE_M, ABOVE_N = 0.003, 1.0
 """Height above the fruit from which nothing can touch, and what the prediction may say there."""
+REACHED_SHARE = 0.95
+"""Of the springs above the edge's end height; what lies below can't be reached and is stated beside it."""
 SAME_M = 1e-4
 """Between the last frame of the simulated cut and the end of the motion: less than a step of the simulator."""
 
@@ -74,6 +76,15 @@ def _parted(demand: Demand) -> list[Check]:
             SAME_M,
             "m",
             remedy="The simulated cut stopped early or is of another motion; run replay again",
+        ),
+        at_least(
+            9,
+            "share parted of what the edge passes",
+            parting.reached_fraction,
+            REACHED_SHARE,
+            "-",
+            parting.remains(),
+            remedy="The simulated knife left whole what it went through; look at the replay, and optimise again",
         ),
         at_least(
             9,

@@ -18,6 +18,7 @@ SCHEMA_VERSION = 2
 WAYPOINTS_PARQUET, WAYPOINTS_CSV = "waypoints.parquet", "waypoints.csv"
 JOINTS, TRAJECTORY_YAML, TRAJECTORY_MCAP = "joint_1khz.csv", "joint_trajectory.yaml", "joint_trajectory.mcap"
 TO_START, TO_READY = "to_start.csv", "to_ready.csv"
+MOTION = "motion.parquet"
 AIR = "air_cut"
 RUN_SCRIPTS = ("run_cut.py", "cut_stream.py")
 CHECKLIST, REASON = "CHECKLIST.md", "REASON.txt"
@@ -31,6 +32,7 @@ KEYS = (
     "timing",
     "air_cut",
     "collision",
+    "demand",
     "provenance",
     "siblings_sha256",
     "waypoints",

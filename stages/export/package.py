@@ -19,6 +19,7 @@ from stages.export.export_files import (
     CHECKLIST,
     DOCUMENT,
     JOINTS,
+    MOTION,
     RUN_SCRIPTS,
     SCHEMA,
     SCHEMA_VERSION,
@@ -33,6 +34,7 @@ from stages.export.inverse import JointMotion, Posture, choose_posture, follow
 from stages.export.moves import move
 from stages.export.provenance import code_sha256
 from stages.export.segments import PERIOD_S, WAYPOINT_STRIDE, EdgeMotion, whole_motion
+from stages.export.stated import motion_bytes, stated
 from stages.export.trajectory_files import mcap_bytes, yaml_bytes
 from stages.export.waypoints import (
     csv_bytes,
@@ -70,6 +72,7 @@ def write_package(folder: Path, demand: Demand, *, scan_id: str) -> dict[str, An
     }
     files = {
         **moves,
+        MOTION: motion_bytes(demand.cut),
         WAYPOINTS_PARQUET: parquet_bytes(table),
         WAYPOINTS_CSV: csv_bytes(table),
         JOINTS: joint_csv_bytes(joints.position),
@@ -135,6 +138,7 @@ def write_package(folder: Path, demand: Demand, *, scan_id: str) -> dict[str, An
             thresholds(cell, joints.position, edge.force @ cell.o_t_c[:3, :3].T),
             thresholds(cell, air_joints.position, np.zeros((len(air), 3))),
         ),
+        "demand": stated(demand),
         "provenance": {
             "release": _release(),
             "code_sha256": code_sha256(),

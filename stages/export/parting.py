@@ -16,6 +16,8 @@ class Parting:
 
     cut_fraction: float
     """Share of the springs' stiffness that is gone."""
+    reached_fraction: float
+    """The same for the springs above the height where the edge ends, each counting the same."""
     end_position_m: NDArray[np.float64]
     """Where the simulated knife was at the last frame, shape [3]."""
     springs: int
@@ -36,9 +38,12 @@ def parting_of(frames: pl.DataFrame, springs: pl.DataFrame) -> Parting:
     last = len(frames) - 1
     before = springs.filter(pl.col("frame") == 0)["plus_m"].to_numpy()[:, 1]
     left = springs.filter(pl.col("frame") == last)["remaining_fraction"].to_numpy()
+    end = frames["knife_position_m"].to_numpy()[last]
+    reached = before > end[1]
     return Parting(
         cut_fraction=float(frames["cut_fraction"][last]),
-        end_position_m=frames["knife_position_m"].to_numpy()[last],
+        reached_fraction=1.0 - float(left[reached].mean()) if reached.any() else 0.0,
+        end_position_m=end,
         springs=len(left),
         whole_heights_m=np.sort(before[left > WHOLE].astype(np.float64)),
     )

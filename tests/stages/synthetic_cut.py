@@ -75,7 +75,7 @@ def table_of(
 
 def parting_at_end(motion: pl.DataFrame, *, cut_fraction: float = 0.97) -> Parting:
     """A simulated cut that follows the motion to its end and leaves one spring near the board."""
-    return Parting(cut_fraction, motion["position_m"].to_numpy()[-1], 100, np.array([0.0008]))
+    return Parting(cut_fraction, 1.0, motion["position_m"].to_numpy()[-1], 100, np.array([0.0008]))
 
 
 def replay_tables(motion: pl.DataFrame, *, cut_fraction: float = 0.97) -> tuple[pl.DataFrame, pl.DataFrame]:
