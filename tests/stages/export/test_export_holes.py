@@ -26,6 +26,8 @@ from tests.stages.synthetic_cut import PARAMS, body_tables, motion_table, partin
 
 CHAIN = Chain({"optimize/motion.parquet": "0" * 64}, ())
 MOTION, BODY = motion_table(), body_tables()
+SHORT = {"dwell_s": 0.02, "approach_height_m": 0.01}
+"""Of approach and retract, where they do not matter: half of the samples."""
 
 
 def demand(motion: pl.DataFrame = MOTION, *, cut_fraction: float = 0.97, **changes) -> Demand:
@@ -90,6 +92,7 @@ def test_flange_at_the_board_is_refused_as_a_whole(tmp_path, height):
         edge_offset_m=offset,
         tool_com_m=(0.0, 0.04, height - 0.03),
         fixture_low_m=(-0.045, -0.001, 0.08),
+        **SHORT,
     )
     exported = export(
         tmp_path / "cut", MOTION, BODY, parting_at_end(MOTION), CHAIN, wanted, knife="kitchen", scan_id="x"
@@ -114,7 +117,7 @@ def test_flange_at_the_board_is_refused_as_a_whole(tmp_path, height):
     ids=["30 mm too high", "hovering", "100 mm beside", "no force", "pulls the knife", "backwards"],
 )
 def test_motions_that_do_not_cut_this_fruit(tmp_path, motion, reasons):
-    wanted = demand(motion)
+    wanted = demand(motion, **SHORT)
     write_package(tmp_path, wanted, scan_id="synthetic")
     certificate = certify(tmp_path, wanted)
     assert not certificate.certified
