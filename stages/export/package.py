@@ -82,7 +82,9 @@ def write_package(folder: Path, demand: Demand, *, scan_id: str) -> dict[str, An
         f"{AIR}/{TRAJECTORY_YAML}": yaml_bytes(air_trajectory),
         f"{AIR}/{TRAJECTORY_MCAP}": mcap_bytes(air_trajectory),
         **{name: Path(__file__).with_name(name).read_bytes() for name in RUN_SCRIPTS},
-        CHECKLIST: checklist(demand, scan_id=scan_id, start=joints.position[0]).encode(),
+        CHECKLIST: checklist(
+            demand, scan_id=scan_id, start=joints.position[0], air_start=air_joints.position[0]
+        ).encode(),
     }
     for name, data in files.items():
         write_bytes_atomic(folder / name, data)
