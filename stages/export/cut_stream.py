@@ -127,22 +127,16 @@ class Run:
         """Play the whole path; the reason if it stopped on the way, else an empty text."""
         state = self.robot.read_once()
         entry = way_in(self.motion, list(state.q_d), list(state.dq))
-        leading = glide(list(state.q_d), entry[0])
-        self.first = len(leading) + len(entry) - 1
-        self.path = [*leading, *entry, *self.motion.joints[1:], *self.motion.to_ready[1:]]
+        self.first = len(entry) - 1
+        self.path = [*entry, *self.motion.joints[1:], *self.motion.to_ready[1:]]
+        control = self._control_at_the_path()
         reason, slowing, cycles = "", 0, 0
-        control = self.robot.start_joint_position_control(self.franka.ControllerMode.JointImpedance)
-        state, _ = control.readOnce()
         rate, last = 1.0, len(self.path) - 1
         while True:
-            command = self.franka.JointPositions(between(self.path, self.place))
-            command.motion_finished = self.place >= last or (bool(reason) and rate <= 0.0)
-            control.writeOnce(command)
-            if command.motion_finished:
+            stopped = self.place >= last or (bool(reason) and rate <= 0.0)
+            state, passed = self._cycle(control, between(self.path, self.place), finished=stopped)
+            if stopped:
                 return reason
-            state, period = control.readOnce()
-            passed = max(1, round(1000 * period.to_sec()))
-            self.record(state)
             if not reason and self._watch(state):
                 reason = f"The force reached {self.force.size:.0f} N, more than {self.force.limit_n:.0f} N."
                 slowing = self._stopping_cycles()
@@ -153,28 +147,40 @@ class Run:
 
     def back(self) -> str:
         """From where the arm stopped, slowly, the way it came, to the start of the path; says so."""
-        state = self.robot.read_once()
-        path = [*glide(list(state.q_d), between(self.path, self.place))]
+        control = self._control_at_the_path()
+        rate, ramp = 0.0, BACK_RATE / BACK_RAMP
+        while True:
+            stopped = self.place <= 0.0
+            _, passed = self._cycle(control, between(self.path, self.place), finished=stopped)
+            if stopped:
+                return " The arm went back to where it began."
+            # Ramp up, and down so that the path's beginning is reached at rest.
+            rate = min(rate + passed * ramp, BACK_RATE, (2.0 * self.place * ramp) ** 0.5)
+            self.place = max(0.0, self.place - passed * rate) if self.place > 1e-3 else 0.0
+
+    def _control_at_the_path(self) -> Any:
+        """Start to control the joints and glide from where the robot wants them to the path."""
         control = self.robot.start_joint_position_control(self.franka.ControllerMode.JointImpedance)
         state, _ = control.readOnce()
-        step, rate = 0, 0.0
-        while True:
-            gliding = step < len(path)
-            pose = path[step] if gliding else between(self.path, self.place)
-            command = self.franka.JointPositions(pose)
-            command.motion_finished = not gliding and self.place <= 0.0
-            control.writeOnce(command)
-            if command.motion_finished:
-                return " The arm went back to where it began."
-            state, period = control.readOnce()
-            self.record(state)
-            step += max(1, round(1000 * period.to_sec()))
-            if not gliding:
-                # Ramp up over BACK_RAMP cycles, and down so that the path's beginning is reached at rest.
-                rate = min(
-                    rate + BACK_RATE / BACK_RAMP, BACK_RATE, (2.0 * self.place * BACK_RATE / BACK_RAMP) ** 0.5
-                )
-                self.place = self.place - rate if self.place > 1e-3 else 0.0
+        found, target, step = list(state.q_d), between(self.path, self.place), 0
+        while step < GLIDE_SAMPLES:
+            share = smooth(step / GLIDE_SAMPLES)
+            _, passed = self._cycle(
+                control, [a + share * (b - a) for a, b in zip(found, target, strict=True)]
+            )
+            step += passed
+        return control
+
+    def _cycle(self, control: Any, pose: list, *, finished: bool = False) -> tuple:
+        """Send a pose; the next state and how many cycles went by."""
+        command = self.franka.JointPositions(pose)
+        command.motion_finished = finished
+        control.writeOnce(command)
+        if finished:
+            return None, 0
+        state, period = control.readOnce()
+        self.record(state)
+        return state, max(1, round(1000 * period.to_sec()))
 
     def record(self, state: Any) -> None:
         """Keep the state; written to disk when the arm rests."""
@@ -205,12 +211,6 @@ class Run:
 def smooth(s: float) -> float:
     """A step from 0 to 1 with rest at both ends."""
     return s * s * s * (10.0 + s * (6.0 * s - 15.0))
-
-
-def glide(found: list, start: list) -> list:
-    """Samples from where the arm is to a pose nearby; rest at both ends."""
-    shares = [smooth(k / GLIDE_SAMPLES) for k in range(GLIDE_SAMPLES)]
-    return [[a + s * (b - a) for a, b in zip(found, start, strict=True)] for s in shares]
 
 
 def between(path: list, place: float) -> list:

@@ -74,13 +74,15 @@ def fr3_model() -> str:
 
 
 @contextmanager
-def arm(place: Path, *, height_m: float = -1.0, force_n: float = 0.0) -> Iterator[None]:
+def arm(
+    place: Path, *, height_m: float = -1.0, force_n: float = 0.0, reflex_n: float = np.inf
+) -> Iterator[None]:
     """A simulated arm at its ready pose that feels force_n while its end effector is below height_m."""
     (place / "fr3.xml").write_text(fr3_model())
     script = Path(__file__).with_name("simulated_arm.py")
     with (place / "server.log").open("w") as log:
         server = subprocess.Popen(
-            [PYTHON, script, place / "fr3.xml", str(PORT), str(height_m), str(force_n)],
+            [PYTHON, script, place / "fr3.xml", str(PORT), str(height_m), str(force_n), str(reflex_n)],
             stdout=log,
             stderr=subprocess.STDOUT,
         )
@@ -148,6 +150,16 @@ def test_a_stone_in_the_fruit_stops_the_arm_and_it_goes_back(folder, tmp_path):
         low = min(pose[14] for pose in recorded["O_T_EE"]) - PARAMS.board_position_m[2]
         # It felt the stone at 30 mm and never came near the board.
         assert 0.012 < low < 0.03
+
+
+def test_after_a_reflex_the_arm_recovers_and_goes_back(folder, tmp_path):
+    with arm(tmp_path, height_m=PARAMS.board_position_m[2] + 0.03, force_n=200.0, reflex_n=100.0):
+        done = run(folder, "--log", str(tmp_path / "cut.json"), answers="yes\nmove\nback\n")
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert "STOPPED: The robot stopped the motion" in done.stdout and "cartesian_reflex" in done.stdout
+    assert "The arm went back" in done.stdout
+    recorded = json.loads((tmp_path / "cut.json").read_text())
+    assert recorded["q"][-1] == pytest.approx(FR3_READY, abs=5e-3)
 
 
 def test_refusals_are_sentences(folder, tmp_path):
