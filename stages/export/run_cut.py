@@ -140,7 +140,8 @@ def write_log(path: Path, run: Run, document: dict, ended: str) -> None:
     """The recorded state as one JSON object of arrays, whole or not at all."""
     start = run.rows[0][0]
     log: dict = {"time": [row[0] - start for row in run.rows], "motion_step": [row[1] for row in run.rows]}
-    log |= {name: [row[2][i] for row in run.rows] for i, name in enumerate(FIELDS)}
+    for i, name in enumerate(FIELDS):  # the robot sends single precision, which has nine digits at most
+        log[name] = [[float(f"{value:.9g}") for value in row[2][i]] for row in run.rows]
     log["scan2cut"] = {
         "scan": document["scan"],
         "motion": "air_cut" if run.motion.air else "cut",

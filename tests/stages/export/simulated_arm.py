@@ -3,11 +3,12 @@
     python simulated_arm.py ARM.xml PORT HEIGHT_M FORCE_N [REFLEX_N]
 
 franka-sim enforces Franka's limits on every command but feels nothing. Here the measured force is FORCE_N upwards while
-the end effector is below HEIGHT_M, as on a fruit or a stone. At REFLEX_N the robot stops itself once, as it does when a
+the end effector is below HEIGHT_M, as on a fruit or a stone, beside a little bias and noise. At REFLEX_N the robot stops itself once, as it does when a
 collision threshold is exceeded.
 """
 
 import os
+import random
 import sys
 import threading
 
@@ -35,7 +36,8 @@ def remembered(self: franka_sim_server.FrankaSimServer, *args: object, **options
 def with_force(self: robot_state.RobotState) -> bytes:
     """The state with what the arm exerts: downwards where something is in the way."""
     down = FORCE_N if self.state["O_T_EE"][DOWN] < HEIGHT_M else 0.0
-    self.state["O_F_ext_hat_K"] = [0.0, 0.0, -down, 0.0, 0.0, 0.0]
+    idle = [random.gauss(0.3, 0.1) for _ in range(3)]
+    self.state["O_F_ext_hat_K"] = [idle[0], idle[1], idle[2] - down, 0.0, 0.0, 0.0]
     if down >= REFLEX_N and not tripped:
         tripped.append(True)
         threading.Thread(target=servers[-1]._abort_with_error, args=(CARTESIAN_REFLEX, "reflex")).start()

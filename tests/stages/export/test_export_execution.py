@@ -24,6 +24,7 @@ from stages.export.provenance import Chain
 from stages.export.replay import arm_xml
 from stages.export.stage import export
 from stages.ingest.log_file import read_log
+from stages.ingest.stage import ingest
 from stages.runtime.params import load_params
 from stages.shared.kinematics import FLANGE_M
 from stages.shared.robots.robot import load_robot
@@ -135,9 +136,12 @@ def test_air_cut_then_cut_run_to_their_ends_and_are_recorded(folder, tmp_path):
     files = {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()}
     assert files == {"cut.json", *json.loads((folder / "cut.json").read_text())["siblings_sha256"]}
 
-    read = read_log(tmp_path / "cut.json", load_params(ROOT / "params.yaml").ingest)
-    assert read.position_m[:, 2].min() == pytest.approx(PARAMS.board_position_m[2] + 0.001, abs=2e-3)
-    assert np.abs(read.force_n[:, 2]).max() == pytest.approx(30.0)
+    # ingest finds the contact 30 mm above the board, where the force begins.
+    params = load_params(ROOT / "params.yaml").ingest.changed(board_height_m=PARAMS.board_position_m[2])
+    found = ingest(read_log(tmp_path / "cut.json", params), params)
+    assert found.position_m[found.onset, 1] == pytest.approx(0.03, abs=2e-3)
+    assert found.position_m[:, 1].min() == pytest.approx(0.001, abs=2e-3)
+    assert found.filtered_norm_n.max() == pytest.approx(30.0, abs=2.0)
 
 
 def test_a_stone_in_the_fruit_stops_the_arm_and_it_goes_back(folder, tmp_path):
