@@ -3,7 +3,7 @@
     python simulated_arm.py ARM.xml PORT HEIGHT_M FORCE_N [REFLEX_N]
 
 franka-sim enforces Franka's limits on every command but feels nothing. Here the measured force is FORCE_N upwards while
-the end effector is below HEIGHT_M, as on a fruit or a stone, beside a little bias and noise. At REFLEX_N the robot stops
+the end effector is below HEIGHT_M, as on a fruit or a stone, with a little bias and noise. At REFLEX_N the robot stops
 itself once, as it does when a collision threshold is exceeded.
 """
 
