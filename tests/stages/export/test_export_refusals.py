@@ -222,7 +222,11 @@ def test_too_fast_too_strong_too_soft(tmp_path):
     fast = made(tmp_path / "fast", motion_table(amplitude=0.25, frequency=25.0))
     assert {"cut: knife speed", "air cut: knife speed"} <= reasons(fast.certificate)
     strong = made(tmp_path / "strong", motion_table(force_n=400.0))
-    assert reasons(strong.certificate) == {"torque with the cutting force", "deflection at 14250 Nm/rad"}
+    assert reasons(strong.certificate) == {
+        "torque with the cutting force",
+        "deflection at 14250 Nm/rad",
+        "cut: push on the edge that stops the arm",
+    }
     soft = made(tmp_path / "soft", MOTION, joint_stiffness_nm_rad=3000.0)
     assert reasons(soft.certificate) == {"deflection at 3000 Nm/rad"}
 
@@ -276,7 +280,7 @@ def random_case(seed: int) -> tuple[pl.DataFrame, float]:
         amplitude=rng.uniform(-0.25, 0.25, 5),
         frequency=rng.uniform(0.0, 30.0, 5),
         start_m=float(rng.uniform(0.061, 0.09)),
-        end_m=float(rng.uniform(0.0, 0.003)),
+        end_m=float(rng.uniform(0.0, 0.002)),
         window_s=float(rng.uniform(0.02, 0.25)),
         force_n=float(rng.uniform(5.0, 90.0)),
         z_m=float(rng.uniform(-0.02, 0.02)),
@@ -304,4 +308,4 @@ def test_no_certified_random_motion_of_a_few_breaks_a_limit(tmp_path):
 
 @pytest.mark.slow
 def test_no_certified_random_motion_of_two_hundred_breaks_a_limit(tmp_path):
-    assert 30 <= certified_without_violation(range(1000, 1200), tmp_path) <= 170
+    assert 20 <= certified_without_violation(range(1000, 1200), tmp_path) <= 170
