@@ -80,6 +80,7 @@ def test_files_of_the_set(exported):
         "waypoints.csv",
         "run_cut.py",
         "cut_stream.py",
+        "motion.parquet",
         "CHECKLIST.md",
     }
     document = json.loads((exported.folder / "cut.json").read_text())
