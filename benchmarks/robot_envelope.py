@@ -45,8 +45,8 @@ def main() -> None:
     """Print the envelope."""
     params = load_params(ROOT / "params.yaml").export
     if len(sys.argv) > 1:
-        params = params.model_copy(update={"robot": sys.argv[1]})
-    robot, cell = load_robot(params.robot), cell_of(params)
+        params = params.changed(robot=sys.argv[1])
+    robot, cell = load_robot(params.arm.robot), cell_of(params)
     places = np.array([[0.0, y, z] for y in HEIGHTS_M for z in SIDEWAYS_M])
     posture = choose_posture(robot, flange_targets(cell, places.mean(axis=0)[None])[0])
     targets, still = flange_targets(cell, places), np.zeros_like(places)

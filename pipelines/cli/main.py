@@ -13,6 +13,7 @@ from rich.table import Table
 from disect_sim.errors import InputError
 from pipelines.cli.operations import add_operation_commands
 from pipelines.cli.predict import add_predict_command
+from pipelines.cli.robot import add_robot_commands
 from pipelines.cli.run import add_run_commands
 from pipelines.cli.show import add_show_commands
 from pipelines.cli.terminal import (
@@ -167,6 +168,7 @@ def validate(
 add_operation_commands(app)
 add_predict_command(app)
 add_show_commands(app)
+add_robot_commands(app)
 
 
 def main() -> None:

@@ -90,6 +90,25 @@ def knife_path(
     )
 
 
+def share_bars(shares: Sequence[tuple[str, float]]) -> str:
+    """Horizontal bars of shares of a limit; the limit is a line, and what is beyond it is cut off there."""
+    left, full, high = 330.0, 300.0, 24.0
+    parts = []
+    for i, (name, share) in enumerate(shares):
+        y = 30.0 + high * i
+        length = full * min(share, 1.15) if math.isfinite(share) else full * 1.15
+        colour = "#b3261e" if not share <= 1.0 else "#c77700" if share > 0.9 else "#2e7d32"
+        text = f"{100 * share:.0f} %" if math.isfinite(share) else "beyond"
+        parts.append(
+            f'<text x="{left - 8:.0f}" y="{y + 12:.0f}" text-anchor="end">{escape(name)}</text>'
+            f'<rect x="{left:.0f}" y="{y:.0f}" width="{length:.1f}" height="{high - 8:.0f}" fill="{colour}"/>'
+            f'<text x="{left + full * 1.15 + 8:.0f}" y="{y + 12:.0f}">{text}</text>'
+        )
+    bottom = 30.0 + high * len(shares)
+    parts.append(f'<path class="limit" d="M{left + full:.0f} 24V{bottom:.0f}"/>')
+    return _svg(left + full * 1.15 + 70, bottom + 6, "Used of the limit", "".join(parts))
+
+
 def standalone(svg: str) -> str:
     """The drawing as a file of its own, with the colours that a page's style would give it."""
     style = (

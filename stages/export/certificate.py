@@ -4,12 +4,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from stages.export.cell_checks import arm_is_clear, tool_fits
 from stages.export.checks import Check, holds, not_verified
+from stages.export.collision import collisions
+from stages.export.cut_checks import cutting
 from stages.export.demand import Demand
 from stages.export.export_files import ExportFiles, read_export
 from stages.export.file_checks import frames, hashes, rest_and_copies, structure
 from stages.export.load_checks import load_figures, loads
 from stages.export.motion_checks import kinematics, limits
+from stages.export.moves import move_checks
 from stages.export.space_checks import space
 
 
@@ -59,16 +63,21 @@ def certify(folder: Path, demand: Demand) -> Certificate:
         return Certificate((holds(1, "files readable", False, str(error)),), {})
     found = [holds(1, "files readable", True, "schema and version as expected"), *structure(files)]
     if any(check.passed is False for check in found):
-        return Certificate((*found, not_verified(2, "checks 2 to 8", "the joint file is not sound")), {})
+        return Certificate((*found, not_verified(2, "checks 2 to 9", "the joint file is not sound")), {})
     found += rest_and_copies(files, demand)
     for variant in (files.cut, files.air):
-        found += limits(variant, demand)
+        found += limits(variant.name, variant.joints, demand)
     found += kinematics(files, demand)
+    found += move_checks(files, demand)
     found += space(files, demand)
+    found += tool_fits(demand)
+    found += arm_is_clear(files, demand)
     found += loads(files, demand)
+    found += collisions(files, demand)
     found += frames(files, demand)
     found += hashes(files, demand)
     found += _replay(files, demand)
+    found += cutting(files, demand)
     return Certificate(tuple(found), load_figures(files, demand))
 
 

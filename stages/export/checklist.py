@@ -14,13 +14,17 @@ def air_cut(robot: Robot) -> str:
     return " or ".join(f"air_cut/{file} with {client}" for file, client in robot.control.clients.items())
 
 
-def checklist(demand: Demand, *, scan_id: str, start: NDArray[np.float64]) -> str:
-    """One page of Markdown."""
+def checklist(
+    demand: Demand, *, scan_id: str, start: NDArray[np.float64], air_start: NDArray[np.float64]
+) -> str:
+    """One page of Markdown; start poses of cut and air cut [rad]."""
     cell, params, robot = demand.cell, demand.params, demand.robot
     board = ", ".join(f"{1000 * v:.1f}" for v in params.board_position_m)
     edge = ", ".join(f"{1000 * v:.1f}" for v in params.edge_offset_m)
     com = ", ".join(f"{1000 * v:.1f}" for v in params.tool_com_m)
-    pose = ", ".join(f"{v:+.4f}" for v in start)
+    pose, air_pose, ready = (
+        ", ".join(f"{v:+.4f}" for v in joints) for joints in (start, air_start, robot.ready_pose_rad)
+    )
     peak = float(np.linalg.norm(demand.cut.force, axis=1).max())
     return f"""# Before the knife moves: {scan_id}
 
@@ -40,19 +44,22 @@ blade. The certificate in cut.json covers this motion in this cell; it is no ris
 ## The knife
 - [ ] Edge centre at ({edge}) mm from the flange, blade {1000 * cell.blade_length_m:.0f} mm long, direction
       {params.blade_angle_deg:g}° in the flange's x-y plane. Clamped; does not move when pulled by hand (gloves on).
-- [ ] Load set in the robot: {cell.tool_mass_kg:g} kg, centre of mass ({com}) mm from the flange.
-- [ ] Joint stiffness {params.joint_stiffness_nm_rad:g} Nm/rad in all joints.
-- [ ] Collision thresholds as in cut.json (certificate / loads): wide enough for the cut, no wider.
-      Predicted peak force {peak:.0f} N.
+- [ ] No end effector in Desk: the run script sends load ({cell.tool_mass_kg:g} kg, centre of mass ({com}) mm from the
+      flange), stiffness ({params.joint_stiffness_nm_rad:g} Nm/rad) and the collision thresholds of cut.json, apart for
+      air cut and cut. With another client, set them by hand before each of the two.
+- [ ] Predicted peak force {peak:.0f} N; {demand.parting.remains()} after the cut.
 
 ## The rehearsal
 - [ ] `python run_cut.py` (dry run) ends with "All checks passed".
-- [ ] Robot at the start pose, reached by hand guiding or at low speed: [{pose}] rad.
+- [ ] Robot at its ready pose, by Desk or by hand guiding: [{ready}] rad. The files lead from there to the
+      start and back.
 - [ ] **Fruit off the board**, blade guard on if there is one: the air cut, {air_cut(robot)}.
-      It is the same motion {1000 * params.air_cut_lift_m:.0f} mm higher; its own start pose is in cut.json. Record it:
+      It is the same motion {1000 * params.air_cut_lift_m:.0f} mm higher; it starts at [{air_pose}] rad. Record it:
       it is the tare of the force signal. Look at the gap to the board at the lowest point.
-- [ ] Sounds, cables and gaps as expected. Only then the fruit, held from outside the fence, and the cut.
+- [ ] Sounds, cables and gaps as expected. Only then the fruit, held from outside the fence, and the cut. It starts at
+      [{pose}] rad.
 
 ## Afterwards
+- [ ] The log is kept: `scan2cut executed` compares it with the prediction.
 - [ ] Knife retracted, robot disabled, blade guard on, before the fence opens.
 """

@@ -10,7 +10,7 @@ class Check:
     """A measured value held against its limit."""
 
     number: int
-    """Of the list in docs/export.md, 1 to 8."""
+    """Of the list in docs/export.md, 1 to 9."""
     name: str
     value: float | str
     limit: float | str
@@ -22,6 +22,8 @@ class Check:
     note: str = ""
     rule: str = "="
     """How the value must compare with the limit."""
+    remedy: str = ""
+    """What to do when it fails."""
 
     def plain(self) -> dict[str, Any]:
         """For JSON, which has no NaN and no infinity."""
@@ -34,26 +36,49 @@ class Check:
         """For people."""
         wanted = f"must be {self.rule} {_text(self.limit)}" if self.rule != "=" else ""
         remark = "; ".join(part for part in (wanted, self.note) if part)
-        return f"check {self.number}, {self.name}: {_text(self.value)} {self.unit}".rstrip() + f" ({remark})"
+        found = f"check {self.number}, {self.name}: {_text(self.value)} {self.unit}".rstrip() + f" ({remark})"
+        return f"{found}. {self.remedy}" if self.remedy and self.passed is False else found
 
 
-def at_most(number: int, name: str, value: float, limit: float, unit: str, note: str = "") -> Check:
+def at_most(
+    number: int, name: str, value: float, limit: float, unit: str, note: str = "", *, remedy: str = ""
+) -> Check:
     """Passes up to the limit; NaN never passes."""
     return Check(
-        number, name, float(value), limit, unit, float(limit - value), bool(value <= limit), note, "<="
+        number,
+        name,
+        float(value),
+        limit,
+        unit,
+        float(limit - value),
+        bool(value <= limit),
+        note,
+        "<=",
+        remedy,
     )
 
 
-def at_least(number: int, name: str, value: float, limit: float, unit: str, note: str = "") -> Check:
+def at_least(
+    number: int, name: str, value: float, limit: float, unit: str, note: str = "", *, remedy: str = ""
+) -> Check:
     """Passes from the limit on; NaN never passes."""
     return Check(
-        number, name, float(value), limit, unit, float(value - limit), bool(value >= limit), note, ">="
+        number,
+        name,
+        float(value),
+        limit,
+        unit,
+        float(value - limit),
+        bool(value >= limit),
+        note,
+        ">=",
+        remedy,
     )
 
 
-def holds(number: int, name: str, passed: bool, note: str) -> Check:
+def holds(number: int, name: str, passed: bool, note: str, *, remedy: str = "") -> Check:
     """A yes or no."""
-    return Check(number, name, "yes" if passed else "no", "yes", "", None, bool(passed), note)
+    return Check(number, name, "yes" if passed else "no", "yes", "", None, bool(passed), note, remedy=remedy)
 
 
 def not_verified(number: int, name: str, note: str) -> Check:

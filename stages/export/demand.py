@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from disect_sim.errors import InputError
 from stages.export.cell import Cell
 from stages.export.params import ExportParams
+from stages.export.parting import Parting
 from stages.export.segments import EdgeMotion
 from stages.shared.robots.robot import Robot
 
@@ -39,6 +40,8 @@ class Demand:
     knife_of_motion: str
     """The knife that the motion was optimised for."""
     fruit: Fruit
+    parting: Parting
+    """What the simulated cut of the motion left whole."""
     provenance: dict[str, str]
     """Path → sha256 of everything upstream, as computed from the files."""
     broken_links: tuple[str, ...]

@@ -15,15 +15,23 @@ CHAIN = (
     "precut_half",
     "transport",
     "optimize",
+    "replay",
 )
-"""Stages between the raw scan and the motion: the certificate names what each of them read and wrote."""
+"""Stages from the raw scan to the motion and its simulation: the certificate names what each read and wrote."""
 
 STAGE = Stage(
     name="export",
     does="motion → waypoints, joint trajectories and a certificate, or the reason against it",
     params=ExportParams,
     artifacts=ARTIFACTS,
-    reads=("optimize/motion", "halve/vertices", "halve/faces", *(f"{stage}/provenance" for stage in CHAIN)),
+    reads=(
+        "optimize/motion",
+        "halve/vertices",
+        "halve/faces",
+        "replay/frames",
+        "replay/springs",
+        *(f"{stage}/provenance" for stage in CHAIN),
+    ),
     key_figure="outcome",
     timeout_s=1800,
 )

@@ -14,11 +14,14 @@ from stages.export.waypoints import joint_rows, table_of_csv, table_of_rows
 
 DOCUMENT = "cut.json"
 SCHEMA = "scan2cut/cut"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 WAYPOINTS_PARQUET, WAYPOINTS_CSV = "waypoints.parquet", "waypoints.csv"
 JOINTS, TRAJECTORY_YAML, TRAJECTORY_MCAP = "joint_1khz.csv", "joint_trajectory.yaml", "joint_trajectory.mcap"
+TO_START, TO_READY = "to_start.csv", "to_ready.csv"
+MOTION = "motion.parquet"
 AIR = "air_cut"
-RUN_SCRIPT, CHECKLIST, REASON = "run_cut.py", "CHECKLIST.md", "REASON.txt"
+RUN_SCRIPTS = ("run_cut.py", "cut_stream.py")
+CHECKLIST, REASON = "CHECKLIST.md", "REASON.txt"
 KEYS = (
     "schema",
     "schema_version",
@@ -28,6 +31,8 @@ KEYS = (
     "limits",
     "timing",
     "air_cut",
+    "collision",
+    "demand",
     "provenance",
     "siblings_sha256",
     "waypoints",
@@ -44,6 +49,10 @@ class Variant:
     """Time [s] and joints [rad] at 1 kHz, shape [n, 8]."""
     from_yaml: Trajectory
     from_mcap: Trajectory
+    to_start: NDArray[np.float64]
+    """Joints [rad] from the ready pose to the start at 1 kHz, shape [n, 7]."""
+    to_ready: NDArray[np.float64]
+    """And from the end back."""
 
     @property
     def joints(self) -> NDArray[np.float64]:
@@ -93,4 +102,6 @@ def _variant(folder: Path, name: str) -> Variant:
         joint_rows((folder / JOINTS).read_bytes()),
         read_yaml((folder / TRAJECTORY_YAML).read_bytes()),
         read_mcap(folder / TRAJECTORY_MCAP),
+        joint_rows((folder / TO_START).read_bytes())[:, 1:],
+        joint_rows((folder / TO_READY).read_bytes())[:, 1:],
     )

@@ -26,6 +26,7 @@ ORTHONORMAL = 1e-9
 def structure(files: ExportFiles) -> list[Check]:
     """Check 1, first half: without these nothing else can be computed."""
     numbers = [files.cut.rows, files.air.rows, *(_numbers(files.waypoints))]
+    numbers += [move for v in (files.cut, files.air) for move in (v.to_start, v.to_ready)]
     found = [
         holds(1, "all numbers finite", all(np.isfinite(a).all() for a in numbers), "joints and waypoints")
     ]

@@ -1,4 +1,4 @@
-"""Check 5: torques with the predicted cutting force, how far the edge gives way, and the thresholds to set."""
+"""Check 5: torques with the predicted cutting force, how far the edge gives way, and what to expect."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from stages.export.checks import Check, at_most
 from stages.export.demand import Demand
-from stages.export.dynamics import deflection, edge_torques, joint_torques
+from stages.export.dynamics import deflection, joint_torques
 from stages.export.export_files import ExportFiles
 from stages.export.inverse import JointMotion
 from stages.export.motion_checks import cut_phase
@@ -16,8 +16,6 @@ from stages.export.segments import PERIOD_S
 TORQUE_SHARE = 0.7
 SOFT_NM_RAD = 3000.0
 """libfranka's usual joint stiffness, for comparison."""
-THRESHOLD_FACTOR = 1.3
-"""Collision thresholds above the predicted load: the arm reads known masses 6 to 8 % too high, and cuts vary."""
 
 
 def loads(files: ExportFiles, demand: Demand) -> list[Check]:
@@ -60,19 +58,15 @@ def loads(files: ExportFiles, demand: Demand) -> list[Check]:
 
 
 def load_figures(files: ExportFiles, demand: Demand) -> dict[str, Any]:
-    """What the operator has to set and expect."""
+    """What the operator has to expect."""
     force = force_on_knife(files, demand)
-    external = np.abs(edge_torques(demand.cell, files.cut.joints, force)).max(axis=0)
     soft = np.linalg.norm(_deflection(files, demand, SOFT_NM_RAD), axis=1).max()
     stiff = np.linalg.norm(_deflection(files, demand, demand.params.joint_stiffness_nm_rad), axis=1).max()
-    peak = np.abs(force).max(axis=0)
     return {
         "peak_force_n": float(np.linalg.norm(force, axis=1).max()),
         "joint_stiffness_nm_rad": demand.params.joint_stiffness_nm_rad,
         "deflection_m": float(stiff),
         "deflection_at_3000_nm_rad_m": float(soft),
-        "collision_torque_thresholds_nm": (THRESHOLD_FACTOR * external).tolist(),
-        "collision_force_thresholds_n": (THRESHOLD_FACTOR * peak).tolist(),
     }
 
 

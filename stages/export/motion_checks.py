@@ -14,6 +14,9 @@ POSITION_MARGIN_RAD = 0.1
 SPEED_SHARE, ACCELERATION_SHARE, JERK_SHARE = 0.5, 0.6, 0.2
 """Parts of the robot's limits that a cut may use."""
 KNIFE_SPEED_M_S = 0.25
+SLOWER = (
+    "Choose the arm in arm.robot and optimise for it, or lower optimize.max_acceleration_* or max_speed_m_s"
+)
 POSE_M, POSE_RAD = 1e-6, 1e-6
 BRANCH_STEP_RAD = 0.01
 """A joint moves less in one cycle; a jump between two solutions of the inverse kinematics is far larger."""
@@ -46,9 +49,9 @@ def in_cutting_frame(poses: NDArray[np.float64], demand: Demand) -> NDArray[np.f
     return (poses[:, :3, 3] - origin) @ turn
 
 
-def limits(variant: Variant, demand: Demand) -> list[Check]:
-    """Check 2 for the cut or the air cut."""
-    robot, q, who = demand.robot, variant.joints, variant.name
+def limits(who: str, q: NDArray[np.float64], demand: Demand) -> list[Check]:
+    """Check 2 for joints [rad], shape [n, 7]: the cut, the air cut or a move."""
+    robot = demand.robot
     margin = np.minimum(q - robot.position_low_rad, robot.position_high_rad - q).min(axis=0)
     found = [
         at_least(
@@ -58,6 +61,7 @@ def limits(variant: Variant, demand: Demand) -> list[Check]:
             POSITION_MARGIN_RAD,
             "rad",
             f"joint {margin.argmin() + 1}",
+            remedy="Move or turn the board (export.board_position_m, export.blade_yaw_deg)",
         )
     ]
     allowed = (robot.velocity_rad_s, robot.acceleration_rad_s2, robot.jerk_rad_s3)
@@ -66,14 +70,22 @@ def limits(variant: Variant, demand: Demand) -> list[Check]:
     for word, rate, limit, share in zip(words, rates(q), allowed, shares, strict=True):
         used = np.abs(rate).max(axis=0) / limit
         found.append(
-            at_most(2, f"{who}: {word}", used.max(), share, "of the limit", f"joint {used.argmax() + 1}")
+            at_most(
+                2,
+                f"{who}: {word}",
+                used.max(),
+                share,
+                "of the limit",
+                f"joint {used.argmax() + 1} of a {robot.title}",
+                remedy=SLOWER,
+            )
         )
     track = edge_poses(q, demand)[:, :3, 3]
     speed, push, jerk = (np.linalg.norm(rate, axis=1).max() for rate in rates(track))
     found += [
-        at_most(2, f"{who}: knife speed", speed, KNIFE_SPEED_M_S, "m/s"),
-        at_most(2, f"{who}: edge acceleration", push, robot.edge_acceleration_m_s2, "m/s²"),
-        at_most(2, f"{who}: edge jerk", jerk, robot.edge_jerk_m_s3, "m/s³"),
+        at_most(2, f"{who}: knife speed", speed, KNIFE_SPEED_M_S, "m/s", remedy=SLOWER),
+        at_most(2, f"{who}: edge acceleration", push, robot.edge_acceleration_m_s2, "m/s²", remedy=SLOWER),
+        at_most(2, f"{who}: edge jerk", jerk, robot.edge_jerk_m_s3, "m/s³", remedy=SLOWER),
     ]
     return found
 

@@ -12,23 +12,29 @@ from numpy.typing import NDArray
 from stages.export.cell import Cell, flange_targets
 from stages.export.certificate import Certificate
 from stages.export.checklist import checklist
+from stages.export.collision import plain, thresholds
 from stages.export.demand import Demand
 from stages.export.export_files import (
     AIR,
     CHECKLIST,
     DOCUMENT,
     JOINTS,
-    RUN_SCRIPT,
+    MOTION,
+    RUN_SCRIPTS,
     SCHEMA,
     SCHEMA_VERSION,
+    TO_READY,
+    TO_START,
     TRAJECTORY_MCAP,
     TRAJECTORY_YAML,
     WAYPOINTS_CSV,
     WAYPOINTS_PARQUET,
 )
 from stages.export.inverse import JointMotion, Posture, choose_posture, follow
+from stages.export.moves import move
 from stages.export.provenance import code_sha256
 from stages.export.segments import PERIOD_S, WAYPOINT_STRIDE, EdgeMotion, whole_motion
+from stages.export.stated import motion_bytes, stated
 from stages.export.trajectory_files import mcap_bytes, yaml_bytes
 from stages.export.waypoints import (
     csv_bytes,
@@ -58,17 +64,27 @@ def write_package(folder: Path, demand: Demand, *, scan_id: str) -> dict[str, An
     joints, air_joints = _follow(posture, cell, edge), _follow(posture, cell, air)
     table, air_table = waypoint_table(edge, joints, cell), waypoint_table(air, air_joints, cell)
     trajectory, air_trajectory = (trajectory_of(t, robot.joint_names) for t in (table, air_table))
+    ready = robot.ready_pose_rad
+    moves = {
+        f"{place}{name}": joint_csv_bytes(move(a, b, demand))
+        for place, q in (("", joints.position), (f"{AIR}/", air_joints.position))
+        for name, a, b in ((TO_START, ready, q[0]), (TO_READY, q[-1], ready))
+    }
     files = {
+        **moves,
+        MOTION: motion_bytes(demand.cut),
         WAYPOINTS_PARQUET: parquet_bytes(table),
         WAYPOINTS_CSV: csv_bytes(table),
-        JOINTS: joint_csv_bytes(joints),
+        JOINTS: joint_csv_bytes(joints.position),
         TRAJECTORY_YAML: yaml_bytes(trajectory),
         TRAJECTORY_MCAP: mcap_bytes(trajectory),
-        f"{AIR}/{JOINTS}": joint_csv_bytes(air_joints),
+        f"{AIR}/{JOINTS}": joint_csv_bytes(air_joints.position),
         f"{AIR}/{TRAJECTORY_YAML}": yaml_bytes(air_trajectory),
         f"{AIR}/{TRAJECTORY_MCAP}": mcap_bytes(air_trajectory),
-        RUN_SCRIPT: Path(__file__).with_name(RUN_SCRIPT).read_bytes(),
-        CHECKLIST: checklist(demand, scan_id=scan_id, start=joints.position[0]).encode(),
+        **{name: Path(__file__).with_name(name).read_bytes() for name in RUN_SCRIPTS},
+        CHECKLIST: checklist(
+            demand, scan_id=scan_id, start=joints.position[0], air_start=air_joints.position[0]
+        ).encode(),
     }
     for name, data in files.items():
         write_bytes_atomic(folder / name, data)
@@ -114,11 +130,17 @@ def write_package(folder: Path, demand: Demand, *, scan_id: str) -> dict[str, An
             "waypoint_period_s": PERIOD_S * WAYPOINT_STRIDE,
             "phases": _phases(edge),
         },
+        "ready_pose_rad": ready.tolist(),
         "start_pose_rad": joints.position[0].tolist(),
         "air_cut": {
             "lift_m": demand.params.air_cut_lift_m,
             "start_pose_rad": air_joints.position[0].tolist(),
         },
+        "collision": plain(
+            thresholds(cell, joints.position, edge.force @ cell.o_t_c[:3, :3].T),
+            thresholds(cell, air_joints.position, np.zeros((len(air), 3))),
+        ),
+        "demand": stated(demand),
         "provenance": {
             "release": _release(),
             "code_sha256": code_sha256(),

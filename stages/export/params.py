@@ -4,18 +4,16 @@ from typing import Annotated
 
 from pydantic import Field
 
-from stages.runtime.named import one_of
 from stages.runtime.params_base import StageParams, Vector
 from stages.shared.cut.params import CutParams
-from stages.shared.robots.names import ROBOTS
+from stages.shared.robots.params import ArmParams
 
 
 class ExportParams(StageParams):
-    """export: the cell (robot, board, knife) and how the knife goes to the cut and away from it."""
+    """export: the cell (board, knife) and how the knife goes to the cut and away from it."""
 
     cut: CutParams
-    robot: Annotated[str, one_of(ROBOTS)]
-    """A file of stages/shared/robots."""
+    arm: ArmParams
     board_position_m: Vector
     """Origin of the cutting frame (on the board, in the cut plane) in the robot's base frame."""
     blade_yaw_deg: Annotated[float, Field(ge=-360, le=360)]
@@ -47,5 +45,7 @@ class ExportParams(StageParams):
     dwell_s: Annotated[float, Field(ge=0.01, le=10)]
     """Rest before and after the approach, the cut and the retract."""
     air_cut_lift_m: Annotated[float, Field(ge=0.01, le=0.3)]
+    min_cut_fraction: Annotated[float, Field(ge=0, le=1)]
+    """Least share of the cut that the simulated motion must part."""
     replay: bool
     """Replay the motion at torque level with MuJoCo (the extra `verify`)."""

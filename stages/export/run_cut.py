@@ -1,36 +1,42 @@
 """Run a certified cut on a Franka arm. Without --execute nothing moves and nothing is contacted.
 
     python run_cut.py                                     check hashes and certificate, show the motion
+    python run_cut.py --air --execute --robot NAME --host IP    the motion in the air, fruit removed: run this first
     python run_cut.py --execute --robot NAME --host IP    the cut, after questions
-    python run_cut.py --air --execute ...                 the same motion in the air; run this first, fruit removed
 
-Needs Python 3.10 or newer; --execute also needs pylibfranka and a real-time kernel, and a robot that pylibfranka speaks
-to (cut.json, robot / control / run_script). Other robots play joint_1khz.csv or joint_trajectory.* with the clients
-named there, after a dry run of this script. The part that moves the arm was written from libfranka's interface and has
-not been run on hardware: rehearse it with the air cut.
+The arm must rest at its ready pose (or at the start pose). It goes to the start, cuts, retracts and returns, all by
+certified files. Measured state is written to a log that `scan2cut executed` and `scan2cut run --log` read. If the
+force gets too high the arm slows down and stops; after that, or after a reflex, it can go back the way it came.
+
+Needs Python 3.10 or newer; --execute also needs pylibfranka, a real-time kernel (a simulated robot: --no-realtime) and
+a robot that pylibfranka speaks to (cut.json, robot / control / run_script). Exit codes: 0 done, 2 refused and nothing
+moved, 3 stopped on the way.
 """
 
 import argparse
-import csv
+import gc
 import hashlib
 import json
+import os
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
-START_TOLERANCE_RAD = 0.005
-STILL_RAD_S = 0.01
-GLIDE_SAMPLES = 2000
-"""5 mrad in 2 s with a quintic step: 0.005 rad/s and 0.008 rad/s² at most."""
+sys.dont_write_bytecode = True  # the folder holds what the certificate lists, and nothing else
 
+from cut_stream import FIELDS, Motion, RefusalError, Run, off, way_in  # noqa: E402
 
-class RefusalError(Exception):
-    """A reason not to move."""
+EE_TOLERANCE, MASS_TOLERANCE_KG = 1e-4, 0.02
+SETTLE_READINGS = 500
+"""The state shows a setting some cycles after it was made."""
 
 
 def say(text: str) -> None:
     """To the terminal."""
     sys.stdout.write(text + "\n")
+    sys.stdout.flush()
 
 
 def check_files(folder: Path) -> dict:
@@ -50,19 +56,12 @@ def check_files(folder: Path) -> dict:
     return document
 
 
-def read_joints(folder: Path, air: bool) -> list:
-    """Joint angles [rad], one row of seven per millisecond."""
-    path = folder / "air_cut" / "joint_1khz.csv" if air else folder / "joint_1khz.csv"
-    with path.open(newline="", encoding="utf-8") as file:
-        rows = list(csv.reader(file))
-    return [[float(value) for value in row[1:]] for row in rows[1:]]
-
-
 def check_robot(document: dict, name: str) -> None:
     """Refuse a robot this motion was not made for."""
-    if name != document["robot"]["name"]:
+    robot = document["robot"]
+    if name != robot["name"]:
         raise RefusalError(
-            f"This cut was certified for {document['robot']['name']}, not for {name}. Export it for {name}."
+            f"This cut was certified for {robot['name']}, not for {name}. Export with --set arm.robot={name}."
         )
 
 
@@ -74,89 +73,148 @@ def check_script(document: dict) -> None:
         raise RefusalError(f"pylibfranka does not speak to a {robot['title']}. Play {ways}.")
 
 
-def check_server(document: dict, version: int) -> None:
-    """Refuse when the connected controller belongs to another kind of robot."""
-    robot = document["robot"]
-    low, high = robot["control"]["server_versions"]
-    if version < low or (high is not None and version > high):
-        raise RefusalError(
-            f"The robot at this address has server version {version}, a {robot['title']} has "
-            f"{low} {'or later' if high is None else f'to {high}'}. Check --host."
-        )
-
-
-def check_start(start: list, joints: list, speeds: list) -> None:
-    """Refuse unless the robot rests at the start pose."""
-    for number, (wanted, found, speed) in enumerate(zip(start, joints, speeds, strict=True), 1):
-        if not abs(found - wanted) <= START_TOLERANCE_RAD:
-            raise RefusalError(
-                f"Joint {number} is at {found:.4f} rad; the motion starts at {wanted:.4f}. It must be within "
-                f"{START_TOLERANCE_RAD} rad. Bring the arm there by hand guiding."
-            )
-        if not abs(speed) <= STILL_RAD_S:
-            raise RefusalError(f"Joint {number} moves at {speed:.3f} rad/s. The arm must rest. Wait.")
-
-
-def confirm(question: str, answer: str) -> None:
-    """Ask; anything but the answer refuses."""
+def confirm(question: str, answer: str) -> bool:
+    """Ask; anything but the answer is a no."""
     say(question)
-    if input(f"Type {answer} to go on: ").strip() != answer:
-        raise RefusalError("Not confirmed.")
+    sys.stdout.write(f"Type {answer} to go on: ")
+    sys.stdout.flush()
+    return sys.stdin.readline().strip() == answer
 
 
-def describe(document: dict, joints: list, air: bool) -> None:
+def describe(document: dict, motion: Motion) -> None:
     """What would happen."""
     loads = document["certificate"]["loads"]
     say(document["warning"])
-    say(f"{'Air cut' if air else 'CUT'} of {document['scan']} for {document['robot']['title']}")
-    say(f"{len(joints)} samples, {(len(joints) - 1) / 1000:.2f} s; start pose {joints[0]}")
+    say(f"{'Air cut' if motion.air else 'CUT'} of {document['scan']} for {document['robot']['title']}")
+    seconds = [(len(q) - 1) / 1000 for q in (motion.to_start, motion.joints, motion.to_ready)]
+    say(
+        f"{seconds[0]:.2f} s to the start, {seconds[1]:.2f} s motion, {seconds[2]:.2f} s back to the ready pose"
+    )
     say(
         f"Predicted peak force {loads['peak_force_n']:.0f} N, deflection {1000 * loads['deflection_m']:.1f} mm"
     )
+    say(f"Stops at {motion.collision['stop_force_n']:.0f} N")
     say(document["certificate"]["verdict"])
 
 
-def execute(document: dict, joints: list, host: str, air: bool) -> None:
-    """Glide to the exact start, then stream the joints at 1 kHz."""
-    import pylibfranka as franka
-
-    robot: Any = franka.Robot(host)
-    check_server(document, robot.server_version())
+def set_up(robot: Any, document: dict, motion: Motion) -> None:
+    """Load, end effector, stiffness and thresholds, read back where the robot says them."""
+    tool, loads = document["tool"], document["certificate"]["loads"]
     state = robot.read_once()
-    check_start(joints[0], list(state.q_d), list(state.dq))
-    loads = document["certificate"]["loads"]
-    torque = [max(10.0, value) for value in loads["collision_torque_thresholds_nm"]]
-    force = [max(10.0, value) for value in loads["collision_force_thresholds_n"]] + [10.0] * 3
-    robot.set_collision_behavior(torque, torque, force, force)
+    if not state.m_ee <= MASS_TOLERANCE_KG:
+        raise RefusalError(
+            f"Desk says that an end effector of {state.m_ee:.2f} kg is mounted. The knife is sent as the load, so "
+            "there must be none. Choose 'Other' with mass 0 in Desk."
+        )
+    robot.set_load(tool["mass_kg"], tool["com_in_flange_m"], [1e-3, 0, 0, 0, 1e-3, 0, 0, 0, 1e-3])
+    wanted = document["frames"]["F_T_E"]
+    nominal = [[state.F_T_NE[row + 4 * column] for column in range(4)] for row in range(4)]
+    in_nominal = _product(_inverse(nominal), wanted)
+    robot.set_EE([in_nominal[row][column] for column in range(4) for row in range(4)])
     robot.set_joint_impedance([loads["joint_stiffness_nm_rad"]] * 7)
-    confirm(
-        "The fruit is OFF the board." if air else "The air cut ran well and the fruit is in place.", "yes"
-    )
-    confirm("Nobody is within reach; the stop button is in hand.", "move")
-    check_start(joints[0], list(robot.read_once().q_d), list(robot.read_once().dq))
-    control = robot.start_joint_position_control(franka.ControllerMode.JointImpedance)
-    first, _ = control.readOnce()
-    stream = [*glide(list(first.q_d), joints[0]), *joints]
-    step, elapsed = 0, 0.0
-    while True:
-        command = franka.JointPositions(stream[step])
-        command.motion_finished = step == len(stream) - 1
-        control.writeOnce(command)
-        if command.motion_finished:
+    torque, force = motion.collision["torque_nm"], motion.collision["force_n"]
+    robot.set_collision_behavior(torque, torque, force, force)
+    flat = [value for row in wanted for value in row]
+    for _ in range(SETTLE_READINGS):
+        state = robot.read_once()
+        seen = [state.F_T_EE[row + 4 * column] for row in range(4) for column in range(4)]
+        heavy, elsewhere = abs(state.m_load - tool["mass_kg"]), off(seen, flat)
+        if heavy <= MASS_TOLERANCE_KG and elsewhere <= EE_TOLERANCE:
             return
-        _, period = control.readOnce()
-        elapsed += period.to_sec()
-        step = min(max(step + 1, round(elapsed * 1000)), len(stream) - 1)
+    raise RefusalError(
+        f"The robot says that its load is {state.m_load:.2f} kg and its end effector {1000 * elsewhere:.0f} mm off the "
+        f"knife's edge. It must take {tool['mass_kg']:g} kg and the edge. Clear load and end effector in Desk."
+    )
 
 
-def glide(found: list, start: list) -> list:
-    """Samples from where the arm is, within the start tolerance, to where the motion starts; rest at both ends."""
-    shares = [s**3 * (10.0 + s * (6.0 * s - 15.0)) for s in (k / GLIDE_SAMPLES for k in range(GLIDE_SAMPLES))]
-    return [[a + s * (b - a) for a, b in zip(found, start, strict=True)] for s in shares]
+def _product(a: list, b: list) -> list:
+    return [[sum(a[i][k] * b[k][j] for k in range(4)) for j in range(4)] for i in range(4)]
+
+
+def _inverse(pose: list) -> list:
+    turn = [[pose[j][i] for j in range(3)] for i in range(3)]
+    return [[*row, -sum(row[k] * pose[k][3] for k in range(3))] for row in turn] + [[0.0, 0.0, 0.0, 1.0]]
+
+
+def write_log(path: Path, run: Run, document: dict, ended: str) -> None:
+    """The recorded state as one JSON object of arrays, whole or not at all."""
+    start = run.rows[0][0]
+    log: dict = {"time": [row[0] - start for row in run.rows], "motion_step": [row[1] for row in run.rows]}
+    for i, name in enumerate(FIELDS):  # the robot sends single precision, which has nine digits at most
+        log[name] = [[float(f"{value:.9g}") for value in row[2][i]] for row in run.rows]
+    log["scan2cut"] = {
+        "scan": document["scan"],
+        "motion": "air_cut" if run.motion.air else "cut",
+        "content_sha256": document["certificate"]["content_sha256"],
+        "ended": ended,
+    }
+    unfinished = path.with_name(path.name + ".unfinished")
+    unfinished.write_text(json.dumps(log), encoding="utf-8")
+    os.replace(unfinished, path)
+
+
+def show_progress(run: Run) -> None:
+    """A line twice a second while the arm moves."""
+    while not run.done:
+        if run.path:
+            say(f"  {100 * run.place / len(run.path):3.0f} %, force {run.force.size:5.1f} N")
+        time.sleep(0.5)
+
+
+def execute(document: dict, motion: Motion, host: str, log: Path, *, realtime: bool) -> int:
+    """Connect, set up, ask, move, record; the exit code."""
+    try:
+        import pylibfranka as franka
+    except ImportError as error:
+        raise RefusalError(
+            f"pylibfranka can't be imported ({error}). --execute needs it. Run pip install pylibfranka."
+        ) from error
+    config = franka.RealtimeConfig.kEnforce if realtime else franka.RealtimeConfig.kIgnore
+    try:
+        robot = franka.Robot(host, config)
+        set_up(robot, document, motion)
+        way_in(motion, list(robot.read_once().q_d), list(robot.read_once().dq))
+    except franka.NetworkException as error:
+        raise RefusalError(
+            f"No robot answers at {host} ({error}). Check --host, the cable and FCI in Desk."
+        ) from error
+    except RuntimeError as error:
+        raise RefusalError(
+            f"The robot at {host} refused ({error}). It must be unlocked, with FCI on and without errors; without a "
+            "real-time kernel only a simulated robot can be run (--no-realtime). Check Desk."
+        ) from error
+    place = "The fruit is OFF the board." if motion.air else "The air cut ran well and the fruit is in place."
+    if not (confirm(place, "yes") and confirm("Nobody is within reach; the stop button is in hand.", "move")):
+        raise RefusalError("Not confirmed.")
+    run = Run(robot, franka, document, motion)
+    threading.Thread(target=show_progress, args=(run,), daemon=True).start()
+    reason = _moved(run.forward)
+    if reason and run.path:
+        say(f"STOPPED: {reason}")
+        if confirm("The knife may be in the fruit. It can go back the way it came, slowly.", "back"):
+            robot.automatic_error_recovery()
+            reason += _moved(run.back)
+    run.done = True
+    if run.rows:
+        write_log(log, run, document, reason or "finished")
+        say(f"Log: {log}")
+    say("Motion finished." if not reason else f"NOT FINISHED: {reason}")
+    return 3 if reason else 0
+
+
+def _moved(action: Any) -> str:
+    """Run it without pauses of Python's memory management; an exception of the robot becomes its reason."""
+    gc.disable()
+    try:
+        return action()
+    except (RuntimeError, KeyboardInterrupt) as error:
+        return f"The robot stopped the motion ({error or 'interrupted'})."
+    finally:
+        gc.enable()
 
 
 def main() -> int:
-    """Exit code 0 if all went well, 2 if refused."""
+    """Exit code 0 if all went well, 2 if refused, 3 if stopped."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -164,25 +222,33 @@ def main() -> int:
     parser.add_argument("--execute", action="store_true", help="move the robot")
     parser.add_argument("--robot", help="the robot at that address; must be the one of cut.json")
     parser.add_argument("--host", help="address of the robot")
+    parser.add_argument(
+        "--log", type=Path, help="new file for the measured state [default: by date and time]"
+    )
+    parser.add_argument(
+        "--no-realtime", action="store_true", help="without a real-time kernel: simulated robots only"
+    )
     options = parser.parse_args()
     folder = Path(__file__).resolve().parent
+    log = options.log or Path(time.strftime(f"{'air' if options.air else 'cut'}_%Y%m%d_%H%M%S.json"))
     try:
         document = check_files(folder)
         if options.robot:
             check_robot(document, options.robot)
-        joints = read_joints(folder, options.air)
-        describe(document, joints, options.air)
+        motion = Motion(folder, document, options.air)
+        describe(document, motion)
         if not options.execute:
             say("All checks passed. Dry run: nothing was moved.")
             return 0
         if not (options.robot and options.host):
             raise RefusalError("--execute needs --robot and --host.")
         check_script(document)
-        execute(document, joints, options.host, options.air)
+        if log.exists() or not log.absolute().parent.is_dir():
+            raise RefusalError(f"The log {log} exists, or its folder does not. Give a new file with --log.")
+        return execute(document, motion, options.host, log, realtime=not options.no_realtime)
     except (RefusalError, OSError, ValueError, KeyError) as reason:
         say(f"REFUSED: {reason}")
         return 2
-    return 0
 
 
 if __name__ == "__main__":

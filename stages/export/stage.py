@@ -10,10 +10,11 @@ import polars as pl
 from stages.export.cell import cell_of
 from stages.export.certificate import Certificate, certify
 from stages.export.demand import Demand, fruit_of
-from stages.export.export_files import REASON, RUN_SCRIPT
+from stages.export.export_files import REASON, RUN_SCRIPTS
 from stages.export.motion_table import cut_of
 from stages.export.package import write_certificate, write_package
 from stages.export.params import ExportParams
+from stages.export.parting import Parting, parting_of
 from stages.export.picture import export_picture
 from stages.export.provenance import Chain, walk
 from stages.runtime.atomic_file import write_bytes_atomic
@@ -24,6 +25,8 @@ from stages.shared.robots.robot import load_robot
 MOTION = "optimize/motion"
 BODY = ("halve/vertices", "halve/faces")
 """The surface of the body that is cut, in the cutting frame."""
+SIMULATED = ("replay/frames", "replay/springs")
+"""The motion's cut, simulated."""
 CERTIFIED, REFUSED, UNCHECKED = "certified", "refused", ".unchecked"
 """Folders of an export; exactly one of the first two is left."""
 
@@ -41,6 +44,7 @@ def export(
     place: Path,
     motion: pl.DataFrame,
     body: tuple[pl.DataFrame, pl.DataFrame],
+    parting: Parting,
     chain: Chain,
     params: ExportParams,
     *,
@@ -52,14 +56,15 @@ def export(
     The knife is the one that the motion was optimised for. Raises InputError if the motion is not at 1 kHz, misses
     the body or is out of the robot's reach.
     """
-    demand = demand_of(motion, body, chain, params, knife=knife)
+    demand = demand_of(motion, body, parting, chain, params, knife=knife)
     unchecked = place / UNCHECKED
     unchecked.mkdir(parents=True)
     document = write_package(unchecked, demand, scan_id=scan_id)
     certificate = certify(unchecked, demand)
     folder = place / (CERTIFIED if certificate.certified else REFUSED)
     if not certificate.certified:
-        (unchecked / RUN_SCRIPT).unlink()
+        for name in RUN_SCRIPTS:
+            (unchecked / name).unlink()
         write_bytes_atomic(unchecked / REASON, reason(certificate).encode())
     write_certificate(unchecked, document, certificate)
     os.replace(unchecked, folder)
@@ -69,6 +74,7 @@ def export(
 def demand_of(
     motion: pl.DataFrame,
     body: tuple[pl.DataFrame, pl.DataFrame],
+    parting: Parting,
     chain: Chain,
     params: ExportParams,
     *,
@@ -77,12 +83,13 @@ def demand_of(
     """What the export is held against."""
     vertices, faces = body
     return Demand(
-        robot=load_robot(params.robot),
+        robot=load_robot(params.arm.robot),
         cell=cell_of(params),
         params=params,
         cut=cut_of(motion),
         knife_of_motion=knife,
         fruit=fruit_of(vertices["position_m"].to_numpy(), faces["vertices"].to_numpy()),
+        parting=parting,
         provenance=chain.digests,
         broken_links=chain.broken,
     )
@@ -129,6 +136,7 @@ def metrics(exported: Exported, path: str) -> dict[str, Any]:
         "board_margin_m": margin("height of the whole edge above the board"),
         "blade_margin_m": margin("blade beyond the fruit at both ends"),
         "fixture_margin_m": margin("distance of the fixture from the fruit"),
+        "cut_fraction": exported.demand.parting.cut_fraction,
         "deflection_m": certificate.figures.get("deflection_m"),
         "peak_force_n": certificate.figures.get("peak_force_n"),
     }
@@ -138,12 +146,15 @@ def run(io: StageIO, params: ExportParams) -> dict[str, Any]:
     """Read motion and body, export, certify, draw."""
     io.progress(0.0, "read the motion")
     motion, body = io.read(MOTION), (io.read(BODY[0]), io.read(BODY[1]))
-    chain = walk(io.scan_dir, tuple(ARTIFACTS[name].path for name in (MOTION, *BODY)), root=io.scan.scan)
+    parting = parting_of(io.read(SIMULATED[0]), io.read(SIMULATED[1]))
+    used = (MOTION, *BODY, *SIMULATED)
+    chain = walk(io.scan_dir, tuple(ARTIFACTS[name].path for name in used), root=io.scan.scan)
     io.progress(0.1, "solve, write and certify")
     knife = io.notes(MOTION).get("knife", "not stated")
-    exported = export(io.folder("export/cut"), motion, body, chain, params, knife=knife, scan_id=io.scan.id)
+    place = io.folder("export/cut")
+    exported = export(place, motion, body, parting, chain, params, knife=knife, scan_id=io.scan.id)
     io.progress(0.8, "draw the picture")
     io.write_png("export/preview", export_picture(exported.folder, exported.demand, exported.certificate))
     io.progress(1.0, exported.certificate.verdict)
-    place = Path("data", "scans", io.scan.id, ARTIFACTS["export/cut"].path, exported.folder.name)
-    return metrics(exported, place.as_posix())
+    shown = Path("data", "scans", io.scan.id, ARTIFACTS["export/cut"].path, exported.folder.name)
+    return metrics(exported, shown.as_posix())

@@ -103,10 +103,10 @@ def table_of_csv(data: bytes) -> pl.DataFrame:
     )
 
 
-def joint_csv_bytes(joints: JointMotion) -> bytes:
+def joint_csv_bytes(joints: NDArray[np.float64]) -> bytes:
     """Every sample: time [s] and joints [rad] with 17 digits; fewer would put steps into the jerk."""
-    time = PERIOD_S * np.arange(len(joints.position))
-    rows = np.concatenate([time[:, None], joints.position], axis=1)
+    time = PERIOD_S * np.arange(len(joints))
+    rows = np.concatenate([time[:, None], joints], axis=1)
     return ("\n".join([",".join(JOINT_COLUMNS), *_lines(rows)]) + "\n").encode()
 
 

@@ -2,12 +2,13 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from stages.optimize.optimisers import OPTIMISERS
 from stages.runtime.named import one_of
 from stages.runtime.params_base import Positive, StageParams
 from stages.shared.cut.params import CutParams
+from stages.shared.robots.params import ArmParams, fill_edge_limits
 
 
 class ConstraintWeight(StageParams):
@@ -21,11 +22,13 @@ class OptimizeParams(StageParams):
     """optimize: the slicing motion, its limits and how it is searched for."""
 
     cut: CutParams
+    arm: ArmParams
     mean_over: Literal["time", "depth"]
     """Whether every moment, or every millimetre of the way down, counts the same in the mean force."""
     blade_overlap_m: Annotated[float, Field(ge=0, le=0.1)]
     """How far the blade reaches beyond the fruit at both ends, at all times."""
     max_speed_m_s: Annotated[float, Field(gt=0, le=2)]
+    """This and the accelerations: null in params.yaml takes those of arm.robot."""
     max_acceleration_along_m_s2: Annotated[float, Field(gt=0, le=20)]
     max_acceleration_vertical_m_s2: Annotated[float, Field(gt=0, le=20)]
     keyframe_spacing_s: Annotated[float, Field(ge=0.02, le=10)]
@@ -68,3 +71,5 @@ class OptimizeParams(StageParams):
     processes: Annotated[int, Field(ge=0, le=256)]
     """For starts, candidates and checks; 0 takes every core the stage is given. The result does not depend on it."""
     seed: int
+
+    _limits_of_the_arm = model_validator(mode="before")(fill_edge_limits)

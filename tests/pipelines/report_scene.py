@@ -40,7 +40,8 @@ METRICS: dict[str, dict[str, Any]] = {
     "optimize": {"reduction": 0.2, "confirmed_reduction": 0.17, "mean_force_vertical_n": 18.0, "best_start": "vertical",
                  "mean_force_optimized_n": 15.0, "lateral_residual_m": 0.0, "unconstrained_reduction": 0.3},
     "export": {"certified": True, "outcome": "certified", "verdict": "Certified: all 1 checks passed.", "checks": 1,
-               "failed": [], "path": "data/scans/x/export/cut/certified"},
+               "failed": [], "path": "data/scans/x/export/cut/certified", "cut_fraction": 0.9, "peak_force_n": 10.0,
+               "deflection_m": 0.001},
     "replay": {"outcome": "The knife finished its motion.", "blade_length_m": 0.15, "blade_height_m": 0.04,
                "blade_spine_m": 0.002, "max_displacement_m": 0.001, "mean_force_n": 15.0},
 }  # fmt: skip

@@ -1,5 +1,6 @@
 """report.html: complete, tolerant of what is missing or broken, and safe with hostile texts."""
 
+import json
 import re
 from html.parser import HTMLParser
 from xml.etree import ElementTree
@@ -16,12 +17,14 @@ from pipelines.report.drawings import knife_path, spring_map, standalone
 from pipelines.report.page import render_page
 from pipelines.report.run_record import read_run_record
 from pipelines.report.scan_data import ScanData
+from pipelines.report.sections.decision import tightest
 from pipelines.report.sections.force import force
 from pipelines.report.sections.provenance import command
 from pipelines.report.sections.robot import joints
 from pipelines.report.sections.second_cut import path
 from pipelines.report.words import label, number, percent
 from pipelines.scans.project import Project
+from stages.runtime.artifacts import write_json
 from stages.runtime.catalogue import ARTIFACTS
 from tests.pipelines.report_scene import METRICS, ROWS, make_project, make_scan
 
@@ -105,6 +108,45 @@ def test_broken_artifacts_are_named_not_fatal(project):
     assert "can&#39;t be read as JSON" in html
     assert html.count("This part can&#39;t be shown") == 1
     assert html.count("<section") == len(SECTIONS) + 1
+
+
+CHECK = {"number": 2, "unit": "m", "margin": 0.0, "passed": True, "note": "joint 2", "remedy": "Go slower"}
+
+
+def test_report_opens_with_the_decision(project):
+    folder = make_scan(project, "apple")
+    document = json.loads((folder / "export/cut/certified/cut.json").read_text())
+    checks = [
+        CHECK | {"name": f"check {i}", "value": 0.1 * i, "limit": 1.0, "rule": "<="} for i in range(1, 9)
+    ]
+    checks.append(CHECK | {"name": "low", "value": 1.05, "limit": 1.0, "rule": ">="})
+    document["certificate"]["checks"] += checks
+    (folder / "export/cut/certified/cut.json").write_text(json.dumps(document))
+    html = report_html(ScanData(project, "apple"))
+    go = html.index("GO. Certified: all 1 checks passed. Computed, never run on an arm")
+    assert go < html.index("All stages ran.") and "NO-GO" not in html
+    assert "files for the robot" in html and "cut through, simulated" in html
+    assert [check["name"] for check, _ in tightest(checks)] == [
+        "low",
+        "check 8",
+        "check 7",
+        "check 6",
+        "check 5",
+    ]
+
+
+def test_refused_motion_is_a_no_go_without_files(project):
+    folder = make_scan(project, "apple")
+    document = json.loads((folder / "export/cut/certified/cut.json").read_text())
+    failed = CHECK | {"name": "hovers", "value": 0.03, "limit": 0.002, "rule": "<=", "passed": False}
+    document["certificate"]["checks"].append(failed)
+    (folder / "export/cut/certified/cut.json").write_text(json.dumps(document))
+    refused = METRICS["export"] | {"certified": False, "outcome": "refused", "verdict": "Refused: it hovers."}
+    write_json(folder, "export/metrics", refused)
+    html = report_html(ScanData(project, "apple"))
+    assert "NO-GO. Refused: it hovers. There are no files for the robot." in html
+    assert ">files for the robot<" not in html and "export/cut/certified" not in html
+    assert "1 FAILED" in html and "joint 2; Go slower" in html
 
 
 def test_unknown_scan(project):

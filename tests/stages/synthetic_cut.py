@@ -8,6 +8,7 @@ import torch
 import trimesh
 
 from disect_sim.motions import SlicingMotion
+from stages.export.parting import Parting
 from stages.runtime.params import load_params
 
 ROOT = Path(__file__).parents[2]
@@ -70,6 +71,36 @@ def table_of(
             *(pl.Series(name, values, pl.Array(pl.Float64, 3)) for name, values in columns.items()),
         ]
     )
+
+
+def parting_at_end(motion: pl.DataFrame, *, cut_fraction: float = 0.97) -> Parting:
+    """A simulated cut that follows the motion to its end and leaves one spring near the board."""
+    return Parting(cut_fraction, 1.0, motion["position_m"].to_numpy()[-1], 100, np.array([0.0008]))
+
+
+def replay_tables(motion: pl.DataFrame, *, cut_fraction: float = 0.97) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """replay/frames and replay/springs of a cut with two springs, the lower of which survives."""
+    ends = motion["position_m"].to_numpy()[[0, -1]]
+    vec = pl.Array(pl.Float64, 3)
+    frames = pl.DataFrame(
+        [
+            pl.Series("time_s", motion["time_s"].to_numpy()[[0, -1]], pl.Float64),
+            pl.Series("knife_position_m", ends, vec),
+            pl.Series("force_n", np.zeros((2, 3)), vec),
+            pl.Series("force_norm_n", np.zeros(2), pl.Float64),
+            pl.Series("cut_fraction", [0.0, cut_fraction], pl.Float64),
+        ]
+    )
+    places = np.array([[0.0, 0.03, 0.0], [0.0, 0.0008, 0.0]] * 2, np.float32)
+    springs = pl.DataFrame(
+        [
+            pl.Series("frame", [0, 0, 1, 1], pl.Int32),
+            pl.Series("plus_m", places, pl.Array(pl.Float32, 3)),
+            pl.Series("minus_m", places, pl.Array(pl.Float32, 3)),
+            pl.Series("remaining_fraction", [1.0, 1.0, 0.0, 0.9], pl.Float32),
+        ]
+    )
+    return frames, springs
 
 
 def body_tables(width_m: float = 0.05) -> tuple[pl.DataFrame, pl.DataFrame]:

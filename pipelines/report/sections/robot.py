@@ -6,11 +6,24 @@ from typing import Any
 from pipelines.report.blocks import Block, Code, Curve, Note, Plot, Section, Table, Tone
 from pipelines.report.scan_data import ScanData
 from pipelines.report.sections.common import not_run, preview
+from pipelines.report.sections.decision import used_share
 from pipelines.report.words import number
 from stages.runtime.catalogue import ARTIFACTS
 
 JOINTS = 7
 SHARE = "share of the limit [-]"
+GROUPS = {
+    1: "whole files, rest at both ends",
+    2: "limits of the joints and of the edge",
+    3: "joints against the wanted edge",
+    4: "space: board, fruit, fixture, links, base",
+    5: "loads and collision thresholds",
+    6: "frames, robot and knife",
+    7: "hashes",
+    8: "independent replay",
+    9: "it cuts the fruit",
+}
+"""What the numbers of the certificate's checks stand for."""
 
 
 def joints(data: ScanData) -> Section:
@@ -86,27 +99,44 @@ def certificate(data: ScanData) -> Section:
     if not metrics:
         return Section("certificate", title, [not_run("export")])
     tone: Tone = "good" if metrics.get("certified") else "bad"
-    words = {True: "passed", False: "FAILED", None: "not run"}
-    rows = [
-        (
-            check["number"],
-            check["name"],
-            words[check["passed"]],
-            check["value"],
-            f"{'' if check['rule'] == '=' else check['rule'] + ' '}{number(check['limit'])}",
-            check["unit"],
-            check["margin"],
-            check["note"],
-        )
-        for check in document.get("checks", [])
-    ]
-    header = ("no.", "check", "result", "value", "limit", "unit", "margin", "note")
-    blocks: list[Block] = [Note(str(metrics.get("verdict", "")), tone), Table(header, rows, "All checks")]
+    blocks: list[Block] = [Note(str(metrics.get("verdict", "")), tone), *_groups(document.get("checks", []))]
     loads = document.get("loads", {})
     if loads:
         blocks.append(
             Table(("load", "value"), list(loads.items()), "Loads to expect, thresholds to set", folded=True)
         )
-    where = str(metrics.get("path", f"data/scans/{data.scan_id}/{ARTIFACTS['export/cut'].path}"))
-    blocks.append(Code(where, "The files; what each is: docs/export.md"))
+    if metrics.get("certified"):
+        where = str(metrics.get("path", f"data/scans/{data.scan_id}/{ARTIFACTS['export/cut'].path}"))
+        blocks.append(Code(where, "The files; what each is: docs/export.md"))
     return Section("certificate", title, blocks)
+
+
+def _groups(checks: Sequence[dict[str, Any]]) -> list[Block]:
+    """The checks by their number, the tightest first; a group opens by itself if one of it failed."""
+    words = {True: "passed", False: "FAILED", None: "not run"}
+    header = ("no.", "check", "result", "value", "limit", "unit", "margin", "note")
+    blocks: list[Block] = []
+    for group in sorted({int(check["number"]) for check in checks}):
+        of_group = [check for check in checks if check["number"] == group]
+        of_group.sort(key=lambda check: (check["passed"] is not False, -(used_share(check) or 0.0)))
+        rows = [
+            (
+                check["number"],
+                check["name"],
+                words[check["passed"]],
+                check["value"],
+                f"{'' if check['rule'] == '=' else check['rule'] + ' '}{number(check['limit'])}",
+                check["unit"],
+                check["margin"],
+                "; ".join(
+                    t for t in (check["note"], "" if check["passed"] else check.get("remedy", "")) if t
+                ),
+            )
+            for check in of_group
+        ]
+        failed = sum(check["passed"] is False for check in of_group)
+        title = f"{group}: {GROUPS.get(group, 'other')}, {len(rows)} checks" + (
+            f", {failed} FAILED" if failed else ""
+        )
+        blocks.append(Table(header, rows, title, folded=not failed))
+    return blocks

@@ -5,6 +5,7 @@ from typing import Any
 from pipelines.dvc.template import read_template
 from pipelines.report.blocks import Block, Figures, Note, Section, Table
 from pipelines.report.scan_data import ScanData
+from pipelines.report.sections.decision import decision
 from pipelines.report.words import MISSING, number, percent
 
 SMALL_ERROR, FAIR_ERROR = 0.1, 0.25
@@ -13,7 +14,7 @@ SMALL_ERROR, FAIR_ERROR = 0.1, 0.25
 
 def summary(data: ScanData) -> Section:
     """Verdict, the figures that matter, warnings, and how long it took."""
-    blocks: list[Block] = [_verdict(data), Figures(_figures(data))]
+    blocks: list[Block] = [*decision(data), _verdict(data), Figures(_figures(data))]
     blocks += [Note(text, "warning") for text in warnings(data)]
     blocks.append(_stages(data))
     return Section("summary", "Did it work, and what do I get?", blocks)
@@ -27,10 +28,7 @@ def _verdict(data: ScanData) -> Note:
     missing = [stage for stage in stages if not data.metrics(stage)]
     if missing:
         return Note(f"Not everything has run yet. Without results: {', '.join(missing)}.", "warning")
-    export = data.metrics("export")
-    if not export.get("certified"):
-        return Note(f"All stages ran, but the motion is not for a robot. {export.get('verdict', '')}", "bad")
-    return Note(f"All stages ran. {export.get('verdict', '')}", "good")
+    return Note("All stages ran.", "good")
 
 
 def _figures(data: ScanData) -> list[tuple[str, str, str]]:
@@ -60,7 +58,10 @@ def _figures(data: ScanData) -> list[tuple[str, str, str]]:
                 f"{number(export.get('checks'))} checks, {len(export.get('failed') or [])} failed",
             )
         )
-        items.append(("files for the robot", str(export.get("path", MISSING)), "see the certificate below"))
+        if export.get("certified"):
+            items.append(
+                ("files for the robot", str(export.get("path", MISSING)), "see the certificate below")
+            )
     return items
 
 

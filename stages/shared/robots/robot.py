@@ -18,10 +18,19 @@ class Control:
 
     run_script: bool
     """Whether the exported run_cut.py can move it."""
-    server_versions: tuple[int, int | None]
-    """Lowest and highest version of the robot's server; None if later ones are expected."""
     clients: dict[str, str]
     """Where run_cut.py can't: exported file → a program that can play it on this robot."""
+
+
+@dataclass(frozen=True)
+class Capsule:
+    """A rounded cylinder around a part of the arm, in the frame of its joint."""
+
+    link: int
+    """Number of the joint whose frame it moves with; 0 is the base."""
+    from_m: NDArray[np.float64]
+    to_m: NDArray[np.float64]
+    radius_m: float
 
 
 @dataclass(frozen=True)
@@ -48,6 +57,10 @@ class Robot:
     """Centres of mass in the joint frames [m], shape [7, 3]."""
     link_inertia_kg_m2: NDArray[np.float64]
     """Inertia about the centres of mass, in the joint frames, shape [7, 3, 3]."""
+    base: Capsule
+    capsules: tuple[Capsule, ...]
+    """Around the links that can come near the board."""
+    flange_radius_m: float
     file_sha256: str
 
 
@@ -82,18 +95,20 @@ def _robot_of(content: dict[str, Any], file_sha256: str) -> Robot:
         )
     }
     control = content["control"]
-    low, high = control["server_versions"]
     return Robot(
         name=content["name"],
         title=content["title"],
         joint_names=tuple(content["joint_names"]),
-        control=Control(control["run_script"], (low, high), control["clients"]),
+        control=Control(control["run_script"], control["clients"]),
         origin=content["origin"],
         edge_acceleration_m_s2=content["edge_acceleration_m_s2"],
         edge_jerk_m_s3=content["edge_jerk_m_s3"],
         link_mass_kg=np.array([link["mass_kg"] for link in content["links"]]),
         link_com_m=np.array([link["com_m"] for link in content["links"]]),
         link_inertia_kg_m2=np.stack([_inertia(link["inertia_kg_m2"]) for link in content["links"]]),
+        base=_capsule({"link": 0, **content["base"]}),
+        capsules=tuple(_capsule(capsule) for capsule in content["capsules"]),
+        flange_radius_m=content["flange_radius_m"],
         file_sha256=file_sha256,
         **vector,
     )
@@ -107,6 +122,15 @@ def limits_of(robot: Robot) -> dict[str, Any]:
     plain["edge_jerk_m_s3"] = robot.edge_jerk_m_s3
     plain["origin"] = robot.origin["limits"]
     return plain
+
+
+def _capsule(content: dict[str, Any]) -> Capsule:
+    return Capsule(
+        content["link"],
+        np.array(content["from_m"], float),
+        np.array(content["to_m"], float),
+        content["radius_m"],
+    )
 
 
 def _inertia(i: dict[str, float]) -> NDArray[np.float64]:

@@ -1,14 +1,12 @@
 """The stage export: the set of files, their round trip, the run script, and the stage as DVC runs it."""
 
 import hashlib
-import importlib.util
+import importlib
 import json
 import os
 import shutil
 import subprocess
 import sys
-import types
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -30,10 +28,18 @@ from stages.runtime.artifacts import read_metrics, write_json, write_table
 from stages.runtime.catalogue import ARTIFACTS
 from stages.runtime.hashing import sha256_of_file
 from stages.shared.robots.robot import load_robot
-from tests.stages.synthetic_cut import PARAMS, ROOT, body_tables, motion_table
+from tests.stages.synthetic_cut import (
+    PARAMS,
+    ROOT,
+    body_tables,
+    motion_table,
+    parting_at_end,
+    replay_tables,
+)
 
 CHAIN = Chain({"optimize/motion.parquet": "0" * 64}, ())
 MOTION, BODY = motion_table(), body_tables()
+PARTING = parting_at_end(MOTION)
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +48,7 @@ def exported(tmp_path_factory):
         tmp_path_factory.mktemp("export") / "cut",
         MOTION,
         BODY,
+        PARTING,
         CHAIN,
         PARAMS,
         knife="kitchen",
@@ -53,23 +60,31 @@ def test_slicing_motion_is_certified(exported):
     assert exported.certificate.certified, exported.certificate.verdict
     assert exported.folder.name == "certified"
     assert exported.certificate.verdict.endswith("Not run: independent replay.")
-    assert {check.number for check in exported.certificate.checks} == set(range(1, 9))
+    assert {check.number for check in exported.certificate.checks} == set(range(1, 10))
     assert not (exported.folder / "REASON.txt").exists()
     assert [p.name for p in exported.folder.parent.iterdir()] == ["certified"]
 
 
 def test_files_of_the_set(exported):
     names = {str(p.relative_to(exported.folder)) for p in exported.folder.rglob("*") if p.is_file()}
-    variants = {"joint_1khz.csv", "joint_trajectory.yaml", "joint_trajectory.mcap"}
+    variants = {
+        "joint_1khz.csv",
+        "joint_trajectory.yaml",
+        "joint_trajectory.mcap",
+        "to_start.csv",
+        "to_ready.csv",
+    }
     assert names == variants | {f"air_cut/{name}" for name in variants} | {
         "cut.json",
         "waypoints.parquet",
         "waypoints.csv",
         "run_cut.py",
+        "cut_stream.py",
+        "motion.parquet",
         "CHECKLIST.md",
     }
     document = json.loads((exported.folder / "cut.json").read_text())
-    assert (document["schema"], document["schema_version"]) == ("scan2cut/cut", 1)
+    assert (document["schema"], document["schema_version"]) == ("scan2cut/cut", 2)
     assert set(document["siblings_sha256"]) == names - {"cut.json"}
     assert "not a power-and-force-limited application" in document["warning"]
     assert "not a power-and-force-limited application" in (exported.folder / "CHECKLIST.md").read_text()
@@ -109,7 +124,9 @@ def test_bag_opens_with_rosbags(exported):
 
 
 def test_same_input_gives_the_same_bytes(exported, tmp_path):
-    again = export(tmp_path / "cut", MOTION, BODY, CHAIN, PARAMS, knife="kitchen", scan_id="synthetic")
+    again = export(
+        tmp_path / "cut", MOTION, BODY, PARTING, CHAIN, PARAMS, knife="kitchen", scan_id="synthetic"
+    )
     for path in exported.folder.rglob("*"):
         if path.is_file():
             other = again.folder / path.relative_to(exported.folder)
@@ -164,7 +181,9 @@ def test_metrics_and_picture(exported):
     assert 0.0 < found["joint_acceleration_margin_fraction"] < 1.0
     assert found["board_margin_m"] == pytest.approx(0.001 - PARAMS.min_board_clearance_m, abs=1e-12)
     picture = export_picture(
-        exported.folder, demand_of(MOTION, BODY, CHAIN, PARAMS, knife="kitchen"), exported.certificate
+        exported.folder,
+        demand_of(MOTION, BODY, PARTING, CHAIN, PARAMS, knife="kitchen"),
+        exported.certificate,
     )
     assert picture.shape == (1000, 1500, 3) and picture.std() > 10.0
 
@@ -207,75 +226,48 @@ def test_run_script_is_dry_by_default_and_checks_hashes(exported, tmp_path):
         assert refused.returncode == 2 and reason in refused.stdout
 
 
-class FakeArm:
-    """Stands in for pylibfranka: keeps what it was given."""
-
-    def __init__(self, joints: list[float], version: int = 8) -> None:
-        self.state = types.SimpleNamespace(q_d=joints, dq=[0.0] * 7)
-        self.version = version
-        self.sent: list[list[float]] = []
-        self.stiffness: list[float] = []
-
-    def server_version(self) -> int:
-        return self.version
-
-    def read_once(self) -> types.SimpleNamespace:
-        return self.state
-
-    def set_collision_behavior(self, *thresholds: list[float]) -> None:
-        assert [len(t) for t in thresholds] == [7, 7, 6, 6]
-
-    def set_joint_impedance(self, stiffness: list[float]) -> None:
-        self.stiffness = stiffness
-
-    def start_joint_position_control(self, mode: str) -> "FakeArm":
-        assert mode == "joint impedance"
-        return self
-
-    def readOnce(self) -> tuple[types.SimpleNamespace, types.SimpleNamespace]:  # noqa: N802
-        return self.state, types.SimpleNamespace(to_sec=lambda: 0.001)
-
-    def writeOnce(self, command: types.SimpleNamespace) -> None:  # noqa: N802
-        self.sent.append(command.q)
-
-
-def test_run_script_asks_checks_the_start_and_streams_the_file(exported, monkeypatch):
-    spec = importlib.util.spec_from_file_location("run_cut", exported.folder / "run_cut.py")
-    run_cut = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(run_cut)
-    document = run_cut.check_files(exported.folder)
-    assert document["robot"]["control"] == json.loads(json.dumps(asdict(load_robot("panda").control)))
-    document["robot"] |= {"name": "fr3", "title": "FR3", "control": asdict(load_robot("fr3").control)}
-    run_cut.check_script(document)
-    joints = run_cut.read_joints(exported.folder, False)
-    arm = FakeArm([q + 0.004 for q in joints[0]])
-    franka = types.SimpleNamespace(
-        Robot=lambda host: arm,
-        ControllerMode=types.SimpleNamespace(JointImpedance="joint impedance"),
-        JointPositions=lambda q: types.SimpleNamespace(q=q),
+def test_run_script_refuses_with_sentences_before_it_connects(exported, tmp_path):
+    """Without pylibfranka, and with a log that exists: no traceback, nothing lost."""
+    folder = tmp_path / "fr3"
+    export(
+        folder,
+        MOTION,
+        BODY,
+        PARTING,
+        CHAIN,
+        PARAMS.changed(robot="fr3"),
+        knife="kitchen",
+        scan_id="synthetic",
     )
-    monkeypatch.setitem(sys.modules, "pylibfranka", franka)
-    answers = iter(["yes", "move"])
-    monkeypatch.setattr("builtins.input", lambda prompt: next(answers))
-    run_cut.execute(document, joints, "robot", False)
-    assert arm.stiffness == [PARAMS.joint_stiffness_nm_rad] * 7
-    assert arm.sent[0] == arm.state.q_d and arm.sent[-len(joints) :] == joints
-    step = np.abs(np.diff(np.array(arm.sent), n=2, axis=0)).max() / PERIOD_S**2
-    # The glide adds less than 0.01 rad/s²; a jump of 4 mrad would be 4000.
-    assert step < 2.0
+    line = ("--execute", "--robot", "fr3", "--host", "127.0.0.1")
+    missing = script(folder / "certified", *line, "--log", str(tmp_path / "new.json"))
+    assert (missing.returncode, missing.stderr) == (2, "")
+    assert "REFUSED: pylibfranka can't be imported" in missing.stdout and "pip install" in missing.stdout
+    (tmp_path / "old.json").write_text("{}")
+    kept = script(folder / "certified", *line, "--log", str(tmp_path / "old.json"))
+    assert kept.returncode == 2 and "Give a new file with --log" in kept.stdout
+    assert (tmp_path / "old.json").read_text() == "{}" and not (tmp_path / "new.json").exists()
 
-    monkeypatch.setattr("builtins.input", lambda prompt: "no")
-    with pytest.raises(run_cut.RefusalError, match="Not confirmed"):
-        run_cut.execute(document, joints, "robot", False)
-    arm.state.q_d = [q + 0.006 for q in joints[0]]
-    with pytest.raises(run_cut.RefusalError, match="Bring the arm there"):
-        run_cut.execute(document, joints, "robot", False)
-    arm.version = 5
-    with pytest.raises(
-        run_cut.RefusalError, match=r"has server version 5, a FR3 has 6 or later\. Check --host"
-    ):
-        run_cut.execute(document, joints, "robot", False)
-    assert len(arm.sent) == run_cut.GLIDE_SAMPLES + len(joints)
+
+def test_script_between_samples_stops_within_the_limits(exported, monkeypatch):
+    """Slowing down anywhere on the way keeps every joint within the robot's own acceleration and jerk."""
+    monkeypatch.syspath_prepend(str(exported.folder))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    stream = importlib.import_module("cut_stream")
+    document = json.loads((exported.folder / "cut.json").read_text())
+    run = stream.Run(None, None, document, stream.Motion(exported.folder, document, False))
+    run.path = [*run.motion.to_start, *run.motion.joints[1:]]
+    robot = load_robot("panda")
+    assert stream.between(run.path, 1234.0) is run.path[1234]
+    for begin in range(500, len(run.path) - 1000, 700):
+        run.place, place, path = float(begin), float(begin), list(run.path[begin - 3 : begin])
+        slowing = run._stopping_cycles()
+        for cycle in range(slowing + 1):
+            path.append(stream.between(run.path, place))
+            place += 1.0 - stream.smooth(cycle / slowing)
+        path += [path[-1]] * 3
+        for order, limit in ((2, robot.acceleration_rad_s2), (3, robot.jerk_rad_s3)):
+            assert (np.abs(np.diff(np.array(path), n=order, axis=0)) * 1e3**order <= limit).all(), begin
 
 
 @pytest.fixture
@@ -301,6 +293,11 @@ def scan_dir(tmp_path: Path) -> Path:
     write_table(directory, "optimize/motion", MOTION, notes={"knife": "kitchen"})
     used = ["precut_half/nodes.parquet", "transport/parameters.parquet"]
     record(directory, "optimize", used, ["optimize/motion.parquet"])
+    for name, frame in zip(("replay/frames", "replay/springs"), replay_tables(MOTION), strict=True):
+        write_table(directory, name, frame)
+    record(
+        directory, "replay", ["optimize/motion.parquet"], ["replay/frames.parquet", "replay/springs.parquet"]
+    )
     for stage in STAGES_OF_CHAIN:
         if not (directory / stage / "provenance.json").exists():
             record(directory, stage, [], [])
@@ -364,6 +361,8 @@ def test_stage_certifies_refuses_and_loses_nothing(scan_dir):
         "precut_half/nodes.parquet",
         "transport/parameters.parquet",
         "optimize/motion.parquet",
+        "replay/frames.parquet",
+        "replay/springs.parquet",
     }
 
     # A chain that leaves out the calibration is none.

@@ -14,7 +14,7 @@ from stages.export.replay import arm_xml, replay
 from stages.export.stage import export
 from stages.shared.kinematics import flange_pose
 from stages.shared.robots.robot import load_robot
-from tests.stages.synthetic_cut import PARAMS, body_tables, motion_table
+from tests.stages.synthetic_cut import PARAMS, body_tables, motion_table, parting_at_end
 
 CELL = cell_of(PARAMS)
 WITH_REPLAY = PARAMS.model_copy(update={"replay": True})
@@ -27,6 +27,7 @@ def test_without_mujoco_the_sentence_says_what_to_install(monkeypatch, tmp_path)
             tmp_path / "cut",
             motion_table(),
             body_tables(),
+            parting_at_end(motion_table()),
             Chain({}, ()),
             WITH_REPLAY,
             knife="kitchen",
@@ -72,6 +73,7 @@ def test_certified_with_replay(tmp_path):
         tmp_path / "cut",
         motion_table(),
         body_tables(),
+        parting_at_end(motion_table()),
         Chain({}, ()),
         WITH_REPLAY,
         knife="kitchen",

@@ -6,10 +6,17 @@ import numpy as np
 import pytest
 
 from disect_sim.errors import InputError
+from stages.export.cell import cell_of, flange_targets
 from stages.export.checklist import air_cut
+from stages.export.inverse import choose_posture, follow
+from stages.export.motion_checks import ACCELERATION_SHARE
+from stages.runtime.params import merge_params
 from stages.shared.robots import robot as module
-from stages.shared.robots.names import FOLDER, ROBOTS
+from stages.shared.robots.names import FOLDER, ROBOTS, edge_limits
 from stages.shared.robots.robot import load_robot
+from tests.stages.synthetic_cut import ROOT
+
+PARAMS_YAML = ROOT / "params.yaml"
 
 
 @pytest.mark.parametrize("name", ROBOTS)
@@ -22,8 +29,6 @@ def test_every_file_is_a_whole_robot(name):
     assert robot.link_com_m.shape == (7, 3) and robot.link_inertia_kg_m2.shape == (7, 3, 3)
     assert (np.linalg.eigvalsh(robot.link_inertia_kg_m2) > 0.0).all()
     assert set(robot.origin) >= {"limits", "links", "ready_pose", "control"}
-    low, high = robot.control.server_versions
-    assert high is None or low <= high
     assert robot.control.run_script or robot.control.clients, "nothing can move it"
 
 
@@ -31,7 +36,7 @@ def test_how_the_air_cut_is_run_follows_from_the_file():
     assert air_cut(load_robot("fr3")) == "`python run_cut.py --air --execute --robot fr3 --host ADDRESS`"
     assert air_cut(load_robot("panda")) == (
         "air_cut/joint_1khz.csv with a libfranka 0.9 client (joint position motion generator) or "
-        "air_cut/joint_trajectory.* with franka_ros"
+        "air_cut/joint_trajectory.* with a ROS 2 joint_trajectory_controller for this arm"
     )
 
 
@@ -48,3 +53,32 @@ def test_a_file_that_is_not_whole_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "ROBOTS", ("half",))
     with pytest.raises(InputError, match=r"half\.json .* has no 'jerk_rad_s3'.*Add it"):
         load_robot("half")
+
+
+def test_one_setting_chooses_the_robot_of_search_certificate_and_files():
+    """The limits of the search follow from the robot's file unless they are given."""
+    for name in ROBOTS:
+        params = merge_params(PARAMS_YAML, {"arm": {"robot": name}}, overrides_from="test")
+        assert params.export.arm.robot == name
+        found = {key: getattr(params.optimize, key) for key in edge_limits(name)}
+        assert found == edge_limits(name)
+    own = {"arm": {"robot": "fr3"}, "optimize": {"max_acceleration_along_m_s2": 1.5}}
+    params = merge_params(PARAMS_YAML, own, overrides_from="test")
+    assert params.optimize.max_acceleration_along_m_s2 == 1.5
+    assert params.optimize.max_speed_m_s == edge_limits("fr3")["max_speed_m_s"]
+    with pytest.raises(InputError, match=r"export\.robot is given.*Write it as arm\.robot"):
+        merge_params(PARAMS_YAML, {"export": {"robot": "fr3"}}, overrides_from="test")
+
+
+@pytest.mark.parametrize("name", ROBOTS)
+def test_limits_of_the_search_are_inside_what_the_certificate_allows_in_the_shipped_cell(name):
+    """Along the blade and vertically, wherever the edge may be; 0.6 of the joints' limits are allowed."""
+    export = merge_params(PARAMS_YAML, {"arm": {"robot": name}}, overrides_from="test").export
+    robot, cell, limits = load_robot(name), cell_of(export), edge_limits(name)
+    places = np.array([[0.0, y, z] for y in (0.0, 0.06, 0.12) for z in (-0.06, 0.0, 0.06)])
+    posture = choose_posture(robot, flange_targets(cell, places.mean(axis=0)[None])[0])
+    along, vertical = limits["max_acceleration_along_m_s2"], limits["max_acceleration_vertical_m_s2"]
+    for push in (np.array([0.0, 0.0, along]), np.array([0.0, vertical, 0.0])):
+        moved = np.tile(cell.o_t_c[:3, :3] @ push, (len(places), 1))
+        need = follow(posture, flange_targets(cell, places), np.zeros_like(places), moved).acceleration
+        assert (np.abs(need) <= ACCELERATION_SHARE * robot.acceleration_rad_s2).all()

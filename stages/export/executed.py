@@ -1,0 +1,211 @@
+"""An executed cut beside its prediction: the log that run_cut.py wrote against the certified motion."""
+
+import io
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from disect_sim.errors import InputError
+from stages.export.collision import FACTOR
+from stages.export.export_files import DOCUMENT, MOTION
+from stages.runtime.artifacts import read_table
+from stages.runtime.atomic_file import write_bytes_atomic
+from stages.runtime.hashing import sha256_of_value
+from stages.shared.fitting.low_pass import low_pass
+from stages.shared.surface.triangles import Surface, solid_moments
+
+CERTIFIED = Path("export", "cut", "certified")
+PLACE = "executed"
+"""Folder beside the stages' that takes the comparisons."""
+CUTOFF_HZ = 20.0
+"""Zero-phase low-pass on both forces, as in ingest."""
+MEAN_ERROR = 0.25
+"""Mean absolute difference over mean measured force up to which the prediction counts as having held."""
+AIR_N = 10.0
+"""What an arm may read in the air; an air cut has no prediction to compare with."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a log says of the cut phase."""
+
+    step: NDArray[np.float64]
+    """Places on the motion [ms from its start], strictly increasing, shape [n]."""
+    force: NDArray[np.float64]
+    """Force on the knife in the base frame [N], shape [n, 3], not tared."""
+    air: bool
+    ended: str
+
+
+def compare_executed(scan_dir: Path, log: Path, air: Path | None = None) -> dict[str, Any]:
+    """Compare, write table and picture below the scan's folder `executed`, and return the figures.
+
+    Raises InputError if the log is not of the scan's certified motion.
+    """
+    folder = scan_dir / CERTIFIED
+    if not (folder / DOCUMENT).is_file():
+        raise InputError(
+            f"{scan_dir.name} has no certified motion. A log is compared with the one that was executed. Run "
+            f"scan2cut run {scan_dir.name}."
+        )
+    document = json.loads((folder / DOCUMENT).read_text(encoding="utf-8"))
+    measured = read_executed(log, document)
+    tare = read_executed(air, document) if air else None
+    if measured.air or (tare is not None and not tare.air):
+        raise InputError(
+            f"{log.name if measured.air else air.name if air else ''} is of the wrong motion. --log is the cut, --air "
+            "the air cut. Exchange them."
+        )
+    motion = pl.read_parquet(folder / MOTION)
+    time, found, expected = profiles(document, motion, measured, tare)
+    figures = judged(found, expected)
+    name = log.stem
+    place = scan_dir / PLACE / name
+    place.mkdir(parents=True, exist_ok=True)
+    table = pl.DataFrame({"time_s": time, "measured_n": found, "predicted_n": expected})
+    buffer = io.BytesIO()
+    table.write_csv(buffer)
+    write_bytes_atomic(place / "force.csv", buffer.getvalue())
+    write_bytes_atomic(place / "force.png", _picture(time, found, expected, figures["verdict"]))
+    again = _as_calibration_log(scan_dir, place, log, document)
+    return {
+        "log": str(log),
+        "ended": measured.ended,
+        **figures,
+        "table": str(place / "force.csv"),
+        "picture": str(place / "force.png"),
+        "calibrate_with": again,
+    }
+
+
+def read_executed(path: Path, document: dict[str, Any]) -> Reading:
+    """The log of run_cut.py; InputError if it is not one, or of another export."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        header = content["scan2cut"]
+        step = np.array(content["motion_step"], float)
+        force = -np.array(content["O_F_ext_hat_K"], float)[:, :3]
+        of, air, ended = header["content_sha256"], header["motion"] == "air_cut", str(header["ended"])
+    except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
+        raise InputError(
+            f"{path} is no log of run_cut.py ({type(error).__name__}: {error}). It must have motion_step, "
+            "O_F_ext_hat_K and scan2cut. Give the file that run_cut.py wrote."
+        ) from error
+    own = {key: value for key, value in document.items() if key != "certificate"}
+    if of != sha256_of_value(own):
+        raise InputError(
+            f"{path} was recorded with another export than the one that is there now. Both must be the same. Give the "
+            "log of this motion, or go back to the version that was executed."
+        )
+    if len(step) != len(force) or not (np.isfinite(step).all() and np.isfinite(force).all()):
+        raise InputError(
+            f"{path} has {len(step)} places and {len(force)} forces, or NaN among them. Each sample needs both. Record "
+            "it again."
+        )
+    ahead = np.concatenate([[True], step[1:] > np.maximum.accumulate(step)[:-1]]) if len(step) else step > 0
+    return Reading(step[ahead], force[ahead], air, ended)
+
+
+def profiles(
+    document: dict[str, Any], motion: pl.DataFrame, measured: Reading, tare: Reading | None
+) -> tuple[NDArray[np.float64], ...]:
+    """Time in the cut [s], norm of the measured and of the predicted force [N], both filtered alike."""
+    phases = document["timing"]["phases"]
+    at = next(i for i, phase in enumerate(phases) if phase["phase"] == "cut")
+    begin = 1000.0 * phases[at]["start_s"]
+    reached = min(float(measured.step.max(initial=0.0)) - begin, len(motion) - 1.0)
+    count = int(reached) + 1
+    if count < len(motion) // 10:
+        raise InputError(
+            f"The log ends {max(count, 0)} ms into the cut. A tenth of it is needed at least. Give a log of the cut."
+        )
+    steps = begin + np.arange(count)
+    force = _at(steps, measured)
+    if tare is not None:
+        force = force - _at(steps, tare)
+    else:
+        rest = (measured.step >= 1000.0 * phases[at - 1]["start_s"]) & (measured.step < begin)
+        if rest.any():
+            force = force - measured.force[rest].mean(axis=0)
+    time = motion["time_s"].to_numpy()[:count]
+    predicted = motion["force_n"].to_numpy()[:count]
+    sizes = [np.linalg.norm(low_pass(time, values, CUTOFF_HZ), axis=1) for values in (force, predicted)]
+    return time, sizes[0], sizes[1]
+
+
+def judged(measured: NDArray[np.float64], predicted: NDArray[np.float64]) -> dict[str, Any]:
+    """The figures, and whether the prediction held."""
+    mean = float(measured.mean())
+    error = float(np.abs(measured - predicted).mean()) / max(mean, 1e-9)
+    peaks = float(measured.max()) / max(float(predicted.max()), 1e-9)
+    held = error <= MEAN_ERROR and 1.0 / FACTOR <= peaks <= FACTOR
+    if float(measured.max()) < AIR_N:
+        said = f"The arm felt {measured.max():.1f} N at most, no more than in the air: was the fruit there?"
+    else:
+        said = (
+            f"The prediction {'held' if held else 'did NOT hold'}: mean difference {100 * error:.0f} % of the measured "
+            f"force (up to {100 * MEAN_ERROR:.0f} % allowed), peak {peaks:.2f} of the predicted "
+            f"({1 / FACTOR:.2f} to {FACTOR:.2f})."
+        )
+    return {
+        "held": bool(held),
+        "mean_measured_n": mean,
+        "mean_predicted_n": float(predicted.mean()),
+        "peak_measured_n": float(measured.max()),
+        "peak_predicted_n": float(predicted.max()),
+        "mean_error_fraction": error,
+        "verdict": said,
+    }
+
+
+def _as_calibration_log(scan_dir: Path, place: Path, log: Path, document: dict[str, Any]) -> str:
+    """Write the cut half's surface as a scan and give the command that fits it to this log."""
+    import trimesh
+
+    vertices = read_table(scan_dir, "halve/vertices")["position_m"].to_numpy()
+    faces = read_table(scan_dir, "halve/faces")["vertices"].to_numpy()
+    body = trimesh.Trimesh(vertices, faces, process=False)
+    name = f"{scan_dir.name}_{place.name}"
+    ply = body.export(file_type="ply")
+    assert isinstance(ply, bytes)
+    write_bytes_atomic(place / f"{name}.ply", ply)
+    offset = -float(solid_moments(Surface(vertices, faces))[0][0])
+    turn = np.array(document["frames"]["O_T_C"])[:3, 2]
+    if abs(abs(turn).max() - 1.0) > 1e-6:
+        return ""
+    settings = {
+        "clean.unit": "m",
+        "clean.rotation_deg": "[0,0,0]",
+        "clean.cut_offset_m": f"{offset:.6f}",
+        "ingest.blade_axis": "xyz"[int(np.abs(turn).argmax())],
+        "ingest.board_height_m": f"{document['frames']['O_T_C'][2][3]:g}",
+    }
+    given = " ".join(f"--set '{key}={value}'" for key, value in settings.items())
+    return f"scan2cut run {place / name}.ply --log {log} {given}"
+
+
+def _at(steps: NDArray[np.float64], reading: Reading) -> NDArray[np.float64]:
+    return np.stack([np.interp(steps, reading.step, column) for column in reading.force.T], axis=1)
+
+
+def _picture(
+    time: NDArray[np.float64], measured: NDArray[np.float64], predicted: NDArray[np.float64], verdict: str
+) -> bytes:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9.0, 4.5), dpi=100, layout="constrained")
+    axes = figure.subplots()
+    axes.plot(time, measured, color="#222222", lw=1.2, label="measured")
+    axes.plot(time, predicted, color="#c0392b", lw=1.2, label="predicted")
+    axes.fill_between(time, predicted / FACTOR, predicted * FACTOR, color="#c0392b", alpha=0.15, lw=0)
+    axes.set(xlabel="time in the cut [s]", ylabel="force [N]")
+    axes.set_title(verdict, fontsize=8)
+    axes.legend()
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png")
+    return buffer.getvalue()

@@ -1,0 +1,104 @@
+"""The moves from the robot's ready pose to the start of the motion and from its end back, and their checks.
+
+A move is straight in joint space, from rest to rest. The run script joins it to the motion, so the arm needs no
+hand guiding.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stages.export.checks import Check, at_least, at_most
+from stages.export.demand import Demand
+from stages.export.export_files import TO_READY, TO_START, ExportFiles
+from stages.export.links import base_distance, link_heights, tool_corners
+from stages.export.motion_checks import ACCELERATION_SHARE, JERK_SHARE, SPEED_SHARE, edge_poses, limits, rates
+from stages.export.segments import PERIOD_S
+from stages.shared.robots.robot import Robot
+
+USED = 0.5
+"""Part of what a cut may use of the limits."""
+KNIFE_SPEED_M_S = 0.15
+LEAST_S = 1.0
+JOIN_RAD = 1e-9
+MOVES = "moves to and from the ready pose"
+STRIDE = 10
+
+
+def move(first: NDArray[np.float64], last: NDArray[np.float64], demand: Demand) -> NDArray[np.float64]:
+    """Joints [rad], shape [n, 7], one row per millisecond, from the first to the last pose."""
+    return _quintic(first, last, _duration(first, last, demand))
+
+
+def move_checks(files: ExportFiles, demand: Demand) -> list[Check]:
+    """The four moves held against the limits of check 2 and the space of check 4; the worst of each is shown."""
+    from stages.export.cell_checks import BASE_CLEARANCE_M, LINK_CLEARANCE_M
+
+    robot, cell = demand.robot, demand.cell
+    moves = [q for _, q, _, _ in _moves(files, demand)]
+    joins = [max(np.abs(q[0] - a).max(), np.abs(q[-1] - b).max()) for _, q, a, b in _moves(files, demand)]
+    board = float(cell.o_t_c[2, 3])
+    tool = min(float(tool_corners(cell, q[::STRIDE])[..., 2].min()) for q in moves) - board
+    links = min(float(link_heights(robot, q[::STRIDE]).min()) for q in moves) - board
+    base = min(base_distance(robot, cell, q[::STRIDE]) for q in moves)
+    top = float(demand.fruit.high_m[1])
+    aside = "Raise export.approach_height_m, or move the board (export.board_position_m)"
+    return [
+        at_most(3, f"{MOVES}: gap where they join", float(max(joins)), JOIN_RAD, "rad"),
+        *_worst([limits(MOVES, q, demand) for q in moves]),
+        at_least(
+            4,
+            f"{MOVES}: knife and fixture above the fruit",
+            tool - top,
+            demand.params.fixture_clearance_m,
+            "m",
+            remedy=aside,
+        ),
+        at_least(4, f"{MOVES}: links above the board", links, LINK_CLEARANCE_M, "m", remedy=aside),
+        at_least(4, f"{MOVES}: distance from the base", base, BASE_CLEARANCE_M, "m", remedy=aside),
+    ]
+
+
+def _moves(
+    files: ExportFiles, demand: Demand
+) -> Iterator[tuple[str, NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]]:
+    """Name, joints, and the poses where each move must begin and end."""
+    ready = demand.robot.ready_pose_rad
+    for variant in (files.cut, files.air):
+        q = variant.joints
+        yield f"{variant.name}, {TO_START}", variant.to_start, ready, q[0]
+        yield f"{variant.name}, {TO_READY}", variant.to_ready, q[-1], ready
+
+
+def _worst(groups: list[list[Check]]) -> list[Check]:
+    """Of the same check on several moves, the one with the least margin."""
+    return [
+        min(same, key=lambda check: -np.inf if check.margin is None else check.margin)
+        for same in zip(*groups, strict=True)
+    ]
+
+
+def _duration(first: NDArray[np.float64], last: NDArray[np.float64], demand: Demand) -> float:
+    """The shortest that keeps to the limits [s]. A quintic step peaks at 1.875, 5.774 and 60 of its mean rates."""
+    robot: Robot = demand.robot
+    far = np.abs(last - first)
+    needs = [
+        LEAST_S,
+        (1.875 * far / (USED * SPEED_SHARE * robot.velocity_rad_s)).max(),
+        np.sqrt((5.774 * far / (USED * ACCELERATION_SHARE * robot.acceleration_rad_s2)).max()),
+        np.cbrt((60.0 * far / (USED * JERK_SHARE * robot.jerk_rad_s3)).max()),
+    ]
+    trial = edge_poses(_quintic(first, last, 1.0), demand)
+    half = 0.5 * demand.cell.blade_length_m
+    for place in (-half, 0.0, half):
+        track = trial[:, :3, 3] + place * trial[:, :3, 2]
+        needs.append(float(np.linalg.norm(rates(track)[0], axis=1).max()) / KNIFE_SPEED_M_S)
+    return float(max(needs))
+
+
+def _quintic(first: NDArray[np.float64], last: NDArray[np.float64], duration_s: float) -> NDArray[np.float64]:
+    s = np.linspace(0.0, 1.0, int(np.ceil(duration_s / PERIOD_S)) + 1)[:, None]
+    joints = first + s**3 * (10.0 + s * (6.0 * s - 15.0)) * (last - first)
+    joints[-1] = last
+    return np.asarray(joints)

@@ -1,0 +1,179 @@
+"""run_cut.py against the real pylibfranka and a simulated FR3 of franka-sim, which enforces Franka's limits.
+
+Both live in an environment of their own (franka-sim pins old versions). Name its Python and run this file:
+
+    python -m venv ~/franka && ~/franka/bin/pip install pylibfranka==0.21.3 franka-sim==1.1.7
+    SCAN2CUT_FRANKA_PYTHON=~/franka/bin/python python -m pytest tests/stages/export/test_export_execution.py
+"""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stages.export.cell import cell_of
+from stages.export.provenance import Chain
+from stages.export.replay import arm_xml
+from stages.export.stage import export
+from stages.ingest.log_file import read_log
+from stages.ingest.stage import ingest
+from stages.runtime.params import load_params
+from stages.shared.kinematics import FLANGE_M
+from stages.shared.robots.robot import load_robot
+from tests.stages.synthetic_cut import PARAMS, ROOT, body_tables, motion_table, parting_at_end
+
+PYTHON = os.environ.get("SCAN2CUT_FRANKA_PYTHON", "")
+PORT = 1337
+"""libfranka knows no other."""
+MOTION = motion_table()
+FR3 = PARAMS.changed(robot="fr3")
+FR3_READY = load_robot("fr3").ready_pose_rad
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not PYTHON, reason="SCAN2CUT_FRANKA_PYTHON names no Python with pylibfranka and franka-sim"
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    exported = export(
+        tmp_path_factory.mktemp("export") / "cut",
+        MOTION,
+        body_tables(),
+        parting_at_end(MOTION),
+        Chain({"optimize/motion.parquet": "0" * 64}, ()),
+        FR3,
+        knife="kitchen",
+        scan_id="synthetic",
+    )
+    assert exported.certificate.certified, exported.certificate.verdict
+    return exported.folder
+
+
+def fr3_model() -> str:
+    """The FR3 of our data file as franka-sim wants it: its names, rotor inertia, and the flange as the end effector."""
+    xml = (
+        arm_xml(load_robot("fr3"), cell_of(FR3)).replace('"joint', '"fr3_joint').replace('"link', '"fr3_link')
+    )
+    xml = xml.replace('name="fr3_link7"', 'name="wrist"').replace(
+        "<joint ", '<joint armature="0.6" damping="1" '
+    )
+    light = '<inertial pos="0 0 0" mass="0.001" diaginertia="1e-6 1e-6 1e-6"/>'
+    flange = f'<body name="fr3_link7" pos="0 0 {FLANGE_M}">{light}</body>'
+    return xml.replace('<body name="tool">', flange + '<body name="tool">')
+
+
+@contextmanager
+def arm(
+    place: Path, *, height_m: float = -1.0, force_n: float = 0.0, reflex_n: float = np.inf
+) -> Iterator[None]:
+    """A simulated arm at its ready pose that feels force_n while its end effector is below height_m."""
+    (place / "fr3.xml").write_text(fr3_model())
+    script = Path(__file__).with_name("simulated_arm.py")
+    with (place / "server.log").open("w") as log:
+        server = subprocess.Popen(
+            [PYTHON, script, place / "fr3.xml", str(PORT), str(height_m), str(force_n), str(reflex_n)],
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            deadline = time.monotonic() + 60.0
+            while time.monotonic() < deadline and server.poll() is None:
+                with socket.socket() as probe:
+                    if probe.connect_ex(("127.0.0.1", PORT)) == 0:
+                        break
+                time.sleep(0.2)
+            assert server.poll() is None, (place / "server.log").read_text()[-2000:]
+            time.sleep(1.0)
+            yield
+        finally:
+            server.send_signal(signal.SIGINT)
+            try:
+                server.wait(20)
+            except subprocess.TimeoutExpired:
+                server.kill()
+
+
+def run(folder: Path, *arguments: str, answers: str = "yes\nmove\n") -> subprocess.CompletedProcess[str]:
+    line = [
+        PYTHON,
+        folder / "run_cut.py",
+        "--execute",
+        "--robot",
+        "fr3",
+        "--host",
+        "127.0.0.1",
+        "--no-realtime",
+    ]
+    return subprocess.run(
+        [*line, *arguments], input=answers, capture_output=True, text=True, check=False, timeout=120
+    )
+
+
+def test_air_cut_then_cut_run_to_their_ends_and_are_recorded(folder, tmp_path):
+    edge_low = PARAMS.board_position_m[2] + 0.03
+    with arm(tmp_path, height_m=edge_low, force_n=30.0):
+        for name, arguments in (("air", ["--air"]), ("cut", [])):
+            log = tmp_path / f"{name}.json"
+            done = run(folder, *arguments, "--log", str(log))
+            assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
+            assert "Motion finished." in done.stdout and " %, force " in done.stdout
+            recorded = json.loads(log.read_text())
+            assert recorded["scan2cut"]["ended"] == "finished"
+            # The arm is back at its ready pose: the next motion needs no hand guiding.
+            assert recorded["q"][-1] == pytest.approx(FR3_READY, abs=5e-3)
+    files = {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()}
+    assert files == {"cut.json", *json.loads((folder / "cut.json").read_text())["siblings_sha256"]}
+
+    # ingest finds the contact 30 mm above the board, where the force begins.
+    params = load_params(ROOT / "params.yaml").ingest.changed(board_height_m=PARAMS.board_position_m[2])
+    found = ingest(read_log(tmp_path / "cut.json", params), params)
+    assert found.position_m[found.onset, 1] == pytest.approx(0.03, abs=2e-3)
+    assert found.position_m[:, 1].min() == pytest.approx(0.001, abs=2e-3)
+    assert found.filtered_norm_n.max() == pytest.approx(30.0, abs=2.0)
+
+
+def test_a_stone_in_the_fruit_stops_the_arm_and_it_goes_back(folder, tmp_path):
+    with arm(tmp_path, height_m=PARAMS.board_position_m[2] + 0.03, force_n=90.0):
+        done = run(folder, "--log", str(tmp_path / "cut.json"), answers="yes\nmove\nback\n")
+        assert done.returncode == 3, done.stdout + done.stderr
+        assert "STOPPED: The force reached" in done.stdout and "The arm went back" in done.stdout
+        recorded = json.loads((tmp_path / "cut.json").read_text())
+        assert recorded["q"][-1] == pytest.approx(FR3_READY, abs=5e-3)
+        low = min(pose[14] for pose in recorded["O_T_EE"]) - PARAMS.board_position_m[2]
+        # It felt the stone at 30 mm and never came near the board.
+        assert 0.012 < low < 0.03
+
+
+def test_after_a_reflex_the_arm_recovers_and_goes_back(folder, tmp_path):
+    with arm(tmp_path, height_m=PARAMS.board_position_m[2] + 0.03, force_n=200.0, reflex_n=100.0):
+        done = run(folder, "--log", str(tmp_path / "cut.json"), answers="yes\nmove\nback\n")
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert "STOPPED: The robot stopped the motion" in done.stdout and "cartesian_reflex" in done.stdout
+    assert "The arm went back" in done.stdout
+    recorded = json.loads((tmp_path / "cut.json").read_text())
+    assert recorded["q"][-1] == pytest.approx(FR3_READY, abs=5e-3)
+
+
+def test_refusals_are_sentences(folder, tmp_path):
+    nobody = run(folder, "--log", str(tmp_path / "a.json"))
+    assert nobody.returncode == 2 and "REFUSED: No robot answers at 127.0.0.1" in nobody.stdout
+    with arm(tmp_path):
+        no = run(folder, "--log", str(tmp_path / "b.json"), answers="no\n")
+        assert no.returncode == 2 and "REFUSED: Not confirmed." in no.stdout
+        (tmp_path / "c.json").write_text("{}")
+        kept = run(folder, "--log", str(tmp_path / "c.json"))
+        assert kept.returncode == 2 and "Give a new file with --log" in kept.stdout
+        assert (tmp_path / "c.json").read_text() == "{}"
+    assert not (tmp_path / "b.json").exists()

@@ -1,0 +1,210 @@
+"""Motions and settings that keep every limit of the joints and still must never be certified."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from stages.export.cell import cell_of
+from stages.export.cell_checks import tool_fits
+from stages.export.certificate import certify
+from stages.export.checks import Check
+from stages.export.collision import COLLISION_N, collisions, stopping_push, thresholds
+from stages.export.cut_checks import cutting
+from stages.export.demand import Demand
+from stages.export.export_files import read_export
+from stages.export.moves import move_checks
+from stages.export.package import write_package
+from stages.export.parting import parting_of
+from stages.export.provenance import Chain
+from stages.export.stage import demand_of, export
+from tests.stages.synthetic_cut import PARAMS, body_tables, motion_table, parting_at_end, replay_tables
+
+CHAIN = Chain({"optimize/motion.parquet": "0" * 64}, ())
+MOTION, BODY = motion_table(), body_tables()
+SHORT = {"dwell_s": 0.02, "approach_height_m": 0.01}
+"""Of approach and retract, where they do not matter: half of the samples."""
+
+
+def demand(motion: pl.DataFrame = MOTION, *, cut_fraction: float = 0.97, **changes) -> Demand:
+    parting = parting_at_end(motion, cut_fraction=cut_fraction)
+    return demand_of(motion, BODY, parting, CHAIN, PARAMS.changed(**changes), knife="kitchen")
+
+
+def failed(checks: list[Check]) -> set[str]:
+    """Names of the failed checks; each must say what to do."""
+    for check in checks:
+        assert check.passed or (check.remedy and check.remedy in check.sentence()), check.name
+    return {check.name for check in checks if not check.passed}
+
+
+def moved(*, up: float = 0.0, aside: float = 0.0) -> pl.DataFrame:
+    position = MOTION["position_m"].to_numpy() + np.array([aside, up, 0.0])
+    return MOTION.with_columns(pl.Series("position_m", position, pl.Array(pl.Float64, 3)))
+
+
+def with_force(force: np.ndarray) -> pl.DataFrame:
+    return MOTION.with_columns(pl.Series("force_n", force, pl.Array(pl.Float64, 3)))
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("good")
+    write_package(folder, demand(), scan_id="synthetic")
+    return folder
+
+
+def test_nothing_is_found_in_a_good_cell(good):
+    files, wanted = read_export(good), demand()
+    assert failed(tool_fits(wanted) + cutting(files, wanted) + collisions(files, wanted)) == set()
+    assert failed(move_checks(files, wanted)) == set()
+
+
+@pytest.mark.parametrize(
+    ("changes", "reasons"),
+    [
+        (
+            {"edge_offset_m": (0.0, 0.0, 0.0)},
+            {"flange inside the fixture's box", "centre of mass outside knife and fixture"},
+        ),
+        ({"edge_offset_m": (0.0, 0.12, 0.02)}, {"centre of mass outside knife and fixture"}),
+        (
+            {"fixture_low_m": PARAMS.fixture_high_m, "fixture_high_m": PARAMS.fixture_low_m},
+            {"shortest side of the fixture's box", "flange inside the fixture's box"},
+        ),
+        ({"fixture_low_m": (-0.045, 0.01, 0.11), "fixture_high_m": (0.045, 0.2, 0.2)}, None),
+    ],
+)
+def test_flange_blade_and_fixture_that_are_no_body(changes, reasons):
+    found = failed(tool_fits(demand(**changes)))
+    assert found >= (reasons or {"gap between blade and fixture", "flange inside the fixture's box"})
+
+
+@pytest.mark.parametrize("height", [0.0, 0.02])
+def test_flange_at_the_board_is_refused_as_a_whole(tmp_path, height):
+    """The flange 1 mm and 21 mm above the board, with a centre of mass that fits: the wrist is in the board."""
+    offset = (0.0, 0.12, height)
+    wanted = PARAMS.changed(
+        edge_offset_m=offset,
+        tool_com_m=(0.0, 0.04, height - 0.03),
+        fixture_low_m=(-0.045, -0.001, 0.08),
+        **SHORT,
+    )
+    exported = export(
+        tmp_path / "cut", MOTION, BODY, parting_at_end(MOTION), CHAIN, wanted, knife="kitchen", scan_id="x"
+    )
+    assert "height of the arm's links above the board" in {c.name for c in exported.certificate.failed}
+    assert exported.folder.name == "refused"
+
+
+@pytest.mark.parametrize(
+    ("motion", "reasons"),
+    [
+        (moved(up=0.03), {"lowest height of the edge"}),
+        (motion_table(end_m=0.066), {"lowest height of the edge"}),
+        (moved(aside=0.1), {"edge beside the cut plane"}),
+        (
+            with_force(np.zeros((len(MOTION), 3))),
+            {"share of the way in the fruit with a force", "mean upward force in the fruit"},
+        ),
+        (with_force(-MOTION["force_n"].to_numpy()), {"mean upward force in the fruit"}),
+        (with_force(MOTION["force_n"].to_numpy()[::-1].copy()), {"force above the fruit"}),
+    ],
+    ids=["30 mm too high", "hovering", "100 mm beside", "no force", "pulls the knife", "backwards"],
+)
+def test_motions_that_do_not_cut_this_fruit(tmp_path, motion, reasons):
+    wanted = demand(motion, **SHORT)
+    write_package(tmp_path, wanted, scan_id="synthetic")
+    certificate = certify(tmp_path, wanted)
+    assert not certificate.certified
+    assert failed([check for check in certificate.failed if check.number == 9]) >= reasons
+
+
+def test_fruit_that_is_not_parted_is_said_with_what_remains(good):
+    files = read_export(good)
+    for fraction in (0.84, float("nan")):
+        checks = cutting(files, demand(cut_fraction=fraction))
+        assert failed(checks) == {"share of the cut that is parted"}
+        (check,) = (c for c in checks if not c.passed)
+        assert "1 of 100 springs hold, 0.8 to 0.8 mm above the board" in check.sentence()
+    assert failed(cutting(files, demand(cut_fraction=0.84, min_cut_fraction=0.8))) == set()
+
+
+def test_springs_that_survive_above_the_edge(good):
+    """Two springs, one at 30 mm whole: half of what the edge passed. The one below its end is not counted."""
+    frames, springs = replay_tables(MOTION)
+    assert parting_of(frames, springs).reached_fraction == 1.0
+    whole = springs.with_columns(pl.Series("remaining_fraction", [1.0, 1.0, 1.0, 0.9], pl.Float32))
+    found = parting_of(frames, whole)
+    assert found.reached_fraction == 0.0 and found.whole_heights_m == pytest.approx([0.0008, 0.03])
+    checks = cutting(read_export(good), replace(demand(), parting=found))
+    assert failed(checks) == {"share parted of what the edge passes"}
+
+
+def test_simulated_cut_of_another_motion(good):
+    wanted = demand()
+    stopped = replace(wanted.parting, end_position_m=np.array([0.0, 0.03, 0.0]))
+    checks = cutting(read_export(good), replace(wanted, parting=stopped))
+    assert failed(checks) == {"end of the simulated cut from the motion's"}
+
+
+def test_thresholds_pass_the_prediction_and_stop_a_collision(good):
+    """No predicted reading trips them, 8 % and 10 N more included; a push of 120 N on the edge does, anywhere."""
+    document = json.loads((good / "cut.json").read_text())
+    air, cut = document["collision"]["air_cut"], document["collision"]["cut"]
+    assert min(air["torque_nm"]) >= 3.0 and min(air["force_n"][:3]) >= 10.0
+    assert all(a < b for a, b in zip(air["force_n"][:3], cut["force_n"][:3], strict=True) if b > 11.0)
+    # The cut pushes with 40 N up and 12 N along: its moment about the flange, 0.12 m aside, is over 4.8 Nm.
+    assert max(cut["force_n"][3:]) > 1.3 * 4.8
+    files = read_export(good)
+    limits = np.array([*cut["torque_nm"], *cut["force_n"]])
+    assert stopping_push(cell_of(PARAMS), files.cut.joints, limits) < COLLISION_N
+
+
+def test_thresholds_that_trip_or_never_trip_are_refused(good, tmp_path):
+    for scale, reasons in (
+        (0.3, {"cut: collision thresholds above what the prediction reads"}),
+        (1.1, {"cut: collision thresholds beyond what the motion needs"}),
+        (
+            5.0,
+            {
+                "cut: collision thresholds beyond what the motion needs",
+                "cut: push on the edge that stops the arm",
+            },
+        ),
+    ):
+        folder = Path(shutil.copytree(good, tmp_path / str(scale)))
+        document = json.loads((folder / "cut.json").read_text())
+        stated = document["collision"]["cut"]
+        for key in ("torque_nm", "force_n"):
+            stated[key] = [scale * value for value in stated[key]]
+        (folder / "cut.json").write_text(json.dumps(document))
+        assert failed(collisions(read_export(folder), demand())) == reasons
+
+
+def test_thresholds_of_a_strong_cut_would_miss_a_collision():
+    joints = np.tile(demand().robot.ready_pose_rad, (2, 1))
+    found = thresholds(cell_of(PARAMS), joints, np.array([[0.0, 0.0, 0.0], [0.0, 0.0, 100.0]]))
+    assert found.force_n[2] > COLLISION_N and found.stop_force_n > COLLISION_N
+
+
+def test_move_that_starts_elsewhere_or_dives_is_refused(good, tmp_path):
+    folder = Path(shutil.copytree(good, tmp_path / "copy"))
+    head, *lines = (folder / "to_start.csv").read_text().splitlines()
+    rows = np.array([[float(v) for v in line.split(",")] for line in lines])
+    # A detour of joint 2, back at the end, that lowers the knife by more than 10 cm.
+    rows[:, 2] += 0.5 * np.sin(np.pi * np.linspace(0.0, 1.0, len(rows))) ** 4
+    rows[:, 1] += 0.01
+    (folder / "to_start.csv").write_text(
+        "\n".join([head, *(",".join(f"{v:.17g}" for v in row) for row in rows)]) + "\n"
+    )
+    found = {
+        check.name.partition(": ")[2]
+        for check in move_checks(read_export(folder), demand())
+        if not check.passed
+    }
+    assert {"gap where they join", "knife and fixture above the fruit"} <= found

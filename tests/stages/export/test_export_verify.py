@@ -1,0 +1,165 @@
+"""An exported folder checked by itself: a copy holds, and no edit of it passes, not even one that renews the hashes."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from disect_sim.errors import InputError
+from stages.export.provenance import Chain
+from stages.export.stage import export
+from stages.export.verify import verify
+from stages.runtime.hashing import sha256_of_file, sha256_of_value
+from tests.stages.synthetic_cut import PARAMS, body_tables, motion_table, parting_at_end
+
+MOTION = motion_table()
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory) -> Path:
+    exported = export(
+        tmp_path_factory.mktemp("export") / "cut",
+        MOTION,
+        body_tables(),
+        parting_at_end(MOTION),
+        Chain({"optimize/motion.parquet": "0" * 64}, ()),
+        PARAMS,
+        knife="kitchen",
+        scan_id="synthetic",
+    )
+    assert exported.certificate.certified, exported.certificate.verdict
+    return exported.folder
+
+
+@pytest.fixture
+def copy(good, tmp_path) -> Path:
+    return Path(shutil.copytree(good, tmp_path / "elsewhere"))
+
+
+def reseal(folder: Path, document: dict) -> None:
+    """Write the document with hashes and seal that fit, as someone would who wants it to pass."""
+    certificate = document.pop("certificate")
+    for name in document["siblings_sha256"]:
+        document["siblings_sha256"][name] = sha256_of_file(folder / name)
+    certificate["content_sha256"] = sha256_of_value(document)
+    (folder / "cut.json").write_text(json.dumps(document | {"certificate": certificate}))
+
+
+def test_copy_anywhere_holds_and_says_what_it_could_not_see(copy):
+    found = verify(copy)
+    assert found.certified, found.verdict
+    assert found.verdict.endswith("Not run: upstream files have their sha256, independent replay.")
+    reseal(copy, json.loads((copy / "cut.json").read_text()))
+    assert verify(copy).certified
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after", "reason"),
+    [
+        ("CHECKLIST.md", "Before", "After", "siblings have their sha256"),
+        (
+            "cut.json",
+            '"mass_kg": 0.4',
+            '"mass_kg": 0.5',
+            "certificate says certified and is of this document",
+        ),
+        (
+            "cut.json",
+            '"certified": true',
+            '"certified": false',
+            "certificate says certified and is of this document",
+        ),
+        ("cut.json", '"frames"', '"frame"', "files readable"),
+        ("cut.json", "{", "", "files readable"),
+        ("to_start.csv", "t,q1", "t,q9", "files readable"),
+        ("motion.parquet", None, None, "files readable"),
+    ],
+)
+def test_edited_files_are_named(copy, name, before, after, reason):
+    path = copy / name
+    if before is None:
+        path.unlink()
+    else:
+        changed = path.read_text().replace(before, after, 1)
+        assert changed != path.read_text()
+        path.write_text(changed)
+    found = verify(copy)
+    assert reason in {check.name for check in found.failed} and found.verdict.startswith("Refused: ")
+
+
+def test_folder_that_is_no_export(tmp_path):
+    with pytest.raises(InputError, match=r"has no cut\.json.*certified, or a copy of it"):
+        verify(tmp_path)
+
+
+def edited(document: dict, rng: np.random.Generator) -> str:
+    """One number of what the document states, changed by enough to matter; returns which."""
+    choices = [
+        ("frames", "O_T_C", 2, 3, 0.003),
+        ("frames", "F_T_E", 2, 3, 0.003),
+        ("tool", "blade_length_m", None, None, 0.01),
+        ("air_cut", "lift_m", None, None, 0.01),
+        ("collision", "cut", "torque_nm", 0, 500.0),
+        ("collision", "cut", "force_n", 2, -50.0),
+        ("collision", "air_cut", "force_n", 1, 300.0),
+        ("robot", "name", None, None, None),
+        ("waypoints", 5, "q_rad", 3, 1e-4),
+        ("timing", "samples", None, None, 1),
+    ]
+    first, second, third, fourth, by = choices[rng.integers(len(choices))]
+    if by is None:
+        document[first][second] = "fr3"
+    elif third is None:
+        document[first][second] += by
+    else:
+        document[first][second][third][fourth] += by if by != 500.0 else 500.0 * (1.0 + rng.random())
+    return f"{first}.{second}"
+
+
+def joints_edited(folder: Path, rng: np.random.Generator) -> str:
+    """A bump in one of the joint files, as smooth as the motion or a jump."""
+    name = ["joint_1khz.csv", "air_cut/joint_1khz.csv", "to_start.csv", "air_cut/to_ready.csv"][
+        rng.integers(4)
+    ]
+    head, *lines = (folder / name).read_text().splitlines()
+    rows = np.array([[float(v) for v in line.split(",")] for line in lines])
+    joint, size = int(rng.integers(1, 8)), float(rng.choice([-1.0, 1.0]) * 10.0 ** rng.uniform(-1.0, 0.3))
+    shape = (
+        np.sin(np.pi * np.linspace(0.0, 1.0, len(rows))) ** 4 if rng.random() < 0.5 else np.zeros(len(rows))
+    )
+    if not shape.any():
+        shape[int(rng.integers(5, len(rows) - 5))] = 0.05
+    rows[:, joint] += size * shape
+    (folder / name).write_text("\n".join([head, *(",".join(f"{v:.17g}" for v in r) for r in rows)]) + "\n")
+    return name
+
+
+def survivors(good: Path, place: Path, seeds: range) -> list[str]:
+    """Edits with fitting hashes that verify all the same."""
+    found = []
+    for seed in seeds:
+        rng = np.random.default_rng(seed)
+        folder = Path(shutil.copytree(good, place / str(seed)))
+        document = json.loads((folder / "cut.json").read_text())
+        what = edited(document, rng) if seed % 2 else joints_edited(folder, rng)
+        reseal(folder, document)
+        if verify(folder).certified and not harmless(folder, what):
+            found.append(f"{seed}: {what}")
+        shutil.rmtree(folder)
+    return found
+
+
+def harmless(folder: Path, name: str) -> bool:
+    """A detour of a move to or from the ready pose that keeps every limit is allowed: it is certified as it is."""
+    return name in ("to_start.csv", "air_cut/to_ready.csv")
+
+
+def test_a_few_edits_with_fitting_hashes_are_refused(good, tmp_path):
+    assert survivors(good, tmp_path, range(2)) == []
+
+
+@pytest.mark.slow
+def test_a_hundred_edits_with_fitting_hashes_are_refused(good, tmp_path):
+    assert survivors(good, tmp_path, range(1000, 1100)) == []
