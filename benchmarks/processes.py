@@ -67,7 +67,7 @@ def measure(counts: list[int]) -> None:
     """Print a row per number of processes."""
     pools = {count: Workers(count) for count in counts}
     try:
-        for cells in SIZES:
+        for cells in (CELLS,):
             cuts = cuts_of(body(cells))
             best, found = dict.fromkeys(counts, float("inf")), {}
             for pool in pools.values():

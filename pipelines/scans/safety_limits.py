@@ -7,11 +7,12 @@ from typing import Any
 from disect_sim.errors import InputError
 
 LIMITS = {
-    "cut": re.compile(r"(max|min)_|.*limit|.*clearance|.*speed|robot"),
+    "cut": re.compile(r"(max|min)_|.*limit|.*clearance|.*speed"),
     "optimize": re.compile(r"(max|min)_|.*limit|.*clearance|.*overlap"),
+    "arm": re.compile(""),
     "export": re.compile(""),
 }
-"""Section → the parameters that keep arm, knife and people apart; everything of export does."""
+"""Section → the parameters that keep arm, knife and people apart; everything of arm and export does."""
 GUARDS = {
     "clean": re.compile(r"max_(bytes|faces)"),
     "ingest": re.compile(r"max_bytes|allow_pickle"),

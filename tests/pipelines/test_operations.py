@@ -152,7 +152,7 @@ OUTSIDE = {
     "optimize.max_acceleration_along_m_s2": 50.0,
     "export.max_deflection_m": 0.05,
     "export.min_board_clearance_m": 0.0,
-    "export.robot": "fr3",
+    "arm.robot": "fr3",
     "cut.speed_m_s": 1.0,
     "cut.board_clearance_m": 0.0,
     "cut.force_limit_n": 1e6,
