@@ -16,7 +16,7 @@ from disect_sim.parent_process import end_with_parent
 POLL_S = 0.5
 """How often the parent looks for messages [s]."""
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-"""What NumPy's and torch's libraries ask before they start threads; the first also says how many cores are ours."""
+"""What NumPy's and torch's libraries ask before they start threads."""
 Job = TypeVar("Job")
 Answer = TypeVar("Answer")
 Listener = Callable[[Any], None]
@@ -32,10 +32,8 @@ class WorkerLostError(RuntimeError):
 
 
 def cores_given() -> int:
-    """Cores that this process may use: those the system lets it have, or OMP_NUM_THREADS if that is fewer."""
-    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    share = os.environ.get(THREAD_VARIABLES[0], "")
-    return min(allowed, int(share)) if share.isdigit() and int(share) > 0 else allowed
+    """Cores that the system lets this process use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def report_to_parent(message: Any) -> None:
@@ -166,7 +164,7 @@ def _prepare(messages: Any, parent: int) -> None:
     if not end_with_parent(parent):
         os._exit(1)
     for variable in THREAD_VARIABLES:  # the workers share the cores already
-        os.environ[variable] = "1"
+        os.putenv(variable, "1")
     if "torch" in sys.modules:  # too late for the variables
         sys.modules["torch"].set_num_threads(1)
     _queue = messages

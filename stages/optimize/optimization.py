@@ -20,7 +20,7 @@ from stages.optimize.passage import passage_of
 from stages.optimize.slicing_cut import SlicingCut, Values, force_of
 from stages.optimize.starts import Start, chosen_starts, drawn_motions, parameter_draws
 from stages.runtime.checkpoint import remove_checkpoints
-from stages.runtime.parallel import Workers
+from stages.runtime.parallel import Workers, stage_workers
 
 UNCONSTRAINED = "unconstrained"
 """Name of the ablation: the first start without any constraint."""
@@ -101,7 +101,7 @@ def optimize(
     """
     passage = passage_of(model.mesh, model.knife.length_m, params)
     cut = SlicingCut(model, (values,), passage, params)
-    with Workers(params.processes) as workers:
+    with stage_workers(params.processes) as workers:
         progress(0.0, "simulate the vertical cut and the drawn motions")
         drawn = drawn_motions(cut, params)
         forces = _simulated(

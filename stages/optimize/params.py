@@ -54,7 +54,7 @@ class OptimizeParams(StageParams):
     least_gain: Annotated[float, Field(ge=0, le=0.1)]
     """A start also ends when the model of the force promises less than this share of the mean force of its next step.
 
-    Less can't be told from noise: steps of 3 ms alone put the force of a sawing cut 0.6 % off (docs/simulator.md).
+    Less is below the simulation's own error: steps of 3 ms put the force of a sawing cut 0.6 % off (docs/simulator.md).
     0 ends a start only when no step promises anything.
     """
     optimiser: Annotated[str, one_of(OPTIMISERS)]

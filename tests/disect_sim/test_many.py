@@ -1,5 +1,6 @@
 """simulate_many and the processes under it: same numbers, same order, failures as outcomes, no orphans."""
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 
 from disect_sim import ConstantVelocity, Cut, InputError, OutcomeKind, simulate, simulate_many
 from disect_sim.processes import THREAD_VARIABLES, WorkerLostError, Workers, cores_given, report_to_parent
+from stages.runtime.parallel import stage_workers
 from tests.disect_sim.scenes import block_model, regular_block
 
 ROOT = Path(__file__).parents[2]
@@ -112,12 +114,15 @@ def test_messages_arrive_with_one_and_with_two_processes_and_only_from_their_own
     report_to_parent("nobody listens")
 
 
-def _threads(_: int) -> list[str | None]:
-    return [os.environ.get(name) for name in THREAD_VARIABLES]
+def _threads(_: int) -> list[bytes | None]:
+    """As the libraries, which are C, see them."""
+    ask = ctypes.CDLL(None).getenv
+    ask.restype = ctypes.c_char_p
+    return [ask(name.encode()) for name in THREAD_VARIABLES]
 
 
 def test_workers_start_no_threads_beside_each_other(two):
-    assert two.run(_threads, [1, 2]) == [["1"] * len(THREAD_VARIABLES)] * 2
+    assert two.run(_threads, [1, 2]) == [[b"1"] * len(THREAD_VARIABLES)] * 2
 
 
 def test_a_worker_that_vanishes_is_a_sentence():
@@ -128,10 +133,11 @@ def test_a_worker_that_vanishes_is_a_sentence():
 def test_the_cores_given_are_those_allowed_or_fewer(monkeypatch):
     allowed = len(os.sched_getaffinity(0))
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    assert cores_given() == allowed == Workers().processes
+    assert cores_given() == allowed == Workers().processes == stage_workers(0).processes
+    assert stage_workers(7).processes == 7
     for text, cores in (("1", 1), ("4096", allowed), ("", allowed), ("0", allowed), ("many", allowed)):
         monkeypatch.setenv("OMP_NUM_THREADS", text)
-        assert cores_given() == cores
+        assert stage_workers(0).processes == cores
 
 
 SLEEPERS = """
