@@ -67,24 +67,6 @@ def measure(counts: list[int]) -> None:
     """Print a row per number of processes."""
     pools = {count: Workers(count) for count in counts}
     try:
-<<<<<<< HEAD
-        for cells in (CELLS,):
-            cuts = cuts_of(body(cells))
-            best, found = dict.fromkeys(counts, float("inf")), {}
-            for pool in pools.values():
-                simulate_many(cuts[: pool.processes], of=mean_and_slope, workers=pool)
-            for _ in range(ROUNDS):
-                for count, pool in pools.items():
-                    seconds, found[count] = wall_s(pool, cuts)
-                    best[count] = min(best[count], seconds)
-            same = all(answer == found[counts[0]] for answer in found.values())
-            tets = cuts[0].model.tet_count
-            for count in counts:
-                ratio = best[counts[0]] / best[count]
-                print(
-                    f"{tets:6}  {count:9}  {best[count]:8.2f}  {ratio:8.2f}  {'same' if same else 'DIFFERENT'}"
-                )
-=======
         cuts = cuts_of(body(CELLS))
         best, found = dict.fromkeys(counts, float("inf")), {}
         for pool in pools.values():
@@ -98,7 +80,6 @@ def measure(counts: list[int]) -> None:
         for count in counts:
             ratio = best[counts[0]] / best[count]
             print(f"{tets:6}  {count:9}  {best[count]:8.2f}  {ratio:8.2f}  {same}")
->>>>>>> speed
     finally:
         for pool in pools.values():
             pool.__exit__(None, None, None)
