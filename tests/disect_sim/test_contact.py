@@ -78,7 +78,9 @@ def test_force_on_the_knife_is_the_reaction_over_a_run(mesh, seed):
     on_knife = []
     for step in (n - 1, n):
         x_before, x_n, x = tape.states[step : step + 3]
-        start = start_of_step(system, step, tape.poses, x_n, x_before, *result.stiffness[[step, step - 1]])
+        start = start_of_step(
+            system, step, tape.poses, x_n, x_before, *result.stiffness[[step, step - 1]], np.zeros(0)
+        )
         gradients = []
         for where in (start._replace(pose_n=FAR, pose=FAR), start):
             system.begin(*where)

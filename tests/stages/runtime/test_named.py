@@ -32,7 +32,7 @@ def test_every_place_is_there(place):
         ("calibrate", "shared_loss", LOSSES),
         ("calibrate", "loss", LOSSES),
         ("optimize", "optimiser", OPTIMISERS),
-        ("export", "robot", ROBOTS),
+        ("arm", "robot", ROBOTS),
     ],
 )
 def test_names_of_a_table_are_taken_and_others_refused(section, key, names):
