@@ -10,7 +10,10 @@ from stages.runtime.yaml_file import read_mapping
 def limits(data: ScanData) -> Section:
     """Which limits of motion, clearance and robot differ from those of params.yaml."""
     params = read_mapping(data.project.root / PARAMS_FILE_NAME)
-    rows = [(name, str(shipped), str(own)) for name, shipped, own in changed_limits(params, data.scan_yaml)]
+    rows = [
+        (name, "the robot's own" if shipped is None else str(shipped), str(own))
+        for name, shipped, own in changed_limits(params, data.scan_yaml)
+    ]
     if not rows:
         note = Note("All limits of motion, clearance and robot are those of params.yaml.")
         return Section("limits", "Limits", [note])
