@@ -72,7 +72,7 @@ CUTTING = {"simulate", "calibrate", "transport", "optimize", "export", "replay"}
         ("stages/shared/robots/panda.json", lambda t: t + "\n", {"optimize", "export"}),
         ("params.yaml", lambda t: t.replace("robot: panda ", "robot: fr3 ", 1), {"optimize", "export"}),
         ("disect_sim/kernels/springs.py", commented, CUTTING - {"export"}),
-        ("disect_sim/torch_module.py", commented, {"calibrate", "optimize"}),
+        ("disect_sim/torch_module.py", commented, {"calibrate"}),
         ("params.yaml", lambda t: t.replace("  unit: auto ", "  unit: mm ", 1), {"clean"}),
         (
             "params.yaml",
