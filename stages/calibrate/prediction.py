@@ -1,6 +1,6 @@
 """The force of a cut that the fit has not seen, with its band, beside what anybody could guess without a model."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +17,7 @@ from stages.calibrate.recorded_cut import read_recorded_cut
 from stages.calibrate.validation import errors
 from stages.shared.cut.cut_mesh_tables import read_cut_mesh
 from stages.shared.cut.cutting_model import cutting_model
+from stages.shared.cut.second_cut_values import of_material, read_body_values, read_possible_materials
 
 AMPLITUDE = 0.12
 """How much the force of two cuts of one fruit differs as a whole, in logarithms.
@@ -117,8 +118,8 @@ def predict(read: Read, material: str, params: CalibrateParams, other: pl.DataFr
     fitted = _fitted(read)
     predicted, _ = problem.run(fitted, differentiable=False)
     drawn = [
-        problem.run(_scaled(fitted, factors), differentiable=False)[0]
-        for factors in _draws(read("calibrate/draws"))
+        problem.run(of_material(fitted, factors), differentiable=False)[0]
+        for factors in read_possible_materials(read)
     ]
     spread = np.std(drawn, axis=0) if len(drawn) > 1 else np.zeros_like(predicted)
     model_error = MODEL_ERROR * float(predicted[problem.contact].mean())
@@ -136,21 +137,8 @@ def predict(read: Read, material: str, params: CalibrateParams, other: pl.DataFr
 
 def _fitted(read: Read) -> dict[str, Array]:
     springs = read("calibrate/parameters")
-    body = {
-        name: np.asarray(value) for name, value in read("calibrate/body").select("name", "value").iter_rows()
-    }
+    body = {name: np.asarray(value) for name, value in read_body_values(read).items()}
     return {name: springs[name].to_numpy() for name in SPRING_NAMES} | body
-
-
-def _draws(table: pl.DataFrame) -> list[dict[str, float]]:
-    return [
-        dict(rows.select("name", "factor").iter_rows())
-        for _, rows in table.sort("draw").group_by("draw", maintain_order=True)
-    ]
-
-
-def _scaled(values: Mapping[str, Array], factors: Mapping[str, float]) -> dict[str, Array]:
-    return {name: value * factors.get(name, 1.0) for name, value in values.items()}
 
 
 def _repeated(own: Problem, height: Array) -> Array:

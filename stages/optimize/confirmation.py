@@ -1,6 +1,6 @@
 """Does the reduction survive? The two motions again with a finer step, a finer mesh and other parameters."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,9 +12,14 @@ from stages.optimize.params import OptimizeParams
 from stages.optimize.passage import Passage
 from stages.optimize.slicing_cut import Array, SlicingCut, Values
 from stages.shared.cut.cutting_model import cutting_model
+from stages.shared.cut.second_cut_values import of_material
 
 PERTURBATION = 0.1
-"""How far the check moves the parameters."""
+"""How far the check moves the parameters where nothing says how well they are known."""
+POSSIBLE = "possible material"
+"""How the rows of the posterior's draws begin."""
+MATERIALS = 8
+"""Possible materials that are tried: their extremes are about the 90 % band."""
 
 
 @dataclass(frozen=True)
@@ -60,10 +65,25 @@ class Confirmed:
         return 1.0 - self.slicing_n / self.vertical_n
 
 
-def checks_of(base: Check, finer: CutMesh, finer_values: Values) -> list[Check]:
-    """Half the edge, half the step, and the parameters scaled 10 % up, down and at random; the longest comes first."""
+def checks_of(
+    base: Check, finer: CutMesh, finer_values: Values, materials: Sequence[Mapping[str, float]] = ()
+) -> list[Check]:
+    """Half the edge, half the step, and other parameters; the longest comes first.
+
+    Other parameters are those of possible materials (factors by name), where calibrate has a posterior; else 10 % up,
+    down and at random.
+    """
     params = base.params
     fine_model = cutting_model(finer, base.model.material, params.cut)
+    finer_checks = [
+        replace(base, name="half the edge", model=fine_model, values=finer_values),
+        replace(base, name="half the step", params=params.changed(dt_s=0.5 * params.cut.dt_s)),
+    ]
+    if materials:
+        return finer_checks + [
+            replace(base, name=f"{POSSIBLE} {i + 1}", values=of_material(base.values, factors))
+            for i, factors in enumerate(materials[:MATERIALS])
+        ]
     generator = np.random.default_rng(params.seed)
     signs = generator.choice([-1.0, 1.0], len(base.values))
     mixed = {
@@ -71,8 +91,7 @@ def checks_of(base: Check, finer: CutMesh, finer_values: Values) -> list[Check]:
         for (name, value), sign in zip(base.values.items(), signs, strict=True)
     }
     return [
-        replace(base, name="half the edge", model=fine_model, values=finer_values),
-        replace(base, name="half the step", params=params.changed(dt_s=0.5 * params.cut.dt_s)),
+        *finer_checks,
         replace(base, name="parameters + 10 %", values=_scaled(base.values, 1.0 + PERTURBATION)),
         replace(base, name="parameters - 10 %", values=_scaled(base.values, 1.0 - PERTURBATION)),
         replace(base, name="parameters ± 10 %, drawn", values=mixed),

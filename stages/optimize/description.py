@@ -14,6 +14,7 @@ STAGE = Stage(
         "tetrahedralize_half/nodes",
         "tetrahedralize_half/tets",
         "calibrate/body",
+        "calibrate/draws",
         "transport/parameters",
         *cut_mesh("precut_half"),
     ),

@@ -1,6 +1,6 @@
 """The whole search: the vertical cut, the descents from all starts, the ablation, and the honesty check."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -84,6 +84,7 @@ def optimize(
     params: OptimizeParams,
     *,
     finer: CutMesh,
+    materials: Sequence[Mapping[str, float]] = (),
     scan_dir: Path | None = None,
     key: str = "",
     progress: Progress = lambda fraction, message: None,
@@ -95,6 +96,7 @@ def optimize(
         values: Parameters: one value per spring, or one number for the body as a whole.
         params: Section `optimize` of params.yaml.
         finer: The same body with every edge halved, for the honesty check.
+        materials: Possible materials by the posterior: factors on the parameters by name.
         scan_dir: Where checkpoints go; None keeps none.
         key: Hash of everything the search depends on.
         progress: Gets how far the search is, and what it does.
@@ -122,7 +124,7 @@ def optimize(
             True,
             starts["vertical"],
             model,
-            parameter_draws(values, params),
+            parameter_draws(values, params, materials),
             passage,
             params,
             scale,
@@ -134,7 +136,7 @@ def optimize(
         still = best.copy()
         still[0] = 0.0
         base = Check("", model, values, passage, params, cut.straight(), best)
-        checks = checks_of(base, finer, values_on(finer, model.mesh, values))
+        checks = checks_of(base, finer, values_on(finer, model.mesh, values), materials)
         answers = simulate_many(
             [*(c for check in checks for c in check.cuts()), *cut.cuts(best), *cut.cuts(still)],
             of=force_of,

@@ -7,6 +7,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from stages.optimize.confirmation import POSSIBLE
 from stages.optimize.descent import Point
 from stages.optimize.optimization import UNCONSTRAINED, Optimization
 
@@ -109,12 +110,23 @@ def metrics(found: Optimization) -> dict[str, Any]:
         "peak_reduction": 1.0 - float(slicing.max() / vertical.max()),
         **{residual_column(name): value for name, value in found.residuals.items()},
         "confirmed_reduction": float(min(kept)) if survives else None,
+        **_band(found),
         "confirmed": {row.name: _number(row.reduction) for row in found.confirmed},
         **_ablation(free.best, found.vertical.mean_n()),
         "duration_s": found.cut.passage.duration_s,
         "best_start": found.best_start,
         "iterations": sum(len(run.history) for run in found.runs.values()),
         "ended": {name: run.ended for name, run in found.runs.items()},
+    }
+
+
+def _band(found: Optimization) -> dict[str, float | None]:
+    """Where the saving of possible materials lies, 90 % of them; nothing without a posterior."""
+    kept = [row.reduction for row in found.confirmed if row.name.startswith(POSSIBLE)]
+    low, high = np.quantile(kept, (0.05, 0.95)) if kept and np.isfinite(kept).all() else (None, None)
+    return {
+        "reduction_low": None if low is None else float(low),
+        "reduction_high": None if high is None else float(high),
     }
 
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from disect_sim import MATERIALS
@@ -24,7 +25,7 @@ from stages.runtime.stage_io import StageIO
 from stages.runtime.work_key import work_key
 from stages.shared.cut.cut_mesh_tables import read_cut_mesh
 from stages.shared.cut.cutting_model import OFF_PLANE_M, cutting_model, off_plane_m
-from stages.shared.cut.second_cut_values import read_second_cut_values
+from stages.shared.cut.second_cut_values import read_possible_materials, read_second_cut_values
 from stages.shared.pictures.plot_text import plot_text
 
 OWN_CODE = Path(__file__).parent
@@ -47,15 +48,18 @@ def run(io: StageIO, params: OptimizeParams) -> dict[str, Any]:
     mesh = read_cut_mesh(io.read, "precut_half")
     check_plane(mesh)
     model = cutting_model(mesh, MATERIALS[io.scan.material], params.cut)
-    values = read_second_cut_values(io.read)
+    values, materials = read_second_cut_values(io.read), read_possible_materials(io.read)
     nodes, tets = io.read("tetrahedralize_half/nodes"), io.read("tetrahedralize_half/tets")
     found = optimize(
         model,
         values,
         params,
         finer=finer_cut(nodes["position_m"].to_numpy(), tets["nodes"].to_numpy()),
+        materials=materials,
         scan_dir=io.scan_dir,
-        key=work_key(model, values.values(), params, OWN_CODE),
+        key=work_key(
+            model, [*values.values(), *(np.array([*m.values()]) for m in materials)], params, OWN_CODE
+        ),
         progress=lambda fraction, text: io.progress(0.02 + 0.95 * fraction, text),
     )
     profile, history = profile_table(found), history_table(found)

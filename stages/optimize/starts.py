@@ -1,6 +1,6 @@
 """Where the search begins: the vertical cut, and a few seeded slicing motions."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from stages.optimize.passage import Passage
 from stages.optimize.slicing_cut import AMPLITUDE_M_S, FREQUENCY_RAD_S, SlicingCut, Values
 from stages.runtime.checkpoint import Checkpoint
 from stages.runtime.parallel import report_to_parent
+from stages.shared.cut.second_cut_values import of_material
 
 Array = NDArray[np.float64]
 
@@ -94,8 +95,16 @@ def chosen_starts(
     }
 
 
-def parameter_draws(values: Values, params: OptimizeParams) -> tuple[Values, ...]:
-    """The parameters themselves and, for a robust motion, seeded variations of them by a common factor each."""
+def parameter_draws(
+    values: Values, params: OptimizeParams, materials: Sequence[Mapping[str, float]] = ()
+) -> tuple[Values, ...]:
+    """The parameters themselves and, for a robust motion, other sets.
+
+    Those of possible materials, as factors by name, where calibrate has a posterior; else seeded variations by
+    draw_spread.
+    """
+    if materials:
+        return (values, *(of_material(values, factors) for factors in materials[: params.draws - 1]))
     generator = np.random.default_rng(params.seed)
     draws: list[Values] = [values]
     for _ in range(1, params.draws):

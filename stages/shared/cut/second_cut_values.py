@@ -1,6 +1,6 @@
 """The simulator's parameters for the second cut, read back from the tables of transport and calibrate."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import polars as pl
@@ -13,6 +13,20 @@ Read = Callable[[str], pl.DataFrame]
 def read_body_values(read: Read) -> dict[str, float]:
     """What replaces the material's own values."""
     return dict(read("calibrate/body").select("name", "value").iter_rows())
+
+
+def read_possible_materials(read: Read) -> list[dict[str, float]]:
+    """Possible materials by calibrate's posterior: for each, parameter → factor on the fitted value. May be none."""
+    table = read("calibrate/draws").sort("draw")
+    return [
+        dict(rows.select("name", "factor").iter_rows())
+        for _, rows in table.group_by("draw", maintain_order=True)
+    ]
+
+
+def of_material(values: Mapping[str, np.ndarray], factors: Mapping[str, float]) -> dict[str, np.ndarray]:
+    """The fitted values as those of a possible material."""
+    return {name: value * factors.get(name, 1.0) for name, value in values.items()}
 
 
 def read_second_cut_values(read: Read) -> dict[str, np.ndarray]:

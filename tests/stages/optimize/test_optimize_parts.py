@@ -1,4 +1,6 @@
-"""Parts of optimize: the passage, the motion's variables, the constraints, MDMM, the finer mesh."""
+"""Parts of optimize: the passage, the motion's variables, the constraints, MDMM, the finer mesh, the checks."""
+
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,14 +12,16 @@ from disect_sim.errors import InputError
 from disect_sim.knife import KNIVES
 from disect_sim.many import Answer
 from disect_sim.outcome import Outcome, OutcomeKind
+from stages.optimize.confirmation import MATERIALS, POSSIBLE, Check, Confirmed, checks_of
 from stages.optimize.constraints import Constraints, rules_of
 from stages.optimize.curvature import Curvature
 from stages.optimize.finer_mesh import finer_cut, halve_edges, values_on
 from stages.optimize.inner_problem import ForceModel, nearest_feasible, solve
 from stages.optimize.passage import passage_of
+from stages.optimize.report import _band
 from stages.optimize.starts import chosen_starts, drawn_motions, near_vertical, parameter_draws
 from tests.disect_sim.scenes import BLOCK_HEIGHT, regular_block
-from tests.stages.slicing_scenes import block, quick, slicing_cut, uncut_block
+from tests.stages.slicing_scenes import VALUES, block, quick, slicing_cut, uncut_block
 
 MODEL = block()
 
@@ -169,6 +173,39 @@ def test_parameter_draws_begin_with_the_fitted_ones_and_stay_positive():
     assert len(draws) == 5 and draws[0] is values
     factors = np.array([draw["sdf_mu"] / values["sdf_mu"] for draw in draws[1:]])
     assert (factors > 0.0).all() and (factors == factors[:, :1]).all() and len(np.unique(factors)) == 4
+
+
+def test_draws_of_a_posterior_come_before_a_spread():
+    values = {"edge_toughness": np.full(4, 400.0), "sdf_mu": np.asarray(0.3)}
+    materials = [{"edge_toughness": 1.2}, {"edge_toughness": 0.8, "sdf_mu": 2.0}, {"sdf_mu": 0.5}]
+    draws = parameter_draws(values, quick(draws=3), materials)
+    assert len(draws) == 3 and draws[0] is values
+    assert draws[1]["edge_toughness"] == pytest.approx(480.0) and float(draws[1]["sdf_mu"]) == 0.3
+    assert draws[2]["edge_toughness"] == pytest.approx(320.0) and float(draws[2]["sdf_mu"]) == 0.6
+
+
+def test_possible_materials_replace_the_ten_per_cent():
+    params = quick()
+    model, values = block(), {name: np.asarray(value) for name, value in VALUES.items()}
+    cut = slicing_cut(params)
+    base = Check("", model, values, cut.passage, params, cut.straight(), cut.straight())
+    finer = finer_cut(*uncut_block())
+    materials = [{"sdf_mu": 1.0 + 0.1 * i} for i in range(20)]
+    checks = checks_of(base, finer, values, materials)
+    assert [check.name for check in checks[:3]] == ["half the edge", "half the step", f"{POSSIBLE} 1"]
+    assert len(checks) == 2 + MATERIALS
+    assert float(checks[3].values["sdf_mu"]) == pytest.approx(1.1 * float(values["sdf_mu"]))
+    assert len(checks_of(base, finer, values)) == 5
+
+
+def test_the_band_of_the_saving_is_that_of_possible_materials():
+    saved = [Confirmed(f"{POSSIBLE} {i}", 10.0, 10.0 - 0.1 * i) for i in range(11)]
+    found = SimpleNamespace(confirmed=[Confirmed("half the edge", 10.0, 1.0), *saved])
+    assert _band(found) == pytest.approx({"reduction_low": 0.005, "reduction_high": 0.095})
+    found.confirmed.append(Confirmed(f"{POSSIBLE} 12", 10.0, float("nan")))
+    assert _band(found) == {"reduction_low": None, "reduction_high": None}
+    found.confirmed = found.confirmed[:1]
+    assert _band(found) == {"reduction_low": None, "reduction_high": None}
 
 
 def test_halved_edges_keep_the_volume_and_the_shape_of_the_tets():
