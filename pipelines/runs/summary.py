@@ -85,7 +85,7 @@ def _motion(found: Mapping[str, Any]) -> list[str]:
     low, high = found.get("reduction_low"), found.get("reduction_high")
     if low is not None and high is not None:
         lines.append(
-            f"90 % of the materials that the log leaves possible: between {100.0 * low:.1f} and {100.0 * high:.1f} % less"
+            f"90 % of the possible materials: between {100.0 * low:.1f} and {100.0 * high:.1f} % less"
         )
     lines.append(
         f"Constraints: end height {1e3 * found['end_height_residual_m']:.3f} mm off, blade "
