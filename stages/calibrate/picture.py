@@ -22,6 +22,13 @@ MAPPED = (
     ("sdf_mu", "friction [-]"),
 )
 """Parameters shown on the cut surface, with their titles."""
+MAPPED_MATERIAL = (
+    ("edge_toughness", "toughness [J/m²]"),
+    ("skin_toughness", "skin's toughness [J/m²]"),
+    ("edge_rise", "rise of the edge's force [m]"),
+    ("sdf_mu", "friction [-]"),
+)
+"""The same where the material was fitted."""
 
 Array = NDArray[np.float64]
 
@@ -34,8 +41,9 @@ def calibrate_picture(fit: Calibration, metrics: dict[str, Any]) -> NDArray[np.u
     _draw_profile(left, fit, metrics)
     _draw_history(right, fit)
     rows_of_springs = spring_values(fit.problem.model, fit.values)
-    maps = rows[1].subplots(1, len(MAPPED) + 1)
-    for axis, (name, title) in zip(maps, MAPPED, strict=False):
+    mapped = MAPPED if fit.material is None else MAPPED_MATERIAL
+    maps = rows[1].subplots(1, len(mapped) + 1)
+    for axis, (name, title) in zip(maps, mapped, strict=False):
         _draw_map(rows[1], axis, fit.problem.model, rows_of_springs[name], title, fit.impulse > TOUCHED_NS)
     _draw_map(rows[1], maps[-1], fit.problem.model, 1e3 * fit.impulse, "knife's impulse [mN·s]", None)
     return pixels_of(canvas)
@@ -55,11 +63,14 @@ def no_log_picture(model: Model, values: Values) -> NDArray[np.uint8]:
 def _draw_profile(axis: Any, fit: Calibration, metrics: dict[str, Any]) -> None:
     p = fit.problem
     largest = 1.1 * max(float(p.measured.max()), float(fit.simulated.max()))
-    axis.fill_between(
-        p.time, 0.0, largest, where=p.held_out, color=HELD_OUT, lw=0.0, label="not shown to the fit"
-    )
+    before = "expected before the log"
+    if fit.material is None:
+        before = "simulated, shared parameters"
+        axis.fill_between(
+            p.time, 0.0, largest, where=p.held_out, color=HELD_OUT, lw=0.0, label="not shown to the fit"
+        )
     axis.plot(p.time, p.measured, color=TEXT, lw=2.2, label="measured")
-    axis.plot(p.time, fit.shared_simulated, color=SCAN, lw=1.2, label="simulated, shared parameters")
+    axis.plot(p.time, fit.shared_simulated, color=SCAN, lw=1.2, label=before)
     axis.plot(p.time, fit.simulated, color=FRUIT, lw=2.0, label="simulated, fitted")
     axis.plot(p.time, fit.simulated - p.measured, color=CUT, lw=1.0, label="residual")
     axis.axhline(0.0, color=SCAN, lw=0.6)
@@ -78,6 +89,8 @@ def _draw_profile(axis: Any, fit: Calibration, metrics: dict[str, Any]) -> None:
     title = f"{fit.outcome.word}: NMAE {100 * metrics['nmae']:.1f} %, MAE {metrics['mae_n']:.2f} N"
     if metrics["nmae_held_out"] is not None:
         title += f", NMAE where not shown {100 * metrics['nmae_held_out']:.1f} %"
+    if metrics["nmae_forecast"] is not None:
+        title += f", its end forecast from its beginning to {100 * metrics['nmae_forecast']:.1f} %"
     axis.set_title(title, color=TEXT, fontsize=11)
     axis.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(0.02, 0.98))
 

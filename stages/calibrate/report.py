@@ -148,7 +148,7 @@ def metrics(fit: Calibration, params: CalibrateParams) -> dict[str, object]:
     use = p.contact & p.valid
     found = errors(fit.simulated, p.measured, use, p.mean_force)
     shared = errors(fit.shared_simulated, p.measured, use, p.mean_force)
-    held = p.held_out & p.contact
+    held = p.held_out & p.contact & (fit.material is None)
     held_out = errors(fit.simulated, p.measured, held, p.mean_force).nmae if held.any() else None
     onset = find_onset(p.time, fit.simulated, p.onset_n)
     puncture = find_puncture(p.time[use], p.measured[use])

@@ -15,6 +15,7 @@ from stages.calibrate.material_fit.likelihood import depth_likelihood
 from stages.calibrate.material_fit.posterior import draw_table, posterior_table
 from stages.calibrate.material_fit.search import MaterialSearch
 from stages.calibrate.material_fit.unknowns import MaterialUnknowns
+from stages.calibrate.picture import calibrate_picture
 from stages.calibrate.prediction import predict
 from stages.calibrate.problem import pose_problem
 from stages.calibrate.report import metrics, parameter_table
@@ -83,6 +84,8 @@ def test_the_end_of_the_cut_is_forecast_from_its_first_half(done):
     figures = metrics(done, quick_material())
     assert figures["nmae"] < 0.03
     assert figures["nmae_forecast"] == done.material.tail.nmae
+    assert figures["nmae_held_out"] is None, "the fit of the material sees every valid sample"
+    assert calibrate_picture(done, figures).std() > 10.0
 
 
 def test_draws_spread_as_the_posterior_says(done):
