@@ -37,7 +37,7 @@ class DeviceModel:
         self.springs = _springs(model)
         self.area_ratio = wp.array(model.spring_area_ratio, dtype=wp.float64)
         law = damage_law(model.damage_law)
-        self.edge = EdgeCut(model, parameters, dt) if law.at_edge else None
+        self.edge = EdgeCut(model, parameters) if law.at_edge else None
         self.damage_kernel: wp.Kernel | None = None
         if not law.at_edge:
             self.damage_kernel = import_module(f"disect_sim.kernels.{law.kernels}").damage

@@ -6,7 +6,6 @@ import numpy as np
 import warp as wp
 
 from disect_sim.device_arrays import host, upload
-from disect_sim.edge_samples import edge_samples
 from disect_sim.kernels import edge
 from disect_sim.model import Model
 from disect_sim.parameters import ExpandedParameters
@@ -54,9 +53,8 @@ class EdgeParameters:
 class EdgeCut:
     """Forces and states of the edge law for one model, on the present Warp device."""
 
-    def __init__(self, model: Model, parameters: ExpandedParameters, dt: float) -> None:
-        self.samples = edge_samples(model.mesh)
-        self.dt = dt
+    def __init__(self, model: Model, parameters: ExpandedParameters) -> None:
+        self.samples = model.edge_samples
         self.initial = parameters.row("cut_spring_ke")
         self._fixed = model.fixed
         s = self.samples

@@ -6,6 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from disect_sim.cut_mesh import CutMesh
+from disect_sim.virtual_nodes.springs import triangle_areas
 
 SPACING_M = 1.25e-3
 """Distance between samples [m]: the edge's force rises over more, so that it comes out smooth."""
@@ -34,15 +35,16 @@ class EdgeSamples:
         return flat.reshape(len(self), *x.shape[1:])
 
 
-def edge_samples(mesh: CutMesh, spacing_m: float = SPACING_M) -> EdgeSamples:
-    """Samples of the cut surface, each at most half of a square with the side `spacing_m`."""
+def edge_samples(mesh: CutMesh, spring_operator: sp.csr_matrix) -> EdgeSamples:
+    """Samples of the cut surface, each at most half of a square with the side SPACING_M.
+
+    spring_operator: the model's; its weights on either side of the cut are those of the springs' ends.
+    """
     triangles = _triangles(mesh)
     places = mesh.virtual_positions()[mesh.spring_virtual[:, 0]]
     corners = places[triangles]
-    area = 0.5 * np.linalg.norm(
-        np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]), axis=1
-    )
-    parts = np.maximum(1, np.ceil(np.sqrt(2.0 * area) / spacing_m)).astype(int)
+    area = triangle_areas(*np.moveaxis(corners, 1, 0))
+    parts = np.maximum(1, np.ceil(np.sqrt(2.0 * area) / SPACING_M)).astype(int)
     rows, weights, areas = [], [], []
     for count in np.unique(parts):
         chosen = np.flatnonzero(parts == count)
@@ -58,18 +60,9 @@ def edge_samples(mesh: CutMesh, spacing_m: float = SPACING_M) -> EdgeSamples:
     return EdgeSamples(
         np.concatenate(areas),
         matrix,
-        _spring_middles(mesh),
+        0.5 * abs(spring_operator),
         _skin_distance(matrix @ places, places, triangles, mesh.spring_surface),
     )
-
-
-def _spring_middles(mesh: CutMesh) -> sp.csr_matrix:
-    """Places half-way between the ends of the springs, shape [spring_count, node_count]."""
-    parents = mesh.virtual_parents[mesh.spring_virtual].reshape(-1, 4)
-    c = mesh.virtual_coordinate[mesh.spring_virtual]
-    weights = 0.5 * np.stack([1.0 - c, c], axis=2).reshape(-1, 4)
-    rows = np.repeat(np.arange(len(parents)), 4)
-    return sp.csr_matrix((weights.ravel(), (rows, parents.ravel())), shape=(len(parents), len(mesh.nodes)))
 
 
 def _triangles(mesh: CutMesh) -> np.ndarray:

@@ -1,12 +1,14 @@
 """The model: everything that does not change during a run, built once from a cut mesh."""
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.spatial import cKDTree
 
 from disect_sim.cut_mesh import CutMesh
+from disect_sim.edge_samples import EdgeSamples, edge_samples
 from disect_sim.errors import InputError
 from disect_sim.knife import Knife
 from disect_sim.laws.contact import CONTACT_LAWS, DEFAULT_CONTACT_LAW
@@ -110,6 +112,11 @@ class Model:
     def surface(self) -> np.ndarray:
         """Springs on the skin, shape [spring_count], bool."""
         return self.mesh.spring_surface
+
+    @cached_property
+    def edge_samples(self) -> EdgeSamples:
+        """The cut surface as the edge law looks at it; the same for every run, so it is made once."""
+        return edge_samples(self.mesh, self.spring_operator)
 
 
 def build_model(

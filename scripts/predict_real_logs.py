@@ -20,6 +20,7 @@ from disect_sim import KNIVES, MATERIALS, build_model
 from scripts.fit_real_logs import CASES, ROOT, body, recorded
 from stages.calibrate.material_fit.fit import fit_material, material_unknowns
 from stages.calibrate.params import CalibrateParams
+from stages.calibrate.prediction import best_amplitude, repeated_profile
 from stages.calibrate.problem import OFFSET, Problem, pose_problem
 from stages.calibrate.validation import errors
 from stages.runtime.params import load_params
@@ -77,14 +78,10 @@ def _second(
 ) -> dict[str, float]:
     other = pose_problem(model, recorded(SECOND[name]), params)
     predicted, _ = other.run({k: v for k, v in values.items() if k != OFFSET}, differentiable=False)
-    use = own.contact & own.valid
-    order = np.argsort(own.height[use])
-    repeated = np.interp(other.height, own.height[use][order], own.measured[use][order])
-    seen = other.contact & other.valid
+    repeated = repeated_profile(own, other.height)
 
     def scaled(profile: np.ndarray) -> np.ndarray:
-        a, b = profile[seen], other.measured[seen]
-        return profile * float(a @ b / (a @ a))
+        return profile * best_amplitude(other, profile)
 
     return {
         "second": nmae(other, predicted),

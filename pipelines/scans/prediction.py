@@ -1,11 +1,10 @@
 """Predict another log of a registered scan: ingest it as the scan's own was, simulate, write the curves."""
 
-import io
 from pathlib import Path
 from typing import Any
 
+from pipelines.scans import air_runs
 from pipelines.scans.project import Project, known_scans
-from stages.runtime.atomic_file import write_bytes_atomic
 from stages.runtime.scan_file import PARAMS_FILE_NAME, SCAN_FILE_NAME, read_scan_file
 
 FOLDER = "predictions"
@@ -19,25 +18,19 @@ def predict_log(project: Project, scan: str, log: Path, air: list[Path] | None =
     from stages.ingest.log_file import read_log
     from stages.ingest.stage import force_table, ingest
     from stages.runtime.artifacts import read_table
+    from stages.runtime.curves import write_curves
     from stages.runtime.params import load_params
+    from stages.runtime.stage_io import encode_png
 
     known_scans(project, [scan])
     scan_dir = project.scan_dir(scan)
     params = load_params(project.root / PARAMS_FILE_NAME, scan_dir / SCAN_FILE_NAME)
-    airs = sorted(log.parent.glob("air*")) if air is None else air
+    airs = air_runs.beside(log) if air is None else air
+    air_runs.check(airs)
     runs = {path.name: read_log(path, params.ingest) for path in airs}
     table = force_table(ingest(read_log(log, params.ingest), params.ingest, air_runs=runs, source=log.name))
     found = predict(
         lambda name: read_table(scan_dir, name), read_scan_file(scan_dir).material, params.calibrate, table
     )
-    place = scan_dir / FOLDER / f"{log.parent.name}_{log.stem}"
-    place.mkdir(parents=True, exist_ok=True)
-    buffer = io.BytesIO()
-    found.table().write_csv(buffer)
-    write_bytes_atomic(place / "force.csv", buffer.getvalue())
-    write_bytes_atomic(place / "force.png", prediction_picture(found))
-    return {
-        **found.figures(),
-        "table": str(place / "force.csv"),
-        "picture": str(place / "force.png"),
-    }
+    folder = scan_dir / FOLDER / f"{log.parent.name}_{log.stem}"
+    return {**found.figures(), **write_curves(folder, found.table(), encode_png(prediction_picture(found)))}

@@ -11,6 +11,7 @@ from disect_sim.errors import InputError
 from disect_sim.materials import MATERIALS
 from disect_sim.parameters import SPRING_NAMES
 from stages.calibrate.material_fit.likelihood import MODEL_ERROR
+from stages.calibrate.material_fit.posterior import NINETY
 from stages.calibrate.params import CalibrateParams
 from stages.calibrate.problem import Problem, pose_problem
 from stages.calibrate.recorded_cut import read_recorded_cut
@@ -23,8 +24,6 @@ AMPLITUDE = 0.12
 """How much the force of two cuts of one fruit differs as a whole, in logarithms.
 
 The second cut of one apple had 0.87 of the first; the scale of the force reading is known to 7 %."""
-NINETY = 1.6449
-"""Half-width of the 90 % band, in standard deviations."""
 
 Array = NDArray[np.float64]
 Read = Callable[[str], pl.DataFrame]
@@ -57,8 +56,7 @@ class Prediction:
     @property
     def amplitude(self) -> float:
         """The one factor on the prediction that would fit best [-]."""
-        a, b = self.predicted[self.use], self.problem.measured[self.use]
-        return float(a @ b / (a @ a))
+        return best_amplitude(self.problem, self.predicted)
 
     @property
     def coverage(self) -> float:
@@ -130,7 +128,7 @@ def predict(read: Read, material: str, params: CalibrateParams, other: pl.DataFr
         predicted,
         np.maximum(0.0, predicted - NINETY * deviation),
         predicted + NINETY * deviation,
-        {"repeated": _repeated(pose_problem(model, own, params), problem.height), "nominal": nominal},
+        {"repeated": repeated_profile(pose_problem(model, own, params), problem.height), "nominal": nominal},
         len(drawn),
     )
 
@@ -141,7 +139,14 @@ def _fitted(read: Read) -> dict[str, Array]:
     return {name: springs[name].to_numpy() for name in SPRING_NAMES} | body
 
 
-def _repeated(own: Problem, height: Array) -> Array:
+def best_amplitude(problem: Problem, profile: Array) -> float:
+    """The one factor on a profile [N] that brings it nearest to the measured force [-]."""
+    use = problem.contact & problem.valid
+    a, b = profile[use], problem.measured[use]
+    return float(a @ b / (a @ a))
+
+
+def repeated_profile(own: Problem, height: Array) -> Array:
     """The fitted cut's measured force, repeated at the same heights."""
     use = own.contact & own.valid
     order = np.argsort(own.height[use])

@@ -1,16 +1,15 @@
 """The picture of a prediction: measured force, predicted band, baselines."""
 
-import io
-
-from PIL import Image
+import numpy as np
+from numpy.typing import NDArray
 
 from stages.calibrate.prediction import Prediction
 from stages.shared.pictures.figure import new_figure, pixels_of
 from stages.shared.pictures.preview import CUT, FRUIT, SCAN, TEXT
 
 
-def prediction_picture(found: Prediction) -> bytes:
-    """A PNG file."""
+def prediction_picture(found: Prediction) -> NDArray[np.uint8]:
+    """8-bit pixels, shape [height, width, 3]."""
     figure, canvas = new_figure((9.0, 5.0))
     axis = figure.add_subplot()
     p, mine = found.problem, 100.0 * found.nmae(found.predicted)
@@ -34,6 +33,4 @@ def prediction_picture(found: Prediction) -> bytes:
         fontsize=10,
     )
     axis.legend(frameon=False, fontsize=8, loc="lower right")
-    buffer = io.BytesIO()
-    Image.fromarray(pixels_of(canvas)).save(buffer, "PNG")
-    return buffer.getvalue()
+    return pixels_of(canvas)

@@ -15,6 +15,7 @@ from stages.export.collision import FACTOR
 from stages.export.export_files import DOCUMENT, MOTION
 from stages.runtime.artifacts import read_table
 from stages.runtime.atomic_file import write_bytes_atomic
+from stages.runtime.curves import write_curves
 from stages.runtime.hashing import sha256_of_value
 from stages.shared.fitting.low_pass import low_pass
 from stages.shared.surface.triangles import Surface, solid_moments
@@ -66,19 +67,14 @@ def compare_executed(scan_dir: Path, log: Path, air: Path | None = None) -> dict
     figures = judged(found, expected)
     name = log.stem
     place = scan_dir / PLACE / name
-    place.mkdir(parents=True, exist_ok=True)
     table = pl.DataFrame({"time_s": time, "measured_n": found, "predicted_n": expected})
-    buffer = io.BytesIO()
-    table.write_csv(buffer)
-    write_bytes_atomic(place / "force.csv", buffer.getvalue())
-    write_bytes_atomic(place / "force.png", _picture(time, found, expected, figures["verdict"]))
+    written = write_curves(place, table, _picture(time, found, expected, figures["verdict"]))
     again = _as_calibration_log(scan_dir, place, log, document)
     return {
         "log": str(log),
         "ended": measured.ended,
         **figures,
-        "table": str(place / "force.csv"),
-        "picture": str(place / "force.png"),
+        **written,
         "calibrate_with": again,
     }
 

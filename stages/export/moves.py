@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from stages.export.cell_checks import BASE_CLEARANCE_M, LINK_CLEARANCE_M
 from stages.export.checks import Check, at_least, at_most
 from stages.export.demand import Demand
 from stages.export.export_files import TO_READY, TO_START, ExportFiles
@@ -33,8 +34,6 @@ def move(first: NDArray[np.float64], last: NDArray[np.float64], demand: Demand) 
 
 def move_checks(files: ExportFiles, demand: Demand) -> list[Check]:
     """The four moves held against the limits of check 2 and the space of check 4; the worst of each is shown."""
-    from stages.export.cell_checks import BASE_CLEARANCE_M, LINK_CLEARANCE_M
-
     robot, cell = demand.robot, demand.cell
     moves = [q for _, q, _, _ in _moves(files, demand)]
     joins = [max(np.abs(q[0] - a).max(), np.abs(q[-1] - b).max()) for _, q, a, b in _moves(files, demand)]

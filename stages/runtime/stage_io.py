@@ -73,7 +73,7 @@ class StageIO:
 
     def write_png(self, name: str, picture: bytes | np.ndarray) -> None:
         """One of this stage's pictures: PNG bytes, or 8-bit pixels of shape [height, width, 3 or 4]."""
-        png = picture if isinstance(picture, bytes) else _encode_png(picture)
+        png = picture if isinstance(picture, bytes) else encode_png(picture)
         name = self._described.name_of(name)
         self._written[name] = write_picture(self._scratch, name, png)
 
@@ -126,7 +126,8 @@ class StageIO:
         self._place.close()
 
 
-def _encode_png(pixels: np.ndarray) -> bytes:
+def encode_png(pixels: np.ndarray) -> bytes:
+    """A PNG file of 8-bit pixels, shape [height, width, 3]."""
     from PIL import Image
 
     buffer = io.BytesIO()

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from disect_sim import KNIVES, ConstantVelocity, InputError, RecordedMotion, simulate
-from disect_sim.edge_samples import edge_samples
 from disect_sim.knife import Knife
 from tests.disect_sim.gradient_cases import Case, parameters_of, slicing, smallest_error, straight
 from tests.disect_sim.scenes import APPLE, block_model, irregular_block, regular_block
@@ -33,7 +32,7 @@ def steady(result, low=0.4, high=0.9):
 
 def test_samples_cover_the_cut_and_move_with_it():
     mesh = irregular_block()
-    samples = edge_samples(mesh)
+    samples = block_model(mesh).edge_samples
     # Crossings near a vertex were moved off the plane: quadrilaterals there are not quite flat.
     assert samples.area.sum() == pytest.approx(mesh.spring_area.sum(), rel=1e-5)
     assert np.asarray(samples.to_springs.sum(axis=1)).ravel() == pytest.approx(1.0)
@@ -96,7 +95,7 @@ def test_force_does_not_depend_on_mesh_or_step():
 def test_skin_has_the_same_meaning_on_every_mesh(mesh):
     """The integral of exp(-distance / depth) over the cut face: of a rectangle by a fine grid, within 4 %."""
     depth = 1.5e-3
-    samples = edge_samples(mesh)
+    samples = block_model(mesh).edge_samples
     y, z = np.meshgrid((np.arange(500) + 0.5) * 0.025 / 500, (np.arange(600) + 0.5) * 0.03 / 600)
     rim = np.minimum.reduce([y, 0.025 - y, z, 0.03 - z])
     exact = float(np.exp(-rim / depth).mean()) * 0.025 * 0.03

@@ -8,7 +8,10 @@ import torch
 import trimesh
 
 from disect_sim.motions import SlicingMotion
+from stages.export.params import ExportParams
 from stages.export.parting import Parting
+from stages.export.provenance import Chain
+from stages.export.stage import export
 from stages.runtime.params import load_params
 
 ROOT = Path(__file__).parents[2]
@@ -101,6 +104,22 @@ def replay_tables(motion: pl.DataFrame, *, cut_fraction: float = 0.97) -> tuple[
         ]
     )
     return frames, springs
+
+
+def certified_folder(folder: Path, motion: pl.DataFrame, params: ExportParams) -> Path:
+    """The motion exported below a folder; it is certified."""
+    exported = export(
+        folder,
+        motion,
+        body_tables(),
+        parting_at_end(motion),
+        Chain({"optimize/motion.parquet": "0" * 64}, ()),
+        params,
+        knife="kitchen",
+        scan_id="synthetic",
+    )
+    assert exported.certificate.certified, exported.certificate.verdict
+    return exported.folder
 
 
 def body_tables(width_m: float = 0.05) -> tuple[pl.DataFrame, pl.DataFrame]:

@@ -16,7 +16,7 @@ from stages.calibrate.material_fit.search import MaterialSearch
 from stages.calibrate.material_fit.unknowns import MaterialUnknowns
 from stages.calibrate.params import CalibrateParams
 from stages.calibrate.phase import HistoryRow
-from stages.calibrate.problem import OFFSET, Problem
+from stages.calibrate.problem import Problem
 from stages.calibrate.validation import errors
 from stages.runtime.checkpoint import Checkpoint
 from stages.shared.fitting.resumable import run_to_end
@@ -118,8 +118,3 @@ def _forecast(
         errors(held, problem.measured, rest, mean).nmae,
         fraction,
     )
-
-
-def height_free(values: dict[str, Array]) -> dict[str, Array]:
-    """The material without the height offset of its own log, for another cut."""
-    return {name: value for name, value in values.items() if name != OFFSET}

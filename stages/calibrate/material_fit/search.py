@@ -7,18 +7,17 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from disect_sim.result import Result
 from stages.calibrate.material_fit.likelihood import DepthLikelihood
 from stages.calibrate.material_fit.unknowns import MaterialUnknowns
 from stages.calibrate.outcome import FitOutcome
 from stages.calibrate.phase import HistoryRow, refuse_start
 from stages.calibrate.problem import Problem, TrialFailedError
 from stages.calibrate.validation import errors
+from stages.shared.fitting.marquardt import Damping
 
-FIRST_DAMPING = 1.0e-2
 LONGEST_STEP = 1.0
 """In prior standard deviations, of any unknown in one step."""
-TRIES = 6
-"""Damped steps tried per iteration."""
 ENOUGH = 0.05
 """A step that promises less than this of log-probability is the end: far below what the log can tell."""
 
@@ -34,6 +33,8 @@ class At:
     """[N], shape [sample_count]."""
     residual: Array
     """Shape [slice_count]."""
+    result: Result
+    """The run, which can be asked for derivatives."""
 
     @property
     def cost(self) -> float:
@@ -50,42 +51,37 @@ class MaterialSearch:
         self._name, self.unknowns, self.likelihood = name, unknowns, likelihood
         self._iterations = iterations
         self.t = np.zeros(len(unknowns))
-        self._damping = FIRST_DAMPING
-        self._done, self._failed = False, False
+        self._damping = Damping()
+        self._done, self._failed, self._failure = False, False, ""
         self.simulations = self.gradients = 0
         self.history: list[HistoryRow] = []
         self.jacobian: Array = np.zeros((len(likelihood), len(unknowns)))
+        self._linearised: Array | None = None
+        """The t that the Jacobian belongs to."""
+        self._here: At | None = None
 
     def step(self) -> None:
         """One linearisation and the damped steps it takes until the cost falls."""
-        here = self._simulate(self.t, differentiate=True)
-        if here is None:
-            raise refuse_start(self._failure)
+        here = self._present()
+        self._linearise(here)
         j = self.jacobian
         curvature = j.T @ j + np.eye(len(self.t))
         slope = j.T @ here.residual + self.t
-        newton = np.linalg.solve(curvature, slope)
-        best = here
-        self._done = 0.5 * float(slope @ newton) < ENOUGH
-        failed = False
+        promise = 0.5 * float(slope @ np.linalg.solve(curvature, slope))
+        self._done, self._failed = promise < ENOUGH, False
+
+        def place(move: Array) -> At | None:
+            trial = self._simulate(here.t + move)
+            self._failed = self._failed or trial is None
+            return None if trial is None or not trial.cost < here.cost else trial
+
         if not self._done:
-            better = None
-            for _ in range(TRIES):
-                damped = curvature + self._damping * np.diag(np.diag(curvature))
-                move = -np.linalg.solve(damped, slope)
-                move *= min(1.0, LONGEST_STEP / float(np.abs(move).max()))
-                trial = self._simulate(self.t + move, differentiate=False)
-                failed = failed or trial is None
-                if trial is not None and trial.cost < here.cost:
-                    better = trial
-                    self._damping = max(self._damping / 5.0, 1e-6)
-                    break
-                self._damping *= 5.0
+            scale = np.diag(np.diag(curvature))
+            better = self._damping.better(curvature, slope, scale, LONGEST_STEP, place)
             self._done = better is None
-            best = better or here
-            self.t = best.t
-        self._failed = failed
-        self._record(best, float(np.linalg.norm(slope)), failed)
+            self._here = better or here
+            self.t = self._here.t
+        self._record(self._here or here, float(np.linalg.norm(slope)), self._failed)
 
     def over(self) -> bool:
         """Whether to stop."""
@@ -102,44 +98,60 @@ class MaterialSearch:
 
         Linearises anew if the last iteration moved.
         """
-        self._simulate(self.t, differentiate=True)
+        if self._linearised is None or not np.array_equal(self._linearised, self.t):
+            self._linearise(self._present())
         return np.asarray(np.linalg.inv(self.jacobian.T @ self.jacobian + np.eye(len(self.t))), float)
 
     def state(self) -> dict[str, Any]:
         """Everything needed to go on."""
         return {
             "t": torch.as_tensor(self.t).clone(),
-            "damping": self._damping,
+            "damping": self._damping.value,
             "done": self._done,
             "failed": self._failed,
             "simulations": self.simulations,
             "gradients": self.gradients,
+            "jacobian": torch.as_tensor(self.jacobian).clone(),
+            "linearised": None if self._linearised is None else torch.as_tensor(self._linearised).clone(),
             "history": [vars(row) for row in self.history],
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from a saved state."""
-        self.t = state["t"].numpy()
-        self._damping, self._done, self._failed = state["damping"], state["done"], state["failed"]
+        self.t, self.jacobian = state["t"].numpy(), state["jacobian"].numpy()
+        self._linearised = None if state["linearised"] is None else state["linearised"].numpy()
+        self._damping.value, self._done, self._failed = state["damping"], state["done"], state["failed"]
         self.simulations, self.gradients = state["simulations"], state["gradients"]
         self.history = [HistoryRow(**row) for row in state["history"]]
 
-    def _simulate(self, t: Array, *, differentiate: bool) -> At | None:
-        likelihood = self.likelihood
+    def _present(self) -> At:
+        """The best point so far, simulated; again where a killed search goes on, which does not count."""
+        if self._here is None:
+            counted = self.simulations
+            self._here = self._simulate(self.t)
+            if self.history:
+                self.simulations = counted
+        if self._here is None:
+            raise refuse_start(self._failure)
+        return self._here
+
+    def _simulate(self, t: Array) -> At | None:
+        """The run keeps its states: whether it is asked for derivatives is seen afterwards."""
         self.simulations += 1
         try:
-            profile, result = likelihood.problem.run(self.unknowns.values(t), differentiable=differentiate)
+            profile, result = self.likelihood.problem.run(self.unknowns.values(t), differentiable=True)
         except TrialFailedError as failed:
             self._failure = str(failed)
             return None
-        if differentiate:
-            self.gradients += 1
-            rows = [
-                self.unknowns.derivative(t, gradient.parameters | gradient.motion)
-                for gradient in result.gradients(likelihood.force_bars(result))
-            ]
-            self.jacobian = np.array(rows)
-        return At(t, profile, likelihood.residual(profile))
+        return At(t, profile, self.likelihood.residual(profile), result)
+
+    def _linearise(self, at: At) -> None:
+        self.gradients += 1
+        rows = [
+            self.unknowns.derivative(at.t, gradient.parameters | gradient.motion)
+            for gradient in at.result.gradients(self.likelihood.force_bars(at.result))
+        ]
+        self.jacobian, self._linearised = np.array(rows), at.t
 
     def _record(self, at: At, slope: float, failed: bool) -> None:
         p: Problem = self.likelihood.problem

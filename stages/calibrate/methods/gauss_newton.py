@@ -18,14 +18,11 @@ from stages.calibrate.phase import HistoryRow, Phase, PhaseResult, Report, refus
 from stages.calibrate.residuals import Residuals
 from stages.calibrate.validation import errors
 from stages.runtime.checkpoint import Checkpoint
+from stages.shared.fitting.marquardt import Damping
 from stages.shared.fitting.resumable import run_to_end
 
-FIRST_DAMPING = 1.0e-2
-"""Of the mean curvature; grows after a bad step and shrinks after a good one."""
 LONGEST_STEP = 1.5
 """No free number moves further than this in one iteration."""
-TRIES = 6
-"""Damped steps tried per iteration."""
 
 Array = NDArray[np.float64]
 
@@ -52,7 +49,7 @@ class _Marquardt:
         self._phase, self._residuals = phase, residuals
         self.free = start.detach().clone()
         self._profile: Array | None = None
-        self._damping = FIRST_DAMPING
+        self._damping = Damping()
         self._stuck = False
         self.history: list[HistoryRow] = []
 
@@ -69,19 +66,21 @@ class _Marquardt:
         curvature = jacobian.T @ (weight[:, None] * jacobian)
         slope = jacobian.T @ (weight * residual)
         loss = self._loss(self._profile)
-        failed, self._stuck = False, True
-        unit = np.trace(curvature) / len(slope) * np.eye(len(slope))
-        for _ in range(TRIES):
-            step = -np.linalg.solve(curvature + self._damping * unit + 1e-12 * np.eye(len(slope)), slope)
-            step *= min(1.0, LONGEST_STEP / max(float(np.abs(step).max()), 1e-300))
+        failed = False
+
+        def place(step: Array) -> tuple[torch.Tensor, Array] | None:
+            nonlocal failed
             free = self.free + torch.as_tensor(step)
             profile = r.profile(free)
             failed = failed or profile is None
-            if profile is not None and self._loss(profile) < loss:
-                self.free, self._profile, self._stuck = free, profile, False
-                self._damping = max(self._damping / 5.0, 1e-6)
-                break
-            self._damping *= 5.0
+            return None if profile is None or not self._loss(profile) < loss else (free, profile)
+
+        one = np.eye(len(slope))
+        scale = np.trace(curvature) / len(slope) * one
+        better = self._damping.better(curvature + 1e-12 * one, slope, scale, LONGEST_STEP, place)
+        self._stuck = better is None
+        if better is not None:
+            self.free, self._profile = better
         self._record(float(np.linalg.norm(slope)), failed)
 
     def over(self) -> bool:
@@ -100,7 +99,7 @@ class _Marquardt:
         return {
             "free": self.free.clone(),
             "profile": torch.as_tensor(self._profile).clone(),
-            "damping": self._damping,
+            "damping": self._damping.value,
             "stuck": self._stuck,
             "simulations": self._residuals.simulations,
             "history": [asdict(row) for row in self.history],
@@ -109,7 +108,7 @@ class _Marquardt:
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from a saved state."""
         self.free, self._profile = state["free"], state["profile"].numpy()
-        self._damping, self._stuck = state["damping"], state["stuck"]
+        self._damping.value, self._stuck = state["damping"], state["stuck"]
         self._residuals.simulations = state["simulations"]
         self.history = [HistoryRow(**row) for row in state["history"]]
 

@@ -20,15 +20,18 @@ import numpy as np
 import pytest
 
 from stages.export.cell import cell_of
-from stages.export.provenance import Chain
 from stages.export.replay import arm_xml
-from stages.export.stage import export
 from stages.ingest.log_file import read_log
 from stages.ingest.stage import ingest
 from stages.runtime.params import load_params
 from stages.shared.kinematics import FLANGE_M
 from stages.shared.robots.robot import load_robot
-from tests.stages.synthetic_cut import PARAMS, ROOT, body_tables, motion_table, parting_at_end
+from tests.stages.synthetic_cut import (
+    PARAMS,
+    ROOT,
+    certified_folder,
+    motion_table,
+)
 
 PYTHON = os.environ.get("SCAN2CUT_FRANKA_PYTHON", "")
 PORT = 1337
@@ -47,18 +50,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
-    exported = export(
-        tmp_path_factory.mktemp("export") / "cut",
-        MOTION,
-        body_tables(),
-        parting_at_end(MOTION),
-        Chain({"optimize/motion.parquet": "0" * 64}, ()),
-        FR3,
-        knife="kitchen",
-        scan_id="synthetic",
-    )
-    assert exported.certificate.certified, exported.certificate.verdict
-    return exported.folder
+    return certified_folder(tmp_path_factory.mktemp("export") / "cut", MOTION, FR3)
 
 
 def fr3_model() -> str:

@@ -8,29 +8,16 @@ import numpy as np
 import pytest
 
 from disect_sim.errors import InputError
-from stages.export.provenance import Chain
-from stages.export.stage import export
 from stages.export.verify import verify
 from stages.runtime.hashing import sha256_of_file, sha256_of_value
-from tests.stages.synthetic_cut import PARAMS, body_tables, motion_table, parting_at_end
+from tests.stages.synthetic_cut import PARAMS, certified_folder, motion_table
 
 MOTION = motion_table()
 
 
 @pytest.fixture(scope="module")
 def good(tmp_path_factory) -> Path:
-    exported = export(
-        tmp_path_factory.mktemp("export") / "cut",
-        MOTION,
-        body_tables(),
-        parting_at_end(MOTION),
-        Chain({"optimize/motion.parquet": "0" * 64}, ()),
-        PARAMS,
-        knife="kitchen",
-        scan_id="synthetic",
-    )
-    assert exported.certificate.certified, exported.certificate.verdict
-    return exported.folder
+    return certified_folder(tmp_path_factory.mktemp("export") / "cut", MOTION, PARAMS)
 
 
 @pytest.fixture
