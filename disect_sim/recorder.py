@@ -137,6 +137,7 @@ class Recorder:
             "springs": parts.springs + parts.overlap,
             "contact": parts.contact,
             "board": parts.board,
+            "hold": parts.hold,
             "fracture": 0.0 if self._system.edge is None else self._system.edge.energy(self.passed[-1]),
             "knife_work": self._work,
         }

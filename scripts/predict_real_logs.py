@@ -28,7 +28,7 @@ from stages.runtime.params import load_params
 RESULTS = ROOT / "build" / "predictions"
 SECOND = {"apple": "apple_second", "potato": "potato_second"}
 UNKNOWN_MATERIAL = "a material without cuts in the library"
-BOUNDARIES = ("free", "held")
+BOUNDARIES = ("guided", "held")
 
 
 def params_of(boundary: str) -> CalibrateParams:
