@@ -18,9 +18,9 @@ import numpy as np
 
 from disect_sim import KNIVES, MATERIALS, build_model
 from scripts.fit_real_logs import CASES, ROOT, body, recorded
+from stages.calibrate.material_fit.baselines import best_amplitude, repeated_profile
 from stages.calibrate.material_fit.fit import fit_material, material_unknowns
 from stages.calibrate.params import CalibrateParams
-from stages.calibrate.prediction import best_amplitude, repeated_profile
 from stages.calibrate.problem import OFFSET, Problem, pose_problem
 from stages.calibrate.validation import errors
 from stages.runtime.params import load_params
@@ -55,19 +55,19 @@ def run(name: str, boundary: str) -> dict[str, Any]:
     )
     problem = pose_problem(model, recorded(name), params)
     cpu = time.process_time()
-    unknowns = material_unknowns(mesh, UNKNOWN_MATERIAL, params)
-    found = fit_material(problem, unknowns, params, scan_dir=None, key="", report=None)
+    unknowns = material_unknowns([mesh], UNKNOWN_MATERIAL, params)
+    found = fit_material([problem], unknowns, params, scan_dir=None, key="", report=None)
     values = unknowns.values(found.search.t)
-    profile, _ = problem.run(values, differentiable=False)
     out: dict[str, Any] = {
-        "fit": nmae(problem, profile),
+        "fit": nmae(problem, found.search.present().cuts[0].profile),
         "sizes": unknowns.sizes(found.search.t),
+        "amplitude": unknowns.amplitude(found.search.t),
         "deviation": dict(zip(unknowns.names, found.posterior.deviation.tolist(), strict=True)),
         "cpu_s": time.process_time() - cpu,
         "simulations": found.search.simulations,
     }
     if found.tail is not None:
-        out |= {"forecast": found.tail.nmae, "hold": found.tail.nmae_hold}
+        out |= {"forecast": found.tail.nmae, "hold": found.tail.nmae_guess}
     if name in SECOND:
         out |= _second(name, model, problem, values, params)
     return out

@@ -1,6 +1,6 @@
 """The whole fit: shared parameters, then individual ones, then what they are worth."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,6 +70,7 @@ def calibrate(
     cut: RecordedCut,
     params: CalibrateParams,
     *,
+    more: Sequence[RecordedCut] = (),
     material: str = "apple",
     scan_dir: Path | None = None,
     key: str = "",
@@ -77,11 +78,14 @@ def calibrate(
 ) -> Calibration:
     """Fit the simulator's parameters to a recorded cut.
 
-    `material` is the fruit's name in the library of earlier cuts, `scan_dir` where checkpoints go (None keeps none),
-    `key` a hash of everything the fit depends on.
+    `more` are further cuts of the fruit, for the fit of its material. `material` is the fruit's name in the library of
+    earlier cuts, `scan_dir` where checkpoints go (None keeps none), `key` a hash of everything the fit depends on.
     """
     check_names(params)
     problem = pose_problem(model, cut, params)
+    if params.fit == "material":
+        problems = [problem, *(pose_problem(model, other, params) for other in more)]
+        return _material(problems, material, params, scan_dir, key, _reporting(params, progress))
     bounds = parameter_bounds(
         params.shared,
         damage_law=params.cut.damage_law,
@@ -89,8 +93,6 @@ def calibrate(
         given=params.bounds,
     )
     report = _reporting(params, progress)
-    if params.fit == "material":
-        return _material(problem, material, params, scan_dir, key, report)
     unknowns, start = shared_unknowns(params.start, bounds)
     fit = SharedFit(problem, unknowns, params, scan_dir, key)
     starts = scattered_starts(unknowns.free(start), params.starts, params.start_spread, params.seed)
@@ -130,7 +132,7 @@ def calibrate(
 
 
 def _material(
-    problem: Problem,
+    problems: list[Problem],
     material: str,
     params: CalibrateParams,
     scan_dir: Path | None,
@@ -138,12 +140,13 @@ def _material(
     report: Report | None,
 ) -> Calibration:
     """The fit of the material as a Calibration."""
-    unknowns = material_unknowns(problem.model.mesh, material, params)
-    found = fit_material(problem, unknowns, params, scan_dir=scan_dir, key=key, report=report)
+    problem = problems[0]
+    unknowns = material_unknowns([each.model.mesh for each in problems], material, params)
+    found = fit_material(problems, unknowns, params, scan_dir=scan_dir, key=key, report=report)
     search, posterior = found.search, found.posterior
     values = unknowns.values(search.t)
-    sizes = unknowns.sizes(search.t)
-    simulated, result = problem.run(values, differentiable=True)
+    sizes = unknowns.sizes(search.t) | {OFFSET: unknowns.height(search.t)}
+    fitted = search.present().cuts[0]
     bounds = parameter_bounds(
         [name for name in unknowns.names if name in sizes],
         damage_law=params.cut.damage_law,
@@ -162,13 +165,13 @@ def _material(
         bounds,
         {name: np.asarray(value) for name, value in sizes.items()},
         certainty,
-        simulated,
+        fitted.profile,
         found.expected_profile,
         search.history,
         search.gradients,
         search.simulations,
         search.outcome(),
-        contact_impulse(result),
+        contact_impulse(fitted.result),
         np.zeros(problem.model.spring_count),
         found,
     )

@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 from disect_sim.errors import InputError
 from disect_sim.materials import MATERIALS
 from disect_sim.parameters import SPRING_NAMES
+from stages.calibrate.material_fit.baselines import best_amplitude, repeated_profile
 from stages.calibrate.material_fit.likelihood import MODEL_ERROR
 from stages.calibrate.material_fit.posterior import NINETY
+from stages.calibrate.material_fit.unknowns import AMPLITUDE_SPREAD
 from stages.calibrate.params import CalibrateParams
 from stages.calibrate.problem import Problem, pose_problem
 from stages.calibrate.recorded_cut import read_recorded_cut
@@ -19,11 +21,6 @@ from stages.calibrate.validation import errors
 from stages.shared.cut.cut_mesh_tables import read_cut_mesh
 from stages.shared.cut.cutting_model import cutting_model
 from stages.shared.cut.second_cut_values import of_material, read_body_values, read_possible_materials
-
-AMPLITUDE = 0.12
-"""How much the force of two cuts of one fruit differs as a whole, in logarithms.
-
-The second cut of one apple had 0.87 of the first; the scale of the force reading is known to 7 %."""
 
 Array = NDArray[np.float64]
 Read = Callable[[str], pl.DataFrame]
@@ -121,7 +118,7 @@ def predict(read: Read, material: str, params: CalibrateParams, other: pl.DataFr
     ]
     spread = np.std(drawn, axis=0) if len(drawn) > 1 else np.zeros_like(predicted)
     model_error = MODEL_ERROR * float(predicted[problem.contact].mean())
-    deviation = np.sqrt(spread**2 + (AMPLITUDE * predicted) ** 2 + model_error**2)
+    deviation = np.sqrt(spread**2 + (AMPLITUDE_SPREAD * predicted) ** 2 + model_error**2)
     nominal, _ = problem.run({k: np.asarray(v) for k, v in params.start.items()}, differentiable=False)
     return Prediction(
         problem,
@@ -137,18 +134,3 @@ def _fitted(read: Read) -> dict[str, Array]:
     springs = read("calibrate/parameters")
     body = {name: np.asarray(value) for name, value in read_body_values(read).items()}
     return {name: springs[name].to_numpy() for name in SPRING_NAMES} | body
-
-
-def best_amplitude(problem: Problem, profile: Array) -> float:
-    """The one factor on a profile [N] that brings it nearest to the measured force [-]."""
-    use = problem.contact & problem.valid
-    a, b = profile[use], problem.measured[use]
-    return float(a @ b / (a @ a))
-
-
-def repeated_profile(own: Problem, height: Array) -> Array:
-    """The fitted cut's measured force, repeated at the same heights."""
-    use = own.contact & own.valid
-    order = np.argsort(own.height[use])
-    known, force = own.height[use][order], own.measured[use][order]
-    return np.where(height > known[-1], 0.0, np.interp(height, known, force))

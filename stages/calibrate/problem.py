@@ -58,6 +58,10 @@ class Problem:
     """Of the knife's edge above the board, aligned, without the fitted offset [m]."""
     measured: Array
     """Norm of the filtered measured force [N]."""
+    measured_force: Array
+    """The filtered measured force on the knife [N], shape [sample_count, 3]."""
+    drawn_m: float
+    """How far the blade was drawn along itself during contact [m]."""
     filter_matrix: torch.Tensor
     """Low-pass, shape [sample_count, sample_count]."""
     contact: NDArray[np.bool_]
@@ -93,7 +97,12 @@ class Problem:
         result = simulate(self.model, motion, given, differentiable=differentiable, **self.module.options)
         if not result.outcome.ok or len(result.force) != len(self.time):
             raise TrialFailedError(result.outcome)
-        return np.linalg.norm(self.filter_matrix.numpy() @ result.force, axis=1), result
+        return np.linalg.norm(self.filtered(result), axis=1), result
+
+    def filtered(self, result: Result) -> Array:
+        """The run's force on the knife through the log's low-pass [N], shape [sample_count, 3]."""
+        smooth: Array = self.filter_matrix.numpy() @ result.force
+        return smooth
 
     def simulate(
         self, parameters: dict[str, torch.Tensor], motion: dict[str, torch.Tensor]
@@ -133,7 +142,7 @@ def pose_problem(model: Model, cut: RecordedCut, params: CalibrateParams) -> Pro
     matrix = np.ascontiguousarray(low_pass(time, np.eye(samples), params.low_pass_hz))
     # A simulated sample is the mean over the interval that ends at its time.
     middle = time - 0.5 / params.rate_hz
-    measured = np.linalg.norm(matrix @ _at(middle, cut.time, cut.force), axis=1)
+    force = matrix @ _at(middle, cut.time, cut.force)
     valid = np.interp(time, cut.time, cut.valid.astype(float)) > ALL_VALID
     contact = time >= onset
     if (contact & valid).sum() < MIN_WINDOW_S * params.rate_hz:
@@ -142,7 +151,9 @@ def pose_problem(model: Model, cut: RecordedCut, params: CalibrateParams) -> Pro
             f"{MIN_WINDOW_S * params.rate_hz:.0f} are needed. Record the cut down to the board, or correct the log."
         )
     held = valid & held_out_blocks(time - onset, params.hold_out_block_s, params.hold_out_fraction)
+    measured = np.linalg.norm(force, axis=1)
     weight = _weight(time, measured, contact & valid, params.puncture_weight)
+    along = np.interp(time[contact & valid], cut.time, cut.position[:, 2])
     motion = _motion(cut, model, first, onset, shift)
     module = CuttingForce(
         model,
@@ -159,6 +170,8 @@ def pose_problem(model: Model, cut: RecordedCut, params: CalibrateParams) -> Pro
         time,
         aligned,
         measured,
+        force,
+        float(np.ptp(along)),
         torch.as_tensor(matrix),
         contact,
         valid,

@@ -148,19 +148,23 @@ def metrics(fit: Calibration, params: CalibrateParams) -> dict[str, object]:
     use = p.contact & p.valid
     found = errors(fit.simulated, p.measured, use, p.mean_force)
     shared = errors(fit.shared_simulated, p.measured, use, p.mean_force)
-    held = p.held_out & p.contact & (fit.material is None)
+    material = fit.material
+    held = p.held_out & p.contact & (material is None)
     held_out = errors(fit.simulated, p.measured, held, p.mean_force).nmae if held.any() else None
     onset = find_onset(p.time, fit.simulated, p.onset_n)
     puncture = find_puncture(p.time[use], p.measured[use])
     followed = puncture and find_puncture(p.time[use], fit.simulated[use], near_s=puncture[0])
     touched = fit.impulse > TOUCHED_NS
     scalars = {f"fit_{name}": value for name, value in scalar_values(fit).items()}
-    tail = None if fit.material is None else fit.material.tail
+    tail, following = (None, None) if material is None else (material.tail, material.next_cut)
     return {
         "outcome": fit.outcome.word,
         "remedy": fit.outcome.remedy + _warning(fit),
         "nmae_forecast": None if tail is None else tail.nmae,
-        "nmae_hold_last": None if tail is None else tail.nmae_hold,
+        "nmae_hold_last": None if tail is None else tail.nmae_guess,
+        "nmae_next_cut": None if following is None else following.nmae,
+        "nmae_next_repeated": None if following is None else following.nmae_guess,
+        "amplitude": None if material is None else material.search.unknowns.amplitude(material.search.t),
         "nmae": found.nmae,
         "mae_n": found.mae_n,
         "peak_error_n": found.peak_error_n,

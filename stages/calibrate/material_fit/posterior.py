@@ -7,7 +7,13 @@ import polars as pl
 from numpy.typing import NDArray
 
 from disect_sim.parameters import parameter_info
-from stages.calibrate.material_fit.unknowns import HEIGHT_SPREAD_M, LAYER, MaterialUnknowns
+from stages.calibrate.material_fit.unknowns import (
+    AMPLITUDE,
+    AMPLITUDE_SPREAD,
+    HEIGHT_SPREAD_M,
+    LAYER,
+    MaterialUnknowns,
+)
 from stages.calibrate.problem import OFFSET
 
 NINETY = 1.6449
@@ -93,10 +99,12 @@ def _value(unknowns: MaterialUnknowns, i: int, t: float) -> float:
     prior = unknowns.prior.get(unknowns.names[i])
     if prior is not None:
         return prior.median * float(np.exp(prior.spread * t))
-    return HEIGHT_SPREAD_M * t if unknowns.names[i] == OFFSET else t
+    if unknowns.names[i].startswith(AMPLITUDE):
+        return float(np.exp(AMPLITUDE_SPREAD * t))
+    return HEIGHT_SPREAD_M * t if unknowns.names[i].startswith(OFFSET) else t
 
 
 def _unit(name: str) -> str:
-    if name == OFFSET:
+    if name.startswith(OFFSET):
         return "m"
-    return "-" if name.startswith(LAYER) else parameter_info(name).unit
+    return "-" if name.startswith((LAYER, AMPLITUDE)) else parameter_info(name).unit

@@ -101,14 +101,17 @@ def test_draws_spread_as_the_posterior_says(done):
 def test_derivatives_of_the_residuals_agree_with_differences(model, log):
     params = quick_material(material=["edge_toughness", "edge_rise", "skin_toughness", "sdf_mu"], layers=2)
     problem = pose_problem(model, log, params)
-    unknowns = material_unknowns(model.mesh, "nothing known", params)
+    unknowns = material_unknowns([model.mesh], "nothing known", params)
     likelihood = depth_likelihood(problem, problem.contact & problem.valid, 0.5)
-    search = MaterialSearch("material", unknowns, likelihood, 1)
+    search = MaterialSearch("material", unknowns, [likelihood], 1)
     search.covariance()
     for i in range(len(unknowns)):
         move = 1e-3 * np.eye(len(unknowns))[i]
-        ends = [problem.run(unknowns.values(s * move), differentiable=False)[0] for s in (1.0, -1.0)]
-        difference = (likelihood.residual(ends[0]) - likelihood.residual(ends[1])) / 2e-3
+        ends = []
+        for t in (move, -move):
+            _, result = problem.run(unknowns.values(t), differentiable=False)
+            ends.append(likelihood.residual(unknowns.amplitude(t) * problem.filtered(result)))
+        difference = (ends[0] - ends[1]) / 2e-3
         # Residuals are in standard deviations: a few hundredths of one do not matter to a step.
         assert search.jacobian[:, i] == pytest.approx(difference, rel=0.02, abs=0.03), unknowns.names[i]
 
@@ -203,9 +206,9 @@ def test_cuts_of_the_material_narrow_what_is_expected(tmp_path):
 
 def test_layers_vary_the_toughness_with_depth_only():
     prior = {"edge_toughness": Expected(400.0, 0.5, 0)}
-    unknowns = MaterialUnknowns(prior, 1, {"sdf_ke": 1000.0}, np.array([0.0, 0.5, 1.0]))
-    assert unknowns.names == ["edge_toughness", "toughness_by_depth_1", "offset_y"]
-    values = unknowns.values(np.array([0.0, 1.0, 0.0]))
+    unknowns = MaterialUnknowns(prior, 1, {"sdf_ke": 1000.0}, (np.array([0.0, 0.5, 1.0]),))
+    assert unknowns.names == ["edge_toughness", "toughness_by_depth_1", "amplitude", "offset_y"]
+    values = unknowns.values(np.array([0.0, 1.0, 0.0, 0.0]))
     assert values["edge_toughness"] == pytest.approx(400.0 * np.exp(0.25 * np.array([1.0, 0.0, -1.0])))
     assert float(values["sdf_ke"]) == 1000.0
 
