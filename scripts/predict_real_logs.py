@@ -35,7 +35,7 @@ def params_of(boundary: str) -> CalibrateParams:
     """The shipped settings with the edge law, at the steps of the other real fits."""
     shipped = load_params(ROOT / "params.yaml").calibrate
     cut = {"damage_law": "edge", "boundary": boundary, "dt_s": 0.004}
-    return shipped.changed(**cut, fit="material", rate_hz=250.0, onset_n=2.0)
+    return shipped.changed(**cut, fit="material", rate_hz=250.0)
 
 
 def nmae(problem: Problem, profile: np.ndarray) -> float:

@@ -18,9 +18,7 @@ from stages.calibrate.params import CalibrateParams
 from stages.calibrate.recorded_cut import (
     PUNCTURE_WINDOW_S,
     RecordedCut,
-    find_onset,
     find_puncture,
-    no_contact,
     top_of_body,
 )
 from stages.calibrate.validation import held_out_blocks
@@ -73,9 +71,7 @@ class Problem:
     weight: NDArray[np.int64]
     """How many times a sample counts in the loss."""
     onset_s: float
-    """Contact onset in the log [s]."""
-    onset_n: float
-    """Threshold of the onset [N]."""
+    """First touch in the log [s]."""
     alignment_m: float
     """What was added to the recorded heights."""
 
@@ -125,12 +121,7 @@ def pose_problem(model: Model, cut: RecordedCut, params: CalibrateParams) -> Pro
     """
     _check_log(cut)
     grid = np.arange(cut.time[0], cut.time[-1], 1.0 / params.rate_hz)
-    whole = low_pass(grid, _at(grid, cut.time, cut.force), params.low_pass_hz)
-    norm = np.linalg.norm(whole, axis=1)
-    known = np.interp(grid, cut.time, cut.valid.astype(float)) > ALL_VALID
-    onset = find_onset(grid, np.where(known, norm, 0.0), params.onset_n)
-    if onset is None:
-        raise no_contact(params.onset_n, float(norm.max()))
+    onset = cut.onset_s
     height = _at(grid, cut.time, cut.position[:, 1:2])[:, 0]
     top = top_of_body(model.mesh)
     at_onset = float(np.interp(onset, grid, height))
@@ -178,7 +169,6 @@ def pose_problem(model: Model, cut: RecordedCut, params: CalibrateParams) -> Pro
         held,
         weight,
         onset,
-        params.onset_n,
         shift,
     )
 

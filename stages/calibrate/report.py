@@ -151,7 +151,7 @@ def metrics(fit: Calibration, params: CalibrateParams) -> dict[str, object]:
     material = fit.material
     held = p.held_out & p.contact & (material is None)
     held_out = errors(fit.simulated, p.measured, held, p.mean_force).nmae if held.any() else None
-    onset = find_onset(p.time, fit.simulated, p.onset_n)
+    onset = find_onset(p.time, fit.simulated)
     puncture = find_puncture(p.time[use], p.measured[use])
     followed = puncture and find_puncture(p.time[use], fit.simulated[use], near_s=puncture[0])
     touched = fit.impulse > TOUCHED_NS

@@ -20,12 +20,16 @@ ARTIFACTS = (
             Column("air_n", "array[f64,3]", "N", "tare: what the log would read without contact"),
             Column("raw_n", "array[f64,3]", "N", "force on the knife as logged"),
             Column(
-                "valid", "bool", "", "false at rest before the descent, and where force or tare are not known"
+                "valid",
+                "bool",
+                "",
+                "false at rest before the descent, on the board, and where force or tare are not known",
             ),
+            Column("contact", "bool", "", "true from where the knife first touches the fruit"),
             Column("uncertainty_n", "f64", "N", "standard uncertainty of force_filtered_norm_n"),
         ],
         meaning="measured force and motion of the knife in the cutting frame; no rows if the scan has no log",
     ),
-    metrics("ingest", "samples, rate, contact onset, peak and mean force, tare"),
+    metrics("ingest", "samples, rate, first touch, contact with the board, peak and mean force, tare"),
     picture("ingest", "raw, air and net force over time and height, with the contact onset"),
 )

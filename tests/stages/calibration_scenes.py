@@ -3,12 +3,16 @@
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 
 from disect_sim import ConstantVelocity, simulate
 from disect_sim.model import Model
 from stages.calibrate.params import CalibrateParams
-from stages.calibrate.recorded_cut import RecordedCut
+from stages.calibrate.recorded_cut import RecordedCut, find_onset
+from stages.runtime.catalogue import ARTIFACTS
 from stages.runtime.params import load_params
+from stages.runtime.table_contract import polars_dtype
+from stages.shared.fitting.low_pass import low_pass
 from tests.disect_sim.scenes import BLOCK_HEIGHT, block_model, regular_block
 
 ROOT = Path(__file__).parents[2]
@@ -63,7 +67,28 @@ def record(
     force = np.stack([np.interp(time, middle, column) for column in result.force.T], axis=1)
     force += np.random.default_rng(seed).normal(0.0, noise_n, force.shape) * np.array([0.0, 1.0, 0.0])
     velocity = np.tile([0.0, -speed, 0.0], (len(time), 1))
-    return RecordedCut(time, motion.poses(time), velocity, force, np.ones(len(time), bool))
+    onset = find_onset(time, np.linalg.norm(low_pass(time, force, SHIPPED.low_pass_hz), axis=1))
+    assert onset is not None
+    return RecordedCut(time, motion.poses(time), velocity, force, np.ones(len(time), bool), onset)
+
+
+def force_frame(cut: RecordedCut) -> pl.DataFrame:
+    """A recorded cut as ingest/force; what calibrate does not read is zero."""
+    values = {
+        "time_s": cut.time,
+        "position_m": cut.position,
+        "velocity_m_s": cut.velocity,
+        "force_n": cut.force,
+        "valid": cut.valid,
+        "contact": cut.time >= cut.onset_s,
+    }
+    count = len(cut.time)
+    columns = []
+    for column in ARTIFACTS["ingest/force"].columns:
+        dtype = polars_dtype(column.dtype)
+        shape = (count, 3) if isinstance(dtype, pl.Array) else count
+        columns.append(pl.Series(column.name, values.get(column.name, np.zeros(shape)), dtype))
+    return pl.DataFrame(columns)
 
 
 def small_block() -> Model:

@@ -22,10 +22,10 @@ from stages.calibrate.report import metrics, parameter_table
 from stages.precut.stage import precut, tables
 from stages.runtime.catalogue import ARTIFACTS
 from stages.runtime.params import load_params
-from stages.runtime.table_contract import check_table, polars_dtype
+from stages.runtime.table_contract import check_table
 from stages.shared.library.library import ANY_MATERIAL, CUT_TO_CUT, Expected, expected
 from tests.disect_sim.scenes import BLOCK_HIGH, BLOCK_LOW, block_model, regular_block
-from tests.stages.calibration_scenes import ROOT, TRUTH, quick, record
+from tests.stages.calibration_scenes import ROOT, TRUTH, force_frame, quick, record
 
 EDGE_TRUTH = {
     **{name: value for name, value in TRUTH.items() if name != "cut_spring_softness"},
@@ -143,14 +143,14 @@ def test_another_cut_is_predicted_beside_its_baselines(model, done):
     )
     untouched = np.zeros(model.spring_count)
     artifacts = mesh_tables | {
-        "ingest/force": _force_table(record(model, EDGE_TRUTH)),
+        "ingest/force": force_frame(record(model, EDGE_TRUTH)),
         "calibrate/parameters": parameter_table(
             model, done.values, gradient_norm=untouched, touched_ns=untouched
         ),
         "calibrate/body": pl.DataFrame(schema={"name": pl.String, "value": pl.Float64, "unit": pl.String}),
         "calibrate/draws": draw_table(done.material.posterior, 3, 0),
     }
-    found = predict(artifacts.__getitem__, "apple", params, _force_table(other))
+    found = predict(artifacts.__getitem__, "apple", params, force_frame(other))
     figures = found.figures()
     assert 0.03 < figures["nmae"] < 0.15
     assert figures["nmae_with_amplitude"] < 0.05
@@ -211,22 +211,3 @@ def test_layers_vary_the_toughness_with_depth_only():
     values = unknowns.values(np.array([0.0, 1.0, 0.0, 0.0]))
     assert values["edge_toughness"] == pytest.approx(400.0 * np.exp(0.25 * np.array([1.0, 0.0, -1.0])))
     assert float(values["sdf_ke"]) == 1000.0
-
-
-def _force_table(cut):
-    """A recorded cut as ingest/force."""
-    norm = np.linalg.norm(cut.force, axis=1)
-    values = {
-        "time_s": cut.time,
-        "position_m": cut.position,
-        "velocity_m_s": cut.velocity,
-        "force_n": cut.force,
-        "force_norm_n": norm,
-        "force_filtered_norm_n": norm,
-        "air_n": np.zeros_like(cut.force),
-        "raw_n": cut.force,
-        "valid": cut.valid,
-        "uncertainty_n": np.full(len(norm), 0.1),
-    }
-    columns = ARTIFACTS["ingest/force"].columns
-    return pl.DataFrame([pl.Series(c.name, values[c.name], polars_dtype(c.dtype)) for c in columns])
