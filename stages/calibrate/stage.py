@@ -8,7 +8,8 @@ import torch
 from disect_sim.materials import MATERIALS
 from disect_sim.model import Model
 from stages.calibrate.calibration import Calibration, calibrate, check_names
-from stages.calibrate.material_fit.posterior import draw_table, posterior_table
+from stages.calibrate.material_fit.fit import material_unknowns
+from stages.calibrate.material_fit.posterior import Posterior, before_any_log, draw_table, posterior_table
 from stages.calibrate.params import CalibrateParams
 from stages.calibrate.picture import calibrate_picture, no_log_picture
 from stages.calibrate.recorded_cut import read_recorded_cut
@@ -67,7 +68,7 @@ def _write(io: StageIO, model: Model, fit: Calibration, params: CalibrateParams)
         parameter_table(model, fit.values, gradient_norm=fit.gradient_norm, touched_ns=fit.impulse),
     )
     io.write("calibrate/scalars", scalar_table(fit))
-    _write_posterior(io, fit, params)
+    _write_posterior(io, None if fit.material is None else fit.material.posterior, params)
     io.write("calibrate/body", body_table({**nominal_values(params), **fit.values}))
     io.write("calibrate/history", history)
     io.write("calibrate/profile", profile)
@@ -75,22 +76,28 @@ def _write(io: StageIO, model: Model, fit: Calibration, params: CalibrateParams)
     io.write_plot("calibrate/history_plot", plot_text(history, ["step", "best_loss", "nmae"]))
 
 
-def _write_posterior(io: StageIO, fit: Calibration | None, params: CalibrateParams) -> None:
-    posterior = None if fit is None or fit.material is None else fit.material.posterior
+def _write_posterior(io: StageIO, posterior: Posterior | None, params: CalibrateParams) -> None:
     io.write("calibrate/posterior", posterior_table(posterior))
     io.write("calibrate/draws", draw_table(posterior, params.draws, params.seed))
 
 
 def _without_log(io: StageIO, model: Model, params: CalibrateParams) -> dict[str, object]:
-    """A scan without a log keeps the start values; everything that would come from a fit is empty."""
+    """A scan without a log has the values that its material leads to expect, or the start values.
+
+    Everything that would come from a fit is empty.
+    """
     untouched = np.zeros(model.spring_count)
-    values = nominal_values(params)
+    values, posterior = nominal_values(params), None
+    if params.fit == "material":
+        unknowns = material_unknowns([], io.scan.material, params)
+        posterior = before_any_log(unknowns)
+        values |= {name: np.asarray(size) for name, size in unknowns.sizes(posterior.mean).items()}
     io.write(
         "calibrate/parameters",
         parameter_table(model, values, gradient_norm=untouched, touched_ns=untouched),
     )
     io.write("calibrate/scalars", scalar_table(None))
-    _write_posterior(io, None, params)
+    _write_posterior(io, posterior, params)
     io.write("calibrate/body", body_table(values))
     profile, history = profile_table(None), history_table([])
     io.write("calibrate/history", history)

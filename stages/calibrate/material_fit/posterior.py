@@ -50,7 +50,12 @@ class Posterior:
         deviation = self.deviation[self.unknowns.names.index(name)]
         if deviation < KNOWN:
             return "known from this log"
-        return "partly known from this log" if deviation < PARTLY else "as expected; this log says little"
+        return "partly known from this log" if deviation < PARTLY else "as expected"
+
+
+def before_any_log(unknowns: MaterialUnknowns) -> Posterior:
+    """What is known of a material without a log."""
+    return Posterior(unknowns, np.zeros(len(unknowns)), np.eye(len(unknowns)))
 
 
 def posterior_table(posterior: Posterior | None) -> pl.DataFrame:
