@@ -17,7 +17,7 @@ from stages.calibrate.individual_fit import fit_individual
 from stages.calibrate.losses import LOSSES
 from stages.calibrate.material_fit.fit import MaterialFit, fit_material, material_unknowns
 from stages.calibrate.material_fit.posterior import KNOWN
-from stages.calibrate.material_fit.unknowns import HEIGHT_SPREAD_M
+from stages.calibrate.material_fit.unknowns import HEIGHT_SPREAD_M, MaterialUnknowns
 from stages.calibrate.methods.table import METHODS
 from stages.calibrate.outcome import FitOutcome
 from stages.calibrate.params import CalibrateParams
@@ -72,6 +72,7 @@ def calibrate(
     *,
     more: Sequence[RecordedCut] = (),
     material: str = "apple",
+    name: str = "",
     scan_dir: Path | None = None,
     key: str = "",
     progress: Progress | None = None,
@@ -79,13 +80,16 @@ def calibrate(
     """Fit the simulator's parameters to a recorded cut.
 
     `more` are further cuts of the fruit, for the fit of its material. `material` is the fruit's name in the library of
-    earlier cuts, `scan_dir` where checkpoints go (None keeps none), `key` a hash of everything the fit depends on.
+    earlier cuts, and `name` this cut's own there, which is left out. `scan_dir` is where checkpoints go (None keeps
+    none), `key` a hash of everything the fit depends on.
     """
     check_names(params)
     problem = pose_problem(model, cut, params)
     if params.fit == "material":
         problems = [problem, *(pose_problem(model, other, params) for other in more)]
-        return _material(problems, material, params, scan_dir, key, _reporting(params, progress))
+        meshes = [each.model.mesh for each in problems]
+        sought = material_unknowns(meshes, material, params, leave_out=name)
+        return _material(problems, sought, params, scan_dir, key, _reporting(params, progress))
     bounds = parameter_bounds(
         params.shared,
         damage_law=params.cut.damage_law,
@@ -133,7 +137,7 @@ def calibrate(
 
 def _material(
     problems: list[Problem],
-    material: str,
+    unknowns: MaterialUnknowns,
     params: CalibrateParams,
     scan_dir: Path | None,
     key: str,
@@ -141,7 +145,6 @@ def _material(
 ) -> Calibration:
     """The fit of the material as a Calibration."""
     problem = problems[0]
-    unknowns = material_unknowns([each.model.mesh for each in problems], material, params)
     found = fit_material(problems, unknowns, params, scan_dir=scan_dir, key=key, report=report)
     search, posterior = found.search, found.posterior
     values = unknowns.values(search.t)

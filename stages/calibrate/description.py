@@ -17,4 +17,5 @@ STAGE = Stage(
     key_figure="nmae",
     timeout_s=14400,
     uses_material=True,
+    uses_library=True,
 )

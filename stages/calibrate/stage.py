@@ -49,6 +49,7 @@ def run(io: StageIO, params: CalibrateParams) -> dict[str, object]:
         cut,
         params,
         material=io.scan.material,
+        name=io.scan.id,
         scan_dir=io.scan_dir,
         key=work_key(model, vars(cut).values(), params, OWN_CODE),
         progress=lambda fraction, text: io.progress(0.02 + 0.93 * fraction, text),
@@ -89,7 +90,7 @@ def _without_log(io: StageIO, model: Model, params: CalibrateParams) -> dict[str
     untouched = np.zeros(model.spring_count)
     values, posterior = nominal_values(params), None
     if params.fit == "material":
-        unknowns = material_unknowns([], io.scan.material, params)
+        unknowns = material_unknowns([], io.scan.material, params, leave_out=io.scan.id)
         posterior = before_any_log(unknowns)
         values |= {name: np.asarray(size) for name, size in unknowns.sizes(posterior.mean).items()}
     io.write(

@@ -52,15 +52,17 @@ class MaterialFit:
     """The last cut, from the others; the guess repeats the cut before it. None for a single log."""
 
 
-def material_unknowns(meshes: Sequence[CutMesh], material: str, params: CalibrateParams) -> MaterialUnknowns:
-    """What is sought in cuts of these bodies, with the prior of their material."""
+def material_unknowns(
+    meshes: Sequence[CutMesh], material: str, params: CalibrateParams, *, leave_out: str = ""
+) -> MaterialUnknowns:
+    """What is sought in cuts of these bodies, with the prior of their material but for the entry `leave_out`."""
     law = damage_law(params.cut.damage_law)
     if not law.at_edge:
         raise InputError(
             f"calibrate.fit is material, but cut.damage_law is {params.cut.damage_law!r}. The material's numbers are "
             "those of the edge law. Set cut.damage_law to edge, or calibrate.fit to springs."
         )
-    prior = expected(params.material, material, params.cut.damage_law)
+    prior = expected(params.material, material, params.cut.damage_law, leave_out=leave_out)
     constants = {
         name: value for name, value in params.start.items() if name not in prior and name not in law.ignores
     }

@@ -15,6 +15,7 @@ from stages.calibrate.material_fit.unknowns import (
     MaterialUnknowns,
 )
 from stages.calibrate.problem import OFFSET
+from stages.shared.library.library import ANY_MATERIAL, Expected, log_alone
 
 NINETY = 1.6449
 """Half-width of the 90 % interval, in standard deviations."""
@@ -75,6 +76,18 @@ def posterior_table(posterior: Posterior | None) -> pl.DataFrame:
         "learned": pl.String,
     }
     return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def what_the_log_says(table: pl.DataFrame) -> dict[str, list[float]]:
+    """The values of a library entry from calibrate/posterior: size and deviation of its logarithm, by the log alone."""
+    out = {}
+    for row in table.iter_rows(named=True):
+        if row["name"] in ANY_MATERIAL:
+            spread = float(np.log(row["expected_high"] / row["expected_low"])) / (2.0 * NINETY)
+            found = log_alone(Expected(row["expected"], spread, row["cuts"]), row["value"], row["deviation"])
+            if found is not None:
+                out[row["name"]] = [float(f"{number:.4g}") for number in found]
+    return out
 
 
 def draw_table(posterior: Posterior | None, count: int, seed: int) -> pl.DataFrame:

@@ -23,7 +23,7 @@ from stages.precut.stage import precut, tables
 from stages.runtime.catalogue import ARTIFACTS
 from stages.runtime.params import load_params
 from stages.runtime.table_contract import check_table
-from stages.shared.library.library import ANY_MATERIAL, CUT_TO_CUT, Expected, expected
+from stages.shared.library.library import Expected
 from tests.disect_sim.scenes import BLOCK_HIGH, BLOCK_LOW, block_model, regular_block
 from tests.stages.calibration_scenes import ROOT, TRUTH, force_frame, quick, record
 
@@ -177,31 +177,6 @@ def test_the_material_needs_the_edge_law(model, log):
 def test_what_can_not_be_sought_is_refused(model, log, changes, sentence):
     with pytest.raises(InputError, match=sentence):
         calibrate(model, log, quick_material(**changes))
-
-
-def test_a_library_without_the_material_expects_any_fruit(tmp_path):
-    found = expected(("edge_toughness",), "medlar", "edge", folder=tmp_path)["edge_toughness"]
-    median, spread = ANY_MATERIAL["edge_toughness"]
-    assert found.median == pytest.approx(median)
-    assert found.spread == pytest.approx(np.hypot(spread, CUT_TO_CUT))
-    assert found.cuts == 0
-
-
-def test_cuts_of_the_material_narrow_what_is_expected(tmp_path):
-    """Normal means in logarithms, by hand: 4 cuts at 800, and one of another law that does not count."""
-    cut = {"damage_law": "edge", "values": {"edge_toughness": 800.0}}
-    cuts = [{"name": str(i), **cut} for i in range(4)] + [
-        {"name": "x", "damage_law": "force", "values": {"edge_toughness": 10.0}}
-    ]
-    (tmp_path / "medlar.json").write_text(json.dumps({"cuts": cuts}))
-    found = expected(("edge_toughness",), "medlar", "edge", folder=tmp_path)["edge_toughness"]
-    before, many = 1.0 / 0.8**2, 4.0 / CUT_TO_CUT**2
-    mean = (np.log(400.0) * before + np.log(800.0) * many) / (before + many)
-    assert found.median == pytest.approx(np.exp(mean))
-    assert found.spread == pytest.approx(np.hypot(CUT_TO_CUT, (before + many) ** -0.5))
-    assert found.cuts == 4
-    without = expected(("edge_toughness",), "medlar", "edge", leave_out="0", folder=tmp_path)
-    assert without["edge_toughness"].cuts == 3
 
 
 def test_layers_vary_the_toughness_with_depth_only():
