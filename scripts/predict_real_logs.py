@@ -57,14 +57,14 @@ def run(name: str, boundary: str) -> dict[str, Any]:
     cpu = time.process_time()
     unknowns = material_unknowns([mesh], UNKNOWN_MATERIAL, params)
     found = fit_material([problem], unknowns, params, scan_dir=None, key="", report=None)
-    values = unknowns.values(found.search.t)
+    values = unknowns.values(found.found.t)
     out: dict[str, Any] = {
-        "fit": nmae(problem, found.search.present().cuts[0].profile),
-        "sizes": unknowns.sizes(found.search.t),
-        "amplitude": unknowns.amplitude(found.search.t),
+        "fit": nmae(problem, found.found.profiles[0]),
+        "sizes": unknowns.sizes(found.found.t),
+        "amplitude": unknowns.amplitude(found.found.t),
         "deviation": dict(zip(unknowns.names, found.posterior.deviation.tolist(), strict=True)),
         "cpu_s": time.process_time() - cpu,
-        "simulations": found.search.simulations,
+        "simulations": found.found.simulations,
     }
     if found.tail is not None:
         out |= {"forecast": found.tail.nmae, "hold": found.tail.nmae_guess}

@@ -146,10 +146,9 @@ def _material(
     """The fit of the material as a Calibration."""
     problem = problems[0]
     found = fit_material(problems, unknowns, params, scan_dir=scan_dir, key=key, report=report)
-    search, posterior = found.search, found.posterior
-    values = unknowns.values(search.t)
-    sizes = unknowns.sizes(search.t) | {OFFSET: unknowns.height(search.t)}
-    fitted = search.present().cuts[0]
+    best, posterior = found.found, found.posterior
+    values = unknowns.values(best.t)
+    sizes = unknowns.sizes(best.t) | {OFFSET: unknowns.height(best.t)}
     bounds = parameter_bounds(
         [name for name in unknowns.names if name in sizes],
         damage_law=params.cut.damage_law,
@@ -168,13 +167,13 @@ def _material(
         bounds,
         {name: np.asarray(value) for name, value in sizes.items()},
         certainty,
-        fitted.profile,
+        best.profiles[0],
         found.expected_profile,
-        search.history,
-        search.gradients,
-        search.simulations,
-        search.outcome(),
-        contact_impulse(fitted.result),
+        best.history,
+        best.gradients,
+        best.simulations,
+        best.outcome,
+        best.impulse,
         np.zeros(problem.model.spring_count),
         found,
     )
@@ -277,11 +276,13 @@ def _reporting(params: CalibrateParams, progress: Progress | None) -> Report | N
     """From the rows of all phases to one progress."""
     if progress is None:
         return None
-    individual = params.individual_iterations if params.individual else 0
-    total = params.shared_iterations + individual
+    springs = params.fit == "springs" and params.individual
+    total = params.shared_iterations + (params.individual_iterations if springs else 0)
+    far = 0
 
     def report(row: HistoryRow) -> None:
-        done = row.iteration + (params.shared_iterations if row.phase == "individual" else 0)
+        nonlocal far
+        done = far = max(far, row.iteration + (params.shared_iterations if row.phase == "individual" else 0))
         text = f"{row.phase} {row.iteration}: loss {row.best_loss:.4f}, NMAE {100.0 * row.nmae:.1f} %"
         progress(done / total, text)
 

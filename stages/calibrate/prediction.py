@@ -14,6 +14,7 @@ from stages.calibrate.material_fit.baselines import best_amplitude, repeated_pro
 from stages.calibrate.material_fit.likelihood import MODEL_ERROR
 from stages.calibrate.material_fit.posterior import NINETY
 from stages.calibrate.material_fit.unknowns import AMPLITUDE_SPREAD
+from stages.calibrate.nominal import nominal_values
 from stages.calibrate.params import CalibrateParams
 from stages.calibrate.problem import Problem, pose_problem
 from stages.calibrate.recorded_cut import read_recorded_cut
@@ -119,7 +120,7 @@ def predict(read: Read, material: str, params: CalibrateParams, other: pl.DataFr
     spread = np.std(drawn, axis=0) if len(drawn) > 1 else np.zeros_like(predicted)
     model_error = MODEL_ERROR * float(predicted[problem.contact].mean())
     deviation = np.sqrt(spread**2 + (AMPLITUDE_SPREAD * predicted) ** 2 + model_error**2)
-    nominal, _ = problem.run({k: np.asarray(v) for k, v in params.start.items()}, differentiable=False)
+    nominal, _ = problem.run(nominal_values(params, material), differentiable=False)
     return Prediction(
         problem,
         predicted,

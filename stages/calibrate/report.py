@@ -18,11 +18,6 @@ from stages.calibrate.validation import TOUCHED_NS, errors
 Array = NDArray[np.float64]
 
 
-def nominal_values(params: CalibrateParams) -> Values:
-    """The start values, for a scan without a log."""
-    return {name: np.asarray(value, float) for name, value in params.start.items()}
-
-
 def parameter_table(model: Model, values: Values, *, gradient_norm: Array, touched_ns: Array) -> pl.DataFrame:
     """The table calibrate/parameters, one row per spring."""
     mesh = model.mesh
@@ -164,7 +159,7 @@ def metrics(fit: Calibration, params: CalibrateParams) -> dict[str, object]:
         "nmae_hold_last": None if tail is None else tail.nmae_guess,
         "nmae_next_cut": None if following is None else following.nmae,
         "nmae_next_repeated": None if following is None else following.nmae_guess,
-        "amplitude": None if material is None else material.search.unknowns.amplitude(material.search.t),
+        "amplitude": None if material is None else material.posterior.unknowns.amplitude(material.found.t),
         "nmae": found.nmae,
         "mae_n": found.mae_n,
         "peak_error_n": found.peak_error_n,

@@ -10,6 +10,7 @@ from disect_sim.model import Model
 from stages.calibrate.calibration import Calibration, calibrate, check_names
 from stages.calibrate.material_fit.fit import material_unknowns
 from stages.calibrate.material_fit.posterior import Posterior, before_any_log, draw_table, posterior_table
+from stages.calibrate.nominal import nominal_values
 from stages.calibrate.params import CalibrateParams
 from stages.calibrate.picture import calibrate_picture, no_log_picture
 from stages.calibrate.recorded_cut import read_recorded_cut
@@ -19,7 +20,6 @@ from stages.calibrate.report import (
     history_table,
     metrics,
     nominal_metrics,
-    nominal_values,
     parameter_table,
     profile_table,
     scalar_table,
@@ -70,7 +70,10 @@ def _write(io: StageIO, model: Model, fit: Calibration, params: CalibrateParams)
     )
     io.write("calibrate/scalars", scalar_table(fit))
     _write_posterior(io, None if fit.material is None else fit.material.posterior, params)
-    io.write("calibrate/body", body_table({**nominal_values(params), **fit.values}))
+    io.write(
+        "calibrate/body",
+        body_table({name: np.asarray(value) for name, value in params.start.items()} | fit.values),
+    )
     io.write("calibrate/history", history)
     io.write("calibrate/profile", profile)
     io.write_plot("calibrate/profile_plot", plot_text(profile, ["time_s", "measured_n", "simulated_n"]))
@@ -88,11 +91,10 @@ def _without_log(io: StageIO, model: Model, params: CalibrateParams) -> dict[str
     Everything that would come from a fit is empty.
     """
     untouched = np.zeros(model.spring_count)
-    values, posterior = nominal_values(params), None
+    values = nominal_values(params, io.scan.material, leave_out=io.scan.id)
+    posterior = None
     if params.fit == "material":
-        unknowns = material_unknowns([], io.scan.material, params, leave_out=io.scan.id)
-        posterior = before_any_log(unknowns)
-        values |= {name: np.asarray(size) for name, size in unknowns.sizes(posterior.mean).items()}
+        posterior = before_any_log(material_unknowns([], io.scan.material, params, leave_out=io.scan.id))
     io.write(
         "calibrate/parameters",
         parameter_table(model, values, gradient_norm=untouched, touched_ns=untouched),

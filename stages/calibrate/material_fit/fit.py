@@ -13,13 +13,14 @@ from disect_sim.laws.damage import damage_law
 from stages.calibrate.material_fit.baselines import repeated_profile
 from stages.calibrate.material_fit.likelihood import depth_likelihood
 from stages.calibrate.material_fit.posterior import Posterior
-from stages.calibrate.material_fit.search import MaterialSearch
+from stages.calibrate.material_fit.search import Found, MaterialSearch
 from stages.calibrate.material_fit.unknowns import MaterialUnknowns
 from stages.calibrate.params import CalibrateParams
 from stages.calibrate.phase import HistoryRow
 from stages.calibrate.problem import OFFSET, Problem
 from stages.calibrate.validation import errors
 from stages.runtime.checkpoint import Checkpoint
+from stages.runtime.parallel import report_to_parent, run_parallel
 from stages.shared.fitting.resumable import run_to_end
 from stages.shared.library.library import expected
 
@@ -43,7 +44,7 @@ class MaterialFit:
     """A finished fit."""
 
     posterior: Posterior
-    search: MaterialSearch
+    found: Found
     expected_profile: Array
     """What was expected of the first cut before the logs [N], shape [sample_count]."""
     tail: Forecast | None
@@ -77,6 +78,32 @@ def relative_depth(mesh: CutMesh) -> Array:
     return out
 
 
+@dataclass(frozen=True)
+class _Job:
+    """One search, in a process of its own if there are several."""
+
+    name: str
+    problems: Sequence[Problem]
+    unknowns: MaterialUnknowns
+    masks: Sequence[Mask]
+    """Samples that each of the first cuts shows to the fit."""
+    params: CalibrateParams
+    scan_dir: Path | None
+    key: str
+
+
+def _run(job: _Job) -> Found:
+    likelihoods = [
+        depth_likelihood(problem, mask, job.params.force_uncertainty_n)
+        for problem, mask in zip(job.problems, job.masks, strict=False)
+    ]
+    search = MaterialSearch(
+        job.name, job.unknowns.only(len(job.masks)), likelihoods, job.params.shared_iterations
+    )
+    checkpoint = Checkpoint(job.scan_dir, job.key, stage="calibrate", part=job.name)
+    return run_to_end(search, checkpoint, lambda s: report_to_parent(s.history[-1])).found()
+
+
 def fit_material(
     problems: Sequence[Problem],
     unknowns: MaterialUnknowns,
@@ -87,40 +114,38 @@ def fit_material(
     report: Report | None,
 ) -> MaterialFit:
     """The most probable material, its uncertainty, and how well it would have predicted what is known by now."""
-
-    def run(name: str, masks: Sequence[Mask]) -> MaterialSearch:
-        likelihoods = [
-            depth_likelihood(problem, mask, params.force_uncertainty_n)
-            for problem, mask in zip(problems, masks, strict=False)
-        ]
-        search = MaterialSearch(name, unknowns.only(len(masks)), likelihoods, params.shared_iterations)
-        checkpoint = Checkpoint(scan_dir, key, stage="calibrate", part=name)
-        return run_to_end(search, checkpoint, None if report is None else lambda s: report(s.history[-1]))
-
     use = [problem.contact & problem.valid for problem in problems]
-    search = run("material", use)
-    posterior = Posterior(unknowns, search.t, search.covariance())
-    before, _ = problems[0].run(unknowns.values(np.zeros(len(unknowns))), differentiable=False)
-    tail = next_cut = None
+    time = problems[0].time[use[0]]
+    seen = use[0] & (problems[0].time <= time[0] + params.forecast_from * (time[-1] - time[0]))
+    shown = {"material": use}
     if params.forecast_from:
-        time = problems[0].time[use[0]]
-        seen = use[0] & (problems[0].time <= time[0] + params.forecast_from * (time[-1] - time[0]))
-        tail = _tail(problems[0], run("beginning", [seen]), seen, use[0] & ~seen)
+        shown["beginning"] = [seen]
         if len(problems) > 1:
-            next_cut = _next_cut(problems, run("others", use[:-1]))
-    return MaterialFit(posterior, search, before, tail, next_cut)
+            shown["others"] = use[:-1]
+    jobs = [_Job(name, problems, unknowns, masks, params, scan_dir, key) for name, masks in shown.items()]
+    listen = report or (lambda row: None)
+    found = dict(
+        zip(shown, run_parallel(_run, jobs, processes=params.processes, on_message=listen), strict=True)
+    )
+    best = found["material"]
+    before, _ = problems[0].run(unknowns.values(np.zeros(len(unknowns))), differentiable=False)
+    return MaterialFit(
+        Posterior(unknowns, best.t, best.covariance),
+        best,
+        before,
+        _tail(problems[0], found["beginning"], seen, use[0] & ~seen) if "beginning" in found else None,
+        _next_cut(problems, unknowns, found["others"]) if "others" in found else None,
+    )
 
 
-def _tail(problem: Problem, search: MaterialSearch, seen: Mask, rest: Mask) -> Forecast:
-    profile = search.present().cuts[0].profile
-    held = np.full_like(profile, problem.measured[seen][-1])
-    return _forecast(problem, profile, held, rest)
+def _tail(problem: Problem, found: Found, seen: Mask, rest: Mask) -> Forecast:
+    held = np.full_like(found.profiles[0], problem.measured[seen][-1])
+    return _forecast(problem, found.profiles[0], held, rest)
 
 
-def _next_cut(problems: Sequence[Problem], search: MaterialSearch) -> Forecast:
+def _next_cut(problems: Sequence[Problem], unknowns: MaterialUnknowns, found: Found) -> Forecast:
     last = problems[-1]
-    unknowns = search.unknowns
-    values = {name: value for name, value in unknowns.values(search.t).items() if name != OFFSET}
+    values = {name: value for name, value in unknowns.values(found.t).items() if name != OFFSET}
     profile, _ = last.run(values, differentiable=False)
     return _forecast(last, profile, repeated_profile(problems[-2], last.height), last.contact & last.valid)
 

@@ -14,7 +14,7 @@ from stages.calibrate.material_fit.unknowns import AMPLITUDE_SPREAD, MaterialUnk
 from stages.calibrate.outcome import FitOutcome
 from stages.calibrate.phase import HistoryRow, refuse_start
 from stages.calibrate.problem import TrialFailedError
-from stages.calibrate.validation import errors
+from stages.calibrate.validation import contact_impulse, errors
 from stages.shared.fitting.marquardt import Damping
 
 LONGEST_STEP = 1.0
@@ -53,6 +53,23 @@ class At:
     def cost(self) -> float:
         """Minus twice the log-probability, up to a constant."""
         return float(self.residual @ self.residual + self.t @ self.t)
+
+
+@dataclass(frozen=True)
+class Found:
+    """The end of a search, as it travels between processes."""
+
+    t: Array
+    covariance: Array
+    """Of t, shape [unknown_count, unknown_count]."""
+    profiles: list[Array]
+    """Of the fitted cuts [N], each of shape [sample_count]."""
+    impulse: Array
+    """Knife's impulse on each spring of the first cut [N s], shape [spring_count]."""
+    outcome: FitOutcome
+    history: list[HistoryRow]
+    gradients: int
+    simulations: int
 
 
 class MaterialSearch:
@@ -105,6 +122,20 @@ class MaterialSearch:
         if self._done:
             return FitOutcome.STALLED if self._failed else FitOutcome.CONVERGED
         return FitOutcome.BUDGET
+
+    def found(self) -> Found:
+        """Where the search got to."""
+        covariance, cuts = self.covariance(), self.present().cuts
+        return Found(
+            self.t,
+            covariance,
+            [cut.profile for cut in cuts],
+            contact_impulse(cuts[0].result),
+            self.outcome(),
+            self.history,
+            self.gradients,
+            self.simulations,
+        )
 
     def covariance(self) -> Array:
         """Of t after the logs, by Laplace's approximation, shape [unknown_count, unknown_count].

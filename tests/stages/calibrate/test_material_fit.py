@@ -46,6 +46,7 @@ def quick_material(**changes):
         "layers": 0,
         "forecast_from": 0.5,
         "shared_iterations": 6,
+        "processes": 1,
         "start": start | {"sdf_mu": 0.15},
     }
     return quick(**{**base, **changes})
