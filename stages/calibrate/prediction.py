@@ -8,12 +8,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from disect_sim.errors import InputError
+from disect_sim.many import force_of, simulate_many
 from disect_sim.materials import MATERIALS
 from disect_sim.parameters import SPRING_NAMES
 from stages.calibrate.material_fit.baselines import best_amplitude, repeated_profile
 from stages.calibrate.material_fit.likelihood import MODEL_ERROR
-from stages.calibrate.material_fit.posterior import NINETY
-from stages.calibrate.material_fit.unknowns import AMPLITUDE_SPREAD
 from stages.calibrate.nominal import nominal_values
 from stages.calibrate.params import CalibrateParams
 from stages.calibrate.problem import Problem, pose_problem
@@ -22,6 +21,7 @@ from stages.calibrate.validation import errors
 from stages.shared.cut.cut_mesh_tables import read_cut_mesh
 from stages.shared.cut.cutting_model import cutting_model
 from stages.shared.cut.second_cut_values import of_material, read_body_values, read_possible_materials
+from stages.shared.library.library import AMPLITUDE_SPREAD, NINETY
 
 Array = NDArray[np.float64]
 Read = Callable[[str], pl.DataFrame]
@@ -64,8 +64,8 @@ class Prediction:
 
     @property
     def half_width(self) -> float:
-        """Of the band, over the predicted force, on average [-]."""
-        return float((0.5 * (self.high - self.low) / np.maximum(self.predicted, 1e-9))[self.use].mean())
+        """Mean half-width of the band over the mean predicted force [-]."""
+        return float(0.5 * (self.high - self.low)[self.use].mean() / self.predicted[self.use].mean())
 
     def figures(self) -> dict[str, object]:
         """Everything as plain numbers."""
@@ -112,15 +112,16 @@ def predict(read: Read, material: str, params: CalibrateParams, other: pl.DataFr
         )
     problem = pose_problem(model, cut, params)
     fitted = _fitted(read)
-    predicted, _ = problem.run(fitted, differentiable=False)
-    drawn = [
-        problem.run(of_material(fitted, factors), differentiable=False)[0]
-        for factors in read_possible_materials(read)
+    tried = [
+        fitted,
+        nominal_values(params, material),
+        *(of_material(fitted, factors) for factors in read_possible_materials(read)),
     ]
+    answers = simulate_many([problem.cut(values) for values in tried], of=force_of)
+    predicted, nominal, *drawn = (problem.profile(answer) for answer in answers)
     spread = np.std(drawn, axis=0) if len(drawn) > 1 else np.zeros_like(predicted)
     model_error = MODEL_ERROR * float(predicted[problem.contact].mean())
     deviation = np.sqrt(spread**2 + (AMPLITUDE_SPREAD * predicted) ** 2 + model_error**2)
-    nominal, _ = problem.run(nominal_values(params, material), differentiable=False)
     return Prediction(
         problem,
         predicted,

@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from disect_sim.errors import InputError
+from disect_sim.many import Answer, Cut
 from disect_sim.model import Model
 from disect_sim.motions import RecordedMotion
 from disect_sim.outcome import Outcome
@@ -88,12 +89,23 @@ class Problem:
 
     def run(self, values: Mapping[str, Array], *, differentiable: bool) -> tuple[Array, Result]:
         """Simulated profile [N], shape [sample_count], and the run; values: parameters and, perhaps, the offset."""
-        given = {name: value for name, value in values.items() if name != OFFSET}
-        motion = self.module.motion.with_parameters(**{OFFSET: values.get(OFFSET, np.asarray(0.0))})
-        result = simulate(self.model, motion, given, differentiable=differentiable, **self.module.options)
+        cut = self.cut(values)
+        result = simulate(cut.model, cut.motion, cut.parameters, differentiable=differentiable, **cut.options)
         if not result.outcome.ok or len(result.force) != len(self.time):
             raise TrialFailedError(result.outcome)
         return np.linalg.norm(self.filtered(result), axis=1), result
+
+    def cut(self, values: Mapping[str, Array]) -> Cut:
+        """The run of `run`, to be simulated beside others; its force becomes a profile by `profile`."""
+        given = {name: value for name, value in values.items() if name != OFFSET}
+        motion = self.module.motion.with_parameters(**{OFFSET: values.get(OFFSET, np.asarray(0.0))})
+        return Cut(self.model, motion, given, dict(self.module.options))
+
+    def profile(self, answer: Answer[Array]) -> Array:
+        """Simulated profile [N], shape [sample_count], from the force of a cut."""
+        if answer.value is None or len(answer.value) != len(self.time):
+            raise TrialFailedError(answer.outcome)
+        return np.asarray(np.linalg.norm(self.filter_matrix.numpy() @ answer.value, axis=1), float)
 
     def filtered(self, result: Result) -> Array:
         """The run's force on the knife through the log's low-pass [N], shape [sample_count, 3]."""

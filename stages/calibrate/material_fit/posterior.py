@@ -9,16 +9,13 @@ from numpy.typing import NDArray
 from disect_sim.parameters import parameter_info
 from stages.calibrate.material_fit.unknowns import (
     AMPLITUDE,
-    AMPLITUDE_SPREAD,
     HEIGHT_SPREAD_M,
     LAYER,
     MaterialUnknowns,
 )
 from stages.calibrate.problem import OFFSET
-from stages.shared.library.library import ANY_MATERIAL, Expected, log_alone
+from stages.shared.library.library import AMPLITUDE_SPREAD, ANY_MATERIAL, NINETY, Expected, log_alone
 
-NINETY = 1.6449
-"""Half-width of the 90 % interval, in standard deviations."""
 KNOWN, PARTLY = 0.35, 0.8
 """Standard deviation after over before the log: below the first the log decides, above the second it says nothing."""
 

@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 
 from disect_sim.result import Result
 from stages.calibrate.material_fit.likelihood import DepthLikelihood
-from stages.calibrate.material_fit.unknowns import AMPLITUDE_SPREAD, MaterialUnknowns
+from stages.calibrate.material_fit.unknowns import MaterialUnknowns
 from stages.calibrate.outcome import FitOutcome
 from stages.calibrate.phase import HistoryRow, refuse_start
 from stages.calibrate.problem import TrialFailedError
 from stages.calibrate.validation import contact_impulse, errors
 from stages.shared.fitting.marquardt import Damping
+from stages.shared.library.library import AMPLITUDE_SPREAD
 
 LONGEST_STEP = 1.0
 """In prior standard deviations, of any unknown in one step."""

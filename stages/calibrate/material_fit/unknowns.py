@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.calibrate.problem import OFFSET
-from stages.shared.library.library import Expected
+from stages.shared.library.library import AMPLITUDE_SPREAD, Expected
 
 TOUGHNESS = "edge_toughness"
 LAYER = "toughness_by_depth_"
@@ -16,8 +16,6 @@ LAYER_SPREAD = 0.25
 """Of the first; the k-th has 1 / k of it: fruit changes over its height by a quarter, smoothly."""
 AMPLITUDE = "amplitude"
 """Of every cut: its measured force over that of the material."""
-AMPLITUDE_SPREAD = 0.12
-"""Standard deviation of its logarithm: the reading's scale is known to 7 %, and two cuts of a fruit differ by 10 %."""
 HEIGHT_SPREAD_M = 0.7e-3
 """How well the height of first touch is known from the log [m]."""
 
