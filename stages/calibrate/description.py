@@ -13,6 +13,7 @@ STAGE = Stage(
     reads=(
         *cut_mesh("precut"),
         "ingest/force",
+        "ingest/further",
     ),
     key_figure="nmae",
     timeout_s=14400,

@@ -53,6 +53,12 @@ def read_recorded_cut(table: pl.DataFrame) -> RecordedCut | None:
     )
 
 
+def read_further_cuts(table: pl.DataFrame) -> list[RecordedCut]:
+    """Further cuts of the fruit, in ingest's second table."""
+    parts = table.partition_by("log", maintain_order=True)
+    return [cut for cut in map(read_recorded_cut, parts) if cut is not None]
+
+
 def find_onset(time: Array, norm: Array, threshold_n: float = ONSET_N) -> float | None:
     """When a force norm [N] rises above the threshold and stays there [s]; None if it never does."""
     above = norm > threshold_n

@@ -13,7 +13,7 @@ from stages.calibrate.material_fit.posterior import Posterior, before_any_log, d
 from stages.calibrate.nominal import nominal_values
 from stages.calibrate.params import CalibrateParams
 from stages.calibrate.picture import calibrate_picture, no_log_picture
-from stages.calibrate.recorded_cut import read_recorded_cut
+from stages.calibrate.recorded_cut import read_further_cuts, read_recorded_cut
 from stages.calibrate.report import (
     body_table,
     bound_table,
@@ -44,14 +44,17 @@ def run(io: StageIO, params: CalibrateParams) -> dict[str, object]:
     cut = read_recorded_cut(table)
     if cut is None:
         return _without_log(io, model, params)
+    more = read_further_cuts(io.read("ingest/further")) if params.fit == "material" else []
+    data = [part for each in (cut, *more) for part in vars(each).values()]
     fit = calibrate(
         model,
         cut,
         params,
+        more=more,
         material=io.scan.material,
         name=io.scan.id,
         scan_dir=io.scan_dir,
-        key=work_key(model, vars(cut).values(), params, OWN_CODE),
+        key=work_key(model, data, params, OWN_CODE),
         progress=lambda fraction, text: io.progress(0.02 + 0.93 * fraction, text),
     )
     figures = metrics(fit, params)

@@ -25,6 +25,7 @@ from stages.runtime.hashing import sha256_of_file
 from stages.runtime.stage_io import StageIO
 from stages.runtime.table_contract import polars_dtype
 from stages.shared.fitting.low_pass import low_pass
+from stages.shared.inputs.further_logs import further_logs
 
 
 @dataclass(frozen=True)
@@ -171,10 +172,21 @@ def force_table(result: ForceRecord) -> pl.DataFrame:
     return pl.DataFrame([pl.Series(c.name, values[c.name], polars_dtype(c.dtype)) for c in columns])
 
 
-def empty_table() -> pl.DataFrame:
-    """The table ingest/force of a scan without a log."""
-    columns = ARTIFACTS["ingest/force"].columns
+def empty_table(name: str = "ingest/force") -> pl.DataFrame:
+    """One of the stage's tables where there is no log."""
+    columns = ARTIFACTS[name].columns
     return pl.DataFrame([pl.Series(c.name, [], polars_dtype(c.dtype)) for c in columns])
+
+
+def further_table(folder: Path, params: IngestParams) -> pl.DataFrame:
+    """The table ingest/further: the logs of further cuts in the folder, if it is one."""
+    tables = [empty_table("ingest/further")]
+    for each in further_logs(folder):
+        air_runs = {air.name: read_log(air, params) for air in each.air}
+        result = ingest(read_log(each.log, params), params, air_runs=air_runs, source=each.log.name)
+        table = force_table(result)
+        tables.append(table.select(pl.lit(each.number, pl.Int64).alias("log"), *table.columns))
+    return pl.concat(tables)
 
 
 def metrics(result: ForceRecord, source_format: str, air_runs: int) -> dict[str, object]:
@@ -259,6 +271,7 @@ def run(io: StageIO, params: IngestParams) -> dict[str, object]:
     """Read the log and its no-contact runs, write the table and the picture; without a log, an empty table."""
     if io.scan.log is None:
         io.write("ingest/force", empty_table())
+        io.write("ingest/further", empty_table("ingest/further"))
         io.write_png("ingest/preview", no_log_picture())
         return {"samples": 0, "source_format": None}
     path, air_paths = io.scan_dir / io.scan.log, _air_paths(io)
@@ -270,6 +283,9 @@ def run(io: StageIO, params: IngestParams) -> dict[str, object]:
     digests = {each.name: sha256_of_file(each) for each in (path, *air_paths)}
     io.write("ingest/force", force_table(result), notes=notes(result, log, params, path.name, digests))
     numbers = metrics(result, log.source_format, len(air_runs))
+    further = further_table(io.scan_dir / io.scan.further_logs, params)
+    io.write("ingest/further", further)
+    numbers["further_logs"] = further["log"].n_unique()
     io.progress(0.7, "draw the picture")
     picture = force_picture(
         result.time_s,
