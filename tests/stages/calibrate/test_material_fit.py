@@ -117,6 +117,21 @@ def test_derivatives_of_the_residuals_agree_with_differences(model, log):
         assert search.jacobian[:, i] == pytest.approx(difference, rel=0.02, abs=0.03), unknowns.names[i]
 
 
+def test_a_drawn_cut_tells_more_of_friction_than_a_straight_one(model, log, done):
+    """Drawn, the edge's push falls as 1 / (1 + xi^2) and friction's as its root; both lie along the knife's way, so that
+    only their size tells, to within an amplitude of 12 % and a model error of 8 %: a little."""
+    drawn = record(model, EDGE_TRUTH, slide=0.15)
+    both = calibrate(model, log, quick_material(), more=[drawn], material="nothing known")
+    names = both.material.posterior.unknowns.names
+    assert names == ["edge_toughness", "sdf_mu", "amplitude", "offset_y", "amplitude_2", "offset_y_2"]
+    friction = names.index("sdf_mu")
+    assert both.material.posterior.deviation[friction] < 0.95 * done.material.posterior.deviation[friction]
+    assert float(both.values["sdf_mu"]) == pytest.approx(0.25, rel=0.25)
+    # The drawn cut was predicted from the straight one, beside repeating its profile.
+    figures = metrics(both, quick_material())
+    assert figures["nmae_next_cut"] == both.material.next_cut.nmae < 0.1 < figures["nmae_next_repeated"]
+
+
 def test_a_killed_fit_goes_on_and_ends_with_the_same_numbers(model, log, done, tmp_path):
     class KilledError(Exception):
         pass
