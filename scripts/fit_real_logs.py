@@ -40,6 +40,9 @@ RESULTS = ROOT / "build" / "real_logs"
 SPEED_M_S = 0.05
 """Of the two cuts that come as force over time, without a motion: both were straight at 50 mm/s."""
 COMMON = {
+    "damage_law": "force",
+    "boundary": "held",
+    "fit": "springs",
     "dt_s": 0.004,
     "rate_hz": 250.0,
     "smoothness": 0.001,
@@ -47,8 +50,8 @@ COMMON = {
     "shared_iterations": 12,
     "individual_iterations": 80,
 }
-"""What differs from params.yaml: longer steps, more iterations and a looser prior, for profiles the shared laws do not
-follow."""
+"""What differs from params.yaml: the paper's law and fit, longer steps, more iterations and a looser prior, for
+profiles the shared laws do not follow."""
 SKIN = {
     "surface_cut_spring_ke": 7000.0,
     "surface_cut_spring_softness": 0.7,

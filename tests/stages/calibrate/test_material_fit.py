@@ -118,8 +118,8 @@ def test_derivatives_of_the_residuals_agree_with_differences(model, log):
 
 
 def test_a_drawn_cut_tells_more_of_friction_than_a_straight_one(model, log, done):
-    """Drawn, the edge's push falls as 1 / (1 + xi^2) and friction's as its root; both lie along the knife's way, so that
-    only their size tells, to within an amplitude of 12 % and a model error of 8 %: a little."""
+    """Drawn, the edge's push falls as 1 / (1 + xi^2) and friction's as its root; both lie along the knife's way, so
+    that only their size tells, to within an amplitude of 12 % and a model error of 8 %: a little."""
     drawn = record(model, EDGE_TRUTH, slide=0.15)
     both = calibrate(model, log, quick_material(), more=[drawn], material="nothing known")
     names = both.material.posterior.unknowns.names
