@@ -2,8 +2,8 @@
 
     python -m scripts.write_library
 
-Run it after `python -m scripts.predict_real_logs`, whose results in build/predictions it reads. Second cuts are kept out:
-they are what predictions are tested on. Entries of other names stay.
+Run it after `python -m scripts.predict_real_logs`, whose results in build/predictions it reads. Second cuts are kept
+out: they are what predictions are tested on. Entries of other names stay.
 """
 
 import json
