@@ -10,7 +10,7 @@ import scipy.sparse as sp
 import warp as wp
 
 from disect_sim.adjoint_kernel import AdjointKernel, repeated
-from disect_sim.device_arrays import clear, host, upload
+from disect_sim.device_arrays import clear, host, upload, zeros
 from disect_sim.device_model import input_names
 from disect_sim.edge_pullback import EdgePullback
 from disect_sim.kernels import board, contact_force, contact_point, damage, elasticity, springs
@@ -65,17 +65,17 @@ class StepPullback:
             self._damage = None if system.on_device.damage_kernel is None else self._damage_kernel()
             self._edge = None if system.edge is None else EdgePullback(system.edge, columns)
             self._board = self._board_kernel()
-            self._v = wp.zeros((columns, m.node_count), wp.vec3d)
-            self._tet_x_bar = wp.zeros((columns, m.node_count), wp.vec3d)
-            self._tet_moduli = wp.zeros((columns, m.tet_count), wp.vec3d)
+            self._v = zeros((columns, m.node_count), wp.vec3d)
+            self._tet_x_bar = zeros((columns, m.node_count), wp.vec3d)
+            self._tet_moduli = zeros((columns, m.tet_count), wp.vec3d)
 
     def _contact_kernel(self) -> AdjointKernel:
         capacity = len(self.model.contact_parents)
         size = capacity * self.columns
         found = self._found = contact_force.Found()
-        found.now, found.before, found.ahead = (wp.zeros(size, wp.vec2d) for _ in range(3))
+        found.now, found.before, found.ahead = (zeros(size, wp.vec2d) for _ in range(3))
         edges = self._edges = contact_point.ContactEdges()
-        edges.coordinate, edges.side, edges.offset = (wp.zeros(size, wp.float64) for _ in range(3))
+        edges.coordinate, edges.side, edges.offset = (zeros(size, wp.float64) for _ in range(3))
         edges.parents = self.system.on_device.edges.parents
         vectors = ("x0", "x1", "y0", "y1", "z0", "z1", "swing")
         return AdjointKernel(
