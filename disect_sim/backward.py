@@ -10,6 +10,7 @@ import scipy.sparse as sp
 import warp as wp
 
 from disect_sim.adjoint_kernel import AdjointKernel, repeated
+from disect_sim.conjugate_gradients import ConjugateGradientSolver
 from disect_sim.device_arrays import clear, host, upload, zeros
 from disect_sim.device_model import input_names
 from disect_sim.edge_pullback import EdgePullback
@@ -44,10 +45,14 @@ class StepBars:
 class StepPullback:
     """Runs steps backwards, and adds up the gradients in the parameters on the way."""
 
-    def __init__(self, system: StepSystem, columns: int) -> None:
+    def __init__(self, system: StepSystem, columns: int, solver: str) -> None:
         self.system, self.columns = system, columns
         m = self.model = system.model
-        self.solver = CachedCholeskySolver(system.pattern)
+        self.solver: CachedCholeskySolver | ConjugateGradientSolver = (
+            ConjugateGradientSolver(system, columns)
+            if solver == "conjugate_gradients"
+            else CachedCholeskySolver(system.pattern)
+        )
         self.spring = np.zeros((len(SPRING_NAMES), m.spring_count, columns))
         self.moduli = np.zeros((3, columns))
         """In Lame's mu and lambda and the retardation time."""
@@ -251,7 +256,7 @@ class StepPullback:
 
     def solve(self, x_bar: np.ndarray) -> np.ndarray:
         """H^-1 x_bar, zero on fixed nodes, shape [node_count, 3, columns]. Starts from what the last two steps say."""
-        self.solver.set_matrix(self.system.hessian())
+        self.solver.use_hessian(self.system)
         free = ~self.model.fixed
         right = np.ascontiguousarray(x_bar[free].reshape(-1, self.columns))
         guess = None

@@ -246,6 +246,11 @@ class StepSystem:
 
         fresh: whether the tets' part is that of this x, or still that of the last fresh one.
         """
+        self.assemble(fresh=fresh)
+        return host(self.blocks)[:-1]
+
+    def assemble(self, *, fresh: bool = True) -> None:
+        """The same, left on the device as `blocks`; the last one collects what concerns fixed nodes."""
         if fresh or not self._tet_hessian_known:
             clear(self.tet_blocks)
             self._tet_hessian.run()
@@ -255,7 +260,26 @@ class StepSystem:
         else:
             wp.copy(self.blocks, self.tet_blocks)
         self._hessian.run()
-        return host(self.blocks)[:-1]
+
+    def enqueue_start(self) -> None:
+        """Launch what `begin` computes on the device, for a graph; the start of the step must be on the device."""
+        self._foresight.enqueue()
+
+    def enqueue_gradient(self) -> None:
+        """Launch what `gradient` computes, for a graph, at the x on the device."""
+        self._gradient.enqueue()
+
+    def enqueue_hessian(self) -> None:
+        """Launch what `hessian` computes, for a graph."""
+        self.tet_blocks.zero_()
+        self._tet_hessian.enqueue()
+        wp.copy(self.blocks, self.tet_blocks)
+        self._hessian.enqueue()
+
+    def enqueue_damage(self) -> wp.array:
+        """Launch the damage law, for a graph; the array that takes the stiffness per reference area [N/m]."""
+        self._damage.enqueue()
+        return self._damage_out
 
     def energies(self) -> Energies:
         """Energy parts at the x of the last `gradient`."""
