@@ -36,6 +36,8 @@ class Tape:
     passed: list[np.ndarray]
     """How far the edge has passed [m] after every step, each of shape [sample_count] of the edge law."""
     sample_rate_hz: float
+    solver: str
+    """Name of the linear solver."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ def pullback(tape: Tape, force_bars: np.ndarray) -> list[Gradients]:
     step_force_bar = (mean.T @ np.moveaxis(force_bars, 0, -1).reshape(mean.shape[0], -1)).reshape(
         steps, 3, -1
     )
-    sweep = StepPullback(system, columns)
+    sweep = StepPullback(system, columns, tape.solver)
     mass_rate = (system.mass / dt**2)[:, None, None]
     x_bar, x_bar_previous = np.zeros((2, model.node_count, 3, columns))
     k_bar, k_bar_previous = np.zeros((2, model.spring_count, columns))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import warp as wp
 
-from disect_sim.device_arrays import clear, host, upload
+from disect_sim.device_arrays import clear, host, upload, zeros
 
 
 class AdjointKernel:
@@ -33,8 +33,8 @@ class AdjointKernel:
         size = capacity * columns
         self._inputs = {name: _zeros(size, kind) for name, kind in inputs.items()}
         self._outputs = {name: _zeros(size, kind) for name, kind in outputs.items()}
-        self._input_bars = {name: wp.zeros_like(a) for name, a in self._inputs.items()}
-        self._output_bars = {name: wp.zeros_like(a) for name, a in self._outputs.items()}
+        self._input_bars = {name: _zeros(size, kind) for name, kind in inputs.items()}
+        self._output_bars = {name: _zeros(size, kind) for name, kind in outputs.items()}
         named = [*constants, *(f"{n}_in" for n in inputs), *(f"{n}_out" for n in outputs)]
         wanted = list(signature(kernel.func).parameters)
         if named != wanted:
@@ -97,5 +97,5 @@ def repeated(values: np.ndarray, columns: int) -> np.ndarray:
 
 def _zeros(size: int, kind: Any) -> wp.array:
     if isinstance(kind, tuple):
-        return wp.zeros((size, kind[1]), dtype=kind[0])
-    return wp.zeros(size, dtype=kind)
+        return zeros((size, kind[1]), dtype=kind[0])
+    return zeros(size, dtype=kind)

@@ -10,7 +10,8 @@ import scipy.sparse as sp
 import warp as wp
 
 from disect_sim.adjoint_kernel import AdjointKernel, repeated
-from disect_sim.device_arrays import clear, host, upload
+from disect_sim.conjugate_gradients import ConjugateGradientSolver
+from disect_sim.device_arrays import clear, host, upload, zeros
 from disect_sim.device_model import input_names
 from disect_sim.edge_pullback import EdgePullback
 from disect_sim.kernels import board, contact_force, contact_point, damage, elasticity, springs
@@ -44,10 +45,14 @@ class StepBars:
 class StepPullback:
     """Runs steps backwards, and adds up the gradients in the parameters on the way."""
 
-    def __init__(self, system: StepSystem, columns: int) -> None:
+    def __init__(self, system: StepSystem, columns: int, solver: str) -> None:
         self.system, self.columns = system, columns
         m = self.model = system.model
-        self.solver = CachedCholeskySolver(system.pattern)
+        self.solver: CachedCholeskySolver | ConjugateGradientSolver = (
+            ConjugateGradientSolver(system, columns)
+            if solver == "conjugate_gradients"
+            else CachedCholeskySolver(system.pattern)
+        )
         self.spring = np.zeros((len(SPRING_NAMES), m.spring_count, columns))
         self.moduli = np.zeros((3, columns))
         """In Lame's mu and lambda and the retardation time."""
@@ -65,17 +70,17 @@ class StepPullback:
             self._damage = None if system.on_device.damage_kernel is None else self._damage_kernel()
             self._edge = None if system.edge is None else EdgePullback(system.edge, columns)
             self._board = self._board_kernel()
-            self._v = wp.zeros((columns, m.node_count), wp.vec3d)
-            self._tet_x_bar = wp.zeros((columns, m.node_count), wp.vec3d)
-            self._tet_moduli = wp.zeros((columns, m.tet_count), wp.vec3d)
+            self._v = zeros((columns, m.node_count), wp.vec3d)
+            self._tet_x_bar = zeros((columns, m.node_count), wp.vec3d)
+            self._tet_moduli = zeros((columns, m.tet_count), wp.vec3d)
 
     def _contact_kernel(self) -> AdjointKernel:
         capacity = len(self.model.contact_parents)
         size = capacity * self.columns
         found = self._found = contact_force.Found()
-        found.now, found.before, found.ahead = (wp.zeros(size, wp.vec2d) for _ in range(3))
+        found.now, found.before, found.ahead = (zeros(size, wp.vec2d) for _ in range(3))
         edges = self._edges = contact_point.ContactEdges()
-        edges.coordinate, edges.side, edges.offset = (wp.zeros(size, wp.float64) for _ in range(3))
+        edges.coordinate, edges.side, edges.offset = (zeros(size, wp.float64) for _ in range(3))
         edges.parents = self.system.on_device.edges.parents
         vectors = ("x0", "x1", "y0", "y1", "z0", "z1", "swing")
         return AdjointKernel(
@@ -251,7 +256,7 @@ class StepPullback:
 
     def solve(self, x_bar: np.ndarray) -> np.ndarray:
         """H^-1 x_bar, zero on fixed nodes, shape [node_count, 3, columns]. Starts from what the last two steps say."""
-        self.solver.set_matrix(self.system.hessian())
+        self.solver.use_hessian(self.system)
         free = ~self.model.fixed
         right = np.ascontiguousarray(x_bar[free].reshape(-1, self.columns))
         guess = None

@@ -1,17 +1,36 @@
 """Moving numbers between NumPy and the device."""
 
+from typing import Any
+
 import numpy as np
 import warp as wp
 
 
+def zeros(shape: int | tuple[int, ...], dtype: Any) -> wp.array:
+    """An array of zeros on the present Warp device.
+
+    On the CPU its memory belongs to a NumPy array, which `host` then finds without making a view each time.
+    """
+    if not wp.get_device().is_cpu:
+        return wp.zeros(shape, dtype=dtype)
+    rows = shape if isinstance(shape, tuple) else (shape,)
+    inner = getattr(dtype, "_shape_", ())
+    scalar = wp.dtype_to_numpy(getattr(dtype, "_wp_scalar_type_", dtype))
+    memory = np.zeros((*rows, *inner), scalar)
+    array = wp.array(memory, dtype=dtype, ndim=len(rows), copy=False)
+    array.host_view = memory
+    return array
+
+
 def host(array: wp.array) -> np.ndarray:
-    """The array's values: the memory itself on the CPU (the view is made once and kept), else a copy."""
+    """The array's values: the memory itself on the CPU, else a copy.
+
+    A view of Warp's own memory keeps the array alive, so it must not be kept at the array: neither would ever be freed.
+    """
     if not array.device.is_cpu:
         return array.numpy()
-    view: np.ndarray | None = getattr(array, "host_view", None)
-    if view is None:
-        view = array.host_view = array.numpy()
-    return view
+    memory: np.ndarray | None = getattr(array, "host_view", None)
+    return np.asarray(array) if memory is None else memory
 
 
 def upload(array: wp.array, values: np.ndarray) -> None:

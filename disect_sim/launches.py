@@ -23,14 +23,15 @@ class Launches:
     def run(self) -> None:
         """Run all of them."""
         if not self._device.is_cpu:
-            self._run_one_by_one()
+            self.enqueue()
         elif self._recorded:
             if self._graph is None:
                 with wp.ScopedCapture(device=self._device) as capture:
-                    self._run_one_by_one()
+                    self.enqueue()
                 self._graph = capture.graph
             wp.capture_launch(self._graph)
 
-    def _run_one_by_one(self) -> None:
+    def enqueue(self) -> None:
+        """Launch them one by one: as they are, or into the graph that is being captured."""
         for launch in self._recorded:
             launch.launch()

@@ -10,6 +10,7 @@ from scipy.sparse.linalg import splu
 
 from disect_sim.native_output import native_stdout_silenced
 from disect_sim.sparsity import BlockPattern
+from disect_sim.step_system import StepSystem
 
 MAX_ITERATIONS = 400
 FACTORISATION_COST = 90
@@ -72,6 +73,10 @@ class CachedCholeskySolver:
     def set_matrix(self, blocks: np.ndarray) -> None:
         """Use these blocks (shape [block_count, 3, 3], in the pattern's order) from now on."""
         self._matrix.data = blocks
+
+    def use_hessian(self, system: StepSystem) -> None:
+        """Use the Hessian at the positions of the system's last `gradient` from now on."""
+        self.set_matrix(system.hessian())
 
     def solve(
         self, b: np.ndarray, *, tolerance: float, shift: float = 0.0, guess: np.ndarray | None = None

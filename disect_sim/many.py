@@ -13,7 +13,8 @@ from disect_sim.outcome import Outcome
 from disect_sim.parameters import Values
 from disect_sim.processes import Workers
 from disect_sim.result import Result
-from disect_sim.simulation import choose_device, simulate
+from disect_sim.simulation import simulate
+from disect_sim.solvers import choose_device
 
 Value = TypeVar("Value")
 

@@ -1,6 +1,7 @@
 """Collects what a run shows, step by step, and turns it into a Result."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -8,12 +9,27 @@ from disect_sim.device_arrays import host
 from disect_sim.model import Model
 from disect_sim.outcome import Outcome, OutcomeKind
 from disect_sim.result import Result, Statistics, sampling_operator
-from disect_sim.step_system import StepSystem
+from disect_sim.step_system import Energies, StepSystem
 
 MATTERS_FRACTION = 0.01
 """A tet copy with less material than this may turn inside out unseen: it weighs and holds nothing."""
 CUT_AT_ALL = 0.01
 """Share of the springs' stiffness that must go for a run to count as a cut."""
+
+
+@dataclass(frozen=True)
+class Observed:
+    """Many steps at once, as a run on the device leaves them."""
+
+    sums: np.ndarray
+    """Force [N] and torque [N m] on the knife, touching area [m^2], kinetic energy and gravity's [J], tets inside out,
+    energy of the edge law [J], shape [step_count, 11]."""
+    parts: np.ndarray
+    """Parts of the incremental energy [J] in the order of Energies, shape [step_count, 12]."""
+    stiffness: np.ndarray
+    """[N/m], shape [step_count + 1, spring_count]."""
+    positions: dict[float, np.ndarray]
+    """Nodes [m] at the times to keep."""
 
 
 class Recorder:
@@ -27,7 +43,8 @@ class Recorder:
         self._keep = sorted(keep_times)
         self._force_limit_n = force_limit_n
         self._size = float(np.ptp(system.model.mesh.nodes, axis=0).max())
-        self._matters = _fraction_in_model_order(system.model) > MATTERS_FRACTION
+        self.matters = _fraction_in_model_order(system.model) > MATTERS_FRACTION
+        """Tets with enough material to count as inside out, shape [tet_count], bool."""
         self._force: list[np.ndarray] = []
         self._torque: list[np.ndarray] = []
         self._area: list[float] = []
@@ -72,7 +89,7 @@ class Recorder:
         self._torque.append(torque)
         self._area.append(self._touching_area())
         self._stiffness.append(stiffness)
-        inverted = int(((system.volume_ratios() <= 0.0) & self._matters).sum())
+        inverted = int(((system.volume_ratios() <= 0.0) & self.matters).sum())
         self.statistics.inverted_tets = max(self.statistics.inverted_tets, inverted)
         while self._keep and self._keep[0] <= (n + 0.5) * dt:
             self.positions[self._keep.pop(0)] = x.copy()
@@ -80,6 +97,31 @@ class Recorder:
             detail = f"It reached {np.linalg.norm(force):.4g} N, the limit is {self._force_limit_n:g} N."
             return Outcome(OutcomeKind.KNIFE_JAMMED, detail, n)
         return None
+
+    def kept_steps(self, steps: int) -> dict[float, int]:
+        """Time to keep → the step at whose end the positions are kept: the nearest, within the run."""
+        dt = self._system.dt
+        nearest = {time: max(1, int(np.ceil(time / dt - 0.5))) for time in self._keep}
+        return {time: step for time, step in nearest.items() if step <= steps}
+
+    def take(self, observed: Observed) -> None:
+        """Record many steps that were run elsewhere, after `start`."""
+        self.statistics.steps = len(observed.sums)
+        self.statistics.inverted_tets = int(observed.sums[:, 9].max(initial=0.0))
+        self._force, self._torque = list(observed.sums[:, :3]), list(observed.sums[:, 3:6])
+        self._area = list(observed.sums[:, 6])
+        self._stiffness = list(observed.stiffness)
+        self.passed = self.passed[:1] * len(observed.stiffness)
+        self.positions |= observed.positions
+        ways = np.diff(self._poses[: len(observed.sums) + 1], axis=0)
+        before = observed.sums[:1, :3] if len(observed.sums) else np.zeros((0, 3))
+        ends = np.concatenate([before, observed.sums[:, :3]])
+        work = -np.cumsum((0.5 * (ends[:-1] + ends[1:]) * ways).sum(axis=1))
+        for sums, parts, done in zip(observed.sums, observed.parts, work, strict=True):
+            energies = Energies(*(float(part) for part in parts))
+            self._energy.append(
+                _named(energies, float(sums[7]), float(sums[8]), float(sums[10]), float(done))
+            )
 
     def result(self, outcome: Outcome | None, rate_hz: float, x: np.ndarray) -> Result:
         """The result; x is the last good state."""
@@ -129,18 +171,31 @@ class Recorder:
 
     def _energies(self, x: np.ndarray, velocity: np.ndarray) -> dict[str, float]:
         """Energies [J] at the x of the last `system.gradient`, and the knife's work so far."""
-        parts = self._system.energies()
-        return {
-            "kinetic": float(0.5 * self._system.mass @ (velocity**2).sum(axis=1)),
-            "gravity": float(-self._system.mass @ (x @ self._model.gravity)),
-            "elastic": parts.elastic,
-            "springs": parts.springs + parts.overlap,
-            "contact": parts.contact,
-            "board": parts.board,
-            "hold": parts.hold,
-            "fracture": 0.0 if self._system.edge is None else self._system.edge.energy(self.passed[-1]),
-            "knife_work": self._work,
-        }
+        edge = self._system.edge
+        return _named(
+            self._system.energies(),
+            float(0.5 * self._system.mass @ (velocity**2).sum(axis=1)),
+            float(-self._system.mass @ (x @ self._model.gravity)),
+            0.0 if edge is None else edge.energy(self.passed[-1]),
+            self._work,
+        )
+
+
+def _named(
+    parts: Energies, kinetic: float, gravity: float, fracture: float, knife_work: float
+) -> dict[str, float]:
+    """Energies [J] by the names of a result."""
+    return {
+        "kinetic": kinetic,
+        "gravity": gravity,
+        "elastic": parts.elastic,
+        "springs": parts.springs + parts.overlap,
+        "contact": parts.contact,
+        "board": parts.board,
+        "hold": parts.hold,
+        "fracture": fracture,
+        "knife_work": knife_work,
+    }
 
 
 def _fraction_in_model_order(model: Model) -> np.ndarray:

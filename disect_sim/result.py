@@ -26,7 +26,7 @@ class Statistics:
     inverted_tets: int = 0
     """Most tets inside out at the end of any step."""
     seconds: dict[str, float] = field(default_factory=dict)
-    """Process CPU time by activity [s]: gradient, hessian, factorisation, solve, other."""
+    """Time by activity [s]: gradient, hessian, factorisation, solve, other; or device, other if a run stays there."""
 
     @property
     def newton_per_step(self) -> float:

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 
 import numpy as np
-import warp as wp
 
 from disect_sim.adjoint import Tape
 from disect_sim.errors import InputError
@@ -16,7 +15,9 @@ from disect_sim.motions import Motion
 from disect_sim.newton import NewtonOptions
 from disect_sim.parameters import Values, expand
 from disect_sim.recorder import Recorder
+from disect_sim.resident import run_resident
 from disect_sim.result import Result
+from disect_sim.solvers import choose_device, choose_solver
 from disect_sim.step_system import StepSystem
 
 DEFAULT_DT_S = 3.0e-3
@@ -37,6 +38,7 @@ def simulate(
     sample_rate_hz: float = 1000.0,
     keep_times: Sequence[float] = (),
     device: str | None = None,
+    solver: str | None = None,
     newton: NewtonOptions | None = None,
     initial_positions: np.ndarray | None = None,
     initial_velocity: np.ndarray | None = None,
@@ -61,6 +63,8 @@ def simulate(
     - `sample_rate_hz`: rate at which forces are reported, as means over the interval.
     - `keep_times`: times [s] at which node positions are kept.
     - `device`: "cpu" or "cuda"; by default CUDA if there is one.
+    - `solver`: of the implicit steps, "cholesky" (an old factor on the host) or "conjugate_gradients" (the whole run
+      stays on the device); by default the first on the CPU and the second on CUDA. The edge law knows the first only.
     - `newton`: tolerances of the implicit steps.
     - `initial_positions` [m], `initial_velocity` [m/s], shape [node_count, 3]: by default at rest.
     - `force_limit_n`: a knife force beyond this [N] ends the run as jammed.
@@ -90,6 +94,7 @@ def simulate(
         )
     expanded = expand(parameters or {}, model.material, model.surface, model.damage_law)
     name = choose_device(device)
+    chosen = choose_solver(solver, name, model.damage_law)
     if dt is None:
         dt = duration / np.ceil(duration / DEFAULT_DT_S - STEP_ROUNDING)
         if integrator == "explicit":
@@ -105,29 +110,31 @@ def simulate(
     recorder.start(x, velocity)
     states: list[np.ndarray] = []
     keep = states.append if differentiable else _ignore
-    tell = progress or _ignore
-    if integrator == "implicit":
-        last, outcome = run_implicit(
-            system, poses, x, velocity, recorder, newton or NewtonOptions(), keep, tell
+    tell, options = progress or _ignore, newton or NewtonOptions()
+    if integrator == "implicit" and chosen == "conjugate_gradients":
+        run = run_resident(
+            system,
+            poses,
+            x,
+            velocity,
+            recorder,
+            options,
+            tell,
+            keep_states=differentiable,
+            force_limit_n=force_limit_n,
         )
+        last, outcome, states = run.last, run.outcome, run.states
+    elif integrator == "implicit":
+        last, outcome = run_implicit(system, poses, x, velocity, recorder, options, keep, tell)
     else:
         last, outcome = run_explicit(system, poses, x, velocity, recorder, tell)
     result = recorder.result(outcome, sample_rate_hz, last)
     if not differentiable:
         return result
-    tape = Tape(system, motion, times, poses, states, result.stiffness, recorder.passed, sample_rate_hz)
+    tape = Tape(
+        system, motion, times, poses, states, result.stiffness, recorder.passed, sample_rate_hz, chosen
+    )
     return Result(**(vars(result) | {"tape": tape}))
-
-
-def choose_device(device: str | None) -> str:
-    """The device asked for, or CUDA if there is one, or the CPU."""
-    if device is None:
-        return "cuda:0" if wp.is_cuda_available() else "cpu"
-    if device.startswith("cuda") and not wp.is_cuda_available():
-        raise InputError(
-            f"simulate: device {device!r} was asked for, but no CUDA device is here. Use device='cpu'."
-        )
-    return device
 
 
 def _ignore(_: object) -> None:

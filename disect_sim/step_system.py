@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import warp as wp
 
-from disect_sim.device_arrays import clear, host, upload
+from disect_sim.device_arrays import clear, host, upload, zeros
 from disect_sim.device_model import DeviceModel, HessianSlots
 from disect_sim.edge_cut import EdgeCut, EdgeLoad
 from disect_sim.kernels import board, elasticity, hold, inertia, knife_contact, springs
@@ -103,24 +103,24 @@ class StepSystem:
         m = self.model
         n, s, b = m.node_count, m.spring_count, len(m.board_nodes)
         vec = wp.vec3d
-        self.x, self.x_previous, self.x_ahead, self.predicted = (wp.zeros(n, dtype=vec) for _ in range(4))
-        self.pose, self.pose_previous, self.swing = (wp.zeros(1, dtype=vec) for _ in range(3))
-        self.grad = wp.zeros(n, dtype=vec)
-        self.blocks, self.tet_blocks = (wp.zeros(self.pattern.trash + 1, dtype=wp.mat33d) for _ in range(2))
-        self.stiffness, self.damping = (wp.zeros(s, dtype=wp.float64) for _ in range(2))
-        self.energy_inertia = wp.zeros(n, dtype=wp.float64)
-        self.energy_tets = wp.zeros(m.tet_count, dtype=vec)
-        self.energy_springs = wp.zeros(s, dtype=vec)
-        self.energy_board = wp.zeros(b, dtype=vec)
-        self.energy_hold = wp.zeros(len(m.guided), dtype=wp.float64)
+        self.x, self.x_previous, self.x_ahead, self.predicted = (zeros(n, dtype=vec) for _ in range(4))
+        self.pose, self.pose_previous, self.swing = (zeros(1, dtype=vec) for _ in range(3))
+        self.grad = zeros(n, dtype=vec)
+        self.blocks, self.tet_blocks = (zeros(self.pattern.trash + 1, dtype=wp.mat33d) for _ in range(2))
+        self.stiffness, self.damping = (zeros(s, dtype=wp.float64) for _ in range(2))
+        self.energy_inertia = zeros(n, dtype=wp.float64)
+        self.energy_tets = zeros(m.tet_count, dtype=vec)
+        self.energy_springs = zeros(s, dtype=vec)
+        self.energy_board = zeros(b, dtype=vec)
+        self.energy_hold = zeros(len(m.guided), dtype=wp.float64)
         self._allocate_contacts(len(m.contact_parents))
 
     def _allocate_contacts(self, count: int) -> None:
         def numbers() -> wp.array:
-            return wp.zeros(count, dtype=wp.float64)
+            return zeros(count, dtype=wp.float64)
 
         def vectors() -> wp.array:
-            return wp.zeros(count, dtype=wp.vec3d)
+            return zeros(count, dtype=wp.vec3d)
 
         self.found, self.before_found, self.ahead_found = numbers(), numbers(), numbers()
         self.curvature, self.before_curvature, self.ahead_curvature = numbers(), numbers(), numbers()
@@ -197,7 +197,7 @@ class StepSystem:
     def _record_damage(self) -> None:
         d, count = self.on_device, self.model.spring_count
         self.damage_arrays = d.damage_arrays(self.parameters)
-        self._damage_out = wp.zeros(count, dtype=wp.float64)
+        self._damage_out = zeros(count, dtype=wp.float64)
         if d.damage_kernel is not None:
             self._damage.add(
                 d.damage_kernel, count, [d.damage, *self.damage_arrays.values(), self._damage_out]
@@ -255,6 +255,11 @@ class StepSystem:
 
         fresh: whether the tets' part is that of this x, or still that of the last fresh one.
         """
+        self.assemble(fresh=fresh)
+        return host(self.blocks)[:-1]
+
+    def assemble(self, *, fresh: bool = True) -> None:
+        """The same, left on the device as `blocks`; the last one collects what concerns fixed nodes."""
         if fresh or not self._tet_hessian_known:
             clear(self.tet_blocks)
             self._tet_hessian.run()
@@ -264,7 +269,26 @@ class StepSystem:
         else:
             wp.copy(self.blocks, self.tet_blocks)
         self._hessian.run()
-        return host(self.blocks)[:-1]
+
+    def enqueue_start(self) -> None:
+        """Launch what `begin` computes on the device, for a graph; the start of the step must be on the device."""
+        self._foresight.enqueue()
+
+    def enqueue_gradient(self) -> None:
+        """Launch what `gradient` computes, for a graph, at the x on the device."""
+        self._gradient.enqueue()
+
+    def enqueue_hessian(self) -> None:
+        """Launch what `hessian` computes, for a graph."""
+        self.tet_blocks.zero_()
+        self._tet_hessian.enqueue()
+        wp.copy(self.blocks, self.tet_blocks)
+        self._hessian.enqueue()
+
+    def enqueue_damage(self) -> wp.array:
+        """Launch the damage law, for a graph; the array that takes the stiffness per reference area [N/m]."""
+        self._damage.enqueue()
+        return self._damage_out
 
     def energies(self) -> Energies:
         """Energy parts at the x of the last `gradient`."""

@@ -59,7 +59,7 @@ def examine(project: Project) -> Iterator[Finding]:
     yield _mesher_seed()
     yield _libusb()
     yield _libgl()
-    yield _device()
+    yield _device(project)
     yield _disk(project)
     yield _program("git", "Install git: DVC keeps its place in the history with it.")
     yield _dvc(project)
@@ -134,10 +134,17 @@ def _libgl() -> Finding:
     return Finding("libGL", "optional", "not found; previews are drawn by VTK's own software renderer")
 
 
-def _device() -> Finding:
-    if _loads("libcuda.so.1"):
-        return Finding("device", "ok", "a CUDA driver is present; the simulator can use it")
-    return Finding("device", "optional", "no CUDA driver; everything runs on the CPU")
+def _device(project: Project) -> Finding:
+    """Asked in a process of its own, which may lack Warp or fail in the driver."""
+    code = "from disect_sim.solvers import describe_device; print(describe_device())"
+    result = subprocess.run(
+        [sys.executable, "-c", code], cwd=project.root, capture_output=True, text=True, check=False
+    )
+    if result.returncode != 0:
+        last = (result.stderr.strip().splitlines() or [f"exit code {result.returncode}"])[-1]
+        return Finding("device", "missing", f"the simulator can't be asked for its device: {last}")
+    said = result.stdout.strip().splitlines()[-1]
+    return Finding("device", "optional" if said.startswith("no CUDA") else "ok", said)
 
 
 def _disk(project: Project) -> Finding:

@@ -28,16 +28,12 @@ for name in sys.argv[3:]:
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory):
     """PTX of every module, made in a process of its own: compiling changes the options of a loaded module."""
-    import warp as wp
-
-    if not hasattr(wp, "compile_aot_module"):
-        pytest.skip(f"Warp {wp.__version__} cannot compile ahead of time")
+    if sys.platform == "darwin":
+        pytest.skip("Warp's builds for macOS have no CUDA compiler (NVRTC)")
     folder = tmp_path_factory.mktemp("ptx")
     command = [sys.executable, "-c", COMPILE, str(AMPERE), str(folder), *MODULES]
     run = subprocess.run(command, cwd=KERNELS.parents[1], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
-    if "NVRTC" not in run.stdout and "CUDA" not in run.stdout:
-        pytest.skip("this build of Warp has no CUDA compiler (NVRTC)")
     return dict(re.findall(r"^RESULT (\w+) (.+)$", run.stdout, re.MULTILINE))
 
 

@@ -103,6 +103,8 @@ def test_doctor_finds_what_is_missing(tmp_path, monkeypatch):
     assert found["dvc repository"].verdict == "missing"
     assert found["sample"].verdict == "missing"
     assert found["dashboard"].verdict == "optional"
+    assert found["device"].verdict in ("ok", "optional")
+    assert "conjugate gradients" in found["device"].detail
 
 
 def test_project_is_found_from_any_folder_inside(tmp_path, monkeypatch):

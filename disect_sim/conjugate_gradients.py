@@ -1,0 +1,181 @@
+"""The linear solver that stays on the device: conjugate gradients with a two-level preconditioner."""
+
+import numpy as np
+import scipy.sparse as sp
+import warp as wp
+from scipy.sparse.linalg import splu
+
+from disect_sim.clusters import coarse_inverse, node_clusters
+from disect_sim.device_arrays import host, upload, zeros
+from disect_sim.kernels import conjugate_gradients as kernels
+from disect_sim.linear_solver import IndefiniteHessianError, SolverStatistics
+from disect_sim.step_system import StepSystem
+
+MAX_ITERATIONS = 1000
+
+
+class ConjugateGradients:
+    """Solves H x = b with the Hessian that the system holds, for all columns at once.
+
+    `record` launches everything, so that it can be captured into a graph; whether to go on is decided on the device.
+    The coarse space has the Hessian of one time, the start of a run: it parts along the cut, and later states of a body
+    cost one to three more iterations.
+    """
+
+    def __init__(self, system: StepSystem, columns: int) -> None:
+        self._system, self._columns = system, columns
+        self._clusters = node_clusters(system.model)
+        pattern = system.pattern
+        self.rows = pattern.free_count
+        unknowns = 4 * self._clusters.count
+        shape = (columns, self.rows)
+        with wp.ScopedDevice(system.device):
+            self.right, self.x = zeros(shape, wp.vec3d), zeros(shape, wp.vec3d)
+            self._residual, self._z = zeros(shape, wp.vec3d), zeros(shape, wp.vec3d)
+            self._direction, self._product = zeros(shape, wp.vec3d), zeros(shape, wp.vec3d)
+            self._restricted = zeros((columns, unknowns), wp.vec3d)
+            self._amplitude = zeros((columns, unknowns), wp.vec3d)
+            lanes = (columns, kernels.LANES)
+            self._squared, self._rz, self._bend = (zeros(lanes, wp.float64) for _ in range(3))
+            self._inverse_diagonal = zeros(self.rows, wp.mat33d)
+            self._matrix = self._block_matrix()
+            self._coarse = self._coarse_space()
+            self.solve = self._solve_state()
+
+    def _block_matrix(self) -> kernels.BlockMatrix:
+        pattern, m = self._system.pattern, kernels.BlockMatrix()
+        row_of_block = np.repeat(np.arange(self.rows), np.diff(pattern.indptr))
+        m.starts, m.columns = wp.array(pattern.indptr), wp.array(pattern.indices)
+        m.diagonal = wp.array(np.flatnonzero(row_of_block == pattern.indices).astype(np.int32))
+        m.blocks = self._system.blocks
+        return m
+
+    def _coarse_space(self) -> kernels.CoarseSpace:
+        c, clusters = kernels.CoarseSpace(), self._clusters
+        starts, members = clusters.members
+        c.cluster, c.functions = wp.array(clusters.cluster), wp.array(clusters.functions, dtype=wp.vec4d)
+        c.starts, c.members = wp.array(starts), wp.array(members)
+        c.inverse = zeros((4 * clusters.count, 4 * clusters.count), wp.mat33d)
+        return c
+
+    def _solve_state(self) -> kernels.Solve:
+        s = kernels.Solve()
+        s.max_iterations = MAX_ITERATIONS
+        s.tolerance, s.running = zeros(1, wp.float64), zeros(1, wp.int32)
+        s.open, s.solved, s.indefinite, s.iterations, s.this_solve = (
+            zeros(self._columns, wp.int32) for _ in range(5)
+        )
+        s.reference, s.rz, s.alpha, s.beta = (zeros(self._columns, wp.float64) for _ in range(4))
+        return s
+
+    def set_coarse_space(self) -> None:
+        """Take the coarse space from the present Hessian. The only part that the host computes: once per run."""
+        blocks = host(self._system.blocks)[:-1]
+        upload(self._coarse.inverse, coarse_inverse(self._clusters, self._system.pattern, blocks))
+
+    def record(self, *, relative_to_right: bool) -> None:
+        """Launch a solve of `right` into `x`.
+
+        relative_to_right: the tolerance refers to |right|; else to what stands in `solve.reference`.
+        """
+        self._launch(kernels.invert_diagonal, self.rows, [self._matrix, self._inverse_diagonal])
+        vectors = [self.right, self.x, self._residual, self._direction, self._squared]
+        self._launch(kernels.begin, kernels.LANES, [self.rows, *vectors], by_column=True)
+        if relative_to_right:
+            self._launch(kernels.refer_to_right_side, self._columns, [self._squared, self.solve.reference])
+        self._precondition()
+        self._launch(kernels.open_columns, self._columns, [self._squared, self._rz, self.solve])
+        self._launch(kernels.turn, self.rows, [self.solve, self._z, self._direction], by_column=True)
+        wp.capture_while(self.solve.running, self._iteration)
+
+    def _iteration(self) -> None:
+        solve, p, hp = self.solve, self._direction, self._product
+        self._launch(kernels.multiply, self.rows, [self._matrix, p, hp], by_column=True)
+        self._launch(kernels.curvature, kernels.LANES, [self.rows, p, hp, self._bend], by_column=True)
+        self._launch(kernels.step_length, self._columns, [self._bend, solve])
+        inputs = [self.rows, solve, p, hp, self.x, self._residual, self._squared]
+        self._launch(kernels.advance, kernels.LANES, inputs, by_column=True)
+        self._precondition()
+        self._launch(kernels.next_direction, self._columns, [self._squared, self._rz, solve])
+        self._launch(kernels.turn, self.rows, [solve, self._z, p], by_column=True)
+
+    def _precondition(self) -> None:
+        unknowns, c = self._restricted.shape[1], self._coarse
+        self._launch(
+            kernels.restrict_to_clusters, unknowns, [c, self._residual, self._restricted], by_column=True
+        )
+        self._launch(kernels.solve_clusters, unknowns, [c, self._restricted, self._amplitude], by_column=True)
+        inputs = [self.rows, self._inverse_diagonal, c, self._amplitude, self._residual, self._z, self._rz]
+        self._launch(kernels.precondition, kernels.LANES, inputs, by_column=True)
+
+    def times(self, vector: np.ndarray) -> np.ndarray:
+        """H times vectors of shape [columns, rows, 3]."""
+        upload(self._direction, vector)
+        self._launch(
+            kernels.multiply, self.rows, [self._matrix, self._direction, self._product], by_column=True
+        )
+        return host(self._product).copy()
+
+    def _launch(self, kernel: wp.Kernel, count: int, inputs: list, *, by_column: bool = False) -> None:
+        dim = (self._columns, count) if by_column else count
+        wp.launch(kernel, dim=dim, inputs=inputs, device=self._system.device)
+
+
+class ConjugateGradientSolver:
+    """The same for right-hand sides in NumPy: what the adjoint asks, step by step."""
+
+    def __init__(self, system: StepSystem, columns: int) -> None:
+        self.statistics = SolverStatistics()
+        self._system, self._columns = system, columns
+        self._cg = ConjugateGradients(system, columns)
+        self._coarse_known = False
+        self._graph: wp.Graph | None = None
+
+    def use_hessian(self, system: StepSystem) -> None:
+        """Assemble the Hessian at the positions of the system's last `gradient`; it stays where it is."""
+        system.assemble()
+        if not self._coarse_known:
+            self._cg.set_coarse_space()
+            self._coarse_known = True
+
+    def forget(self) -> None:
+        """Take the coarse space anew from the next Hessian."""
+        self._coarse_known = False
+
+    def solve(self, b: np.ndarray, *, tolerance: float, guess: np.ndarray | None = None) -> np.ndarray:
+        """x with |H x - b| <= tolerance |b|; b of shape [size] or, for many at once, [size, columns].
+
+        guess: where to start; a guess worse than nothing is left aside. Raises IndefiniteHessianError.
+        """
+        cg, solve = self._cg, self._cg.solve
+        self.statistics.solves += 1
+        upload(solve.tolerance, np.array([tolerance]))
+        right = b.T.reshape(self._columns, cg.rows, 3)
+        start = np.zeros_like(right)
+        squared = (right**2).sum(axis=(1, 2))
+        upload(solve.reference, squared)
+        if guess is not None:
+            guessed = guess.T.reshape(right.shape)
+            rest = right - cg.times(guessed)
+            better = ((rest**2).sum(axis=(1, 2)) < squared)[:, None, None]
+            start, right = np.where(better, guessed, 0.0), np.where(better, rest, right)
+        upload(cg.right, right)
+        if self._graph is None:
+            with wp.ScopedCapture(device=self._system.device) as capture:
+                cg.record(relative_to_right=False)
+            self._graph = capture.graph
+        wp.capture_launch(self._graph)
+        self.statistics.iterations = int(host(solve.iterations).sum())
+        if not host(solve.solved).all():
+            self.statistics.indefinite += 1
+            raise IndefiniteHessianError
+        return (start + host(cg.x)).reshape(self._columns, -1).T.reshape(b.shape)
+
+    def solve_indefinite(self, b: np.ndarray) -> np.ndarray:
+        """x with H x = b for a symmetric H that need not be positive definite, by sparse LU on the host."""
+        pattern = self._system.pattern
+        size = 3 * pattern.free_count
+        blocks = host(self._system.blocks)[:-1]
+        return splu(
+            sp.bsr_matrix((blocks, pattern.indices, pattern.indptr), shape=(size, size)).tocsc()
+        ).solve(b)

@@ -1,0 +1,279 @@
+"""Conjugate gradients on the block-sparse Hessian without leaving the device, for one or many right-hand sides.
+
+Vectors are [column_count, row_count] of vec3, one row of 3x3 blocks per free node. Sums are taken in two parts, so that
+they come out the same every time: LANES threads add every LANES-th entry each, then one thread per column adds those.
+
+The preconditioner adds two corrections: the inverse of every diagonal block, and the best correction of a coarse space
+in which each cluster of nodes moves by an affine map.
+"""
+
+import warp as wp
+
+from disect_sim.kernels.laws import ONE, ZERO
+
+wp.set_module_options({"enable_backward": False})
+
+vec3 = wp.vec3d
+mat33 = wp.mat33d
+
+LANES = 256
+LANE_COUNT = wp.constant(LANES)
+
+
+@wp.struct
+class BlockMatrix:
+    """Square, symmetric, of 3x3 blocks; all blocks of a row follow one another."""
+
+    starts: wp.array(dtype=wp.int32)  # first block of each row, [row_count + 1]
+    columns: wp.array(dtype=wp.int32)  # [block_count]
+    diagonal: wp.array(dtype=wp.int32)  # block on the diagonal, [row_count]
+    blocks: wp.array(dtype=mat33)  # [N/m], [block_count]
+
+
+@wp.struct
+class CoarseSpace:
+    """Clusters of rows; unknown 4 k + a is the amplitude of the a-th affine function on cluster k."""
+
+    cluster: wp.array(dtype=wp.int32)  # [row_count]
+    functions: wp.array(dtype=wp.vec4d)  # 1 and the coordinates in the cluster, -1 to 1, [row_count]
+    starts: wp.array(dtype=wp.int32)  # first member of each cluster, [cluster_count + 1]
+    members: wp.array(dtype=wp.int32)  # rows, cluster after cluster, [row_count]
+    inverse: wp.array2d(dtype=mat33)  # [m/N], [unknown_count, unknown_count]
+
+
+@wp.struct
+class Solve:
+    """How far the solves of all columns are; arrays [column_count] unless said otherwise."""
+
+    tolerance: wp.array(dtype=wp.float64)  # largest |residual| / |reference|, [1]
+    max_iterations: int
+    running: wp.array(dtype=wp.int32)  # 1 while a column is open, [1]
+    open: wp.array(dtype=wp.int32)  # 1: goes on
+    solved: wp.array(dtype=wp.int32)  # 1: within the tolerance
+    indefinite: wp.array(dtype=wp.int32)  # 1: met a direction of curvature that is not positive
+    iterations: wp.array(dtype=wp.int32)  # of all solves so far
+    this_solve: wp.array(dtype=wp.int32)  # iterations of this one
+    reference: wp.array(dtype=wp.float64)  # squared norm that the tolerance refers to
+    rz: wp.array(dtype=wp.float64)
+    alpha: wp.array(dtype=wp.float64)
+    beta: wp.array(dtype=wp.float64)
+
+
+@wp.func
+def lane_sum(lanes: wp.array2d(dtype=wp.float64), column: int):
+    total = ZERO
+    for lane in range(LANE_COUNT):
+        total += lanes[column, lane]
+    return total
+
+
+@wp.kernel
+def multiply(matrix: BlockMatrix, vector_in: wp.array2d(dtype=vec3), product_out: wp.array2d(dtype=vec3)):
+    column, row = wp.tid()
+    total = vec3()
+    for k in range(matrix.starts[row], matrix.starts[row + 1]):
+        total += matrix.blocks[k] * vector_in[column, matrix.columns[k]]
+    product_out[column, row] = total
+
+
+@wp.kernel
+def invert_diagonal(matrix: BlockMatrix, inverse_out: wp.array(dtype=mat33)):
+    """Inverses of the diagonal blocks; of a block that is not positive definite only that of its diagonal."""
+    row = wp.tid()
+    m = matrix.blocks[matrix.diagonal[row]]
+    minor = m[0, 0] * m[1, 1] - m[0, 1] * m[1, 0]
+    if m[0, 0] > ZERO and minor > ZERO and wp.determinant(m) > ZERO:
+        inverse_out[row] = wp.inverse(m)
+    else:
+        size = wp.max(wp.abs(m[0, 0]), wp.max(wp.abs(m[1, 1]), wp.abs(m[2, 2])))
+        inverse_out[row] = wp.identity(n=3, dtype=wp.float64) * (ONE / wp.max(size, wp.float64(1.0e-300)))
+
+
+@wp.kernel
+def begin(
+    count: int,
+    right_in: wp.array2d(dtype=vec3),
+    x_out: wp.array2d(dtype=vec3),
+    residual_out: wp.array2d(dtype=vec3),
+    direction_out: wp.array2d(dtype=vec3),
+    lanes_out: wp.array2d(dtype=wp.float64),
+):
+    """Start from x = 0; lanes of the squared right-hand side."""
+    column, lane = wp.tid()
+    total = ZERO
+    for row in range(lane, count, LANE_COUNT):
+        b = right_in[column, row]
+        x_out[column, row] = vec3()
+        direction_out[column, row] = vec3()
+        residual_out[column, row] = b
+        total += wp.dot(b, b)
+    lanes_out[column, lane] = total
+
+
+@wp.kernel
+def refer_to_right_side(lanes_in: wp.array2d(dtype=wp.float64), reference_out: wp.array(dtype=wp.float64)):
+    column = wp.tid()
+    reference_out[column] = lane_sum(lanes_in, column)
+
+
+@wp.kernel
+def restrict_to_clusters(
+    coarse: CoarseSpace, residual_in: wp.array2d(dtype=vec3), coarse_out: wp.array2d(dtype=vec3)
+):
+    column, unknown = wp.tid()
+    cluster = unknown // 4
+    a = unknown % 4
+    total = vec3()
+    for k in range(coarse.starts[cluster], coarse.starts[cluster + 1]):
+        row = coarse.members[k]
+        total += residual_in[column, row] * coarse.functions[row][a]
+    coarse_out[column, unknown] = total
+
+
+@wp.kernel
+def solve_clusters(
+    coarse: CoarseSpace, coarse_in: wp.array2d(dtype=vec3), amplitude_out: wp.array2d(dtype=vec3)
+):
+    column, unknown = wp.tid()
+    total = vec3()
+    for k in range(coarse_in.shape[1]):
+        total += coarse.inverse[unknown, k] * coarse_in[column, k]
+    amplitude_out[column, unknown] = total
+
+
+@wp.kernel
+def precondition(
+    count: int,
+    inverse_diagonal: wp.array(dtype=mat33),
+    coarse: CoarseSpace,
+    amplitude_in: wp.array2d(dtype=vec3),
+    residual_in: wp.array2d(dtype=vec3),
+    z_out: wp.array2d(dtype=vec3),
+    lanes_out: wp.array2d(dtype=wp.float64),
+):
+    """Both corrections of the residual, and lanes of their product with it."""
+    column, lane = wp.tid()
+    total = ZERO
+    for row in range(lane, count, LANE_COUNT):
+        r = residual_in[column, row]
+        z = inverse_diagonal[row] * r
+        f = coarse.functions[row]
+        first = 4 * coarse.cluster[row]
+        for a in range(4):
+            z += amplitude_in[column, first + a] * f[a]
+        z_out[column, row] = z
+        total += wp.dot(r, z)
+    lanes_out[column, lane] = total
+
+
+@wp.kernel
+def open_columns(
+    squared_in: wp.array2d(dtype=wp.float64), rz_in: wp.array2d(dtype=wp.float64), solve_out: Solve
+):
+    """A column whose right-hand side is within the tolerance already stays at zero."""
+    column = wp.tid()
+    limit = solve_out.tolerance[0] * solve_out.tolerance[0] * solve_out.reference[column]
+    there = lane_sum(squared_in, column) <= limit
+    solve_out.rz[column] = lane_sum(rz_in, column)
+    solve_out.beta[column] = ZERO
+    solve_out.this_solve[column] = 0
+    solve_out.indefinite[column] = 0
+    solve_out.solved[column] = 0
+    solve_out.open[column] = 1
+    if there:
+        solve_out.solved[column] = 1
+        solve_out.open[column] = 0
+    else:
+        solve_out.running[0] = 1
+
+
+@wp.kernel
+def turn(
+    solve: Solve,
+    z_in: wp.array2d(dtype=vec3),
+    direction_out: wp.array2d(dtype=vec3),
+):
+    """The next direction: z + beta times the last one; nothing in a column that is closed."""
+    column, row = wp.tid()
+    if solve.open[column] == 1:
+        direction_out[column, row] = z_in[column, row] + direction_out[column, row] * solve.beta[column]
+    else:
+        direction_out[column, row] = vec3()
+
+
+@wp.kernel
+def curvature(
+    count: int,
+    direction_in: wp.array2d(dtype=vec3),
+    product_in: wp.array2d(dtype=vec3),
+    lanes_out: wp.array2d(dtype=wp.float64),
+):
+    column, lane = wp.tid()
+    total = ZERO
+    for row in range(lane, count, LANE_COUNT):
+        total += wp.dot(direction_in[column, row], product_in[column, row])
+    lanes_out[column, lane] = total
+
+
+@wp.kernel
+def step_length(curvature_in: wp.array2d(dtype=wp.float64), solve_out: Solve):
+    """Along a direction without positive curvature a column ends: where it is or, at its start, one direction on."""
+    column = wp.tid()
+    if column == 0:
+        solve_out.running[0] = 0
+    alpha = ZERO
+    if solve_out.open[column] == 1:
+        bend = lane_sum(curvature_in, column)
+        if bend > ZERO:
+            alpha = solve_out.rz[column] / bend
+        else:
+            solve_out.indefinite[column] = 1
+            solve_out.open[column] = 0
+            if solve_out.this_solve[column] == 0:
+                alpha = ONE
+        solve_out.iterations[column] += 1
+        solve_out.this_solve[column] += 1
+    solve_out.alpha[column] = alpha
+
+
+@wp.kernel
+def advance(
+    count: int,
+    solve: Solve,
+    direction_in: wp.array2d(dtype=vec3),
+    product_in: wp.array2d(dtype=vec3),
+    x_out: wp.array2d(dtype=vec3),
+    residual_out: wp.array2d(dtype=vec3),
+    lanes_out: wp.array2d(dtype=wp.float64),
+):
+    """Go along the direction; lanes of the squared residual."""
+    column, lane = wp.tid()
+    alpha = solve.alpha[column]
+    total = ZERO
+    for row in range(lane, count, LANE_COUNT):
+        x_out[column, row] += direction_in[column, row] * alpha
+        r = residual_out[column, row] - product_in[column, row] * alpha
+        residual_out[column, row] = r
+        total += wp.dot(r, r)
+    lanes_out[column, lane] = total
+
+
+@wp.kernel
+def next_direction(
+    squared_in: wp.array2d(dtype=wp.float64), rz_in: wp.array2d(dtype=wp.float64), solve_out: Solve
+):
+    column = wp.tid()
+    if solve_out.open[column] == 0:
+        return
+    limit = solve_out.tolerance[0] * solve_out.tolerance[0] * solve_out.reference[column]
+    if lane_sum(squared_in, column) <= limit:
+        solve_out.solved[column] = 1
+        solve_out.open[column] = 0
+        return
+    rz = lane_sum(rz_in, column)
+    solve_out.beta[column] = rz / solve_out.rz[column]
+    solve_out.rz[column] = rz
+    if solve_out.this_solve[column] < solve_out.max_iterations:
+        solve_out.running[0] = 1
+    else:
+        solve_out.open[column] = 0

@@ -1,0 +1,60 @@
+"""Which device and which linear solver a run uses."""
+
+import warp as wp
+
+from disect_sim.errors import InputError
+from disect_sim.laws.damage import damage_law
+
+SOLVERS = {
+    "cholesky": "conjugate gradients with an old Cholesky factor, on the host",
+    "conjugate_gradients": "conjugate gradients with block-Jacobi and affine clusters; a whole run stays on the device",
+}
+OLDEST_DRIVER = "12.4"
+"""CUDA version of the oldest driver whose graphs have loops."""
+
+
+def choose_device(device: str | None) -> str:
+    """The device asked for, or CUDA if there is one, or the CPU."""
+    if device is None:
+        return "cuda:0" if wp.is_cuda_available() else "cpu"
+    if device.startswith("cuda") and not wp.is_cuda_available():
+        raise InputError(
+            f"simulate: device {device!r} was asked for, but no CUDA device is here. Use device='cpu'."
+        )
+    return device
+
+
+def choose_solver(name: str | None, device: str, law: str) -> str:
+    """The solver asked for, or the one made for the device. law: of the damage."""
+    at_edge = damage_law(law).at_edge
+    if name is None:
+        stays = device != "cpu" and wp.is_conditional_graph_supported() and not at_edge
+        return "conjugate_gradients" if stays else "cholesky"
+    if name not in SOLVERS:
+        raise InputError(
+            f"simulate: solver is {name!r}. It must be one of {', '.join(map(repr, SOLVERS))}. Choose one."
+        )
+    if name == "conjugate_gradients" and at_edge:
+        raise InputError(
+            f"simulate: solver {name!r} with damage_law {law!r}. The edge law is not computed on the device. Use "
+            "solver='cholesky'."
+        )
+    if name == "conjugate_gradients" and device != "cpu" and not wp.is_conditional_graph_supported():
+        raise InputError(
+            f"simulate: solver {name!r} needs a CUDA driver of version {OLDEST_DRIVER} or newer. Update the driver, or "
+            "use solver='cholesky'."
+        )
+    return name
+
+
+def describe_device() -> str:
+    """One sentence: the device that a run uses by default, and how it solves its steps there."""
+    device = choose_device(None)
+    solver = choose_solver(None, device, "force")
+    if device == "cpu":
+        return f"no CUDA device; the simulator runs on the CPU: {SOLVERS[solver]}"
+    found = wp.get_device(device)
+    name = f"{found.name}, {found.total_memory / 1e9:.0f} GB ({device})"
+    if solver == "cholesky":
+        return f"{name}: {SOLVERS[solver]}, since the driver is older than CUDA {OLDEST_DRIVER}; update it"
+    return f"{name}: {SOLVERS[solver]}"
