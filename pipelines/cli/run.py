@@ -15,6 +15,7 @@ from pipelines.cli.terminal import (
     err,
     out,
     print_error,
+    print_note,
     print_text,
     stop_soon_on_signals,
     this_project,
@@ -155,15 +156,16 @@ def _run(
     verbose: bool,
     target: str | None = None,
 ) -> "RunResult":
-    """Register and run what the request says, with progress bars; a failure is in the result, never raised."""
+    """Register and run what the request says, and show its progress; a failure is in the result, never raised."""
     from pipelines.cli.progress_bars import ProgressBars
+    from pipelines.runs.progress_lines import ProgressLines
     from pipelines.runs.run_request import run_request
     from pipelines.runs.run_result import RunResult
 
     result = RunResult()
     try:
         stop_soon_on_signals()
-        with ProgressBars(err) as bars:
+        with ProgressBars(err) if err.is_terminal else ProgressLines(print_note) as bars:
             run_request(project, request(), result, bars, force=force, verbose=verbose, target=target)
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 -- reported by the caller, in the form that was asked for
         result.fail(error)
