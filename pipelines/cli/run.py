@@ -1,4 +1,4 @@
-"""The commands that run a scan: run, calibrate. The command line adds them to its own."""
+"""The commands that run a scan: run, calibrate, export. The command line adds them to its own."""
 
 import os
 import traceback
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pipelines.cli.completion import materials, robots, scan_ids, stage_names
 from pipelines.cli.terminal import (
     DEBUG_VARIABLE,
     Json,
@@ -28,10 +29,13 @@ if TYPE_CHECKING:
     from pipelines.scans.project import Project
     from pipelines.scans.register import Request
 
-AIR_HELP = "No-contact run of the log's motion, may be repeated [default: air* beside the log]."
+EXPORT = "export"
+"""The stage that `scan2cut export` runs."""
+AIR_HELP = "No-contact run of the log's motion, may be repeated."
+MATERIAL_HELP = "apple, potato, cucumber or banana."
 Force = Annotated[bool, typer.Option("--force", help="Run every stage even if it is fresh.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show the log of every stage.")]
-Air = Annotated[list[Path] | None, typer.Option(help=AIR_HELP)]
+Air = Annotated[list[Path] | None, typer.Option(help=AIR_HELP, show_default="air* beside the log")]
 Settings = Annotated[
     list[str] | None, typer.Option("--set", help="Override a parameter for this scan, e.g. clean.unit=mm.")
 ]
@@ -39,7 +43,7 @@ Settings = Annotated[
 
 def add_run_commands(app: typer.Typer) -> None:
     """Add them."""
-    for command in (run, calibrate):
+    for command in (run, calibrate, export):
         app.command()(command)
 
 
@@ -50,19 +54,27 @@ def run(
     log: Annotated[Path | None, typer.Option(help="Force log of one cut of the same fruit.")] = None,
     air: Air = None,
     material: Annotated[
-        str | None, typer.Option(help="apple, potato, cucumber or banana [default: apple].")
+        str | None, typer.Option(help=MATERIAL_HELP, show_default="apple", autocompletion=materials)
     ] = None,
     surface: Annotated[
         Path | None, typer.Option(help="Triangle mesh to cut along instead of the plane.")
     ] = None,
     settings: Settings = None,
     scan_id: Annotated[
-        str | None, typer.Option("--id", help="Name of the scan [default: from the file].")
+        str | None, typer.Option("--id", help="Name of the scan.", show_default="from the file")
     ] = None,
     reset: Annotated[bool, typer.Option("--reset", help="Forget this scan's earlier --set values.")] = False,
     replace: Annotated[
         bool, typer.Option("--replace", help="Replace the file registered under this id.")
     ] = False,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            help="Run only this stage and what it needs.",
+            show_default="all stages",
+            autocompletion=stage_names,
+        ),
+    ] = None,
     force: Force = False,
     verbose: Verbose = False,
     as_json: Json = False,
@@ -73,8 +85,6 @@ def run(
     """
     project, only_json = this_project(), OnlyJson() if as_json else None
     from pipelines.cli.overrides import parse_overrides
-    from pipelines.cli.run_table import run_table
-    from pipelines.runs.summary import headlines
     from pipelines.scans.register import Request
 
     def request() -> Request:
@@ -82,13 +92,56 @@ def run(
         extras = {"reset": reset, "replace": replace}
         return Request(scan, log, surface, scan_id, material, overrides, air=tuple(air or ()), **extras)
 
-    result = _run(project, request, force=force, verbose=verbose)
+    result = _run(project, request, force=force, verbose=verbose, target=target)
+    _print_run(project, result, only_json)
+
+
+def export(
+    scan: Annotated[str, typer.Argument(help="Id of a registered scan.", autocompletion=scan_ids)],
+    robot: Annotated[
+        str | None,
+        typer.Option(
+            help="The arm that cuts, as arm.robot in params.yaml.",
+            show_default="the scan's",
+            autocompletion=robots,
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Export again even if nothing changed.")] = False,
+    verbose: Verbose = False,
+    as_json: Json = False,
+) -> None:
+    """Write and certify the files for the robot: the stage export and what it needs.
+
+    Another robot has other limits, so the motion is searched again for it; the calibration stays. The choice is kept in
+    the scan's scan.yaml, like a --set arm.robot=NAME.
+    """
+    project, only_json = this_project(), OnlyJson() if as_json else None
+    from pipelines.scans.register import Request, known_raw_file
+
+    def request() -> Request:
+        overrides = {} if robot is None else {"arm": {"robot": robot}}
+        return Request(known_raw_file(project, scan), scan_id=scan, overrides=overrides)
+
+    result = _run(project, request, force=force, verbose=verbose, target=EXPORT)
+    _print_run(project, result, only_json)
+
+
+def _print_run(project: "Project", result: "RunResult", only_json: OnlyJson | None) -> None:
+    """The result of a run in the form that was asked for, then leave with its exit code."""
+    from pipelines.cli.run_table import run_table
+    from pipelines.report.parameters import certainty
+    from pipelines.report.scan_data import ScanData
+    from pipelines.runs.summary import headlines
+
     if only_json:
         only_json.print(result.as_json())
     elif not result.error:
         out.print(run_table(project, result))
         for line in headlines({report.name: report.metrics for report in result.stages}):
             print_text(out, line.replace("**", "").replace("`", ""))
+        known = certainty(ScanData(project, result.scan or ""))
+        if known:
+            print_text(out, known)
         print_text(out, f"Report: {result.report}")
     else:
         _print_failure(result)
@@ -101,13 +154,14 @@ def calibrate(
     scan: Annotated[
         str,
         typer.Argument(
-            help="Id of a registered scan, its cut mesh (data/scans/ID/precut), or a raw scan file."
+            help="Id of a registered scan, its cut mesh (data/scans/ID/precut), or a raw scan file.",
+            autocompletion=scan_ids,
         ),
     ],
-    log: Annotated[Path | None, typer.Option(help="Force log of one cut [default: the scan's].")] = None,
+    log: Annotated[Path | None, typer.Option(help="Force log of one cut.", show_default="the scan's")] = None,
     air: Air = None,
     material: Annotated[
-        str | None, typer.Option(help="apple, potato, cucumber or banana [default: the scan's].")
+        str | None, typer.Option(help=MATERIAL_HELP, show_default="the scan's", autocompletion=materials)
     ] = None,
     settings: Settings = None,
     replace: Annotated[

@@ -34,10 +34,7 @@ def headlines(metrics: Mapping[str, Mapping[str, Any]]) -> list[str]:
     found = []
     if EXPORT in metrics:
         export = metrics[EXPORT]
-        word = "certified" if export.get("certified") else "NOT certified"
-        found.append(
-            f"**Certificate: {word}.** {export.get('verdict', '')} Files: `{export.get('path', 'none')}`"
-        )
+        found.append(_certificate(export))
     found += _motion(metrics.get(OPTIMIZE, {}))
     if CALIBRATE in metrics and "nmae" in metrics[CALIBRATE]:
         fit = metrics[CALIBRATE]
@@ -57,6 +54,12 @@ def headlines(metrics: Mapping[str, Mapping[str, Any]]) -> list[str]:
             "`scan2cut doctor` says what to do"
         )
     return found
+
+
+def _certificate(export: Mapping[str, Any]) -> str:
+    """The verdict, which begins with the word for it, and the files."""
+    verdict, files = str(export.get("verdict", "")), f"Files: `{export.get('path', 'none')}`"
+    return f"**{verdict}** {files}" if export.get("certified") else f"**NOT certified. {verdict}** {files}"
 
 
 def _motion(found: Mapping[str, Any]) -> list[str]:

@@ -266,10 +266,12 @@ def test_summary_of_a_run_with_every_stage():
         report("clean", volume_m3=1.0),
         report("calibrate", nmae=0.0432, outcome="settled"),
         report("optimize", **MOTION),
-        report("export", certified=True, verdict="All 41 checks hold.", path="export/cut/certified"),
+        report(
+            "export", certified=True, verdict="Certified: all 41 checks passed.", path="export/cut/certified"
+        ),
     ]
     text = summary("apple", reports, "http://127.0.0.1:4200", "abc")
-    assert "**Certificate: certified.** All 41 checks hold. Files: `export/cut/certified`" in text
+    assert "- **Certified: all 41 checks passed.** Files: `export/cut/certified`" in text
     assert "**Force: 23.1 % less on average over depth**" in text
     assert "NMAE 0.043 (settled)" in text
     assert "(http://127.0.0.1:4200/runs/flow-run/abc)" in text
