@@ -49,7 +49,10 @@ def add_run_commands(app: typer.Typer) -> None:
 
 def run(
     scan: Annotated[
-        Path, typer.Argument(help="Raw scan: PLY, OBJ, STL, OFF, glTF, or a PCD/XYZ point cloud.")
+        Path,
+        typer.Argument(
+            help="Raw scan: PLY, OBJ, STL, OFF, glTF, or a PCD/XYZ point cloud; or the id of a registered one.",
+        ),
     ],
     log: Annotated[Path | None, typer.Option(help="Force log of one cut of the same fruit.")] = None,
     air: Air = None,
@@ -85,12 +88,13 @@ def run(
     """
     project, only_json = this_project(), OnlyJson() if as_json else None
     from pipelines.cli.overrides import parse_overrides
-    from pipelines.scans.register import Request
+    from pipelines.scans.register import Request, registered_scan
 
     def request() -> Request:
+        source, known = registered_scan(project, str(scan))
+        name, extras = scan_id or known, {"reset": reset, "replace": replace}
         overrides = parse_overrides(settings or [])
-        extras = {"reset": reset, "replace": replace}
-        return Request(scan, log, surface, scan_id, material, overrides, air=tuple(air or ()), **extras)
+        return Request(source, log, surface, name, material, overrides, air=tuple(air or ()), **extras)
 
     result = _run(project, request, force=force, verbose=verbose, target=target)
     _print_run(project, result, only_json)

@@ -31,9 +31,9 @@ class Pace:
         return max(0.0, total_s - (now_s - self.began_s))
 
     def left(self, now_s: float) -> str:
-        """The estimate in words, empty while there is none."""
+        """The estimate in words, empty while there is none or when it was too short."""
         left_s = self.left_s(now_s)
-        return "" if left_s is None or self.fraction >= 1.0 else f"about {duration(left_s)} left"
+        return "" if left_s is None or left_s < 1.0 else f"about {duration(left_s)} left"
 
 
 def duration(seconds: float) -> str:

@@ -128,5 +128,5 @@ def trajectory_of(table: pl.DataFrame, joint_names: tuple[str, ...]) -> Trajecto
 
 
 def _lines(rows: NDArray[np.float64]) -> list[str]:
-    """Numbers exactly, as Python writes them: a zero is 0.0, so that readers which guess see a number with a fraction."""
+    """Numbers exactly, as Python writes them: a zero is 0.0, which readers that guess take for a float."""
     return [",".join(map(repr, row)) for row in rows.tolist()]

@@ -24,6 +24,7 @@ SHARED: dict[str, type[SharedSection]] = {
 }
 """Sections that several stages read."""
 SECTIONS: tuple[str, ...] = (*SHARED, *STAGES)
+"""All sections: the shared ones, then one per stage."""
 PLAIN_RULES = {
     "tuple_type": "it must be a list in brackets, as in [1, 2]",
     "list_type": "it must be a list in brackets, as in [1, 2]",
@@ -33,7 +34,6 @@ PLAIN_RULES = {
     "too_short": "the list has too few values",
 }
 """In place of pydantic's words, which are Python's."""
-"""All sections: the shared ones, then one per stage."""
 SHOWN_CHARACTERS = 120
 """Of a value in a message."""
 

@@ -122,7 +122,8 @@ def test_the_shell_completes(project, tmp_path, line, offered):
         (("run", "x.ply", "--target", "peel"), "--target is 'peel', which is not a stage."),
         (("export", "pear"), "There is no scan 'pear'"),
         (("export", "apple", "--robot", "ur5"), "arm.robot is 'ur5'"),
-        (("run", "x.ply", "--set", "calibrate.shared=5"), "it must be a list in brackets, as in [1, 2]"),
+        (("run", "pear"), "pear is not a file that can be read"),
+        (("run", "apple", "--set", "calibrate.shared=5"), "it must be a list in brackets, as in [1, 2]"),
     ],
 )
 def test_wrong_targets_scans_robots_and_lists_are_refused_at_once(project, tmp_path, arguments, sentence):

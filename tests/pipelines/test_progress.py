@@ -30,7 +30,9 @@ def test_time_left_follows_from_the_pace():
     pace.reached(0.25, "iteration 5", 40.0)
     assert pace.left_s(40.0) == 90.0
     assert pace.left_s(60.0) == 70.0, "the clock goes on between two reports"
-    assert pace.left_s(1000.0) == 0.0
+    assert (pace.left_s(1000.0), pace.left(1000.0)) == (0.0, ""), (
+        "an estimate that was too short is not repeated"
+    )
     pace.reached(1.0, "done", 50.0)
     assert pace.left(50.0) == ""
 

@@ -94,7 +94,9 @@ def test_files_of_the_set(exported):
 
 def test_polars_reads_the_csv_without_options(exported):
     table = pl.read_csv(exported.folder / "waypoints.csv")
-    assert {name: str(kind) for name, kind in table.schema.items() if kind != pl.Float64} == {"phase": "String"}
+    assert {name: str(kind) for name, kind in table.schema.items() if kind != pl.Float64} == {
+        "phase": "String"
+    }
     exact = pl.read_parquet(exported.folder / "waypoints.parquet")
     assert np.array_equal(table["q_rad[3]"].to_numpy(), exact["q_rad"].to_numpy()[:, 3])
     joints = pl.read_csv(exported.folder / "joint_1khz.csv")
