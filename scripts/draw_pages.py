@@ -14,8 +14,10 @@ from playwright.sync_api import Browser, sync_playwright
 TARGET = Path(__file__).parents[1] / "docs" / "img"
 SOFTWARE_GL = ("--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftshader")
 SHOTS = (
-    ("report.html", "report_1440", 1440, 1400, "light", "#summary"),
-    ("report.html", "report_390", 390, 1400, "dark", "#summary"),
+    ("report.html", "report_1440", 1440, 1100, "light", "#summary"),
+    ("report.html", "report_1440_dark", 1440, 1100, "dark", "#cleaning"),
+    ("report.html", "report_390", 390, 1100, "dark", "#summary"),
+    ("report.html", "report_390_light", 390, 1100, "light", "#springs"),
     ("report.html", "report_springs_1440", 1440, 1100, "light", "#springs"),
     ("report.html", "report_optimum_1440", 1440, 1100, "light", "#optimum"),
     ("report.html", "report_path_390", 390, 1100, "light", "#path"),

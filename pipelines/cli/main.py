@@ -4,6 +4,7 @@ import io
 import os
 import sys
 import traceback
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +12,7 @@ import typer
 from rich.table import Table
 
 from disect_sim.errors import InputError
+from pipelines.cli.completion import scan_ids
 from pipelines.cli.library import add_library_commands
 from pipelines.cli.operations import add_operation_commands
 from pipelines.cli.predict import add_predict_command
@@ -35,16 +37,26 @@ from stages.runtime.exit_codes import EXIT_BAD_INPUT, EXIT_FAILED
 app = typer.Typer(
     name="scan2cut",
     help="From a 3D scan of a fruit and the force log of one cut to a certified robot motion for the next cut.",
-    epilog="Exit codes: 0 done, 2 bad input, 1 anything else. More: `scan2cut COMMAND --help`.",
+    epilog="Exit codes: 0 done, 2 bad input, 130 stopped, 1 anything else. More: scan2cut COMMAND --help",
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        out.print(f"scan2cut {version('scan2cut')}", highlight=False)
+        raise typer.Exit
 
 
 @app.callback()
 def _options(
     debug: Annotated[bool, typer.Option("--debug", help="Show the full traceback of an error.")] = False,
+    show_version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and end."),
+    ] = False,
 ) -> None:
     """`--debug` is taken out of the arguments by main(), so that it works anywhere on the line."""
 
@@ -54,7 +66,9 @@ add_run_commands(app)
 
 @app.command()
 def status(
-    scans: Annotated[list[str] | None, typer.Argument(help="Scan ids [default: all].")] = None,
+    scans: Annotated[
+        list[str] | None, typer.Argument(help="Scan ids.", show_default="all", autocompletion=scan_ids)
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Show which stages are fresh, stale or were never run (DVC's answer)."""

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from pipelines.cli.completion import scan_ids, stage_names
 from pipelines.cli.terminal import (
     Json,
     OnlyJson,
@@ -19,7 +20,9 @@ from pipelines.cli.terminal import (
 from pipelines.runs.dashboard import HOST
 from stages.runtime.exit_codes import EXIT_FAILED
 
-Workers = Annotated[int | None, typer.Option(help="Scans at once [default: what cores and memory allow].")]
+Workers = Annotated[
+    int | None, typer.Option(help="Scans at once.", show_default="what cores and memory allow")
+]
 MemoryGb = Annotated[float, typer.Option("--memory-gb", help="Peak memory of one scan.")]
 MEMORY_GB = 2.0
 """The largest stage of the sample peaks below 1 GB (docs/scaling.md); fruits are scanned more finely than that."""
@@ -38,14 +41,17 @@ def batch(
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Override a parameter for all these scans.")
     ] = None,
-    target: Annotated[str | None, typer.Option(help="Run only this stage and what it needs.")] = None,
+    target: Annotated[
+        str | None, typer.Option(help="Run only this stage and what it needs.", autocompletion=stage_names)
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Run every stage even if it is fresh.")] = False,
     dask: Annotated[
         str | None,
         typer.Option(help="Address of a Dask scheduler (tcp://host:8786), or 'local' for one here."),
     ] = None,
     repository: Annotated[
-        str | None, typer.Option(help="Where Dask's workers clone the code from [default: this project].")
+        str | None,
+        typer.Option(help="Where Dask's workers clone the code from.", show_default="this project"),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -133,8 +139,9 @@ def deploy(
         raise InputError(
             "No dashboard answers. A deployment lives in one. Start it first, in another terminal: scan2cut dashboard."
         )
-    from pipelines.runs.deployment import serve
+    from pipelines.runs.deployment import STOPPED, serve
 
+    stop_soon_on_signals(STOPPED)
     limit = capacity(memory_gb, workers).scans
     print_note(f"Deployment scan2cut/{name} at {url}, {limit} runs at once; Ctrl-C ends it.")
     serve(project, name=name, limit=limit)
@@ -156,7 +163,9 @@ def dashboard(
 
 
 def pull(
-    scans: Annotated[list[str] | None, typer.Argument(help="Scan ids [default: all].")] = None,
+    scans: Annotated[
+        list[str] | None, typer.Argument(help="Scan ids.", show_default="all", autocompletion=scan_ids)
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Fetch what was recorded of these scans from the DVC remote; stages that never ran are left out."""
@@ -168,7 +177,9 @@ def pull(
 
 
 def reproduce(
-    scans: Annotated[list[str] | None, typer.Argument(help="Scan ids [default: all].")] = None,
+    scans: Annotated[
+        list[str] | None, typer.Argument(help="Scan ids.", show_default="all", autocompletion=scan_ids)
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Compute every stage again in a clone and compare its bytes with the recorded ones. Exit code 1 if one differs."""

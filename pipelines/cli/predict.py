@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from pipelines.cli.completion import scan_ids
 from pipelines.cli.terminal import Json, out, print_json, print_text, this_project
 
 
@@ -15,7 +16,10 @@ def add_predict_command(app: typer.Typer) -> None:
 
 
 def predict(
-    scan: Annotated[str, typer.Argument(help="Id of a scan that was calibrated on a log of its own.")],
+    scan: Annotated[
+        str,
+        typer.Argument(help="Id of a scan that was calibrated on a log of its own.", autocompletion=scan_ids),
+    ],
     log: Annotated[Path, typer.Option(help="Force log of another cut of the same fruit.")],
     air: Annotated[
         list[Path] | None, typer.Option(help="No-contact run of that log, may be repeated.")

@@ -1,5 +1,6 @@
 """Progress bars for a run, on stderr so that stdout stays free for results."""
 
+import time
 from types import TracebackType
 from typing import Self
 
@@ -8,6 +9,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 
 from pipelines.dvc.stage import StageReport
 from pipelines.dvc.template import StageEntry
+from pipelines.runs.pace import Pace
 
 
 class ProgressBars:
@@ -19,10 +21,12 @@ class ProgressBars:
             TextColumn("{task.fields[stage]:<16}"),
             BarColumn(bar_width=28),
             TimeElapsedColumn(),
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
+            TextColumn("[dim]{task.fields[left]}"),
             console=console,
         )
         self._tasks: dict[str, TaskID] = {}
+        self._paces: dict[str, Pace] = {}
         self._waiting: TaskID | None = None
 
     def __enter__(self) -> Self:
@@ -37,21 +41,30 @@ class ProgressBars:
     def wait(self, stage: str, message: str) -> None:
         """Something without stages that takes a while."""
         self._end_waiting()
-        self._waiting = self._bars.add_task(message, stage=stage, total=None)
+        self._waiting = self._bars.add_task(message, stage=stage, left="", total=None)
 
     def on_start(self, entry: StageEntry) -> None:
         """A stage begins."""
         self._end_waiting()
-        self._tasks[entry.name] = self._bars.add_task("", stage=entry.name, total=None)
+        self._tasks[entry.name] = self._bars.add_task("", stage=entry.name, left="", total=None)
+        self._paces[entry.name] = Pace(time.monotonic())
 
     def on_progress(self, stage: str, fraction: float, message: str) -> None:
         """A stage has come this far."""
-        self._bars.update(self._tasks[stage], total=1.0, completed=min(fraction, 0.999), description=message)
+        now, pace = time.monotonic(), self._paces[stage]
+        pace.reached(fraction, message, now)
+        self._bars.update(
+            self._tasks[stage],
+            total=1.0,
+            completed=min(fraction, 0.999),
+            description=message,
+            left=pace.left(now),
+        )
 
     def on_finish(self, report: StageReport) -> None:
         """A stage is up to date."""
         self._bars.update(
-            self._tasks[report.name], total=1.0, completed=1.0, description=report.outcome.value
+            self._tasks[report.name], total=1.0, completed=1.0, description=report.outcome.value, left=""
         )
 
     def _end_waiting(self) -> None:

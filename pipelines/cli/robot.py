@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from pipelines.cli.completion import scan_ids
 from pipelines.cli.terminal import Json, out, print_json, print_text, this_project
 from pipelines.report.words import number
 from stages.runtime.exit_codes import EXIT_FAILED
@@ -39,7 +40,9 @@ def verify(
 
 
 def executed(
-    scan: Annotated[str, typer.Argument(help="Id of the scan whose motion was executed.")],
+    scan: Annotated[
+        str, typer.Argument(help="Id of the scan whose motion was executed.", autocompletion=scan_ids)
+    ],
     log: Annotated[Path, typer.Option(help="The log that run_cut.py wrote.")],
     air: Annotated[
         Path | None, typer.Option(help="The log of the air cut: its force is subtracted as tare.")

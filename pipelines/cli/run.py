@@ -1,4 +1,4 @@
-"""The commands that run a scan: run, calibrate. The command line adds them to its own."""
+"""The commands that run a scan: run, calibrate, export. The command line adds them to its own."""
 
 import os
 import traceback
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pipelines.cli.completion import materials, robots, scan_ids, stage_names
 from pipelines.cli.terminal import (
     DEBUG_VARIABLE,
     Json,
@@ -15,6 +16,7 @@ from pipelines.cli.terminal import (
     err,
     out,
     print_error,
+    print_note,
     print_text,
     stop_soon_on_signals,
     this_project,
@@ -27,10 +29,13 @@ if TYPE_CHECKING:
     from pipelines.scans.project import Project
     from pipelines.scans.register import Request
 
-AIR_HELP = "No-contact run of the log's motion, may be repeated [default: air* beside the log]."
+EXPORT = "export"
+"""The stage that `scan2cut export` runs."""
+AIR_HELP = "No-contact run of the log's motion, may be repeated."
+MATERIAL_HELP = "apple, potato, cucumber or banana."
 Force = Annotated[bool, typer.Option("--force", help="Run every stage even if it is fresh.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show the log of every stage.")]
-Air = Annotated[list[Path] | None, typer.Option(help=AIR_HELP)]
+Air = Annotated[list[Path] | None, typer.Option(help=AIR_HELP, show_default="air* beside the log")]
 Settings = Annotated[
     list[str] | None, typer.Option("--set", help="Override a parameter for this scan, e.g. clean.unit=mm.")
 ]
@@ -38,13 +43,16 @@ Settings = Annotated[
 
 def add_run_commands(app: typer.Typer) -> None:
     """Add them."""
-    for command in (run, calibrate):
+    for command in (run, calibrate, export):
         app.command()(command)
 
 
 def run(
     scan: Annotated[
-        Path, typer.Argument(help="Raw scan: PLY, OBJ, STL, OFF, glTF, or a PCD/XYZ point cloud.")
+        Path,
+        typer.Argument(
+            help="Raw scan: PLY, OBJ, STL, OFF, glTF, or a PCD/XYZ point cloud; or the id of a registered one.",
+        ),
     ],
     log: Annotated[
         list[Path] | None,
@@ -52,19 +60,27 @@ def run(
     ] = None,
     air: Air = None,
     material: Annotated[
-        str | None, typer.Option(help="apple, potato, cucumber or banana [default: apple].")
+        str | None, typer.Option(help=MATERIAL_HELP, show_default="apple", autocompletion=materials)
     ] = None,
     surface: Annotated[
         Path | None, typer.Option(help="Triangle mesh to cut along instead of the plane.")
     ] = None,
     settings: Settings = None,
     scan_id: Annotated[
-        str | None, typer.Option("--id", help="Name of the scan [default: from the file].")
+        str | None, typer.Option("--id", help="Name of the scan.", show_default="from the file")
     ] = None,
     reset: Annotated[bool, typer.Option("--reset", help="Forget this scan's earlier --set values.")] = False,
     replace: Annotated[
         bool, typer.Option("--replace", help="Replace the file registered under this id.")
     ] = False,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            help="Run only this stage and what it needs.",
+            show_default="all stages",
+            autocompletion=stage_names,
+        ),
+    ] = None,
     force: Force = False,
     verbose: Verbose = False,
     as_json: Json = False,
@@ -75,18 +91,18 @@ def run(
     """
     project, only_json = this_project(), OnlyJson() if as_json else None
     from pipelines.cli.overrides import parse_overrides
-    from pipelines.cli.run_table import run_table
-    from pipelines.runs.summary import headlines
-    from pipelines.scans.register import Request
+    from pipelines.scans.register import Request, registered_scan
 
     def request() -> Request:
+        source, known = registered_scan(project, str(scan))
+        name = scan_id or known
         overrides = parse_overrides(settings or [])
         first, further = _cuts(log)
         return Request(
-            scan,
+            source,
             first,
             surface,
-            scan_id,
+            name,
             material,
             overrides,
             reset=reset,
@@ -95,13 +111,56 @@ def run(
             air=tuple(air or ()),
         )
 
-    result = _run(project, request, force=force, verbose=verbose)
+    result = _run(project, request, force=force, verbose=verbose, target=target)
+    _print_run(project, result, only_json)
+
+
+def export(
+    scan: Annotated[str, typer.Argument(help="Id of a registered scan.", autocompletion=scan_ids)],
+    robot: Annotated[
+        str | None,
+        typer.Option(
+            help="The arm that cuts, as arm.robot in params.yaml.",
+            show_default="the scan's",
+            autocompletion=robots,
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Export again even if nothing changed.")] = False,
+    verbose: Verbose = False,
+    as_json: Json = False,
+) -> None:
+    """Write and certify the files for the robot: the stage export and what it needs.
+
+    Another robot has other limits, so the motion is searched again for it; the calibration stays. The choice is kept in
+    the scan's scan.yaml, like a --set arm.robot=NAME.
+    """
+    project, only_json = this_project(), OnlyJson() if as_json else None
+    from pipelines.scans.register import Request, known_raw_file
+
+    def request() -> Request:
+        overrides = {} if robot is None else {"arm": {"robot": robot}}
+        return Request(known_raw_file(project, scan), scan_id=scan, overrides=overrides)
+
+    result = _run(project, request, force=force, verbose=verbose, target=EXPORT)
+    _print_run(project, result, only_json)
+
+
+def _print_run(project: "Project", result: "RunResult", only_json: OnlyJson | None) -> None:
+    """The result of a run in the form that was asked for, then leave with its exit code."""
+    from pipelines.cli.run_table import run_table
+    from pipelines.report.parameters import certainty
+    from pipelines.report.scan_data import ScanData
+    from pipelines.runs.summary import headlines
+
     if only_json:
         only_json.print(result.as_json())
     elif not result.error:
         out.print(run_table(project, result))
         for line in headlines({report.name: report.metrics for report in result.stages}):
             print_text(out, line.replace("**", "").replace("`", ""))
+        known = certainty(ScanData(project, result.scan or ""))
+        if known:
+            print_text(out, known)
         print_text(out, f"Report: {result.report}")
     else:
         _print_failure(result)
@@ -114,16 +173,17 @@ def calibrate(
     scan: Annotated[
         str,
         typer.Argument(
-            help="Id of a registered scan, its cut mesh (data/scans/ID/precut), or a raw scan file."
+            help="Id of a registered scan, its cut mesh (data/scans/ID/precut), or a raw scan file.",
+            autocompletion=scan_ids,
         ),
     ],
     log: Annotated[
         list[Path] | None,
-        typer.Option(help="Force log of a cut, may be repeated: one per cut [default: the scan's]."),
+        typer.Option(help="Force log of a cut, may be repeated: one per cut.", show_default="the scan's"),
     ] = None,
     air: Air = None,
     material: Annotated[
-        str | None, typer.Option(help="apple, potato, cucumber or banana [default: the scan's].")
+        str | None, typer.Option(help=MATERIAL_HELP, show_default="the scan's", autocompletion=materials)
     ] = None,
     settings: Settings = None,
     replace: Annotated[
@@ -183,15 +243,16 @@ def _run(
     verbose: bool,
     target: str | None = None,
 ) -> "RunResult":
-    """Register and run what the request says, with progress bars; a failure is in the result, never raised."""
+    """Register and run what the request says, and show its progress; a failure is in the result, never raised."""
     from pipelines.cli.progress_bars import ProgressBars
+    from pipelines.runs.progress_lines import ProgressLines
     from pipelines.runs.run_request import run_request
     from pipelines.runs.run_result import RunResult
 
     result = RunResult()
     try:
         stop_soon_on_signals()
-        with ProgressBars(err) as bars:
+        with ProgressBars(err) if err.is_terminal else ProgressLines(print_note) as bars:
             run_request(project, request(), result, bars, force=force, verbose=verbose, target=target)
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 -- reported by the caller, in the form that was asked for
         result.fail(error)

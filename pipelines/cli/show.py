@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from pipelines.cli.completion import scan_ids
 from pipelines.cli.terminal import out, print_text, this_project
 
 Open = Annotated[bool, typer.Option("--open/--no-open", help="Open the page in the browser.")]
@@ -19,7 +20,7 @@ def add_show_commands(app: typer.Typer) -> None:
 
 
 def report(
-    scan: Annotated[str, typer.Argument(help="Id of a registered scan.")],
+    scan: Annotated[str, typer.Argument(help="Id of a registered scan.", autocompletion=scan_ids)],
     open_page: Open = False,
 ) -> None:
     """Build report.html of a scan again: everything its last run decided, on one page."""
@@ -29,13 +30,13 @@ def report(
 
 
 def view(
-    scan: Annotated[str, typer.Argument(help="Id of a registered scan.")],
+    scan: Annotated[str, typer.Argument(help="Id of a registered scan.", autocompletion=scan_ids)],
     open_page: Open = True,
     rrd: Annotated[
-        Path | None, typer.Option(help="Write a Rerun recording instead [needs the extra rerun].")
+        Path | None, typer.Option(help="Write a Rerun recording instead; needs the extra rerun.")
     ] = None,
     usd: Annotated[
-        Path | None, typer.Option(help="Write an animated USD file instead [needs the extra usd].")
+        Path | None, typer.Option(help="Write an animated USD file instead; needs the extra usd.")
     ] = None,
 ) -> None:
     """Open the 3D replay of the optimised cut."""

@@ -50,12 +50,12 @@ def this_project() -> Project:
     return project
 
 
-def stop_soon_on_signals() -> None:
-    """Ctrl-C, SIGTERM and SIGHUP end this command within two seconds, with one line."""
+def stop_soon_on_signals(sentence: str | None = None) -> None:
+    """Ctrl-C, SIGTERM and SIGHUP end this command within two seconds, with one line: the sentence, or where it was."""
     from pipelines.dvc.stopping import stop_on_signals
     from pipelines.runs.embedded_server import EMBEDDED_SERVER
 
-    stop_on_signals(EMBEDDED_SERVER.kill)
+    stop_on_signals(EMBEDDED_SERVER.kill, sentence)
 
 
 def print_text(console: Console, text: str) -> None:

@@ -38,6 +38,8 @@ class _Now:
         self.said = threading.Lock()
         """Taken by whoever says that it was stopped: once is enough."""
         self.at_end: list[Callable[[], None]] = []
+        self.sentence: str | None = None
+        """In place of the one about stages."""
 
 
 _NOW = _Now()
@@ -45,6 +47,8 @@ _NOW = _Now()
 
 def stopped_sentence() -> str:
     """Where it was stopped, and what to do."""
+    if _NOW.sentence:
+        return _NOW.sentence
     stages = _NOW.stopped_in
     if not stages:
         return "Stopped; the same command goes on from here."
@@ -82,12 +86,14 @@ def inside_flow() -> Iterator[None]:
         _NOW.inside_flow -= 1
 
 
-def stop_on_signals(at_end: Callable[[], None]) -> None:
+def stop_on_signals(at_end: Callable[[], None], sentence: str | None = None) -> None:
     """Let SIGINT, SIGTERM and SIGHUP end this process soon; `at_end` is called before it is ended by force.
 
-    Python runs handlers in the main thread, which may be waiting for other threads; so a thread of its own hears them.
+    The sentence is for what has no stages of its own. Python runs handlers in the main thread, which may be waiting
+    for other threads; so a thread of its own hears them.
     """
     _NOW.at_end.append(at_end)
+    _NOW.sentence = sentence
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)

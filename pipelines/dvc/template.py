@@ -7,6 +7,7 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
 
+from disect_sim.errors import InputError
 from stages.runtime.yaml_file import read_mapping
 
 _REFERENCE = re.compile(r"\$\{(\w+)\}")
@@ -43,8 +44,13 @@ def upstream(entry: StageEntry, entries: Iterable[StageEntry]) -> list[str]:
 
 
 def needed_for(stage: str, entries: Iterable[StageEntry]) -> tuple[StageEntry, ...]:
-    """The stage and, before it, all stages whose outputs it reads, directly or not."""
+    """The stage and, before it, all stages whose outputs it reads, directly or not; InputError for an unknown one."""
     ordered = tuple(entries)
+    names = [entry.name for entry in ordered]
+    if stage not in names:
+        raise InputError(
+            f"--target is {stage[:80]!r}, which is not a stage. Stages are {', '.join(names)}. Name one of them."
+        )
     needed = {stage}
     for entry in reversed(ordered):
         if entry.name in needed:

@@ -7,13 +7,12 @@ import importlib
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
-from typing import Any
 
-from pipelines.dvc.stage import StageReport
 from pipelines.dvc.stopping import check_stop, inside_flow
 from pipelines.many.capacity import share_cores
 from pipelines.runs.dashboard import api_url
 from pipelines.runs.dask_cluster import Cluster
+from pipelines.runs.progress_lines import ProgressLines
 from pipelines.runs.run_request import run_request, silence_prefect
 from pipelines.runs.run_result import RunResult
 from pipelines.scans.project import Project
@@ -21,26 +20,6 @@ from pipelines.scans.register import Request
 from stages.runtime.exit_codes import EXIT_INTERRUPTED
 
 Say = Callable[[str], None]
-
-
-class LinePerStage:
-    """A watcher of one run that says each finished stage in a line."""
-
-    def __init__(self, name: str, say: Say) -> None:
-        self._name, self._say = name, say
-
-    def wait(self, stage: str, message: str) -> None:
-        """Registering and starting are not worth a line."""
-
-    def on_start(self, entry: Any) -> None:
-        """Neither is the beginning of a stage."""
-
-    def on_progress(self, stage: str, fraction: float, message: str) -> None:
-        """Progress is in the dashboard."""
-
-    def on_finish(self, report: StageReport) -> None:
-        """A stage is up to date."""
-        self._say(f"{self._name}: {report.name} {report.outcome.value.lower()}, {report.seconds:.1f} s")
 
 
 class ScanPool:
@@ -60,17 +39,18 @@ class ScanPool:
         result = RunResult()
         try:
             check_stop()
-            watcher = LinePerStage(request.scan_id or request.scan.stem, self._say)
-            run_request(
-                self._project,
-                request,
-                result,
-                watcher,
-                force=force,
-                verbose=False,
-                target=target,
-                cluster=self._cluster,
-            )
+            name = request.scan_id or request.scan.stem
+            with ProgressLines(lambda line: self._say(f"{name}: {line}")) as watcher:
+                run_request(
+                    self._project,
+                    request,
+                    result,
+                    watcher,
+                    force=force,
+                    verbose=False,
+                    target=target,
+                    cluster=self._cluster,
+                )
         except Exception as error:  # noqa: BLE001 -- one scan's failure must not end the others
             result.fail(error)
         return result

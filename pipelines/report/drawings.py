@@ -13,8 +13,8 @@ from pipelines.report.words import number
 MM = 1e3
 WIDTH = 320.0
 """Of a spring map, in the drawing's own units."""
-BAR = 46.0
-"""Room for the colour bar."""
+BAR = 84.0
+"""Room for the colour bar and its numbers, also in the larger type of small screens."""
 LOG_FROM = 30.0
 """A positive quantity that spans more than this factor is coloured by its logarithm."""
 
@@ -42,7 +42,7 @@ def spring_map(
         )
     heading = f"{title} [{unit}]" + (" (log)" if scale.log else "")
     body = "".join(discs) + _bar(scale, frame.height, colours) + frame.axes()
-    return _svg(WIDTH + BAR + 30, frame.height + 64, heading, f'<g transform="translate(30,26)">{body}</g>')
+    return _svg(WIDTH + BAR + 30, frame.height + 76, heading, f'<g transform="translate(30,26)">{body}</g>')
 
 
 def knife_path(
@@ -86,13 +86,13 @@ def knife_path(
     body = "".join(parts) + _bar(scale, frame.height, MAP) + frame.axes()
     heading = "middle of the edge, coloured by time [s]"
     return _svg(
-        frame.width + BAR + 30, frame.height + 64, heading, f'<g transform="translate(30,26)">{body}</g>'
+        frame.width + BAR + 30, frame.height + 76, heading, f'<g transform="translate(30,26)">{body}</g>'
     )
 
 
 def share_bars(shares: Sequence[tuple[str, float]]) -> str:
     """Horizontal bars of shares of a limit; the limit is a line, and what is beyond it is cut off there."""
-    left, full, high = 330.0, 300.0, 24.0
+    full, high = 330.0, 34.0
     parts = []
     for i, (name, share) in enumerate(shares):
         y = 30.0 + high * i
@@ -100,13 +100,14 @@ def share_bars(shares: Sequence[tuple[str, float]]) -> str:
         colour = "#b3261e" if not share <= 1.0 else "#c77700" if share > 0.9 else "#2e7d32"
         text = f"{100 * share:.0f} %" if math.isfinite(share) else "beyond"
         parts.append(
-            f'<text x="{left - 8:.0f}" y="{y + 12:.0f}" text-anchor="end">{escape(name)}</text>'
-            f'<rect x="{left:.0f}" y="{y:.0f}" width="{length:.1f}" height="{high - 8:.0f}" fill="{colour}"/>'
-            f'<text x="{left + full * 1.15 + 8:.0f}" y="{y + 12:.0f}">{text}</text>'
+            f'<text x="4" y="{y + 10:.0f}">{escape(name)}: {text}</text>'
+            f'<rect x="4" y="{y + 14:.0f}" width="{length:.1f}" height="12" fill="{colour}"/>'
         )
     bottom = 30.0 + high * len(shares)
-    parts.append(f'<path class="limit" d="M{left + full:.0f} 24V{bottom:.0f}"/>')
-    return _svg(left + full * 1.15 + 70, bottom + 6, "Used of the limit", "".join(parts))
+    parts.append(f'<path class="limit" d="M{4 + full:.0f} 24V{bottom:.0f}"/>')
+    return _svg(full * 1.15 + 8, bottom + 2, "Used of the limit", "".join(parts)).replace(
+        "<svg ", '<svg class="bars" ', 1
+    )
 
 
 def standalone(svg: str) -> str:
@@ -163,7 +164,7 @@ class _Frame:
         while z <= self._x0 + self.width / self.factor:
             x, _ = self(z, 0.0)
             parts.append(
-                f'<text x="{x:.1f}" y="{self.height + 14:.1f}" text-anchor="middle">{MM * z:.0f}</text>'
+                f'<text x="{x:.1f}" y="{self.height + 18:.1f}" text-anchor="middle">{MM * z:.0f}</text>'
             )
             z += step
         y = math.ceil(self._low / step) * step
@@ -173,7 +174,7 @@ class _Frame:
             y += step
         middle = 0.5 * self.width
         parts.append(
-            f'<text x="{middle:.0f}" y="{self.height + 30:.0f}" text-anchor="middle">'
+            f'<text x="{middle:.0f}" y="{self.height + 42:.0f}" text-anchor="middle">'
             "along the blade, z [mm]; left: height, y [mm]</text>"
         )
         return "".join(parts)
@@ -199,7 +200,7 @@ def _bar(scale: _Scale, height: float, colours: str) -> str:
     )
     texts = "".join(
         f'<text x="14" y="{height * (1 - f) + (10 if f == 1.0 else 0 if f == 0.0 else 4):.1f}">'
-        f"{scale.at(f):.3g}</text>"
+        f"{scale.at(f):.4g}</text>"
         for f in (0.0, 0.5, 1.0)
     )
     return f'<g class="bar" transform="translate(BARX,0)">{cells}{texts}</g>'

@@ -23,6 +23,15 @@ UNITS = {
 }
 """Endings of keys, longest first, and the unit they stand for."""
 MISSING = "–"
+READABLE = {
+    "m": (1e3, "mm"),
+    "m²": (1e6, "mm²"),
+    "m³": (1e6, "cm³"),
+    "Pa": (1e-3, "kPa"),
+    "J/m^2": (1.0, "J/m²"),
+    "kg/m^3": (1.0, "kg/m³"),
+}
+"""Units of files → factor and unit for people: a fruit is centimetres wide, an edge tenths of a millimetre."""
 
 
 def label(key: str) -> str:
@@ -31,6 +40,27 @@ def label(key: str) -> str:
         if key.endswith(ending):
             return f"{key.removesuffix(ending).replace('_', ' ')} [{unit}]"
     return key.replace("_", " ")
+
+
+def readable(unit: str) -> tuple[float, str]:
+    """What to multiply a value of this unit with, and the unit it then has."""
+    return READABLE.get(unit, (1.0, unit))
+
+
+def labelled(key: str, value: Any) -> tuple[str, Any]:
+    """A metric for people: `board_margin_m`, 0.0015 → `board margin [mm]`, 1.5."""
+    text = label(key)
+    unit = text.rpartition("[")[2].removesuffix("]") if text.endswith("]") else ""
+    factor, better = readable(unit)
+    if better == unit or not _are_numbers(value):
+        return text, value
+    scaled = [factor * item for item in value] if isinstance(value, list | tuple) else factor * value
+    return text.replace(f"[{unit}]", f"[{better}]"), scaled
+
+
+def _are_numbers(value: Any) -> bool:
+    items = value if isinstance(value, list | tuple) else [value]
+    return all(isinstance(item, int | float) and not isinstance(item, bool) for item in items)
 
 
 def number(value: Any) -> str:

@@ -1,5 +1,7 @@
 """The flow as a Prefect deployment: runs can be started from the dashboard, by API and on a schedule."""
 
+import logging
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +9,8 @@ from prefect import flow
 from prefect.runtime import flow_run
 
 from disect_sim.errors import InputError
-from pipelines.runs.flow import WATCHER, Watcher, run_stages
+from pipelines.dvc.stopping import STOP, end_process, inside_flow, say_stopped
+from pipelines.runs.flow import WATCHER, Watcher, final_state, refused, run_stages
 from pipelines.runs.run_request import finish_run
 from pipelines.runs.run_result import RunResult
 from pipelines.scans.project import Project, find_project
@@ -15,6 +18,7 @@ from pipelines.scans.register import Request, register_scan, registered_scan, sc
 from pipelines.scans.safety_limits import refuse_from_outside
 
 DEPLOYMENT = "lab"
+STOPPED = "The deployment has ended and its runs with it; start them again when it is back."
 
 
 def _run_name() -> str:
@@ -29,7 +33,7 @@ def run_requested(
     settings: dict[str, dict[str, Any]] | None = None,
     force: bool = False,
     target: str | None = None,
-) -> list[dict[str, Any]]:
+) -> Any:
     """Bring one scan up to date.
 
     Args:
@@ -50,14 +54,20 @@ def _run(
     settings: dict[str, dict[str, Any]],
     force: bool,
     target: str | None,
-) -> list[dict[str, Any]]:
+) -> Any:
     """The flow's work; a function of its own: Prefect pickles a flow's body with all it names, but this by its name."""
     project = find_project()
     known = project.scan_ids()
-    result = RunResult(register_requested(project, scan, log, material, settings))
+    try:
+        result = RunResult(register_requested(project, scan, log, material, settings))
+    except InputError as error:
+        return refused(str(error), error)
     token = WATCHER.set(Watcher(on_finish=result.stages.append))
     try:
-        return run_stages(str(result.scan), str(project.root), force, target)
+        return final_state(run_stages(str(result.scan), str(project.root), force, target))
+    except InputError as error:
+        result.fail(error)
+        return refused(str(error), error)
     except BaseException as error:
         result.fail(error)
         raise
@@ -105,15 +115,43 @@ def in_inbox(project: Project, name: str) -> Path:
 
 
 def serve(project: Project, *, name: str, limit: int) -> None:
-    """Register the deployment and run what is asked of it, until Ctrl-C."""
+    """Register the deployment and run what is asked of it, until Ctrl-C; what runs then is cancelled."""
     from prefect.flows import EntrypointType
 
     project.inbox_dir.mkdir(parents=True, exist_ok=True)
-    run_requested.serve(
-        name=name,
-        description=f"scan2cut in {project.root}: registered scans, and files in data/inbox.",
-        tags=["scan2cut"],
-        limit=limit,
-        entrypoint_type=EntrypointType.MODULE_PATH,
-        pause_on_shutdown=False,
-    )
+    threading.Thread(target=_end_when_stopped, args=(name,), daemon=True).start()
+    with inside_flow():
+        run_requested.serve(
+            name=name,
+            description=f"scan2cut in {project.root}: registered scans, and files in data/inbox.",
+            tags=["scan2cut"],
+            limit=limit,
+            entrypoint_type=EntrypointType.MODULE_PATH,
+            pause_on_shutdown=False,
+        )
+
+
+def _end_when_stopped(name: str) -> None:
+    """Prefect would wait for its runs; here they are marked and ended with this process."""
+    STOP.wait()
+    try:
+        cancel_runs_of(name)
+    except Exception as error:  # noqa: BLE001 -- the dashboard may be gone; the runs end all the same
+        logging.getLogger("scan2cut").warning(f"The dashboard still shows them as running: {error}")
+    say_stopped()
+    end_process()
+
+
+def cancel_runs_of(name: str) -> int:
+    """Mark what runs for the deployment as Cancelled; returns how many."""
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterName, FlowRunFilter
+    from prefect.states import Cancelled
+
+    begun = FlowRunFilter.model_validate({"state": {"type": {"any_": ["PENDING", "RUNNING", "CANCELLING"]}}})
+    of_this = DeploymentFilter(name=DeploymentFilterName(any_=[name]))
+    with get_client(sync_client=True) as client:
+        runs = client.read_flow_runs(flow_run_filter=begun, deployment_filter=of_this)
+        for run in runs:
+            client.set_flow_run_state(run.id, Cancelled(message=STOPPED), force=True)
+    return len(runs)

@@ -3,7 +3,7 @@
 DVC owns the question whether a stage is fresh; Prefect runs, retries and shows.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from itertools import takewhile
@@ -13,7 +13,7 @@ from typing import Any
 from prefect import flow, get_run_logger, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State, TaskRun
-from prefect.states import Cancelled, Completed
+from prefect.states import Cancelled, Completed, Failed
 from prefect.tasks import Task
 
 from disect_sim.errors import InputError
@@ -38,6 +38,8 @@ from pipelines.scans.project import Project
 from pipelines.scans.status import read_status
 
 RETRY_DELAY_S = 2
+REFUSED = "Refused"
+"""Name of the state, of type Failed, of what was refused: an input, or a motion by its certificate."""
 DVC_HINTS = ("To track the changes", "\tgit add", "To enable auto staging", "\tdvc config", "Use `dvc push`")
 """Advice that DVC prints after each stage and nobody needs in a run log."""
 
@@ -70,14 +72,33 @@ def scan_flow(
     where the flow's task runner sends them, and their artifacts come and go through the DVC remote.
     """
     try:
-        return run_stages(scan_id, project_root, force, target, source)
+        return final_state(run_stages(scan_id, project_root, force, target, source))
     except StoppedError as error:
         return Cancelled(message=str(error))
+    except InputError as error:
+        return refused(str(error), error)
+
+
+def final_state(reports: Sequence[StageReport]) -> Any:
+    """What the run has come to: Completed, or Refused with the certificate's verdict, which is not a failure of it."""
+    stages = [{"name": report.name, "outcome": report.outcome.value} for report in reports]
+    verdicts = [text for report in reports if (text := refusal(report.metrics))]
+    return refused(verdicts[0], stages) if verdicts else stages
+
+
+def refusal(metrics: Mapping[str, Any]) -> str | None:
+    """Why a stage that ran to its end gives nothing to use; None if it does."""
+    return str(metrics.get("verdict", "not certified")) if metrics.get("certified") is False else None
+
+
+def refused(sentence: str, data: Any) -> State[Any]:
+    """The state of what was refused."""
+    return Failed(name=REFUSED, message=sentence, data=data)
 
 
 def run_stages(
     scan_id: str, project_root: str, force: bool, target: str | None, source: Source | None = None
-) -> list[dict[str, Any]]:
+) -> list[StageReport]:
     """The flow's work; a function of its own, because Dask sends a flow's body with all it names, but this by name."""
     project = Project(Path(project_root))
     entries = read_template(project.template)
@@ -104,7 +125,7 @@ def run_stages(
         fetch_outputs(project, scan_id, entries)
     show_run(scan_id, reports)
     show_drawings(project, scan_id)
-    return [{"name": report.name, "outcome": report.outcome.value} for report in reports]
+    return reports
 
 
 def fresh_at_first(project: Project, scan_id: str, entries: Sequence[StageEntry]) -> set[str]:
@@ -142,7 +163,10 @@ def _run_entry(
         state = future.state
     if state.is_cancelled():
         raise StoppedError
-    report: StageReport = state.result(raise_on_failure=True)
+    found: Any = state.result(raise_on_failure=state.name != REFUSED)
+    if isinstance(found, InputError):
+        raise found
+    report: StageReport = found
     if source is not None:
         write_text_files(project, scan_id, result_files(report.text_files))
     return report, state
@@ -172,11 +196,13 @@ def run_stage_task(
     source: Source | None = None,
     files: dict[str, str] | None = None,
 ) -> Any:
-    """One stage of one scan; the state is named after what DVC did: Unchanged, Cached or Completed."""
+    """One stage of one scan; the state is named after what DVC did: Unchanged, Cached, Completed; or Refused."""
     try:
         return _run_stage(scan_id, project_root, stage, force, fresh, source, files)
     except StoppedError as error:
         return Cancelled(message=str(error))
+    except InputError as error:
+        return refused(str(error), error)
 
 
 def _run_stage(
@@ -212,5 +238,8 @@ def _run_stage(
         report = replace(report, text_files=text_files(project, scan_id))
     progress.finish()
     report = replace(report, pages=show_stage(project, scan_id, report))
+    verdict = refusal(report.metrics)
+    if verdict:
+        return refused(verdict, report)
     message = f"{stage}: {report.outcome.value.lower()} in {report.seconds:.1f} s"
     return Completed(name=report.outcome.value, message=message, data=report)

@@ -8,10 +8,12 @@ import os
 import sys
 import threading
 
-from pipelines.runs.origin_guard import OriginGuard, loopback_hosts
+from pipelines.dvc.stopping import STOP, end_process, say_stopped, stop_on_signals
+from pipelines.runs.origin_guard import App, OriginGuard, loopback_hosts
 
 SHUTDOWN_S = 1
 """Open pages hold their connections; the server does not wait longer for them."""
+STOPPED = "The dashboard has ended; runs go on without it, and the same command starts it again."
 EMBEDDED = "--embedded"
 EMBEDDED_ENVIRONMENT = {
     "PREFECT_SERVER_UI_ENABLED": "false",
@@ -28,21 +30,38 @@ def main(arguments: list[str]) -> None:
     if embedded:
         os.environ.update(EMBEDDED_ENVIRONMENT)
         threading.Thread(target=_end_with_standard_input, daemon=True).start()
-    import uvicorn
+    else:
+        stop_on_signals(lambda: None, STOPPED)
     from prefect.server.api.server import create_app
     from prefect.settings import get_current_settings
 
     settings = get_current_settings().server
     is_local = host in ("127.0.0.1", "localhost", "::1")
-    uvicorn.run(
+    serve(
         OriginGuard(create_app(final=True), loopback_hosts(port) if is_local else None),
+        host,
+        port,
+        keep_alive_s=settings.api.keepalive_timeout,
+        log_level="error" if embedded else settings.logging_level.lower(),
+    )
+
+
+def serve(app: App, host: str, port: int, *, keep_alive_s: int, log_level: str) -> None:
+    """Serve the application until a signal; then this process ends, however long the application would take."""
+    import uvicorn
+
+    uvicorn.run(
+        app,
         host=host,
         port=port,
         lifespan="on",
-        timeout_keep_alive=settings.api.keepalive_timeout,
+        timeout_keep_alive=keep_alive_s,
         timeout_graceful_shutdown=SHUTDOWN_S,
-        log_level="error" if embedded else settings.logging_level.lower(),
+        log_level=log_level,
     )
+    if STOP.is_set():
+        say_stopped()
+        end_process()
 
 
 def _end_with_standard_input() -> None:

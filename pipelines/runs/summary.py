@@ -34,10 +34,7 @@ def headlines(metrics: Mapping[str, Mapping[str, Any]]) -> list[str]:
     found = []
     if EXPORT in metrics:
         export = metrics[EXPORT]
-        word = "certified" if export.get("certified") else "NOT certified"
-        found.append(
-            f"**Certificate: {word}.** {export.get('verdict', '')} Files: `{export.get('path', 'none')}`"
-        )
+        found.append(_certificate(export))
     found += _motion(metrics.get(OPTIMIZE, {}))
     found += _fit(metrics.get(CALIBRATE, {}))
     found += [
@@ -71,10 +68,6 @@ def _fit(found: Mapping[str, Any]) -> list[str]:
             f"The last log, predicted from the others: {_percent(found['nmae_next_cut'])} mean error; repeating the "
             f"cut before it: {_percent(found['nmae_next_repeated'])}"
         )
-    sought, known = found.get("parameters_sought") or [], found.get("parameters_known") or []
-    if sought:
-        said = ", ".join(known) or "none"
-        lines.append(f"Of {len(sought)} parameters sought, {len(known)} are known from the log: {said}")
     if found.get("puncture_measured_n") is not None and found.get("puncture_simulated_n") is None:
         lines.append(
             f"The log's puncture of {found['puncture_measured_n']:.1f} N is not in the fitted force: the skin is not "
@@ -85,6 +78,12 @@ def _fit(found: Mapping[str, Any]) -> list[str]:
 
 def _percent(share: float) -> str:
     return f"{100.0 * share:.1f} %"
+
+
+def _certificate(export: Mapping[str, Any]) -> str:
+    """The verdict, which begins with the word for it, and the files."""
+    verdict, files = str(export.get("verdict", "")), f"Files: `{export.get('path', 'none')}`"
+    return f"**{verdict}** {files}" if export.get("certified") else f"**NOT certified. {verdict}** {files}"
 
 
 def _motion(found: Mapping[str, Any]) -> list[str]:

@@ -19,7 +19,7 @@ from pipelines.dvc.recorded_files import md5_of_path, recorded_md5
 from pipelines.scans import air_runs, further_logs
 from pipelines.scans.file_lock import scan_lock
 from pipelines.scans.kept_folder import holds_only, put_in_place, same_files
-from pipelines.scans.project import Project
+from pipelines.scans.project import Project, known_scans
 from stages.runtime.atomic_file import write_bytes_atomic
 from stages.runtime.hashing import sha256_of_file
 from stages.runtime.params import SECTIONS, check_section_names, merge_params
@@ -94,6 +94,13 @@ def registered_scan(project: Project, scan: str) -> tuple[Path, str | None]:
         if scan == known or place in (folder.resolve(), (folder / CUT_MESH_FOLDER).resolve()):
             return folder / read_scan_file(folder).scan, known
     return Path(scan), None
+
+
+def known_raw_file(project: Project, scan_id: str) -> Path:
+    """The raw file of a scan that is registered; InputError if it is not."""
+    known_scans(project, [scan_id])
+    folder = project.scan_dir(scan_id)
+    return folder / read_scan_file(folder).scan
 
 
 def register_scan(project: Project, request: Request) -> str:

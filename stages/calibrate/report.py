@@ -165,8 +165,6 @@ def metrics(fit: Calibration, params: CalibrateParams) -> dict[str, object]:
         "peak_error_n": found.peak_error_n,
         "nmae_held_out": held_out,
         "nmae_shared": shared.nmae,
-        "parameters_sought": list(fit.certainty),
-        "parameters_known": [name for name, found in fit.certainty.items() if found.identifiable],
         "onset_error_s": None if onset is None else onset - p.onset_s,
         "onset_s": p.onset_s,
         "puncture_measured_n": puncture[1] if puncture else None,

@@ -73,7 +73,7 @@ def parquet_bytes(table: pl.DataFrame) -> bytes:
 
 
 def csv_bytes(table: pl.DataFrame) -> bytes:
-    """The table as CSV with one column per number, exact (17 digits)."""
+    """The table as CSV with one column per number, exact."""
     names, columns = ["time_s"], [table["time_s"].to_numpy()[:, None]]
     for name, width in VECTORS.items():
         names += [f"{name}[{i}]" for i in range(width)]
@@ -104,7 +104,7 @@ def table_of_csv(data: bytes) -> pl.DataFrame:
 
 
 def joint_csv_bytes(joints: NDArray[np.float64]) -> bytes:
-    """Every sample: time [s] and joints [rad] with 17 digits; fewer would put steps into the jerk."""
+    """Every sample: time [s] and joints [rad], exact; fewer digits would put steps into the jerk."""
     time = PERIOD_S * np.arange(len(joints))
     rows = np.concatenate([time[:, None], joints], axis=1)
     return ("\n".join([",".join(JOINT_COLUMNS), *_lines(rows)]) + "\n").encode()
@@ -128,4 +128,5 @@ def trajectory_of(table: pl.DataFrame, joint_names: tuple[str, ...]) -> Trajecto
 
 
 def _lines(rows: NDArray[np.float64]) -> list[str]:
-    return [",".join(f"{value:.17g}" for value in row) for row in rows.tolist()]
+    """Numbers exactly, as Python writes them: a zero is 0.0, which readers that guess take for a float."""
+    return [",".join(map(repr, row)) for row in rows.tolist()]

@@ -16,7 +16,7 @@ STAGE = Stage(
         "optimize/motion",
         *cut_mesh("precut_half"),
     ),
-    key_figure="mean_force_n",
+    key_figure="mean_force_over_time_n",
     timeout_s=3600,
     uses_material=True,
 )

@@ -156,7 +156,7 @@ def metrics(recording: Recording, knife: str) -> dict[str, Any]:
         "outcome": str(result.outcome),
         "frames": len(recording.steps),
         "duration_s": float(recording.times[-1]),
-        "mean_force_n": float(result.force_norm.mean()),
+        "mean_force_over_time_n": float(result.force_norm.mean()),
         "peak_force_n": float(result.force_norm.max()),
         "cut_fraction": float(result.cut_fraction[-1]),
         "max_displacement_m": moved,

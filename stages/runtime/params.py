@@ -25,6 +25,15 @@ SHARED: dict[str, type[SharedSection]] = {
 """Sections that several stages read."""
 SECTIONS: tuple[str, ...] = (*SHARED, *STAGES)
 """All sections: the shared ones, then one per stage."""
+PLAIN_RULES = {
+    "tuple_type": "it must be a list in brackets, as in [1, 2]",
+    "list_type": "it must be a list in brackets, as in [1, 2]",
+    "dict_type": "it must be names with values, as in {name: 1}",
+    "model_type": "it must be names with values, as in {name: 1}",
+    "too_long": "the list has too many values",
+    "too_short": "the list has too few values",
+}
+"""In place of pydantic's words, which are Python's."""
 SHOWN_CHARACTERS = 120
 """Of a value in a message."""
 
@@ -169,7 +178,7 @@ class _Values:
         if fault["type"] == "extra_forbidden":
             allowed = ", ".join(_allowed_keys(model, location))
             return f"{source}: {path} is not a known parameter. Known here: {allowed}. Correct or remove it."
-        rule = fault["msg"].removeprefix("Value error, ").rstrip(".")
+        rule = PLAIN_RULES.get(fault["type"], fault["msg"]).removeprefix("Value error, ").rstrip(".")
         rule = rule[0].lower() + rule[1:]
         return f"{source}: {path} is {shown(fault['input'])}, but {rule}. Change {path} in {source}."
 

@@ -11,7 +11,7 @@ from disect_sim.cut_mesh import CutMesh
 from disect_sim.errors import InputError
 from disect_sim.materials import MATERIALS, Material
 from disect_sim.model import Model
-from disect_sim.parameters import parameter_info
+from disect_sim.parameters import Values, parameter_info
 from disect_sim.result import Result
 from disect_sim.simulation import simulate as simulate_motion
 from stages.runtime.stage_io import StageIO
@@ -41,11 +41,13 @@ def simulate(
     material: Material,
     params: SimulateParams,
     progress: Callable[[float], None] | None = None,
+    *,
+    values: Values | None = None,
 ) -> NominalCut:
     """Cut straight down, from above the fruit to just above the board.
 
-    Raises InputError if a parameter is unknown or out of its range, or if the run had to stop; the outcome's
-    sentence says what to change.
+    `values` are parameters of every spring in place of params.parameters. Raises InputError if a parameter is unknown
+    or out of its range, or if the run had to stop; the outcome's sentence says what to change.
     """
     check_parameters(params)
     motion, duration = straight_cut(cut, params.cut)
@@ -55,7 +57,7 @@ def simulate(
     result = simulate_motion(
         model,
         motion,
-        params.parameters,
+        params.parameters if values is None else values,
         duration=duration,
         dt=params.cut.dt_s,
         sample_rate_hz=params.sample_rate_hz,

@@ -43,7 +43,7 @@ METRICS: dict[str, dict[str, Any]] = {
                "failed": [], "path": "data/scans/x/export/cut/certified", "cut_fraction": 0.9, "peak_force_n": 10.0,
                "deflection_m": 0.001},
     "replay": {"outcome": "The knife finished its motion.", "blade_length_m": 0.15, "blade_height_m": 0.04,
-               "blade_spine_m": 0.002, "max_displacement_m": 0.001, "mean_force_n": 15.0},
+               "blade_spine_m": 0.002, "max_displacement_m": 0.001, "mean_force_over_time_n": 15.0},
 }  # fmt: skip
 
 

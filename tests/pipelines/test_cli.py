@@ -5,11 +5,15 @@ import os
 import shutil
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+import typer
+from typer.testing import CliRunner
 
 from disect_sim.errors import InputError
+from pipelines.cli.main import app
 from pipelines.cli.sample import write_sample
 from pipelines.cli.validate import validate_file
 from pipelines.dvc.stage import bring_up_to_date
@@ -23,6 +27,7 @@ ROOT = Path(__file__).parents[2]
 COMMANDS = (
     "run",
     "calibrate",
+    "export",
     "status",
     "stages",
     "doctor",
@@ -53,6 +58,81 @@ def test_help_lists_every_command(project):
     text = scan2cut(project, "--help").stdout
     for command in COMMANDS:
         assert f" {command} " in text
+
+
+def plain(text: str) -> str:
+    """The words of a help page, without its frames and line breaks."""
+    return " ".join(word for word in text.split() if not set(word) <= set("│╭╮╰╯─"))
+
+
+def test_every_word_of_every_help_is_shown():
+    group = typer.main.get_command(app)
+    shown = plain(CliRunner().invoke(app, ["-h"]).stdout)
+    for name, command in group.commands.items():
+        page = plain(CliRunner().invoke(app, [name, "-h"]).stdout)
+        assert plain(command.help or "") in page, name
+        assert f" {name} " in shown
+        for parameter in command.params:
+            for text in (parameter.help, parameter.show_default):
+                assert not isinstance(text, str) or plain(text) in page, (name, parameter.name)
+    page = plain(CliRunner().invoke(app, ["run", "--help"]).stdout)
+    for default in ("apple", "from the file", "air* beside the log", "all stages"):
+        assert f"[default: ({default})]" in page
+    assert "to a certified robot motion" in shown and "--version" in shown
+
+
+def test_version():
+    result = CliRunner().invoke(app, ["--version"])
+    assert (result.exit_code, result.stdout) == (0, f"scan2cut {version('scan2cut')}\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("scan2cut exp", {"export"}),
+        ("scan2cut export --robot f", {"fr3"}),
+        ("scan2cut run x.ply --target tr", {"transport"}),
+        ("scan2cut run x.ply --material ba", {"banana"}),
+        ("scan2cut report ap", {"apple"}),
+    ],
+)
+def test_the_shell_completes(project, tmp_path, line, offered):
+    register_scan(project, Request(write_scan(tmp_path, "apple.ply")))
+    words = line.split(" ")
+    asked = {
+        "_SCAN2CUT_COMPLETE": "complete_bash",
+        "COMP_WORDS": line.replace(" ", "\n"),
+        "COMP_CWORD": str(len(words) - 1),
+    }
+    command = "import sys; sys.argv = ['scan2cut']; from pipelines.cli.main import main; main()"
+    result = subprocess.run(
+        [sys.executable, "-c", command],
+        cwd=project.root,
+        env=environment(project) | asked,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert set(result.stdout.split()) == offered, result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("run", "x.ply", "--target", "peel"), "--target is 'peel', which is not a stage."),
+        (("export", "pear"), "There is no scan 'pear'"),
+        (("export", "apple", "--robot", "ur5"), "arm.robot is 'ur5'"),
+        (("run", "pear"), "pear is not a file that can be read"),
+        (("run", "apple", "--set", "calibrate.shared=5"), "it must be a list in brackets, as in [1, 2]"),
+    ],
+)
+def test_wrong_targets_scans_robots_and_lists_are_refused_at_once(project, tmp_path, arguments, sentence):
+    scan = write_scan(tmp_path, "apple.ply")
+    register_scan(project, Request(scan))
+    words = [str(scan) if word == "x.ply" else word for word in arguments]
+    result = scan2cut(project, *words)
+    assert result.returncode == 2 and sentence in result.stderr, result.stderr
+    assert not project.prefect_home.exists(), "Prefect was not even started"
 
 
 def test_run_refusal_is_one_object_and_exit_2(project):

@@ -11,11 +11,14 @@ import time
 import urllib.error
 import urllib.request
 
+import psutil
 import pytest
 
 from pipelines.dvc.template import read_template
 from pipelines.runs.dashboard import SERVER_AUTH
-from tests.pipelines.tiny_project import environment, write_scan
+from pipelines.runs.deployment import STOPPED as STOPPED_DEPLOYMENT
+from pipelines.runs.server import STOPPED as STOPPED_DASHBOARD
+from tests.pipelines.tiny_project import environment, runs, write_scan
 
 LIMIT_S = 240.0
 """Prefect's server takes 10 to 60 s to start on a busy machine."""
@@ -143,6 +146,40 @@ def test_a_run_started_by_api(project, processes):
     text = kinds["apple-summary"]["data"]
     assert f"/artifacts/artifact/{kinds['apple-calibrate-metrics']['id']}" in text
     look_in_browser(api.removesuffix("/api"), kinds["apple-summary"]["id"])
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_deployment_and_dashboard_with_one_line_each(project, processes):
+    api = f"http://127.0.0.1:{free_port()}/api"
+    processes.append(start(project, "dashboard", "--port", api.split(":")[2].split("/")[0]))
+    wait_for(lambda: ask(f"{api}/health"))
+    project.inbox_dir.mkdir(parents=True)
+    write_scan(project.inbox_dir, "pear.ply", "endless-clean")
+    write_scan(project.inbox_dir, "plum.txt", "no scan")
+    processes.append(start(project, "deploy", "--name", "lab", "--workers", "2"))
+    deployment = wait_for(lambda: ask(f"{api}/deployments/filter", {}))[0]
+    asking = f"{api}/deployments/{deployment['id']}/create_flow_run"
+    endless = wait_for(lambda: ask(asking, {"parameters": {"scan": "pear.ply"}, "idempotency_key": "1"}))
+    refused = wait_for(lambda: ask(asking, {"parameters": {"scan": "plum.txt"}, "idempotency_key": "2"}))
+
+    def state(run):
+        return ask(f"{api}/flow_runs/{run['id']}")["state"]
+
+    wait_for(lambda: state(refused)["name"] == "Refused")
+    assert "plum.txt" in state(refused)["message"]
+    wait_for(lambda: runs(project) == ["pear clean"])
+    family = psutil.Process(processes[1].pid).children(recursive=True)
+    assert family
+    os.killpg(processes[1].pid, signal.SIGINT)
+    assert processes[1].wait(60) == 130
+    said = (project.root / "deploy.log").read_text()
+    assert said.splitlines()[-1] == STOPPED_DEPLOYMENT and "Traceback" not in said
+    assert psutil.wait_procs(family, timeout=10)[1] == []
+    assert state(endless)["type"] == "CANCELLED"
+    os.killpg(processes[0].pid, signal.SIGINT)
+    assert processes[0].wait(60) == 130
+    said = (project.root / "dashboard.log").read_text()
+    assert said.splitlines()[-1] == STOPPED_DASHBOARD and "Traceback" not in said
 
 
 def look_in_browser(url, summary_id):

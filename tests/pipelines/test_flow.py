@@ -66,6 +66,17 @@ def task_runs(scan_id: str) -> dict[str, tuple[str, int]]:
         return {t.name: (t.state_name, t.run_count) for t in client.read_task_runs(flow_run_filter=newest)}
 
 
+def flow_state(scan_id: str) -> tuple[str, str, str]:
+    """Type, name and message of the state of this scan's flow run; there must be one run."""
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterName
+
+    with get_client(sync_client=True) as client:
+        named = FlowRunFilter(name=FlowRunFilterName(any_=[scan_id]))
+        (state,) = [run.state for run in client.read_flow_runs(flow_run_filter=named)]
+        return state.type.value, state.name, state.message
+
+
 def artifact_keys() -> set[str]:
     from prefect.client.orchestration import get_client
 
@@ -129,7 +140,20 @@ def test_bad_input_fails_once_with_its_sentence(project, tmp_path):
     assert result.error == "tetrahedralize: the scan says bad. It must say good. Change it."
     assert [stage.name for stage in result.stages] == ["clean", "ingest"]
     done = ("Completed", 1)
-    assert task_runs("pear") == {"clean": done, "ingest": done, "tetrahedralize": ("Failed", 1)}
+    assert task_runs("pear") == {"clean": done, "ingest": done, "tetrahedralize": ("Refused", 1)}
+    assert flow_state("pear") == ("FAILED", "Refused", result.error)
+
+
+def test_a_motion_that_is_not_certified_is_no_green_run(project, tmp_path):
+    register_scan(project, Request(write_scan(tmp_path, "quince.ply", "good refused-export")))
+    result, _ = run(project, "quince")
+    assert (result.exit_code, result.error) == (0, None), "every stage ran"
+    assert [stage.name for stage in result.stages] == [e.name for e in read_template(project.template)]
+    assert flow_state("quince") == ("FAILED", "Refused", "Refused: 1 of 2 checks failed.")
+    states = {name: state for name, (state, _) in task_runs("quince").items()}
+    assert states.pop("export") == "Refused" and set(states.values()) == {"Completed"}
+    again, _ = run(project, "quince")
+    assert again.error is None and all(stage.cached for stage in again.stages)
 
 
 def test_new_scan_that_is_refused_is_not_kept(project, tmp_path):

@@ -11,7 +11,6 @@ from disect_sim.errors import InputError
 from pipelines.dvc.redact import redact
 from pipelines.dvc.stage import Outcome, StageReport
 from pipelines.many import capacity as capacity_module
-from pipelines.many.batch import LinePerStage
 from pipelines.many.batch_requests import batch_requests
 from pipelines.many.capacity import capacity, share_cores
 from pipelines.report.scan_data import ScanData
@@ -25,6 +24,7 @@ from pipelines.runs.dashboard import (
     use_running_dashboard,
 )
 from pipelines.runs.deployment import in_inbox, register_requested
+from pipelines.runs.progress_lines import ProgressLines
 from pipelines.runs.run_request import run_request
 from pipelines.runs.run_result import RunResult
 from pipelines.runs.summary import headlines, summary
@@ -235,7 +235,7 @@ def test_a_run_whose_scan_was_replaced_meanwhile_ends_in_a_sentence(project, tmp
         register_scan(project, Request(another, scan_id="gala", replace=True))
 
     monkeypatch.setattr(run_request_module, "run_flow", replace_meanwhile)
-    bars = LinePerStage("gala", print)
+    bars = ProgressLines(print)
     with pytest.raises(InputError, match="was replaced by another command"):
         run_request(project, Request(scan), RunResult(), bars, force=False, verbose=False)
 
@@ -266,10 +266,12 @@ def test_summary_of_a_run_with_every_stage():
         report("clean", volume_m3=1.0),
         report("calibrate", nmae=0.0432, outcome="settled"),
         report("optimize", **MOTION),
-        report("export", certified=True, verdict="All 41 checks hold.", path="export/cut/certified"),
+        report(
+            "export", certified=True, verdict="Certified: all 41 checks passed.", path="export/cut/certified"
+        ),
     ]
     text = summary("apple", reports, "http://127.0.0.1:4200", "abc")
-    assert "**Certificate: certified.** All 41 checks hold. Files: `export/cut/certified`" in text
+    assert "- **Certified: all 41 checks passed.** Files: `export/cut/certified`" in text
     assert "**Force: 23.1 % less on average over depth**" in text
     assert "NMAE 0.043 (settled)" in text
     assert "(http://127.0.0.1:4200/runs/flow-run/abc)" in text

@@ -69,6 +69,51 @@ def test_page_is_quiet_whole_and_fits(browser, pages, name):
         page.context.close()
 
 
+OUTSIDE = """() => [...document.querySelectorAll(".drawing")].flatMap((card) => {
+  const room = card.getBoundingClientRect();
+  return [...card.querySelectorAll("text")].filter((text) => {
+    const box = text.getBoundingClientRect();
+    return box.left < room.left || box.right > room.right || box.bottom > room.bottom;
+  }).map((text) => text.textContent);
+})"""
+TYPE_SIZES = """() => [...document.querySelectorAll(".drawing text")].map((text) => {
+  const svg = text.closest("svg");
+  return parseFloat(getComputedStyle(text).fontSize) * svg.getBoundingClientRect().width / svg.viewBox.baseVal.width;
+})"""
+SMALLEST_TYPE = 8.0
+"""Pixels; smaller type can't be read on a telephone."""
+
+
+def test_drawings_keep_their_texts_inside_and_readable(browser, pages):
+    for width in WIDTHS:
+        page, _ = opened(browser, pages["report"], width)
+        assert page.locator(".drawing").count() > 3
+        assert page.evaluate(OUTSIDE) == []
+        assert min(page.evaluate(TYPE_SIZES)) >= SMALLEST_TYPE
+        page.context.close()
+
+
+def test_pictures_fit_the_dark_and_can_be_read_on_a_narrow_screen(browser, pages):
+    page, _ = opened(browser, pages["report"], 390, "dark")
+    picture = page.locator(".picture img").first
+    assert "invert" in picture.evaluate("p => getComputedStyle(p).filter")
+    assert picture.evaluate("p => p.getBoundingClientRect().width") > 600
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390, "it scrolls in its own frame"
+    page.context.close()
+    page, _ = opened(browser, pages["report"], 1440)
+    assert page.locator(".picture img").first.evaluate("p => getComputedStyle(p).filter") == "none"
+    page.context.close()
+
+
+def test_replay_has_round_ticks(browser, pages):
+    page, _ = opened(browser, pages["replay"], 1440)
+    ticks = [float(text) for text in page.locator("#force").get_attribute("data-ticks").split()]
+    step = ticks[1]
+    assert float(f"{step:.1e}"[0]) in (1, 2, 5) and len(ticks) >= 3
+    assert ticks == pytest.approx([i * step for i in range(len(ticks))]), "in steps of 1, 2 or 5"
+    page.context.close()
+
+
 def test_numbers_behind_a_plot_can_be_read_and_saved(browser, pages):
     page, complaints = opened(browser, pages["report"], 1440)
     details = page.locator("figure.plot details.numbers").first

@@ -5,6 +5,7 @@ import re
 from html.parser import HTMLParser
 from xml.etree import ElementTree
 
+import polars as pl
 import pytest
 
 from disect_sim.errors import InputError
@@ -15,6 +16,7 @@ from pipelines.report.blocks import Plot, Section, Table
 from pipelines.report.build import SECTIONS, build_report, report_html
 from pipelines.report.drawings import knife_path, spring_map, standalone
 from pipelines.report.page import render_page
+from pipelines.report.parameters import at_bounds, certainty
 from pipelines.report.run_record import read_run_record
 from pipelines.report.scan_data import ScanData
 from pipelines.report.sections.decision import tightest
@@ -22,9 +24,9 @@ from pipelines.report.sections.force import force
 from pipelines.report.sections.provenance import command
 from pipelines.report.sections.robot import joints
 from pipelines.report.sections.second_cut import path
-from pipelines.report.words import label, number, percent
+from pipelines.report.words import label, labelled, number, percent
 from pipelines.scans.project import Project
-from stages.runtime.artifacts import write_json
+from stages.runtime.artifacts import write_json, write_table
 from stages.runtime.catalogue import ARTIFACTS
 from tests.pipelines.report_scene import METRICS, ROWS, make_project, make_scan
 
@@ -69,8 +71,8 @@ def test_whole_report(project):
         "20.0 %",
         "Certified: all 1 checks passed.",
         "export/cut/certified",
-        "sdf_mu [-]",
-        "touched_ns [N·s]",
+        "friction coefficient of the knife [-]",
+        "impulse from the knife [N·s]",
     ):
         assert text in html
 
@@ -283,6 +285,58 @@ def test_words():
     assert number({"a": 1.0}) == "a: 1"
     assert percent(0.1942) == "19.4 %"
     assert percent(None) == "–"
+
+
+def test_lengths_are_shown_in_millimetres():
+    assert labelled("board_margin_m", 0.0015) == ("board margin [mm]", 1.5)
+    assert labelled("volume_m3", 1.63e-4) == ("volume [cm³]", pytest.approx(163.0))
+    assert labelled("edges_m", [0.001, 0.002]) == ("edges [mm]", [1.0, 2.0])
+    assert labelled("alignment_m", None) == ("alignment [m]", None)
+    assert labelled("tets", 5) == ("tets", 5)
+
+
+def scalars(project, identifiable):
+    rows = [("sdf_radius", 6.0e-4, "m", 1e-4, 1.2e-3, False, 3e-4, identifiable[0]),
+            ("surface_sdf_mu", 1.0, "-", 0.45, 1.0, True, 0.2, identifiable[1])]  # fmt: skip
+    names = [column.name for column in ARTIFACTS["calibrate/scalars"].columns]
+    write_table(
+        project.scan_dir("apple"), "calibrate/scalars", pl.DataFrame(rows, schema=names, orient="row")
+    )
+    return ScanData(project, "apple")
+
+
+def test_what_the_log_determines_is_said_in_words_with_units(project):
+    make_scan(project, "apple")
+    data = scalars(project, (False, False))
+    none = "This log determines none of the 2 fitted parameters to within 10 %."
+    assert certainty(data).startswith(none)
+    assert at_bounds(data) == "At a bound of its range: friction coefficient of the knife, at the skin (1)."
+    html = report_html(data)
+    assert html.count(none) == 2, "in the summary and where the parameters are"
+    for text in ("rounding of the knife", "0.6", "± 0.6", "mm", "0.1 to 1.2", "0.45 to 1, at a bound"):
+        assert f'<td class="short">{text}</td>' in html
+    one = certainty(scalars(project, (True, False)))
+    assert one == "This log determines 1 of the 2 fitted parameters to within 10 %: rounding of the knife."
+    assert "all 2 fitted" in certainty(scalars(project, (True, True)))
+
+
+def test_the_certificate_counts_what_was_not_run(project):
+    folder = make_scan(project, "apple")
+    place = folder / "export/cut/certified/cut.json"
+    document = json.loads(place.read_text())
+    skipped = CHECK | {"name": "replay", "passed": None, "value": None, "limit": None, "rule": "="}
+    document["certificate"]["checks"].append(skipped)
+    place.write_text(json.dumps(document))
+    write_json(folder, "export/metrics", METRICS["export"] | {"checks": 2})
+    assert "1 checks passed, 0 failed, 1 not run" in report_html(ScanData(project, "apple"))
+
+
+def test_error_by_depth_is_not_flattened_by_the_force(project):
+    make_scan(project, "apple")
+    plots = [b for b in force(ScanData(project, "apple")).blocks if isinstance(b, Plot)]
+    (depth,) = [plot for plot in plots if plot.title == "Error by depth"]
+    assert [curve.label for curve in depth.curves] == ["mean absolute error", "bias: simulated less measured"]
+    assert "mean measured force" in depth.caption
 
 
 def test_report_of_a_scan_that_is_not_kept(project):

@@ -16,6 +16,7 @@ from pipelines.dvc.stopping import StoppedError
 from pipelines.runs import embedded_server, run_request
 from pipelines.runs.embedded_server import EmbeddedServer, ServerError, check_home
 from pipelines.runs.run_result import RunResult
+from pipelines.runs.server import STOPPED
 from pipelines.scans.register import Request, register_scan
 from tests.pipelines.test_dvc_stage import entry_of
 from tests.pipelines.tiny_project import ROOT, environment, runs, write_scan
@@ -175,3 +176,31 @@ def test_a_whole_run_with_its_server_stopped_and_killed(project, tmp_path):
     os.kill(run.pid, signal.SIGKILL)
     run.communicate(timeout=60)
     assert psutil.wait_procs(family, timeout=10)[1] == [], "its server, dvc and the stage die with it"
+
+
+STUBBORN = """
+import asyncio, sys
+from pipelines.runs.server import STOPPED, serve
+from pipelines.dvc.stopping import stop_on_signals
+
+async def app(scope, receive, send):
+    await receive()
+    await send({"type": "lifespan.startup.complete"})
+    print("up", flush=True)
+    await receive()
+    await asyncio.sleep(1000)
+
+stop_on_signals(lambda: None, STOPPED)
+serve(app, "127.0.0.1", int(sys.argv[1]), keep_alive_s=5, log_level="error")
+"""
+"""A dashboard whose services do not come to an end."""
+
+
+@pytest.mark.parametrize(("number", "exit_code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_even_a_stuck_dashboard_ends_with_one_line(number, exit_code):
+    command = [sys.executable, "-c", STUBBORN, str(embedded_server._free_port())]
+    stuck = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert stuck.stdout.readline() == "up\n"
+    stuck.send_signal(number)
+    _, said = stuck.communicate(timeout=60)
+    assert (stuck.returncode, said) == (exit_code, f"{STOPPED}\n")

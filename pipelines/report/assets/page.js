@@ -13,11 +13,16 @@
       c.lineWidth = scale; c.setLineDash([4 * scale, 3 * scale]);
       const line = (x0, y0, x1, y1) => { c.beginPath(); c.moveTo(x0, y0); c.lineTo(x1, y1); c.stroke(); };
       c.strokeStyle = css("--bad"); c.fillStyle = css("--bad");
+      const labels = [];
       for (const [at, text] of data.levels) {
         const y = u.valToPos(at, "y", true);
         if (!text && at === 0) { c.strokeStyle = css("--line"); }
         line(left, y, left + width, y);
-        if (text) { c.textAlign = "right"; c.fillText(text, left + width - 4 * scale, y - 4 * scale); }
+        if (text) { // above its line; below it where another label stands already
+          const crowded = labels.some((other) => Math.abs(other - (y - 4 * scale)) < 13 * scale);
+          labels.push(crowded ? y + 12 * scale : y - 4 * scale);
+          c.textAlign = "right"; c.fillText(text, left + width - 4 * scale, labels.at(-1));
+        }
         c.strokeStyle = css("--bad");
       }
       c.strokeStyle = css("--soft"); c.fillStyle = css("--soft"); c.textAlign = "left";
@@ -34,6 +39,7 @@
     const data = JSON.parse(document.getElementById(holder.dataset.plot).textContent);
     const axis = (label) => ({
       label, stroke: css("--ink"), labelSize: 22, size: label === data.y_label ? 56 : 38, font: "12px sans-serif", labelFont: "12px sans-serif",
+      values: data.log ? undefined : (u, splits) => splits.map((v) => (v == null ? "" : String(Number(v.toPrecision(6))))),
       grid: { stroke: css("--line"), width: 1 }, ticks: { stroke: css("--line"), width: 1 },
     });
     const short = (u, v) => (v == null ? "–" : String(Number(v.toPrecision(5))));

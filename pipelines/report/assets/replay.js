@@ -117,6 +117,12 @@
   }
 
   // ---- the force plot, with the clock's line
+  // From 0 to `most` in steps of 1, 2 or 5 times a power of ten, about `count` of them.
+  function ticks(most, count) {
+    const power = 10 ** Math.floor(Math.log10(most / count));
+    const step = [1, 2, 5, 10].map((k) => k * power).find((s) => s >= most / count - 1e-12);
+    return Array.from({ length: Math.floor(most / step + 1e-9) + 1 }, (_, i) => Number((i * step).toPrecision(6)));
+  }
   const plot = $("force"), margin = { left: 46, right: 12, top: 10, bottom: 30 };
   function drawForce() {
     const wide = plot.clientWidth, tall = plot.clientHeight, scale = devicePixelRatio;
@@ -130,10 +136,10 @@
       values.forEach((v, i) => c[i ? "lineTo" : "moveTo"](x(data.time_s[i]), y((v / max) * top))); c.stroke(); c.setLineDash([]);
     };
     c.font = "11px sans-serif"; c.fillStyle = css("--soft"); c.strokeStyle = css("--line"); c.lineWidth = 1;
-    for (let i = 0; i <= 4; i++) {
-      const t = (end * i) / 4, f = (top * i) / 4 / 1.08;
-      c.textAlign = "center"; c.fillText(t.toFixed(2), x(t), tall - 15);
-      c.textAlign = "right"; c.fillText(f.toPrecision(3), margin.left - 5, y(f) + 4);
+    for (const t of ticks(end, wide < 500 ? 4 : 8)) { c.textAlign = "center"; c.fillText(String(t), x(t), tall - 15); }
+    plot.dataset.ticks = ticks(top, 4).join(" ");
+    for (const f of ticks(top, 4)) {
+      c.textAlign = "right"; c.fillText(String(f), margin.left - 5, y(f) + 4);
       c.beginPath(); c.moveTo(margin.left, y(f)); c.lineTo(wide - margin.right, y(f)); c.stroke();
     }
     c.textAlign = "center"; c.fillText("time [s]", wide / 2, tall - 3);

@@ -5,12 +5,14 @@ import polars as pl
 from pipelines.report.blocks import Block, Curve, Drawing, Note, Plot, Section, Table
 from pipelines.report.colours import DATA_MAP, MAP
 from pipelines.report.drawings import spring_map
+from pipelines.report.parameters import damage_law, in_words
 from pipelines.report.scan_data import ScanData
 from pipelines.report.sections.common import column, metrics_table, not_run, preview, table_of
-from pipelines.report.words import number
+from pipelines.report.words import number, readable
 from stages.runtime.catalogue import ARTIFACTS
 
 QUALITY_BINS = 20
+TOUCHED, IMPULSE = "touched_ns", "impulse from the knife"
 NOT_PARAMETERS = {"position_m", "area_m2", "surface", "gradient_norm", "touched_ns"}
 """Columns of calibrate/parameters that are not the simulator's."""
 
@@ -81,30 +83,36 @@ def cut_surface(data: ScanData) -> Section:
             "Hover to read it."
         )
     )
+    law = damage_law(data)
     fitted_each = [name for name in data.metrics("calibrate").get("individual") or [] if name in names]
-    for name in [*dict.fromkeys([*varied, *fitted_each]), "touched_ns"]:
-        unit = columns[name].unit
+    for name in [*dict.fromkeys([*varied, *fitted_each]), TOUCHED]:
+        factor, unit = readable(columns[name].unit)
         blocks.append(
             Drawing(
                 spring_map(
                     [list(p) for p in fitted["position_m"].to_list()],
                     column(fitted, "area_m2"),
-                    column(fitted, name),
-                    title=name,
+                    [factor * value for value in column(fitted, name)],
+                    title=IMPULSE if name == TOUCHED else in_words(name, law),
                     unit=unit,
-                    colours=DATA_MAP if name == "touched_ns" else MAP,
+                    colours=DATA_MAP if name == TOUCHED else MAP,
                 ),
-                columns[name].meaning,
+                f"{columns[name].meaning} ({name})",
             )
         )
-    same = [
-        (name, float(fitted[name][0]), columns[name].unit, columns[name].meaning)
-        for name in names
-        if name not in varied
-    ]
+    same = []
+    for name in names:
+        if name not in varied:
+            factor, unit = readable(columns[name].unit)
+            same.append((in_words(name, law), factor * float(fitted[name][0]), unit, name))
     if same:
         blocks.append(
-            Table(("parameter", "value", "unit", "meaning"), same, "The same for all springs", folded=True)
+            Table(
+                ("parameter", "value", "unit", "in params.yaml"),
+                same,
+                "The same for all springs",
+                folded=True,
+            )
         )
     shown = fitted.select(
         pl.col("position_m").arr.get(0).alias("z_m"),

@@ -7,7 +7,7 @@ import polars as pl
 
 from pipelines.report.blocks import Block, Note, Picture, Table
 from pipelines.report.scan_data import ScanData
-from pipelines.report.words import label
+from pipelines.report.words import labelled
 from stages.runtime.catalogue import ARTIFACTS
 
 NOT_RUN = "The stage {} has not run, so there is nothing to show here."
@@ -27,7 +27,7 @@ def preview(data: ScanData, stage: str) -> list[Block]:
 
 def metrics_table(metrics: Mapping[str, Any], *, caption: str, skip: Iterable[str] = ()) -> Table:
     """All metrics of a stage, folded away."""
-    rows = [(label(key), value) for key, value in metrics.items() if key not in set(skip)]
+    rows = [labelled(key, value) for key, value in metrics.items() if key not in set(skip)]
     return Table(("metric", "value"), rows, caption, folded=True)
 
 
@@ -38,5 +38,7 @@ def column(frame: pl.DataFrame, name: str, component: int | None = None) -> list
 
 
 def table_of(frame: pl.DataFrame, *, caption: str, folded: bool = True) -> Table:
-    """A small table of an artifact as it is, with the units of the catalogue in its names."""
-    return Table([label(name) for name in frame.columns], frame.rows(), caption, folded=folded)
+    """A small table of an artifact, with units for reading in its names."""
+    columns = {name: labelled(name, frame[name].to_list()) for name in frame.columns}
+    rows = list(zip(*(values for _, values in columns.values()), strict=True))
+    return Table([text for text, _ in columns.values()], rows, caption, folded=folded)

@@ -3,9 +3,10 @@
 import polars as pl
 
 from pipelines.report.blocks import Block, Curve, Note, Plot, Section
+from pipelines.report.parameters import certainty, posterior_table, scalar_table
 from pipelines.report.scan_data import ScanData
-from pipelines.report.sections.common import column, metrics_table, not_run, preview, table_of
-from pipelines.report.words import number, percent
+from pipelines.report.sections.common import column, metrics_table, not_run, preview
+from pipelines.report.words import MISSING, number, percent
 
 DEPTH_BIN_M = 0.004
 TIME, FORCE = "time [s]", "force [N]"
@@ -28,7 +29,7 @@ def force(data: ScanData) -> Section:
         Note(
             f"Mean absolute error {number(metrics.get('mae_n'))} N, {percent(metrics.get('nmae'))} of the mean force; "
             f"{percent(metrics.get('nmae_held_out'))} where the fit did not look. Peak "
-            f"{number(metrics.get('peak_error_n'))} N off, onset {number(metrics.get('onset_error_s'))} s off."
+            f"{number(metrics.get('peak_error_n'))} N off, onset {_milliseconds(metrics.get('onset_error_s'))} off."
         )
     )
     blocks.append(
@@ -66,6 +67,10 @@ def force(data: ScanData) -> Section:
     return Section("force", title, blocks)
 
 
+def _milliseconds(value: object) -> str:
+    return f"{1e3 * value:.1f} ms" if isinstance(value, int | float) else MISSING
+
+
 def _marks(profile: pl.DataFrame, metrics: dict[str, object]) -> list[tuple[float, str]]:
     marks = []
     onset, peak = metrics.get("onset_s"), metrics.get("puncture_measured_n")
@@ -93,6 +98,7 @@ def _by_depth(profile: pl.DataFrame) -> list[Block]:
         )
         .sort("depth_m")
     )
+    forces = column(bins, "measured_n")
     return [
         Plot(
             "Error by depth",
@@ -102,10 +108,10 @@ def _by_depth(profile: pl.DataFrame) -> list[Block]:
             [
                 Curve("mean absolute error", column(bins, "error_n")),
                 Curve("bias: simulated less measured", column(bins, "bias_n"), dashed=True),
-                Curve("mean measured force", column(bins, "measured_n"), dashed=True),
             ],
             levels=[(0.0, "")],
-            caption=f"Means over slices of {1e3 * DEPTH_BIN_M:g} mm.",
+            caption=f"Means over slices of {1e3 * DEPTH_BIN_M:g} mm. The mean measured force of a slice is between "
+            f"{number(min(forces))} and {number(max(forces))} N.",
         )
     ]
 
@@ -151,6 +157,7 @@ def history(data: ScanData) -> Section:
     """The fit, iteration by iteration, and what it found."""
     title = "How the fit went"
     steps, scalars = data.table("calibrate/history"), data.table("calibrate/scalars")
+    posterior = data.table("calibrate/posterior")
     blocks: list[Block] = []
     if steps is None:
         reason = Note("Nothing was fitted.") if data.metrics("calibrate") else not_run("calibrate")
@@ -176,6 +183,9 @@ def history(data: ScanData) -> Section:
         )
     )
     if scalars is not None:
-        blocks.append(table_of(scalars, caption="Parameters fitted for all springs at once", folded=False))
+        blocks += [Note(text) for text in (certainty(data),) if text]
+        blocks.append(scalar_table(data, scalars))
+    if posterior is not None:
+        blocks.append(posterior_table(data, posterior))
     blocks += preview(data, "calibrate")
     return Section("history", title, blocks)

@@ -8,9 +8,11 @@ from pipelines.report.blocks import Block, Curve, Drawing, Figures, Note, Plot, 
 from pipelines.report.drawings import knife_path
 from pipelines.report.scan_data import ScanData
 from pipelines.report.sections.common import column, metrics_table, not_run, preview, table_of
-from pipelines.report.words import label, number, percent
+from pipelines.report.words import labelled, number, percent
 
 TIME, FORCE = "time [s]", "force [N]"
+RESIDUAL_DIGITS = 6
+"""Behind the point: what is less is rounding of the numbers themselves."""
 PATH_STRIDE = 8
 """Every eighth millisecond of the path is drawn: 10 frames of a screen's second."""
 
@@ -193,6 +195,10 @@ def _both_ways(limit: Any, text: str) -> list[tuple[float, str]]:
     return [(float(limit), text), (-float(limit), "")] if isinstance(limit, int | float) else []
 
 
+def _is_residual(key: str) -> bool:
+    return "_residual" in key and "unconstrained" not in key
+
+
 def residuals(data: ScanData) -> Section:
     """By how much the motion breaks each rule, at the end and on the way."""
     title = "Constraints"
@@ -200,9 +206,8 @@ def residuals(data: ScanData) -> Section:
     if not metrics:
         return Section("constraints", title, [not_run("optimize")])
     final = [
-        (label(key), value)
-        for key, value in metrics.items()
-        if "_residual" in key and "unconstrained" not in key
+        (name, round(value, RESIDUAL_DIGITS) if isinstance(value, float) else value)
+        for name, value in (labelled(key, value) for key, value in metrics.items() if _is_residual(key))
     ]
     blocks: list[Block] = [
         Table(("rule, 0 is kept", "broken by"), final, "The optimised motion"),
@@ -218,10 +223,13 @@ def residuals(data: ScanData) -> Section:
                 "simulation [-]",
                 "residual [unit in the legend]",
                 column(rows, "iteration"),
-                [Curve(label(name), column(rows, name)) for name in names],
+                [
+                    Curve(text, values)
+                    for text, values in (labelled(name, column(rows, name)) for name in names)
+                ],
             )
         )
-    free = [(label(key), value) for key, value in metrics.items() if key.startswith("unconstrained")]
+    free = [labelled(key, value) for key, value in metrics.items() if key.startswith("unconstrained")]
     if free:
         blocks.append(
             Table(

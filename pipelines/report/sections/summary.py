@@ -4,6 +4,7 @@ from typing import Any
 
 from pipelines.dvc.template import read_template
 from pipelines.report.blocks import Block, Figures, Note, Section, Table
+from pipelines.report.parameters import at_bounds, certainty
 from pipelines.report.scan_data import ScanData
 from pipelines.report.sections.decision import decision
 from pipelines.report.words import MISSING, number, percent
@@ -55,7 +56,7 @@ def _figures(data: ScanData) -> list[tuple[str, str, str]]:
             (
                 "certificate",
                 str(export.get("outcome", MISSING)),
-                f"{number(export.get('checks'))} checks, {len(export.get('failed') or [])} failed",
+                _counts(data, export),
             )
         )
         if export.get("certified"):
@@ -63,6 +64,14 @@ def _figures(data: ScanData) -> list[tuple[str, str, str]]:
                 ("files for the robot", str(export.get("path", MISSING)), "see the certificate below")
             )
     return items
+
+
+def _counts(data: ScanData, export: dict[str, Any]) -> str:
+    """How many checks passed, failed and were not run."""
+    checks = data.cut.get("certificate", {}).get("checks", [])
+    failed, skipped = len(export.get("failed") or []), sum(check.get("passed") is None for check in checks)
+    passed = int(export.get("checks") or 0) - failed - skipped
+    return f"{passed} checks passed, {failed} failed" + (f", {skipped} not run" if skipped else "")
 
 
 def warnings(data: ScanData) -> list[str]:
@@ -73,12 +82,7 @@ def warnings(data: ScanData) -> list[str]:
         out.append("The scan has no force log: all parameters are nominal ones, and forces are guesses.")
     elif fit.get("remedy"):
         out.append(f"Calibration: {fit.get('outcome')}. {fit['remedy']}")
-    scalars = data.table("calibrate/scalars")
-    if scalars is not None:
-        bounded = scalars.filter(scalars["at_bound"])["name"].to_list()
-        vague = scalars.filter(~scalars["identifiable"])["name"].to_list()
-        out += [f"Calibration: at a bound of its range: {', '.join(bounded)}."] if bounded else []
-        out += [f"Calibration: the log hardly determines {', '.join(vague)}."] if vague else []
+    out += [f"Calibration: {text}" for text in (at_bounds(data), certainty(data)) if text]
     if found and found.get("confirmed_reduction") is None:
         out.append("Optimisation: not all of the finer simulations finished, so the saving is not confirmed.")
     elif found and _is_less(found.get("confirmed_reduction"), 0.0):

@@ -1,4 +1,4 @@
-"""The simulator's parameters for the second cut, read back from the tables of transport and calibrate."""
+"""The simulator's parameters for both cuts, read back from the tables of transport and calibrate."""
 
 from collections.abc import Callable, Mapping
 
@@ -31,6 +31,15 @@ def of_material(values: Mapping[str, np.ndarray], factors: Mapping[str, float]) 
 
 def read_second_cut_values(read: Read) -> dict[str, np.ndarray]:
     """The transported parameters of every spring, shape [spring_count], and those of the body as a whole."""
-    springs = read("transport/parameters")
+    return _values(read, "transport/parameters")
+
+
+def read_first_cut_values(read: Read) -> dict[str, np.ndarray]:
+    """The same for the first cut, as calibrate fitted them."""
+    return _values(read, "calibrate/parameters")
+
+
+def _values(read: Read, table: str) -> dict[str, np.ndarray]:
+    springs = read(table)
     body = {name: np.asarray(value) for name, value in read_body_values(read).items()}
     return {name: springs[name].to_numpy() for name in SPRING_NAMES} | body

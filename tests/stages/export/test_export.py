@@ -92,6 +92,17 @@ def test_files_of_the_set(exported):
         assert check["passed"] in (True, None) and "limit" in check and "margin" in check
 
 
+def test_polars_reads_the_csv_without_options(exported):
+    table = pl.read_csv(exported.folder / "waypoints.csv")
+    assert {name: str(kind) for name, kind in table.schema.items() if kind != pl.Float64} == {
+        "phase": "String"
+    }
+    exact = pl.read_parquet(exported.folder / "waypoints.parquet")
+    assert np.array_equal(table["q_rad[3]"].to_numpy(), exact["q_rad"].to_numpy()[:, 3])
+    joints = pl.read_csv(exported.folder / "joint_1khz.csv")
+    assert set(joints.dtypes) == {pl.Float64}
+
+
 def test_round_trip_is_bit_exact(exported):
     folder = exported.folder
     table = pl.read_parquet(folder / "waypoints.parquet")

@@ -1,0 +1,1 @@
+"""Use from Python and notebooks: `import scan2cut`."""

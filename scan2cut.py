@@ -1,0 +1,13 @@
+"""scan2cut from Python: results of scans as typed tables, cuts, pictures. docs/notebook.ipynb shows it.
+
+import scan2cut
+apple = scan2cut.Scan("synthetic_apple")
+apple.table("calibrate/profile")
+scan2cut.plot_force({"nominal": apple.cut().force})
+"""
+
+from disect_sim.errors import InputError
+from pipelines.notebook.pictures import plot_body, plot_force, replay
+from pipelines.notebook.scan import Cut, Scan, scans
+
+__all__ = ["Scan", "Cut", "scans", "plot_force", "plot_body", "replay", "InputError"]
