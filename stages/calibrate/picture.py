@@ -7,9 +7,11 @@ from numpy.typing import NDArray
 
 from disect_sim.model import Model
 from stages.calibrate.calibration import Calibration, spring_values
+from stages.calibrate.material_fit.posterior import Posterior
 from stages.calibrate.recorded_cut import find_puncture
 from stages.calibrate.unknowns import Values
 from stages.calibrate.validation import TOUCHED_NS
+from stages.shared.library.library import NINETY
 from stages.shared.pictures.figure import draw_springs, new_figure, pixels_of
 from stages.shared.pictures.preview import CUT, FRUIT, SCAN, TEXT, WARNING
 
@@ -22,14 +24,6 @@ MAPPED = (
     ("sdf_mu", "friction [-]"),
 )
 """Parameters shown on the cut surface, with their titles."""
-MAPPED_MATERIAL = (
-    ("edge_toughness", "toughness [J/m²]"),
-    ("skin_toughness", "skin's toughness [J/m²]"),
-    ("edge_rise", "rise of the edge's force [m]"),
-    ("sdf_mu", "friction [-]"),
-)
-"""The same where the material was fitted."""
-
 Array = NDArray[np.float64]
 
 
@@ -40,13 +34,40 @@ def calibrate_picture(fit: Calibration, metrics: dict[str, Any]) -> NDArray[np.u
     left, right = rows[0].subplots(1, 2, width_ratios=(2.0, 1.0))
     _draw_profile(left, fit, metrics)
     _draw_history(right, fit)
-    rows_of_springs = spring_values(fit.problem.model, fit.values)
-    mapped = MAPPED if fit.material is None else MAPPED_MATERIAL
-    maps = rows[1].subplots(1, len(mapped) + 1)
-    for axis, (name, title) in zip(maps, mapped, strict=False):
-        _draw_map(rows[1], axis, fit.problem.model, rows_of_springs[name], title, fit.impulse > TOUCHED_NS)
-    _draw_map(rows[1], maps[-1], fit.problem.model, 1e3 * fit.impulse, "knife's impulse [mN·s]", None)
+    if fit.material is None:
+        _draw_springs(rows[1], fit)
+    else:
+        _draw_material(rows[1], fit, fit.material.posterior)
     return pixels_of(canvas)
+
+
+def _draw_springs(figure: Any, fit: Calibration) -> None:
+    values = spring_values(fit.problem.model, fit.values)
+    maps = figure.subplots(1, len(MAPPED) + 1)
+    for axis, (name, title) in zip(maps, MAPPED, strict=False):
+        _draw_map(figure, axis, fit.problem.model, values[name], title, fit.impulse > TOUCHED_NS)
+    _draw_map(figure, maps[-1], fit.problem.model, 1e3 * fit.impulse, "knife's impulse [mN·s]", None)
+
+
+def _draw_material(figure: Any, fit: Calibration, posterior: Posterior) -> None:
+    """Toughness over the cut, what the log added to what was expected, and where the knife pressed."""
+    model = fit.problem.model
+    toughness, known, impulse = figure.subplots(1, 3, width_ratios=(1.0, 1.6, 1.0))
+    values = spring_values(model, fit.values)["edge_toughness"]
+    _draw_map(figure, toughness, model, values, "toughness [J/m²]", fit.impulse > TOUCHED_NS)
+    _draw_map(figure, impulse, model, 1e3 * fit.impulse, "knife's impulse [mN·s]", None)
+    names = posterior.unknowns.names
+    place = -np.arange(len(names))
+    known.hlines(place, -NINETY, NINETY, color=SCAN, lw=7.0, alpha=0.5, label="expected, 90 %")
+    half = NINETY * posterior.deviation
+    known.hlines(
+        place, posterior.mean - half, posterior.mean + half, color=FRUIT, lw=3.0, label="after the log"
+    )
+    known.plot(posterior.mean, place, "o", color=FRUIT, mec="white", ms=6)
+    known.set_yticks(place, [name.replace("_", " ") for name in names], fontsize=8)
+    known.set(xlabel="standard deviations of what was expected")
+    known.set_title("what the log added", color=TEXT, fontsize=11)
+    known.legend(frameon=False, fontsize=8, loc="lower right")
 
 
 def no_log_picture(model: Model, values: Values) -> NDArray[np.uint8]:
@@ -75,7 +96,9 @@ def _draw_profile(axis: Any, fit: Calibration, metrics: dict[str, Any]) -> None:
     axis.plot(p.time, fit.simulated - p.measured, color=CUT, lw=1.0, label="residual")
     axis.axhline(0.0, color=SCAN, lw=0.6)
     axis.axvline(p.onset_s, color=WARNING, lw=1.0, ls=":")
-    axis.annotate("onset", (p.onset_s, largest), color=WARNING, fontsize=8, ha="right", va="top", rotation=90)
+    axis.annotate(
+        "first touch", (p.onset_s, 0.0), color=WARNING, fontsize=8, ha="right", va="bottom", rotation=90
+    )
     time = p.time[p.contact]
     puncture = find_puncture(time, p.measured[p.contact])
     if puncture:
@@ -107,6 +130,7 @@ def _draw_history(axis: Any, fit: Calibration) -> None:
             axis.axvline(i + 0.5, color=SCAN, lw=0.8, ls=":")
             axis.annotate(phases[i], (i + 0.6, axis.get_ylim()[1]), fontsize=8, color=TEXT, va="top")
     axis.set(xlabel="iteration")
+    axis.xaxis.get_major_locator().set_params(integer=True)
     axis.set_title(f"{fit.gradients} gradients, {fit.simulations} simulations", color=TEXT, fontsize=11)
     axis.legend(frameon=False, fontsize=8, loc="lower left")
 
