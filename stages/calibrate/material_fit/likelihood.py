@@ -64,7 +64,10 @@ class DepthLikelihood:
 def depth_likelihood(problem: Problem, use: NDArray[np.bool_], uncertainty_n: float) -> DepthLikelihood:
     """The likelihood over the samples in use; uncertainty_n: of the log's force [N]."""
     depth = problem.height.max() - problem.height
-    number = np.floor((depth - depth[use].min()) / BIN_M).astype(int)
+    below = depth - depth[use].min()
+    # Whole slices only: what is left at the end goes to the last one, if it is less than half of one.
+    last = max(0, int(np.floor(below[use].max() / BIN_M + 0.5)) - 1)
+    number = np.minimum(np.floor(below / BIN_M).astype(int), last)
     rows = []
     for each in np.unique(number[use]):
         chosen = use & (number == each)

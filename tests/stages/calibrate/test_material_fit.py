@@ -99,6 +99,19 @@ def test_draws_spread_as_the_posterior_says(done):
     assert drawn.mean() == pytest.approx(0.0, abs=4.0 * spread / np.sqrt(400))
 
 
+def test_slices_are_whole(model, log):
+    """A rest of a millimetre at the end is no slice of its own, which a single sample would decide."""
+    problem = pose_problem(model, log, quick_material())
+    use = problem.contact & problem.valid
+    for samples in range(-12, 0):
+        shown = use.copy()
+        shown[samples:] = False
+        slices = depth_likelihood(problem, shown, 0.5).slices
+        counts = (slices > 0.0).sum(axis=1)
+        assert counts.sum() == shown.sum()
+        assert counts.min() > 0.4 * counts.max()
+
+
 def test_derivatives_of_the_residuals_agree_with_differences(model, log):
     params = quick_material(material=["edge_toughness", "edge_rise", "skin_toughness", "sdf_mu"], layers=2)
     problem = pose_problem(model, log, params)
