@@ -32,7 +32,7 @@ from pipelines.dvc.transfer import (
     text_files,
     write_text_files,
 )
-from pipelines.runs.dashboard_artifacts import ProgressArtifact, show_run, show_stage
+from pipelines.runs.dashboard_artifacts import LivePicture, ProgressArtifact, show_run, show_stage
 from pipelines.runs.dashboard_drawings import show_drawings
 from pipelines.scans.project import Project
 from pipelines.scans.status import read_status
@@ -51,6 +51,7 @@ class Watcher:
     on_start: Callable[[StageEntry], None] = lambda entry: None
     on_progress: Callable[[str, float, str], None] = lambda stage, fraction, message: None
     on_finish: Callable[[StageReport], None] = lambda report: None
+    on_picture: Callable[[str, Path], None] = lambda stage, path: None
 
 
 NOBODY = Watcher()
@@ -221,7 +222,7 @@ def _run_stage(
         write_text_files(project, scan_id, files or {})
         fetch_inputs(project, scan_id, entry)
     log = get_run_logger()
-    progress = ProgressArtifact(scan_id, stage)
+    progress, live = ProgressArtifact(scan_id, stage), LivePicture(scan_id, stage)
 
     def on_line(line: str) -> None:
         if line.strip() and not line.startswith(DVC_HINTS):
@@ -231,7 +232,11 @@ def _run_stage(
         progress.update(fraction, message)
         WATCHER.get().on_progress(stage, fraction, message)
 
-    listeners = Listeners(on_line=on_line, on_progress=on_progress)
+    def on_picture(path: Path) -> None:
+        live.update(path)
+        WATCHER.get().on_picture(stage, path)
+
+    listeners = Listeners(on_line=on_line, on_progress=on_progress, on_picture=on_picture)
     report = bring_up_to_date(project, scan_id, entry, listeners=listeners, force=force, fresh=fresh)
     if source is not None:
         send_outputs(project, scan_id, entry)

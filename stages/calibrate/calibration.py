@@ -74,11 +74,13 @@ def calibrate(
     scan_dir: Path | None = None,
     key: str = "",
     progress: Progress | None = None,
+    show: Callable[[Problem, str], None] = lambda problem, text: None,
 ) -> Calibration:
     """Fit the simulator's parameters to a recorded cut.
 
     `material` is the fruit's name in the library of earlier cuts, `scan_dir` where checkpoints go (None keeps none),
-    `key` a hash of everything the fit depends on.
+    `key` a hash of everything the fit depends on. `show` gets the problem, with its nearest curve so far, and a line of
+    text after every iteration.
     """
     check_names(params)
     problem = pose_problem(model, cut, params)
@@ -88,7 +90,7 @@ def calibrate(
         offset_range_m=params.offset_range_m,
         given=params.bounds,
     )
-    report = _reporting(params, progress)
+    report = _reporting(params, progress, lambda text: show(problem, text))
     if params.fit == "material":
         return _material(problem, material, params, scan_dir, key, report)
     unknowns, start = shared_unknowns(params.start, bounds)
@@ -267,7 +269,9 @@ def _is_spring_parameter(name: str) -> bool:
     return name.removeprefix(SURFACE_PREFIX) in SPRING_NAMES
 
 
-def _reporting(params: CalibrateParams, progress: Progress | None) -> Report | None:
+def _reporting(
+    params: CalibrateParams, progress: Progress | None, show: Callable[[str], None]
+) -> Report | None:
     """From the rows of all phases to one progress."""
     if progress is None:
         return None
@@ -278,5 +282,6 @@ def _reporting(params: CalibrateParams, progress: Progress | None) -> Report | N
         done = row.iteration + (params.shared_iterations if row.phase == "individual" else 0)
         text = f"{row.phase} {row.iteration}: loss {row.best_loss:.4f}, NMAE {100.0 * row.nmae:.1f} %"
         progress(done / total, text)
+        show(text)
 
     return report

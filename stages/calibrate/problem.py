@@ -1,7 +1,7 @@
 """The forward problem: the recorded motion through the scanned body, as a profile that can be compared."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from disect_sim.outcome import Outcome
 from disect_sim.result import Result
 from disect_sim.simulation import simulate
 from disect_sim.torch_module import CuttingForce
+from stages.calibrate.live import NearestCurve
 from stages.calibrate.params import CalibrateParams
 from stages.calibrate.recorded_cut import (
     PUNCTURE_WINDOW_S,
@@ -74,6 +75,8 @@ class Problem:
     """Threshold of the onset [N]."""
     alignment_m: float
     """What was added to the recorded heights."""
+    nearest: NearestCurve = field(default_factory=NearestCurve)
+    """The best curve that was simulated, for people who watch the fit."""
 
     @property
     def training(self) -> torch.Tensor:
@@ -93,7 +96,9 @@ class Problem:
         result = simulate(self.model, motion, given, differentiable=differentiable, **self.module.options)
         if not result.outcome.ok or len(result.force) != len(self.time):
             raise TrialFailedError(result.outcome)
-        return np.linalg.norm(self.filter_matrix.numpy() @ result.force, axis=1), result
+        profile = np.linalg.norm(self.filter_matrix.numpy() @ result.force, axis=1)
+        self.nearest.offer(profile, self.measured, self.contact & self.valid)
+        return profile, result
 
     def simulate(
         self, parameters: dict[str, torch.Tensor], motion: dict[str, torch.Tensor]
@@ -106,6 +111,7 @@ class Problem:
             raise TrialFailedError(result.outcome)
         smooth = self.filter_matrix @ force
         norm = torch.sqrt((smooth**2).sum(dim=1) + NORM_ROUNDING_N**2) - NORM_ROUNDING_N
+        self.nearest.offer(norm.detach().numpy(), self.measured, self.contact & self.valid)
         return norm, result
 
 
