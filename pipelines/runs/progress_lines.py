@@ -92,4 +92,7 @@ class ProgressLines:
 
     def _repeat(self) -> None:
         while not self._ended.wait(self._every_s):
-            self.still()
+            if (
+                self._clock() - self._pace.began_s > 0.5 * self._every_s
+            ):  # what just began is not worth a line
+                self.still()
