@@ -3,7 +3,7 @@
 DVC owns the question whether a stage is fresh; Prefect runs, retries and shows.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from itertools import takewhile
@@ -34,6 +34,7 @@ from pipelines.dvc.transfer import (
 )
 from pipelines.runs.dashboard_artifacts import LivePicture, ProgressArtifact, show_run, show_stage
 from pipelines.runs.dashboard_drawings import show_drawings
+from pipelines.runs.run_result import refusal
 from pipelines.scans.project import Project
 from pipelines.scans.status import read_status
 
@@ -85,11 +86,6 @@ def final_state(reports: Sequence[StageReport]) -> Any:
     stages = [{"name": report.name, "outcome": report.outcome.value} for report in reports]
     verdicts = [text for report in reports if (text := refusal(report.metrics))]
     return refused(verdicts[0], stages) if verdicts else stages
-
-
-def refusal(metrics: Mapping[str, Any]) -> str | None:
-    """Why a stage that ran to its end gives nothing to use; None if it does."""
-    return str(metrics.get("verdict", "not certified")) if metrics.get("certified") is False else None
 
 
 def refused(sentence: str, data: Any) -> State[Any]:
