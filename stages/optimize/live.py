@@ -65,5 +65,6 @@ def live_picture(so_far: SoFar, silhouette: Array) -> NDArray[np.uint8]:
         right.plot(*zip(*rows, strict=True), marker=".", label=name)
     right.axhline(so_far.vertical_n, color=WARNING, lw=1, ls="--", label="vertical cut")
     right.set(xlabel="simulation", ylabel="mean force [N]")
+    right.xaxis.get_major_locator().set_params(integer=True)
     right.legend(frameon=False)
     return pixels_of(canvas)
