@@ -84,7 +84,7 @@ def batch(
         table = Table("scan", "result", "stages", "seconds")
         for result in results:
             seconds = sum(stage.seconds for stage in result.stages)
-            table.add_row(result.scan, result.error or "done", str(len(result.stages)), f"{seconds:.1f}")
+            table.add_row(result.scan, result.in_words, str(len(result.stages)), f"{seconds:.1f}")
         out.print(table)
     if any(result.exit_code for result in results):
         raise typer.Exit(max(result.exit_code for result in results))

@@ -1,6 +1,7 @@
 """Progress bars for a run, on stderr so that stdout stays free for results."""
 
 import time
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -10,6 +11,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from pipelines.dvc.stage import StageReport
 from pipelines.dvc.template import StageEntry
 from pipelines.runs.pace import Pace
+from pipelines.runs.progress_lines import seen_in
 
 
 class ProgressBars:
@@ -27,6 +29,7 @@ class ProgressBars:
         )
         self._tasks: dict[str, TaskID] = {}
         self._paces: dict[str, Pace] = {}
+        self._pictured: set[str] = set()
         self._waiting: TaskID | None = None
 
     def __enter__(self) -> Self:
@@ -66,6 +69,12 @@ class ProgressBars:
         self._bars.update(
             self._tasks[report.name], total=1.0, completed=1.0, description=report.outcome.value, left=""
         )
+
+    def on_picture(self, stage: str, path: Path) -> None:
+        """A picture of the stage's progress lies there; said once a stage, it is renewed in its place."""
+        if stage not in self._pictured:
+            self._pictured.add(stage)
+            self._bars.console.print(f"{stage}: {seen_in(path)}", markup=False, highlight=False)
 
     def _end_waiting(self) -> None:
         if self._waiting is not None:

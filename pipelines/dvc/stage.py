@@ -91,6 +91,8 @@ class Listeners:
     """A line of the stage's or DVC's output."""
     on_progress: Callable[[float, str], None] = lambda fraction, message: None
     """Fraction 0 to 1 and what is being done."""
+    on_picture: Callable[[Path], None] = lambda path: None
+    """Where a picture of how far it is lies, each time it is renewed."""
 
 
 def bring_up_to_date(
@@ -258,6 +260,8 @@ def _run_watched(
                 for event in tail.new_events():
                     if event["kind"] == "progress":
                         listeners.on_progress(event["fraction"], event["message"])
+                    elif event["kind"] == "picture":
+                        listeners.on_picture(Path(event["path"]))
                     elif event["kind"] == "error":
                         error = event
                 if line:

@@ -160,7 +160,7 @@ class InboxWatcher:
             self._tried.add(key)
         if state == "refused" and is_new:
             forget_scan(self._project, line.scan_id or "")
-        self._finish(line, state, result.error or "")
+        self._finish(line, state, "" if result.in_words == "done" else result.in_words)
 
     def _finish(self, line: Remembered, state: State, sentence: str) -> None:
         self._memory.add(replace(line, state=state, sentence=sentence))

@@ -3,6 +3,7 @@
 import base64
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -13,6 +14,8 @@ from prefect.artifacts import (
     create_table_artifact,
     update_progress_artifact,
 )
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.actions import ArtifactUpdate
 from prefect.runtime import flow_run
 from prefect.settings import PREFECT_API_URL, PREFECT_UI_URL
 
@@ -52,6 +55,32 @@ class ProgressArtifact:
             update_progress_artifact(artifact_id=self._id, progress=percent, description=message)
 
 
+class LivePicture:
+    """A picture in the dashboard of how far a stage is, renewed in its place."""
+
+    def __init__(self, scan_id: str, stage: str) -> None:
+        self._key = artifact_key(scan_id, stage, "live")
+        self._text = f"{stage} of {scan_id}, while it runs"
+        self._id: UUID | None = None
+
+    def update(self, path: Path) -> None:
+        """Show the PNG at the path; nothing if the stage has taken it away meanwhile."""
+        try:
+            address = _data_uri(path.read_bytes())
+        except FileNotFoundError:
+            return
+        if self._id is None:
+            self._id = create_image_artifact(image_url=address, key=self._key, description=self._text)  # type: ignore[assignment]
+            return
+        with get_client(sync_client=True) as client:
+            client.update_artifact(self._id, ArtifactUpdate(data=address))
+
+
+def _data_uri(png: bytes) -> str:
+    """The picture as an address that needs no file server."""
+    return f"data:image/png;base64,{base64.b64encode(png).decode()}"
+
+
 def show_stage(project: Project, scan_id: str, report: StageReport) -> dict[str, str]:
     """The stage's metrics as a table and its preview as an image that needs no file server; returns their ids."""
     pages: dict[str, Any] = {}
@@ -62,9 +91,8 @@ def show_stage(project: Project, scan_id: str, report: StageReport) -> dict[str,
     )
     for path in report.outputs:
         if path.endswith(".png"):
-            data = base64.b64encode((project.root / path).read_bytes()).decode()
             pages["preview"] = create_image_artifact(
-                image_url=f"data:image/png;base64,{data}",
+                image_url=_data_uri((project.root / path).read_bytes()),
                 key=artifact_key(scan_id, report.name, "preview"),
                 description=f"{report.name} of {scan_id}",
             )

@@ -3,7 +3,7 @@
 DVC owns the question whether a stage is fresh; Prefect runs, retries and shows.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from itertools import takewhile
@@ -32,8 +32,9 @@ from pipelines.dvc.transfer import (
     text_files,
     write_text_files,
 )
-from pipelines.runs.dashboard_artifacts import ProgressArtifact, show_run, show_stage
+from pipelines.runs.dashboard_artifacts import LivePicture, ProgressArtifact, show_run, show_stage
 from pipelines.runs.dashboard_drawings import show_drawings
+from pipelines.runs.run_result import refusal
 from pipelines.scans.project import Project
 from pipelines.scans.status import read_status
 
@@ -51,6 +52,7 @@ class Watcher:
     on_start: Callable[[StageEntry], None] = lambda entry: None
     on_progress: Callable[[str, float, str], None] = lambda stage, fraction, message: None
     on_finish: Callable[[StageReport], None] = lambda report: None
+    on_picture: Callable[[str, Path], None] = lambda stage, path: None
 
 
 NOBODY = Watcher()
@@ -84,11 +86,6 @@ def final_state(reports: Sequence[StageReport]) -> Any:
     stages = [{"name": report.name, "outcome": report.outcome.value} for report in reports]
     verdicts = [text for report in reports if (text := refusal(report.metrics))]
     return refused(verdicts[0], stages) if verdicts else stages
-
-
-def refusal(metrics: Mapping[str, Any]) -> str | None:
-    """Why a stage that ran to its end gives nothing to use; None if it does."""
-    return str(metrics.get("verdict", "not certified")) if metrics.get("certified") is False else None
 
 
 def refused(sentence: str, data: Any) -> State[Any]:
@@ -221,7 +218,7 @@ def _run_stage(
         write_text_files(project, scan_id, files or {})
         fetch_inputs(project, scan_id, entry)
     log = get_run_logger()
-    progress = ProgressArtifact(scan_id, stage)
+    progress, live = ProgressArtifact(scan_id, stage), LivePicture(scan_id, stage)
 
     def on_line(line: str) -> None:
         if line.strip() and not line.startswith(DVC_HINTS):
@@ -231,7 +228,11 @@ def _run_stage(
         progress.update(fraction, message)
         WATCHER.get().on_progress(stage, fraction, message)
 
-    listeners = Listeners(on_line=on_line, on_progress=on_progress)
+    def on_picture(path: Path) -> None:
+        live.update(path)
+        WATCHER.get().on_picture(stage, path)
+
+    listeners = Listeners(on_line=on_line, on_progress=on_progress, on_picture=on_picture)
     report = bring_up_to_date(project, scan_id, entry, listeners=listeners, force=force, fresh=fresh)
     if source is not None:
         send_outputs(project, scan_id, entry)

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -11,6 +12,11 @@ from pipelines.dvc.template import StageEntry
 from pipelines.runs.pace import Pace, duration
 
 EVERY_S = 30.0
+
+
+def seen_in(path: Path) -> str:
+    """Where to look while a stage runs."""
+    return f"see it in {path}, renewed while it runs"
 
 
 class ProgressLines:
@@ -26,6 +32,7 @@ class ProgressLines:
         self._say, self._every_s, self._clock = say, every_s, clock
         self._lock = threading.Lock()
         self._stage, self._pace, self._began = "", Pace(clock()), False
+        self._pictured: set[str] = set()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._repeat, daemon=True)
 
@@ -62,6 +69,13 @@ class ProgressLines:
             self._say(f"{report.name}: {report.outcome.value}, {duration(report.seconds)}")
             self._stage = ""
 
+    def on_picture(self, stage: str, path: Path) -> None:
+        """A picture of the stage's progress lies there; said once a stage, it is renewed in its place."""
+        with self._lock:
+            if stage not in self._pictured:
+                self._pictured.add(stage)
+                self._say(f"{stage}: {seen_in(path)}")
+
     def still(self) -> None:
         """Say where it is; nothing between two stages."""
         with self._lock:
@@ -78,4 +92,7 @@ class ProgressLines:
 
     def _repeat(self) -> None:
         while not self._ended.wait(self._every_s):
-            self.still()
+            if (
+                self._clock() - self._pace.began_s > 0.5 * self._every_s
+            ):  # what just began is not worth a line
+                self.still()

@@ -115,7 +115,7 @@ def _run_flow_at(
         result.stages.append(report)
         watcher.on_finish(report)
 
-    token = WATCHER.set(Watcher(watcher.on_start, watcher.on_progress, on_finish))
+    token = WATCHER.set(Watcher(watcher.on_start, watcher.on_progress, on_finish, watcher.on_picture))
     try:
         with temporary_settings({PREFECT_API_URL: url}), inside_flow():
             flow = scan_flow if cluster is None else scan_flow.with_options(task_runner=cluster.task_runner())

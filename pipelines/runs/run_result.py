@@ -1,5 +1,6 @@
 """How a run went: as a sentence, an exit code, and the objects that `--json` prints."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -33,6 +34,11 @@ def exit_code_of(error: BaseException) -> int:
     return EXIT_BAD_INPUT if isinstance(error, InputError) else EXIT_FAILED
 
 
+def refusal(metrics: Mapping[str, Any]) -> str | None:
+    """Why a stage that ran to its end gives nothing to use; None if it does."""
+    return str(metrics.get("verdict", "not certified")) if metrics.get("certified") is False else None
+
+
 @dataclass
 class RunResult:
     """How a run went; `stages` holds those that were brought up to date before it ended."""
@@ -50,6 +56,12 @@ class RunResult:
         self.exception = error
         self.exit_code = exit_code_of(error)
         self.error = sentence_of(error)
+
+    @property
+    def in_words(self) -> str:
+        """What came of it, in short: the error, the certificate's refusal, or done."""
+        verdicts = [text for report in self.stages if (text := refusal(report.metrics))]
+        return self.error or (f"NOT certified. {verdicts[0]}" if verdicts else "done")
 
     def as_json(self) -> dict[str, Any]:
         """The object that `--json` prints."""

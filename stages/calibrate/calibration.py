@@ -76,12 +76,14 @@ def calibrate(
     scan_dir: Path | None = None,
     key: str = "",
     progress: Progress | None = None,
+    show: Callable[[Problem, str], None] = lambda problem, text: None,
 ) -> Calibration:
     """Fit the simulator's parameters to a recorded cut.
 
     `more` are further cuts of the fruit, for the fit of its material. `material` is the fruit's name in the library of
     earlier cuts, and `name` this cut's own there, which is left out. `scan_dir` is where checkpoints go (None keeps
-    none), `key` a hash of everything the fit depends on.
+    none), `key` a hash of everything the fit depends on. `show` gets the problem, with its nearest curve
+    so far, and a line of text after every iteration.
     """
     check_names(params)
     problem = pose_problem(model, cut, params)
@@ -89,14 +91,15 @@ def calibrate(
         problems = [problem, *(pose_problem(model, other, params) for other in more)]
         meshes = [each.model.mesh for each in problems]
         sought = material_unknowns(meshes, material, params, leave_out=name)
-        return _material(problems, sought, params, scan_dir, key, _reporting(params, progress))
+        report = _reporting(params, progress, lambda text: show(problem, text))
+        return _material(problems, sought, params, scan_dir, key, report)
     bounds = parameter_bounds(
         params.shared,
         damage_law=params.cut.damage_law,
         offset_range_m=params.offset_range_m,
         given=params.bounds,
     )
-    report = _reporting(params, progress)
+    report = _reporting(params, progress, lambda text: show(problem, text))
     unknowns, start = shared_unknowns(params.start, bounds)
     fit = SharedFit(problem, unknowns, params, scan_dir, key)
     starts = scattered_starts(unknowns.free(start), params.starts, params.start_spread, params.seed)
@@ -272,7 +275,9 @@ def _is_spring_parameter(name: str) -> bool:
     return name.removeprefix(SURFACE_PREFIX) in SPRING_NAMES
 
 
-def _reporting(params: CalibrateParams, progress: Progress | None) -> Report | None:
+def _reporting(
+    params: CalibrateParams, progress: Progress | None, show: Callable[[str], None]
+) -> Report | None:
     """From the rows of all phases to one progress."""
     if progress is None:
         return None
@@ -285,5 +290,6 @@ def _reporting(params: CalibrateParams, progress: Progress | None) -> Report | N
         done = far = max(far, row.iteration + (params.shared_iterations if row.phase == "individual" else 0))
         text = f"{row.phase} {row.iteration}: loss {row.best_loss:.4f}, NMAE {100.0 * row.nmae:.1f} %"
         progress(done / total, text)
+        show(text)
 
     return report

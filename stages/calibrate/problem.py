@@ -1,7 +1,7 @@
 """The forward problem: the recorded motion through the scanned body, as a profile that can be compared."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from disect_sim.outcome import Outcome
 from disect_sim.result import Result
 from disect_sim.simulation import simulate
 from disect_sim.torch_module import CuttingForce
+from stages.calibrate.live import NearestCurve
 from stages.calibrate.params import CalibrateParams
 from stages.calibrate.recorded_cut import (
     PUNCTURE_WINDOW_S,
@@ -75,6 +76,8 @@ class Problem:
     """First touch in the log [s]."""
     alignment_m: float
     """What was added to the recorded heights."""
+    nearest: NearestCurve = field(default_factory=NearestCurve)
+    """The best curve that was simulated, for people who watch the fit."""
 
     @property
     def training(self) -> torch.Tensor:
@@ -93,7 +96,9 @@ class Problem:
         result = simulate(cut.model, cut.motion, cut.parameters, differentiable=differentiable, **cut.options)
         if not result.outcome.ok or len(result.force) != len(self.time):
             raise TrialFailedError(result.outcome)
-        return np.linalg.norm(self.filtered(result), axis=1), result
+        profile = np.linalg.norm(self.filtered(result), axis=1)
+        self.nearest.offer(profile, self.measured, self.contact & self.valid)
+        return profile, result
 
     def cut(self, values: Mapping[str, Array]) -> Cut:
         """The run of `run`, to be simulated beside others; its force becomes a profile by `profile`."""
@@ -123,6 +128,7 @@ class Problem:
             raise TrialFailedError(result.outcome)
         smooth = self.filter_matrix @ force
         norm = torch.sqrt((smooth**2).sum(dim=1) + NORM_ROUNDING_N**2) - NORM_ROUNDING_N
+        self.nearest.offer(norm.detach().numpy(), self.measured, self.contact & self.valid)
         return norm, result
 
 

@@ -8,6 +8,7 @@ import torch
 from disect_sim.materials import MATERIALS
 from disect_sim.model import Model
 from stages.calibrate.calibration import Calibration, calibrate, check_names
+from stages.calibrate.live import live_picture
 from stages.calibrate.material_fit.fit import material_unknowns
 from stages.calibrate.material_fit.posterior import Posterior, before_any_log, draw_table, posterior_table
 from stages.calibrate.nominal import nominal_values
@@ -56,6 +57,7 @@ def run(io: StageIO, params: CalibrateParams) -> dict[str, object]:
         scan_dir=io.scan_dir,
         key=work_key(model, data, params, OWN_CODE),
         progress=lambda fraction, text: io.progress(0.02 + 0.93 * fraction, text),
+        show=lambda problem, text: io.show(lambda: live_picture(problem, text)),
     )
     figures = metrics(fit, params)
     _write(io, model, fit, params)

@@ -15,6 +15,7 @@ from stages.optimize.confirmation import Check, Confirmed, checks_of
 from stages.optimize.constraints import Constraints, rules_of
 from stages.optimize.descent import Descent
 from stages.optimize.finer_mesh import values_on
+from stages.optimize.live import Reached, SoFar
 from stages.optimize.params import OptimizeParams
 from stages.optimize.passage import passage_of
 from stages.optimize.slicing_cut import SlicingCut, Values
@@ -88,6 +89,7 @@ def optimize(
     scan_dir: Path | None = None,
     key: str = "",
     progress: Progress = lambda fraction, message: None,
+    show: Callable[[SoFar], None] = lambda so_far: None,
 ) -> Optimization:
     """The least-force motion through the model.
 
@@ -100,6 +102,7 @@ def optimize(
         scan_dir: Where checkpoints go; None keeps none.
         key: Hash of everything the search depends on.
         progress: Gets how far the search is, and what it does.
+        show: Gets the best motion so far after every simulation of the search.
     """
     passage = passage_of(model.mesh, model.knife.length_m, params)
     cut = SlicingCut(model, (values,), passage, params)
@@ -131,7 +134,7 @@ def optimize(
             scan_dir,
             key,
         )
-        runs = _descents(workers, template, starts, progress)
+        runs = _descents(workers, template, starts, progress, SoFar(cut, scale), show)
         name, best, residuals = _best(cut, runs, params)
         still = best.copy()
         still[0] = 0.0
@@ -171,14 +174,19 @@ def _measured(cut: SlicingCut, variables: Array, answer: Answer[Array]) -> Measu
 
 
 def _descents(
-    workers: Workers, template: Start, starts: dict[str, Array], progress: Progress
+    workers: Workers,
+    template: Start,
+    starts: dict[str, Array],
+    progress: Progress,
+    so_far: SoFar,
+    show: Callable[[SoFar], None],
 ) -> dict[str, Descent]:
     """From every start, and from the first without constraints; the results by name."""
     params = template.params
     fewer = params.model_copy(update={"iterations": params.ablation_iterations})
     jobs = [replace(template, name=name, variables=variables) for name, variables in starts.items()]
     jobs.append(replace(template, name=UNCONSTRAINED, constrained=False, params=fewer))
-    report = _reporting(progress, sum(job.params.iterations for job in jobs), template.scale_n)
+    report = _reporting(progress, sum(job.params.iterations for job in jobs), so_far, show)
     found = workers.run(Start.run, jobs, on_message=report)
     return {job.name: run for job, run in zip(jobs, found, strict=True)}
 
@@ -205,14 +213,17 @@ def _best(
     return name, exact, residuals
 
 
-def _reporting(progress: Progress, total: int, vertical_n: float) -> Callable[[tuple[str, int, float]], None]:
+def _reporting(
+    progress: Progress, total: int, so_far: SoFar, show: Callable[[SoFar], None]
+) -> Callable[[Reached], None]:
     """From the messages of all descents to one progress."""
-    done: dict[str, int] = {}
 
-    def report(message: tuple[str, int, float]) -> None:
-        name, iterations, mean = message
-        done[name] = iterations
-        share = FIRST_SHARE + (SEARCH_SHARE - FIRST_SHARE) * sum(done.values()) / total
-        progress(share, f"{name} {iterations}: mean force {mean:.2f} N, vertical cut {vertical_n:.2f} N")
+    def report(reached: Reached) -> None:
+        so_far.add(reached)
+        done = sum(rows[-1][0] for rows in so_far.means.values())
+        share = FIRST_SHARE + (SEARCH_SHARE - FIRST_SHARE) * done / total
+        text = f"{reached.start} {reached.simulations}: mean force {reached.mean_force_n:.2f} N"
+        progress(share, f"{text}, vertical cut {so_far.vertical_n:.2f} N")
+        show(so_far)
 
     return report

@@ -10,6 +10,7 @@ from disect_sim import MATERIALS
 from disect_sim.cut_mesh import CutMesh
 from disect_sim.errors import InputError
 from stages.optimize.finer_mesh import finer_cut
+from stages.optimize.live import live_picture
 from stages.optimize.optimization import optimize
 from stages.optimize.params import OptimizeParams
 from stages.optimize.picture import optimize_picture
@@ -50,6 +51,7 @@ def run(io: StageIO, params: OptimizeParams) -> dict[str, Any]:
     model = cutting_model(mesh, MATERIALS[io.scan.material], params.cut)
     values, materials = read_second_cut_values(io.read), read_possible_materials(io.read)
     nodes, tets = io.read("tetrahedralize_half/nodes"), io.read("tetrahedralize_half/tets")
+    silhouette = mesh.nodes[~mesh.node_ghost][:, [2, 1]]
     found = optimize(
         model,
         values,
@@ -61,6 +63,7 @@ def run(io: StageIO, params: OptimizeParams) -> dict[str, Any]:
             model, [*values.values(), *(np.array([*m.values()]) for m in materials)], params, OWN_CODE
         ),
         progress=lambda fraction, text: io.progress(0.02 + 0.95 * fraction, text),
+        show=lambda so_far: io.show(lambda: live_picture(so_far, silhouette)),
     )
     profile, history = profile_table(found), history_table(found)
     io.write("optimize/motion", motion_table(found), notes={"knife": params.cut.knife_label})
@@ -71,6 +74,6 @@ def run(io: StageIO, params: OptimizeParams) -> dict[str, Any]:
     io.write_plot("optimize/profile_plot", plot_text(profile, ["time_s", "vertical_n", "optimized_n"]))
     io.write_plot("optimize/history_plot", plot_text(history, ["start", "iteration", "mean_force_n"]))
     io.progress(0.98, "draw the picture")
-    io.write_png("optimize/preview", optimize_picture(found, mesh.nodes[~mesh.node_ghost][:, [2, 1]]))
+    io.write_png("optimize/preview", optimize_picture(found, silhouette))
     io.progress(1.0, f"mean force {100.0 * found.reduction():.1f} % below the vertical cut")
     return metrics(found)

@@ -1,7 +1,7 @@
 """Where the search begins: the vertical cut, and a few seeded slicing motions."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +12,7 @@ from disect_sim.many import Answer
 from stages.optimize.constraints import Constraints, rules_of
 from stages.optimize.descent import Descent, descend
 from stages.optimize.inner_problem import nearest_feasible
+from stages.optimize.live import Reached
 from stages.optimize.params import OptimizeParams
 from stages.optimize.passage import Passage
 from stages.optimize.slicing_cut import AMPLITUDE_M_S, FREQUENCY_RAD_S, SlicingCut, Values
@@ -39,12 +40,16 @@ class Start:
     key: str
 
     def run(self) -> Descent:
-        """Descend; every iteration is reported to the parent process as (name, iterations, mean force)."""
+        """Descend; every iteration is reported to the parent process."""
         cut = SlicingCut(self.model, self.draws, self.passage, self.params)
 
         def report(run: Descent) -> None:
             if run.history:
-                report_to_parent((self.name, len(run.history), run.history[-1]["mean_force_n"]))
+                best = run.best if self.constrained and run.feasible else None
+                reached = Reached(self.name, len(run.history), run.history[-1]["mean_force_n"])
+                if best is not None:
+                    reached = replace(reached, best=best.variables, best_mean_n=best.mean_force_n)
+                report_to_parent(reached)
 
         return descend(
             cut,

@@ -11,8 +11,13 @@ from typing import Any
 EVENTS_VARIABLE = "SCAN2CUT_EVENTS"
 
 
+def someone_listens() -> bool:
+    """True if events go anywhere; what only people see need not be made otherwise."""
+    return bool(os.environ.get(EVENTS_VARIABLE))
+
+
 def emit(kind: str, **fields: Any) -> None:
-    """Append one event; kinds are progress (fraction, message) and error (exit_code, message)."""
+    """Append one event; kinds are progress (fraction, message), picture (path) and error (exit_code, message)."""
     path = os.environ.get(EVENTS_VARIABLE)
     if not path:
         return

@@ -6,7 +6,8 @@ so that a failing stage leaves the older artifacts as they were.
 
 import io
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,16 @@ from stages.runtime.artifacts import (
     write_picture,
     write_table,
 )
+from stages.runtime.atomic_file import write_bytes_atomic
 from stages.runtime.catalogue import ARTIFACTS, STAGES
-from stages.runtime.events import emit
+from stages.runtime.events import emit, someone_listens
 from stages.runtime.scan_file import ScanFile
 from stages.runtime.scratch import Scratch
+
+LIVE_FILE_NAME = "live.png"
+"""In the scan's directory while a stage runs that has something to see."""
+SHOW_EVERY_S = 15.0
+"""Between two of its pictures; one takes a tenth of a second to draw."""
 
 
 class StageIO:
@@ -43,6 +50,7 @@ class StageIO:
         self._written: dict[str, Path] = {}
         self._place = Scratch(scan_dir, stage)
         self._scratch = self._place.path
+        self._shown_s = -SHOW_EVERY_S
 
     @property
     def scan_path(self) -> Path:
@@ -99,6 +107,20 @@ class StageIO:
         """Report how far the stage is, 0 to 1."""
         emit("progress", fraction=min(max(float(fraction), 0.0), 1.0), message=message)
 
+    def show(self, draw: Callable[[], bytes | np.ndarray]) -> None:
+        """A picture of how far the stage is, for those who watch; drawn now and then, gone when the stage ends."""
+        now = time.monotonic()
+        if not someone_listens() or now - self._shown_s < SHOW_EVERY_S:
+            return
+        self._shown_s = now
+        try:
+            picture = draw()
+        except Exception:  # noqa: BLE001 -- a look at the work must not end the work
+            return
+        place = self.scan_dir / LIVE_FILE_NAME
+        write_bytes_atomic(place, picture if isinstance(picture, bytes) else encode_png(picture))
+        emit("picture", path=str(place.resolve()))
+
     def write_provenance(self, content: dict[str, Any]) -> None:
         """What the stage's files were made from; the runtime writes it, after all others."""
         name = f"{self.stage}/provenance"
@@ -122,8 +144,9 @@ class StageIO:
             os.replace(scratch_path, final)
 
     def close(self) -> None:
-        """Remove the scratch directory."""
+        """Remove the scratch directory and the picture of a stage that runs."""
         self._place.close()
+        (self.scan_dir / LIVE_FILE_NAME).unlink(missing_ok=True)
 
 
 def encode_png(pixels: np.ndarray) -> bytes:

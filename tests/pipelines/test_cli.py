@@ -13,13 +13,15 @@ import typer
 from typer.testing import CliRunner
 
 from disect_sim.errors import InputError
+from pipelines.cli import run as run_module
 from pipelines.cli.main import app
 from pipelines.cli.sample import write_sample
 from pipelines.cli.validate import validate_file
-from pipelines.dvc.stage import bring_up_to_date
+from pipelines.dvc.stage import Outcome, StageReport, bring_up_to_date
 from pipelines.dvc.template import read_template
 from pipelines.runs.run_result import RunResult
 from pipelines.scans.register import Request, register_scan
+from stages.runtime.yaml_file import read_mapping
 from tests.pipelines.test_dvc_stage import entry_of
 from tests.pipelines.tiny_project import environment, write_scan
 
@@ -154,6 +156,33 @@ def test_run_refusal_in_words(project):
     assert "error: none.ply is not a file" in result.stderr
     assert "Traceback" not in result.stderr
     assert "Traceback" in scan2cut(project, "run", "none.ply", "--debug").stderr
+
+
+def test_a_motion_without_certificate_is_not_called_done():
+    refused = {"certified": False, "verdict": "Refused: it hovers."}
+    stages = [
+        StageReport(name, Outcome.COMPLETED, 1.0, (), m) for name, m in (("clean", {}), ("export", refused))
+    ]
+    assert RunResult("apple", stages=stages[:1]).in_words == "done"
+    assert RunResult("apple", stages=stages).in_words == "NOT certified. Refused: it hovers."
+    assert RunResult("apple", error="clean: no.", stages=stages).in_words == "clean: no."
+
+
+@pytest.mark.parametrize(("options", "arm"), [(["--robot", "fr3"], {"robot": "fr3"}), ([], {})])
+def test_export_takes_a_robot_and_runs_that_stage(project, tmp_path, monkeypatch, options, arm):
+    register_scan(project, Request(write_scan(tmp_path, "apple.ply")))
+    asked = {}
+
+    def run_nothing(_project, request, **choices):
+        asked.update(choices, request=request())
+        return RunResult("apple", error="stopped here", exit_code=2)
+
+    monkeypatch.setattr(run_module, "_run", run_nothing)
+    monkeypatch.chdir(project.root)
+    assert CliRunner().invoke(app, ["export", "apple", *options]).exit_code == 2
+    assert asked["target"] == "export" and not asked["force"]
+    register_scan(project, asked["request"])
+    assert read_mapping(project.scan_dir("apple") / "scan.yaml")["arm"] == arm
 
 
 def test_unexpected_error_is_exit_1():

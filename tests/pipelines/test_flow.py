@@ -24,6 +24,7 @@ class Spectator:
         self.project = project
         self.started: list[str] = []
         self.progress: list[float] = []
+        self.pictures: list[tuple[str, str]] = []
         self.edit_during_clean = False
 
     def wait(self, stage, message):
@@ -39,6 +40,9 @@ class Spectator:
             self.edit_during_clean = False
             text = path.read_text().replace("max_faces: 2000000", "max_faces: 1900000")
             write_bytes_atomic(path, text.encode())  # the stage may read it at this moment
+
+    def on_picture(self, stage, path):
+        self.pictures.append((stage, path.name))
 
     def on_finish(self, report):
         pass
@@ -86,8 +90,10 @@ def artifact_keys() -> set[str]:
 
 
 def test_a_run_and_a_rerun(project, tmp_path, monkeypatch):
-    register_scan(project, Request(write_scan(tmp_path, "apple_1.ply")))
+    register_scan(project, Request(write_scan(tmp_path, "apple_1.ply", "good pictured-clean")))
     result, spectator = run(project, "apple_1")
+    assert spectator.pictures == [("clean", "live.png")] * 2
+    assert not (project.scan_dir("apple_1") / "live.png").exists(), "it goes with the stage"
     assert (result.exit_code, result.error) == (0, None)
     assert spectator.started == [entry.name for entry in read_template(project.template)]
     assert spectator.progress[-1] == 1.0
@@ -95,6 +101,7 @@ def test_a_run_and_a_rerun(project, tmp_path, monkeypatch):
     assert {
         "apple-1-clean-metrics",
         "apple-1-clean-preview",
+        "apple-1-clean-live",
         "apple-1-run",
         "apple-1-summary",
     } <= artifact_keys()

@@ -72,6 +72,18 @@ def test_a_log_says_start_share_estimate_and_end():
     ]
 
 
+def test_where_to_look_is_said_once_a_stage(tmp_path):
+    said, shown = [], io.StringIO()
+    lines, bars = ProgressLines(said.append), ProgressBars(Console(file=shown, width=200, color_system=None))
+    for watcher in (lines, bars):
+        for stage in ("calibrate", "calibrate", "optimize"):
+            watcher.on_picture(stage, tmp_path / "live.png")
+    assert said == [
+        f"{s}: see it in {tmp_path}/live.png, renewed while it runs" for s in ("calibrate", "optimize")
+    ]
+    assert shown.getvalue().count("calibrate: see it in") == 1
+
+
 def test_a_silent_stage_is_heard_of_again_and_again():
     said = []
     with ProgressLines(said.append, every_s=0.01) as lines:

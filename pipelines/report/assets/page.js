@@ -19,8 +19,8 @@
         if (!text && at === 0) { c.strokeStyle = css("--line"); }
         line(left, y, left + width, y);
         if (text) { // above its line; below it where another label stands already
-          const crowded = labels.some((other) => Math.abs(other - (y - 4 * scale)) < 13 * scale);
-          labels.push(crowded ? y + 12 * scale : y - 4 * scale);
+          const crowded = labels.some((other) => Math.abs(other - (y - 6 * scale)) < 14 * scale);
+          labels.push(crowded ? y + 14 * scale : y - 6 * scale);
           c.textAlign = "right"; c.fillText(text, left + width - 4 * scale, labels.at(-1));
         }
         c.strokeStyle = css("--bad");

@@ -88,9 +88,10 @@ def optimum(data: ScanData) -> Section:
 
 
 def _means(metrics: dict[str, Any]) -> list[tuple[float, str]]:
+    over = metrics.get("mean_over", "time")
     found = [
-        (metrics.get("mean_force_vertical_n"), "mean, vertical"),
-        (metrics.get("mean_force_optimized_n"), "mean, optimised"),
+        (metrics.get("mean_force_vertical_n"), f"mean over {over}, vertical"),
+        (metrics.get("mean_force_optimized_n"), f"mean over {over}, optimised"),
     ]
     return [(float(value), text) for value, text in found if isinstance(value, int | float)]
 

@@ -101,7 +101,9 @@ def _run(job: _Job) -> Found:
         job.name, job.unknowns.only(len(job.masks)), likelihoods, job.params.shared_iterations
     )
     checkpoint = Checkpoint(job.scan_dir, job.key, stage="calibrate", part=job.name)
-    return run_to_end(search, checkpoint, lambda s: report_to_parent(s.history[-1])).found()
+    return run_to_end(
+        search, checkpoint, lambda s: report_to_parent((s.history[-1], s.present().cuts[0].profile))
+    ).found()
 
 
 def fit_material(
@@ -123,7 +125,13 @@ def fit_material(
         if len(problems) > 1:
             shown["others"] = use[:-1]
     jobs = [_Job(name, problems, unknowns, masks, params, scan_dir, key) for name, masks in shown.items()]
-    listen = report or (lambda row: None)
+
+    def listen(message: tuple[HistoryRow, Array]) -> None:
+        row, profile = message
+        problems[0].nearest.offer(profile, problems[0].measured, use[0])
+        if report is not None:
+            report(row)
+
     found = dict(
         zip(shown, run_parallel(_run, jobs, processes=params.processes, on_message=listen), strict=True)
     )

@@ -12,6 +12,7 @@ import yaml
 
 from disect_sim.errors import InputError
 from stages.calibrate.calibration import calibrate, check_names
+from stages.calibrate.live import live_picture
 from stages.calibrate.methods.table import METHODS
 from stages.calibrate.objective import Objective
 from stages.calibrate.outcome import FitOutcome
@@ -40,7 +41,32 @@ def log(model):
 @pytest.fixture(scope="module")
 def fit(model):
     params = quick(shared_iterations=12, individual=["cut_spring_ke"], individual_iterations=2)
-    return params, calibrate(model, record(model, TRUTH), params)
+    seen = []
+
+    def show(problem, text):
+        seen.append((text, problem.nearest.error_n, live_picture(problem, text).shape))
+
+    done = calibrate(model, record(model, TRUTH), params, progress=lambda *_: None, show=show)
+    SHOWN[:] = seen
+    return params, done
+
+
+SHOWN: list[tuple[str, float, tuple[int, ...]]] = []
+"""What the fit showed on its way: text, error of the nearest curve [N], shape of the picture."""
+
+
+def test_the_nearest_curve_so_far_can_be_watched(fit):
+    _, done = fit
+    assert len(SHOWN) == len(done.history)
+    texts, errors_n, shapes = zip(*SHOWN, strict=True)
+    assert texts[0].startswith("shared 1: loss") and texts[-1].startswith("individual")
+    assert list(errors_n) == sorted(errors_n, reverse=True), "it never gets worse"
+    p = done.problem
+    use = p.contact & p.valid
+    assert (
+        errors_n[-1] <= abs(done.simulated - p.measured)[use].mean() * 1.0001
+    )  # the same curve, in torch's rounding
+    assert set(shapes) == {(450, 800, 3)}
 
 
 def nmae(fit, simulated=None):

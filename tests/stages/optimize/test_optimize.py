@@ -7,6 +7,7 @@ from disect_sim.errors import InputError
 from stages.optimize.descent import NO_GAIN, Search, descend
 from stages.optimize.finer_mesh import finer_cut
 from stages.optimize.inner_problem import ForceModel
+from stages.optimize.live import live_picture
 from stages.optimize.optimization import UNCONSTRAINED, optimize
 from stages.optimize.picture import optimize_picture
 from stages.optimize.report import (
@@ -35,16 +36,37 @@ def _descend(cut, params, **options):
     return descend(cut, start, params, scale_n=scale, **{"checkpoint": NO_CHECKPOINT, **options}), scale
 
 
+SHOWN: list[tuple[float, tuple[int, ...]]] = []
+"""What the searches showed on their way: mean force of the best motion [N], shape of the picture."""
+
+
 def _search(processes):
     """A short search on the block, with an ablation and all checks."""
     params = quick(iterations=4, starts=2, candidates=2, processes=processes)
     values = {name: np.asarray(value) for name, value in VALUES.items()}
-    return optimize(block(), values, params, finer=finer_cut(*uncut_block()))
+    model, silhouette = block(), regular_block().nodes[:, [2, 1]]
+    SHOWN.clear()
+
+    def show(so_far):
+        SHOWN.append((so_far.best_mean_n, live_picture(so_far, silhouette).shape))
+
+    return optimize(model, values, params, finer=finer_cut(*uncut_block()), show=show)
 
 
 @pytest.fixture(scope="module")
 def found():
     return _search(1)
+
+
+def test_the_best_motion_so_far_can_be_watched(found):
+    means, shapes = zip(*SHOWN, strict=True)
+    assert len(SHOWN) == sum(len(run.history) for run in found.runs.values())
+    assert list(means) == sorted(means, reverse=True), "it never gets worse"
+    best = min(
+        run.best.mean_force_n for name, run in found.runs.items() if name != UNCONSTRAINED and run.feasible
+    )
+    assert means[-1] == best
+    assert set(shapes) == {(450, 1100, 3)}
 
 
 def test_two_processes_give_exactly_what_one_gives(found):
