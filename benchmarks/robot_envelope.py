@@ -75,7 +75,9 @@ def main() -> None:
     rest = JointMotion(q, np.zeros_like(q), np.zeros_like(q))
     for name, force in (("up", [0.0, 1.0, 0.0]), ("along the blade", [0.0, 0.0, 1.0])):
         pushed = np.tile(turn @ force, (len(places), 1))
-        per_newton = np.linalg.norm(deflection(cell, q, pushed, params.joint_stiffness_nm_rad), axis=1).max()
+        per_newton = np.linalg.norm(
+            deflection(robot, cell, q, pushed, params.joint_stiffness_nm_rad), axis=1
+        ).max()
         allowed = params.max_deflection_m / per_newton
         print(f"deflection by a force {name}: {1e3 * per_newton:.4f} mm/N, so at most {allowed:.0f} N")
         strong = [
@@ -94,7 +96,7 @@ def _reaches(robot: Robot, cell: Cell, posture: Posture, z: float) -> bool:
     except InputError:
         return False
     margin = np.minimum(q - robot.position_low_rad, robot.position_high_rad - q).min()
-    return bool(margin >= POSITION_MARGIN_RAD and smallest_singular_value(q).min() >= SIGMA_MIN)
+    return bool(margin >= POSITION_MARGIN_RAD and smallest_singular_value(robot.table, q).min() >= SIGMA_MIN)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from disect_sim.errors import InputError
 
 LIMITS = {
     "cut": re.compile(r"(max|min)_|.*limit|.*clearance|.*speed"),
-    "optimize": re.compile(r"(max|min)_|.*limit|.*clearance|.*overlap"),
+    "optimize": re.compile(r"(max|min)_|.*limit|.*clearance|.*overlap|final_"),
     "arm": re.compile(""),
     "export": re.compile(""),
 }

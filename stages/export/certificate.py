@@ -1,5 +1,6 @@
 """The certificate: every check on the files as they were read back."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,29 +56,56 @@ class Certificate:
         }
 
 
+def _variant_limits(files: ExportFiles, demand: Demand) -> list[Check]:
+    return [
+        check for variant in (files.cut, files.air) for check in limits(variant.name, variant.joints, demand)
+    ]
+
+
+def _tool_fits(_files: ExportFiles, demand: Demand) -> list[Check]:
+    return tool_fits(demand)
+
+
+ON_NUMBERS: tuple[Callable[[ExportFiles, Demand], list[Check]], ...] = (
+    rest_and_copies,
+    _variant_limits,
+    kinematics,
+    move_checks,
+    space,
+    _tool_fits,
+    arm_is_clear,
+    loads,
+    collisions,
+    frames,
+    cutting,
+)
+"""Groups of checks that look at what the files say; those of hashes and the replay come on top."""
+
+
+LONGEST = (arm_is_clear, collisions, loads, move_checks, kinematics)
+
+
+def first_failure(files: ExportFiles, demand: Demand) -> Check | None:
+    """A check on numbers that fails, without looking at the rest; None if all pass. The quick groups come first."""
+    quick = [group for group in ON_NUMBERS if group not in LONGEST]
+    for group in (structure, *quick, *LONGEST):
+        for check in group(files, demand):
+            if check.passed is False:
+                return check
+    return None
+
+
 def certify(folder: Path, demand: Demand) -> Certificate:
     """Read the folder and hold it against the demand."""
     try:
         files = read_export(folder)
     except ValueError as error:
         return Certificate((holds(1, "files readable", False, str(error)),), {})
-    found = [holds(1, "files readable", True, "schema and version as expected"), *structure(files)]
+    found = [holds(1, "files readable", True, "schema and version as expected"), *structure(files, demand)]
     if any(check.passed is False for check in found):
         return Certificate((*found, not_verified(2, "checks 2 to 9", "the joint file is not sound")), {})
-    found += rest_and_copies(files, demand)
-    for variant in (files.cut, files.air):
-        found += limits(variant.name, variant.joints, demand)
-    found += kinematics(files, demand)
-    found += move_checks(files, demand)
-    found += space(files, demand)
-    found += tool_fits(demand)
-    found += arm_is_clear(files, demand)
-    found += loads(files, demand)
-    found += collisions(files, demand)
-    found += frames(files, demand)
-    found += hashes(files, demand)
-    found += _replay(files, demand)
-    found += cutting(files, demand)
+    for group in (*ON_NUMBERS[:-1], hashes, _replay, ON_NUMBERS[-1]):
+        found += group(files, demand)
     return Certificate(tuple(found), load_figures(files, demand))
 
 

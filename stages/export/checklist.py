@@ -14,6 +14,13 @@ def air_cut(robot: Robot) -> str:
     return " or ".join(f"air_cut/{file} with {client}" for file, client in robot.control.clients.items())
 
 
+def settings(robot: Robot) -> str:
+    """Who sets load, stiffness and thresholds."""
+    if robot.control.run_script:
+        return "No end effector in Desk: the run script sends"
+    return "By hand, before each of the two motions:"
+
+
 def checklist(
     demand: Demand, *, scan_id: str, start: NDArray[np.float64], air_start: NDArray[np.float64]
 ) -> str:
@@ -44,14 +51,14 @@ blade. The certificate in cut.json covers this motion in this cell; it is no ris
 ## The knife
 - [ ] Edge centre at ({edge}) mm from the flange, blade {1000 * cell.blade_length_m:.0f} mm long, direction
       {params.blade_angle_deg:g}° in the flange's x-y plane. Clamped; does not move when pulled by hand (gloves on).
-- [ ] No end effector in Desk: the run script sends load ({cell.tool_mass_kg:g} kg, centre of mass ({com}) mm from the
-      flange), stiffness ({params.joint_stiffness_nm_rad:g} Nm/rad) and the collision thresholds of cut.json, apart for
-      air cut and cut. With another client, set them by hand before each of the two.
+- [ ] {settings(robot)} load ({cell.tool_mass_kg:g} kg, centre of mass ({com}) mm from the flange), stiffness
+      ({params.joint_stiffness_nm_rad:g} Nm/rad, or as near as the arm offers) and the collision thresholds of cut.json,
+      apart for air cut and cut.
 - [ ] Predicted peak force {peak:.0f} N; {demand.parting.remains()} after the cut.
 
 ## The rehearsal
 - [ ] `python run_cut.py` (dry run) ends with "All checks passed".
-- [ ] Robot at its ready pose, by Desk or by hand guiding: [{ready}] rad. The files lead from there to the
+- [ ] Robot at its ready pose, by its own controls or by hand guiding: [{ready}] rad. The files lead from there to the
       start and back.
 - [ ] **Fruit off the board**, blade guard on if there is one: the air cut, {air_cut(robot)}.
       It is the same motion {1000 * params.air_cut_lift_m:.0f} mm higher; it starts at [{air_pose}] rad. Record it:

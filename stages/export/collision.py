@@ -13,6 +13,7 @@ from stages.export.dynamics import edge_torques
 from stages.export.export_files import ExportFiles
 from stages.export.load_checks import force_on_knife
 from stages.shared.kinematics import flange_pose, jacobian
+from stages.shared.robots.robot import Robot
 
 FACTOR = 1.3
 """Thresholds above the predicted load: cuts vary."""
@@ -42,12 +43,15 @@ class Thresholds:
     """Norm of the measured force at which the run script stops."""
 
 
-def thresholds(cell: Cell, joints: NDArray[np.float64], force: NDArray[np.float64]) -> Thresholds:
-    """For joints [rad], shape [n, 7], and the predicted force on the edge in the base frame [N], shape [n, 3]."""
-    read, bias = _read(cell, joints, force)
-    wanted = FACTOR * read + bias + np.array([FLOOR_NM] * 7 + [0.0] * 3 + [FLOOR_NM] * 3)
+def thresholds(
+    robot: Robot, cell: Cell, joints: NDArray[np.float64], force: NDArray[np.float64]
+) -> Thresholds:
+    """For joints [rad], shape [n, joint_count], and the predicted force on the edge, base frame [N], shape [n, 3]."""
+    read, bias = _read(robot, cell, joints, force)
+    count = joints.shape[1]
+    wanted = FACTOR * read + bias + np.array([FLOOR_NM] * count + [0.0] * 3 + [FLOOR_NM] * 3)
     peak = float(np.linalg.norm(force, axis=1).max())
-    return Thresholds(wanted[:7].tolist(), wanted[7:].tolist(), FACTOR * peak + BIAS_N + STOP_N)
+    return Thresholds(wanted[:count].tolist(), wanted[count:].tolist(), FACTOR * peak + BIAS_N + STOP_N)
 
 
 def plain(cut: Thresholds, air: Thresholds) -> dict[str, Any]:
@@ -65,16 +69,18 @@ def collisions(files: ExportFiles, demand: Demand) -> list[Check]:
     ):
         stated = files.document["collision"][key]
         limits = np.array([*stated["torque_nm"], *stated["force_n"]], float)
-        read, bias = _read(demand.cell, variant.joints, force)
+        read, bias = _read(demand.robot, demand.cell, variant.joints, force)
         peak = float(np.linalg.norm(force, axis=1).max())
         room = min(
             float((limits - READS_HIGH * read - bias).min()),
             float(stated["stop_force_n"]) - READS_HIGH * peak - BIAS_N,
         )
-        wanted = thresholds(demand.cell, variant.joints, force)
+        wanted = thresholds(demand.robot, demand.cell, variant.joints, force)
         needed = np.array([*wanted.torque_nm, *wanted.force_n, wanted.stop_force_n])
         excess = float((np.array([*limits, float(stated["stop_force_n"])]) - needed).max())
-        push = max(stopping_push(demand.cell, variant.joints, limits), float(stated["stop_force_n"]))
+        push = max(
+            stopping_push(demand.robot, demand.cell, variant.joints, limits), float(stated["stop_force_n"])
+        )
         found += [
             at_least(
                 5,
@@ -104,22 +110,25 @@ def collisions(files: ExportFiles, demand: Demand) -> list[Check]:
     return found
 
 
-def stopping_push(cell: Cell, joints: NDArray[np.float64], limits: NDArray[np.float64]) -> float:
+def stopping_push(
+    robot: Robot, cell: Cell, joints: NDArray[np.float64], limits: NDArray[np.float64]
+) -> float:
     """The push [N] on the edge that surely exceeds a threshold, wherever on the way and along whichever base axis."""
-    linear = np.abs(jacobian(joints[::STRIDE], cell.f_t_e)[:, :3])
-    by_torque = (limits[:7] / np.maximum(linear, 1e-12)).min(axis=2)
-    return float(np.minimum(by_torque, limits[7:10]).max())
+    linear = np.abs(jacobian(robot.table, joints[::STRIDE], cell.f_t_e)[:, :3])
+    count = joints.shape[1]
+    by_torque = (limits[:count] / np.maximum(linear, 1e-12)).min(axis=2)
+    return float(np.minimum(by_torque, limits[count : count + 3]).max())
 
 
 def _read(
-    cell: Cell, joints: NDArray[np.float64], force: NDArray[np.float64]
+    robot: Robot, cell: Cell, joints: NDArray[np.float64], force: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Largest predicted reading of the 13 channels, and what BIAS_N on the edge adds to each."""
+    """Largest predicted reading of all channels (joints, force, moment), and what BIAS_N on the edge adds to each."""
     turn = cell.o_t_c[:3, :3]
-    arm = (flange_pose(joints[:1])[0, :3, :3] @ cell.f_t_e[:3, 3])[None]
+    arm = (flange_pose(robot.table, joints[:1])[0, :3, :3] @ cell.f_t_e[:3, 3])[None]
     moment = np.cross(arm, force)
-    torque = np.abs(edge_torques(cell, joints, force)).max(axis=0)
-    lever = np.linalg.norm(jacobian(joints[::STRIDE], cell.f_t_e)[:, :3], axis=1).max(axis=0)
+    torque = np.abs(edge_torques(robot, cell, joints, force)).max(axis=0)
+    lever = np.linalg.norm(jacobian(robot.table, joints[::STRIDE], cell.f_t_e)[:, :3], axis=1).max(axis=0)
     sizes = [np.maximum(np.abs(v), np.abs(v @ turn)).max(axis=0) for v in (force, moment)]
     reach = float(np.linalg.norm(arm))
     return (

@@ -6,6 +6,7 @@ from stages.export.checks import Check, at_least, at_most
 from stages.export.demand import Demand
 from stages.export.export_files import ExportFiles
 from stages.export.motion_checks import cut_phase, edge_poses, in_cutting_frame
+from stages.export.parting import area_below
 
 PLANE_M = 0.0005
 """Half a blade's thickness: farther aside, the knife runs in another plane than the one that was simulated."""
@@ -13,6 +14,8 @@ END_HEIGHT_M = 0.001
 """How far above cut.board_clearance_m the edge may end; optimize keeps to half of it."""
 DEPTH_M = 0.003
 """The edge counts as inside the fruit from here on: skin dents before it gives way."""
+LEAST_WAY_M = 1e-9
+"""So that a motion that never goes down has a share too: none."""
 FELT_N = 0.1
 FELT_SHARE = 0.9
 UPWARD_N = 0.5
@@ -42,7 +45,7 @@ def cutting(files: ExportFiles, demand: Demand) -> list[Check]:
             remedy=again,
         ),
         *_force(edge, demand, again),
-        *_parted(demand),
+        *_parted(demand, float(edge[:, 1].min())),
     ]
 
 
@@ -54,8 +57,10 @@ def _force(edge: np.ndarray, demand: Demand, again: str) -> list[Check]:
         return [at_most(9, "samples of force missing", abs(len(force) - len(edge)), 0, "rows", remedy=again)]
     inside, above = edge[:, 1] < top - DEPTH_M, edge[:, 1] > top + ABOVE_M
     size = np.linalg.norm(force, axis=1)
-    felt = float((size[inside] >= FELT_N).mean()) if inside.any() else 0.0
-    upward = float(force[inside, 1].mean()) if inside.any() else 0.0
+    down = np.where(inside, np.maximum(0.0, -np.diff(edge[:, 1], prepend=edge[0, 1])), 0.0)
+    way = max(float(down.sum()), LEAST_WAY_M)
+    felt = float(down @ (size >= FELT_N)) / way
+    upward = float(down @ force[:, 1]) / way
     early = float(size[above].max()) if above.any() else 0.0
     wrong = f"The torques are certified with this force. {again}"
     return [
@@ -65,7 +70,14 @@ def _force(edge: np.ndarray, demand: Demand, again: str) -> list[Check]:
     ]
 
 
-def _parted(demand: Demand) -> list[Check]:
+def remaining(demand: Demand, lowest_m: float) -> str:
+    """What the edge leaves whole, in words, for the lowest height that it reaches above the board [m]."""
+    below, whole = (1e6 * area_below(demand.fruit.section, height) for height in (lowest_m, np.inf))
+    height = f"the edge ends {1e3 * max(0.0, lowest_m):.2g} mm above the board"
+    return f"{demand.parting.remains()}; {height}, with {below:.0f} of {whole:.0f} mm² below it"
+
+
+def _parted(demand: Demand, lowest_m: float) -> list[Check]:
     parting = demand.parting
     off = float(np.linalg.norm(parting.end_position_m - demand.cut.position[-1]))
     return [
@@ -92,7 +104,8 @@ def _parted(demand: Demand) -> list[Check]:
             parting.cut_fraction,
             demand.params.min_cut_fraction,
             "-",
-            parting.remains(),
-            remedy="Lower cut.board_clearance_m, or state in export.min_cut_fraction what is enough for you",
+            remaining(demand, lowest_m),
+            remedy="Lower optimize.final_height_m, raise optimize.final_strokes or final_stroke_s, or state in "
+            "export.min_cut_fraction what is enough for you",
         ),
     ]

@@ -14,19 +14,20 @@ GRAVITY_M_S2 = 9.80665
 def joint_torques(
     robot: Robot, cell: Cell, motion: JointMotion, force: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Torques of the motors [Nm], shape [n, 7], without friction and rotor inertia.
+    """Torques of the motors [Nm], shape [n, joint_count], without friction and rotor inertia.
 
     Links and tool (a point mass) accelerate in gravity; force is what the fruit does to the edge, in the base
     frame [N], shape [n, 3].
     """
     q, dq, ddq = motion.position, motion.velocity, motion.acceleration
-    poses = joint_poses(q)
+    poses = joint_poses(robot.table, q)
     axes, origins = poses[:, :, :3, 2], poses[:, :, :3, 3]
-    torque = -edge_torques(cell, q, force)
+    torque = -edge_torques(robot, cell, q, force)
     turn, push = np.zeros((len(q), 3)), np.zeros((len(q), 3))
     lift = np.broadcast_to([0.0, 0.0, GRAVITY_M_S2], (len(q), 3))
     previous = np.zeros((len(q), 3))
-    for i in range(7):
+    last = len(robot.table) - 1
+    for i in range(last + 1):
         arm = origins[:, i] - previous
         lift = lift + _carried(turn, push, arm)
         spin = axes[:, i] * dq[:, i, None]
@@ -39,8 +40,8 @@ def joint_torques(
         moment = np.einsum("nij,nj->ni", inertia, push) + np.cross(turn, momentum)
         centre = origins[:, i] + rotation @ robot.link_com_m[i]
         loads = [(centre, robot.link_mass_kg[i], moment)]
-        if i == 6:
-            flange = flange_pose(q)
+        if i == last:
+            flange = flange_pose(robot.table, q)
             hung = flange[:, :3, 3] + flange[:, :3, :3] @ cell.tool_com_m
             loads.append((hung, cell.tool_mass_kg, np.zeros_like(moment)))
         for point, mass, couple in loads:
@@ -51,17 +52,23 @@ def joint_torques(
     return torque
 
 
-def edge_torques(cell: Cell, q: NDArray[np.float64], force: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Joint torques [Nm], shape [n, 7], that a force on the edge [N], shape [n, 3], in the base frame causes."""
-    return np.einsum("nij,ni->nj", jacobian(q, cell.f_t_e)[:, :3], force)
+def edge_torques(
+    robot: Robot, cell: Cell, q: NDArray[np.float64], force: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Joint torques [Nm], shape [n, joint_count], of a force on the edge [N], shape [n, 3], in the base frame."""
+    return np.einsum("nij,ni->nj", jacobian(robot.table, q, cell.f_t_e)[:, :3], force)
 
 
 def deflection(
-    cell: Cell, q: NDArray[np.float64], force: NDArray[np.float64], stiffness_nm_rad: float
+    robot: Robot,
+    cell: Cell,
+    q: NDArray[np.float64],
+    force: NDArray[np.float64],
+    stiffness_nm_rad: float,
 ) -> NDArray[np.float64]:
     """How far the edge gives way [m], shape [n, 3], with the same stiffness in every joint."""
-    bent = edge_torques(cell, q, force) / stiffness_nm_rad
-    return np.einsum("nij,nj->ni", jacobian(q, cell.f_t_e)[:, :3], bent)
+    bent = edge_torques(robot, cell, q, force) / stiffness_nm_rad
+    return np.einsum("nij,nj->ni", jacobian(robot.table, q, cell.f_t_e)[:, :3], bent)
 
 
 def _carried(

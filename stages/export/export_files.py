@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from stages.export.recording_file import Recording, read_recording
 from stages.export.trajectory_files import Trajectory, read_mcap, read_yaml
 from stages.export.waypoints import joint_rows, table_of_csv, table_of_rows
 
@@ -19,6 +20,7 @@ WAYPOINTS_PARQUET, WAYPOINTS_CSV = "waypoints.parquet", "waypoints.csv"
 JOINTS, TRAJECTORY_YAML, TRAJECTORY_MCAP = "joint_1khz.csv", "joint_trajectory.yaml", "joint_trajectory.mcap"
 TO_START, TO_READY = "to_start.csv", "to_ready.csv"
 MOTION = "motion.parquet"
+RECORDING = "motion.mcap"
 AIR = "air_cut"
 RUN_SCRIPTS = ("run_cut.py", "cut_stream.py")
 CHECKLIST, REASON = "CHECKLIST.md", "REASON.txt"
@@ -46,17 +48,17 @@ class Variant:
 
     name: str
     rows: NDArray[np.float64]
-    """Time [s] and joints [rad] at 1 kHz, shape [n, 8]."""
+    """Time [s] and joints [rad] at 1 kHz, shape [n, 1 + joint_count]."""
     from_yaml: Trajectory
     from_mcap: Trajectory
     to_start: NDArray[np.float64]
-    """Joints [rad] from the ready pose to the start at 1 kHz, shape [n, 7]."""
+    """Joints [rad] from the ready pose to the start at 1 kHz, shape [n, joint_count]."""
     to_ready: NDArray[np.float64]
     """And from the end back."""
 
     @property
     def joints(self) -> NDArray[np.float64]:
-        """[rad], shape [n, 7]."""
+        """[rad], shape [n, joint_count]."""
         return self.rows[:, 1:]
 
 
@@ -70,6 +72,7 @@ class ExportFiles:
     """From the Parquet file."""
     csv_waypoints: pl.DataFrame
     json_waypoints: pl.DataFrame
+    recording: Recording
     cut: Variant
     air: Variant
 
@@ -89,6 +92,7 @@ def read_export(folder: Path) -> ExportFiles:
             pl.read_parquet(folder / WAYPOINTS_PARQUET),
             table_of_csv((folder / WAYPOINTS_CSV).read_bytes()),
             table_of_rows(document["waypoints"]),
+            read_recording(folder / RECORDING),
             _variant(folder, "cut"),
             _variant(folder / AIR, "air cut"),
         )

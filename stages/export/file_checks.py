@@ -10,7 +10,7 @@ from stages.export.checks import Check, at_most, holds
 from stages.export.demand import Demand
 from stages.export.export_files import ExportFiles, Variant
 from stages.export.segments import PERIOD_S, EdgeMotion
-from stages.export.trajectory_files import same
+from stages.export.trajectory_files import Trajectory, same
 from stages.export.waypoints import trajectory_of
 from stages.runtime.hashing import sha256_of_file
 
@@ -21,15 +21,30 @@ REST_M_S, REST_M_S2 = 1e-6, 1e-3
 CONSISTENT_M_S, CONSISTENT_M_S2 = 1e-3, 0.2
 """How well the motion's velocity and acceleration must agree with its positions, by differences over 1 ms."""
 ORTHONORMAL = 1e-9
+SHOWN = 1e-9
+"""Between motion.mcap and the waypoints, in m and N: roundings of a chain of quaternions."""
 
 
-def structure(files: ExportFiles) -> list[Check]:
+def structure(files: ExportFiles, demand: Demand) -> list[Check]:
     """Check 1, first half: without these nothing else can be computed."""
     numbers = [files.cut.rows, files.air.rows, *(_numbers(files.waypoints))]
     numbers += [move for v in (files.cut, files.air) for move in (v.to_start, v.to_ready)]
     found = [
         holds(1, "all numbers finite", all(np.isfinite(a).all() for a in numbers), "joints and waypoints")
     ]
+    count = len(demand.robot.table)
+    arrays = [
+        a for v in (files.cut, files.air) for a in (v.joints, v.to_start, v.to_ready, v.from_mcap.position)
+    ]
+    found.append(
+        holds(
+            1,
+            "joints are those of the robot",
+            all(a.shape[1:] == (count,) for a in [*arrays, files.waypoints["q_rad"].to_numpy()]),
+            f"{count} of a {demand.robot.title}",
+            remedy="Export again for this robot",
+        )
+    )
     for variant in (files.cut, files.air):
         time = variant.rows[:, 0]
         grid = PERIOD_S * np.arange(len(time))
@@ -94,12 +109,37 @@ def rest_and_copies(files: ExportFiles, demand: Demand) -> list[Check]:
     found.append(
         holds(
             1,
+            "recording (motion.mcap) is that of the waypoints",
+            _recorded(files, wanted, demand),
+            "joints and speeds bit for bit, the edge's place by its frames to 1e-9 m, force to 1e-9 N",
+        )
+    )
+    found.append(
+        holds(
+            1,
             "air cut: trajectory equal in YAML and MCAP",
             same(files.air.from_yaml, files.air.from_mcap),
             "bit for bit",
         )
     )
     return found
+
+
+def _recorded(files: ExportFiles, wanted: Trajectory, demand: Demand) -> bool:
+    """Whether motion.mcap shows what the waypoints say."""
+    seen, table = files.recording, files.waypoints
+    edge, force = table["edge_position_m"].to_numpy(), table["force_n"].to_numpy()
+    if seen.edge.shape != edge.shape or seen.force.shape != force.shape:
+        return False
+    return bool(
+        seen.joint_names == wanted.joint_names
+        and np.array_equal(seen.time_ns, wanted.time_ns)
+        and np.array_equal(seen.position, wanted.position)
+        and np.array_equal(seen.velocity, wanted.velocity)
+        and np.isfinite(seen.effort).all()
+        and np.abs(seen.edge - edge).max() <= SHOWN
+        and np.abs(seen.force @ demand.cell.o_t_c[:3, :3].T - force).max() <= SHOWN
+    )
 
 
 def frames(files: ExportFiles, demand: Demand) -> list[Check]:

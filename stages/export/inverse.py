@@ -1,9 +1,9 @@
 """Joint motion of a whole cut: one smooth branch of the inverse kinematics, and its derivatives.
 
-Seven joints follow a pose of six numbers. The seventh condition is linear in the joints and fixed for the whole
-motion: no motion along the null space of one reference posture, measured in the joints' acceleration limits. So the
-joints are a smooth function of the edge's position alone; they come back when it comes back, and they are nearly
-those of least acceleration effort.
+Six or seven joints follow a pose of six numbers. With seven, the last condition is linear in the joints and fixed for
+the whole motion: no motion along the null space of one reference posture, measured in the joints' acceleration limits.
+So the joints are a smooth function of the edge's position alone; they come back when it comes back, and they are
+nearly those of least acceleration effort. With six there is no such condition, but several postures to choose from.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from disect_sim.errors import InputError
-from stages.shared.kinematics import flange_pose, jacobian, jacobian_rate, joint_poses
+from stages.shared.kinematics import LinkTable, flange_pose, jacobian, jacobian_rate, joint_poses
 from stages.shared.robots.robot import Robot
 
 MAX_ITERATIONS = 60
@@ -22,8 +22,11 @@ CONVERGED_RAD = 1e-14
 SWEEP_STEP_RAD = 0.04
 SWEEP_STEPS = 30
 """Postures tried on each side of the first one, along the null space."""
-ELBOW = 3
-"""Index of the joint whose height is the elbow's."""
+SEEDS = 64
+"""Drawn postures from which an arm of six joints looks for its solutions of one pose."""
+NEARNESS_M_RAD = 0.05
+"""Height of the elbow that a solution one radian nearer to the ready pose is worth."""
+POSE_NUMBERS = 6
 WANTED_MARGIN_RAD = 0.3
 WANTED_SIGMA = 0.1
 """A reference posture this far inside limits and from singularities leaves room for the motion around it."""
@@ -31,17 +34,18 @@ WANTED_SIGMA = 0.1
 
 @dataclass(frozen=True)
 class Posture:
-    """A reference posture and the condition that ties the null space to it."""
+    """A reference posture and the conditions that tie the null space to it."""
 
+    table: LinkTable
     joints: NDArray[np.float64]
-    """[rad], shape [7]."""
-    condition: NDArray[np.float64]
-    """Row c of the condition c · (q - joints) = 0, shape [7]."""
+    """[rad], shape [joint_count]."""
+    conditions: NDArray[np.float64]
+    """Rows c of the conditions c · (q - joints) = 0, shape [joint_count - 6, joint_count]."""
 
 
 @dataclass(frozen=True)
 class JointMotion:
-    """Joint angles [rad] and derivatives [rad/s, rad/s²], shape [n, 7] each."""
+    """Joint angles [rad] and derivatives [rad/s, rad/s²], shape [n, joint_count] each."""
 
     position: NDArray[np.float64]
     velocity: NDArray[np.float64]
@@ -51,9 +55,12 @@ class JointMotion:
 def choose_posture(robot: Robot, target: NDArray[np.float64]) -> Posture:
     """The posture at the flange pose [4, 4] with the highest elbow, well inside limits and away from singularities.
 
-    Walks along the null space from a first solution in both directions. A high elbow stays clear of board and
-    people; the joint accelerations that a cut needs differ little along the null space.
+    With seven joints it walks along the null space from a first solution in both directions. A high elbow stays clear
+    of board and people; the joint accelerations that a cut needs differ little along the null space. With six it
+    compares the solutions that it finds from drawn postures, and likes those near the ready pose.
     """
+    if len(robot.table) == POSE_NUMBERS:
+        return _free(robot, min(_solutions(robot, target), key=lambda joints: _cost(robot, joints)))
     start = solve(_free(robot, robot.ready_pose_rad), target[None])[0]
     postures = [start, *_walk(robot, start, target, 1.0), *_walk(robot, start, target, -1.0)]
     best = min(postures, key=lambda joints: _cost(robot, joints))
@@ -61,12 +68,12 @@ def choose_posture(robot: Robot, target: NDArray[np.float64]) -> Posture:
 
 
 def solve(posture: Posture, targets: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Joint angles [rad], shape [n, 7], for flange poses [n, 4, 4]; InputError if a pose is out of reach."""
-    q = np.broadcast_to(posture.joints, (len(targets), 7)).copy()
+    """Joint angles [rad], shape [n, joint_count], for flange poses [n, 4, 4]; InputError if one is out of reach."""
+    q = np.broadcast_to(posture.joints, (len(targets), len(posture.table))).copy()
     previous = np.inf
     for _ in range(MAX_ITERATIONS):
         residual = np.concatenate(
-            [_pose_error(q, targets), -((q - posture.joints) @ posture.condition)[:, None]], axis=1
+            [_pose_error(posture.table, q, targets), -(q - posture.joints) @ posture.conditions.T], axis=1
         )
         try:
             step = np.linalg.solve(_square(q, posture), residual[..., None])[..., 0]
@@ -94,32 +101,53 @@ def follow(
     """
     q = solve(posture, targets)
     square = _square(q, posture)
-    rest = np.zeros((len(q), 4))
+    rest = np.zeros((len(q), len(posture.table) - 3))
     dq = np.linalg.solve(square, np.concatenate([velocity, rest], axis=1)[..., None])[..., 0]
-    bias = np.zeros((len(q), 7))
-    bias[:, :6] = np.einsum("nij,nj->ni", jacobian_rate(q, dq), dq)
+    bias = np.zeros_like(q)
+    bias[:, :POSE_NUMBERS] = np.einsum("nij,nj->ni", jacobian_rate(posture.table, q, dq), dq)
     wanted = np.concatenate([acceleration, rest], axis=1) - bias
     ddq = np.linalg.solve(square, wanted[..., None])[..., 0]
     return JointMotion(q, dq, np.asarray(ddq, np.float64))
 
 
-def smallest_singular_value(q: NDArray[np.float64]) -> NDArray[np.float64]:
+def smallest_singular_value(table: LinkTable, q: NDArray[np.float64]) -> NDArray[np.float64]:
     """Of the flange's Jacobian (metres and radians mixed), shape [n]."""
-    return np.asarray(np.linalg.svd(jacobian(q), compute_uv=False)[:, -1])
+    return np.asarray(np.linalg.svd(jacobian(table, q), compute_uv=False)[:, -1])
 
 
 def acceleration_effort(robot: Robot, q: NDArray[np.float64], direction: NDArray[np.float64]) -> float:
     """Largest share of a joint's acceleration limit that 1 m/s² of the flange along a unit vector needs [s²/m]."""
-    scaled = jacobian(q[None])[0] * robot.acceleration_rad_s2
+    scaled = jacobian(robot.table, q[None])[0] * robot.acceleration_rad_s2
     shares = np.linalg.lstsq(scaled, np.concatenate([direction, np.zeros(3)]), rcond=None)[0]
     return float(np.abs(shares).max())
 
 
 def _free(robot: Robot, q: NDArray[np.float64]) -> Posture:
     """The posture with the condition of least motion, in units of the joints' acceleration limits."""
-    null = np.linalg.svd(jacobian(q[None])[0] * robot.acceleration_rad_s2)[2][-1]
-    condition = null / robot.acceleration_rad_s2
-    return Posture(q, condition / np.linalg.norm(condition))
+    null = np.linalg.svd(jacobian(robot.table, q[None])[0] * robot.acceleration_rad_s2)[2][POSE_NUMBERS:]
+    conditions = null / robot.acceleration_rad_s2
+    return Posture(robot.table, q, conditions / np.linalg.norm(conditions, axis=1, keepdims=True))
+
+
+def _solutions(robot: Robot, target: NDArray[np.float64]) -> list[NDArray[np.float64]]:
+    """Postures at the pose that Newton's method finds from the ready pose and from drawn ones, inside the limits."""
+    generator = np.random.default_rng(0)
+    low, high = robot.position_low_rad, robot.position_high_rad
+    ready = robot.ready_pose_rad
+    spread = np.minimum(np.pi, np.minimum(ready - low, high - ready))
+    drawn = ready + spread * generator.uniform(-1.0, 1.0, (SEEDS, len(ready)))
+    found = []
+    for seed in (ready, *drawn):
+        try:
+            q = solve(_free(robot, seed), target[None])[0]
+        except InputError:
+            continue
+        q = ready + np.mod(q - ready + np.pi, 2.0 * np.pi) - np.pi
+        if _margin(robot, q) > 0.0:
+            found.append(q)
+    if not found:
+        raise _out_of_reach(target[None])
+    return found
 
 
 def _walk(
@@ -128,7 +156,7 @@ def _walk(
     found: list[NDArray[np.float64]] = []
     q, heading = start, None
     for _ in range(SWEEP_STEPS):
-        null = np.linalg.svd(jacobian(q[None])[0])[2][-1]
+        null = np.linalg.svd(jacobian(robot.table, q[None])[0])[2][-1]
         if heading is not None and null @ heading < 0.0:
             null = -null
         elif heading is None:
@@ -145,10 +173,13 @@ def _walk(
 
 
 def _cost(robot: Robot, q: NDArray[np.float64]) -> float:
-    """Depth of the elbow [m], with a price for being near limits or singularities."""
+    """Depth of the elbow [m], with a price for being near limits or singularities, or far from the ready pose."""
     shortfall = max(0.0, WANTED_MARGIN_RAD - _margin(robot, q)) / WANTED_MARGIN_RAD
-    shortfall += max(0.0, WANTED_SIGMA - float(smallest_singular_value(q[None])[0])) / WANTED_SIGMA
-    return 10.0 * shortfall - float(joint_poses(q[None])[0, ELBOW, 2, 3])
+    shortfall += (
+        max(0.0, WANTED_SIGMA - float(smallest_singular_value(robot.table, q[None])[0])) / WANTED_SIGMA
+    )
+    far = NEARNESS_M_RAD * float(np.abs(q - robot.ready_pose_rad).max()) if len(q) == POSE_NUMBERS else 0.0
+    return 10.0 * shortfall + far - float(joint_poses(robot.table, q[None])[0, robot.elbow - 1, 2, 3])
 
 
 def _margin(robot: Robot, q: NDArray[np.float64]) -> float:
@@ -156,13 +187,15 @@ def _margin(robot: Robot, q: NDArray[np.float64]) -> float:
 
 
 def _square(q: NDArray[np.float64], posture: Posture) -> NDArray[np.float64]:
-    row = np.broadcast_to(posture.condition, (len(q), 1, 7))
-    return np.concatenate([jacobian(q), row], axis=1)
+    rows = np.broadcast_to(posture.conditions, (len(q), *posture.conditions.shape))
+    return np.concatenate([jacobian(posture.table, q), rows], axis=1)
 
 
-def _pose_error(q: NDArray[np.float64], targets: NDArray[np.float64]) -> NDArray[np.float64]:
+def _pose_error(
+    table: LinkTable, q: NDArray[np.float64], targets: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """Translation [m] and small rotation [rad] from the pose at q to the target, shape [n, 6]."""
-    pose = flange_pose(q)
+    pose = flange_pose(table, q)
     turn = targets[:, :3, :3] @ pose[:, :3, :3].transpose(0, 2, 1)
     axis = 0.5 * np.stack(
         [turn[:, 2, 1] - turn[:, 1, 2], turn[:, 0, 2] - turn[:, 2, 0], turn[:, 1, 0] - turn[:, 0, 1]], axis=1

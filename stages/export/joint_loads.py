@@ -12,7 +12,7 @@ from stages.shared.robots.robot import load_robot
 
 
 def waypoint_torques(document: dict[str, Any]) -> list[list[float]]:
-    """Torques of the motors [Nm] with the predicted force, seven per waypoint of the document cut.json."""
+    """Torques of the motors [Nm] with the predicted force, one per joint and waypoint of the document cut.json."""
 
     def column(name: str) -> NDArray[np.float64]:
         return np.array([row[name] for row in document["waypoints"]], float)

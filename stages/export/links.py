@@ -9,7 +9,7 @@ from stages.shared.robots.robot import Robot
 
 
 def link_heights(robot: Robot, q: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Lowest point of the links in the base frame [m], shape [n], for joints [n, 7]."""
+    """Lowest point of the links in the base frame [m], shape [n], for joints [n, joint_count]."""
     ends = link_ends(robot, q)
     radius = np.array([capsule.radius_m for capsule in robot.capsules])
     return np.asarray((ends[..., 2].min(axis=2) - radius).min(axis=1))
@@ -17,7 +17,7 @@ def link_heights(robot: Robot, q: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def link_ends(robot: Robot, q: NDArray[np.float64]) -> NDArray[np.float64]:
     """Ends of the links' capsules in the base frame [m], shape [n, capsule_count, 2, 3]."""
-    poses = joint_poses(q)
+    poses = joint_poses(robot.table, q)
     ends = []
     for capsule in robot.capsules:
         pose = poses[:, capsule.link - 1]
@@ -30,7 +30,7 @@ def link_ends(robot: Robot, q: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def base_distance(robot: Robot, cell: Cell, q: NDArray[np.float64]) -> float:
-    """Smallest gap between the arm's base and its wrist (links 5 and beyond), knife and fixture [m].
+    """Smallest gap between the arm's base and its wrist, knife and fixture [m].
 
     The base is an upright column, so the gap is sideways below its top, and straight to its rounded top above.
     """
@@ -38,15 +38,15 @@ def base_distance(robot: Robot, cell: Cell, q: NDArray[np.float64]) -> float:
     gaps = [
         _from_column(robot, ends[:, i].reshape(-1, 3)) - capsule.radius_m
         for i, capsule in enumerate(robot.capsules)
-        if capsule.link >= 5
+        if capsule.link >= robot.wrist
     ]
-    gaps.append(_from_column(robot, tool_corners(cell, q).reshape(-1, 3)))
+    gaps.append(_from_column(robot, tool_corners(robot, cell, q).reshape(-1, 3)))
     return float(min(gap.min() for gap in gaps))
 
 
-def tool_corners(cell: Cell, q: NDArray[np.float64]) -> NDArray[np.float64]:
+def tool_corners(robot: Robot, cell: Cell, q: NDArray[np.float64]) -> NDArray[np.float64]:
     """Corners of the blade's and the fixture's box in the base frame [m], shape [n, 16, 3]."""
-    poses = flange_pose(q) @ cell.f_t_e
+    poses = flange_pose(robot.table, q) @ cell.f_t_e
     corners = np.concatenate([_corners(*blade_box(cell)), _corners(cell.fixture_low_m, cell.fixture_high_m)])
     return np.einsum("nij,cj->nci", poses[:, :3, :3], corners) + poses[:, None, :3, 3]
 

@@ -67,7 +67,14 @@ def load_figures(files: ExportFiles, demand: Demand) -> dict[str, Any]:
         "joint_stiffness_nm_rad": demand.params.joint_stiffness_nm_rad,
         "deflection_m": float(stiff),
         "deflection_at_3000_nm_rad_m": float(soft),
+        "end_lift_m": end_lift(files, demand),
     }
+
+
+def end_lift(files: ExportFiles, demand: Demand) -> float:
+    """How far above its path the edge is held by the predicted force at the end of the cut [m]."""
+    last = cut_phase(files)[1] - 1
+    return float(_deflection(files, demand, demand.params.joint_stiffness_nm_rad)[last, 2])
 
 
 def force_on_knife(files: ExportFiles, demand: Demand) -> NDArray[np.float64]:
@@ -79,7 +86,7 @@ def force_on_knife(files: ExportFiles, demand: Demand) -> NDArray[np.float64]:
 
 
 def _deflection(files: ExportFiles, demand: Demand, stiffness: float) -> NDArray[np.float64]:
-    return deflection(demand.cell, files.cut.joints, force_on_knife(files, demand), stiffness)
+    return deflection(demand.robot, demand.cell, files.cut.joints, force_on_knife(files, demand), stiffness)
 
 
 def _central(q: NDArray[np.float64]) -> JointMotion:

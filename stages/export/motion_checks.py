@@ -30,7 +30,7 @@ INTERPOLATION_RAD = 1e-4
 def rates(joints: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
     """Velocity, acceleration and jerk as the robot sees them, cycle by cycle, at rest before and after.
 
-    Shapes [n + 3 - k, 7] for the k-th derivative, in rad and s.
+    Shapes [n + 3 - k, joint_count] for the k-th derivative, in rad and s.
     """
     padded = np.concatenate([joints[:1]] * 3 + [joints] + [joints[-1:]] * 3)
     first = np.diff(padded, axis=0) / PERIOD_S
@@ -40,7 +40,7 @@ def rates(joints: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
 
 def edge_poses(joints: NDArray[np.float64], demand: Demand) -> NDArray[np.float64]:
     """Poses of the edge in the base frame, shape [n, 4, 4]."""
-    return flange_pose(joints) @ demand.cell.f_t_e
+    return flange_pose(demand.robot.table, joints) @ demand.cell.f_t_e
 
 
 def in_cutting_frame(poses: NDArray[np.float64], demand: Demand) -> NDArray[np.float64]:
@@ -50,7 +50,7 @@ def in_cutting_frame(poses: NDArray[np.float64], demand: Demand) -> NDArray[np.f
 
 
 def limits(who: str, q: NDArray[np.float64], demand: Demand) -> list[Check]:
-    """Check 2 for joints [rad], shape [n, 7]: the cut, the air cut or a move."""
+    """Check 2 for joints [rad], shape [n, joint_count]: the cut, the air cut or a move."""
     robot = demand.robot
     margin = np.minimum(q - robot.position_low_rad, robot.position_high_rad - q).min(axis=0)
     found = [
@@ -119,7 +119,7 @@ def kinematics(files: ExportFiles, demand: Demand) -> list[Check]:
             at_least(
                 3,
                 f"{variant.name}: smallest singular value",
-                smallest_singular_value(variant.joints).min(),
+                smallest_singular_value(demand.robot.table, variant.joints).min(),
                 SIGMA_MIN,
                 "-",
             ),

@@ -28,7 +28,7 @@ STRIDE = 10
 
 
 def move(first: NDArray[np.float64], last: NDArray[np.float64], demand: Demand) -> NDArray[np.float64]:
-    """Joints [rad], shape [n, 7], one row per millisecond, from the first to the last pose."""
+    """Joints [rad], shape [n, joint_count], one row per millisecond, from the first to the last pose."""
     return _quintic(first, last, _duration(first, last, demand))
 
 
@@ -38,7 +38,7 @@ def move_checks(files: ExportFiles, demand: Demand) -> list[Check]:
     moves = [q for _, q, _, _ in _moves(files, demand)]
     joins = [max(np.abs(q[0] - a).max(), np.abs(q[-1] - b).max()) for _, q, a, b in _moves(files, demand)]
     board = float(cell.o_t_c[2, 3])
-    tool = min(float(tool_corners(cell, q[::STRIDE])[..., 2].min()) for q in moves) - board
+    tool = min(float(tool_corners(robot, cell, q[::STRIDE])[..., 2].min()) for q in moves) - board
     links = min(float(link_heights(robot, q[::STRIDE]).min()) for q in moves) - board
     base = min(base_distance(robot, cell, q[::STRIDE]) for q in moves)
     top = float(demand.fruit.high_m[1])

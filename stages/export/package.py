@@ -1,7 +1,7 @@
 """Writing the export: every file of the folder, then the document that lists them."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from stages.export.export_files import (
     DOCUMENT,
     JOINTS,
     MOTION,
+    RECORDING,
     RUN_SCRIPTS,
     SCHEMA,
     SCHEMA_VERSION,
@@ -33,6 +34,7 @@ from stages.export.export_files import (
 from stages.export.inverse import JointMotion, Posture, choose_posture, follow
 from stages.export.moves import move
 from stages.export.provenance import code_sha256
+from stages.export.recording_file import recording_bytes
 from stages.export.segments import PERIOD_S, WAYPOINT_STRIDE, EdgeMotion, whole_motion
 from stages.export.stated import motion_bytes, stated
 from stages.export.trajectory_files import mcap_bytes, yaml_bytes
@@ -46,7 +48,6 @@ from stages.export.waypoints import (
 )
 from stages.runtime.atomic_file import write_bytes_atomic
 from stages.runtime.hashing import sha256_of_file, sha256_of_value
-from stages.shared.kinematics import DH_A_M, DH_ALPHA_RAD, DH_D_M, FLANGE_M
 from stages.shared.robots.robot import limits_of
 
 WARNING = (
@@ -55,24 +56,45 @@ WARNING = (
 )
 
 
-def write_package(folder: Path, demand: Demand, *, scan_id: str) -> dict[str, Any]:
-    """Write all files but the certificate into the folder; returns the document."""
+@dataclass(frozen=True)
+class Plan:
+    """The joints of cut and air cut, and the moves from and to the ready pose."""
+
+    edge: EdgeMotion
+    air: EdgeMotion
+    joints: JointMotion
+    air_joints: JointMotion
+    moves: dict[str, NDArray[np.float64]]
+    """File → joints [rad], shape [n, joint_count]."""
+
+
+def plan_of(demand: Demand) -> Plan:
+    """Approach, cut and retract solved for the joints; InputError if a place is out of reach."""
     cell, robot = demand.cell, demand.robot
     edge = whole_motion(demand.cut, demand.params)
     air = whole_motion(demand.cut, demand.params, lift_m=demand.params.air_cut_lift_m)
     posture = choose_posture(robot, flange_targets(cell, _middle(edge))[0])
     joints, air_joints = _follow(posture, cell, edge), _follow(posture, cell, air)
-    table, air_table = waypoint_table(edge, joints, cell), waypoint_table(air, air_joints, cell)
-    trajectory, air_trajectory = (trajectory_of(t, robot.joint_names) for t in (table, air_table))
     ready = robot.ready_pose_rad
     moves = {
-        f"{place}{name}": joint_csv_bytes(move(a, b, demand))
+        f"{place}{name}": move(a, b, demand)
         for place, q in (("", joints.position), (f"{AIR}/", air_joints.position))
         for name, a, b in ((TO_START, ready, q[0]), (TO_READY, q[-1], ready))
     }
+    return Plan(edge, air, joints, air_joints, moves)
+
+
+def write_package(folder: Path, demand: Demand, *, scan_id: str) -> dict[str, Any]:
+    """Write all files but the certificate into the folder; returns the document."""
+    cell, robot = demand.cell, demand.robot
+    plan = plan_of(demand)
+    joints, air_joints = plan.joints, plan.air_joints
+    table, air_table = waypoint_table(plan.edge, joints, cell), waypoint_table(plan.air, air_joints, cell)
+    trajectory, air_trajectory = (trajectory_of(t, robot.joint_names) for t in (table, air_table))
     files = {
-        **moves,
+        **{name: joint_csv_bytes(joints) for name, joints in plan.moves.items()},
         MOTION: motion_bytes(demand.cut),
+        RECORDING: recording_bytes(table, robot, cell),
         WAYPOINTS_PARQUET: parquet_bytes(table),
         WAYPOINTS_CSV: csv_bytes(table),
         JOINTS: joint_csv_bytes(joints.position),
@@ -88,7 +110,19 @@ def write_package(folder: Path, demand: Demand, *, scan_id: str) -> dict[str, An
     }
     for name, data in files.items():
         write_bytes_atomic(folder / name, data)
-    document = {
+    document = document_of(plan, demand, scan_id=scan_id) | {
+        "siblings_sha256": {name: sha256_of_file(folder / name) for name in sorted(files)},
+        "waypoints": waypoint_rows(table),
+    }
+    write_document(folder, document)
+    return document
+
+
+def document_of(plan: Plan, demand: Demand, *, scan_id: str) -> dict[str, Any]:
+    """cut.json without waypoints, hashes of its siblings and certificate."""
+    cell, robot, edge = demand.cell, demand.robot, plan.edge
+    start, air_start = plan.joints.position[0], plan.air_joints.position[0]
+    return {
         "schema": SCHEMA,
         "schema_version": SCHEMA_VERSION,
         "warning": WARNING,
@@ -101,11 +135,12 @@ def write_package(folder: Path, demand: Demand, *, scan_id: str) -> dict[str, An
             "file_sha256": robot.file_sha256,
             "origin": robot.origin,
             "dh": {
-                "convention": "Craig (modified), joints 1 to 7, then the flange along z",
-                "a_m": list(DH_A_M),
-                "d_m": list(DH_D_M),
-                "alpha_rad": list(DH_ALPHA_RAD),
-                "flange_m": FLANGE_M,
+                "convention": "Craig (modified), one row per joint, then the flange along z",
+                "a_m": robot.table.a_m.tolist(),
+                "d_m": robot.table.d_m.tolist(),
+                "alpha_rad": robot.table.alpha_rad.tolist(),
+                "theta_rad": robot.table.theta_rad.tolist(),
+                "flange_m": robot.table.flange_m,
             },
         },
         "frames": {
@@ -130,15 +165,15 @@ def write_package(folder: Path, demand: Demand, *, scan_id: str) -> dict[str, An
             "waypoint_period_s": PERIOD_S * WAYPOINT_STRIDE,
             "phases": _phases(edge),
         },
-        "ready_pose_rad": ready.tolist(),
-        "start_pose_rad": joints.position[0].tolist(),
+        "ready_pose_rad": robot.ready_pose_rad.tolist(),
+        "start_pose_rad": start.tolist(),
         "air_cut": {
             "lift_m": demand.params.air_cut_lift_m,
-            "start_pose_rad": air_joints.position[0].tolist(),
+            "start_pose_rad": air_start.tolist(),
         },
         "collision": plain(
-            thresholds(cell, joints.position, edge.force @ cell.o_t_c[:3, :3].T),
-            thresholds(cell, air_joints.position, np.zeros((len(air), 3))),
+            thresholds(robot, cell, plan.joints.position, edge.force @ cell.o_t_c[:3, :3].T),
+            thresholds(robot, cell, plan.air_joints.position, np.zeros((len(plan.air), 3))),
         ),
         "demand": stated(demand),
         "provenance": {
@@ -147,11 +182,7 @@ def write_package(folder: Path, demand: Demand, *, scan_id: str) -> dict[str, An
             "params_sha256": sha256_of_value(demand.params.model_dump(mode="json")),
             "upstream_sha256": demand.provenance,
         },
-        "siblings_sha256": {name: sha256_of_file(folder / name) for name in sorted(files)},
-        "waypoints": waypoint_rows(table),
     }
-    write_document(folder, document)
-    return document
 
 
 def _release() -> str:

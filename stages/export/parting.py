@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 
 WHOLE = 0.5
 """A spring with more than this share of its stiffness still holds."""
+LINES = 200
+"""Heights at which the section's width is taken."""
 
 
 @dataclass(frozen=True)
@@ -47,3 +49,23 @@ def parting_of(frames: pl.DataFrame, springs: pl.DataFrame) -> Parting:
         springs=len(left),
         whole_heights_m=np.sort(before[left > WHOLE].astype(np.float64)),
     )
+
+
+def area_below(section: NDArray[np.float64], height_m: float) -> float:
+    """Area of the cut section below a height above the board [m²]; section: outline as in Fruit.section."""
+    low, high = float(section[..., 1].min()), min(height_m, float(section[..., 1].max()))
+    if high <= low:
+        return 0.0
+    step = (high - low) / LINES
+    heights = low + step * (np.arange(LINES) + 0.5)
+    return step * sum(_width(section, height) for height in heights)
+
+
+def _width(section: NDArray[np.float64], height: float) -> float:
+    """Of the section at a height [m]: between the first and second crossing, the third and fourth, ..."""
+    first, second = section[:, 0], section[:, 1]
+    crossed = (first[:, 1] > height) != (second[:, 1] > height)
+    a, b = first[crossed], second[crossed]
+    places = np.sort(a[:, 0] + (height - a[:, 1]) / (b[:, 1] - a[:, 1]) * (b[:, 0] - a[:, 0]))
+    pairs = len(places) // 2
+    return float((places[1 : 2 * pairs : 2] - places[0 : 2 * pairs : 2]).sum())

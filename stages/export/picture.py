@@ -123,7 +123,7 @@ def _force(axes: Any, files: ExportFiles, demand: Demand) -> None:
 
 def _joints(axes: Any, title: str, values: NDArray[np.float64], allowed: float) -> None:
     time = PERIOD_S * np.arange(len(values))
-    for joint in range(7):
+    for joint in range(values.shape[1]):
         axes.plot(time, values[:, joint], lw=1, label=f"J{joint + 1}")
     for sign in (-1.0, 1.0):
         axes.axhline(sign * allowed, color=WARNING, lw=1, ls="--")

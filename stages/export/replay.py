@@ -20,7 +20,6 @@ from stages.export.export_files import ExportFiles
 from stages.export.load_checks import TORQUE_SHARE, force_on_knife
 from stages.export.motion_checks import edge_poses, in_cutting_frame
 from stages.export.segments import PERIOD_S
-from stages.shared.kinematics import DH_A_M, DH_ALPHA_RAD, DH_D_M, FLANGE_M
 from stages.shared.robots.robot import Robot
 
 SUBSTEPS = 10
@@ -35,7 +34,7 @@ class Replay:
     edge: NDArray[np.float64]
     """Positions of the edge in the base frame [m], shape [n, 3]."""
     torque: NDArray[np.float64]
-    """Torques of the motors [Nm], shape [n, 7]."""
+    """Torques of the motors [Nm], shape [n, joint_count]."""
 
 
 def replay_checks(files: ExportFiles, demand: Demand) -> list[Check]:
@@ -68,15 +67,16 @@ def replay(
     *,
     stiffness_nm_rad: float,
 ) -> Replay:
-    """Play joints [rad], shape [n, 7], against forces on the edge in the base frame [N], shape [n, 3]."""
+    """Play joints [rad], shape [n, joint_count], against forces on the edge in the base frame [N], shape [n, 3]."""
     mujoco = _mujoco()
     model = mujoco.MjModel.from_xml_string(arm_xml(robot, cell))
     model.opt.timestep = PERIOD_S / SUBSTEPS
     data = mujoco.MjData(model)
     data.qpos[:] = joints[0]
     mujoco.mj_forward(model, data)
-    inertia = np.zeros((7, 7))
-    for row, unit in zip(inertia, np.eye(7), strict=True):
+    count = len(robot.table)
+    inertia = np.zeros((count, count))
+    for row, unit in zip(inertia, np.eye(count), strict=True):
         mujoco.mj_mulM(model, data, row, unit)
     damping = 2.0 * DAMPING_RATIO * np.sqrt(stiffness_nm_rad * np.diag(inertia))
     tool, edge = model.body("tool").id, model.site("edge").id
@@ -101,9 +101,14 @@ def arm_xml(robot: Robot, cell: Cell) -> str:
     one of the Panda's link 4; it replaces it by a sphere's of the same trace.
     """
     open_bodies = []
-    for i, (a, d, alpha) in enumerate(zip(DH_A_M, DH_D_M, DH_ALPHA_RAD, strict=True)):
+    table = robot.table
+    rows = zip(table.a_m, table.d_m, table.alpha_rad, table.theta_rad, strict=True)
+    for i, (a, d, alpha, theta) in enumerate(rows):
         place = _words([a, -d * np.sin(alpha), d * np.cos(alpha)])
-        turn = _words([np.cos(alpha / 2), np.sin(alpha / 2), 0.0, 0.0])
+        x, z = 0.5 * alpha, 0.5 * theta
+        turn = _words(
+            [np.cos(x) * np.cos(z), np.sin(x) * np.cos(z), -np.sin(x) * np.sin(z), np.cos(x) * np.sin(z)]
+        )
         inertia = robot.link_inertia_kg_m2[i]
         full = _words(inertia[[0, 1, 2, 0, 0, 1], [0, 1, 2, 1, 2, 2]])
         weight = float(robot.link_mass_kg[i])
@@ -111,18 +116,19 @@ def arm_xml(robot: Robot, cell: Cell) -> str:
             f'<body name="link{i + 1}" pos="{place}" quat="{turn}"><joint name="joint{i + 1}" axis="0 0 1"/>'
             f'<inertial pos="{_words(robot.link_com_m[i])}" mass="{weight!r}" fullinertia="{full}"/>'
         )
-    flange = np.array([0.0, 0.0, FLANGE_M])
+    flange = np.array([0.0, 0.0, table.flange_m])
     hung, tip = _words(flange + cell.tool_com_m), _words(flange + cell.f_t_e[:3, 3])
     mass = max(cell.tool_mass_kg, 1e-6)
     tool = (
         f'<body name="tool"><inertial pos="{hung}" mass="{mass!r}" diaginertia="1e-9 1e-9 1e-9"/>'
         f'<site name="edge" pos="{tip}"/></body>'
     )
-    motors = "".join(f'<motor joint="joint{i + 1}"/>' for i in range(7))
+    motors = "".join(f'<motor joint="joint{i + 1}"/>' for i in range(len(table)))
     return (
         f'<mujoco><compiler angle="radian" balanceinertia="true"/>'
         f'<option gravity="0 0 {-GRAVITY_M_S2}" integrator="implicitfast"/>'
-        f"<worldbody>{''.join(open_bodies)}{tool}{'</body>' * 7}</worldbody><actuator>{motors}</actuator></mujoco>"
+        f"<worldbody>{''.join(open_bodies)}{tool}{'</body>' * len(table)}</worldbody>"
+        f"<actuator>{motors}</actuator></mujoco>"
     )
 
 

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from stages.export.checks import Check, at_least
 from stages.export.demand import Demand, Fruit
 from stages.export.export_files import ExportFiles
-from stages.export.motion_checks import cut_phase, edge_poses, in_cutting_frame
+from stages.export.motion_checks import POSE_M, cut_phase, edge_poses, in_cutting_frame
 
 
 def space(files: ExportFiles, demand: Demand) -> list[Check]:
@@ -24,9 +24,10 @@ def space(files: ExportFiles, demand: Demand) -> list[Check]:
         float((fruit.section_low_m - (cut[:, 2] - half)).min()),
         float((cut[:, 2] + half - fruit.section_high_m).min()),
     )
+    least = params.min_board_clearance_m - POSE_M
     fixture_height = float((edge[:, 1] + cell.fixture_low_m[1]).min())
     return [
-        at_least(4, "height of the whole edge above the board", lowest, params.min_board_clearance_m, "m"),
+        at_least(4, "height of the whole edge above the board", lowest, least, "m"),
         at_least(4, "height of the fixture above the board", fixture_height, params.fixture_clearance_m, "m"),
         at_least(
             4,
@@ -41,7 +42,7 @@ def space(files: ExportFiles, demand: Demand) -> list[Check]:
             4,
             "air cut: height of the edge above the board",
             float(in_cutting_frame(edge_poses(files.air.joints, demand), demand)[:, 1].min()),
-            params.min_board_clearance_m,
+            least,
             "m",
         ),
     ]

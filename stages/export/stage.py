@@ -138,6 +138,7 @@ def metrics(exported: Exported, path: str) -> dict[str, Any]:
         "fixture_margin_m": margin("distance of the fixture from the fruit"),
         "cut_fraction": exported.demand.parting.cut_fraction,
         "deflection_m": certificate.figures.get("deflection_m"),
+        "end_lift_m": certificate.figures.get("end_lift_m"),
         "peak_force_n": certificate.figures.get("peak_force_n"),
     }
 

@@ -16,7 +16,7 @@ NANOSECONDS = 1_000_000_000
 
 @dataclass(frozen=True)
 class Trajectory:
-    """Joint waypoints; arrays of shape [n, 7]."""
+    """Joint waypoints; arrays of shape [n, joint_count]."""
 
     joint_names: tuple[str, ...]
     time_ns: NDArray[np.int64]
@@ -65,7 +65,7 @@ def mcap_bytes(trajectory: Trajectory) -> bytes:
     """A bag with the one message at time zero; the same trajectory gives the same bytes."""
     from rosbags.rosbag2 import StoragePlugin, Writer
 
-    store = _types()
+    store = message_types()
     point, duration = (
         store.types[name]
         for name in ("trajectory_msgs/msg/JointTrajectoryPoint", "builtin_interfaces/msg/Duration")
@@ -97,7 +97,7 @@ def read_mcap(path: Path) -> Trajectory:
 
     with Reader(path) as reader:
         _, _, raw = next(iter(reader.messages()))
-    message: Any = _types().deserialize_cdr(raw, MESSAGE)
+    message: Any = message_types().deserialize_cdr(raw, MESSAGE)
     times = [p.time_from_start.sec * NANOSECONDS + p.time_from_start.nanosec for p in message.points]
     return Trajectory(
         tuple(message.joint_names),
@@ -126,7 +126,8 @@ def _rows(trajectory: Trajectory) -> Any:
     )
 
 
-def _types() -> Any:
+def message_types() -> Any:
+    """ROS 2 message classes and their serialisation."""
     from rosbags.typesys import Stores, get_typestore
 
     return get_typestore(Stores.ROS2_HUMBLE)

@@ -12,7 +12,10 @@ from stages.ingest.robot_log import RobotLog
 from stages.ingest.time_rules import Sampling, check_time
 from stages.ingest.units import in_si
 from stages.shared.kinematics import flange_pose, jacobian
+from stages.shared.robots.robot import load_robot
 
+LOGGED_ARM = "panda"
+"""Whose links the formats with joint angles have: an FR3's are the same."""
 MAX_TRAVEL_M = 2.0
 """Twice a Panda's reach; a longer motion is in another unit."""
 MAX_FORCE_N = 1000.0
@@ -100,7 +103,9 @@ def edge_position(
             f"{source} has neither poses nor joint angles. The edge's height is needed at every sample. Log O_T_EE "
             "or q."
         )
-    pose = flange_pose(log.joints_rad) @ (np.eye(4) if log.tool is None else log.tool)
+    pose = flange_pose(load_robot(LOGGED_ARM).table, log.joints_rad) @ (
+        np.eye(4) if log.tool is None else log.tool
+    )
     tool = "flange" if log.tool is None else "logged tool"
     return pose[:, :3, 3] + pose[:, :3, :3] @ offset, f"joints, Panda kinematics, {tool} and edge_offset_m"
 
@@ -126,7 +131,7 @@ def force_from_torque(joints_rad: NDArray[np.float64], torque_nm: NDArray[np.flo
 
     The sign is that of the torques. The force does not depend on the point that the Jacobian is taken at.
     """
-    transposed = jacobian(joints_rad).transpose(0, 2, 1)
+    transposed = jacobian(load_robot(LOGGED_ARM).table, joints_rad).transpose(0, 2, 1)
     wrench = np.linalg.pinv(transposed) @ torque_nm[:, :, None]
     return wrench[:, :3, 0]
 

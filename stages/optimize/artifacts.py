@@ -17,7 +17,7 @@ ARTIFACTS = (
             ),
             Column("force_n", "array[f64,3]", "N", "predicted force on the knife"),
         ],
-        meaning="the optimised cut, from rest to rest",
+        meaning="the optimised cut with its final draw along the board, from rest to rest",
     ),
     table(
         "optimize/profile",

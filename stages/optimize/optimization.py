@@ -14,6 +14,7 @@ from disect_sim.many import Answer, force_of, simulate_many
 from stages.optimize.confirmation import Check, Confirmed, checks_of
 from stages.optimize.constraints import Constraints, rules_of
 from stages.optimize.descent import Descent
+from stages.optimize.final_draw import FinalDraw, final_draw
 from stages.optimize.finer_mesh import values_on
 from stages.optimize.live import Reached, SoFar
 from stages.optimize.params import OptimizeParams
@@ -68,6 +69,8 @@ class Optimization:
     runs: dict[str, Descent]
     """By the name of the start; the ablation is among them."""
     confirmed: list[Confirmed]
+    draw: FinalDraw
+    """What follows the slicing motion, to part what it left whole."""
 
     def reduction(self, over: str | None = None) -> float:
         """Share of the vertical cut's mean force that the slicing motion saves; `over` as in Measured.mean_n."""
@@ -151,9 +154,12 @@ def optimize(
         _measured(cut, variables, answer)
         for variables, answer in zip((best, still), answers[-2:], strict=True)
     )
+    draw = final_draw(model, values, cut, best, params)
     remove_checkpoints(scan_dir, "optimize")
     limits = {rule.name: rule.limit for rule in rules_of(passage, params)}
-    return Optimization(cut, vertical, slicing, without_sawing, residuals, limits, name, runs, confirmed)
+    return Optimization(
+        cut, vertical, slicing, without_sawing, residuals, limits, name, runs, confirmed, draw
+    )
 
 
 def _simulated(
@@ -199,7 +205,7 @@ def _best(
     if not found:
         raise InputError(
             "optimize: no iterate kept every constraint. The limits must leave room for a cut of this duration. "
-            "Lower cut.speed_m_s, or raise optimize.iterations or the damping in optimize.constraints."
+            "Lower cut.speed_m_s, or raise optimize.window_s, iterations or the damping in optimize.constraints."
         )
     objectives = {n: run.best.objective for n, run in found.items() if run.best is not None}
     name = min(objectives, key=lambda n: objectives[n])

@@ -34,7 +34,12 @@ class OptimizeParams(StageParams):
     keyframe_spacing_s: Annotated[float, Field(ge=0.02, le=10)]
     sigma2_s2: Annotated[float, Field(gt=0, le=10)]
     window_s: Annotated[float, Field(ge=0.12, le=1)]
-    """Rise and fall of the motion at its ends; below 120 ms a robot's controller refuses it."""
+    """Rise and fall of the motion at its ends; below 120 ms a controller refuses it. Null: as arm.robot needs it."""
+    final_strokes: Annotated[int, Field(ge=0, le=10)]
+    """Strokes along the board after the cut, at most: as many as part the fruit. 0 ends with the cut."""
+    final_stroke_s: Annotated[float, Field(ge=0.1, le=5)]
+    final_height_m: Annotated[float, Field(ge=0, le=0.1)]
+    """Height of the edge above the board to which they sink; a cut that ends lower stays there."""
     starts: Annotated[int, Field(ge=1, le=20)]
     """The first begins beside the vertical cut, the others are drawn."""
     candidates: Annotated[int, Field(ge=1, le=1000)]

@@ -9,7 +9,9 @@ from numpy.typing import NDArray
 
 from stages.optimize.confirmation import POSSIBLE
 from stages.optimize.descent import Point
+from stages.optimize.final_draw import joined
 from stages.optimize.optimization import UNCONSTRAINED, Measured, Optimization
+from stages.optimize.passage import RATE_HZ
 from stages.shared.library.library import AMPLITUDE_SPREAD, NINETY
 
 Array = NDArray[np.float64]
@@ -19,16 +21,17 @@ CONTACT_N = 0.5
 
 
 def motion_table(found: Optimization) -> pl.DataFrame:
-    """The table optimize/motion, one row per millisecond."""
-    trajectory = found.cut.trajectory(found.slicing.variables)
-    times = found.cut.times
+    """The table optimize/motion, one row per millisecond: the cut, then the final draw."""
+    trajectory = joined(found.cut.trajectory(found.slicing.variables), found.draw.path)
+    times = np.arange(len(trajectory.position)) / RATE_HZ
+    force = np.concatenate([found.slicing.force, found.draw.force])
     return pl.DataFrame(
         [
             pl.Series("time_s", times, pl.Float64),
             pl.Series("position_m", trajectory.position, VEC3),
             pl.Series("velocity_m_s", _in_space(trajectory.velocity), VEC3),
             pl.Series("acceleration_m_s2", _in_space(trajectory.acceleration), VEC3),
-            pl.Series("force_n", _at(times, found, found.slicing.force), VEC3),
+            pl.Series("force_n", _at(times, found, force), VEC3),
         ]
     )
 
@@ -120,6 +123,10 @@ def metrics(found: Optimization) -> dict[str, Any]:
         "confirmed": {row.name: _number(row.reduction) for row in found.confirmed},
         **_ablation(free.best, found.vertical.mean_n()),
         "duration_s": found.cut.passage.duration_s,
+        "draw_duration_s": found.draw.duration_s,
+        "draw_strokes": found.draw.strokes,
+        "draw_peak_force_n": found.draw.peak_n,
+        "cut_fraction": found.draw.cut_fraction,
         "best_start": found.best_start,
         "iterations": sum(len(run.history) for run in found.runs.values()),
         "ended": {name: run.ended for name, run in found.runs.items()},

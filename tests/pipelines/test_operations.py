@@ -150,6 +150,7 @@ def test_a_requested_scan_is_a_file_of_the_inbox_or_a_known_id(project):
 OUTSIDE = {
     "optimize.max_speed_m_s": 2.0,
     "optimize.max_acceleration_along_m_s2": 50.0,
+    "optimize.final_height_m": 0.0,
     "export.max_deflection_m": 0.05,
     "export.min_board_clearance_m": 0.0,
     "arm.robot": "fr3",

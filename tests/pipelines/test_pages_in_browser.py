@@ -147,3 +147,17 @@ def test_replay_plays_and_obeys_the_slider(browser, pages):
         assert [c for c in complaints if "GL Driver Message" not in c and "GPU stall" not in c] == []
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         page.context.close()
+
+
+def test_replay_shows_the_arm_and_can_hide_it(browser, pages):
+    page, complaints = opened(browser, pages["replay"], 1440)
+    page.locator("#time").evaluate("s => { s.value = 0; s.dispatchEvent(new Event('input')); }")
+    page.locator("#look").select_option("arm")
+    whole = page.locator("#view").screenshot()
+    page.locator("#arm").uncheck()
+    without = page.locator("#view").screenshot()
+    assert whole != without
+    page.locator("#look").select_option("fruit")
+    assert page.locator("#view").screenshot() != without
+    assert [c for c in complaints if "GL Driver Message" not in c and "GPU stall" not in c] == []
+    page.context.close()

@@ -9,8 +9,10 @@ import numpy as np
 from stages.ingest.params import IngestParams
 from stages.runtime.params import load_params
 from stages.shared.kinematics import flange_pose, jacobian
+from stages.shared.robots.robot import load_robot
 
 ROOT = Path(__file__).parents[2]
+PANDA = load_robot("panda").table
 PARAMS: IngestParams = load_params(ROOT / "params.yaml").ingest
 START_M, LOWEST_M, CONTACT_M = 0.0767, 0.0100, 0.0500
 """Heights of the edge above the robot's base: at the start, at the end, and where the fruit begins."""
@@ -61,10 +63,10 @@ def joints_of(cut: SyntheticCut) -> np.ndarray:
     joints, row = [], READY
     for target in cut.position_m:
         for _ in range(30):
-            error = target - flange_pose(row[None])[0, :3, 3]
+            error = target - flange_pose(PANDA, row[None])[0, :3, 3]
             if np.abs(error).max() < 1e-12:
                 break
-            row = row + np.linalg.pinv(jacobian(row[None])[0, :3]) @ error
+            row = row + np.linalg.pinv(jacobian(PANDA, row[None])[0, :3]) @ error
         joints.append(row)
     return np.array(joints)
 
@@ -72,7 +74,7 @@ def joints_of(cut: SyntheticCut) -> np.ndarray:
 def torques_of(cut: SyntheticCut, joints: np.ndarray) -> np.ndarray:
     """External torques in the robot's sign, which are Jᵀ of the force that it exerts, shape [n, 7]."""
     wrench = np.column_stack([-cut.reading_n, np.zeros((len(joints), 3))])
-    return np.einsum("nij,ni->nj", jacobian(joints), wrench)
+    return np.einsum("nij,ni->nj", jacobian(PANDA, joints), wrench)
 
 
 def poses_of(cut: SyntheticCut) -> np.ndarray:

@@ -47,7 +47,7 @@ def violations(
         edge = poses[:, :3, :3] @ edge_in_flange + poses[:, :3, 3] - board
         if np.abs(edge[:, 0]).max() > 1e-6:
             found.append(f"{name}: leaves the plane")
-        if edge[:, 2].min() < 0.0005 - 1e-9:
+        if edge[:, 2].min() < -1e-6:
             found.append(f"{name}: board")
         if np.linalg.norm(np.diff(edge, axis=0), axis=1).max() / 1e-3 > 0.25 + 1e-9:
             found.append(f"{name}: knife speed")

@@ -76,12 +76,12 @@ def table_of(
     )
 
 
-def parting_at_end(motion: pl.DataFrame, *, cut_fraction: float = 0.97) -> Parting:
+def parting_at_end(motion: pl.DataFrame, *, cut_fraction: float = 0.99) -> Parting:
     """A simulated cut that follows the motion to its end and leaves one spring near the board."""
     return Parting(cut_fraction, 1.0, motion["position_m"].to_numpy()[-1], 100, np.array([0.0008]))
 
 
-def replay_tables(motion: pl.DataFrame, *, cut_fraction: float = 0.97) -> tuple[pl.DataFrame, pl.DataFrame]:
+def replay_tables(motion: pl.DataFrame, *, cut_fraction: float = 0.99) -> tuple[pl.DataFrame, pl.DataFrame]:
     """replay/frames and replay/springs of a cut with two springs, the lower of which survives."""
     ends = motion["position_m"].to_numpy()[[0, -1]]
     vec = pl.Array(pl.Float64, 3)

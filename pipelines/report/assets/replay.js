@@ -75,9 +75,68 @@
   const knife = new THREE.Mesh(blade.toNonIndexed(), new THREE.MeshStandardMaterial({ color: 0x9fb0c0, metalness: 0.35, roughness: 0.4, side: THREE.DoubleSide }));
   knife.geometry.computeVertexNormals(); scene.add(knife);
 
-  camera.position.set(middle.x + 1.7 * size, middle.y + 1.15 * size, middle.z + 1.7 * size);
+  // The arm: a capsule per link, drawn along +y with its lower end at the origin, then turned and put into place.
+  function capsule(radius, length) {
+    const around = 20, rings = [], at = [], index = [];
+    for (let i = 0; i <= 6; i++) rings.push([-Math.cos((i * Math.PI) / 12), Math.sin((i * Math.PI) / 12), 0]);
+    for (let i = 0; i <= 6; i++) rings.push([Math.sin((i * Math.PI) / 12), Math.cos((i * Math.PI) / 12), length]);
+    for (const [up, out, lift] of rings) for (let k = 0; k < around; k++) {
+      const angle = (2 * Math.PI * k) / around;
+      at.push(radius * out * Math.cos(angle), radius * up + lift, radius * out * Math.sin(angle));
+    }
+    for (let r = 0; r + 1 < rings.length; r++) for (let k = 0; k < around; k++) {
+      const a = r * around + k, b = r * around + ((k + 1) % around), c = a + around, d = b + around;
+      index.push(a, c, b, b, c, d);
+    }
+    const geometry = new THREE.BufferGeometry();
+    geometry.setAttribute("position", new THREE.BufferAttribute(new Float32Array(at), 3));
+    geometry.setIndex(index); geometry.computeVertexNormals();
+    return geometry;
+  }
+  const arm = new THREE.Group(), links = [], up = new THREE.Vector3(0, 1, 0);
+  let fixture = null;
+  scene.add(arm);
+  if (data.arm) {
+    $("arm-label").hidden = $("look-label").hidden = false;
+    const looks = { roughness: 0.6, side: THREE.DoubleSide };
+    data.arm.radius.forEach((radius, i) => {
+      const [from, to] = data.arm.ends[0][i].map((p) => new THREE.Vector3(...p));
+      const colour = i === 0 ? 0x6b7683 : i % 2 ? 0xdfe4ea : 0xb9c2cd;
+      links.push(new THREE.Mesh(capsule(radius, from.distanceTo(to)), new THREE.MeshStandardMaterial({ color: colour, ...looks })));
+      arm.add(links[i]);
+    });
+    const [lowest, highest] = data.arm.box, box = [];
+    for (let k = 0; k < 8; k++) box.push(...[0, 1, 2].map((a) => ((k >> a) & 1 ? highest : lowest)[a]));
+    const body = new THREE.BufferGeometry();
+    body.setAttribute("position", new THREE.BufferAttribute(new Float32Array(box), 3));
+    body.setIndex([0, 2, 1, 1, 2, 3, 4, 5, 6, 5, 7, 6, 0, 1, 4, 1, 5, 4, 2, 6, 3, 3, 6, 7, 0, 4, 2, 2, 4, 6, 1, 3, 5, 3, 7, 5]);
+    fixture = new THREE.Mesh(body.toNonIndexed(), new THREE.MeshStandardMaterial({ color: 0x7f8b99, transparent: true, opacity: 0.45, ...looks }));
+    fixture.geometry.computeVertexNormals(); arm.add(fixture);
+  }
+  function placeArm(frame) {
+    arm.visible = Boolean(data.arm) && $("arm").checked;
+    if (!arm.visible) return;
+    links.forEach((link, i) => {
+      const [from, to] = data.arm.ends[frame][i].map((p) => new THREE.Vector3(...p));
+      link.position.copy(from);
+      link.quaternion.setFromUnitVectors(up, to.sub(from).normalize());
+    });
+    fixture.position.set(...data.knife_m[frame]);
+  }
+
   const controls = renderer && new THREE.OrbitControls(camera, $("view"));
-  if (controls) { controls.target.copy(middle); controls.addEventListener("change", render); controls.update(); }
+  function look() {
+    const whole = Boolean(data.arm) && $("look").value === "arm", target = middle.clone();
+    let far = size;
+    if (whole) {
+      const places = data.arm.ends[0].flat(), centre = [0, 1, 2].map((k) => { const v = places.map((p) => p[k]); return 0.5 * (Math.min(...v) + Math.max(...v)); });
+      target.set(...centre); far = 0.65;
+    }
+    camera.position.set(target.x + 1.7 * far, target.y + 1.15 * far, target.z + 1.7 * far);
+    if (controls) { controls.target.copy(target); controls.update(); } else camera.lookAt(target);
+  }
+  if (controls) controls.addEventListener("change", render);
+  look();
 
   function render() { if (renderer) renderer.render(scene, camera); }
 
@@ -114,6 +173,7 @@
     springGeometry.attributes.position.needsUpdate = springGeometry.attributes.color.needsUpdate = true;
     springPoints.visible = springLines.visible = $("springs").checked;
     knife.position.set(...data.knife_m[frame]);
+    placeArm(frame);
   }
 
   // ---- the force plot, with the clock's line
@@ -167,7 +227,8 @@
     const share = (event.offsetX - margin.left) / (plot.clientWidth - margin.left - margin.right);
     play(false); show(Math.round(share * (frames - 1))); clock = data.time_s[shown.frame];
   });
-  for (const id of ["surface", "springs", "glass", "apart"]) $(id).addEventListener("input", () => show(shown.frame));
+  $("look").addEventListener("input", () => { look(); render(); });
+  for (const id of ["surface", "springs", "glass", "apart", "arm"]) $(id).addEventListener("input", () => show(shown.frame));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", fit);
   addEventListener("resize", fit);
   addEventListener("keydown", (event) => {
@@ -187,7 +248,8 @@
     }
     last = now; requestAnimationFrame(tick);
   }
-  const wanted = new URLSearchParams(location.hash.slice(1)).get("frame");
+  const asked = new URLSearchParams(location.hash.slice(1)), wanted = asked.get("frame");
+  if (asked.get("look") === "arm" && data.arm) { $("look").value = "arm"; look(); }
   fit(); show(wanted === null ? 0 : Number(wanted));
   if (wanted !== null) play(false);
   requestAnimationFrame(tick);

@@ -12,6 +12,7 @@ from pipelines.report.replay_view.recording import ReplayRecording, read_recordi
 from pipelines.scans.project import Project
 from stages.runtime.atomic_file import write_bytes_atomic
 from stages.runtime.catalogue import ARTIFACTS
+from stages.shared.robots.drawn_arm import arm_of
 
 REPLAY_FILE_NAME = "replay.html"
 GRAIN_M = 1e-5
@@ -73,6 +74,7 @@ def replay_data(recording: ReplayRecording) -> dict[str, Any]:
         "surface_colours": list(colour_map(MAP)),
         "spring_colours": list(colour_map(DATA_MAP)),
         "outcome": metrics["outcome"],
+        "arm": arm_of(recording.cut, frames["time_s"].to_list()),
     }
 
 

@@ -22,6 +22,8 @@ class ReplayRecording:
     vertices: pl.DataFrame
     springs: pl.DataFrame
     metrics: dict[str, Any]
+    cut: dict[str, Any]
+    """cut.json of the export; empty without one."""
 
     def of_frame(self, table: pl.DataFrame, frame: int) -> pl.DataFrame:
         """The rows of one frame."""
@@ -42,4 +44,4 @@ def read_recording(project: Project, scan_id: str) -> ReplayRecording:
             "Run 'scan2cut run SCAN' to its end first."
         )
     tables = {name: table for name, table in found.items() if table is not None}
-    return ReplayRecording(scan_id, metrics=metrics, **tables)
+    return ReplayRecording(scan_id, metrics=metrics, cut=data.cut, **tables)

@@ -10,7 +10,7 @@ ROBOTS = tuple(sorted(path.stem for path in FOLDER.glob("*.json")))
 
 
 def edge_limits(name: str) -> dict[str, float]:
-    """Speed [m/s] and accelerations [m/s²] of the knife's edge that a search may use with this robot."""
+    """Speed [m/s], accelerations [m/s²] and rise time [s] of the edge that a search uses with this robot."""
     content = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
     limits: dict[str, float] = content["edge_limits"]
     return limits

@@ -9,7 +9,19 @@ from numpy.typing import NDArray
 
 from disect_sim.errors import InputError
 from stages.runtime.hashing import sha256_of_file
+from stages.shared.kinematics import LinkTable
 from stages.shared.robots.names import FOLDER, ROBOTS
+
+VECTORS = (
+    "position_low_rad",
+    "position_high_rad",
+    "velocity_rad_s",
+    "acceleration_rad_s2",
+    "jerk_rad_s3",
+    "torque_nm",
+    "ready_pose_rad",
+)
+"""Lists of a robot's file with one number per joint."""
 
 
 @dataclass(frozen=True)
@@ -35,11 +47,14 @@ class Capsule:
 
 @dataclass(frozen=True)
 class Robot:
-    """One arm; arrays over its joints have shape [7] unless said otherwise."""
+    """One arm; arrays over its joints have shape [joint_count] unless said otherwise."""
 
     name: str
     title: str
     joint_names: tuple[str, ...]
+    frame_names: tuple[str, ...]
+    """As ROS names them: the base, the joints' frames, the flange."""
+    table: LinkTable
     control: Control
     origin: dict[str, str]
     """Where the numbers come from."""
@@ -54,9 +69,13 @@ class Robot:
     ready_pose_rad: NDArray[np.float64]
     link_mass_kg: NDArray[np.float64]
     link_com_m: NDArray[np.float64]
-    """Centres of mass in the joint frames [m], shape [7, 3]."""
+    """Centres of mass in the joint frames [m], shape [joint_count, 3]."""
     link_inertia_kg_m2: NDArray[np.float64]
-    """Inertia about the centres of mass, in the joint frames, shape [7, 3, 3]."""
+    """Inertia about the centres of mass, in the joint frames, shape [joint_count, 3, 3]."""
+    elbow: int
+    """Number of the joint whose height is the elbow's."""
+    wrist: int
+    """Number of the first link of the wrist, from which on the arm must stay away from its own base."""
     base: Capsule
     capsules: tuple[Capsule, ...]
     """Around the links that can come near the board."""
@@ -74,31 +93,40 @@ def load_robot(name: str) -> Robot:
     path = FOLDER / f"{name}.json"
     content = json.loads(path.read_text(encoding="utf-8"))
     try:
-        return _robot_of(content, sha256_of_file(path))
+        robot = _robot_of(content, sha256_of_file(path))
     except KeyError as error:
         raise InputError(
             f"{path.name} in stages/shared/robots has no {error}. A robot has everything that panda.json has. Add it."
         ) from error
+    _check_counts(robot, path.name)
+    return robot
+
+
+def _check_counts(robot: Robot, file: str) -> None:
+    """Refuse a file whose lists are of different lengths, or an arm that can't bring its flange to any pose."""
+    count = len(robot.table)
+    per_joint = {name: len(getattr(robot, name)) for name in ("joint_names", *VECTORS, "link_mass_kg")} | {
+        name: len(getattr(robot.table, name)) for name in ("d_m", "alpha_rad", "theta_rad")
+    }
+    wrong = [f"{name} has {found}" for name, found in per_joint.items() if found != count]
+    if len(robot.frame_names) != count + 2:
+        wrong.append(f"frame_names has {len(robot.frame_names)}, not base, joints and flange")
+    if wrong or not 6 <= count <= 7:
+        raise InputError(
+            f"{file} in stages/shared/robots: {', '.join([f'a_m has {count}', *wrong])}. An arm has 6 or 7 turning "
+            "joints and one entry per joint in every list. Correct it."
+        )
 
 
 def _robot_of(content: dict[str, Any], file_sha256: str) -> Robot:
-    vector = {
-        key: np.array(content[key])
-        for key in (
-            "position_low_rad",
-            "position_high_rad",
-            "velocity_rad_s",
-            "acceleration_rad_s2",
-            "jerk_rad_s3",
-            "torque_nm",
-            "ready_pose_rad",
-        )
-    }
+    vector = {key: np.array(content[key]) for key in VECTORS}
     control = content["control"]
     return Robot(
         name=content["name"],
         title=content["title"],
         joint_names=tuple(content["joint_names"]),
+        frame_names=tuple(content["frame_names"]),
+        table=_table(content["kinematics"]),
         control=Control(control["run_script"], control["clients"]),
         origin=content["origin"],
         edge_acceleration_m_s2=content["edge_acceleration_m_s2"],
@@ -106,12 +134,19 @@ def _robot_of(content: dict[str, Any], file_sha256: str) -> Robot:
         link_mass_kg=np.array([link["mass_kg"] for link in content["links"]]),
         link_com_m=np.array([link["com_m"] for link in content["links"]]),
         link_inertia_kg_m2=np.stack([_inertia(link["inertia_kg_m2"]) for link in content["links"]]),
+        elbow=content["elbow_joint"],
+        wrist=content["wrist_link"],
         base=_capsule({"link": 0, **content["base"]}),
         capsules=tuple(_capsule(capsule) for capsule in content["capsules"]),
         flange_radius_m=content["flange_radius_m"],
         file_sha256=file_sha256,
         **vector,
     )
+
+
+def _table(content: dict[str, Any]) -> LinkTable:
+    a, d, alpha, theta = (np.array(content[key], float) for key in ("a_m", "d_m", "alpha_rad", "theta_rad"))
+    return LinkTable(a, d, alpha, theta, float(content["flange_m"]))
 
 
 def limits_of(robot: Robot) -> dict[str, Any]:

@@ -81,6 +81,7 @@ def test_files_of_the_set(exported):
         "run_cut.py",
         "cut_stream.py",
         "motion.parquet",
+        "motion.mcap",
         "CHECKLIST.md",
     }
     document = json.loads((exported.folder / "cut.json").read_text())

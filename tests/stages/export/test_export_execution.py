@@ -24,7 +24,6 @@ from stages.export.replay import arm_xml
 from stages.ingest.log_file import read_log
 from stages.ingest.stage import ingest
 from stages.runtime.params import load_params
-from stages.shared.kinematics import FLANGE_M
 from stages.shared.robots.robot import load_robot
 from tests.stages.synthetic_cut import (
     PARAMS,
@@ -62,7 +61,7 @@ def fr3_model() -> str:
         "<joint ", '<joint armature="0.6" damping="1" '
     )
     light = '<inertial pos="0 0 0" mass="0.001" diaginertia="1e-6 1e-6 1e-6"/>'
-    flange = f'<body name="fr3_link7" pos="0 0 {FLANGE_M}">{light}</body>'
+    flange = f'<body name="fr3_link7" pos="0 0 {load_robot("fr3").table.flange_m}">{light}</body>'
     return xml.replace('<body name="tool">', flange + '<body name="tool">')
 
 

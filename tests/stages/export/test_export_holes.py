@@ -22,15 +22,17 @@ from stages.export.package import write_package
 from stages.export.parting import parting_of
 from stages.export.provenance import Chain
 from stages.export.stage import demand_of, export
+from stages.shared.robots.robot import load_robot
 from tests.stages.synthetic_cut import PARAMS, body_tables, motion_table, parting_at_end, replay_tables
 
+PANDA = load_robot("panda")
 CHAIN = Chain({"optimize/motion.parquet": "0" * 64}, ())
 MOTION, BODY = motion_table(), body_tables()
 SHORT = {"dwell_s": 0.02, "approach_height_m": 0.01}
 """Of approach and retract, where they do not matter: half of the samples."""
 
 
-def demand(motion: pl.DataFrame = MOTION, *, cut_fraction: float = 0.97, **changes) -> Demand:
+def demand(motion: pl.DataFrame = MOTION, *, cut_fraction: float = 0.99, **changes) -> Demand:
     parting = parting_at_end(motion, cut_fraction=cut_fraction)
     return demand_of(motion, BODY, parting, CHAIN, PARAMS.changed(**changes), knife="kitchen")
 
@@ -162,7 +164,7 @@ def test_thresholds_pass_the_prediction_and_stop_a_collision(good):
     assert max(cut["force_n"][3:]) > 1.3 * 4.8
     files = read_export(good)
     limits = np.array([*cut["torque_nm"], *cut["force_n"]])
-    assert stopping_push(cell_of(PARAMS), files.cut.joints, limits) < COLLISION_N
+    assert stopping_push(PANDA, cell_of(PARAMS), files.cut.joints, limits) < COLLISION_N
 
 
 def test_thresholds_that_trip_or_never_trip_are_refused(good, tmp_path):
@@ -188,7 +190,7 @@ def test_thresholds_that_trip_or_never_trip_are_refused(good, tmp_path):
 
 def test_thresholds_of_a_strong_cut_would_miss_a_collision():
     joints = np.tile(demand().robot.ready_pose_rad, (2, 1))
-    found = thresholds(cell_of(PARAMS), joints, np.array([[0.0, 0.0, 0.0], [0.0, 0.0, 100.0]]))
+    found = thresholds(PANDA, cell_of(PARAMS), joints, np.array([[0.0, 0.0, 0.0], [0.0, 0.0, 100.0]]))
     assert found.force_n[2] > COLLISION_N and found.stop_force_n > COLLISION_N
 
 

@@ -14,6 +14,7 @@ from stages.export.inverse import (
     solve,
 )
 from stages.shared.kinematics import flange_pose, jacobian, jacobian_rate, joint_poses
+from stages.shared.robots.names import ROBOTS
 from stages.shared.robots.robot import load_robot
 from tests.stages.franka_reference import flange
 from tests.stages.franka_reference import smallest_singular_value as second_sigma
@@ -26,16 +27,16 @@ RANDOM = np.random.default_rng(5).uniform(PANDA.position_low_rad, PANDA.position
 
 def test_forward_kinematics_equals_a_second_derivation():
     # Two chains of seven rotations in double precision: a few roundings of a metre.
-    assert flange_pose(RANDOM) == pytest.approx(flange(RANDOM), abs=5e-15)
+    assert flange_pose(PANDA.table, RANDOM) == pytest.approx(flange(RANDOM), abs=5e-15)
 
 
 def test_smallest_singular_value_equals_a_second_derivation():
     # Central differences with a step of 1e-6: rounding of 1e-16 / 1e-6.
-    assert smallest_singular_value(RANDOM) == pytest.approx(second_sigma(RANDOM), abs=1e-8)
+    assert smallest_singular_value(PANDA.table, RANDOM) == pytest.approx(second_sigma(RANDOM), abs=1e-8)
 
 
 def test_forward_kinematics_at_poses_known_by_hand():
-    zero, ready = flange_pose(np.stack([np.zeros(7), PANDA.ready_pose_rad]))
+    zero, ready = flange_pose(PANDA.table, np.stack([np.zeros(7), PANDA.ready_pose_rad]))
     assert zero[:3, 3] == pytest.approx([0.088, 0.0, 0.333 + 0.316 + 0.384 - 0.107], abs=1e-15)
     # Franka's documents give the hand's centre, 103.4 mm below the flange, as (0.3069, 0, 0.4869) at the ready pose.
     assert ready[:3, 3] + [0.0, 0.0, -0.1034] == pytest.approx([0.3069, 0.0, 0.4869], abs=1e-4)
@@ -45,15 +46,20 @@ def test_forward_kinematics_at_poses_known_by_hand():
 def test_jacobian_and_its_rate_are_derivatives():
     tool, step = CELL.f_t_e, 1e-6
     rates = np.random.default_rng(6).normal(size=(50, 7))
-    ahead, behind = (flange_pose(RANDOM + s * step * rates) @ tool for s in (1.0, -1.0))
+    ahead, behind = (flange_pose(PANDA.table, RANDOM + s * step * rates) @ tool for s in (1.0, -1.0))
     speed = (ahead - behind)[:, :3, 3] / (2.0 * step)
     # Central differences: step squared and rounding / step, both about 1e-10.
-    assert np.einsum("nij,nj->ni", jacobian(RANDOM, tool)[:, :3], rates) == pytest.approx(speed, abs=1e-8)
-    change = (jacobian(RANDOM + step * rates, tool) - jacobian(RANDOM - step * rates, tool)) / (2.0 * step)
-    assert jacobian_rate(RANDOM, rates, tool) == pytest.approx(change, abs=1e-7)
+    assert np.einsum("nij,nj->ni", jacobian(PANDA.table, RANDOM, tool)[:, :3], rates) == pytest.approx(
+        speed, abs=1e-8
+    )
+    change = (
+        jacobian(PANDA.table, RANDOM + step * rates, tool)
+        - jacobian(PANDA.table, RANDOM - step * rates, tool)
+    ) / (2.0 * step)
+    assert jacobian_rate(PANDA.table, RANDOM, rates, tool) == pytest.approx(change, abs=1e-7)
 
 
-@pytest.mark.parametrize("robot", ["panda", "fr3"])
+@pytest.mark.parametrize("robot", ROBOTS)
 def test_inverse_kinematics_is_exact_smooth_and_comes_back(robot):
     arm = load_robot(robot)
     angle = np.linspace(0.0, 2.0 * np.pi, 201)
@@ -61,7 +67,7 @@ def test_inverse_kinematics_is_exact_smooth_and_comes_back(robot):
     targets = flange_targets(CELL, edge)
     posture = choose_posture(arm, flange_targets(CELL, np.array([[0.0, 0.05, 0.0]]))[0])
     q = solve(posture, targets)
-    assert flange_pose(q) == pytest.approx(targets, abs=1e-14)
+    assert flange_pose(arm.table, q) == pytest.approx(targets, abs=1e-14)
     # A closed path of the edge is a closed path of the joints.
     assert q[-1] == pytest.approx(q[0], abs=1e-13)
     turn = CELL.o_t_c[:3, :3]
@@ -95,7 +101,7 @@ def test_torques_are_the_derivative_of_energy():
     dq, ddq = a + 2.0 * np.outer(time, b), np.tile(2.0 * b, (3, 1))
     force = np.tile(rng.normal(size=3) * 20.0, (3, 1))
     torque = joint_torques(PANDA, CELL, JointMotion(q, dq, ddq), force)[1]
-    edge = (flange_pose(q) @ CELL.f_t_e)[:, :3, 3]
+    edge = (flange_pose(PANDA.table, q) @ CELL.f_t_e)[:, :3, 3]
     work_rate = (energy(q, dq)[2] - energy(q, dq)[0]) / (2.0 * step)
     force_rate = force[0] @ (edge[2] - edge[0]) / (2.0 * step)
     # Energies of about 50 J, known to 1e-10 (numerical velocities), differenced over 2e-5 s.
@@ -106,7 +112,7 @@ def energy(q: np.ndarray, dq: np.ndarray) -> np.ndarray:
     """Kinetic and potential energy [J], shape [n], link by link from numerical velocities of their centres."""
     total = np.zeros(len(q))
     step = 1e-6
-    ahead, behind, here = (joint_poses(q + s * step * dq) for s in (1.0, -1.0, 0.0))
+    ahead, behind, here = (joint_poses(PANDA.table, q + s * step * dq) for s in (1.0, -1.0, 0.0))
     for i in range(7):
         centres = [p[:, i, :3, :3] @ PANDA.link_com_m[i] + p[:, i, :3, 3] for p in (ahead, behind, here)]
         speed = (centres[0] - centres[1]) / (2.0 * step)
@@ -121,7 +127,8 @@ def energy(q: np.ndarray, dq: np.ndarray) -> np.ndarray:
         total += 0.5 * mass * (speed**2).sum(axis=1) + mass * GRAVITY_M_S2 * centres[2][:, 2]
         total += 0.5 * np.einsum("ni,ij,nj->n", local, PANDA.link_inertia_kg_m2[i], local)
     hung = [
-        (flange_pose(q + s * step * dq) @ np.append(CELL.tool_com_m, 1.0))[:, :3] for s in (1.0, -1.0, 0.0)
+        (flange_pose(PANDA.table, q + s * step * dq) @ np.append(CELL.tool_com_m, 1.0))[:, :3]
+        for s in (1.0, -1.0, 0.0)
     ]
     speed = (hung[0] - hung[1]) / (2.0 * step)
     return total + CELL.tool_mass_kg * (0.5 * (speed**2).sum(axis=1) + GRAVITY_M_S2 * hung[2][:, 2])
@@ -142,13 +149,13 @@ def test_edge_gives_way_as_measured():
     target = flange_targets(CELL, np.array([[0.0, 0.03, 0.0]]))[0]
     q = choose_posture(PANDA, target).joints[None]
     up = np.array([[0.0, 0.0, 60.0]])
-    stiff, soft = (np.linalg.norm(deflection(CELL, q, up, k)) for k in (14250.0, 3000.0))
+    stiff, soft = (np.linalg.norm(deflection(PANDA, CELL, q, up, k)) for k in (14250.0, 3000.0))
     assert soft / stiff == pytest.approx(14250.0 / 3000.0)
     # The brief's figures are for a shorter tool at x = 0.50 m; ours hangs 12 cm aside.
     assert 0.0015 < stiff < 0.0035
     # The work of the force equals the energy in the joints' springs, twice over.
-    bent = edge_torques(CELL, q, up)[0] ** 2 / 3000.0
-    assert (deflection(CELL, q, up, 3000.0) * up).sum() == pytest.approx(bent.sum())
+    bent = edge_torques(PANDA, CELL, q, up)[0] ** 2 / 3000.0
+    assert (deflection(PANDA, CELL, q, up, 3000.0) * up).sum() == pytest.approx(bent.sum())
 
 
 def test_limits_are_those_of_the_specification():

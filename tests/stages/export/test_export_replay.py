@@ -36,7 +36,7 @@ def test_without_mujoco_the_sentence_says_what_to_install(monkeypatch, tmp_path)
 
 
 # One identified inertia of the Panda belongs to no real body, and MuJoCo rounds it off: 0.02 Nm of 87.
-@pytest.mark.parametrize(("name", "tolerance"), [("panda", 0.05), ("fr3", 1e-7)])
+@pytest.mark.parametrize(("name", "tolerance"), [("panda", 0.05), ("fr3", 1e-7), ("ur5e", 1e-7)])
 def test_kinematics_and_inverse_dynamics_agree_with_mujoco(name, tolerance):
     mujoco = pytest.importorskip("mujoco", reason="needs the extra verify")
     robot = load_robot(name)
@@ -44,13 +44,13 @@ def test_kinematics_and_inverse_dynamics_agree_with_mujoco(name, tolerance):
     data = mujoco.MjData(model)
     rng = np.random.default_rng(0)
     for _ in range(5):
-        q, dq, ddq = (rng.normal(size=7) * size for size in (0.5, 1.0, 3.0))
+        q, dq, ddq = (rng.normal(size=len(robot.table)) * size for size in (0.5, 1.0, 3.0))
         q += robot.ready_pose_rad
         data.qpos[:], data.qvel[:], data.qacc[:] = q, dq, ddq
         mujoco.mj_inverse(model, data)
         ours = joint_torques(robot, CELL, JointMotion(q[None], dq[None], ddq[None]), np.zeros((1, 3)))[0]
         assert ours == pytest.approx(data.qfrc_inverse, abs=tolerance)
-        edge = (flange_pose(q[None])[0] @ CELL.f_t_e)[:3, 3]
+        edge = (flange_pose(robot.table, q[None])[0] @ CELL.f_t_e)[:3, 3]
         assert data.site("edge").xpos == pytest.approx(edge, abs=1e-14)
 
 
@@ -62,7 +62,7 @@ def test_arm_held_against_a_force_gives_way_as_predicted():
     played = replay(robot, CELL, joints, force, stiffness_nm_rad=3000.0)
     bent = played.edge[-1] - played.edge[0]
     # The prediction is linear in the force; 1 cm on an arm of half a metre leaves about 2 %.
-    assert bent == pytest.approx(deflection(CELL, joints[:1], force[:1], 3000.0)[0], abs=3e-4)
+    assert bent == pytest.approx(deflection(robot, CELL, joints[:1], force[:1], 3000.0)[0], abs=3e-4)
     still = JointMotion(joints[:1], np.zeros((1, 7)), np.zeros((1, 7)))
     assert played.torque[-1] == pytest.approx(joint_torques(robot, CELL, still, force[:1])[0], abs=1.0)
 

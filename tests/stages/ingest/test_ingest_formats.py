@@ -15,6 +15,7 @@ from stages.ingest.stage import ingest
 from stages.shared.kinematics import flange_pose, jacobian
 from tests.real_data import real_file
 from tests.stages.force_logs import (
+    PANDA,
     PARAMS,
     SyntheticCut,
     joints_of,
@@ -305,7 +306,7 @@ def test_real_csv_without_a_time_column():
     assert np.allclose(np.diff(log.time_s), 0.01)
     # The hand's tool centre lies 103.4 mm beyond the flange. Joints and poses were not read together, so this holds
     # at rest only: the deviation grows with the joints' speed, from 3 µm to millimetres.
-    pose = flange_pose(log.joints_rad)
+    pose = flange_pose(PANDA, log.joints_rad)
     offset = np.einsum("nji,nj->ni", pose[:, :3, :3], log.position_m - pose[:, :3, 3])
     at_rest = np.abs(np.diff(log.joints_rad, axis=0, prepend=log.joints_rad[:1])).max(axis=1) < 1e-5
     assert np.allclose(np.median(offset[at_rest], axis=0), [0.0, 0.0, 0.1034], atol=1e-5)
@@ -319,9 +320,9 @@ def test_kinematics_and_force_recovery_agree_with_the_robot(name):
     joints, torques = np.array(content["q"]), np.array(content["tau_ext_hat_filtered"])
     tool = np.array(content["F_T_EE"][0]).reshape(4, 4).T
     pose = np.array(content["O_T_EE"]).reshape(-1, 4, 4).transpose(0, 2, 1)
-    assert np.allclose(flange_pose(joints) @ tool, pose, atol=1e-12)
+    assert np.allclose(flange_pose(PANDA, joints) @ tool, pose, atol=1e-12)
     logged = np.array(content["jacobian"]).reshape(-1, 7, 6).transpose(0, 2, 1)
-    assert np.allclose(jacobian(joints, tool), logged, atol=1e-12)
+    assert np.allclose(jacobian(PANDA, joints, tool), logged, atol=1e-12)
     # The robot's own solution differs by up to 0.04 N at 49 N, 0.1 %, perhaps from damping.
     logged_force = np.array(content["O_F_ext_hat_K"])[:, :3]
     assert np.abs(force_from_torque(joints, torques) - logged_force).max() < 1e-3 * np.abs(logged_force).max()

@@ -12,16 +12,16 @@ from stages.ingest.descent import find_descent
 from stages.ingest.force_recovery import force_from_torque
 from stages.ingest.onset import find_onset, require_onset
 from stages.shared.fitting.low_pass import low_pass
-from stages.shared.kinematics import FLANGE_M, flange_pose, jacobian
-from tests.stages.force_logs import READY
+from stages.shared.kinematics import flange_pose, jacobian
+from tests.stages.force_logs import PANDA, READY
 
 JOINTS = st.lists(st.floats(-2.5, 2.5), min_size=7, max_size=7).map(np.array)
 
 
 def test_stretched_arm_is_as_long_as_its_links():
-    pose = flange_pose(np.zeros((1, 7)))[0]
+    pose = flange_pose(PANDA, np.zeros((1, 7)))[0]
     # All joints at zero: the arm stands up, the hand hangs over by the last link's 88 mm and points down.
-    assert np.allclose(pose[:3, 3], [0.088, 0.0, 0.333 + 0.316 + 0.384 - FLANGE_M], atol=1e-12)
+    assert np.allclose(pose[:3, 3], [0.088, 0.0, 0.333 + 0.316 + 0.384 - PANDA.flange_m], atol=1e-12)
     assert np.allclose(pose[:3, 2], [0.0, 0.0, -1.0], atol=1e-12)
 
 
@@ -29,12 +29,12 @@ def test_stretched_arm_is_as_long_as_its_links():
 @settings(max_examples=30, deadline=None)
 def test_jacobian_is_the_derivative_of_the_pose(joints):
     step = 1e-6
-    exact = jacobian(joints[None])[0]
-    pose = flange_pose(joints[None])[0]
+    exact = jacobian(PANDA, joints[None])[0]
+    pose = flange_pose(PANDA, joints[None])[0]
     for j in range(7):
         moved = joints.copy()
         moved[j] += step
-        change = (flange_pose(moved[None])[0] - pose) / step
+        change = (flange_pose(PANDA, moved[None])[0] - pose) / step
         # First-order differences of lengths of about 1 m: the error is of the order of the step.
         assert np.allclose(change[:3, 3], exact[:3, j], atol=1e-5)
         spin = change[:3, :3] @ pose[:3, :3].T
@@ -45,7 +45,7 @@ def test_force_comes_back_from_the_torques_it_causes():
     rng = np.random.default_rng(1)
     joints = READY + rng.uniform(-0.2, 0.2, (50, 7))
     wrench = rng.normal(0.0, 20.0, (50, 6))
-    torques = np.einsum("nij,ni->nj", jacobian(joints), wrench)
+    torques = np.einsum("nij,ni->nj", jacobian(PANDA, joints), wrench)
     # The Jacobian has full rank here, so that the least squares are exact up to its condition (about 20).
     assert np.allclose(force_from_torque(joints, torques), wrench[:, :3], atol=1e-10)
 

@@ -23,25 +23,29 @@ PARAMS_YAML = ROOT / "params.yaml"
 def test_every_file_is_a_whole_robot(name):
     robot = load_robot(name)
     assert robot.name == name
-    assert len(robot.joint_names) == 7 and len(set(robot.joint_names)) == 7
+    count = len(robot.table)
+    assert len(set(robot.joint_names)) == count
     assert (robot.position_low_rad < robot.ready_pose_rad).all()
     assert (robot.ready_pose_rad < robot.position_high_rad).all()
-    assert robot.link_com_m.shape == (7, 3) and robot.link_inertia_kg_m2.shape == (7, 3, 3)
+    assert robot.link_com_m.shape == (count, 3) and robot.link_inertia_kg_m2.shape == (count, 3, 3)
     assert (np.linalg.eigvalsh(robot.link_inertia_kg_m2) > 0.0).all()
-    assert set(robot.origin) >= {"limits", "links", "ready_pose", "control"}
+    assert set(robot.origin) >= {"kinematics", "limits", "links", "ready_pose", "control", "capsules"}
     assert robot.control.run_script or robot.control.clients, "nothing can move it"
 
 
 def test_how_the_air_cut_is_run_follows_from_the_file():
     assert air_cut(load_robot("fr3")) == "`python run_cut.py --air --execute --robot fr3 --host ADDRESS`"
     assert air_cut(load_robot("panda")) == (
-        "air_cut/joint_1khz.csv with a libfranka 0.9 client (joint position motion generator) or "
+        "air_cut/joint_1khz.csv with a libfranka 0.9 client (joint position motion generator; from Python "
+        "panda_py.libfranka.Robot.control_joint_position of panda-python) or "
         "air_cut/joint_trajectory.* with a ROS 2 joint_trajectory_controller for this arm"
     )
 
 
 def test_other_robots_are_refused():
-    with pytest.raises(InputError, match=r"robot is 'ur5'. It must be one of fr3, panda\..*robots/ur5\.json"):
+    with pytest.raises(
+        InputError, match=r"robot is 'ur5'. It must be one of fr3, panda, ur5e\..*robots/ur5\.json"
+    ):
         load_robot("ur5")
 
 
@@ -53,6 +57,20 @@ def test_a_file_that_is_not_whole_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "ROBOTS", ("half",))
     with pytest.raises(InputError, match=r"half\.json .* has no 'jerk_rad_s3'.*Add it"):
         load_robot("half")
+
+
+def test_lists_of_different_lengths_and_arms_of_five_joints_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "FOLDER", tmp_path)
+    monkeypatch.setattr(module, "ROBOTS", ("odd",))
+    content = json.loads((FOLDER / "ur5e.json").read_text())
+    content["torque_nm"] = content["torque_nm"][:5]
+    (tmp_path / "odd.json").write_text(json.dumps(content))
+    with pytest.raises(InputError, match=r"odd\.json .* a_m has 6, torque_nm has 5.*Correct it"):
+        load_robot("odd")
+    content["kinematics"]["a_m"] = content["kinematics"]["a_m"][:5]
+    (tmp_path / "odd.json").write_text(json.dumps(content))
+    with pytest.raises(InputError, match=r"a_m has 5, .*6 or 7 turning joints"):
+        load_robot("odd")
 
 
 def test_one_setting_chooses_the_robot_of_search_certificate_and_files():

@@ -1,0 +1,141 @@
+"""The end of the motion: strokes along the blade that sink from the cut's end height onto the board.
+
+Damage takes its way or its time: at the moment the cut ends, the lowest springs still hold, and what lies below its end
+height is untouched. A stroke begins and ends at rest, so it joins the cut smoothly; more follow until the simulated
+fruit is parted.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from disect_sim import Model, RecordedMotion, simulate
+from stages.optimize.kinematics import Trajectory
+from stages.optimize.params import OptimizeParams
+from stages.optimize.passage import RATE_HZ, Passage
+from stages.optimize.slicing_cut import SlicingCut, Values
+
+PARTED = 0.995
+"""Share of the springs' stiffness that is gone: no further stroke. The simulator's springs let go over a millimetre, so
+the last of them keep a little when the edge lies on the board."""
+USED = 0.9
+"""Part of the limits of speed and acceleration that a stroke uses."""
+SPEED, ACCELERATION = 1.875, 5.774
+"""Peaks of a quintic step, in units of its mean speed and of way over time squared."""
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class FinalDraw:
+    """What follows the cut; nothing if no draw is asked for."""
+
+    path: Trajectory
+    """One row per millisecond after the cut's last."""
+    force: Array
+    """On the knife [N], one row per sample of the simulation, shape [samples, 3]."""
+    strokes: int
+    cut_fraction: float
+    """At the end of the whole motion."""
+
+    @property
+    def duration_s(self) -> float:
+        """[s]"""
+        return len(self.path.position) / RATE_HZ
+
+    @property
+    def peak_n(self) -> float:
+        """Largest force [N]."""
+        return float(np.linalg.norm(self.force, axis=1).max(initial=0.0))
+
+
+def final_draw(
+    model: Model, values: Values, cut: SlicingCut, variables: Array, params: OptimizeParams
+) -> FinalDraw:
+    """Strokes after the motion of these variables, as many as part the fruit, at most params.final_strokes.
+
+    A simulation that stops in a stroke ends the draw before it: the certificate judges what is left whole.
+    """
+    before = cut.trajectory(variables)
+    best = FinalDraw(Trajectory.zeros(0), np.zeros((0, 3)), 0, _simulated(model, values, before, params)[1])
+    path = best.path
+    for strokes in range(1, params.final_strokes + 1):
+        if best.cut_fraction >= PARTED:
+            break
+        last = before.position[-1] if strokes == 1 else path.position[-1]
+        path = joined(path, stroke(last, cut.passage, params))
+        force, parted, finished = _simulated(model, values, joined(before, path), params)
+        if not finished:
+            break
+        samples = round(len(path.position) / RATE_HZ * cut.sample_rate_hz)
+        best = FinalDraw(path, force[-samples:], strokes, parted)
+    return best
+
+
+def stroke(start: Array, passage: Passage, params: OptimizeParams) -> Trajectory:
+    """From a place [m], shape [3], across the fruit to the other side as far as limits and time allow.
+
+    It sinks to params.final_height_m in its first half, so that the second half runs along the board.
+    """
+    drop = max(0.0, float(start[1]) - params.final_height_m)
+    sink_s = max(
+        drop / params.cut.speed_m_s,
+        np.sqrt(ACCELERATION * drop / (USED * params.max_acceleration_vertical_m_s2)),
+    )
+    grain = max(params.cut.dt_s, 1.0 / RATE_HZ)
+    duration = grain * np.ceil(max(params.final_stroke_s, 2.0 * sink_s) / grain - 1e-6)
+    side = np.sign(float(start[2]) - passage.z_m) or 1.0
+    aside = passage.lateral_limit_m + side * (float(start[2]) - passage.z_m)
+    speed = np.sqrt(max(0.0, (USED * params.max_speed_m_s) ** 2 - (2.0 * SPEED * drop / duration) ** 2))
+    way = min(
+        max(0.0, aside),
+        speed * duration / SPEED,
+        USED * params.max_acceleration_along_m_s2 * duration**2 / ACCELERATION,
+    )
+    times = np.arange(1, round(duration * RATE_HZ) + 1) / RATE_HZ
+    path = Trajectory.zeros(len(times))
+    path.position[:, 0] = start[0]
+    for axis, distance, seconds in ((1, -drop, 0.5 * duration), (2, -side * way, duration)):
+        steps, rates, pushes = _quintic(np.minimum(times / seconds, 1.0))
+        path.position[:, axis] = start[axis] + distance * steps
+        path.velocity[:, axis - 1] = distance * rates / seconds
+        path.acceleration[:, axis - 1] = distance * pushes / seconds**2
+    return path
+
+
+def joined(first: Trajectory, second: Trajectory) -> Trajectory:
+    """One after the other."""
+    return Trajectory(
+        np.concatenate([first.position, second.position]),
+        np.concatenate([first.velocity, second.velocity]),
+        np.concatenate([first.acceleration, second.acceleration]),
+    )
+
+
+def _simulated(
+    model: Model, values: Values, path: Trajectory, params: OptimizeParams
+) -> tuple[Array, float, bool]:
+    """Force on the knife [N], shape [samples, 3], share parted at the end, and whether it got there."""
+    times = np.arange(len(path.position)) / RATE_HZ
+    steps = int(np.ceil(times[-1] / params.cut.dt_s - 1e-6))
+    velocity = np.concatenate([np.zeros((len(times), 1)), path.velocity], axis=1)
+    result = simulate(
+        model,
+        RecordedMotion(times, path.position, velocities=velocity),
+        values,
+        duration=steps * params.cut.dt_s,
+        dt=params.cut.dt_s,
+        sample_rate_hz=min(RATE_HZ, 1.0 / params.cut.dt_s),
+        force_limit_n=params.cut.force_limit_n,
+    )
+    return result.force, float(result.cut_fraction[-1]), result.outcome.ok
+
+
+def _quintic(s: Array) -> tuple[Array, Array, Array]:
+    """A step from 0 to 1 over s in [0, 1] with rest at both ends, and its two derivatives in s."""
+    return (
+        s**3 * (10.0 + s * (6.0 * s - 15.0)),
+        30.0 * s**2 * (1.0 - s) ** 2,
+        60.0 * s * (1.0 - s) * (1.0 - 2.0 * s),
+    )

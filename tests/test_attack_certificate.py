@@ -1,0 +1,78 @@
+"""The search for certified motions that break a limit: it finds none, would find one, and goes on where it stopped."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from disect_sim.errors import InputError
+from scripts import attack_certificate
+from scripts.attack_certificate import Tally, attack, attempt, load
+from scripts.attack_edits import EDITS, _with_joints, base_attack
+from scripts.motion_judge import flange_poses, violations
+from stages.export.certificate import first_failure
+from tests.stages.franka_reference import flange
+
+BASE = base_attack()
+
+
+def test_the_base_is_certified_and_the_judge_agrees():
+    assert first_failure(BASE.files, BASE.demand) is None
+    assert violations(BASE.case()) == []
+
+
+def test_the_judges_kinematics_are_those_of_a_third_derivation():
+    q = np.random.default_rng(1).uniform(-2.0, 2.0, (10, 7))
+    # Two chains of seven turns in double precision.
+    assert flange_poses(q) == pytest.approx(flange(q), abs=5e-15)
+
+
+def test_a_dozen_edits_let_nothing_through():
+    tally = attack(12, seed=5, base=BASE)
+    assert tally.done >= 12 and tally.broken == []
+    assert sum(tally.refused.values()) + tally.certified == tally.done
+
+
+@pytest.mark.parametrize("kind", sorted(EDITS))
+def test_every_kind_of_edit_is_an_edit_and_none_of_size_zero_changes_the_verdict(kind):
+    draw, often = EDITS[kind]
+    assert often > 0
+    edit, largest = draw(np.random.default_rng(3))
+    whole = attempt(edit, BASE, largest)
+    assert whole[0] or not whole[1], "refused, or certified and good"
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        (lambda q: q + np.array([0, 0.02, 0, 0, 0, 0, 0]), "board"),
+        (lambda q: np.round(q, 4), "derivative 3"),
+        (lambda q: np.concatenate([q[:500], q[520:]]), "derivative 1"),
+        (lambda q: q + np.array([0, 0, 0, 0, 0, 0, 2.5]), "range"),
+    ],
+)
+def test_the_judge_by_itself_objects(change, word):
+    """The edits that the certificate refuses would also be found by the judge, were they certified."""
+    changed = _with_joints(BASE, 0, change(BASE.files.cut.joints.copy()))
+    assert any(word in found for found in violations(changed.case()))
+
+
+def test_a_hole_in_the_checks_is_found(monkeypatch):
+    """With the checks switched off, the same edits are reported as certified motions that break a limit."""
+    monkeypatch.setattr(attack_certificate, "first_failure", lambda files, demand: None)
+    tally = attack(6, seed=5, base=BASE)
+    assert tally.broken and tally.broken[0].startswith("seed 5, edit 0")
+
+
+def test_a_stopped_search_goes_on_where_it_was(tmp_path):
+    states = []
+    monkey = attack(6, seed=9, base=BASE, save=lambda tally: states.append(replace(tally)))
+    assert states[-1].done == monkey.done
+    first = attack(3, seed=9, base=BASE)
+    again = attack(6, seed=9, base=BASE, tally=first)
+    assert (again.done, again.refused, again.certified) == (monkey.done, monkey.refused, monkey.certified)
+    path = tmp_path / "state.json"
+    assert load(path, 9) == Tally()
+    path.write_text('{"seed": 8, "done": 1, "certified": 0, "refused": {}, "broken": [], "passed": {}}')
+    with pytest.raises(InputError, match=r"is of seed 8, not 9.*Give --seed"):
+        load(path, 9)
