@@ -7,6 +7,7 @@ STAMP := $(VENV)/.installed-from-constraints
 PYTEST_ARGS ?=
 SAMPLE := data/sample/synthetic_apple.ply
 SAMPLE_LOG := data/sample/synthetic_apple_log.json
+SAMPLE_SECOND_LOG := data/sample/synthetic_apple_second_log.json
 
 # Nothing here talks to the network except pip; Prefect keeps its database inside the project.
 export DO_NOT_TRACK := 1
@@ -33,8 +34,9 @@ $(STAMP): pyproject.toml constraints.txt setup.py stages/tetrahedralize/seeded_r
 	git rev-parse --git-dir >/dev/null 2>&1 || $(BIN)/python -m dvc config --quiet --local core.no_scm true
 	touch $(STAMP)
 
-demo: setup ## Run every stage on the bundled sample and its synthetic log, and print a table
+demo: setup ## Run every stage on the bundled sample and its synthetic log, and predict a second synthetic cut
 	$(BIN)/scan2cut run $(SAMPLE) --log $(SAMPLE_LOG)
+	$(BIN)/scan2cut predict synthetic_apple --log $(SAMPLE_SECOND_LOG)
 
 lint: setup ## Check style, format, import contracts and types
 	$(BIN)/ruff check .

@@ -7,10 +7,10 @@ import numpy as np
 import warp as wp
 
 from disect_sim.edge_cut import EdgeCut
-from disect_sim.kernels import board, contact_point, damage, elasticity, springs
+from disect_sim.kernels import board, contact_point, damage, elasticity, hold, springs
 from disect_sim.laws.contact import contact_law
 from disect_sim.laws.damage import damage_law
-from disect_sim.model import OVERLAP_ONSET_M, REGULARISER_M, Model
+from disect_sim.model import HAND_N_M, OVERLAP_ONSET_M, REGULARISER_M, Model
 from disect_sim.parameters import CONTACT_NAMES, CONTACT_PER_AREA, SPRING_NAMES, ExpandedParameters
 from disect_sim.sparsity import BlockPattern, element_slots, launch_groups
 
@@ -20,6 +20,9 @@ ONSET_SPEED_M_S = 1.0e-3
 """The same for approach damping [m/s]: 2 % of a usual cutting speed."""
 EXPONENT_SCALE_M = 1.0e-3
 """Depth at which the linear and the quadratic normal force agree [m]."""
+
+
+TINY_M3 = 1.0e-30
 
 
 class DeviceModel:
@@ -47,6 +50,7 @@ class DeviceModel:
         self.edges = contact_edges(model, np.arange(len(model.contact_parents)))
         self.contact_parameters = wp.array(_contact_table(model, parameters), dtype=wp.float64)
         self.board = _board(model)
+        self.held = _held(model)
         self.board_nodes = wp.array(model.board_nodes)
         self.board_area_ratio = wp.array(model.board_area_ratio, dtype=wp.float64)
 
@@ -80,6 +84,7 @@ class HessianSlots:
         own = pattern.slots(a, a)[0], pattern.slots(b, b)[0]
         self.nodes = wp.array(pattern.slots(nodes, nodes)[0])
         self.board = wp.array(pattern.slots(model.board_nodes, model.board_nodes)[0])
+        self.held = wp.array(pattern.slots(model.guided, model.guided)[0])
         self.tets = wp.array(element_slots(pattern, model.tet_nodes[tet_order]))
         self.springs = wp.array(element_slots(pattern, model.spring_nodes))
         self.contacts = wp.array(np.stack([*own, mixed, transposed.astype(np.int32)], axis=1))
@@ -122,6 +127,16 @@ def _springs(model: Model) -> springs.SpringGeometry:
     s.overlap_stiffness = wp.array(model.overlap_stiffness, dtype=wp.float64)
     s.overlap_onset = OVERLAP_ONSET_M
     return s
+
+
+def _held(model: Model) -> hold.Held:
+    """The hand's stiffness, shared out by volume."""
+    h = hold.Held()
+    h.nodes = wp.array(model.guided)
+    h.rest = wp.array(model.mesh.nodes[model.guided, 2], dtype=wp.float64)
+    volume = model.node_volume[model.guided]
+    h.stiffness = wp.array(HAND_N_M * volume / max(volume.sum(), TINY_M3), dtype=wp.float64)
+    return h
 
 
 def _contact_setting(model: Model, dt: float) -> contact_point.ContactSetting:

@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar, overload
 
+import numpy as np
+
 from disect_sim.errors import InputError
 from disect_sim.model import Model
 from disect_sim.motions import Motion
@@ -36,6 +38,11 @@ class Answer(Generic[Value]):
     """How the run ended."""
     value: Value | None
     """What was asked of its result; None if the run did not finish."""
+
+
+def force_of(result: Result) -> np.ndarray:
+    """The force on the knife [N], shape [sample_count, 3]: often all that is asked of a result."""
+    return result.force
 
 
 @overload

@@ -24,6 +24,11 @@ REGULARISER_M = 5.0e-5
 OVERLAP_ONSET_M = 2.0e-5
 """Quadratic start of the contact between the halves [m]: far below an edge, so that it reads as rigid."""
 
+BOUNDARIES = ("held", "guided", "glued", "free")
+
+HAND_N_M = 5.0e4
+"""How firmly a hand holds the body along the blade [N/m], in all: a pull of 10 N moves it by 0.2 mm."""
+
 GRAVITY_M_S2 = (0.0, -9.81, 0.0)
 
 
@@ -60,6 +65,8 @@ class Model:
     """[m/s^2], shape [3]."""
     fixed: np.ndarray
     """Nodes held in place, shape [node_count], bool."""
+    guided: np.ndarray
+    """Nodes held along the blade only, shape [guided_count], int32."""
     tet_nodes: np.ndarray
     """Node indices in ascending order per tet, shape [tet_count, 4], int32."""
     tet_shape_gradients: np.ndarray
@@ -143,13 +150,14 @@ def build_model(
     **Other arguments**
 
     - `boundary`: "held" fixes nodes that touch the board (below `hold_below_m`) at least `hold_beyond_m` away from the
-      cut plane; "glued" fixes all nodes below `hold_below_m`; "free" fixes none.
+      cut plane; "guided" is a hand on both sides: nothing is fixed, but the outer parts are not drawn along with the
+      blade; "glued" fixes all nodes below `hold_below_m`; "free" fixes none.
     - `contact_law`: "one_sided" (default, differentiable) or "exact", the paper's two-sided distance.
-    - `damage_law`: springs weaken with the knife's "force" (default) or with their own "stretch".
+    - `damage_law`: a name of DAMAGE_LAWS.
     - `contact_exponent`: normal force linear (1) or quadratic (2) in depth.
     - `board`: contact properties of the board; `gravity` [m/s^2].
     """
-    _check_choice("boundary", boundary, ("held", "glued", "free"))
+    _check_choice("boundary", boundary, BOUNDARIES)
     _check_choice("contact_law", contact_law, tuple(CONTACT_LAWS))
     _check_choice("damage_law", damage_law, tuple(DAMAGE_LAWS))
     _check_choice("contact_exponent", contact_exponent, (1, 2))
@@ -174,6 +182,9 @@ def build_model(
     across = x[parents[positive, 0]] - x[parents[negative, 0]]
     contacts = np.concatenate([positive, negative])
     board_nodes, board_area = _surface_nodes(mesh)
+    touching = x[:, 1] < x[:, 1].min() + hold_below_m
+    if boundary != "glued":
+        touching &= np.abs(x[:, 0]) >= hold_beyond_m
     return Model(
         mesh=mesh,
         material=material,
@@ -183,7 +194,8 @@ def build_model(
         contact_exponent=contact_exponent,
         damage_law=damage_law,
         gravity=np.asarray(gravity, float),
-        fixed=_held_nodes(x, boundary, hold_below_m, hold_beyond_m),
+        fixed=touching if boundary in ("held", "glued") else np.zeros(len(x), bool),
+        guided=_outer_nodes(x) if boundary == "guided" else np.zeros(0, np.int32),
         tet_nodes=tet_nodes,
         tet_shape_gradients=np.linalg.inv(edges),
         tet_volume=volume,
@@ -216,13 +228,10 @@ def _in_cache_order(tets: np.ndarray, fraction: np.ndarray) -> tuple[np.ndarray,
     return np.ascontiguousarray(tets[order]), fraction[order]
 
 
-def _held_nodes(x: np.ndarray, boundary: str, below: float, beyond: float) -> np.ndarray:
-    low = x[:, 1] < x[:, 1].min() + below
-    if boundary == "glued":
-        return low
-    if boundary == "held":
-        return low & (np.abs(x[:, 0]) >= beyond)
-    return np.zeros(len(x), bool)
+def _outer_nodes(x: np.ndarray) -> np.ndarray:
+    """Nodes on either side that are further from the cut plane than half of that side reaches, int32."""
+    reach = np.where(x[:, 0] > 0.0, x[:, 0].max(), x[:, 0].min())
+    return np.flatnonzero(x[:, 0] / reach >= 0.5).astype(np.int32)
 
 
 def _cut_normals(points: np.ndarray, across: np.ndarray) -> np.ndarray:

@@ -30,7 +30,7 @@ SPRING_PARAMETERS = {
         1.0, 0.1, 100.0, "N·s/m", "damping of the knife contact, per reference area", per_area=True
     ),
     "sdf_kf": ParameterInfo(0.01, 0.001, 8000.0, "m/s", "slip speed at which friction is fully there"),
-    "sdf_mu": ParameterInfo(0.5, 0.45, 1.0, "-", "friction coefficient of the knife"),
+    "sdf_mu": ParameterInfo(0.5, 0.02, 1.0, "-", "friction coefficient of the knife"),
     "sdf_stribeck": ParameterInfo(0.0, 0.0, 0.5, "-", "static friction coefficient minus sdf_mu"),
     "sdf_radius": ParameterInfo(0.5e-3, 0.1e-3, 1.2e-3, "m", "rounding of the knife"),
     "sdf_tip": ParameterInfo(

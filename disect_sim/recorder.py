@@ -25,7 +25,7 @@ class Observed:
     """Force [N] and torque [N m] on the knife, touching area [m^2], kinetic energy and gravity's [J], tets inside out,
     energy of the edge law [J], shape [step_count, 11]."""
     parts: np.ndarray
-    """Parts of the incremental energy [J] in the order of Energies, shape [step_count, 11]."""
+    """Parts of the incremental energy [J] in the order of Energies, shape [step_count, 12]."""
     stiffness: np.ndarray
     """[N/m], shape [step_count + 1, spring_count]."""
     positions: dict[float, np.ndarray]
@@ -192,6 +192,7 @@ def _named(
         "springs": parts.springs + parts.overlap,
         "contact": parts.contact,
         "board": parts.board,
+        "hold": parts.hold,
         "fracture": fracture,
         "knife_work": knife_work,
     }

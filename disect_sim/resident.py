@@ -16,6 +16,7 @@ from disect_sim.conjugate_gradients import ConjugateGradients
 from disect_sim.device_arrays import host, upload, zeros
 from disect_sim.kernels import resident_newton, resident_step
 from disect_sim.kernels.conjugate_gradients import LANES
+from disect_sim.kernels.resident_newton import PARTS
 from disect_sim.newton import NewtonOptions
 from disect_sim.outcome import Outcome, OutcomeKind
 from disect_sim.recorder import Observed, Recorder
@@ -25,8 +26,8 @@ from disect_sim.timing import Stopwatch
 
 READ_EVERY = 50
 """Steps between two looks at whether the run goes on."""
-SUMS, PARTS = 11, 11
-"""Numbers that `observe` adds up, and parts of the energy."""
+SUMS = 11
+"""Numbers that `observe` adds up."""
 OUTCOMES = {1: OutcomeKind.NEWTON_STALLED, 2: OutcomeKind.DIVERGED, 3: OutcomeKind.KNIFE_JAMMED}
 
 
@@ -93,7 +94,8 @@ class _ResidentRun:
             self._energies = _energy_arrays(system)
             self._reached = zeros(system.model.node_count, wp.vec3d)
             self._parts, self._sums = zeros(PARTS, wp.float64), zeros(SUMS, wp.float64)
-            self._energy_lanes, self._sum_lanes = (zeros((SUMS, LANES), wp.float64) for _ in range(2))
+            self._energy_lanes = zeros((PARTS, LANES), wp.float64)
+            self._sum_lanes = zeros((SUMS, LANES), wp.float64)
             self._slope_lanes = zeros((1, LANES), wp.float64)
             self._moved_lanes, self._who_lanes = zeros(LANES, wp.float64), zeros(LANES, wp.int32)
             if keep_states:
@@ -278,7 +280,7 @@ def _energy_arrays(system: StepSystem) -> resident_newton.EnergyArrays:
     arrays = resident_newton.EnergyArrays()
     arrays.inertia, arrays.tets = system.energy_inertia, system.energy_tets
     arrays.springs, arrays.contacts = system.energy_springs, system.energy_contacts
-    arrays.board = system.energy_board
+    arrays.board, arrays.hold = system.energy_board, system.energy_hold
     return arrays
 
 

@@ -9,7 +9,7 @@ import warp as wp
 from disect_sim.device_arrays import clear, host, upload, zeros
 from disect_sim.device_model import DeviceModel, HessianSlots
 from disect_sim.edge_cut import EdgeCut, EdgeLoad
-from disect_sim.kernels import board, elasticity, inertia, knife_contact, springs
+from disect_sim.kernels import board, elasticity, hold, inertia, knife_contact, springs
 from disect_sim.launches import Launches
 from disect_sim.model import Model
 from disect_sim.parameters import ExpandedParameters
@@ -31,6 +31,7 @@ class Energies:
     friction: float
     board: float
     board_dissipation: float
+    hold: float
 
     @property
     def total(self) -> float:
@@ -90,6 +91,7 @@ class StepSystem:
             self._allocate()
             self._record_inertia()
             self._record_board()
+            self._record_hold()
             self._record_tets()
             self._record_springs()
             self._record_contacts()
@@ -110,6 +112,7 @@ class StepSystem:
         self.energy_tets = zeros(m.tet_count, dtype=vec)
         self.energy_springs = zeros(s, dtype=vec)
         self.energy_board = zeros(b, dtype=vec)
+        self.energy_hold = zeros(len(m.guided), dtype=wp.float64)
         self._allocate_contacts(len(m.contact_parents))
 
     def _allocate_contacts(self, count: int) -> None:
@@ -148,6 +151,12 @@ class StepSystem:
         state = [self.x, self.x_previous]
         self._gradient.add(board.board_gradient, count, [*shared, *state, self.energy_board, self.grad])
         self._hessian.add(board.board_hessian, count, [*shared, self._slots.board, *state, self.blocks])
+
+    def _record_hold(self) -> None:
+        d, count = self.on_device, len(self.model.guided)
+        if count:
+            self._gradient.add(hold.hold_gradient, count, [d.held, self.x, self.energy_hold, self.grad])
+            self._hessian.add(hold.hold_hessian, count, [d.held, self._slots.held, self.blocks])
 
     def _record_tets(self) -> None:
         d = self.on_device
@@ -288,7 +297,8 @@ class StepSystem:
         contact = host(self.energy_contacts).sum(axis=0)
         ground = host(self.energy_board).sum(axis=0)
         inertial = host(self.energy_inertia).sum()
-        parts = [inertial, *tets[:2], *spring, *contact, ground[0], ground[1] + ground[2]]
+        held = host(self.energy_hold).sum()
+        parts = [inertial, *tets[:2], *spring, *contact, ground[0], ground[1] + ground[2], held]
         return Energies(*(float(part) for part in parts))
 
     def volume_ratios(self) -> np.ndarray:

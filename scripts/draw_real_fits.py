@@ -1,4 +1,4 @@
-"""Draws docs/pictures/calibration_real.png and prints the table of real profiles in docs/calibration.md.
+"""Draws build/real_logs/fits.png and prints a table of the fitted real profiles.
 
     python -m scripts.draw_real_fits
 
@@ -7,7 +7,6 @@ Run it after `python -m scripts.fit_real_logs`, whose results in build/real_logs
 
 import json
 import sys
-from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -16,7 +15,7 @@ from matplotlib.figure import Figure
 
 from scripts.fit_real_logs import CASES, RESULTS
 
-PICTURE = Path(__file__).parents[1] / "docs" / "pictures" / "calibration_real.png"
+PICTURE = RESULTS / "fits.png"
 MEASURED, SHARED, FITTED = "#222222", "#9aa5b1", "#c0392b"
 
 

@@ -26,7 +26,7 @@ from disect_sim.model import Model
 from scripts.real_data import real_file
 from stages.calibrate.calibration import calibrate
 from stages.calibrate.picture import calibrate_picture
-from stages.calibrate.recorded_cut import RecordedCut, read_recorded_cut
+from stages.calibrate.recorded_cut import RecordedCut, find_onset, read_recorded_cut
 from stages.calibrate.report import bound_table, metrics, parameter_table, profile_table
 from stages.ingest.log_file import read_log
 from stages.ingest.stage import force_table, ingest
@@ -40,16 +40,18 @@ RESULTS = ROOT / "build" / "real_logs"
 SPEED_M_S = 0.05
 """Of the two cuts that come as force over time, without a motion: both were straight at 50 mm/s."""
 COMMON = {
+    "damage_law": "force",
+    "boundary": "held",
+    "fit": "springs",
     "dt_s": 0.004,
     "rate_hz": 250.0,
-    "onset_n": 2.0,
     "smoothness": 0.001,
     "tolerance": 0.0005,
     "shared_iterations": 12,
     "individual_iterations": 80,
 }
-"""What differs from params.yaml: longer steps, more iterations and a looser prior, for profiles the shared laws do not
-follow."""
+"""What differs from params.yaml: the paper's law and fit, longer steps, more iterations and a looser prior, for
+profiles the shared laws do not follow."""
 SKIN = {
     "surface_cut_spring_ke": 7000.0,
     "surface_cut_spring_softness": 0.7,
@@ -107,7 +109,12 @@ def recorded(case: str) -> RecordedCut:
     position = np.stack([zero, 0.08 - SPEED_M_S * moment, zero], axis=1)
     velocity = np.tile([0.0, -SPEED_M_S, 0.0], (len(moment), 1))
     return RecordedCut(
-        moment, position, velocity, np.stack([zero, force, zero], axis=1), np.ones(len(zero), bool)
+        moment,
+        position,
+        velocity,
+        np.stack([zero, force, zero], axis=1),
+        np.ones(len(zero), bool),
+        float(find_onset(moment, force) or 0.0),
     )
 
 

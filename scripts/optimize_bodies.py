@@ -5,8 +5,8 @@
 `sample` is the half of the bundled synthetic apple with the parameters fitted to its synthetic log; it needs the
 results of `make demo`. `apple` is half of the YCB apple with the parameters of the Panda's apple log, `cucumber` the
 paper's half cylinder with those of the cucumber log: body and log are of different fruits. Both need the real data
-(docs/real_data.md) and the results of `python -m scripts.fit_real_logs apple cucumber` in build/real_logs. All bodies
-use the shipped params.yaml. Results go to build/bodies/BODY: mesh, metrics, motion, picture.
+(docs/real_data.md) and the results of `python -m scripts.predict_real_logs apple cucumber` in build/predictions. All
+bodies use the shipped params.yaml. Results go to build/bodies/BODY: mesh, metrics, motion, picture.
 """
 
 import json
@@ -38,13 +38,14 @@ from stages.precut.stage import precut
 from stages.runtime.params import Params, load_params
 from stages.runtime.work_key import work_key
 from stages.shared.cut.cutting_model import cutting_model
+from stages.shared.cut.second_cut_values import read_possible_materials
 from stages.shared.surface.triangles import Surface
 from stages.tetrahedralize.stage import tetrahedralize
 from stages.transport.spring_set import SpringSet
 from stages.transport.stage import read_source, transport
 
 ROOT = Path(__file__).parents[1]
-FITTED = ROOT / "build" / "real_logs"
+FITTED = ROOT / "build" / "predictions"
 RESULTS = ROOT / "build" / "bodies"
 CUCUMBER_HEIGHT_M = 0.0412
 """Contact height of the cucumber log above the board."""
@@ -122,6 +123,7 @@ def run(name: str) -> None:
         values,
         params.optimize,
         finer=finer_cut(nodes, tets),
+        materials=read_possible_materials(lambda _: pl.read_parquet(fitted / "draws.parquet")),
         scan_dir=folder,
         key=work_key(model, values.values(), params.optimize, ROOT / "stages" / "optimize"),
         progress=partial(_print_progress, name),

@@ -1,13 +1,16 @@
-"""Make the bundled force log: a SYNTHETIC recording of a cut through the synthetic apple beside this script.
+"""Make the bundled force logs: SYNTHETIC recordings of two cuts through the synthetic apple beside this script.
 
     python -m data.sample.make_force_log        (in the project's directory)
 
-writes synthetic_apple_log.json in the layout of a robot's control server. Nothing in it was measured: the force comes
-from the simulator with the parameters below, on a finer mesh than the pipeline makes and with shorter steps, and gets
-noise, an offset with drift (the tool's weight) and uneven sampling, so that ingest and calibrate have work to do.
+writes synthetic_apple_log.json, a straight cut, and synthetic_apple_second_log.json, a sawing one, in the layout of a
+robot's control server. Nothing in them was measured: the force comes from the simulator with the parameters below, on a
+finer mesh than the pipeline makes and with shorter steps. The toughness varies over the cut in a way that no fit can
+follow, the second cut is tougher as a whole, and both get noise, an offset with drift (the tool's weight) and uneven
+sampling, so that ingest, calibrate and predict have work to do.
 """
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -19,25 +22,42 @@ from stages.runtime.params import load_params
 from stages.tetrahedralize.stage import tetrahedralize
 
 FOLDER = Path(__file__).parent
-LOG_NAME = "synthetic_apple_log.json"
 TRUTH = {
-    "cut_spring_ke": 420.0,
-    "cut_spring_softness": 0.25,
+    "edge_toughness": 520.0,
+    "edge_rise": 1.2e-3,
+    "skin_toughness": 650.0,
+    "skin_depth": 1.2e-3,
     "sdf_ke": 1300.0,
-    "sdf_mu": 0.55,
-    "sdf_radius": 0.4e-3,
-    "sdf_tip": 1.3e-3,
-    "surface_cut_spring_ke": 2500.0,
-    "surface_cut_spring_softness": 0.12,
+    "sdf_mu": 0.22,
 }
 """What calibrate should come near to; everything else has the simulator's default."""
-SEED = 20261
+VARIATION = 0.15
+"""Standard deviation of the logarithm of the toughness over the cut face; a seed of its own for every cut."""
 REST_S, RAMP_S, SPEED_M_S, RATE_HZ = 0.25, 0.15, 0.1, 200.0
 ABOVE_M, LOWEST_M = 0.022, 0.002
 """Height of the edge over the apple's top at the start, and over the board at the end."""
 BASE_M = np.array([0.36, -0.05, 0.009])
 """Board under the middle of the blade, in the robot's base frame."""
 NOISE_N, OFFSET_N, DRIFT_N = 0.3, np.array([0.3, -0.2, 4.2]), 0.3
+
+
+@dataclass(frozen=True)
+class Recording:
+    """One of the two cuts."""
+
+    name: str
+    seed: int
+    amplitude: float
+    """Of the toughnesses, over those of TRUTH."""
+    stroke_m: float
+    """How far the blade is drawn to either side."""
+    strokes_hz: float
+
+
+RECORDINGS = (
+    Recording("synthetic_apple_log.json", 20261, 1.0, 0.0, 0.0),
+    Recording("synthetic_apple_second_log.json", 20271, 1.08, 0.012, 1.5),
+)
 
 
 def body() -> tuple[np.ndarray, np.ndarray]:
@@ -50,41 +70,58 @@ def body() -> tuple[np.ndarray, np.ndarray]:
     return mesh.nodes, mesh.tets
 
 
-def heights(top_m: float) -> tuple[np.ndarray, np.ndarray]:
-    """Uneven times [s] and heights of the edge over the board [m]: at rest, then down at constant speed."""
+def motion(recording: Recording, top_m: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Uneven times [s], heights of the edge over the board and its way along the blade [m].
+
+    At rest, then down at constant speed; drawn to and fro from when it meets the apple.
+    """
     start = top_m + ABOVE_M
     duration = REST_S + RAMP_S + (start - LOWEST_M) / SPEED_M_S
-    rng = np.random.default_rng(SEED)
+    rng = np.random.default_rng(recording.seed)
     count = int(duration * RATE_HZ)
     time = (np.arange(count) + rng.uniform(-0.3, 0.3, count)) / RATE_HZ
     time -= time[0]
     s = np.clip((time - REST_S) / RAMP_S, 0.0, None)
     travel = SPEED_M_S * RAMP_S * np.where(s < 1.0, s**3 - 0.5 * s**4, s - 0.5)
-    return time, np.maximum(start - travel, LOWEST_M)
+    height = np.maximum(start - travel, LOWEST_M)
+    since = np.clip(time - time[np.argmax(height < top_m + 0.5 * ABOVE_M)], 0.0, None)
+    along = 0.5 * recording.stroke_m * (1.0 - np.cos(2.0 * np.pi * recording.strokes_hz * since))
+    return time, height, along
 
 
-def recording(nodes: np.ndarray, tets: np.ndarray) -> dict[str, object]:
+def parameters(recording: Recording, places: np.ndarray) -> dict[str, object]:
+    """TRUTH with a toughness that varies over the cut face; places: of the springs, (z, y) [m], shape [s, 2]."""
+    rng = np.random.default_rng(recording.seed + 2)
+    waves = rng.normal(0.0, 2.0 * np.pi / 0.05, (12, 2))
+    phases = rng.uniform(0.0, 2.0 * np.pi, 12)
+    field = np.cos(places @ waves.T + phases).sum(axis=1) * np.sqrt(2.0 / 12)
+    toughness = recording.amplitude * TRUTH["edge_toughness"] * np.exp(VARIATION * field)
+    skin = recording.amplitude * TRUTH["skin_toughness"]
+    return TRUTH | {"edge_toughness": toughness, "skin_toughness": skin}
+
+
+def log_of(recording: Recording, nodes: np.ndarray, tets: np.ndarray) -> dict[str, object]:
     """The log in the control server's layout; its z axis is up, its y axis along the blade."""
     cut = cut_by_plane(nodes, tets)
-    model = build_model(cut, MATERIALS["apple"], KNIVES["kitchen"])
-    time, height = heights(float(nodes[:, 1].max()))
+    model = build_model(cut, MATERIALS["apple"], KNIVES["kitchen"], boundary="guided", damage_law="edge")
+    time, height, along = motion(recording, float(nodes[:, 1].max()))
     zero = np.zeros_like(height)
     result = simulate(
         model,
-        RecordedMotion(time, np.stack([zero, height, zero], axis=1)),
-        TRUTH,
+        RecordedMotion(time, np.stack([zero, height, along], axis=1)),
+        parameters(recording, cut.spring_position),
         duration=float(np.floor(1e3 * time[-1])) * 1e-3,
         dt=1e-3,
     )
     middle = result.time - 0.5e-3  # a sample is the mean over the millisecond that ends at its time
     force = np.stack([np.interp(time, middle, column) for column in result.force.T], axis=1)
-    rng = np.random.default_rng(SEED + 1)
-    across, up, along = force.T
+    rng = np.random.default_rng(recording.seed + 1)
+    across, up, lengthwise = force.T
     drift = DRIFT_N * np.sin(2.0 * np.pi * time / 2.5)
-    reading = np.stack([across, along, up], axis=1) - OFFSET_N + rng.normal(0.0, NOISE_N, (len(time), 3))
+    reading = np.stack([across, lengthwise, up], axis=1) - OFFSET_N + rng.normal(0.0, NOISE_N, (len(time), 3))
     reading[:, 2] += drift
     pose = np.tile(np.diag([1.0, -1.0, -1.0, 1.0]), (len(time), 1, 1))
-    pose[:, :3, 3] = BASE_M + np.stack([zero, zero, height], axis=1)
+    pose[:, :3, 3] = BASE_M + np.stack([zero, along, height], axis=1)
     exerted = np.concatenate([-reading, np.zeros_like(reading)], axis=1)
     return {
         "datetime": "SYNTHETIC: made by data/sample/make_force_log.py, nothing was measured",
@@ -95,9 +132,11 @@ def recording(nodes: np.ndarray, tets: np.ndarray) -> dict[str, object]:
 
 
 def main() -> None:
-    """Write the log beside this script."""
-    text = json.dumps(recording(*body()), separators=(",", ":"))
-    (FOLDER / LOG_NAME).write_text(text + "\n", encoding="utf-8")
+    """Write the logs beside this script."""
+    nodes, tets = body()
+    for recording in RECORDINGS:
+        text = json.dumps(log_of(recording, nodes, tets), separators=(",", ":"))
+        (FOLDER / recording.name).write_text(text + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

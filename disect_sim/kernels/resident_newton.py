@@ -12,7 +12,8 @@ vec3 = wp.vec3d
 ARMIJO = wp.constant(wp.float64(1.0e-4))  # share of the promised decrease that a step must bring
 ROUNDING = wp.constant(wp.float64(1.0e-12))  # relative accuracy of the summed energy
 MAX_HALVINGS = wp.constant(12)
-PART_COUNT = wp.constant(11)
+PARTS = 12
+PART_COUNT = wp.constant(PARTS)
 
 
 @wp.struct
@@ -45,11 +46,12 @@ class EnergyArrays:
     springs: wp.array(dtype=vec3)
     contacts: wp.array(dtype=vec3)
     board: wp.array(dtype=vec3)
+    hold: wp.array(dtype=wp.float64)
 
 
 @wp.kernel
 def energy_lanes(energies_in: EnergyArrays, lanes_out: wp.array2d(dtype=wp.float64)):
-    """The eleven parts in the order of `Energies`, [11, LANES]."""
+    """The parts in the order of `Energies`, [PARTS, LANES]."""
     lane = wp.tid()
     inertia = ZERO
     for i in range(lane, energies_in.inertia.shape[0], LANE_COUNT):
@@ -74,6 +76,10 @@ def energy_lanes(energies_in: EnergyArrays, lanes_out: wp.array2d(dtype=wp.float
         lanes_out[6 + a, lane] = contacts[a]
     lanes_out[9, lane] = board[0]
     lanes_out[10, lane] = board[1] + board[2]
+    hold = ZERO
+    for i in range(lane, energies_in.hold.shape[0], LANE_COUNT):
+        hold += energies_in.hold[i]
+    lanes_out[11, lane] = hold
 
 
 @wp.kernel

@@ -55,7 +55,9 @@ class State:
 class History:
     """What is kept of every step; row n belongs to the end of step n (rows 0: the start)."""
 
-    observed: wp.array2d(dtype=wp.float64)  # sums of `observe`, then energies, [step_count, 22]
+    observed: wp.array2d(
+        dtype=wp.float64
+    )  # sums of `observe`, then the parts of the energy, [step_count, 23]
     stiffness: wp.array2d(dtype=wp.float64)  # [step_count + 1, spring_count]
     states: wp.array2d(dtype=vec3)  # rows for steps -1, 0, 1, ... or none, [step_count + 2, node_count]
     kept_row: wp.array(dtype=wp.int32)  # row of `kept` for the end of each step, or -1, [step_count + 1]

@@ -11,6 +11,7 @@ import typer
 from rich.table import Table
 
 from disect_sim.errors import InputError
+from pipelines.cli.library import add_library_commands
 from pipelines.cli.operations import add_operation_commands
 from pipelines.cli.predict import add_predict_command
 from pipelines.cli.robot import add_robot_commands
@@ -167,6 +168,7 @@ def validate(
 
 add_operation_commands(app)
 add_predict_command(app)
+add_library_commands(app)
 add_show_commands(app)
 add_robot_commands(app)
 

@@ -46,7 +46,10 @@ def run(
     scan: Annotated[
         Path, typer.Argument(help="Raw scan: PLY, OBJ, STL, OFF, glTF, or a PCD/XYZ point cloud.")
     ],
-    log: Annotated[Path | None, typer.Option(help="Force log of one cut of the same fruit.")] = None,
+    log: Annotated[
+        list[Path] | None,
+        typer.Option(help="Force log of a cut of the same fruit, may be repeated: one per cut."),
+    ] = None,
     air: Air = None,
     material: Annotated[
         str | None, typer.Option(help="apple, potato, cucumber or banana [default: apple].")
@@ -78,8 +81,19 @@ def run(
 
     def request() -> Request:
         overrides = parse_overrides(settings or [])
-        extras = {"reset": reset, "replace": replace}
-        return Request(scan, log, surface, scan_id, material, overrides, air=tuple(air or ()), **extras)
+        first, further = _cuts(log)
+        return Request(
+            scan,
+            first,
+            surface,
+            scan_id,
+            material,
+            overrides,
+            reset=reset,
+            replace=replace,
+            further=further,
+            air=tuple(air or ()),
+        )
 
     result = _run(project, request, force=force, verbose=verbose)
     if only_json:
@@ -103,7 +117,10 @@ def calibrate(
             help="Id of a registered scan, its cut mesh (data/scans/ID/precut), or a raw scan file."
         ),
     ],
-    log: Annotated[Path | None, typer.Option(help="Force log of one cut [default: the scan's].")] = None,
+    log: Annotated[
+        list[Path] | None,
+        typer.Option(help="Force log of a cut, may be repeated: one per cut [default: the scan's]."),
+    ] = None,
     air: Air = None,
     material: Annotated[
         str | None, typer.Option(help="apple, potato, cucumber or banana [default: the scan's].")
@@ -126,7 +143,18 @@ def calibrate(
     def request() -> Request:
         source, scan_id = registered_scan(project, scan)
         overrides = parse_overrides(settings or [])
-        return Request(source, log, None, scan_id, material, overrides, replace=replace, air=tuple(air or ()))
+        first, further = _cuts(log)
+        return Request(
+            source,
+            first,
+            None,
+            scan_id,
+            material,
+            overrides,
+            replace=replace,
+            further=further,
+            air=tuple(air or ()),
+        )
 
     result = _run(project, request, force=force, verbose=verbose, target=CALIBRATE)
     fit = calibration_json(result)
@@ -170,3 +198,8 @@ def _run(
     if result.exception is not None and os.environ.get(DEBUG_VARIABLE):
         print_text(err, "".join(traceback.format_exception(result.exception)))
     return result
+
+
+def _cuts(logs: list[Path] | None) -> tuple[Path | None, tuple[Path, ...]]:
+    """The first cut's log, and those of further cuts."""
+    return (logs[0], tuple(logs[1:])) if logs else (None, ())

@@ -91,7 +91,7 @@ def check_raw_files(project: Project, scan_id: str) -> None:
     """Refuse a scan whose raw files are not those that were registered: nothing is computed from damaged data."""
     scan_dir = project.scan_dir(scan_id)
     scan = read_scan_file(scan_dir)
-    for name in sorted({scan.scan, scan.force_log, scan.cut_surface, scan.air_runs}):
+    for name in sorted({scan.scan, scan.force_log, scan.cut_surface, scan.air_runs, scan.further_logs}):
         raw = scan_dir / name
         expected = recorded_md5(raw)
         if expected is not None and md5_of_path(raw) != expected:

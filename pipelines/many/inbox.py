@@ -32,6 +32,8 @@ class Delivery:
     scan: Path | None = None
     log: Path | None = None
     air: tuple[Path, ...] = ()
+    further: tuple[Path, ...] = ()
+    """Logs of further cuts."""
     manifest: Path | None = None
     choices: dict[str, Any] = field(default_factory=dict)
     """id, material and settings, where something says them."""
@@ -43,7 +45,11 @@ class Delivery:
     @property
     def files(self) -> tuple[Path, ...]:
         """Every file that must be whole before the scan can run."""
-        return tuple(path for path in (self.scan, self.log, *self.air, self.manifest) if path is not None)
+        return tuple(
+            path
+            for path in (self.scan, self.log, *self.air, *self.further, self.manifest)
+            if path is not None
+        )
 
 
 def find_deliveries(inbox: Path) -> list[Delivery]:
@@ -100,8 +106,8 @@ def _delivery(
     name = str(scan.relative_to(inbox))
     if len(logs) > 1:
         problem = (
-            f"{name} has {len(logs)} logs ({', '.join(log.name for log in logs)}). One cut has one log. Remove the "
-            f"others or write {scan.stem}{MANIFEST_SUFFIX}."
+            f"{name} has {len(logs)} logs ({', '.join(log.name for log in logs)}). Which cut is the first must be "
+            f"said. Write {scan.stem}{MANIFEST_SUFFIX} with log: [first, second], or remove the others."
         )
         return Delivery(name, scan, problem=problem)
     if not logs:
@@ -120,7 +126,8 @@ def _by_manifest(inbox: Path, manifest: Path) -> Delivery:
                 f"{', '.join(sorted(MANIFEST_KEYS))}; scan is needed. Correct it."
             )
         scan = _neighbour(manifest, content["scan"])
-        log = _neighbour(manifest, content["log"]) if content.get("log") else None
+        given = content.get("log") or []
+        logs = [_neighbour(manifest, item) for item in (given if isinstance(given, list) else [given])]
         air = tuple(_neighbour(manifest, item) for item in _list_of(content.get("air") or [], f"{name}: air"))
         _check_settings(content.get("settings") or {}, name)
         refuse_from_outside(content.get("settings") or {}, name)
@@ -131,10 +138,11 @@ def _by_manifest(inbox: Path, manifest: Path) -> Delivery:
                 )
     except InputError as error:
         return Delivery(name, manifest=manifest, problem=str(error))
-    missing = [path.name for path in (scan, log, *air) if path is not None and not path.is_file()]
+    missing = [path.name for path in (scan, *logs, *air) if not path.is_file()]
     choices = {key: content[key] for key in ("id", "material", "settings") if content.get(key)}
     waits_for = ", ".join(missing) or None
-    return Delivery(name, scan, log, air, manifest, choices, waits_for)
+    log, further = (logs[0], tuple(logs[1:])) if logs else (None, ())
+    return Delivery(name, scan, log, air, further, manifest, choices, waits_for)
 
 
 def _list_of(value: Any, source: str) -> list[Any]:

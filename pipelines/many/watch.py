@@ -119,6 +119,7 @@ class InboxWatcher:
             material=choices.get("material"),
             overrides=choices.get("settings", {}),
             air=delivery.air,
+            further=delivery.further,
             replace=any(self._has_grown(Path(path), size) for path, (size, _) in contents.items()),
         )
         is_new = scan_id not in self._project.scan_ids()

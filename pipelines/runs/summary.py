@@ -39,12 +39,7 @@ def headlines(metrics: Mapping[str, Mapping[str, Any]]) -> list[str]:
             f"**Certificate: {word}.** {export.get('verdict', '')} Files: `{export.get('path', 'none')}`"
         )
     found += _motion(metrics.get(OPTIMIZE, {}))
-    if CALIBRATE in metrics and "nmae" in metrics[CALIBRATE]:
-        fit = metrics[CALIBRATE]
-        if fit["nmae"] is not None:
-            found.append(
-                f"Fit to the force log: NMAE {fit['nmae']:.3f} ({fit.get('outcome', 'outcome not said')})"
-            )
+    found += _fit(metrics.get(CALIBRATE, {}))
     found += [
         f"Warning: {stage}: {figures['warning']}"
         for stage, figures in metrics.items()
@@ -57,6 +52,39 @@ def headlines(metrics: Mapping[str, Mapping[str, Any]]) -> list[str]:
             "`scan2cut doctor` says what to do"
         )
     return found
+
+
+def _fit(found: Mapping[str, Any]) -> list[str]:
+    """How well the log was followed and forecast, and what it could not tell."""
+    if found.get("nmae") is None:
+        return []
+    lines = [
+        f"Fit to the force log: {_percent(found['nmae'])} mean error ({found.get('outcome', 'outcome not said')})"
+    ]
+    if found.get("nmae_forecast") is not None:
+        lines.append(
+            f"The end of the cut, forecast from its beginning: {_percent(found['nmae_forecast'])} mean error; holding "
+            f"the last force seen: {_percent(found['nmae_hold_last'])}"
+        )
+    if found.get("nmae_next_cut") is not None:
+        lines.append(
+            f"The last log, predicted from the others: {_percent(found['nmae_next_cut'])} mean error; repeating the "
+            f"cut before it: {_percent(found['nmae_next_repeated'])}"
+        )
+    sought, known = found.get("parameters_sought") or [], found.get("parameters_known") or []
+    if sought:
+        said = ", ".join(known) or "none"
+        lines.append(f"Of {len(sought)} parameters sought, {len(known)} are known from the log: {said}")
+    if found.get("puncture_measured_n") is not None and found.get("puncture_simulated_n") is None:
+        lines.append(
+            f"The log's puncture of {found['puncture_measured_n']:.1f} N is not in the fitted force: the skin is not "
+            "described well"
+        )
+    return lines
+
+
+def _percent(share: float) -> str:
+    return f"{100.0 * share:.1f} %"
 
 
 def _motion(found: Mapping[str, Any]) -> list[str]:
@@ -87,11 +115,21 @@ def _motion(found: Mapping[str, Any]) -> list[str]:
         lines.append(
             f"90 % of the possible materials: between {100.0 * low:.1f} and {100.0 * high:.1f} % less"
         )
+    if "work_reduction" in found:
+        lines.append(
+            f"Pressing down: {found['push_down_optimized_n']:.1f} N on average "
+            f"({_change(found['push_down_reduction'])}); work {found['work_optimized_j']:.2f} J "
+            f"({_change(found['work_reduction'])})"
+        )
     lines.append(
         f"Constraints: end height {1e3 * found['end_height_residual_m']:.3f} mm off, blade "
         f"{1e3 * found['lateral_residual_m']:.3f} mm beyond the fruit's cover"
     )
     return lines
+
+
+def _change(reduction: float) -> str:
+    return f"{_percent(abs(reduction))} {'less' if reduction >= 0.0 else 'more'}"
 
 
 def _row(report: StageReport, page_url: str) -> str:

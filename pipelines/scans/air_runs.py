@@ -1,12 +1,10 @@
 """No-contact runs that belong to a force log: found beside it, kept together in the scan's directory air/."""
 
 import re
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 from disect_sim.errors import InputError
-from stages.runtime.hashing import sha256_of_file
 
 FOLDER = "air"
 """In the scan's directory."""
@@ -26,33 +24,9 @@ def check(sources: Sequence[Path]) -> None:
             raise InputError(f"{source} is not a file that can be read. Give the path of a no-contact run.")
 
 
-def is_stored(scan_dir: Path, sources: Sequence[Path]) -> bool:
-    """True if the scan's directory already holds exactly these files."""
-    stored = sorted((scan_dir / FOLDER).glob("*"))
-    wanted = stored_names(sources)
-    return [path.name for path in stored] == sorted(wanted) and all(
-        sha256_of_file(scan_dir / FOLDER / name) == sha256_of_file(source) for name, source in wanted.items()
-    )
-
-
 def stored_names(sources: Sequence[Path]) -> dict[str, Path]:
     """Name in air/ → source: its own name, or a number where names repeat or hold odd characters."""
     names = [source.name for source in sources]
     if len(set(names)) == len(names) and all(SAFE_NAME.fullmatch(name) for name in names):
         return dict(zip(names, sources, strict=True))
     return {f"{i:03}{source.suffix.lower()}": source for i, source in enumerate(sources, start=1)}
-
-
-def store(scan_dir: Path, sources: Sequence[Path]) -> None:
-    """Put the runs in place of those that are there; none removes the directory."""
-    folder = scan_dir / FOLDER
-    scratch = scan_dir / f".scratch-{FOLDER}"
-    shutil.rmtree(scratch, ignore_errors=True)
-    if sources:
-        scratch.mkdir()
-        for name, source in stored_names(sources).items():
-            shutil.copyfile(source, scratch / name)
-    (scan_dir / f"{FOLDER}.dvc").unlink(missing_ok=True)
-    shutil.rmtree(folder, ignore_errors=True)
-    if sources:
-        scratch.replace(folder)

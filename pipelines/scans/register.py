@@ -16,8 +16,9 @@ from pipelines.dvc.commands import run_dvc
 from pipelines.dvc.lock_file import has_results
 from pipelines.dvc.pipeline_file import refresh_pipeline_file
 from pipelines.dvc.recorded_files import md5_of_path, recorded_md5
-from pipelines.scans import air_runs
+from pipelines.scans import air_runs, further_logs
 from pipelines.scans.file_lock import scan_lock
+from pipelines.scans.kept_folder import holds_only, put_in_place, same_files
 from pipelines.scans.project import Project
 from stages.runtime.atomic_file import write_bytes_atomic
 from stages.runtime.hashing import sha256_of_file
@@ -61,6 +62,8 @@ class Request:
     """Forget earlier overrides."""
     replace: bool = False
     """Put a different file in the place of the one registered under this id."""
+    further: tuple[Path, ...] = ()
+    """Logs of further cuts of the same fruit, each with its no-contact runs (air*) beside it."""
     air: tuple[Path, ...] = ()
     """No-contact runs of the log's motion; none takes the files called air* beside the log."""
 
@@ -121,6 +124,9 @@ def _register(project: Project, request: Request) -> str:
     new_air = _air_runs(request, content["log"])
     has_air = (scan_dir / air_runs.FOLDER).is_dir() if new_air is None else bool(new_air)
     content["air_runs"] = air_runs.FOLDER if has_air else content["scan"]
+    new_further = _further_logs(request, scan_dir)
+    has_further = (scan_dir / further_logs.FOLDER).is_dir() if new_further is None else bool(new_further)
+    content["further_logs"] = further_logs.FOLDER if has_further else content["scan"]
     if request.surface:
         old_surface = (known.get("precut") or {}).get("surface_file")
         sections["precut"]["surface_file"] = intake.stored_name(request.surface, "surface", old_surface)
@@ -134,9 +140,9 @@ def _register(project: Project, request: Request) -> str:
     content["cut_surface"] = surface or content["scan"]
     content["material"] = request.material or known.get("material") or DEFAULT_MATERIAL
     check_material(str(content["material"]))
-    for log in filter(None, (request.log, *(new_air or ()))):
+    for log in filter(None, (request.log, *(new_air or ()), *(new_further or {}).values())):
         check_log_size(log, params.ingest.max_bytes, str(log))
-    if new_air is not None and air_runs.is_stored(scan_dir, new_air):
+    if new_air is not None and same_files(scan_dir / air_runs.FOLDER, air_runs.stored_names(new_air)):
         new_air = None
     if new_air is not None and (scan_dir / air_runs.FOLDER).is_dir() and not intake.replace:
         raise InputError(
@@ -146,7 +152,9 @@ def _register(project: Project, request: Request) -> str:
         )
     _write(project, scan_id, intake.new_files, {**content, **sections})
     if new_air is not None:
-        air_runs.store(scan_dir, new_air)
+        put_in_place(scan_dir / air_runs.FOLDER, air_runs.stored_names(new_air))
+    if new_further is not None:
+        put_in_place(scan_dir / further_logs.FOLDER, new_further)
     for name in intake.replaced - set(intake.new_files):
         (scan_dir / name).unlink()
         (scan_dir / f"{name}.dvc").unlink(missing_ok=True)
@@ -157,7 +165,8 @@ def track_raw_files(project: Project, scan_id: str) -> None:
     """Put those raw files under DVC that are not yet: after the first run, so that no refused file is cached."""
     scan_dir = project.scan_dir(scan_id)
     scan = read_scan_file(scan_dir)
-    names = {name for name in (scan.scan, scan.log, scan.cut_surface, scan.air_runs) if name}
+    kept = (scan.scan, scan.log, scan.cut_surface, scan.air_runs, scan.further_logs)
+    names = {name for name in kept if name}
     paths = [
         str((scan_dir / n).relative_to(project.root)) for n in names if recorded_md5(scan_dir / n) is None
     ]
@@ -200,6 +209,23 @@ def _air_runs(request: Request, log: str | None) -> list[Path] | None:
         air_runs.check(found)
         return found
     return None
+
+
+def _further_logs(request: Request, scan_dir: Path) -> dict[str, Path] | None:
+    """The further logs to store, by their names there; None if the request says nothing new about them."""
+    folder = scan_dir / further_logs.FOLDER
+    if not request.further:
+        return {} if request.replace and request.log and folder.is_dir() else None
+    wanted = further_logs.stored_names(request.further)
+    if same_files(folder, wanted):
+        return None
+    if not holds_only(folder, wanted) and not request.replace:
+        raise InputError(
+            f"The further logs ({', '.join(path.name for path in request.further)}) are others than those already "
+            f"registered for scan {scan_dir.name!r}. Cuts may be added after the known ones, in the same order. Give "
+            "all of them, or replace the old ones with --replace."
+        )
+    return wanted
 
 
 class _Intake:

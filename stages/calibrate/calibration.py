@@ -1,6 +1,6 @@
 """The whole fit: shared parameters, then individual ones, then what they are worth."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from stages.calibrate.individual_fit import fit_individual
 from stages.calibrate.losses import LOSSES
 from stages.calibrate.material_fit.fit import MaterialFit, fit_material, material_unknowns
 from stages.calibrate.material_fit.posterior import KNOWN
-from stages.calibrate.material_fit.unknowns import HEIGHT_SPREAD_M
+from stages.calibrate.material_fit.unknowns import HEIGHT_SPREAD_M, MaterialUnknowns
 from stages.calibrate.methods.table import METHODS
 from stages.calibrate.outcome import FitOutcome
 from stages.calibrate.params import CalibrateParams
@@ -70,18 +70,26 @@ def calibrate(
     cut: RecordedCut,
     params: CalibrateParams,
     *,
+    more: Sequence[RecordedCut] = (),
     material: str = "apple",
+    name: str = "",
     scan_dir: Path | None = None,
     key: str = "",
     progress: Progress | None = None,
 ) -> Calibration:
     """Fit the simulator's parameters to a recorded cut.
 
-    `material` is the fruit's name in the library of earlier cuts, `scan_dir` where checkpoints go (None keeps none),
-    `key` a hash of everything the fit depends on.
+    `more` are further cuts of the fruit, for the fit of its material. `material` is the fruit's name in the library of
+    earlier cuts, and `name` this cut's own there, which is left out. `scan_dir` is where checkpoints go (None keeps
+    none), `key` a hash of everything the fit depends on.
     """
     check_names(params)
     problem = pose_problem(model, cut, params)
+    if params.fit == "material":
+        problems = [problem, *(pose_problem(model, other, params) for other in more)]
+        meshes = [each.model.mesh for each in problems]
+        sought = material_unknowns(meshes, material, params, leave_out=name)
+        return _material(problems, sought, params, scan_dir, key, _reporting(params, progress))
     bounds = parameter_bounds(
         params.shared,
         damage_law=params.cut.damage_law,
@@ -89,8 +97,6 @@ def calibrate(
         given=params.bounds,
     )
     report = _reporting(params, progress)
-    if params.fit == "material":
-        return _material(problem, material, params, scan_dir, key, report)
     unknowns, start = shared_unknowns(params.start, bounds)
     fit = SharedFit(problem, unknowns, params, scan_dir, key)
     starts = scattered_starts(unknowns.free(start), params.starts, params.start_spread, params.seed)
@@ -130,20 +136,19 @@ def calibrate(
 
 
 def _material(
-    problem: Problem,
-    material: str,
+    problems: list[Problem],
+    unknowns: MaterialUnknowns,
     params: CalibrateParams,
     scan_dir: Path | None,
     key: str,
     report: Report | None,
 ) -> Calibration:
     """The fit of the material as a Calibration."""
-    unknowns = material_unknowns(problem.model.mesh, material, params)
-    found = fit_material(problem, unknowns, params, scan_dir=scan_dir, key=key, report=report)
-    search, posterior = found.search, found.posterior
-    values = unknowns.values(search.t)
-    sizes = unknowns.sizes(search.t)
-    simulated, result = problem.run(values, differentiable=True)
+    problem = problems[0]
+    found = fit_material(problems, unknowns, params, scan_dir=scan_dir, key=key, report=report)
+    best, posterior = found.found, found.posterior
+    values = unknowns.values(best.t)
+    sizes = unknowns.sizes(best.t) | {OFFSET: unknowns.height(best.t)}
     bounds = parameter_bounds(
         [name for name in unknowns.names if name in sizes],
         damage_law=params.cut.damage_law,
@@ -162,13 +167,13 @@ def _material(
         bounds,
         {name: np.asarray(value) for name, value in sizes.items()},
         certainty,
-        simulated,
+        best.profiles[0],
         found.expected_profile,
-        search.history,
-        search.gradients,
-        search.simulations,
-        search.outcome(),
-        contact_impulse(result),
+        best.history,
+        best.gradients,
+        best.simulations,
+        best.outcome,
+        best.impulse,
         np.zeros(problem.model.spring_count),
         found,
     )
@@ -271,11 +276,13 @@ def _reporting(params: CalibrateParams, progress: Progress | None) -> Report | N
     """From the rows of all phases to one progress."""
     if progress is None:
         return None
-    individual = params.individual_iterations if params.individual else 0
-    total = params.shared_iterations + individual
+    springs = params.fit == "springs" and params.individual
+    total = params.shared_iterations + (params.individual_iterations if springs else 0)
+    far = 0
 
     def report(row: HistoryRow) -> None:
-        done = row.iteration + (params.shared_iterations if row.phase == "individual" else 0)
+        nonlocal far
+        done = far = max(far, row.iteration + (params.shared_iterations if row.phase == "individual" else 0))
         text = f"{row.phase} {row.iteration}: loss {row.best_loss:.4f}, NMAE {100.0 * row.nmae:.1f} %"
         progress(done / total, text)
 

@@ -13,8 +13,10 @@ STAGE = Stage(
     reads=(
         *cut_mesh("precut"),
         "ingest/force",
+        "ingest/further",
     ),
     key_figure="nmae",
     timeout_s=14400,
     uses_material=True,
+    uses_library=True,
 )

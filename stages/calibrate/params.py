@@ -31,8 +31,6 @@ class CalibrateParams(StageParams):
     """Sampling of the compared profiles."""
     low_pass_hz: Positive
     """Cutoff of the zero-phase low-pass that both profiles go through."""
-    onset_n: Positive
-    """Contact begins where the filtered force passes this."""
     align: Literal["contact", "recorded"]
     """contact: the knife meets the scan's top at contact onset; recorded: the log's heights are the scan's."""
     offset_range_m: Annotated[float, Field(gt=0, le=0.02)]

@@ -8,10 +8,12 @@ import polars as pl
 from numpy.typing import NDArray
 
 from disect_sim.errors import InputError
+from disect_sim.many import force_of, simulate_many
 from disect_sim.materials import MATERIALS
 from disect_sim.parameters import SPRING_NAMES
+from stages.calibrate.material_fit.baselines import best_amplitude, repeated_profile
 from stages.calibrate.material_fit.likelihood import MODEL_ERROR
-from stages.calibrate.material_fit.posterior import NINETY
+from stages.calibrate.nominal import nominal_values
 from stages.calibrate.params import CalibrateParams
 from stages.calibrate.problem import Problem, pose_problem
 from stages.calibrate.recorded_cut import read_recorded_cut
@@ -19,11 +21,7 @@ from stages.calibrate.validation import errors
 from stages.shared.cut.cut_mesh_tables import read_cut_mesh
 from stages.shared.cut.cutting_model import cutting_model
 from stages.shared.cut.second_cut_values import of_material, read_body_values, read_possible_materials
-
-AMPLITUDE = 0.12
-"""How much the force of two cuts of one fruit differs as a whole, in logarithms.
-
-The second cut of one apple had 0.87 of the first; the scale of the force reading is known to 7 %."""
+from stages.shared.library.library import AMPLITUDE_SPREAD, NINETY
 
 Array = NDArray[np.float64]
 Read = Callable[[str], pl.DataFrame]
@@ -66,8 +64,8 @@ class Prediction:
 
     @property
     def half_width(self) -> float:
-        """Of the band, over the predicted force, on average [-]."""
-        return float((0.5 * (self.high - self.low) / np.maximum(self.predicted, 1e-9))[self.use].mean())
+        """Mean half-width of the band over the mean predicted force [-]."""
+        return float(0.5 * (self.high - self.low)[self.use].mean() / self.predicted[self.use].mean())
 
     def figures(self) -> dict[str, object]:
         """Everything as plain numbers."""
@@ -114,15 +112,16 @@ def predict(read: Read, material: str, params: CalibrateParams, other: pl.DataFr
         )
     problem = pose_problem(model, cut, params)
     fitted = _fitted(read)
-    predicted, _ = problem.run(fitted, differentiable=False)
-    drawn = [
-        problem.run(of_material(fitted, factors), differentiable=False)[0]
-        for factors in read_possible_materials(read)
+    tried = [
+        fitted,
+        nominal_values(params, material),
+        *(of_material(fitted, factors) for factors in read_possible_materials(read)),
     ]
+    answers = simulate_many([problem.cut(values) for values in tried], of=force_of)
+    predicted, nominal, *drawn = (problem.profile(answer) for answer in answers)
     spread = np.std(drawn, axis=0) if len(drawn) > 1 else np.zeros_like(predicted)
     model_error = MODEL_ERROR * float(predicted[problem.contact].mean())
-    deviation = np.sqrt(spread**2 + (AMPLITUDE * predicted) ** 2 + model_error**2)
-    nominal, _ = problem.run({k: np.asarray(v) for k, v in params.start.items()}, differentiable=False)
+    deviation = np.sqrt(spread**2 + (AMPLITUDE_SPREAD * predicted) ** 2 + model_error**2)
     return Prediction(
         problem,
         predicted,
@@ -137,18 +136,3 @@ def _fitted(read: Read) -> dict[str, Array]:
     springs = read("calibrate/parameters")
     body = {name: np.asarray(value) for name, value in read_body_values(read).items()}
     return {name: springs[name].to_numpy() for name in SPRING_NAMES} | body
-
-
-def best_amplitude(problem: Problem, profile: Array) -> float:
-    """The one factor on a profile [N] that brings it nearest to the measured force [-]."""
-    use = problem.contact & problem.valid
-    a, b = profile[use], problem.measured[use]
-    return float(a @ b / (a @ a))
-
-
-def repeated_profile(own: Problem, height: Array) -> Array:
-    """The fitted cut's measured force, repeated at the same heights."""
-    use = own.contact & own.valid
-    order = np.argsort(own.height[use])
-    known, force = own.height[use][order], own.measured[use][order]
-    return np.where(height > known[-1], 0.0, np.interp(height, known, force))

@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from disect_sim.errors import InputError
+from disect_sim.many import Answer, Cut
 from disect_sim.model import Model
 from disect_sim.motions import RecordedMotion
 from disect_sim.outcome import Outcome
@@ -18,9 +19,7 @@ from stages.calibrate.params import CalibrateParams
 from stages.calibrate.recorded_cut import (
     PUNCTURE_WINDOW_S,
     RecordedCut,
-    find_onset,
     find_puncture,
-    no_contact,
     top_of_body,
 )
 from stages.calibrate.validation import held_out_blocks
@@ -58,6 +57,10 @@ class Problem:
     """Of the knife's edge above the board, aligned, without the fitted offset [m]."""
     measured: Array
     """Norm of the filtered measured force [N]."""
+    measured_force: Array
+    """The filtered measured force on the knife [N], shape [sample_count, 3]."""
+    drawn_m: float
+    """How far the blade was drawn along itself during contact [m]."""
     filter_matrix: torch.Tensor
     """Low-pass, shape [sample_count, sample_count]."""
     contact: NDArray[np.bool_]
@@ -69,9 +72,7 @@ class Problem:
     weight: NDArray[np.int64]
     """How many times a sample counts in the loss."""
     onset_s: float
-    """Contact onset in the log [s]."""
-    onset_n: float
-    """Threshold of the onset [N]."""
+    """First touch in the log [s]."""
     alignment_m: float
     """What was added to the recorded heights."""
 
@@ -88,12 +89,28 @@ class Problem:
 
     def run(self, values: Mapping[str, Array], *, differentiable: bool) -> tuple[Array, Result]:
         """Simulated profile [N], shape [sample_count], and the run; values: parameters and, perhaps, the offset."""
-        given = {name: value for name, value in values.items() if name != OFFSET}
-        motion = self.module.motion.with_parameters(**{OFFSET: values.get(OFFSET, np.asarray(0.0))})
-        result = simulate(self.model, motion, given, differentiable=differentiable, **self.module.options)
+        cut = self.cut(values)
+        result = simulate(cut.model, cut.motion, cut.parameters, differentiable=differentiable, **cut.options)
         if not result.outcome.ok or len(result.force) != len(self.time):
             raise TrialFailedError(result.outcome)
-        return np.linalg.norm(self.filter_matrix.numpy() @ result.force, axis=1), result
+        return np.linalg.norm(self.filtered(result), axis=1), result
+
+    def cut(self, values: Mapping[str, Array]) -> Cut:
+        """The run of `run`, to be simulated beside others; its force becomes a profile by `profile`."""
+        given = {name: value for name, value in values.items() if name != OFFSET}
+        motion = self.module.motion.with_parameters(**{OFFSET: values.get(OFFSET, np.asarray(0.0))})
+        return Cut(self.model, motion, given, dict(self.module.options))
+
+    def profile(self, answer: Answer[Array]) -> Array:
+        """Simulated profile [N], shape [sample_count], from the force of a cut."""
+        if answer.value is None or len(answer.value) != len(self.time):
+            raise TrialFailedError(answer.outcome)
+        return np.asarray(np.linalg.norm(self.filter_matrix.numpy() @ answer.value, axis=1), float)
+
+    def filtered(self, result: Result) -> Array:
+        """The run's force on the knife through the log's low-pass [N], shape [sample_count, 3]."""
+        smooth: Array = self.filter_matrix.numpy() @ result.force
+        return smooth
 
     def simulate(
         self, parameters: dict[str, torch.Tensor], motion: dict[str, torch.Tensor]
@@ -116,12 +133,7 @@ def pose_problem(model: Model, cut: RecordedCut, params: CalibrateParams) -> Pro
     """
     _check_log(cut)
     grid = np.arange(cut.time[0], cut.time[-1], 1.0 / params.rate_hz)
-    whole = low_pass(grid, _at(grid, cut.time, cut.force), params.low_pass_hz)
-    norm = np.linalg.norm(whole, axis=1)
-    known = np.interp(grid, cut.time, cut.valid.astype(float)) > ALL_VALID
-    onset = find_onset(grid, np.where(known, norm, 0.0), params.onset_n)
-    if onset is None:
-        raise no_contact(params.onset_n, float(norm.max()))
+    onset = cut.onset_s
     height = _at(grid, cut.time, cut.position[:, 1:2])[:, 0]
     top = top_of_body(model.mesh)
     at_onset = float(np.interp(onset, grid, height))
@@ -133,7 +145,7 @@ def pose_problem(model: Model, cut: RecordedCut, params: CalibrateParams) -> Pro
     matrix = np.ascontiguousarray(low_pass(time, np.eye(samples), params.low_pass_hz))
     # A simulated sample is the mean over the interval that ends at its time.
     middle = time - 0.5 / params.rate_hz
-    measured = np.linalg.norm(matrix @ _at(middle, cut.time, cut.force), axis=1)
+    force = matrix @ _at(middle, cut.time, cut.force)
     valid = np.interp(time, cut.time, cut.valid.astype(float)) > ALL_VALID
     contact = time >= onset
     if (contact & valid).sum() < MIN_WINDOW_S * params.rate_hz:
@@ -142,7 +154,9 @@ def pose_problem(model: Model, cut: RecordedCut, params: CalibrateParams) -> Pro
             f"{MIN_WINDOW_S * params.rate_hz:.0f} are needed. Record the cut down to the board, or correct the log."
         )
     held = valid & held_out_blocks(time - onset, params.hold_out_block_s, params.hold_out_fraction)
+    measured = np.linalg.norm(force, axis=1)
     weight = _weight(time, measured, contact & valid, params.puncture_weight)
+    along = np.interp(time[contact & valid], cut.time, cut.position[:, 2])
     motion = _motion(cut, model, first, onset, shift)
     module = CuttingForce(
         model,
@@ -159,13 +173,14 @@ def pose_problem(model: Model, cut: RecordedCut, params: CalibrateParams) -> Pro
         time,
         aligned,
         measured,
+        force,
+        float(np.ptp(along)),
         torch.as_tensor(matrix),
         contact,
         valid,
         held,
         weight,
         onset,
-        params.onset_n,
         shift,
     )
 

@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 from scipy.signal import find_peaks
 
 from disect_sim.cut_mesh import CutMesh
-from disect_sim.errors import InputError
 
+ONSET_N = 1.0
+"""A simulated force above this is contact [N]; that of a log is found by ingest."""
 ONSET_HOLD_S = 0.03
 """The force must stay above the threshold this long to count as contact, not as a bump [s]."""
 PEAK_PROMINENCE = 0.02
@@ -34,6 +35,8 @@ class RecordedCut:
     """On the knife, tared [N], shape [m, 3]."""
     valid: NDArray[np.bool_]
     """Samples that may be compared, shape [m]."""
+    onset_s: float
+    """When the knife first touches the fruit."""
 
 
 def read_recorded_cut(table: pl.DataFrame) -> RecordedCut | None:
@@ -46,10 +49,17 @@ def read_recorded_cut(table: pl.DataFrame) -> RecordedCut | None:
         table["velocity_m_s"].to_numpy(),
         table["force_n"].to_numpy(),
         table["valid"].to_numpy(),
+        float(table.filter("contact")["time_s"][0]),
     )
 
 
-def find_onset(time: Array, norm: Array, threshold_n: float) -> float | None:
+def read_further_cuts(table: pl.DataFrame) -> list[RecordedCut]:
+    """Further cuts of the fruit, in ingest's second table."""
+    parts = table.partition_by("log", maintain_order=True)
+    return [cut for cut in map(read_recorded_cut, parts) if cut is not None]
+
+
+def find_onset(time: Array, norm: Array, threshold_n: float = ONSET_N) -> float | None:
     """When a force norm [N] rises above the threshold and stays there [s]; None if it never does."""
     above = norm > threshold_n
     if not above.any():
@@ -83,11 +93,3 @@ def find_puncture(time: Array, norm: Array, *, near_s: float | None = None) -> t
 def top_of_body(mesh: CutMesh) -> float:
     """Highest point of the cut face [m]: where the knife meets the body first."""
     return float(mesh.virtual_positions()[:, 1].max())
-
-
-def no_contact(threshold_n: float, largest_n: float) -> InputError:
-    """The sentence for a log in which nothing is cut."""
-    return InputError(
-        f"calibrate: the largest filtered force in the log is {largest_n:.3g} N and contact needs more than "
-        f"{threshold_n:g} N for {ONSET_HOLD_S * 1e3:.0f} ms. Give the log of a cut, or lower calibrate.onset_n."
-    )

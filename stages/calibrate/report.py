@@ -18,11 +18,6 @@ from stages.calibrate.validation import TOUCHED_NS, errors
 Array = NDArray[np.float64]
 
 
-def nominal_values(params: CalibrateParams) -> Values:
-    """The start values, for a scan without a log."""
-    return {name: np.asarray(value, float) for name, value in params.start.items()}
-
-
 def parameter_table(model: Model, values: Values, *, gradient_norm: Array, touched_ns: Array) -> pl.DataFrame:
     """The table calibrate/parameters, one row per spring."""
     mesh = model.mesh
@@ -148,24 +143,30 @@ def metrics(fit: Calibration, params: CalibrateParams) -> dict[str, object]:
     use = p.contact & p.valid
     found = errors(fit.simulated, p.measured, use, p.mean_force)
     shared = errors(fit.shared_simulated, p.measured, use, p.mean_force)
-    held = p.held_out & p.contact & (fit.material is None)
+    material = fit.material
+    held = p.held_out & p.contact & (material is None)
     held_out = errors(fit.simulated, p.measured, held, p.mean_force).nmae if held.any() else None
-    onset = find_onset(p.time, fit.simulated, p.onset_n)
+    onset = find_onset(p.time, fit.simulated)
     puncture = find_puncture(p.time[use], p.measured[use])
     followed = puncture and find_puncture(p.time[use], fit.simulated[use], near_s=puncture[0])
     touched = fit.impulse > TOUCHED_NS
     scalars = {f"fit_{name}": value for name, value in scalar_values(fit).items()}
-    tail = None if fit.material is None else fit.material.tail
+    tail, following = (None, None) if material is None else (material.tail, material.next_cut)
     return {
         "outcome": fit.outcome.word,
         "remedy": fit.outcome.remedy + _warning(fit),
         "nmae_forecast": None if tail is None else tail.nmae,
-        "nmae_hold_last": None if tail is None else tail.nmae_hold,
+        "nmae_hold_last": None if tail is None else tail.nmae_guess,
+        "nmae_next_cut": None if following is None else following.nmae,
+        "nmae_next_repeated": None if following is None else following.nmae_guess,
+        "amplitude": None if material is None else material.posterior.unknowns.amplitude(material.found.t),
         "nmae": found.nmae,
         "mae_n": found.mae_n,
         "peak_error_n": found.peak_error_n,
         "nmae_held_out": held_out,
         "nmae_shared": shared.nmae,
+        "parameters_sought": list(fit.certainty),
+        "parameters_known": [name for name, found in fit.certainty.items() if found.identifiable],
         "onset_error_s": None if onset is None else onset - p.onset_s,
         "onset_s": p.onset_s,
         "puncture_measured_n": puncture[1] if puncture else None,

@@ -8,17 +8,18 @@ import torch
 from disect_sim.materials import MATERIALS
 from disect_sim.model import Model
 from stages.calibrate.calibration import Calibration, calibrate, check_names
-from stages.calibrate.material_fit.posterior import draw_table, posterior_table
+from stages.calibrate.material_fit.fit import material_unknowns
+from stages.calibrate.material_fit.posterior import Posterior, before_any_log, draw_table, posterior_table
+from stages.calibrate.nominal import nominal_values
 from stages.calibrate.params import CalibrateParams
 from stages.calibrate.picture import calibrate_picture, no_log_picture
-from stages.calibrate.recorded_cut import read_recorded_cut
+from stages.calibrate.recorded_cut import read_further_cuts, read_recorded_cut
 from stages.calibrate.report import (
     body_table,
     bound_table,
     history_table,
     metrics,
     nominal_metrics,
-    nominal_values,
     parameter_table,
     profile_table,
     scalar_table,
@@ -43,13 +44,17 @@ def run(io: StageIO, params: CalibrateParams) -> dict[str, object]:
     cut = read_recorded_cut(table)
     if cut is None:
         return _without_log(io, model, params)
+    more = read_further_cuts(io.read("ingest/further")) if params.fit == "material" else []
+    data = [part for each in (cut, *more) for part in vars(each).values()]
     fit = calibrate(
         model,
         cut,
         params,
+        more=more,
         material=io.scan.material,
+        name=io.scan.id,
         scan_dir=io.scan_dir,
-        key=work_key(model, vars(cut).values(), params, OWN_CODE),
+        key=work_key(model, data, params, OWN_CODE),
         progress=lambda fraction, text: io.progress(0.02 + 0.93 * fraction, text),
     )
     figures = metrics(fit, params)
@@ -67,30 +72,38 @@ def _write(io: StageIO, model: Model, fit: Calibration, params: CalibrateParams)
         parameter_table(model, fit.values, gradient_norm=fit.gradient_norm, touched_ns=fit.impulse),
     )
     io.write("calibrate/scalars", scalar_table(fit))
-    _write_posterior(io, fit, params)
-    io.write("calibrate/body", body_table({**nominal_values(params), **fit.values}))
+    _write_posterior(io, None if fit.material is None else fit.material.posterior, params)
+    io.write(
+        "calibrate/body",
+        body_table({name: np.asarray(value) for name, value in params.start.items()} | fit.values),
+    )
     io.write("calibrate/history", history)
     io.write("calibrate/profile", profile)
     io.write_plot("calibrate/profile_plot", plot_text(profile, ["time_s", "measured_n", "simulated_n"]))
     io.write_plot("calibrate/history_plot", plot_text(history, ["step", "best_loss", "nmae"]))
 
 
-def _write_posterior(io: StageIO, fit: Calibration | None, params: CalibrateParams) -> None:
-    posterior = None if fit is None or fit.material is None else fit.material.posterior
+def _write_posterior(io: StageIO, posterior: Posterior | None, params: CalibrateParams) -> None:
     io.write("calibrate/posterior", posterior_table(posterior))
     io.write("calibrate/draws", draw_table(posterior, params.draws, params.seed))
 
 
 def _without_log(io: StageIO, model: Model, params: CalibrateParams) -> dict[str, object]:
-    """A scan without a log keeps the start values; everything that would come from a fit is empty."""
+    """A scan without a log has the values that its material leads to expect, or the start values.
+
+    Everything that would come from a fit is empty.
+    """
     untouched = np.zeros(model.spring_count)
-    values = nominal_values(params)
+    values = nominal_values(params, io.scan.material, leave_out=io.scan.id)
+    posterior = None
+    if params.fit == "material":
+        posterior = before_any_log(material_unknowns([], io.scan.material, params, leave_out=io.scan.id))
     io.write(
         "calibrate/parameters",
         parameter_table(model, values, gradient_norm=untouched, touched_ns=untouched),
     )
     io.write("calibrate/scalars", scalar_table(None))
-    _write_posterior(io, None, params)
+    _write_posterior(io, posterior, params)
     io.write("calibrate/body", body_table(values))
     profile, history = profile_table(None), history_table([])
     io.write("calibrate/history", history)

@@ -15,5 +15,6 @@ STAGE = Stage(
     files=(
         "force_log",
         "air_runs",
+        "further_logs",
     ),
 )

@@ -9,6 +9,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from disect_sim.errors import InputError
+from stages.ingest.board_contact import board_contact
 from stages.ingest.cutting_frame import describe
 from stages.ingest.descent import Descent, find_descent
 from stages.ingest.force_recovery import EdgeRecord, edge_record
@@ -24,6 +25,7 @@ from stages.runtime.hashing import sha256_of_file
 from stages.runtime.stage_io import StageIO
 from stages.runtime.table_contract import polars_dtype
 from stages.shared.fitting.low_pass import low_pass
+from stages.shared.inputs.further_logs import further_logs
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,8 @@ class ForceRecord:
     """Standard uncertainty of the net force's norm [N], shape [n]."""
     onset: int
     """Sample at which contact begins."""
+    on_board: int | None
+    """Sample from which on the edge presses on the board; None if it does not."""
     descent: Descent
     residual_n: float
     """Root mean square of the net force, low-passed, between the start of the descent and the onset [N]."""
@@ -97,9 +101,11 @@ def ingest(
     onset = require_onset(record.time_s, filtered[:, 1], descent, params.onset_force_n, source)
     before_contact = filtered[descent.top : max(onset, descent.top + 1)]
     residual = float(np.sqrt((before_contact**2).sum(axis=1).mean()))
+    on_board = board_contact(filtered[:, 1], descent)
     position, board = _on_board(record, airs, params)
     smooth_position = low_pass(record.time_s, position, params.filter_cutoff_hz)
-    in_motion = np.arange(len(net)) >= descent.top
+    sample = np.arange(len(net))
+    cutting = (sample >= descent.top) & (sample < (len(net) if on_board is None else on_board))
     return ForceRecord(
         time_s=record.time_s,
         position_m=position,
@@ -107,9 +113,10 @@ def ingest(
         raw_n=record.force_n,
         tare=tare,
         filtered_n=filtered,
-        valid=record.known & tare.covered & in_motion,
+        valid=record.known & tare.covered & cutting,
         uncertainty_n=_uncertainty(filtered, residual, params),
         onset=onset,
+        on_board=on_board,
         descent=descent,
         residual_n=residual,
         record=record,
@@ -158,22 +165,35 @@ def force_table(result: ForceRecord) -> pl.DataFrame:
         "air_n": result.tare.force_n,
         "raw_n": result.raw_n,
         "valid": result.valid,
+        "contact": np.arange(len(net)) >= result.onset,
         "uncertainty_n": result.uncertainty_n,
     }
     columns = ARTIFACTS["ingest/force"].columns
     return pl.DataFrame([pl.Series(c.name, values[c.name], polars_dtype(c.dtype)) for c in columns])
 
 
-def empty_table() -> pl.DataFrame:
-    """The table ingest/force of a scan without a log."""
-    columns = ARTIFACTS["ingest/force"].columns
+def empty_table(name: str = "ingest/force") -> pl.DataFrame:
+    """One of the stage's tables where there is no log."""
+    columns = ARTIFACTS[name].columns
     return pl.DataFrame([pl.Series(c.name, [], polars_dtype(c.dtype)) for c in columns])
+
+
+def further_table(folder: Path, params: IngestParams) -> pl.DataFrame:
+    """The table ingest/further: the logs of further cuts in the folder, if it is one."""
+    tables = [empty_table("ingest/further")]
+    for each in further_logs(folder):
+        air_runs = {air.name: read_log(air, params) for air in each.air}
+        result = ingest(read_log(each.log, params), params, air_runs=air_runs, source=each.log.name)
+        table = force_table(result)
+        tables.append(table.select(pl.lit(each.number, pl.Int64).alias("log"), *table.columns))
+    return pl.concat(tables)
 
 
 def metrics(result: ForceRecord, source_format: str, air_runs: int) -> dict[str, object]:
     """The artifact ingest/metrics."""
     onset, bottom = result.onset, result.descent.bottom
     norm, sampling = result.filtered_norm_n, result.record.sampling
+    last = bottom + 1 if result.on_board is None else result.on_board
     down = result.descent.samples
     return {
         "samples": len(result.time_s),
@@ -183,9 +203,10 @@ def metrics(result: ForceRecord, source_format: str, air_runs: int) -> dict[str,
         "largest_gap_s": sampling.largest_gap_s,
         "onset_s": float(result.time_s[onset]),
         "onset_height_m": float(result.position_m[onset, 1]),
+        "board_contact_s": None if result.on_board is None else float(result.time_s[result.on_board]),
         "lowest_height_m": float(result.position_m[bottom, 1]),
-        "peak_force_n": float(norm[onset:].max()),
-        "mean_force_n": float(norm[onset : bottom + 1].mean()),
+        "peak_force_n": float(norm[onset:last].max()),
+        "mean_force_n": float(norm[onset:last].mean()),
         "tare_n": float(np.linalg.norm(result.tare.force_n[down].mean(axis=0))),
         "tare_residual_n": result.residual_n,
         "air_runs": air_runs,
@@ -220,6 +241,9 @@ def notes(
         "rate_hz": f"{sampling.rate_hz:.3f}",
         "largest_gap_s": f"{sampling.largest_gap_s:.6f}",
         "onset_s": f"{result.time_s[result.onset]:.6f}",
+        "board_contact_s": "none"
+        if result.on_board is None
+        else f"{result.time_s[result.on_board]:.6f}; not valid from there on",
         "uncertainty": (
             f"root of squares of repeatability {params.repeatability_n:g} N, tare residual {result.residual_n:.3f} N "
             f"and {params.scale_error_fraction:g} of the force"
@@ -228,10 +252,13 @@ def notes(
 
 
 def _title(result: ForceRecord, numbers: Mapping[str, object], name: str) -> str:
+    board = ""
+    if result.on_board is not None:
+        board = f" Presses on the board from {numbers['board_contact_s']:.3f} s on: left out."
     return (
         f"{name}: {numbers['source_format']}, {numbers['samples']} samples at {numbers['rate_hz']:.1f} Hz. "
         f"Contact at {numbers['onset_s']:.3f} s, {1e3 * result.position_m[result.onset, 1]:.1f} mm; peak "
-        f"{numbers['peak_force_n']:.1f} N, mean {numbers['mean_force_n']:.1f} N.\nTare: {result.tare.method}"
+        f"{numbers['peak_force_n']:.1f} N, mean {numbers['mean_force_n']:.1f} N.{board}\nTare: {result.tare.method}"
     )
 
 
@@ -244,6 +271,7 @@ def run(io: StageIO, params: IngestParams) -> dict[str, object]:
     """Read the log and its no-contact runs, write the table and the picture; without a log, an empty table."""
     if io.scan.log is None:
         io.write("ingest/force", empty_table())
+        io.write("ingest/further", empty_table("ingest/further"))
         io.write_png("ingest/preview", no_log_picture())
         return {"samples": 0, "source_format": None}
     path, air_paths = io.scan_dir / io.scan.log, _air_paths(io)
@@ -255,6 +283,9 @@ def run(io: StageIO, params: IngestParams) -> dict[str, object]:
     digests = {each.name: sha256_of_file(each) for each in (path, *air_paths)}
     io.write("ingest/force", force_table(result), notes=notes(result, log, params, path.name, digests))
     numbers = metrics(result, log.source_format, len(air_runs))
+    further = further_table(io.scan_dir / io.scan.further_logs, params)
+    io.write("ingest/further", further)
+    numbers["further_logs"] = further["log"].n_unique()
     io.progress(0.7, "draw the picture")
     picture = force_picture(
         result.time_s,

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from disect_sim.errors import InputError
 from stages.ingest.air_alignment import matching_time
+from stages.ingest.board_contact import board_contact
 from stages.ingest.descent import Descent, find_descent
 from stages.ingest.force_recovery import EdgeRecord
 from stages.ingest.onset import require_onset
@@ -37,19 +38,22 @@ class Tare:
 def air_tare(
     record: EdgeRecord, descent: Descent, air_runs: Mapping[str, EdgeRecord], cutoff_hz: float
 ) -> Tare:
-    """The mean of the no-contact runs, low-passed and aligned on the descent."""
+    """The mean of the no-contact runs, low-passed and aligned on the descent, up to where one meets the board."""
     forces, covered = [], np.ones(len(record.time_s), bool)
     for name, air in air_runs.items():
         air_descent = find_descent(air.height_m, name)
         smooth = low_pass(air.time_s, air.force_n, cutoff_hz)
-        varies = float(np.ptp(smooth[air_descent.samples, 1]))
+        end = board_contact(smooth[:, 1] - smooth[air_descent.top, 1], air_descent)
+        last = air_descent.bottom if end is None else end
+        varies = float(np.ptp(smooth[air_descent.top : last + 1, 1]))
         if varies > MAX_AIR_RANGE_N:
             raise InputError(
                 f"{name}: the vertical force varies by {varies:.3g} N on the way down. In a no-contact run it varies "
                 f"by at most {MAX_AIR_RANGE_N:g} N, so this one touched something. Give a run in air with --air."
             )
         times = matching_time(record.time_s, descent, air.time_s, air_descent, name)
-        covered &= (times >= air.time_s[0]) & (times <= air.time_s[-1])
+        known_until = air.time_s[-1] if end is None else air.time_s[end]
+        covered &= (times >= air.time_s[0]) & (times <= known_until)
         forces.append(np.stack([np.interp(times, air.time_s, column) for column in smooth.T], axis=1))
     method = f"mean of {len(forces)} no-contact run{'s' if len(forces) > 1 else ''}, aligned on the descent"
     return Tare(np.mean(forces, axis=0), covered, method)

@@ -68,6 +68,7 @@ ARTIFACTS = (
             Column("mean_force_vertical_n", "f64", "N", "of the vertical cut; NaN if it did not finish"),
             Column("mean_force_optimized_n", "f64", "N", "of the optimised cut; NaN if it did not finish"),
             Column("reduction", "f64", "-", "share of the mean force that is saved"),
+            Column("peak_force_optimized_n", "f64", "N", "largest force of the optimised motion"),
         ],
         meaning="both motions simulated again with a finer mesh, finer steps and other parameters",
     ),
@@ -93,7 +94,8 @@ ARTIFACTS = (
     ),
     metrics(
         "optimize",
-        "both mean forces, the reduction and whether it survives finer simulations, residuals of the constraints",
+        "both mean forces, the reduction, its band and whether it survives finer simulations, pressing down, work, "
+        "residuals of the constraints",
     ),
     picture(
         "optimize",

@@ -43,9 +43,14 @@ class Check:
     def confirmed(self, answers: Sequence[Answer[Array]]) -> "Confirmed":
         """The means, from the forces of both."""
         cut = self._cut()
-        pairs = zip((self.vertical, self.slicing), (answer.value for answer in answers), strict=True)
-        means = [float("nan") if force is None else cut.mean_of([force], motion) for motion, force in pairs]
-        return Confirmed(self.name, *means)
+        forces = [answer.value for answer in answers]
+        pairs = zip((self.vertical, self.slicing), forces, strict=True)
+        before, after = (
+            float("nan") if force is None else cut.mean_of([force], motion) for motion, force in pairs
+        )
+        sliced = forces[1]
+        peak = float("nan") if sliced is None else float(np.linalg.norm(sliced, axis=1).max())
+        return Confirmed(self.name, before, after, peak)
 
     def _cut(self) -> SlicingCut:
         return SlicingCut(self.model, (self.values,), self.passage, self.params)
@@ -58,6 +63,8 @@ class Confirmed:
     name: str
     vertical_n: float
     slicing_n: float
+    peak_n: float
+    """Largest force of the optimised motion [N]."""
 
     @property
     def reduction(self) -> float:

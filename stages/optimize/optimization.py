@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 from disect_sim import Model
 from disect_sim.cut_mesh import CutMesh
 from disect_sim.errors import InputError
-from disect_sim.many import Answer, simulate_many
+from disect_sim.many import Answer, force_of, simulate_many
 from stages.optimize.confirmation import Check, Confirmed, checks_of
 from stages.optimize.constraints import Constraints, rules_of
 from stages.optimize.descent import Descent
 from stages.optimize.finer_mesh import values_on
 from stages.optimize.params import OptimizeParams
 from stages.optimize.passage import passage_of
-from stages.optimize.slicing_cut import SlicingCut, Values, force_of
+from stages.optimize.slicing_cut import SlicingCut, Values
 from stages.optimize.starts import Start, chosen_starts, drawn_motions, parameter_draws
 from stages.runtime.checkpoint import remove_checkpoints
 from stages.runtime.parallel import Workers, stage_workers

@@ -9,10 +9,13 @@ from numpy.typing import NDArray
 
 from stages.optimize.confirmation import POSSIBLE
 from stages.optimize.descent import Point
-from stages.optimize.optimization import UNCONSTRAINED, Optimization
+from stages.optimize.optimization import UNCONSTRAINED, Measured, Optimization
+from stages.shared.library.library import AMPLITUDE_SPREAD, NINETY
 
 Array = NDArray[np.float64]
 VEC3 = pl.Array(pl.Float64, 3)
+CONTACT_N = 0.5
+"""Below this nothing is cut [N]."""
 
 
 def motion_table(found: Optimization) -> pl.DataFrame:
@@ -86,6 +89,7 @@ def confirmation_table(found: Optimization) -> pl.DataFrame:
             pl.Series("mean_force_vertical_n", [row.vertical_n for row in rows], pl.Float64),
             pl.Series("mean_force_optimized_n", [row.slicing_n for row in rows], pl.Float64),
             pl.Series("reduction", [row.reduction for row in rows], pl.Float64),
+            pl.Series("peak_force_optimized_n", [row.peak_n for row in rows], pl.Float64),
         ]
     )
 
@@ -108,6 +112,8 @@ def metrics(found: Optimization) -> dict[str, Any]:
         "peak_force_vertical_n": float(vertical.max()),
         "peak_force_optimized_n": float(slicing.max()),
         "peak_reduction": 1.0 - float(slicing.max() / vertical.max()),
+        **_both("push_down", "n", *(_push_down_n(each) for each in (found.vertical, found.slicing))),
+        **_both("work", "j", *(_work_j(found, each) for each in (found.vertical, found.slicing))),
         **{residual_column(name): value for name, value in found.residuals.items()},
         "confirmed_reduction": float(min(kept)) if survives else None,
         **_band(found),
@@ -121,13 +127,42 @@ def metrics(found: Optimization) -> dict[str, Any]:
 
 
 def _band(found: Optimization) -> dict[str, float | None]:
-    """Where the saving of possible materials lies, 90 % of them; nothing without a posterior."""
-    kept = [row.reduction for row in found.confirmed if row.name.startswith(POSSIBLE)]
-    low, high = np.quantile(kept, (0.05, 0.95)) if kept and np.isfinite(kept).all() else (None, None)
+    """Where the saving and the peak force of possible cuts lie, 90 % of them; nothing without a posterior.
+
+    The force of a cut differs from that of its material by an amplitude of its own; a saving is a ratio, and does not.
+    """
+    rows = [row for row in found.confirmed if row.name.startswith(POSSIBLE)]
+    kept = [row.reduction for row in rows]
+    if not kept or not np.isfinite(kept).all():
+        return {"reduction_low": None, "reduction_high": None, "peak_force_high_n": None}
+    low, high = np.quantile(kept, (0.05, 0.95))
+    peaks = np.log([row.peak_n for row in rows])
+    spread = float(np.hypot(peaks.std(), AMPLITUDE_SPREAD))
+    peak = float(found.slicing.norm.max() * np.exp(NINETY * spread))
+    return {"reduction_low": float(low), "reduction_high": float(high), "peak_force_high_n": peak}
+
+
+def _both(name: str, unit: str, before: float, after: float) -> dict[str, float]:
+    """A figure of both motions, and by how much the optimised one has less of it."""
     return {
-        "reduction_low": None if low is None else float(low),
-        "reduction_high": None if high is None else float(high),
+        f"{name}_vertical_{unit}": before,
+        f"{name}_optimized_{unit}": after,
+        f"{name}_reduction": 1.0 - after / before,
     }
+
+
+def _push_down_n(motion: Measured) -> float:
+    """Mean force with which the arm presses down [N], over time in contact."""
+    up = motion.force[:, 1]
+    return float(up[motion.norm > CONTACT_N].mean())
+
+
+def _work_j(found: Optimization, motion: Measured) -> float:
+    """What the arm puts into the cut [J]."""
+    times = found.cut.times
+    velocity = _in_space(found.cut.trajectory(motion.variables).velocity)
+    power = -(_at(times, found, motion.force) * velocity).sum(axis=1)
+    return float(np.trapezoid(power, times))
 
 
 def _ablation(best: Point | None, vertical_n: float) -> dict[str, float | None]:

@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 
 from disect_sim import Model, SlicingMotion, simulate
-from disect_sim.many import Cut
+from disect_sim.many import Cut, force_of
 from disect_sim.outcome import Outcome
 from disect_sim.result import Result
 from stages.optimize.kinematics import Kinematics, Pullback, Trajectory
@@ -36,11 +36,6 @@ class CutFailedError(RuntimeError):
     def __init__(self, outcome: Outcome) -> None:
         super().__init__(str(outcome))
         self.outcome = outcome
-
-
-def force_of(result: Result) -> Array:
-    """Force on the knife [N], shape [samples, 3]; asked of a cut in another process."""
-    return result.force
 
 
 class SlicingCut:

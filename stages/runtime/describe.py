@@ -108,6 +108,8 @@ class Stage:
     timeout_s: float
     files: tuple[str, ...] = ()
     """Keys of scan.yaml that name the files it reads from the scan's directory."""
+    uses_library: bool = False
+    """Whether it depends on the calibrated cuts of the scan's material."""
     uses_material: bool = False
     """Whether it depends on the scan's material."""
     retries: int = 2

@@ -12,7 +12,7 @@ from stages.runtime.yaml_file import read_mapping
 SCAN_FILE_NAME = "scan.yaml"
 PIPELINE_FILE_NAME = "dvc.yaml"
 PARAMS_FILE_NAME = "params.yaml"
-IDENTITY_KEYS = ("id", "scan", "log", "force_log", "air_runs", "cut_surface", "material")
+IDENTITY_KEYS = ("id", "scan", "log", "force_log", "air_runs", "further_logs", "cut_surface", "material")
 """Keys of scan.yaml that are no sections of parameters."""
 ID_PATTERN = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 """Safe in paths, in DVC's templates and in Prefect's names."""
@@ -39,6 +39,8 @@ class ScanFile:
     """The log, or the raw scan itself where there is none: what ingest depends on."""
     air_runs: str
     """Directory of the log's no-contact runs, or the raw scan itself where there are none."""
+    further_logs: str
+    """Directory of the logs of further cuts, or the raw scan itself where there are none."""
     material: str
     """A key of disect_sim.materials.MATERIALS."""
 
@@ -60,7 +62,7 @@ def read_scan_file(scan_dir: Path) -> ScanFile:
         raise InputError(
             f"{path}: id is {content['id'][:80]!r}. An id is 1 to 64 of a-z, 0-9, _ and -. Correct the id."
         )
-    for key in ("scan", "log", "cut_surface", "force_log", "air_runs"):
+    for key in ("scan", "log", "cut_surface", "force_log", "air_runs", "further_logs"):
         if content.get(key) is not None:
             check_file_name(str(content[key]), f"{path}: {key}")
     if content["id"] != scan_dir.resolve().name:
@@ -88,6 +90,7 @@ def read_scan_file(scan_dir: Path) -> ScanFile:
         cut_surface=content["cut_surface"],
         force_log=force_log,
         air_runs=str(content.get("air_runs", content["scan"])),
+        further_logs=str(content.get("further_logs", content["scan"])),
         material=content["material"],
     )
 

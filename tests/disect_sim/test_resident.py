@@ -1,14 +1,18 @@
 """A run that stays on the device: the same answers as with the factor on the host, and nobody at the host looks in."""
 
+from dataclasses import fields
+
 import numpy as np
 import pytest
 import warp as wp
 
 import disect_sim.resident as resident
 from disect_sim import ConstantVelocity, InputError, SlicingMotion, simulate
+from disect_sim.kernels.resident_newton import PARTS
 from disect_sim.newton import NewtonOptions
 from disect_sim.outcome import OutcomeKind
 from disect_sim.solvers import choose_solver, describe_device
+from disect_sim.step_system import Energies
 from tests.disect_sim.scenes import BLOCK_HEIGHT, block_model, irregular_block, regular_block
 
 TIGHT = NewtonOptions(tolerance_m=1e-10, cg_tolerance=1e-8)
@@ -44,6 +48,7 @@ SCENES = {
     "straight": (STRAIGHT, {}, SOFT),
     "sawing": (SAWING, {}, SOFT),
     "free": (STRAIGHT, {"boundary": "free"}, SOFT),
+    "guided": (SAWING, {"boundary": "guided"}, SOFT),
     "by stretch": (STRAIGHT, {"damage_law": "stretch"}, {}),
     "quadratic contact": (STRAIGHT, {"contact_exponent": 2}, SOFT),
 }
@@ -153,6 +158,10 @@ def test_a_step_is_one_launch_and_the_host_reads_one_number_every_fifty(monkeypa
     assert result.statistics.steps == 110
     assert calls == {"graph": 110, "host": 3}, "after 50, 100 and 110 steps: is the run still going?"
     assert shown == [50 / 110, 100 / 110, 1.0]
+
+
+def test_every_part_of_the_energy_is_summed():
+    assert len(fields(Energies)) == PARTS
 
 
 def test_the_same_bits_every_time():

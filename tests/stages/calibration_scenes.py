@@ -3,12 +3,16 @@
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 
-from disect_sim import ConstantVelocity, simulate
+from disect_sim import RecordedMotion, simulate
 from disect_sim.model import Model
 from stages.calibrate.params import CalibrateParams
-from stages.calibrate.recorded_cut import RecordedCut
+from stages.calibrate.recorded_cut import RecordedCut, find_onset
+from stages.runtime.catalogue import ARTIFACTS
 from stages.runtime.params import load_params
+from stages.runtime.table_contract import polars_dtype
+from stages.shared.fitting.low_pass import low_pass
 from tests.disect_sim.scenes import BLOCK_HEIGHT, block_model, regular_block
 
 ROOT = Path(__file__).parents[2]
@@ -29,8 +33,11 @@ RATE_HZ = 500.0
 
 
 def quick(**changes: object) -> CalibrateParams:
-    """The shipped parameters, made quick: 4 ms steps, no individual phase, heights as recorded."""
+    """The paper's law and fit, made quick: 4 ms steps, no individual phase, heights as recorded."""
     base = {
+        "damage_law": "force",
+        "boundary": "held",
+        "fit": "springs",
         "dt_s": 0.004,
         "rate_hz": 250.0,
         "align": "recorded",
@@ -51,19 +58,46 @@ def record(
     seed: int = 0,
     dt: float = 0.004,
     end: float = 0.003,
+    slide: float = 0.0,
 ) -> RecordedCut:
-    """A simulated log: the knife starts 12 mm above the block and stops `end` [m] above the board."""
+    """A simulated log: the knife starts 12 mm above the block and stops `end` [m] above the board.
+
+    It goes down at `speed` and is drawn along the blade at `slide` [m/s].
+    """
     top = BLOCK_HEIGHT + 0.012
     steps = int((top - end) / speed / dt)
-    motion = ConstantVelocity(initial_y=top, velocity_y=-speed)
+    ends = np.array([0.0, steps * dt])
+    way = np.stack([top - speed * ends, slide * (ends - ends.mean())], axis=1)
+    motion = RecordedMotion(ends, way)
     result = simulate(model, motion, parameters, duration=steps * dt, dt=dt, sample_rate_hz=1.0 / dt)
     time = np.arange(0.0, steps * dt, 1.0 / RATE_HZ)
     # A sample is the mean over the step that ends at its time.
     middle = result.time - 0.5 * dt
     force = np.stack([np.interp(time, middle, column) for column in result.force.T], axis=1)
     force += np.random.default_rng(seed).normal(0.0, noise_n, force.shape) * np.array([0.0, 1.0, 0.0])
-    velocity = np.tile([0.0, -speed, 0.0], (len(time), 1))
-    return RecordedCut(time, motion.poses(time), velocity, force, np.ones(len(time), bool))
+    velocity = np.tile([0.0, -speed, slide], (len(time), 1))
+    onset = find_onset(time, np.linalg.norm(low_pass(time, force, SHIPPED.low_pass_hz), axis=1))
+    assert onset is not None
+    return RecordedCut(time, motion.poses(time), velocity, force, np.ones(len(time), bool), onset)
+
+
+def force_frame(cut: RecordedCut) -> pl.DataFrame:
+    """A recorded cut as ingest/force; what calibrate does not read is zero."""
+    values = {
+        "time_s": cut.time,
+        "position_m": cut.position,
+        "velocity_m_s": cut.velocity,
+        "force_n": cut.force,
+        "valid": cut.valid,
+        "contact": cut.time >= cut.onset_s,
+    }
+    count = len(cut.time)
+    columns = []
+    for column in ARTIFACTS["ingest/force"].columns:
+        dtype = polars_dtype(column.dtype)
+        shape = (count, 3) if isinstance(dtype, pl.Array) else count
+        columns.append(pl.Series(column.name, values.get(column.name, np.zeros(shape)), dtype))
+    return pl.DataFrame(columns)
 
 
 def small_block() -> Model:

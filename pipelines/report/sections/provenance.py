@@ -84,9 +84,10 @@ def _revision(data: ScanData) -> str:
 
 
 def _inputs(data: ScanData) -> Table:
-    raw = {data.scan_yaml.get(key) for key in ("scan", "log", "cut_surface", "force_log", "air_runs")} - {
-        None
-    }
+    raw = {
+        data.scan_yaml.get(key)
+        for key in ("scan", "log", "cut_surface", "force_log", "air_runs", "further_logs")
+    } - {None}
     rows = {}
     for stage in data.lock.values():
         for dep in stage.get("deps", []):

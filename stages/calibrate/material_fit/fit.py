@@ -1,6 +1,6 @@
-"""Fit the material to a recorded cut, and ask how well the same fit would have predicted the cut's own end."""
+"""Fit the material to recorded cuts, and ask how well the same fit would have predicted what it had not seen."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,32 +10,33 @@ from numpy.typing import NDArray
 from disect_sim.cut_mesh import CutMesh
 from disect_sim.errors import InputError
 from disect_sim.laws.damage import damage_law
+from stages.calibrate.material_fit.baselines import repeated_profile
 from stages.calibrate.material_fit.likelihood import depth_likelihood
 from stages.calibrate.material_fit.posterior import Posterior
-from stages.calibrate.material_fit.search import MaterialSearch
+from stages.calibrate.material_fit.search import Found, MaterialSearch
 from stages.calibrate.material_fit.unknowns import MaterialUnknowns
 from stages.calibrate.params import CalibrateParams
 from stages.calibrate.phase import HistoryRow
-from stages.calibrate.problem import Problem
+from stages.calibrate.problem import OFFSET, Problem
 from stages.calibrate.validation import errors
 from stages.runtime.checkpoint import Checkpoint
+from stages.runtime.parallel import report_to_parent, run_parallel
 from stages.shared.fitting.resumable import run_to_end
 from stages.shared.library.library import expected
 
 Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 Report = Callable[[HistoryRow], None]
 
 
 @dataclass(frozen=True)
-class TailForecast:
-    """The last part of the cut, forecast from its first part."""
+class Forecast:
+    """Force that the fit had not seen, beside a guess without a model."""
 
     nmae: float
     """Of the forecast [-]."""
-    nmae_hold: float
-    """Of holding the last force that the fit had seen [-]."""
-    seen_fraction: float
-    """Of the contact time."""
+    nmae_guess: float
+    """Of holding the last force seen, or of repeating another cut's profile [-]."""
 
 
 @dataclass(frozen=True)
@@ -43,25 +44,30 @@ class MaterialFit:
     """A finished fit."""
 
     posterior: Posterior
-    search: MaterialSearch
+    found: Found
     expected_profile: Array
-    """What was expected before the log [N], shape [sample_count]."""
-    tail: TailForecast | None
+    """What was expected of the first cut before the logs [N], shape [sample_count]."""
+    tail: Forecast | None
+    """The end of the first cut, from its beginning; the guess holds the last force seen."""
+    next_cut: Forecast | None
+    """The last cut, from the others; the guess repeats the cut before it. None for a single log."""
 
 
-def material_unknowns(mesh: CutMesh, material: str, params: CalibrateParams) -> MaterialUnknowns:
-    """What is sought on this body, with the prior of its material."""
+def material_unknowns(
+    meshes: Sequence[CutMesh], material: str, params: CalibrateParams, *, leave_out: str = ""
+) -> MaterialUnknowns:
+    """What is sought in cuts of these bodies, with the prior of their material but for the entry `leave_out`."""
     law = damage_law(params.cut.damage_law)
     if not law.at_edge:
         raise InputError(
             f"calibrate.fit is material, but cut.damage_law is {params.cut.damage_law!r}. The material's numbers are "
             "those of the edge law. Set cut.damage_law to edge, or calibrate.fit to springs."
         )
-    prior = expected(params.material, material, params.cut.damage_law)
+    prior = expected(params.material, material, params.cut.damage_law, leave_out=leave_out)
     constants = {
         name: value for name, value in params.start.items() if name not in prior and name not in law.ignores
     }
-    return MaterialUnknowns(prior, params.layers, constants, relative_depth(mesh))
+    return MaterialUnknowns(prior, params.layers, constants, tuple(map(relative_depth, meshes)))
 
 
 def relative_depth(mesh: CutMesh) -> Array:
@@ -72,8 +78,34 @@ def relative_depth(mesh: CutMesh) -> Array:
     return out
 
 
+@dataclass(frozen=True)
+class _Job:
+    """One search, in a process of its own if there are several."""
+
+    name: str
+    problems: Sequence[Problem]
+    unknowns: MaterialUnknowns
+    masks: Sequence[Mask]
+    """Samples that each of the first cuts shows to the fit."""
+    params: CalibrateParams
+    scan_dir: Path | None
+    key: str
+
+
+def _run(job: _Job) -> Found:
+    likelihoods = [
+        depth_likelihood(problem, mask, job.params.force_uncertainty_n)
+        for problem, mask in zip(job.problems, job.masks, strict=False)
+    ]
+    search = MaterialSearch(
+        job.name, job.unknowns.only(len(job.masks)), likelihoods, job.params.shared_iterations
+    )
+    checkpoint = Checkpoint(job.scan_dir, job.key, stage="calibrate", part=job.name)
+    return run_to_end(search, checkpoint, lambda s: report_to_parent(s.history[-1])).found()
+
+
 def fit_material(
-    problem: Problem,
+    problems: Sequence[Problem],
     unknowns: MaterialUnknowns,
     params: CalibrateParams,
     *,
@@ -81,40 +113,43 @@ def fit_material(
     key: str,
     report: Report | None,
 ) -> MaterialFit:
-    """The most probable material, its uncertainty, and the forecast of the cut's end from its beginning."""
-    use = problem.contact & problem.valid
-
-    def run(name: str, seen: NDArray[np.bool_]) -> MaterialSearch:
-        likelihood = depth_likelihood(problem, seen, params.force_uncertainty_n)
-        search = MaterialSearch(name, unknowns, likelihood, params.shared_iterations)
-        checkpoint = Checkpoint(scan_dir, key, stage="calibrate", part=name)
-        return run_to_end(search, checkpoint, None if report is None else lambda s: report(s.history[-1]))
-
-    search = run("material", use)
-    posterior = Posterior(unknowns, search.t, search.covariance())
-    nothing = np.zeros(len(unknowns))
-    before, _ = problem.run(unknowns.values(nothing), differentiable=False)
-    tail = None
+    """The most probable material, its uncertainty, and how well it would have predicted what is known by now."""
+    use = [problem.contact & problem.valid for problem in problems]
+    time = problems[0].time[use[0]]
+    seen = use[0] & (problems[0].time <= time[0] + params.forecast_from * (time[-1] - time[0]))
+    shown = {"material": use}
     if params.forecast_from:
-        time = problem.time[use]
-        seen = use & (problem.time <= time[0] + params.forecast_from * (time[-1] - time[0]))
-        tail = _forecast(problem, unknowns, run("beginning", seen), seen, use & ~seen, params.forecast_from)
-    return MaterialFit(posterior, search, before, tail)
-
-
-def _forecast(
-    problem: Problem,
-    unknowns: MaterialUnknowns,
-    search: MaterialSearch,
-    seen: NDArray[np.bool_],
-    rest: NDArray[np.bool_],
-    fraction: float,
-) -> TailForecast:
-    profile, _ = problem.run(unknowns.values(search.t), differentiable=False)
-    mean = float(problem.measured[rest].mean())
-    held = np.full_like(profile, problem.measured[seen][-1])
-    return TailForecast(
-        errors(profile, problem.measured, rest, mean).nmae,
-        errors(held, problem.measured, rest, mean).nmae,
-        fraction,
+        shown["beginning"] = [seen]
+        if len(problems) > 1:
+            shown["others"] = use[:-1]
+    jobs = [_Job(name, problems, unknowns, masks, params, scan_dir, key) for name, masks in shown.items()]
+    listen = report or (lambda row: None)
+    found = dict(
+        zip(shown, run_parallel(_run, jobs, processes=params.processes, on_message=listen), strict=True)
     )
+    best = found["material"]
+    before, _ = problems[0].run(unknowns.values(np.zeros(len(unknowns))), differentiable=False)
+    return MaterialFit(
+        Posterior(unknowns, best.t, best.covariance),
+        best,
+        before,
+        _tail(problems[0], found["beginning"], seen, use[0] & ~seen) if "beginning" in found else None,
+        _next_cut(problems, unknowns, found["others"]) if "others" in found else None,
+    )
+
+
+def _tail(problem: Problem, found: Found, seen: Mask, rest: Mask) -> Forecast:
+    held = np.full_like(found.profiles[0], problem.measured[seen][-1])
+    return _forecast(problem, found.profiles[0], held, rest)
+
+
+def _next_cut(problems: Sequence[Problem], unknowns: MaterialUnknowns, found: Found) -> Forecast:
+    last = problems[-1]
+    values = {name: value for name, value in unknowns.values(found.t).items() if name != OFFSET}
+    profile, _ = last.run(values, differentiable=False)
+    return _forecast(last, profile, repeated_profile(problems[-2], last.height), last.contact & last.valid)
+
+
+def _forecast(problem: Problem, profile: Array, guess: Array, where: Mask) -> Forecast:
+    mean = float(problem.measured[where].mean())
+    return Forecast(*(errors(each, problem.measured, where, mean).nmae for each in (profile, guess)))

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from disect_sim.result import Result
 from stages.calibrate.problem import Problem
 
 BIN_M = 3.0e-3
@@ -16,44 +15,50 @@ MODEL_ERROR = 0.08
 """The model's own error, as a share of the mean force [-]: what five numbers leave of a real cut."""
 NOISE_N = 0.3
 """Of a bin's mean, at least [N]: repeatability and tare of a good log."""
-TINY_N = 1.0e-9
+DRAWN_M = 5.0e-3
+"""The force along the blade counts where the blade was drawn further than this [m]; else it is the fruit's lean."""
+UP, ALONG = 1, 2
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class DepthLikelihood:
-    """The log as mean forces over slices of depth, with their covariance."""
+    """One log as mean forces over slices of depth, with their covariance."""
 
     problem: Problem
     slices: Array
     """Means of the samples over every slice, shape [slice_count, sample_count]."""
-    measured: Array
-    """[N], shape [slice_count]."""
+    components: tuple[int, ...]
+    """Of the force that are compared: upward, and along the blade where it was drawn."""
     factor: Array
-    """Cholesky factor of the covariance [N], shape [slice_count, slice_count]."""
+    """Cholesky factor of the covariance of one component [N], shape [slice_count, slice_count]."""
 
-    def __len__(self) -> int:
-        return len(self.measured)
+    def residual(self, force: Array) -> Array:
+        """Differences of a filtered force [N], shape [sample_count, 3], in standard deviations, shape [row_count]."""
+        return self._whitened(force - self.problem.measured_force)
 
-    def residual(self, profile: Array) -> Array:
-        """Differences of a profile [N] in standard deviations, independent of one another, shape [slice_count]."""
-        return np.asarray(np.linalg.solve(self.factor, self.slices @ profile - self.measured), float)
+    def along(self, force: Array) -> Array:
+        """Derivative of the residual along a change of the filtered force [N], shape [row_count]."""
+        return self._whitened(force)
 
     @property
     def seen(self) -> NDArray[np.bool_]:
         """Samples that count, shape [sample_count]."""
         return np.asarray((self.slices > 0.0).any(axis=0), bool)
 
-    def force_bars(self, result: Result) -> Array:
-        """Derivative of every residual in the simulated force, shape [slice_count, sample_count, 3]."""
-        low_pass = self.problem.filter_matrix.numpy()
-        smooth = low_pass @ result.force
-        direction = smooth / np.maximum(np.linalg.norm(smooth, axis=1, keepdims=True), TINY_N)
-        weight = np.linalg.solve(self.factor, self.slices)
-        bars = weight[:, :, None] * direction
-        back: Array = np.einsum("ts,btc->bsc", low_pass, bars)
-        return back
+    def force_bars(self) -> Array:
+        """Derivative of every residual in the simulated force, shape [row_count, sample_count, 3]."""
+        weight = np.linalg.solve(self.factor, self.slices) @ self.problem.filter_matrix.numpy()
+        count = len(weight)
+        bars = np.zeros((count * len(self.components), weight.shape[1], 3))
+        for i, component in enumerate(self.components):
+            bars[i * count : (i + 1) * count, :, component] = weight
+        return bars
+
+    def _whitened(self, force: Array) -> Array:
+        means = self.slices @ force[:, list(self.components)]
+        return np.asarray(np.linalg.solve(self.factor, means), float).T.ravel()
 
 
 def depth_likelihood(problem: Problem, use: NDArray[np.bool_], uncertainty_n: float) -> DepthLikelihood:
@@ -65,9 +70,9 @@ def depth_likelihood(problem: Problem, use: NDArray[np.bool_], uncertainty_n: fl
         chosen = use & (number == each)
         rows.append(chosen / chosen.sum())
     slices = np.array(rows)
-    measured = slices @ problem.measured
     middle = slices @ depth
     apart = (middle[:, None] - middle) / CORRELATION_M
-    model = (MODEL_ERROR * measured.mean()) ** 2 * np.exp(-0.5 * apart**2)
-    noise = max(uncertainty_n, NOISE_N) ** 2 * np.eye(len(measured))
-    return DepthLikelihood(problem, slices, measured, np.linalg.cholesky(model + noise))
+    model = (MODEL_ERROR * (slices @ problem.measured).mean()) ** 2 * np.exp(-0.5 * apart**2)
+    noise = max(uncertainty_n, NOISE_N) ** 2 * np.eye(len(slices))
+    components = (UP, ALONG) if problem.drawn_m > DRAWN_M else (UP,)
+    return DepthLikelihood(problem, slices, components, np.linalg.cholesky(model + noise))

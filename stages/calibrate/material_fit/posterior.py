@@ -7,11 +7,15 @@ import polars as pl
 from numpy.typing import NDArray
 
 from disect_sim.parameters import parameter_info
-from stages.calibrate.material_fit.unknowns import HEIGHT_SPREAD_M, LAYER, MaterialUnknowns
+from stages.calibrate.material_fit.unknowns import (
+    AMPLITUDE,
+    HEIGHT_SPREAD_M,
+    LAYER,
+    MaterialUnknowns,
+)
 from stages.calibrate.problem import OFFSET
+from stages.shared.library.library import AMPLITUDE_SPREAD, ANY_MATERIAL, NINETY, Expected, log_alone
 
-NINETY = 1.6449
-"""Half-width of the 90 % interval, in standard deviations."""
 KNOWN, PARTLY = 0.35, 0.8
 """Standard deviation after over before the log: below the first the log decides, above the second it says nothing."""
 
@@ -44,7 +48,12 @@ class Posterior:
         deviation = self.deviation[self.unknowns.names.index(name)]
         if deviation < KNOWN:
             return "known from this log"
-        return "partly known from this log" if deviation < PARTLY else "as expected; this log says little"
+        return "partly known from this log" if deviation < PARTLY else "as expected"
+
+
+def before_any_log(unknowns: MaterialUnknowns) -> Posterior:
+    """What is known of a material without a log."""
+    return Posterior(unknowns, np.zeros(len(unknowns)), np.eye(len(unknowns)))
 
 
 def posterior_table(posterior: Posterior | None) -> pl.DataFrame:
@@ -64,6 +73,18 @@ def posterior_table(posterior: Posterior | None) -> pl.DataFrame:
         "learned": pl.String,
     }
     return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def what_the_log_says(table: pl.DataFrame) -> dict[str, list[float]]:
+    """The values of a library entry from calibrate/posterior: size and deviation of its logarithm, by the log alone."""
+    out = {}
+    for row in table.iter_rows(named=True):
+        if row["name"] in ANY_MATERIAL:
+            spread = float(np.log(row["expected_high"] / row["expected_low"])) / (2.0 * NINETY)
+            found = log_alone(Expected(row["expected"], spread, row["cuts"]), row["value"], row["deviation"])
+            if found is not None:
+                out[row["name"]] = [float(f"{number:.4g}") for number in found]
+    return out
 
 
 def draw_table(posterior: Posterior | None, count: int, seed: int) -> pl.DataFrame:
@@ -93,10 +114,12 @@ def _value(unknowns: MaterialUnknowns, i: int, t: float) -> float:
     prior = unknowns.prior.get(unknowns.names[i])
     if prior is not None:
         return prior.median * float(np.exp(prior.spread * t))
-    return HEIGHT_SPREAD_M * t if unknowns.names[i] == OFFSET else t
+    if unknowns.names[i].startswith(AMPLITUDE):
+        return float(np.exp(AMPLITUDE_SPREAD * t))
+    return HEIGHT_SPREAD_M * t if unknowns.names[i].startswith(OFFSET) else t
 
 
 def _unit(name: str) -> str:
-    if name == OFFSET:
+    if name.startswith(OFFSET):
         return "m"
-    return "-" if name.startswith(LAYER) else parameter_info(name).unit
+    return "-" if name.startswith((LAYER, AMPLITUDE)) else parameter_info(name).unit

@@ -1,5 +1,6 @@
-"""Maximum a posteriori by damped Gauss-Newton steps, with exact derivatives of all slices from one simulation."""
+"""Maximum a posteriori by damped Gauss-Newton steps; one simulation per cut gives the derivatives of all its slices."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,9 +13,10 @@ from stages.calibrate.material_fit.likelihood import DepthLikelihood
 from stages.calibrate.material_fit.unknowns import MaterialUnknowns
 from stages.calibrate.outcome import FitOutcome
 from stages.calibrate.phase import HistoryRow, refuse_start
-from stages.calibrate.problem import Problem, TrialFailedError
-from stages.calibrate.validation import errors
+from stages.calibrate.problem import TrialFailedError
+from stages.calibrate.validation import contact_impulse, errors
 from stages.shared.fitting.marquardt import Damping
+from stages.shared.library.library import AMPLITUDE_SPREAD
 
 LONGEST_STEP = 1.0
 """In prior standard deviations, of any unknown in one step."""
@@ -25,16 +27,28 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
+class Cut:
+    """One log's cut, simulated."""
+
+    force: Array
+    """Filtered, times the cut's amplitude [N], shape [sample_count, 3]."""
+    result: Result
+    """The run, which can be asked for derivatives."""
+
+    @property
+    def profile(self) -> Array:
+        """[N], shape [sample_count]."""
+        return np.asarray(np.linalg.norm(self.force, axis=1), float)
+
+
+@dataclass(frozen=True)
 class At:
     """A simulated point."""
 
     t: Array
-    profile: Array
-    """[N], shape [sample_count]."""
+    cuts: list[Cut]
     residual: Array
-    """Shape [slice_count]."""
-    result: Result
-    """The run, which can be asked for derivatives."""
+    """Of all cuts, one after the other, shape [row_count]."""
 
     @property
     def cost(self) -> float:
@@ -42,27 +56,44 @@ class At:
         return float(self.residual @ self.residual + self.t @ self.t)
 
 
+@dataclass(frozen=True)
+class Found:
+    """The end of a search, as it travels between processes."""
+
+    t: Array
+    covariance: Array
+    """Of t, shape [unknown_count, unknown_count]."""
+    profiles: list[Array]
+    """Of the fitted cuts [N], each of shape [sample_count]."""
+    impulse: Array
+    """Knife's impulse on each spring of the first cut [N s], shape [spring_count]."""
+    outcome: FitOutcome
+    history: list[HistoryRow]
+    gradients: int
+    simulations: int
+
+
 class MaterialSearch:
     """The search; resumable (stages.shared.fitting.resumable)."""
 
     def __init__(
-        self, name: str, unknowns: MaterialUnknowns, likelihood: DepthLikelihood, iterations: int
+        self, name: str, unknowns: MaterialUnknowns, likelihoods: Sequence[DepthLikelihood], iterations: int
     ) -> None:
-        self._name, self.unknowns, self.likelihood = name, unknowns, likelihood
+        self._name, self.unknowns, self.likelihoods = name, unknowns, list(likelihoods)
         self._iterations = iterations
         self.t = np.zeros(len(unknowns))
         self._damping = Damping()
         self._done, self._failed, self._failure = False, False, ""
         self.simulations = self.gradients = 0
         self.history: list[HistoryRow] = []
-        self.jacobian: Array = np.zeros((len(likelihood), len(unknowns)))
+        self.jacobian: Array = np.zeros((0, len(unknowns)))
         self._linearised: Array | None = None
         """The t that the Jacobian belongs to."""
         self._here: At | None = None
 
     def step(self) -> None:
         """One linearisation and the damped steps it takes until the cost falls."""
-        here = self._present()
+        here = self.present()
         self._linearise(here)
         j = self.jacobian
         curvature = j.T @ j + np.eye(len(self.t))
@@ -93,13 +124,27 @@ class MaterialSearch:
             return FitOutcome.STALLED if self._failed else FitOutcome.CONVERGED
         return FitOutcome.BUDGET
 
+    def found(self) -> Found:
+        """Where the search got to."""
+        covariance, cuts = self.covariance(), self.present().cuts
+        return Found(
+            self.t,
+            covariance,
+            [cut.profile for cut in cuts],
+            contact_impulse(cuts[0].result),
+            self.outcome(),
+            self.history,
+            self.gradients,
+            self.simulations,
+        )
+
     def covariance(self) -> Array:
-        """Of t after the log, by Laplace's approximation, shape [unknown_count, unknown_count].
+        """Of t after the logs, by Laplace's approximation, shape [unknown_count, unknown_count].
 
         Linearises anew if the last iteration moved.
         """
         if self._linearised is None or not np.array_equal(self._linearised, self.t):
-            self._linearise(self._present())
+            self._linearise(self.present())
         return np.asarray(np.linalg.inv(self.jacobian.T @ self.jacobian + np.eye(len(self.t))), float)
 
     def state(self) -> dict[str, Any]:
@@ -124,7 +169,7 @@ class MaterialSearch:
         self.simulations, self.gradients = state["simulations"], state["gradients"]
         self.history = [HistoryRow(**row) for row in state["history"]]
 
-    def _present(self) -> At:
+    def present(self) -> At:
         """The best point so far, simulated; again where a killed search goes on, which does not count."""
         if self._here is None:
             counted = self.simulations
@@ -136,27 +181,42 @@ class MaterialSearch:
         return self._here
 
     def _simulate(self, t: Array) -> At | None:
-        """The run keeps its states: whether it is asked for derivatives is seen afterwards."""
-        self.simulations += 1
-        try:
-            profile, result = self.likelihood.problem.run(self.unknowns.values(t), differentiable=True)
-        except TrialFailedError as failed:
-            self._failure = str(failed)
-            return None
-        return At(t, profile, self.likelihood.residual(profile), result)
+        """The runs keep their states: whether they are asked for derivatives is seen afterwards."""
+        cuts = []
+        for i, likelihood in enumerate(self.likelihoods):
+            self.simulations += 1
+            try:
+                _, result = likelihood.problem.run(self.unknowns.values(t, i), differentiable=True)
+            except TrialFailedError as failed:
+                self._failure = str(failed)
+                return None
+            cuts.append(Cut(self.unknowns.amplitude(t, i) * likelihood.problem.filtered(result), result))
+        residuals = [a.residual(cut.force) for a, cut in zip(self.likelihoods, cuts, strict=True)]
+        return At(t, cuts, np.concatenate(residuals))
 
     def _linearise(self, at: At) -> None:
         self.gradients += 1
-        rows = [
-            self.unknowns.derivative(at.t, gradient.parameters | gradient.motion)
-            for gradient in at.result.gradients(self.likelihood.force_bars(at.result))
-        ]
-        self.jacobian, self._linearised = np.array(rows), at.t
+        rows = []
+        for i, (likelihood, cut) in enumerate(zip(self.likelihoods, at.cuts, strict=True)):
+            amplitude = self.unknowns.amplitude(at.t, i)
+            own = np.array(
+                [
+                    amplitude * self.unknowns.derivative(at.t, i, gradient.parameters | gradient.motion)
+                    for gradient in cut.result.gradients(likelihood.force_bars())
+                ]
+            )
+            own[:, self.unknowns.amplitude_index(i)] = AMPLITUDE_SPREAD * likelihood.along(cut.force)
+            rows.append(own)
+        self.jacobian, self._linearised = np.concatenate(rows), at.t
 
     def _record(self, at: At, slope: float, failed: bool) -> None:
-        p: Problem = self.likelihood.problem
-        seen = self.likelihood.seen
-        nmae = errors(at.profile, p.measured, seen, float(p.measured[seen].mean())).nmae
+        seen = [likelihood.seen for likelihood in self.likelihoods]
+        profile = np.concatenate([cut.profile[use] for cut, use in zip(at.cuts, seen, strict=True)])
+        measured = np.concatenate(
+            [a.problem.measured[use] for a, use in zip(self.likelihoods, seen, strict=True)]
+        )
+        all_of_it = np.ones(len(measured), bool)
+        nmae = errors(profile, measured, all_of_it, float(measured.mean())).nmae
         self.history.append(
             HistoryRow(
                 self._name,

@@ -1,4 +1,4 @@
-"""The unknowns of a material: a handful of sizes, and how the toughness varies with depth."""
+"""The unknowns of a material: a handful of sizes, how toughness varies with depth, and what differs between cuts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,13 +7,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.calibrate.problem import OFFSET
-from stages.shared.library.library import Expected
+from stages.shared.library.library import AMPLITUDE_SPREAD, Expected
 
 TOUGHNESS = "edge_toughness"
 LAYER = "toughness_by_depth_"
 """Unknowns of this name and a number k vary the toughness as cos(k pi s) over the relative depth s."""
 LAYER_SPREAD = 0.25
 """Of the first; the k-th has 1 / k of it: fruit changes over its height by a quarter, smoothly."""
+AMPLITUDE = "amplitude"
+"""Of every cut: its measured force over that of the material."""
 HEIGHT_SPREAD_M = 0.7e-3
 """How well the height of first touch is known from the log [m]."""
 
@@ -22,7 +24,10 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class MaterialUnknowns:
-    """Standard normal numbers t ↔ the simulator's parameters; t = 0 is what is expected."""
+    """Standard normal numbers t ↔ the simulator's parameters; t = 0 is what is expected.
+
+    Order: sizes, layers, then amplitude and height of every cut.
+    """
 
     prior: dict[str, Expected]
     """Sizes: value = median exp(spread t)."""
@@ -30,46 +35,70 @@ class MaterialUnknowns:
     """How many modes over depth the toughness has."""
     constants: Mapping[str, float]
     """The simulator's other parameters."""
-    depth: Array
-    """Relative depth of every spring below the top, 0 to 1, shape [spring_count]."""
+    depths: tuple[Array, ...]
+    """For every cut the relative depth of its springs below the top, 0 to 1, each of shape [spring_count]."""
 
     @property
     def names(self) -> list[str]:
-        """In the order of t."""
-        return [*self.prior, *(f"{LAYER}{k + 1}" for k in range(self.layers)), OFFSET]
+        """In the order of t; the second cut's end in _2, and so on."""
+        out = [*self.prior, *(f"{LAYER}{k + 1}" for k in range(self.layers))]
+        for cut in range(len(self.depths)):
+            number = "" if cut == 0 else f"_{cut + 1}"
+            out += [AMPLITUDE + number, OFFSET + number]
+        return out
 
     def __len__(self) -> int:
-        return len(self.prior) + self.layers + 1
+        return self._common + 2 * len(self.depths)
 
     def sizes(self, t: Array) -> dict[str, float]:
-        """The sizes and the height offset, in their units."""
-        out = {
+        """The sizes, in their units."""
+        return {
             name: p.median * float(np.exp(p.spread * x))
             for (name, p), x in zip(self.prior.items(), t, strict=False)
         }
-        return out | {OFFSET: HEIGHT_SPREAD_M * float(t[-1])}
 
-    def values(self, t: Array) -> dict[str, Array]:
-        """Every parameter of the simulator and the height offset: one number, or one per spring."""
-        out = {
-            name: np.asarray(value, float) for name, value in (dict(self.constants) | self.sizes(t)).items()
-        }
+    def amplitude(self, t: Array, cut: int = 0) -> float:
+        """Measured force of a cut over that of the material [-]."""
+        return float(np.exp(AMPLITUDE_SPREAD * t[self._common + 2 * cut]))
+
+    def height(self, t: Array, cut: int = 0) -> float:
+        """How far a cut's recorded heights are moved [m]."""
+        return HEIGHT_SPREAD_M * float(t[self._common + 2 * cut + 1])
+
+    def values(self, t: Array, cut: int = 0) -> dict[str, Array]:
+        """Every parameter of the simulator and the cut's height offset: one number, or one per spring."""
+        given = dict(self.constants) | self.sizes(t) | {OFFSET: self.height(t, cut)}
+        out = {name: np.asarray(value, float) for name, value in given.items()}
         if self.layers and TOUGHNESS in out:
-            out[TOUGHNESS] = out[TOUGHNESS] * np.exp(self._modes() @ t[len(self.prior) : -1])
+            out[TOUGHNESS] = out[TOUGHNESS] * np.exp(self._modes(cut) @ t[len(self.prior) : self._common])
         return out
 
-    def derivative(self, t: Array, gradient: Mapping[str, Array]) -> Array:
-        """From derivatives in the simulator's parameters (by name, as `values` gave them) to those in t."""
-        values = self.values(t)
+    def derivative(self, t: Array, cut: int, gradient: Mapping[str, Array]) -> Array:
+        """From derivatives in a cut's parameters (by name, as `values` gave them) to those in t, amplitude apart."""
+        values = self.values(t, cut)
         out = np.zeros(len(t))
         for i, (name, p) in enumerate(self.prior.items()):
             out[i] = p.spread * float((gradient[name] * values[name]).sum())
         if self.layers and TOUGHNESS in values:
-            out[len(self.prior) : -1] = self._modes().T @ (gradient[TOUGHNESS] * values[TOUGHNESS])
-        out[-1] = HEIGHT_SPREAD_M * float(gradient[OFFSET])
+            out[len(self.prior) : self._common] = self._modes(cut).T @ (
+                gradient[TOUGHNESS] * values[TOUGHNESS]
+            )
+        out[self._common + 2 * cut + 1] = HEIGHT_SPREAD_M * float(gradient[OFFSET])
         return out
 
-    def _modes(self) -> Array:
+    def amplitude_index(self, cut: int) -> int:
+        """Place of a cut's amplitude in t; its height follows."""
+        return self._common + 2 * cut
+
+    def only(self, cuts: int) -> "MaterialUnknowns":
+        """Those of the first cuts alone."""
+        return MaterialUnknowns(self.prior, self.layers, self.constants, self.depths[:cuts])
+
+    @property
+    def _common(self) -> int:
+        return len(self.prior) + self.layers
+
+    def _modes(self, cut: int) -> Array:
         k = np.arange(1, self.layers + 1)
-        modes: Array = LAYER_SPREAD / k * np.cos(np.pi * k * self.depth[:, None])
+        modes: Array = LAYER_SPREAD / k * np.cos(np.pi * k * self.depths[cut][:, None])
         return modes

@@ -16,7 +16,7 @@ class CutParams(SharedSection):
 
     knife: str | dict[str, float]
     """A known knife by name, or the dimensions of another."""
-    boundary: Literal["held", "glued", "free"]
+    boundary: Literal["held", "guided", "glued", "free"]
     damage_law: Annotated[str, one_of(DAMAGE_LAWS)]
     dt_s: Annotated[float, Field(ge=1e-5, le=0.01)]
     speed_m_s: Annotated[float, Field(gt=0, le=1)]

@@ -1,0 +1,45 @@
+"""Writes the shipped entries of the library of calibrated cuts from the fits of real logs.
+
+    python -m scripts.write_library
+
+Run it after `python -m scripts.predict_real_logs`, whose results in build/predictions it reads. Second cuts are kept
+out: they are what predictions are tested on. Entries of other names stay.
+"""
+
+import json
+import sys
+
+from pipelines.scans.library import library_text
+from scripts.fit_real_logs import CASES
+from scripts.predict_real_logs import BOUNDARIES, RESULTS
+from stages.shared.library.library import FOLDER
+
+SOURCE = (
+    "straight cut by a Franka Panda, public log eric-heiden/panda-force ({name}), fitted on a primitive as high as the "
+    "log's contact height; values only"
+)
+SHIPPED = ("apple", "potato", "cucumber")
+
+
+def main() -> None:
+    """Write them."""
+    for name in SHIPPED:
+        case, folder = CASES[name], RESULTS / name
+        found = json.loads((folder / f"{BOUNDARIES[0]}.json").read_text())
+        entry = {
+            "name": f"panda_{name}",
+            "source": SOURCE.format(name=name),
+            "damage_law": "edge",
+            "boundary": BOUNDARIES[0],
+            "knife": case.knife,
+            "nmae": round(found["fit"], 4),
+            "values": json.loads((folder / "entry.json").read_text()),
+        }
+        path = FOLDER / f"{case.material}.json"
+        others = [cut for cut in json.loads(path.read_text())["cuts"] if cut["name"] != entry["name"]]
+        path.write_text(library_text([entry, *others]))
+        sys.stdout.write(f"{path.name}: {entry['values']}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,125 @@
+"""What earlier cuts of a material lead to expect, and what a log adds to that."""
+
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+
+from disect_sim.errors import InputError
+from disect_sim.materials import MATERIALS
+from pipelines.scans.library import FOLDER as IN_PROJECT
+from pipelines.scans.library import add_cut
+from pipelines.scans.project import Project
+from stages.calibrate.material_fit.posterior import Posterior, posterior_table, what_the_log_says
+from stages.calibrate.material_fit.unknowns import MaterialUnknowns
+from stages.runtime.artifacts import write_json, write_table
+from stages.shared.library.library import ANY_MATERIAL, CUT_TO_CUT, FOLDER, cuts_of, expected, log_alone
+from tests.stages.calibration_scenes import ROOT
+
+TOUGHNESS = "edge_toughness"
+
+
+def library(folder, *cuts):
+    (folder / "medlar.json").write_text(json.dumps({"cuts": list(cuts)}))
+    return folder
+
+
+def cut(name, value, deviation=0.0, law="edge"):
+    return {"name": name, "damage_law": law, "values": {TOUGHNESS: [value, deviation]}}
+
+
+def test_every_material_has_a_file_whose_values_the_simulator_knows():
+    for material in MATERIALS:
+        assert (FOLDER / f"{material}.json").is_file(), "DVC needs it as a dependency"
+        for entry in cuts_of(material):
+            assert entry["name"] and entry["source"] and entry["damage_law"]
+            assert set(entry["values"]) <= set(ANY_MATERIAL)
+            assert all(value > 0.0 and deviation > 0.0 for value, deviation in entry["values"].values())
+
+
+def test_without_cuts_any_fruit_is_expected(tmp_path):
+    found = expected((TOUGHNESS,), "medlar", "edge", folder=tmp_path)[TOUGHNESS]
+    median, spread = ANY_MATERIAL[TOUGHNESS]
+    assert found.median == pytest.approx(median)
+    assert found.spread == pytest.approx(np.hypot(spread, CUT_TO_CUT))
+    assert found.cuts == 0
+
+
+def test_cuts_of_the_material_narrow_what_is_expected(tmp_path):
+    """Normal means in logarithms, by hand: 4 cuts at 800, and one of another law that does not count."""
+    cuts = [cut(str(i), 800.0) for i in range(4)]
+    folder = library(tmp_path, *cuts, cut("x", 10.0, law="force"))
+    found = expected((TOUGHNESS,), "medlar", "edge", folder=folder)[TOUGHNESS]
+    before, many = 1.0 / 0.8**2, 4.0 / CUT_TO_CUT**2
+    mean = (np.log(400.0) * before + np.log(800.0) * many) / (before + many)
+    assert found.median == pytest.approx(np.exp(mean))
+    assert found.spread == pytest.approx(np.hypot(CUT_TO_CUT, (before + many) ** -0.5))
+    assert found.cuts == 4
+    assert expected((TOUGHNESS,), "medlar", "edge", leave_out="0", folder=folder)[TOUGHNESS].cuts == 3
+
+
+def test_a_cut_that_is_hardly_known_counts_little(tmp_path):
+    known, vague = (
+        expected((TOUGHNESS,), "medlar", "edge", folder=library(tmp_path, cut("a", 800.0, deviation)))
+        for deviation in (0.1, 2.0)
+    )
+    assert known[TOUGHNESS].median > 1.2 * vague[TOUGHNESS].median > 400.0
+
+
+def test_what_the_log_alone_says_gives_the_posterior_back(tmp_path):
+    """Prior and log together are the posterior: what is taken apart fits together again."""
+    before = expected((TOUGHNESS,), "medlar", "edge", folder=tmp_path)[TOUGHNESS]
+    value, deviation = log_alone(before, 700.0, 0.4)
+    precision = 1.0 / before.spread**2 + 1.0 / deviation**2
+    mean = (np.log(before.median) / before.spread**2 + np.log(value) / deviation**2) / precision
+    assert np.exp(mean) == pytest.approx(700.0)
+    assert precision**-0.5 == pytest.approx(0.4 * before.spread)
+    assert log_alone(before, 700.0, 0.99) is None
+
+
+@pytest.fixture
+def project(tmp_path):
+    """A project with one scan of which only what the library reads is there."""
+    (tmp_path / IN_PROJECT).mkdir(parents=True)
+    (tmp_path / IN_PROJECT / "apple.json").write_text('{"cuts": []}')
+    (tmp_path / "params.yaml").write_text((ROOT / "params.yaml").read_text())
+    scan = tmp_path / "data" / "scans" / "gala"
+    (scan / "calibrate").mkdir(parents=True)
+    text = "id: gala\nscan: gala.ply\nlog: log.json\nforce_log: log.json\nair_runs: gala.ply\ncut_surface: gala.ply\n"
+    (scan / "scan.yaml").write_text(text + "material: apple\n")
+    unknowns = MaterialUnknowns(expected((TOUGHNESS,), "medlar", "edge"), 0, {}, (np.zeros(1),))
+    posterior = Posterior(unknowns, np.array([0.5, 0.1, 0.0]), np.diag([0.1, 0.9, 0.5]))
+    write_table(scan, "calibrate/posterior", posterior_table(posterior))
+    write_json(scan, "calibrate/metrics", {"nmae": 0.04})
+    return Project(tmp_path)
+
+
+def test_adding_a_scan_twice_keeps_one_entry(project):
+    first = add_cut(project, "gala")
+    assert add_cut(project, "gala")["cuts"] == 1
+    entries = json.loads((project.root / IN_PROJECT / "apple.json").read_text())["cuts"]
+    assert [entry["name"] for entry in entries] == ["gala"]
+    assert entries[0] == first["entry"]
+    assert set(entries[0]["values"]) == {TOUGHNESS}
+
+
+def test_what_is_no_material_is_refused(project):
+    scan = project.scan_dir("gala")
+    write_json(scan, "calibrate/metrics", {"nmae": 0.3})
+    with pytest.raises(InputError, match=r"misses its own log by 30\.0 %"):
+        add_cut(project, "gala")
+    write_json(scan, "calibrate/metrics", {"nmae": 0.03})
+    write_table(scan, "calibrate/posterior", posterior_table(None))
+    with pytest.raises(InputError, match="calibrated spring by spring"):
+        add_cut(project, "gala")
+    (scan / "calibrate" / "metrics.json").unlink()
+    with pytest.raises(InputError, match="has no calibrated cut"):
+        add_cut(project, "gala")
+    with pytest.raises(InputError, match="fuji"):
+        add_cut(project, "fuji")
+    assert json.loads((project.root / IN_PROJECT / "apple.json").read_text())["cuts"] == []
+
+
+def test_layers_and_heights_are_no_entries():
+    assert what_the_log_says(pl.DataFrame(posterior_table(None))) == {}
