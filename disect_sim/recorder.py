@@ -28,6 +28,8 @@ class Observed:
     """Parts of the incremental energy [J] in the order of Energies, shape [step_count, 12]."""
     stiffness: np.ndarray
     """[N/m], shape [step_count + 1, spring_count]."""
+    passed: list[np.ndarray]
+    """How far the edge has passed [m] at the start and after every step; empty under other laws."""
     positions: dict[float, np.ndarray]
     """Nodes [m] at the times to keep."""
 
@@ -111,7 +113,7 @@ class Recorder:
         self._force, self._torque = list(observed.sums[:, :3]), list(observed.sums[:, 3:6])
         self._area = list(observed.sums[:, 6])
         self._stiffness = list(observed.stiffness)
-        self.passed = self.passed[:1] * len(observed.stiffness)
+        self.passed = observed.passed or self.passed[:1] * len(observed.stiffness)
         self.positions |= observed.positions
         ways = np.diff(self._poses[: len(observed.sums) + 1], axis=0)
         before = observed.sums[:1, :3] if len(observed.sums) else np.zeros((0, 3))

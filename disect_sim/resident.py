@@ -20,6 +20,7 @@ from disect_sim.kernels.resident_newton import PARTS
 from disect_sim.newton import NewtonOptions
 from disect_sim.outcome import Outcome, OutcomeKind
 from disect_sim.recorder import Observed, Recorder
+from disect_sim.resident_edge import ResidentEdge
 from disect_sim.result import Statistics
 from disect_sim.step_system import StepSystem
 from disect_sim.timing import Stopwatch
@@ -87,6 +88,11 @@ class _ResidentRun:
             self._free_on_device = wp.array(self._free)
             self._body = _body(system, poses, recorder.matters)
             self._state = _state(x, x - system.dt * velocity, recorder.stiffness[0])
+            self._edge = (
+                None
+                if system.edge is None
+                else ResidentEdge(system, system.edge, self._body, self._state, self._steps)
+            )
             self._history = self._new_history(recorder.stiffness[0], keep_states)
             self._newton = _newton(options)
             self._cg = ConjugateGradients(system, 1)
@@ -130,6 +136,8 @@ class _ResidentRun:
         nodes = [s.predicted, s.x_ahead, s.x_previous, s.x, self._reached]
         self._launch(resident_step.start_nodes, m.node_count, [*at, *nodes])
         self._launch(resident_step.start_springs, m.spring_count, [*at, s.stiffness, s.damping])
+        if self._edge is not None:
+            self._edge.record_load()
         s.enqueue_start()
         s.enqueue_gradient()
 
@@ -169,16 +177,22 @@ class _ResidentRun:
         moved = [self._moved_lanes, self._who_lanes]
         inputs = [body, state, s.x, s.energy_tets, *forces, self._sum_lanes, *moved]
         self._launch(resident_step.observe, LANES, inputs)
+        if self._edge is not None:
+            self._edge.record_observed(self._sum_lanes)
         self._launch(resident_newton.sum_lanes, SUMS, [self._sum_lanes, self._sums])
         self._launch(resident_step.accept_step, 1, [body, self._newton, *moved, state])
         self._launch(resident_step.keep_springs, m.spring_count, [damaged, state, self._history])
         self._launch(resident_step.keep_nodes, m.node_count, [s.x, state, self._history])
+        if self._edge is not None:
+            self._edge.record_keep()
         inputs = [self._limit, self._sums, self._parts, state, self._history]
         self._launch(resident_step.end_step, 1, inputs)
 
     def _record_damage(self) -> wp.array:
         """The damage law under the forces of the last gradient; the array with the stiffness that is left."""
         s, count = self._system, self._system.model.spring_count
+        if self._edge is not None:
+            return self._edge.record_passes()
         arrays = s.damage_arrays
         self._launch(resident_step.copy_numbers, count, [self._state.stiffness, arrays["stiffness"]])
         if "force_positive" in arrays:
@@ -216,6 +230,7 @@ class _ResidentRun:
                 host(history.observed)[:done, :SUMS].copy(),
                 host(history.observed)[:done, SUMS:].copy(),
                 host(history.stiffness)[: done + 1].copy(),
+                [] if self._edge is None else self._edge.passed(done),
                 positions,
             )
         )

@@ -3,7 +3,6 @@
 import warp as wp
 
 from disect_sim.errors import InputError
-from disect_sim.laws.damage import damage_law
 
 SOLVERS = {
     "cholesky": "conjugate gradients with an old Cholesky factor, on the host",
@@ -24,22 +23,16 @@ def choose_device(device: str | None) -> str:
     return device
 
 
-def choose_solver(name: str | None, device: str, law: str) -> str:
-    """The solver asked for, or the one made for the device. law: of the damage."""
-    at_edge = damage_law(law).at_edge
+def choose_solver(name: str | None, device: str) -> str:
+    """The solver asked for, or the one made for the device."""
+    able = device == "cpu" or wp.is_conditional_graph_supported()
     if name is None:
-        stays = device != "cpu" and wp.is_conditional_graph_supported() and not at_edge
-        return "conjugate_gradients" if stays else "cholesky"
+        return "conjugate_gradients" if device != "cpu" and able else "cholesky"
     if name not in SOLVERS:
         raise InputError(
             f"simulate: solver is {name!r}. It must be one of {', '.join(map(repr, SOLVERS))}. Choose one."
         )
-    if name == "conjugate_gradients" and at_edge:
-        raise InputError(
-            f"simulate: solver {name!r} with damage_law {law!r}. The edge law is not computed on the device. Use "
-            "solver='cholesky'."
-        )
-    if name == "conjugate_gradients" and device != "cpu" and not wp.is_conditional_graph_supported():
+    if name == "conjugate_gradients" and not able:
         raise InputError(
             f"simulate: solver {name!r} needs a CUDA driver of version {OLDEST_DRIVER} or newer. Update the driver, or "
             "use solver='cholesky'."
@@ -50,7 +43,7 @@ def choose_solver(name: str | None, device: str, law: str) -> str:
 def describe_device() -> str:
     """One sentence: the device that a run uses by default, and how it solves its steps there."""
     device = choose_device(None)
-    solver = choose_solver(None, device, "force")
+    solver = choose_solver(None, device)
     if device == "cpu":
         return f"no CUDA device; the simulator runs on the CPU: {SOLVERS[solver]}"
     found = wp.get_device(device)

@@ -19,6 +19,7 @@ TIGHT = NewtonOptions(tolerance_m=1e-10, cg_tolerance=1e-8)
 STRAIGHT = ConstantVelocity(initial_y=BLOCK_HEIGHT + 5e-4, velocity_y=-0.05)
 SAWING = SlicingMotion(duration=0.3, initial_y=BLOCK_HEIGHT + 5e-4, velocity_y=-0.05, amplitude=0.05)
 SOFT = {"cut_spring_softness": 0.1}
+TOUGH = {"edge_toughness": 200.0, "skin_toughness": 300.0}
 SAME = 1e-6
 """Share of the largest value. Newton's tolerance of 1e-10 m is 1e-7 of the contact's onset of 0.1 mm, on both sides."""
 
@@ -50,11 +51,19 @@ SCENES = {
     "free": (STRAIGHT, {"boundary": "free"}, SOFT),
     "guided": (SAWING, {"boundary": "guided"}, SOFT),
     "by stretch": (STRAIGHT, {"damage_law": "stretch"}, {}),
+    "edge law": (STRAIGHT, {"damage_law": "edge"}, TOUGH),
+    "edge law, sawing": (SAWING, {"damage_law": "edge"}, TOUGH),
     "quadratic contact": (STRAIGHT, {"contact_exponent": 2}, SOFT),
 }
 
 
-@pytest.mark.parametrize("name", SCENES)
+FAST = ("straight", "guided", "edge law, sawing")
+LATER = (pytest.mark.slow, pytest.mark.ci)
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in FAST else pytest.param(name, marks=LATER) for name in SCENES]
+)
 def test_the_answer_is_that_of_the_factor(name):
     motion, options, parameters = SCENES[name]
     direct, device = both(
@@ -84,9 +93,12 @@ def test_usual_tolerances_give_the_same_force_on_an_irregular_mesh():
     assert set(usual.statistics.seconds) == {"device", "other"}
 
 
-@pytest.mark.parametrize("motion", [STRAIGHT, SAWING], ids=["straight", "sawing"])
-def test_gradients_are_those_of_the_factor(motion):
-    direct, device = both(block_model(), motion, differentiable=True)
+@pytest.mark.parametrize(
+    "name", ["straight", *(pytest.param(name, marks=LATER) for name in ("sawing", "edge law, sawing"))]
+)
+def test_gradients_are_those_of_the_factor(name):
+    motion, options, parameters = SCENES[name]
+    direct, device = both(block_model(**options), motion, parameters, differentiable=True)
     weights = np.random.default_rng(0).normal(size=(2, *direct.force.shape))
     for one, other in zip(direct.gradients(weights), device.gradients(weights), strict=True):
         for name, value in one.parameters.items():
@@ -197,15 +209,15 @@ def test_a_body_that_runs_away_is_named():
 
 
 def test_the_device_decides_unless_asked(monkeypatch):
-    assert choose_solver(None, "cpu", "force") == "cholesky"
+    assert choose_solver(None, "cpu") == "cholesky"
     monkeypatch.setattr(wp, "is_conditional_graph_supported", lambda: True)
-    assert choose_solver(None, "cuda:0", "force") == "conjugate_gradients"
-    assert choose_solver("cholesky", "cuda:0", "force") == "cholesky"
+    assert choose_solver(None, "cuda:0") == "conjugate_gradients"
+    assert choose_solver("cholesky", "cuda:0") == "cholesky"
     monkeypatch.setattr(wp, "is_conditional_graph_supported", lambda: False)
-    assert choose_solver(None, "cuda:0", "force") == "cholesky"
-    assert choose_solver("conjugate_gradients", "cpu", "force") == "conjugate_gradients"
+    assert choose_solver(None, "cuda:0") == "cholesky"
+    assert choose_solver("conjugate_gradients", "cpu") == "conjugate_gradients"
     with pytest.raises(InputError, match=r"driver of version 12\.4"):
-        choose_solver("conjugate_gradients", "cuda:0", "force")
+        choose_solver("conjugate_gradients", "cuda:0")
     with pytest.raises(InputError, match="solver is 'magic'"):
         simulate(block_model(), STRAIGHT, solver="magic")
 
