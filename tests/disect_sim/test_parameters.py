@@ -52,7 +52,7 @@ def test_descriptions_are_light():
 
 
 def test_documented_defaults_and_bounds():
-    """The table of PHYSICS.md."""
+    """The paper's, but for friction: under the edge law a wet blade has a tenth."""
     table = {
         "cut_spring_ke": (500.0, 100.0, 8000.0),
         "cut_spring_kd": (0.1, 0.01, 0.15),
@@ -60,7 +60,7 @@ def test_documented_defaults_and_bounds():
         "sdf_ke": (1000.0, 500.0, 8000.0),
         "sdf_kd": (1.0, 0.1, 100.0),
         "sdf_kf": (0.01, 0.001, 8000.0),
-        "sdf_mu": (0.5, 0.45, 1.0),
+        "sdf_mu": (0.5, 0.02, 1.0),
         "sdf_radius": (0.5e-3, 0.1e-3, 1.2e-3),
     }
     for name, expected in table.items():

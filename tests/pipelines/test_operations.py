@@ -274,10 +274,24 @@ def test_summary_of_a_run_with_every_stage():
     text = summary("apple", reports, "http://127.0.0.1:4200", "abc")
     assert "- **Certified: all 41 checks passed.** Files: `export/cut/certified`" in text
     assert "**Force: 23.1 % less on average over depth**" in text
-    assert "NMAE 0.043 (settled)" in text
+    assert "Fit to the force log: 4.3 % mean error (settled)" in text
     assert "(http://127.0.0.1:4200/runs/flow-run/abc)" in text
     assert "(http://127.0.0.1:4200/artifacts/artifact/page-of-optimize)" in text
     assert "4 stages in 6.0 s" in text
+
+
+def test_the_summary_says_how_well_the_log_was_forecast_and_what_was_missed():
+    fit = {"nmae": 0.04, "nmae_forecast": 0.086, "nmae_hold_last": 0.24, "nmae_next_cut": 0.09}
+    fit |= {"nmae_next_repeated": 0.12, "puncture_measured_n": 18.0, "puncture_simulated_n": None}
+    text = "\n".join(headlines({"calibrate": fit}))
+    for part in (
+        "forecast from its beginning: 8.6 %",
+        "holding the last force seen: 24.0 %",
+        "predicted from the others: 9.0 %",
+        "repeating the cut before it: 12.0 %",
+        "puncture of 18.0 N is not in the fitted force",
+    ):
+        assert part in text, part
 
 
 def test_summary_tolerates_stages_that_are_not_there():
