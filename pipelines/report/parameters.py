@@ -37,7 +37,7 @@ def in_words(name: str, law: str) -> str:
 def certainty(data: ScanData) -> str | None:
     """One sentence on what the log determines; None if nothing was fitted for all springs at once."""
     posterior = data.table("calibrate/posterior")
-    if posterior is not None and len(posterior):
+    if posterior is not None and posterior["name"].is_in(list(ANY_MATERIAL)).any():
         return _of_material(data, posterior)
     scalars = data.table("calibrate/scalars")
     if scalars is None:

@@ -320,6 +320,27 @@ def test_what_the_log_determines_is_said_in_words_with_units(project):
     assert "all 2 fitted" in certainty(scalars(project, (True, True)))
 
 
+def test_what_the_log_added_to_the_material_is_said_in_words(project):
+    folder = make_scan(project, "apple")
+    sizes = {
+        "edge_toughness": "known from this log",
+        "sdf_mu": "as expected",
+        "skin_toughness": "as expected",
+    }
+    rows = [
+        {"name": name, "unit": "-", "cuts": 2, "learned": learned}
+        | dict.fromkeys(
+            ("expected", "expected_low", "expected_high", "value", "low", "high", "deviation"), 1.0
+        )
+        for name, learned in sizes.items()
+    ]
+    columns = [column.name for column in ARTIFACTS["calibrate/posterior"].columns]
+    write_table(folder, "calibrate/posterior", pl.DataFrame(rows).select(columns))
+    said = certainty(ScanData(project, "apple"))
+    assert said.startswith("Known from this log: ")
+    assert "; as expected: friction coefficient of the knife, " in said
+
+
 def test_the_certificate_counts_what_was_not_run(project):
     folder = make_scan(project, "apple")
     place = folder / "export/cut/certified/cut.json"
