@@ -112,7 +112,7 @@ def test_the_stage_writes_what_it_promises(tmp_path):
     result = precut(*regular_box((5, 4, 6)), ALL.precut)
     for name, frame in tables(result).items():
         write_table(tmp_path, name, frame)
-    scan = ScanFile("box", "box.ply", None, "box.ply", "box.ply", "box.ply", "apple")
+    scan = ScanFile("box", "box.ply", None, "box.ply", "box.ply", "box.ply", "box.ply", "apple")
     io = StageIO(tmp_path, scan, "halve")
     found = run(io, with_params(half="negative"))
     assert io.missing() == ["halve/metrics"]

@@ -82,7 +82,7 @@ def assert_same_artifacts(scan, stage):
 
 def run_in_process(scan_dir, module, stage):
     """Run a stage or an instance of it as its main would, without the process around it."""
-    scan = ScanFile("box", "box.ply", None, "box.ply", "box.ply", "box.ply", "apple")
+    scan = ScanFile("box", "box.ply", None, "box.ply", "box.ply", "box.ply", "box.ply", "apple")
     io = StageIO(scan_dir, scan, stage)
     io.write_metrics(f"{stage}/metrics", module.run(io, getattr(PARAMS, base_of(stage))))
     assert io.missing() == []
