@@ -70,21 +70,24 @@ def plot_force(curves: Mapping[str, pl.DataFrame]) -> Picture:
     return Picture(figure)
 
 
-def plot_body(scan: Scan, *, path: pl.DataFrame | None = None) -> Picture:
-    """The clean fruit in 3D [mm], and the way of the edge's middle: `path` has knife_position_m or position_m."""
+def plot_body(scan: Scan, *, body: str = "clean", path: pl.DataFrame | None = None) -> Picture:
+    """The fruit in 3D [mm], and the way of the edge's middle: `path` has knife_position_m or position_m.
+
+    body: "clean", the whole fruit of the first cut, or "halve", the half that optimize/motion cuts.
+    """
     from mpl_toolkits.mplot3d.art3d import Poly3DCollection
 
     figure, _ = new_figure((6.0, 5.2))
-    axis = figure.add_subplot(projection="3d")
-    points = [[MM * z, MM * x, MM * y] for x, y, z in scan.table("clean/vertices")["position_m"].to_list()]
-    faces = [[points[i] for i in face] for face in scan.table("clean/faces")["vertices"].to_list()]
+    axis = figure.add_subplot(projection="3d", computed_zorder=False)
+    points = [[MM * z, MM * x, MM * y] for x, y, z in scan.table(f"{body}/vertices")["position_m"].to_list()]
+    faces = [[points[i] for i in face] for face in scan.table(f"{body}/faces")["vertices"].to_list()]
     axis.add_collection3d(
-        Poly3DCollection(faces, facecolors=FRUIT, edgecolors="#7a5a2c", alpha=0.55, shade=True)
+        Poly3DCollection(faces, facecolors=FRUIT, edgecolors="#7a5a2c", lw=0.2, alpha=0.8, shade=True)
     )
     if path is not None:
         name = next(name for name in ("knife_position_m", "position_m") if name in path.columns)
         way = [[MM * z, MM * x, MM * y] for x, y, z in path[name].to_list()]
-        axis.plot(*zip(*way, strict=True), color=KNIFE, lw=2.5, label="middle of the edge")
+        axis.plot(*zip(*way, strict=True), color=KNIFE, lw=2.5, zorder=5, label="middle of the edge")
         points = [*points, *way]
         axis.legend()
     lows, highs = zip(*((min(v), max(v)) for v in zip(*points, strict=True)), strict=True)

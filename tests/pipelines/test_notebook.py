@@ -67,6 +67,7 @@ def test_pictures_show_themselves(scan, tmp_path):
     body = scan2cut.plot_body(scan, path=frames)
     assert body._repr_png_().startswith(PNG)
     assert "height, y [mm]" in body.figure.axes[0].get_zlabel()
+    assert scan2cut.plot_body(scan, body="halve")._repr_png_() != body._repr_png_()
     page = scan2cut.replay(scan)._repr_html_()
     assert page.startswith("<iframe srcdoc=") and f"height:{REPLAY_HEIGHT}px" in page
     assert "<script>" not in page, "the page is escaped as a whole"
