@@ -92,7 +92,7 @@ def simulator_scenes() -> dict[str, dict[str, Any]]:
     found = {}
     for scene in SCENES:
         mesh = cut_mesh_near(scene.surface(), scene.sizes, tets=scene.tets, springs=scene.springs)
-        found[scene.name] = _measure(mesh, "--gradient", "--initial-y", str(scene.initial_y))
+        found[scene.name] = measure(mesh, "--gradient", "--initial-y", str(scene.initial_y))
     return found
 
 
@@ -101,7 +101,7 @@ def simulator_growth() -> dict[int, float]:
     seconds = {}
     for cells in GROWTH_CELLS:
         top = cells[1] * GROWTH_EDGE_M
-        found = _measure(
+        found = measure(
             jittered_box(cells, GROWTH_EDGE_M), "--initial-y", str(top + 1e-3), "--duration", str(GROWTH_S)
         )
         seconds[found["tets"]] = found["forward_s"] / found["steps"]
@@ -178,9 +178,7 @@ def compare(reference: str, rounds: int) -> dict[str, tuple[dict[str, Any], dict
             for scene in SCENES:
                 mesh = cut_mesh_near(scene.surface(), scene.sizes, tets=scene.tets, springs=scene.springs)
                 options = ("--gradient", "--initial-y", str(scene.initial_y))
-                runs = [
-                    (_measure(mesh, *options, root=tree), _measure(mesh, *options)) for _ in range(rounds)
-                ]
+                runs = [(measure(mesh, *options, root=tree), measure(mesh, *options)) for _ in range(rounds)]
                 before, now = zip(*runs, strict=True)
                 found[scene.name] = _best(before), _best(now)
         finally:
@@ -211,7 +209,7 @@ def print_comparison(console: Console, found: dict[str, tuple[dict[str, Any], di
     console.print(table)
 
 
-def _measure(mesh: CutMesh, *options: str, root: Path = ROOT) -> dict[str, Any]:
+def measure(mesh: CutMesh, *options: str, root: Path = ROOT) -> dict[str, Any]:
     """What benchmarks.simulator_scene of a source tree says about a mesh."""
     with tempfile.TemporaryDirectory(prefix="scan2cut-bench-") as folder:
         path = Path(folder) / "mesh.pickle"

@@ -15,6 +15,7 @@ import numpy as np
 
 from disect_sim import MATERIALS, ConstantVelocity, CutMesh, Result, build_model, cut_by_plane, simulate
 from disect_sim.box_mesh import box_mesh
+from disect_sim.solvers import SOLVERS
 
 VELOCITY_Y = -0.05
 """Cutting speed [m/s]."""
@@ -25,18 +26,20 @@ SOFTNESS = 0.1
 
 def main() -> None:
     """Measure and print."""
-    imported_mb = _resident_mb()
+    imported_mb = resident_mb()
     parser = argparse.ArgumentParser()
     parser.add_argument("mesh", type=Path, help="pickled CutMesh")
     parser.add_argument("--initial-y", type=float, required=True, help="height of the knife at the start [m]")
     parser.add_argument("--duration", type=float, default=0.9, help="[s]")
+    parser.add_argument("--solver", choices=list(SOLVERS), help="of the steps; by default the device's")
     parser.add_argument("--gradient", action="store_true", help="measure forward + gradient as well")
     parser.add_argument("--columns", type=int, default=0, help="measure so many gradients together as well")
     given = parser.parse_args()
     with given.mesh.open("rb") as file:
         mesh: CutMesh = pickle.load(file)
-    _load_kernels()
-    result, forward_s = _timed(mesh, given.initial_y, given.duration, gradient=False)
+    simulate_tiny(given.solver)
+    scene = (mesh, given.initial_y, given.duration, given.solver)
+    result, forward_s = _timed(*scene, gradient=False)
     statistics = result.statistics
     measured = {
         "tets": len(mesh.tets),
@@ -45,6 +48,8 @@ def main() -> None:
         "steps": statistics.steps,
         "forward_s": forward_s,
         "newton_per_step": statistics.newton_per_step,
+        "newton_iterations": statistics.newton_iterations,
+        "cg_iterations": statistics.cg_iterations,
         "factorisations": statistics.factorisations,
         "indefinite_hessians": statistics.indefinite_hessians,
         "split": _split(statistics.seconds),
@@ -52,7 +57,7 @@ def main() -> None:
         "mean_force_n": float(result.force_norm.mean()),
     }
     if given.gradient:
-        result, measured["gradient_s"] = _timed(mesh, given.initial_y, given.duration, gradient=True)
+        result, measured["gradient_s"] = _timed(*scene, gradient=True)
     if given.columns:
         measured |= _many_gradients(result, given.columns)
     peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / KIB
@@ -60,13 +65,16 @@ def main() -> None:
     sys.stdout.write(json.dumps(measured) + "\n")
 
 
-def _timed(mesh: CutMesh, initial_y: float, duration: float, *, gradient: bool) -> tuple[Result, float]:
+def _timed(
+    mesh: CutMesh, initial_y: float, duration: float, solver: str | None, *, gradient: bool
+) -> tuple[Result, float]:
     """The result and the CPU seconds from cut mesh to force or, with the gradient, to all derivatives."""
     start = time.process_time()
     model = build_model(mesh, MATERIALS["apple"])
     motion = ConstantVelocity(initial_y=initial_y, velocity_y=VELOCITY_Y)
     parameters = {"cut_spring_softness": SOFTNESS}
-    result = simulate(model, motion, parameters, duration=duration, differentiable=gradient, device="cpu")
+    options = {"duration": duration, "differentiable": gradient, "device": "cpu", "solver": solver}
+    result = simulate(model, motion, parameters, **options)
     if gradient:
         result.gradient(2.0 * result.force / len(result.force))
     return result, time.process_time() - start
@@ -82,25 +90,25 @@ def _many_gradients(result: Result, columns: int) -> dict[str, float]:
     return {"one_gradient_s": one - start, "many_gradients_s": time.process_time() - one}
 
 
-def _load_kernels() -> None:
-    """A few steps of a tiny cut, with gradient: compiling and loading kernels is not what is measured."""
+def simulate_tiny(solver: str | None = None) -> None:
+    """A few steps of a tiny cut, with gradient: compiling and loading kernels is not what is measured elsewhere."""
     nodes, tets = box_mesh((-0.02, 0.0, -0.02), (0.02, 0.02, 0.02), (3, 2, 2))
     tiny = cut_by_plane(nodes, tets, point=(0.0, 0.0, 0.0), normal=(1.0, 0.0, 0.0))
-    _timed(tiny, 0.0205, 0.005, gradient=True)
+    _timed(tiny, 0.0205, 0.005, solver, gradient=True)
 
 
 def _split(seconds: dict[str, float]) -> dict[str, float | None]:
     """The forward run's CPU seconds: element kernels, factorisation (None: inside solves), solves, Python and rest."""
     named = {"gradient", "hessian", "factorisation", "solve"}
     return {
-        "element_kernels_s": seconds["gradient"] + seconds["hessian"],
+        "element_kernels_s": seconds.get("gradient", 0.0) + seconds.get("hessian", 0.0),
         "factorisation_s": seconds.get("factorisation"),
-        "solves_s": seconds["solve"],
+        "solves_s": seconds.get("solve", 0.0),
         "python_s": sum(value for name, value in seconds.items() if name not in named),
     }
 
 
-def _resident_mb() -> float:
+def resident_mb() -> float:
     """Memory of this process now [MB]."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("VmRSS:"):

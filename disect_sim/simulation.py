@@ -64,7 +64,7 @@ def simulate(
     - `keep_times`: times [s] at which node positions are kept.
     - `device`: "cpu" or "cuda"; by default CUDA if there is one.
     - `solver`: of the implicit steps, "cholesky" (an old factor on the host) or "conjugate_gradients" (the whole run
-      stays on the device); by default the first on the CPU and the second on CUDA.
+      stays on the device); by default the second on CUDA and for large bodies, else the first.
     - `newton`: tolerances of the implicit steps.
     - `initial_positions` [m], `initial_velocity` [m/s], shape [node_count, 3]: by default at rest.
     - `force_limit_n`: a knife force beyond this [N] ends the run as jammed.
@@ -94,7 +94,7 @@ def simulate(
         )
     expanded = expand(parameters or {}, model.material, model.surface, model.damage_law)
     name = choose_device(device)
-    chosen = choose_solver(solver, name)
+    chosen = choose_solver(solver, name, model.tet_count)
     if dt is None:
         dt = duration / np.ceil(duration / DEFAULT_DT_S - STEP_ROUNDING)
         if integrator == "explicit":

@@ -8,6 +8,8 @@ SOLVERS = {
     "cholesky": "conjugate gradients with an old Cholesky factor, on the host",
     "conjugate_gradients": "conjugate gradients with block-Jacobi and affine clusters; a whole run stays on the device",
 }
+LARGE_TETS = 20_000
+"""Beyond so many tets conjugate gradients are the faster ones on the CPU too (docs/performance.md)."""
 OLDEST_DRIVER = "12.4"
 """CUDA version of the oldest driver whose graphs have loops."""
 
@@ -23,11 +25,12 @@ def choose_device(device: str | None) -> str:
     return device
 
 
-def choose_solver(name: str | None, device: str) -> str:
-    """The solver asked for, or the one made for the device."""
+def choose_solver(name: str | None, device: str, tets: int) -> str:
+    """The solver asked for, or the one made for the device and for so many tets."""
     able = device == "cpu" or wp.is_conditional_graph_supported()
     if name is None:
-        return "conjugate_gradients" if device != "cpu" and able else "cholesky"
+        better = device != "cpu" or tets > LARGE_TETS
+        return "conjugate_gradients" if better and able else "cholesky"
     if name not in SOLVERS:
         raise InputError(
             f"simulate: solver is {name!r}. It must be one of {', '.join(map(repr, SOLVERS))}. Choose one."
@@ -43,9 +46,9 @@ def choose_solver(name: str | None, device: str) -> str:
 def describe_device() -> str:
     """One sentence: the device that a run uses by default, and how it solves its steps there."""
     device = choose_device(None)
-    solver = choose_solver(None, device)
+    solver = choose_solver(None, device, 0)
     if device == "cpu":
-        return f"no CUDA device; the simulator runs on the CPU: {SOLVERS[solver]}"
+        return f"no CUDA device; the simulator runs on the CPU: up to {LARGE_TETS:,} tets {SOLVERS[solver]}"
     found = wp.get_device(device)
     name = f"{found.name}, {found.total_memory / 1e9:.0f} GB ({device})"
     if solver == "cholesky":

@@ -11,9 +11,9 @@ from disect_sim import ConstantVelocity, InputError, SlicingMotion, simulate
 from disect_sim.kernels.resident_newton import PARTS
 from disect_sim.newton import NewtonOptions
 from disect_sim.outcome import OutcomeKind
-from disect_sim.solvers import choose_solver, describe_device
+from disect_sim.solvers import LARGE_TETS, choose_solver, describe_device
 from disect_sim.step_system import Energies
-from tests.disect_sim.scenes import BLOCK_HEIGHT, block_model, irregular_block, regular_block
+from tests.disect_sim.scenes import APPLE, BLOCK_HEIGHT, block_model, irregular_block, regular_block
 
 TIGHT = NewtonOptions(tolerance_m=1e-10, cg_tolerance=1e-8)
 STRAIGHT = ConstantVelocity(initial_y=BLOCK_HEIGHT + 5e-4, velocity_y=-0.05)
@@ -106,6 +106,27 @@ def test_gradients_are_those_of_the_factor(name):
             assert_same(np.asarray(value), np.asarray(other.parameters[name]), 1e-5)
         # the derivatives in the knife's positions hold those in all parameters of the motion
         assert_same(one.poses, other.poses, 1e-5)
+
+
+HARD = {
+    "sharp tip": ({}, STRAIGHT, {"sdf_tip": 2e-4}),
+    "soft": ({"material": APPLE.replaced(young_pa=3.0e4)}, STRAIGHT, {}),
+    "inside out": ({"material": APPLE.replaced(young_pa=3.0e3)}, STRAIGHT, {}),
+    "bouncing": ({"boundary": "free"}, SAWING, {}),
+    "fast": ({}, ConstantVelocity(initial_y=BLOCK_HEIGHT + 5e-4, velocity_y=-0.2), {}),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.ci
+@pytest.mark.parametrize("name", HARD)
+def test_hard_cuts_end_alike(name):
+    """Line search, tets inside out, bounces: with the usual tolerances, at which the factor's force is off by 2e-5."""
+    options, motion, parameters = HARD[name]
+    model = block_model(irregular_block(), **options)
+    direct, device = both(model, motion, SOFT | parameters, newton=None, duration=0.3)
+    assert device.outcome.kind is direct.outcome.kind
+    assert_same(direct.force, device.force, 1e-4)
 
 
 def test_the_gradient_is_that_of_differences():
@@ -209,15 +230,17 @@ def test_a_body_that_runs_away_is_named():
 
 
 def test_the_device_decides_unless_asked(monkeypatch):
-    assert choose_solver(None, "cpu") == "cholesky"
+    assert choose_solver(None, "cpu", 1000) == "cholesky"
+    assert choose_solver(None, "cpu", LARGE_TETS + 1) == "conjugate_gradients"
+    assert choose_solver("cholesky", "cpu", LARGE_TETS + 1) == "cholesky"
     monkeypatch.setattr(wp, "is_conditional_graph_supported", lambda: True)
-    assert choose_solver(None, "cuda:0") == "conjugate_gradients"
-    assert choose_solver("cholesky", "cuda:0") == "cholesky"
+    assert choose_solver(None, "cuda:0", 1000) == "conjugate_gradients"
+    assert choose_solver("cholesky", "cuda:0", 1000) == "cholesky"
     monkeypatch.setattr(wp, "is_conditional_graph_supported", lambda: False)
-    assert choose_solver(None, "cuda:0") == "cholesky"
-    assert choose_solver("conjugate_gradients", "cpu") == "conjugate_gradients"
+    assert choose_solver(None, "cuda:0", 1000) == "cholesky"
+    assert choose_solver("conjugate_gradients", "cpu", 1000) == "conjugate_gradients"
     with pytest.raises(InputError, match=r"driver of version 12\.4"):
-        choose_solver("conjugate_gradients", "cuda:0")
+        choose_solver("conjugate_gradients", "cuda:0", 1000)
     with pytest.raises(InputError, match="solver is 'magic'"):
         simulate(block_model(), STRAIGHT, solver="magic")
 
