@@ -10,12 +10,10 @@ from disect_sim.edge_cut import EdgeCut
 from disect_sim.kernels import board, contact_point, damage, elasticity, hold, springs
 from disect_sim.laws.contact import contact_law
 from disect_sim.laws.damage import damage_law
-from disect_sim.model import HAND_N_M, OVERLAP_ONSET_M, REGULARISER_M, Model
+from disect_sim.model import HAND_N_M, ONSET_M, OVERLAP_ONSET_M, REGULARISER_M, Model
 from disect_sim.parameters import CONTACT_NAMES, CONTACT_PER_AREA, SPRING_NAMES, ExpandedParameters
 from disect_sim.sparsity import BlockPattern, element_slots, launch_groups
 
-ONSET_M = 1.0e-4
-"""Length of the quadratic start of every penalty [m]."""
 ONSET_SPEED_M_S = 1.0e-3
 """The same for approach damping [m/s]: 2 % of a usual cutting speed."""
 EXPONENT_SCALE_M = 1.0e-3

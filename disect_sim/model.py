@@ -1,6 +1,6 @@
 """The model: everything that does not change during a run, built once from a cut mesh."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -20,6 +20,9 @@ REFERENCE_AREA_M2 = 1.2e-5
 
 REGULARISER_M = 5.0e-5
 """Weight of the barrier that keeps the contact point inside its edge [m]: small against the knife's rounding."""
+
+ONSET_M = 1.0e-4
+"""Length of the quadratic start of every penalty [m]."""
 
 OVERLAP_ONSET_M = 2.0e-5
 """Quadratic start of the contact between the halves [m]: far below an edge, so that it reads as rigid."""
@@ -155,7 +158,8 @@ def build_model(
     - `contact_law`: "one_sided" (default, differentiable) or "exact", the paper's two-sided distance.
     - `damage_law`: a name of DAMAGE_LAWS.
     - `contact_exponent`: normal force linear (1) or quadratic (2) in depth.
-    - `board`: contact properties of the board; `gravity` [m/s^2].
+    - `board`: contact properties of the board, by default the paper's; under a body that is not fixed the height of
+      contact is then such that its weight rests on the board from the start. `gravity` [m/s^2].
     """
     _check_choice("boundary", boundary, BOUNDARIES)
     _check_choice("contact_law", contact_law, tuple(CONTACT_LAWS))
@@ -182,6 +186,11 @@ def build_model(
     across = x[parents[positive, 0]] - x[parents[negative, 0]]
     contacts = np.concatenate([positive, negative])
     board_nodes, board_area = _surface_nodes(mesh)
+    if board is None:
+        board = BoardProperties()
+        if boundary in ("guided", "free"):
+            weight = float(-gravity[1] * material.density_kg_m3 * node_volume.sum())
+            board = _at_rest(board, x[board_nodes, 1], board_area / REFERENCE_AREA_M2, weight)
     touching = x[:, 1] < x[:, 1].min() + hold_below_m
     if boundary != "glued":
         touching &= np.abs(x[:, 0]) >= hold_beyond_m
@@ -189,7 +198,7 @@ def build_model(
         mesh=mesh,
         material=material,
         knife=Knife() if knife is None else knife,
-        board=BoardProperties() if board is None else board,
+        board=board,
         contact_law=contact_law,
         contact_exponent=contact_exponent,
         damage_law=damage_law,
@@ -232,6 +241,25 @@ def _outer_nodes(x: np.ndarray) -> np.ndarray:
     """Nodes on either side that are further from the cut plane than half of that side reaches, int32."""
     reach = np.where(x[:, 0] > 0.0, x[:, 0].max(), x[:, 0].min())
     return np.flatnonzero(x[:, 0] / reach >= 0.5).astype(np.int32)
+
+
+def _at_rest(
+    board: BoardProperties, height: np.ndarray, area_ratio: np.ndarray, weight: float
+) -> BoardProperties:
+    """The board with a height of contact at which it bears the weight [N] of nodes at these heights [m]."""
+
+    def bears(radius: float) -> float:
+        depth = radius - height
+        start = np.clip(depth, 0.0, ONSET_M)
+        return float(board.ke * area_ratio @ (start**2 / (2.0 * ONSET_M) + np.maximum(0.0, depth - ONSET_M)))
+
+    low, high = float(height.min()), float(height.min()) + board.radius_m
+    if weight <= 0.0 or bears(high) <= weight:
+        return board
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        low, high = (low, middle) if bears(middle) > weight else (middle, high)
+    return replace(board, radius_m=high)
 
 
 def _cut_normals(points: np.ndarray, across: np.ndarray) -> np.ndarray:

@@ -19,7 +19,7 @@ def mesh():
 
 def board_force(mesh, shift, previous_shift, board=None):
     """Force of the board on the block [N], shape [n, 3], moved as a rigid body (so that nothing else acts)."""
-    model = block_model(mesh, boundary="free", board=board)
+    model = block_model(mesh, boundary="free", board=board or BoardProperties())
     system = step_system(model, dt=DT)
     x, start = mesh.nodes + shift, mesh.nodes + previous_shift
     system.begin(start, x, system.parameters.row("cut_spring_ke"), FAR, FAR)

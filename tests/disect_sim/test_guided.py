@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from disect_sim import ConstantVelocity, simulate
 from disect_sim.model import HAND_N_M
 from tests.disect_sim.gradient_cases import Case, slicing, smallest_error
 from tests.disect_sim.scenes import block_model, regular_block
@@ -39,3 +40,12 @@ def test_guided_halves_open_as_free_ones_do():
 def test_gradients_of_a_guided_body(name):
     case = Case(block_model(MESH, damage_law="edge", boundary="guided"), slicing(), DRAWN)
     assert smallest_error(case, {name: case.direction(name)}) <= 1e-4
+
+
+@pytest.mark.parametrize("boundary", ["free", "guided"])
+def test_a_body_that_is_not_fixed_rests_from_the_start(boundary):
+    """The board bears its weight where it stands: it neither hops nor sinks by more than rounding of the contact."""
+    model = block_model(MESH, boundary=boundary)
+    result = simulate(model, ConstantVelocity(initial_y=1.0, velocity_y=0.0), duration=0.1, dt=2e-3)
+    moved = (list(result.positions.values())[-1] - MESH.nodes)[:, 1]
+    assert np.abs(moved).max() < 5e-6
