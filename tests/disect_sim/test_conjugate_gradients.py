@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from disect_sim.clusters import CLUSTERS, coarse_inverse, node_clusters
+from disect_sim.clusters import CLUSTERS, _positive_inverse, coarse_inverse, node_clusters
 from disect_sim.conjugate_gradients import ConjugateGradientSolver
 from disect_sim.device_arrays import clear, host
 from disect_sim.linear_solver import IndefiniteHessianError
@@ -144,3 +144,13 @@ def test_the_coarse_space_holds_every_affine_motion(pressed):
     # 1e-6: eigenvalues below 1e-10 of the largest are left out
     assert np.abs(found - u).max() < 1e-6 * np.abs(u).max()
     assert np.linalg.eigvalsh(flat).min() > -1e-12 * np.linalg.eigvalsh(flat).max()
+
+
+@pytest.mark.parametrize("others", [(0.5, 0.0), (0.5, -0.3), (0.5, 0.2)], ids=["flat", "indefinite", "stiff"])
+def test_only_motions_with_positive_stiffness_are_inverted(others):
+    q, _ = np.linalg.qr(np.random.default_rng(4).normal(size=(3, 3)))
+    values = np.array([1.0, *others])
+    inverse = _positive_inverse((q * values) @ q.T)
+    expected = np.where(values > 0.0, 1.0 / np.where(values > 0.0, values, 1.0), 0.0)
+    # 1e-8: the factor is that of the matrix less 1e-10
+    assert np.abs(inverse - (q * expected) @ q.T).max() < 1e-8
