@@ -140,7 +140,7 @@ def calibrate(
 
 def _material(
     problems: list[Problem],
-    unknowns: MaterialUnknowns,
+    sought: MaterialUnknowns,
     params: CalibrateParams,
     scan_dir: Path | None,
     key: str,
@@ -148,8 +148,9 @@ def _material(
 ) -> Calibration:
     """The fit of the material as a Calibration."""
     problem = problems[0]
-    found = fit_material(problems, unknowns, params, scan_dir=scan_dir, key=key, report=report)
+    found = fit_material(problems, sought, params, scan_dir=scan_dir, key=key, report=report)
     best, posterior = found.found, found.posterior
+    unknowns = posterior.unknowns
     values = unknowns.values(best.t)
     sizes = unknowns.sizes(best.t) | {OFFSET: unknowns.height(best.t)}
     bounds = parameter_bounds(

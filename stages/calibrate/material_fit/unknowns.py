@@ -1,7 +1,7 @@
 """The unknowns of a material: a handful of sizes, how toughness varies with depth, and what differs between cuts."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,8 @@ class MaterialUnknowns:
     """The simulator's other parameters."""
     depths: tuple[Array, ...]
     """For every cut the relative depth of its springs below the top, 0 to 1, each of shape [spring_count]."""
+    heights: tuple[float, ...] = ()
+    """For every cut what is expected of the height of its log [m]; without them zero."""
 
     @property
     def names(self) -> list[str]:
@@ -63,7 +65,8 @@ class MaterialUnknowns:
 
     def height(self, t: Array, cut: int = 0) -> float:
         """How far a cut's recorded heights are moved [m]."""
-        return HEIGHT_SPREAD_M * float(t[self._common + 2 * cut + 1])
+        expected = self.heights[cut] if self.heights else 0.0
+        return expected + HEIGHT_SPREAD_M * float(t[self._common + 2 * cut + 1])
 
     def values(self, t: Array, cut: int = 0) -> dict[str, Array]:
         """Every parameter of the simulator and the cut's height offset: one number, or one per spring."""
@@ -92,7 +95,7 @@ class MaterialUnknowns:
 
     def only(self, cuts: int) -> "MaterialUnknowns":
         """Those of the first cuts alone."""
-        return MaterialUnknowns(self.prior, self.layers, self.constants, self.depths[:cuts])
+        return replace(self, depths=self.depths[:cuts], heights=self.heights[:cuts])
 
     @property
     def _common(self) -> int:
