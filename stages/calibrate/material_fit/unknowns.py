@@ -11,9 +11,11 @@ from stages.shared.library.library import AMPLITUDE_SPREAD, Expected
 
 TOUGHNESS = "edge_toughness"
 LAYER = "toughness_by_depth_"
-"""Unknowns of this name and a number k vary the toughness as cos(k pi s) over the relative depth s."""
+"""Unknowns of this name and a number k: the k-th layer from the top, beyond what those above it lead to expect."""
 LAYER_SPREAD = 0.25
-"""Of the first; the k-th has 1 / k of it: fruit changes over its height by a quarter, smoothly."""
+"""Of the logarithm of the toughness over depth: fruit changes over its height by a quarter."""
+LAYER_LENGTH = 0.2
+"""Over which share of the height it keeps its sign; below what a log has seen it goes back to the mean."""
 AMPLITUDE = "amplitude"
 """Of every cut: its measured force over that of the material."""
 HEIGHT_SPREAD_M = 0.7e-3
@@ -102,6 +104,16 @@ class MaterialUnknowns:
         return len(self.prior) + self.layers
 
     def _modes(self, cut: int) -> Array:
-        k = np.arange(1, self.layers + 1)
-        modes: Array = LAYER_SPREAD / k * np.cos(np.pi * k * self.depths[cut][:, None])
+        """What a standard number of each layer adds to the logarithm at every spring, shape [spring_count, layers].
+
+        A normal field with correlations exp(-d^2 / 2 l^2), given by its values in the middle of the layers.
+        """
+        middle = (np.arange(self.layers) + 0.5) / self.layers
+        factor = np.linalg.cholesky(_alike(middle, middle) + 1e-9 * np.eye(self.layers))
+        modes: Array = LAYER_SPREAD * np.linalg.solve(factor, _alike(middle, self.depths[cut])).T
         return modes
+
+
+def _alike(a: Array, b: Array) -> Array:
+    out: Array = np.exp(-0.5 * ((a[:, None] - b) / LAYER_LENGTH) ** 2)
+    return out

@@ -18,6 +18,7 @@ from stages.calibrate.objective import Objective
 from stages.calibrate.outcome import FitOutcome
 from stages.calibrate.report import metrics, parameter_table, profile_table, scalar_table
 from stages.calibrate.validation import TOUCHED_NS, errors
+from stages.ingest.stage import empty_table
 from stages.precut.stage import precut, tables
 from stages.runtime.artifacts import read_metrics, read_table, write_table
 from stages.runtime.catalogue import ARTIFACTS, artifacts_of
@@ -243,6 +244,7 @@ def make_project(folder, cut, section):
         write_table(scan, name, frame)
     frame = force_frame(cut)
     write_table(scan, "ingest/force", frame)
+    write_table(scan, "ingest/further", empty_table("ingest/further"))
     content = {
         "id": "box",
         "scan": "box.ply",
@@ -251,6 +253,7 @@ def make_project(folder, cut, section):
         "cut_surface": "box.ply",
         "force_log": "box.ply",
         "air_runs": "box.ply",
+        "further_logs": "box.ply",
         "calibrate": section,
         "cut": {"dt_s": 0.004},
     }

@@ -209,9 +209,19 @@ def test_what_can_not_be_sought_is_refused(model, log, changes, sentence):
 
 
 def test_layers_vary_the_toughness_with_depth_only():
+    """A normal field over depth: a quarter everywhere, alike near by, and back to the mean far from what is known."""
     prior = {"edge_toughness": Expected(400.0, 0.5, 0)}
-    unknowns = MaterialUnknowns(prior, 1, {"sdf_ke": 1000.0}, (np.array([0.0, 0.5, 1.0]),))
-    assert unknowns.names == ["edge_toughness", "toughness_by_depth_1", "amplitude", "offset_y"]
-    values = unknowns.values(np.array([0.0, 1.0, 0.0, 0.0]))
-    assert values["edge_toughness"] == pytest.approx(400.0 * np.exp(0.25 * np.array([1.0, 0.0, -1.0])))
-    assert float(values["sdf_ke"]) == 1000.0
+    depth = np.linspace(0.0, 1.0, 41)
+    unknowns = MaterialUnknowns(prior, 4, {"sdf_ke": 1000.0}, (depth,))
+    assert unknowns.names[1:5] == [f"toughness_by_depth_{k}" for k in (1, 2, 3, 4)]
+    draws = np.random.default_rng(0).standard_normal((2000, len(unknowns)))
+    draws[:, 0] = 0.0
+    fields = np.array([np.log(unknowns.values(t)["edge_toughness"] / 400.0) for t in draws])
+    # Between the layers' middles the field is what they say of it, so a little less.
+    assert fields.std(axis=0)[2:-2] == pytest.approx(0.25, rel=0.15)
+    top = np.zeros(len(unknowns))
+    top[1] = 1.0
+    field = np.log(unknowns.values(top)["edge_toughness"] / 400.0)
+    assert field[5] == pytest.approx(0.25, rel=1e-6)
+    assert abs(field[-5]) < 0.01
+    assert float(unknowns.values(top)["sdf_ke"]) == 1000.0

@@ -152,6 +152,7 @@ def make_scan(folder: Path, log: Path | None, airs: tuple[Path, ...] = ()) -> Pa
         "log": name,
         "force_log": name or "apple.ply",
         "air_runs": "air" if airs else "apple.ply",
+        "further_logs": "apple.ply",
         "cut_surface": "apple.ply",
         "material": "apple",
     }
