@@ -19,7 +19,6 @@ import numpy as np
 from disect_sim import KNIVES, MATERIALS, build_model
 from disect_sim.model import Model
 from scripts.fit_real_logs import CASES, ROOT, body, recorded
-from stages.calibrate.alignment import setting_in
 from stages.calibrate.material_fit.baselines import best_amplitude, repeated_profile
 from stages.calibrate.material_fit.fit import fit_material, material_unknowns
 from stages.calibrate.material_fit.posterior import (
@@ -103,8 +102,7 @@ def _second(
     name: str, model: Model, own: Problem, values: dict[str, np.ndarray], params: CalibrateParams
 ) -> dict[str, float]:
     other = pose_problem(model, recorded(SECOND[name]), params)
-    offset = np.asarray(setting_in(other, values))
-    predicted, _ = other.run({**values, OFFSET: offset}, differentiable=False)
+    predicted, _ = other.run({k: v for k, v in values.items() if k != OFFSET}, differentiable=False)
     repeated = repeated_profile(own, other.height)
 
     def scaled(profile: np.ndarray) -> np.ndarray:

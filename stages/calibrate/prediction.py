@@ -11,12 +11,11 @@ from disect_sim.errors import InputError
 from disect_sim.many import force_of, simulate_many
 from disect_sim.materials import MATERIALS
 from disect_sim.parameters import SPRING_NAMES
-from stages.calibrate.alignment import setting_in
 from stages.calibrate.material_fit.baselines import best_amplitude, repeated_profile
 from stages.calibrate.material_fit.likelihood import MODEL_ERROR
 from stages.calibrate.nominal import nominal_values
 from stages.calibrate.params import CalibrateParams
-from stages.calibrate.problem import OFFSET, Problem, pose_problem
+from stages.calibrate.problem import Problem, pose_problem
 from stages.calibrate.recorded_cut import read_recorded_cut
 from stages.calibrate.validation import errors
 from stages.shared.cut.cut_mesh_tables import read_cut_mesh
@@ -113,10 +112,9 @@ def predict(read: Read, material: str, params: CalibrateParams, other: pl.DataFr
         )
     problem = pose_problem(model, cut, params)
     fitted = _fitted(read)
-    fitted[OFFSET] = np.asarray(setting_in(problem, fitted))
     tried = [
         fitted,
-        {**nominal_values(params, material), OFFSET: fitted[OFFSET]},
+        nominal_values(params, material),
         *(of_material(fitted, factors) for factors in read_possible_materials(read)),
     ]
     answers = simulate_many([problem.cut(values) for values in tried], of=force_of)

@@ -20,6 +20,7 @@ from stages.calibrate.params import CalibrateParams
 from stages.calibrate.recorded_cut import (
     PUNCTURE_WINDOW_S,
     RecordedCut,
+    find_onset,
     find_puncture,
     top_of_body,
 )
@@ -32,6 +33,8 @@ MIN_WINDOW_S = 0.05
 """Shorter contact than this says nothing [s]."""
 ALL_VALID = 0.999
 """Share of validity between two samples of the log that counts as valid: both must be."""
+SETS_IN_N = 2.0
+"""A force that passes this after the first touch is no dent and no noise [N]: here the heights are aligned."""
 OFFSET = "offset_y"
 """The motion's parameter: height of the recorded motion over the aligned one [m]."""
 
@@ -73,7 +76,7 @@ class Problem:
     weight: NDArray[np.int64]
     """How many times a sample counts in the loss."""
     onset_s: float
-    """First touch in the log [s]."""
+    """When the measured force sets in, SETS_IN_N after first touch [s]."""
     alignment_m: float
     """What was added to the recorded heights."""
     nearest: NearestCurve = field(default_factory=NearestCurve)
@@ -139,7 +142,7 @@ def pose_problem(model: Model, cut: RecordedCut, params: CalibrateParams) -> Pro
     """
     _check_log(cut)
     grid = np.arange(cut.time[0], cut.time[-1], 1.0 / params.rate_hz)
-    onset = cut.onset_s
+    onset = _sets_in(cut, grid, params.low_pass_hz)
     height = _at(grid, cut.time, cut.position[:, 1:2])[:, 0]
     top = top_of_body(model.mesh)
     at_onset = float(np.interp(onset, grid, height))
@@ -196,6 +199,14 @@ def _check_log(cut: RecordedCut) -> None:
         raise InputError(
             f"calibrate: the log has {len(cut.time)} samples. It needs at least 2, in order of time. Run ingest again."
         )
+
+
+def _sets_in(cut: RecordedCut, grid: Array, low_pass_hz: float) -> float:
+    """When the force is clearly there [s]: real fruit dents before it is cut, simulated fruit does not."""
+    norm = np.linalg.norm(low_pass(grid, _at(grid, cut.time, cut.force), low_pass_hz), axis=1)
+    touched = grid >= cut.onset_s
+    found = find_onset(grid[touched], norm[touched], SETS_IN_N) if touched.any() else None
+    return cut.onset_s if found is None else found
 
 
 def _at(time: Array, known: Array, values: Array) -> Array:

@@ -1,7 +1,7 @@
 """Fit the material to recorded cuts, and ask how well the same fit would have predicted what it had not seen."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from disect_sim.cut_mesh import CutMesh
 from disect_sim.errors import InputError
 from disect_sim.laws.damage import damage_law
-from stages.calibrate.alignment import setting_in
 from stages.calibrate.material_fit.baselines import repeated_profile
 from stages.calibrate.material_fit.likelihood import depth_likelihood
 from stages.calibrate.material_fit.posterior import Posterior
@@ -117,9 +116,6 @@ def fit_material(
     report: Report | None,
 ) -> MaterialFit:
     """The most probable material, its uncertainty, and how well it would have predicted what is known by now."""
-    nothing = np.zeros(len(unknowns))
-    heights = tuple(setting_in(each, unknowns.values(nothing, i)) for i, each in enumerate(problems))
-    unknowns = replace(unknowns, heights=heights)
     use = [problem.contact & problem.valid for problem in problems]
     time = problems[0].time[use[0]]
     seen = use[0] & (problems[0].time <= time[0] + params.forecast_from * (time[-1] - time[0]))
@@ -140,7 +136,7 @@ def fit_material(
         zip(shown, run_parallel(_run, jobs, processes=params.processes, on_message=listen), strict=True)
     )
     best = found["material"]
-    before, _ = problems[0].run(unknowns.values(nothing), differentiable=False)
+    before, _ = problems[0].run(unknowns.values(np.zeros(len(unknowns))), differentiable=False)
     return MaterialFit(
         Posterior(unknowns, best.t, best.covariance),
         best,
@@ -157,8 +153,8 @@ def _tail(problem: Problem, found: Found, seen: Mask, rest: Mask) -> Forecast:
 
 def _next_cut(problems: Sequence[Problem], unknowns: MaterialUnknowns, found: Found) -> Forecast:
     last = problems[-1]
-    values = unknowns.values(found.t)
-    profile, _ = last.run({**values, OFFSET: np.asarray(setting_in(last, values))}, differentiable=False)
+    values = {name: value for name, value in unknowns.values(found.t).items() if name != OFFSET}
+    profile, _ = last.run(values, differentiable=False)
     return _forecast(last, profile, repeated_profile(problems[-2], last.height), last.contact & last.valid)
 
 

@@ -116,10 +116,7 @@ def _value(unknowns: MaterialUnknowns, i: int, t: float) -> float:
         return prior.median * float(np.exp(prior.spread * t))
     if unknowns.names[i].startswith(AMPLITUDE):
         return float(np.exp(AMPLITUDE_SPREAD * t))
-    if not unknowns.names[i].startswith(OFFSET):
-        return t
-    cut = int(unknowns.names[i].removeprefix(OFFSET).removeprefix("_") or 1) - 1
-    return (unknowns.heights[cut] if unknowns.heights else 0.0) + HEIGHT_SPREAD_M * t
+    return HEIGHT_SPREAD_M * t if unknowns.names[i].startswith(OFFSET) else t
 
 
 def _unit(name: str) -> str:

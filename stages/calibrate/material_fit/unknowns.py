@@ -39,8 +39,6 @@ class MaterialUnknowns:
     """The simulator's other parameters."""
     depths: tuple[Array, ...]
     """For every cut the relative depth of its springs below the top, 0 to 1, each of shape [spring_count]."""
-    heights: tuple[float, ...] = ()
-    """For every cut what is expected of the height of its log [m]; without them zero."""
 
     @property
     def names(self) -> list[str]:
@@ -67,8 +65,7 @@ class MaterialUnknowns:
 
     def height(self, t: Array, cut: int = 0) -> float:
         """How far a cut's recorded heights are moved [m]."""
-        expected = self.heights[cut] if self.heights else 0.0
-        return expected + HEIGHT_SPREAD_M * float(t[self._common + 2 * cut + 1])
+        return HEIGHT_SPREAD_M * float(t[self._common + 2 * cut + 1])
 
     def values(self, t: Array, cut: int = 0) -> dict[str, Array]:
         """Every parameter of the simulator and the cut's height offset: one number, or one per spring."""
@@ -97,7 +94,7 @@ class MaterialUnknowns:
 
     def only(self, cuts: int) -> "MaterialUnknowns":
         """Those of the first cuts alone."""
-        return replace(self, depths=self.depths[:cuts], heights=self.heights[:cuts])
+        return replace(self, depths=self.depths[:cuts])
 
     @property
     def _common(self) -> int:
