@@ -199,13 +199,21 @@ def test_possible_materials_replace_the_ten_per_cent():
 
 
 def test_the_band_of_the_saving_is_that_of_possible_materials():
-    saved = [Confirmed(f"{POSSIBLE} {i}", 10.0, 10.0 - 0.1 * i) for i in range(11)]
-    found = SimpleNamespace(confirmed=[Confirmed("half the edge", 10.0, 1.0), *saved])
-    assert _band(found) == pytest.approx({"reduction_low": 0.005, "reduction_high": 0.095})
-    found.confirmed.append(Confirmed(f"{POSSIBLE} 12", 10.0, float("nan")))
-    assert _band(found) == {"reduction_low": None, "reduction_high": None}
+    """The peak's band has the next cut's amplitude, 12 %, beside the spread of the materials' peaks, here none."""
+    saved = [Confirmed(f"{POSSIBLE} {i}", 10.0, 10.0 - 0.1 * i, 20.0) for i in range(11)]
+    found = SimpleNamespace(
+        confirmed=[Confirmed("half the edge", 10.0, 1.0, 20.0), *saved],
+        slicing=SimpleNamespace(norm=np.array([5.0, 20.0])),
+    )
+    high = 20.0 * np.exp(1.6449 * 0.12)
+    assert _band(found) == pytest.approx(
+        {"reduction_low": 0.005, "reduction_high": 0.095, "peak_force_high_n": high}
+    )
+    nothing = {"reduction_low": None, "reduction_high": None, "peak_force_high_n": None}
+    found.confirmed.append(Confirmed(f"{POSSIBLE} 12", 10.0, float("nan"), float("nan")))
+    assert _band(found) == nothing
     found.confirmed = found.confirmed[:1]
-    assert _band(found) == {"reduction_low": None, "reduction_high": None}
+    assert _band(found) == nothing
 
 
 def test_halved_edges_keep_the_volume_and_the_shape_of_the_tets():
