@@ -28,7 +28,7 @@ def test_two_at_once_and_one_by_one(project, tmp_path):
     assert project.scan_ids() == sorted(names)
     count = len(read_template(project.template))
     assert len(runs(project)) == 2 * count + 1
-    assert sum("completed" in line for line in lines) == 2 * count
+    assert sum(": Completed" in line for line in lines) == 2 * count
 
     folder = tmp_path / "again"
     folder.mkdir()
