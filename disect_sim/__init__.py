@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from disect_sim.parameters import parameter_info
     from disect_sim.result import Result
     from disect_sim.simulation import simulate
-    from disect_sim.torch_module import CuttingForce
+    from disect_sim.torch_module import CuttingForce, CuttingMotion
     from disect_sim.virtual_nodes import cut_by_plane, cut_by_surface
 
 _HOME = {
@@ -48,6 +48,7 @@ _HOME = {
     "Result": "result",
     "simulate": "simulation",
     "CuttingForce": "torch_module",
+    "CuttingMotion": "torch_module",
     "cut_by_plane": "virtual_nodes",
     "cut_by_surface": "virtual_nodes",
 }
@@ -59,6 +60,7 @@ __all__ = [
     "Cut",
     "CutMesh",
     "CuttingForce",
+    "CuttingMotion",
     "Gradients",
     "InputError",
     "Knife",

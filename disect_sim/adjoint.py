@@ -5,6 +5,7 @@ derivative x_bar of the loss in x_{n+1}, solve H v = x_bar; everything the step 
 Contact, springs, damage and board take that product from Warp's adjoint of their force kernels; tets have their own.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +16,7 @@ from disect_sim.implicit import start_of_step
 from disect_sim.materials import Material
 from disect_sim.motions import Motion
 from disect_sim.parameters import SPRING_NAMES, collect_gradient
-from disect_sim.result import sampling_operator
+from disect_sim.result import kept_step, sampling_operator
 from disect_sim.step_system import StepSystem
 
 
@@ -56,9 +57,12 @@ class Gradients:
     """Steps whose Hessian was not positive definite: the run passed an event whose timing the gradient cannot see."""
 
 
-def pullback(tape: Tape, force_bars: np.ndarray) -> list[Gradients]:
+def pullback(
+    tape: Tape, force_bars: np.ndarray, position_bars: Mapping[float, np.ndarray]
+) -> list[Gradients]:
     """Gradients of losses with derivatives force_bars in the sampled knife force, shape [loss_count, sample_count, 3].
 
+    position_bars: derivatives in the node positions at some times [s], each of shape [loss_count, node_count, 3].
     All are taken through the steps together: states, Hessians and factors are the same for all of them.
     """
     system, model, dt = tape.system, tape.system.model, tape.system.dt
@@ -70,6 +74,7 @@ def pullback(tape: Tape, force_bars: np.ndarray) -> list[Gradients]:
             f"gradient: force_bar has shape {force_bars.shape[1:]}. It must be {(mean.shape[0], 3)}, like result.force."
         )
     columns = len(force_bars)
+    at_step = _by_step(position_bars, dt, steps, (columns, model.node_count, 3))
     step_force_bar = (mean.T @ np.moveaxis(force_bars, 0, -1).reshape(mean.shape[0], -1)).reshape(
         steps, 3, -1
     )
@@ -91,6 +96,8 @@ def pullback(tape: Tape, force_bars: np.ndarray) -> list[Gradients]:
             step_force_bar[n], k_bar, tape.stiffness[n + 1], passed, passed_bar
         )
         x_bar += out.x
+        if n + 1 in at_step:
+            x_bar += at_step[n + 1]
         v = sweep.solve(x_bar)
         largest = np.maximum(largest, np.abs(x_bar).max(axis=(0, 1)))
         res, k_felt = sweep.residual(v)
@@ -126,6 +133,23 @@ def pullback(tape: Tape, force_bars: np.ndarray) -> list[Gradients]:
         )
         for i in range(columns)
     ]
+
+
+def _by_step(
+    position_bars: Mapping[float, np.ndarray], dt: float, steps: int, shape: tuple[int, int, int]
+) -> dict[int, np.ndarray]:
+    """Derivatives in the positions at the end of steps, each of shape [node_count, 3, columns]."""
+    out: dict[int, np.ndarray] = {}
+    for time, given in position_bars.items():
+        bar = np.asarray(given, float)
+        if bar.shape != shape:
+            raise InputError(
+                f"gradient: the derivative in the positions at {time:g} s has shape {bar.shape[1:]} for {len(bar)} "
+                f"losses. It must be {shape[1:]} for {shape[0]}, like result.positions."
+            )
+        step = min(kept_step(time, dt), steps)
+        out[step] = out.get(step, 0.0) + np.moveaxis(bar, 0, -1)
+    return out
 
 
 def _material_gradient(material: Material, moduli: np.ndarray) -> dict[str, float]:

@@ -8,7 +8,7 @@ import numpy as np
 from disect_sim.device_arrays import host
 from disect_sim.model import Model
 from disect_sim.outcome import Outcome, OutcomeKind
-from disect_sim.result import Result, Statistics, sampling_operator
+from disect_sim.result import Result, Statistics, kept_step, sampling_operator
 from disect_sim.step_system import Energies, StepSystem
 
 MATTERS_FRACTION = 0.01
@@ -93,7 +93,7 @@ class Recorder:
         self._stiffness.append(stiffness)
         inverted = int(((system.volume_ratios() <= 0.0) & self.matters).sum())
         self.statistics.inverted_tets = max(self.statistics.inverted_tets, inverted)
-        while self._keep and self._keep[0] <= (n + 0.5) * dt:
+        while self._keep and kept_step(self._keep[0], dt) <= n:
             self.positions[self._keep.pop(0)] = x.copy()
         if not np.linalg.norm(force) <= self._force_limit_n:
             detail = f"It reached {np.linalg.norm(force):.4g} N, the limit is {self._force_limit_n:g} N."
@@ -103,7 +103,7 @@ class Recorder:
     def kept_steps(self, steps: int) -> dict[float, int]:
         """Time to keep → the step at whose end the positions are kept: the nearest, within the run."""
         dt = self._system.dt
-        nearest = {time: max(1, int(np.ceil(time / dt - 0.5))) for time in self._keep}
+        nearest = {time: kept_step(time, dt) for time in self._keep}
         return {time: step for time, step in nearest.items() if step <= steps}
 
     def take(self, observed: Observed) -> None:

@@ -1,5 +1,6 @@
 """What a run returns."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -75,19 +76,41 @@ class Result:
         """Share of the springs' stiffness that is gone, shape [step_count + 1]."""
         return 1.0 - self.stiffness.sum(axis=1) / self.stiffness[0].sum()
 
-    def gradient(self, force_bar: np.ndarray) -> "Gradients":
-        """Gradients of a loss whose derivative in `force` is force_bar, shape [sample_count, 3]."""
-        return self.gradients(np.asarray(force_bar, float)[None])[0]
+    def gradient(
+        self, force_bar: np.ndarray, position_bar: Mapping[float, np.ndarray] | None = None
+    ) -> "Gradients":
+        """Gradients of a loss whose derivative in `force` is force_bar, shape [sample_count, 3].
 
-    def gradients(self, force_bars: np.ndarray) -> "list[Gradients]":
-        """Gradients of many losses together, for much less than one by one; shape [loss_count, sample_count, 3]."""
+        position_bar: its derivatives in `positions` [1/m], by time, each of shape [node_count, 3].
+        """
+        bars = {time: np.asarray(bar, float)[None] for time, bar in (position_bar or {}).items()}
+        return self.gradients(np.asarray(force_bar, float)[None], bars)[0]
+
+    def gradients(
+        self, force_bars: np.ndarray, position_bars: Mapping[float, np.ndarray] | None = None
+    ) -> "list[Gradients]":
+        """Gradients of many losses together, for much less than one by one; shape [loss_count, sample_count, 3].
+
+        position_bars: by time of `positions`, each of shape [loss_count, node_count, 3].
+        """
         if self.tape is None:
             raise InputError(
                 "gradient: this run kept no states. A gradient needs them. Call simulate with differentiable=True."
             )
         from disect_sim.adjoint import pullback
 
-        return pullback(self.tape, force_bars)
+        unknown = [time for time in position_bars or {} if time not in self.positions]
+        if unknown:
+            raise InputError(
+                f"gradient: there are no positions at {', '.join(f'{time:g}' for time in unknown)} s. They are there "
+                f"at {', '.join(f'{time:g}' for time in self.positions)} s. Name the times in keep_times."
+            )
+        return pullback(self.tape, force_bars, position_bars or {})
+
+
+def kept_step(time: float, dt: float) -> int:
+    """The step at whose end the positions of a time to keep [s] are kept: the nearest, never the start."""
+    return max(1, int(np.ceil(time / dt - 0.5)))
 
 
 def sampling_operator(dt: float, steps: int, rate_hz: float) -> sp.csr_matrix:

@@ -11,14 +11,8 @@ from disect_sim.result import Result
 from disect_sim.simulation import simulate
 
 
-class CuttingForce(torch.nn.Module):
-    """Knife force of a cut as a differentiable function of parameters and motion.
-
-    `forward(parameters, motion)` takes dictionaries of tensors: spring, contact and material parameters (a scalar, or
-    one value per spring) and parameters of the motion; what is missing keeps the value given at construction.
-    Returns the force on the knife [N], shape [sample_count, 3], float64. The full result of the last call, with its
-    outcome, is in `last_result`. Keyword options go to `simulate`.
-    """
+class _Cutting(torch.nn.Module):
+    """A cut as a differentiable function of parameters and motion."""
 
     def __init__(
         self, model: Model, motion: Motion, parameters: dict[str, Any] | None = None, **options: Any
@@ -29,20 +23,49 @@ class CuttingForce(torch.nn.Module):
         self.options = options
         self.last_result: Result | None = None
 
+    def _simulated(
+        self, parameters: dict[str, torch.Tensor] | None, motion: dict[str, torch.Tensor] | None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        parameters, motion = parameters or {}, motion or {}
+        names = tuple(parameters), tuple(motion)
+        force, nodes = _Simulate.apply(self, names, *parameters.values(), *motion.values())
+        return force, nodes
+
+
+class CuttingForce(_Cutting):
+    """Knife force of a cut as a differentiable function of parameters and motion.
+
+    `forward(parameters, motion)` takes dictionaries of tensors: spring, contact and material parameters (a scalar, or
+    one value per spring) and parameters of the motion; what is missing keeps the value given at construction.
+    Returns the force on the knife [N], shape [sample_count, 3], float64. The full result of the last call, with its
+    outcome, is in `last_result`. Keyword options go to `simulate`.
+    """
+
     def forward(
         self, parameters: dict[str, torch.Tensor] | None = None, motion: dict[str, torch.Tensor] | None = None
     ) -> torch.Tensor:
         """Force on the knife [N], shape [sample_count, 3]."""
-        parameters, motion = parameters or {}, motion or {}
-        names = tuple(parameters), tuple(motion)
-        return _Simulate.apply(self, names, *parameters.values(), *motion.values())
+        return self._simulated(parameters, motion)[0]
+
+
+class CuttingMotion(_Cutting):
+    """Like CuttingForce, with where the nodes are: option `keep_times` [s] says when."""
+
+    def forward(
+        self, parameters: dict[str, torch.Tensor] | None = None, motion: dict[str, torch.Tensor] | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Force on the knife [N], shape [sample_count, 3], and nodes [m], shape [time_count, node_count, 3].
+
+        Times are in order; those that a run which ended early did not reach are missing.
+        """
+        return self._simulated(parameters, motion)
 
 
 class _Simulate(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, module: CuttingForce, names: tuple[tuple[str, ...], ...], *tensors: torch.Tensor
-    ) -> torch.Tensor:
+        ctx: Any, module: _Cutting, names: tuple[tuple[str, ...], ...], *tensors: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         values = [t.detach().cpu().numpy().astype(np.float64) for t in tensors]
         split = len(names[0])
         given = module.parameters_given | dict(zip(names[0], values[:split], strict=True))
@@ -51,11 +74,18 @@ class _Simulate(torch.autograd.Function):
         result = simulate(module.model, motion, given, differentiable=wanted, **module.options)
         module.last_result = result
         ctx.result, ctx.names, ctx.like = result, names, [(t.dtype, t.device, t.shape) for t in tensors]
-        return torch.as_tensor(result.force)
+        ctx.times = [
+            time for time in sorted(module.options.get("keep_times", ())) if time in result.positions
+        ]
+        nodes = np.array([result.positions[time] for time in ctx.times]).reshape(
+            -1, module.model.node_count, 3
+        )
+        return torch.as_tensor(result.force), torch.as_tensor(nodes)
 
     @staticmethod
-    def backward(ctx: Any, *force_bar: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        gradients = ctx.result.gradient(force_bar[0].detach().cpu().numpy())
+    def backward(ctx: Any, *bars: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        force_bar, position_bar = (bar.detach().cpu().numpy() for bar in bars)
+        gradients = ctx.result.gradient(force_bar, dict(zip(ctx.times, position_bar, strict=True)))
         flat = [gradients.parameters[n] for n in ctx.names[0]] + [gradients.motion[n] for n in ctx.names[1]]
         out = []
         for value, (dtype, device, shape) in zip(flat, ctx.like, strict=True):
