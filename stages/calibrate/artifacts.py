@@ -57,6 +57,15 @@ ARTIFACTS = (
         meaning="the material before and after the log; no rows without a log or with fit: springs",
     ),
     table(
+        "calibrate/left_over",
+        [
+            Column("height_m", "f64", "m", "of the edge above the board, ascending"),
+            Column("factor", "f64", "-", "measured over simulated force there, smooth over height"),
+            Column("deviation", "f64", "-", "standard deviation of what is left, over the mean force"),
+        ],
+        meaning="what the fit of the material leaves of its logs, for predictions; no rows without a log",
+    ),
+    table(
         "calibrate/draws",
         [
             Column("draw", "i64", "-", "number of the possible material"),
@@ -64,6 +73,28 @@ ARTIFACTS = (
             Column("factor", "f64", "-", "its value over the fitted one"),
         ],
         meaning="possible materials, drawn from the posterior; no rows without one",
+    ),
+    table(
+        "calibrate/samples",
+        [
+            Column("chain", "i64", "-", "number of the chain, from 1"),
+            Column("iteration", "i64", "-", "number of the point in its chain after burn-in, from 1"),
+            Column("name", "str", "", "unknown, as in calibrate/posterior"),
+            Column("value", "f64", "see unit", "sampled"),
+            Column("unit", "str", "", "of value"),
+            Column("standard", "f64", "-", "the same as a number that is standard normal before the log"),
+        ],
+        meaning="points of a sampled posterior; no rows with posterior: laplace",
+    ),
+    table(
+        "calibrate/band",
+        [
+            Column("time_s", "f64", "s", "time in the clock of ingest/force, contact only"),
+            Column("measured_n", "f64", "N", "as in calibrate/profile"),
+            Column("low_n", "f64", "N", "with 5 % probability the force is below"),
+            Column("high_n", "f64", "N", "with 5 % above"),
+        ],
+        meaning="what a sampled posterior expects of the cut it was fitted to; no rows with posterior: laplace",
     ),
     table(
         "calibrate/body",

@@ -17,7 +17,8 @@ from stages.calibrate.individual_fit import fit_individual
 from stages.calibrate.losses import LOSSES
 from stages.calibrate.material_fit.fit import MaterialFit, fit_material, material_unknowns
 from stages.calibrate.material_fit.posterior import KNOWN
-from stages.calibrate.material_fit.unknowns import HEIGHT_SPREAD_M, MaterialUnknowns
+from stages.calibrate.material_fit.sampled import check_posterior
+from stages.calibrate.material_fit.unknowns import HEIGHT_SPREAD_M, MaterialUnknowns, relative_slope
 from stages.calibrate.methods.table import METHODS
 from stages.calibrate.outcome import FitOutcome
 from stages.calibrate.params import CalibrateParams
@@ -30,6 +31,9 @@ from stages.calibrate.validation import contact_impulse
 from stages.runtime.checkpoint import remove_checkpoints
 from stages.shared.fitting.bounded import Bound
 from stages.shared.library.library import ANY_MATERIAL
+
+FIT_SHARE = 0.1
+"""Of the progress, where a posterior is sampled after the fit."""
 
 Array = NDArray[np.float64]
 Progress = Callable[[float, str], None]
@@ -91,8 +95,9 @@ def calibrate(
         problems = [problem, *(pose_problem(model, other, params) for other in more)]
         meshes = [each.model.mesh for each in problems]
         sought = material_unknowns(meshes, material, params, leave_out=name)
-        report = _reporting(params, progress, lambda text: show(problem, text))
-        return _material(problems, sought, params, scan_dir, key, report)
+        first, second = _two_parts(progress, 1.0 if params.posterior == "laplace" else FIT_SHARE)
+        report = _reporting(params, first, lambda text: show(problem, text))
+        return _material(problems, sought, params, scan_dir, key, report, second)
     bounds = parameter_bounds(
         params.shared,
         damage_law=params.cut.damage_law,
@@ -145,10 +150,13 @@ def _material(
     scan_dir: Path | None,
     key: str,
     report: Report | None,
+    on_sampling: Progress,
 ) -> Calibration:
     """The fit of the material as a Calibration."""
     problem = problems[0]
-    found = fit_material(problems, sought, params, scan_dir=scan_dir, key=key, report=report)
+    found = fit_material(
+        problems, sought, params, scan_dir=scan_dir, key=key, report=report, on_sampling=on_sampling
+    )
     best, posterior = found.found, found.posterior
     unknowns = posterior.unknowns
     values = unknowns.values(best.t)
@@ -160,11 +168,18 @@ def _material(
         given=params.bounds,
     )
     certainty = {}
-    for name, deviation in zip(unknowns.names, posterior.deviation, strict=True):
+    for name, deviation, t in zip(unknowns.names, posterior.deviation, best.t, strict=True):
         if name in sizes:
-            spread = unknowns.prior[name].spread * sizes[name] if name in unknowns.prior else HEIGHT_SPREAD_M
+            spread = HEIGHT_SPREAD_M
+            if name in unknowns.prior:
+                spread = relative_slope(unknowns.prior[name], float(t)) * sizes[name]
             certainty[name] = Certainty(float(deviation) * spread, deviation < KNOWN)
     remove_checkpoints(scan_dir, "calibrate")
+    gradients, simulations = best.gradients, best.simulations
+    if found.sampled is not None:
+        samples = found.sampled.samples
+        gradients += samples.gradients
+        simulations += samples.gradients + samples.simulations
     return Calibration(
         problem,
         values,
@@ -174,8 +189,8 @@ def _material(
         best.profiles[0],
         found.expected_profile,
         best.history,
-        best.gradients,
-        best.simulations,
+        gradients,
+        simulations,
         best.outcome,
         best.impulse,
         np.zeros(problem.model.spring_count),
@@ -197,6 +212,7 @@ def check_names(params: CalibrateParams) -> None:
     for name in (*params.start, *params.shared, *params.individual, *params.bounds):
         if name != OFFSET:
             parameter_info(name, damage_law=params.cut.damage_law)
+    check_posterior(params)
     if params.fit == "material":
         _check_material(params)
         return
@@ -231,11 +247,26 @@ def check_names(params: CalibrateParams) -> None:
 
 
 def _check_material(params: CalibrateParams) -> None:
+    if params.prior == "uniform":
+        _check_uniform(params)
+        return
     unknown = [name for name in params.material if name not in ANY_MATERIAL]
     if unknown or not params.material:
         raise InputError(
             f"calibrate.material names {', '.join(unknown) or 'nothing'}. It takes {', '.join(ANY_MATERIAL)}: of "
-            "these it is known what to expect. Correct it."
+            "these it is known what to expect. Correct it, or set calibrate.prior to uniform."
+        )
+
+
+def _check_uniform(params: CalibrateParams) -> None:
+    ignored = damage_law(params.cut.damage_law).ignores
+    for name in params.material:
+        parameter_info(name, damage_law=params.cut.damage_law)
+    without = [name for name in params.material if name.removeprefix(SURFACE_PREFIX) in ignored]
+    if without or not params.material:
+        raise InputError(
+            f"calibrate.material names {', '.join(without) or 'nothing'}, but cut.damage_law is "
+            f"{params.cut.damage_law!r}. It must name what has an effect there. Correct one of them."
         )
 
 
@@ -274,6 +305,16 @@ def _per_spring(problem: Problem, values: Values, params: CalibrateParams) -> tu
 
 def _is_spring_parameter(name: str) -> bool:
     return name.removeprefix(SURFACE_PREFIX) in SPRING_NAMES
+
+
+def _two_parts(progress: Progress | None, first: float) -> tuple[Progress | None, Progress]:
+    """The progress of the fit, which is so much of the whole, and that of the sampling after it."""
+    if progress is None:
+        return None, lambda share, text: None
+    return (
+        lambda share, text: progress(first * share, text),
+        lambda share, text: progress(first + (1.0 - first) * share, text),
+    )
 
 
 def _reporting(

@@ -7,6 +7,10 @@ class FitOutcome(Enum):
     """How a fit ended, and what to do about it."""
 
     CONVERGED = ("converged", "The loss no longer falls.")
+    NOISE = (
+        "at the log's noise",
+        "The mean error is below what the log repeats to (calibrate.enough_n).",
+    )
     STALLED = (
         "stalled",
         "The simulations near the best point do not finish. Raise the lower bound of sdf_tip, lower the upper one of "

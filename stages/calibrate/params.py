@@ -6,6 +6,7 @@ from pydantic import Field
 
 from stages.calibrate.losses import LOSSES
 from stages.calibrate.methods.table import methods_of
+from stages.calibrate.samplers.table import POSTERIORS
 from stages.runtime.named import one_of
 from stages.runtime.params_base import Positive, StageParams
 from stages.shared.cut.params import CutParams
@@ -27,6 +28,26 @@ class CalibrateParams(StageParams):
     """Of the log's force, beside what the model itself gets wrong."""
     draws: Annotated[int, Field(ge=1, le=1000)]
     """Possible materials that are drawn from the posterior."""
+    posterior: Annotated[str, one_of(POSTERIORS)]
+    """A key of stages.calibrate.samplers.table.POSTERIORS: how the materials that the log leaves possible are found."""
+    prior: Literal["library", "uniform"]
+    """library: what earlier cuts lead to expect; uniform: the bounds alone, the paper's."""
+    likelihood: Literal["log", "exp_l1"]
+    """log: the log's uncertainty and the model's error; exp_l1: the paper's exp(-L1) over 90 numbers."""
+    summary: Literal["slices", "profile", "statistics"]
+    """What bayessim and npe see: the likelihood's slices, 90 numbers over time, or 15 statistics of these."""
+    chains: Annotated[int, Field(ge=1, le=64)]
+    samples: Annotated[int, Field(ge=4, le=100_000)]
+    """Of every chain after its burn-in."""
+    burn_in: Annotated[int, Field(ge=0, le=100_000)]
+    sgld_step: Annotated[float, Field(gt=0, le=2)]
+    """First step of sgld, in squared Laplace standard deviations; they shrink."""
+    gradients: Annotated[int, Field(ge=1)]
+    """A chain ends when it has used so many."""
+    simulations: Annotated[int, Field(ge=4, le=1_000_000)]
+    """Of the grid, and of the first round of bayessim and npe; later rounds have a fifth as many."""
+    rounds: Annotated[int, Field(ge=1, le=100)]
+    """Of bayessim and npe; more than one: from the posterior of the round before."""
     rate_hz: Annotated[float, Field(ge=50, le=10_000)]
     """Sampling of the compared profiles."""
     low_pass_hz: Positive
@@ -55,6 +76,8 @@ class CalibrateParams(StageParams):
     neighbours: Annotated[int, Field(ge=1, le=50)]
     tolerance: Annotated[float, Field(gt=0, lt=1)]
     patience: Annotated[int, Field(ge=1, le=1000)]
+    enough_n: Annotated[float, Field(ge=0, le=100)]
+    """Mean error at which the fit of springs ends; 0 never. The fit of the material ends by its own probability."""
     puncture_weight: Annotated[int, Field(ge=1, le=100)]
     """How many times samples within 50 ms of the measured puncture count in the loss."""
     hold_out_fraction: Annotated[float, Field(ge=0, le=0.5)]

@@ -10,6 +10,7 @@ from stages.calibrate.methods.table import METHODS
 from stages.calibrate.objective import Objective, Trial
 from stages.calibrate.outcome import FitOutcome
 from stages.calibrate.params import CalibrateParams
+from stages.calibrate.problem import Problem
 from stages.runtime.checkpoint import Checkpoint
 from stages.runtime.named import load
 
@@ -80,6 +81,11 @@ def fit(
     method = load(METHODS[phase.method].function)
     result: PhaseResult = method(phase, start, objective, checkpoint=checkpoint, report=report)
     return result
+
+
+def in_noise(row: HistoryRow, problem: Problem, params: CalibrateParams) -> bool:
+    """Whether the mean error is below what the log repeats to: what is left to fit is noise."""
+    return row.nmae * problem.mean_force < params.enough_n
 
 
 def refuse_start(failure: str) -> InputError:

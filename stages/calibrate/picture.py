@@ -5,10 +5,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from disect_sim.laws.damage import damage_law
 from disect_sim.model import Model
 from stages.calibrate.calibration import Calibration, spring_values
 from stages.calibrate.material_fit.posterior import Posterior
+from stages.calibrate.material_fit.sampled import Sampled
 from stages.calibrate.recorded_cut import find_puncture
+from stages.calibrate.sampling_picture import draw_corner, draw_traces, most_learnt
 from stages.calibrate.unknowns import Values
 from stages.calibrate.validation import TOUCHED_NS
 from stages.shared.library.library import NINETY
@@ -16,6 +19,8 @@ from stages.shared.pictures.figure import draw_springs, new_figure, pixels_of
 from stages.shared.pictures.preview import CUT, FRUIT, SCAN, TEXT, WARNING
 
 SIZE_INCHES = (14.0, 9.0)
+SAMPLED_INCHES = 7.0
+"""Added where a posterior was sampled."""
 HELD_OUT = "#f1e6d2"
 MAPPED = (
     ("cut_spring_ke", "spring stiffness [N/m]"),
@@ -29,8 +34,11 @@ Array = NDArray[np.float64]
 
 def calibrate_picture(fit: Calibration, metrics: dict[str, Any]) -> NDArray[np.uint8]:
     """8-bit pixels, shape [height, width, 3]."""
-    figure, canvas = new_figure(SIZE_INCHES)
-    rows = figure.subfigures(2, 1, height_ratios=(1.25, 1.0))
+    sampled = None if fit.material is None else fit.material.sampled
+    width, height = SIZE_INCHES
+    figure, canvas = new_figure((width, height if sampled is None else height + SAMPLED_INCHES))
+    ratios = (1.25, 1.0) if sampled is None else (1.25, 1.0, 1.5)
+    rows = figure.subfigures(len(ratios), 1, height_ratios=ratios)
     left, right = rows[0].subplots(1, 2, width_ratios=(2.0, 1.0))
     _draw_profile(left, fit, metrics)
     _draw_history(right, fit)
@@ -38,6 +46,8 @@ def calibrate_picture(fit: Calibration, metrics: dict[str, Any]) -> NDArray[np.u
         _draw_springs(rows[1], fit)
     else:
         _draw_material(rows[1], fit, fit.material.posterior)
+        if sampled is not None:
+            _draw_sampled(rows[2], sampled, fit.material.posterior.unknowns.names)
     return pixels_of(canvas)
 
 
@@ -53,21 +63,38 @@ def _draw_material(figure: Any, fit: Calibration, posterior: Posterior) -> None:
     """Toughness over the cut, what the log added to what was expected, and where the knife pressed."""
     model = fit.problem.model
     toughness, known, impulse = figure.subplots(1, 3, width_ratios=(1.0, 1.6, 1.0))
-    values = spring_values(model, fit.values)["edge_toughness"]
-    _draw_map(figure, toughness, model, values, "toughness [J/m²]", fit.impulse > TOUCHED_NS)
+    name, title = ("edge_toughness", "toughness [J/m²]")
+    if not damage_law(model.damage_law).at_edge:
+        name, title = MAPPED[0]
+    values = spring_values(model, fit.values)[name]
+    _draw_map(figure, toughness, model, values, title, fit.impulse > TOUCHED_NS)
     _draw_map(figure, impulse, model, 1e3 * fit.impulse, "knife's impulse [mN·s]", None)
     names = posterior.unknowns.names
     place = -np.arange(len(names))
     known.hlines(place, -NINETY, NINETY, color=SCAN, lw=7.0, alpha=0.5, label="expected, 90 %")
-    half = NINETY * posterior.deviation
-    known.hlines(
-        place, posterior.mean - half, posterior.mean + half, color=FRUIT, lw=3.0, label="after the log"
-    )
+    low, high = np.transpose([posterior.interval(i) for i in range(len(names))])
+    known.hlines(place, low, high, color=FRUIT, lw=3.0, label="after the log")
     known.plot(posterior.mean, place, "o", color=FRUIT, mec="white", ms=6)
     known.set_yticks(place, [name.replace("_", " ") for name in names], fontsize=8)
     known.set(xlabel="standard deviations of what was expected")
     known.set_title("what the log added", color=TEXT, fontsize=11)
     known.legend(frameon=False, fontsize=8, loc="lower right")
+
+
+def _draw_sampled(figure: Any, sampled: Sampled, names: list[str]) -> None:
+    """Corner and trace plots of the unknowns that the log narrowed most."""
+    chosen = most_learnt(sampled.samples)
+    corner, traces = figure.subfigures(1, 2)
+    draw_corner(corner, sampled.samples.flat[:, chosen], [names[i] for i in chosen])
+    draw_traces(traces, sampled.samples, names, chosen)
+    rhat = sampled.diagnostics.rhat
+    worst = "" if np.isnan(rhat).all() else f", R-hat at most {np.nanmax(rhat):.2f}"
+    figure.suptitle(
+        f"posterior by {sampled.method}: {len(sampled.samples.flat)} points, as good as "
+        f"{sampled.diagnostics.effective.min():.0f} independent ones{worst}",
+        color=TEXT,
+        fontsize=11,
+    )
 
 
 def no_log_picture(model: Model, values: Values) -> NDArray[np.uint8]:
@@ -90,6 +117,9 @@ def _draw_profile(axis: Any, fit: Calibration, metrics: dict[str, Any]) -> None:
         axis.fill_between(
             p.time, 0.0, largest, where=p.held_out, color=HELD_OUT, lw=0.0, label="not shown to the fit"
         )
+    if fit.material is not None and fit.material.sampled is not None:
+        low, high = fit.material.sampled.low, fit.material.sampled.high
+        axis.fill_between(p.time, low, high, color=FRUIT, alpha=0.25, lw=0.0, label="posterior, 90 %")
     axis.plot(p.time, p.measured, color=TEXT, lw=2.2, label="measured")
     axis.plot(p.time, fit.shared_simulated, color=SCAN, lw=1.2, label=before)
     axis.plot(p.time, fit.simulated, color=FRUIT, lw=2.0, label="simulated, fitted")

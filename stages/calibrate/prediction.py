@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 from disect_sim.errors import InputError
 from disect_sim.many import force_of, simulate_many
 from disect_sim.materials import MATERIALS
-from disect_sim.parameters import SPRING_NAMES
 from stages.calibrate.material_fit.baselines import best_amplitude, repeated_profile
-from stages.calibrate.material_fit.likelihood import MODEL_ERROR
+from stages.calibrate.material_fit.left_over import read_left_over
 from stages.calibrate.nominal import nominal_values
 from stages.calibrate.params import CalibrateParams
 from stages.calibrate.problem import Problem, pose_problem
@@ -20,7 +19,7 @@ from stages.calibrate.recorded_cut import read_recorded_cut
 from stages.calibrate.validation import errors
 from stages.shared.cut.cut_mesh_tables import read_cut_mesh
 from stages.shared.cut.cutting_model import cutting_model
-from stages.shared.cut.second_cut_values import of_material, read_body_values, read_possible_materials
+from stages.shared.cut.second_cut_values import of_material, read_first_cut_values, read_possible_materials
 from stages.shared.library.library import AMPLITUDE_SPREAD, NINETY
 
 Array = NDArray[np.float64]
@@ -111,7 +110,7 @@ def predict(read: Read, material: str, params: CalibrateParams, other: pl.DataFr
             "predict: there is no force log to predict from. The scan needs one of its own. Run it with --log first."
         )
     problem = pose_problem(model, cut, params)
-    fitted = _fitted(read)
+    fitted = read_first_cut_values(read)
     tried = [
         fitted,
         nominal_values(params, material),
@@ -119,8 +118,11 @@ def predict(read: Read, material: str, params: CalibrateParams, other: pl.DataFr
     ]
     answers = simulate_many([problem.cut(values) for values in tried], of=force_of)
     predicted, nominal, *drawn = (problem.profile(answer) for answer in answers)
+    left = read_left_over(read("calibrate/left_over"))
+    factor = left.at(problem.height)
+    predicted, drawn = factor * predicted, [factor * profile for profile in drawn]
     spread = np.std(drawn, axis=0) if len(drawn) > 1 else np.zeros_like(predicted)
-    model_error = MODEL_ERROR * float(predicted[problem.contact].mean())
+    model_error = left.deviation_at(problem.height) * float(predicted[problem.contact].mean())
     deviation = np.sqrt(spread**2 + (AMPLITUDE_SPREAD * predicted) ** 2 + model_error**2)
     return Prediction(
         problem,
@@ -130,9 +132,3 @@ def predict(read: Read, material: str, params: CalibrateParams, other: pl.DataFr
         {"repeated": repeated_profile(pose_problem(model, own, params), problem.height), "nominal": nominal},
         len(drawn),
     )
-
-
-def _fitted(read: Read) -> dict[str, Array]:
-    springs = read("calibrate/parameters")
-    body = {name: np.asarray(value) for name, value in read_body_values(read).items()}
-    return {name: springs[name].to_numpy() for name in SPRING_NAMES} | body

@@ -12,6 +12,7 @@ from stages.calibrate.params import CalibrateParams
 from stages.calibrate.phase import HistoryRow
 from stages.calibrate.problem import OFFSET
 from stages.calibrate.recorded_cut import find_onset, find_puncture
+from stages.calibrate.sampling_report import sampling_metrics
 from stages.calibrate.unknowns import Values, parameter_bounds
 from stages.calibrate.validation import TOUCHED_NS, errors
 
@@ -154,7 +155,7 @@ def metrics(fit: Calibration, params: CalibrateParams) -> dict[str, object]:
     tail, following = (None, None) if material is None else (material.tail, material.next_cut)
     return {
         "outcome": fit.outcome.word,
-        "remedy": fit.outcome.remedy + _warning(fit),
+        "remedy": fit.outcome.remedy + _warning(fit) + _chains_warning(fit),
         "nmae_forecast": None if tail is None else tail.nmae,
         "nmae_hold_last": None if tail is None else tail.nmae_guess,
         "nmae_next_cut": None if following is None else following.nmae,
@@ -180,6 +181,7 @@ def metrics(fit: Calibration, params: CalibrateParams) -> dict[str, object]:
         "alignment_m": p.alignment_m,
         "individual": list(params.individual) if params.individual_iterations else [],
         **scalars,
+        **({} if material is None else sampling_metrics(fit, material.sampled)),
     }
 
 
@@ -198,6 +200,11 @@ def nominal_metrics() -> dict[str, object]:
         "simulations": 0,
         "springs_touched": 0,
     }
+
+
+def _chains_warning(fit: Calibration) -> str:
+    sampled = None if fit.material is None else fit.material.sampled
+    return "" if sampled is None else sampled.diagnostics.warning
 
 
 def _warning(fit: Calibration) -> str:

@@ -10,6 +10,7 @@ from disect_sim.model import Model
 from stages.calibrate.calibration import Calibration, calibrate, check_names
 from stages.calibrate.live import live_picture
 from stages.calibrate.material_fit.fit import material_unknowns
+from stages.calibrate.material_fit.left_over import NOTHING
 from stages.calibrate.material_fit.posterior import Posterior, before_any_log, draw_table, posterior_table
 from stages.calibrate.nominal import nominal_values
 from stages.calibrate.params import CalibrateParams
@@ -25,6 +26,7 @@ from stages.calibrate.report import (
     profile_table,
     scalar_table,
 )
+from stages.calibrate.sampling_report import band_table, sample_table
 from stages.runtime.stage_io import StageIO
 from stages.runtime.work_key import work_key
 from stages.shared.cut.cut_mesh_tables import read_cut_mesh
@@ -75,6 +77,9 @@ def _write(io: StageIO, model: Model, fit: Calibration, params: CalibrateParams)
     )
     io.write("calibrate/scalars", scalar_table(fit))
     _write_posterior(io, None if fit.material is None else fit.material.posterior, params)
+    io.write("calibrate/left_over", (NOTHING if fit.material is None else fit.material.left_over).table())
+    io.write("calibrate/samples", sample_table(fit.material))
+    io.write("calibrate/band", band_table(fit))
     io.write(
         "calibrate/body",
         body_table({name: np.asarray(value) for name, value in params.start.items()} | fit.values),
@@ -106,6 +111,9 @@ def _without_log(io: StageIO, model: Model, params: CalibrateParams) -> dict[str
     )
     io.write("calibrate/scalars", scalar_table(None))
     _write_posterior(io, posterior, params)
+    io.write("calibrate/left_over", NOTHING.table())
+    io.write("calibrate/samples", sample_table(None))
+    io.write("calibrate/band", band_table(None))
     io.write("calibrate/body", body_table(values))
     profile, history = profile_table(None), history_table([])
     io.write("calibrate/history", history)

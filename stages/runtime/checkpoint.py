@@ -9,9 +9,10 @@ from typing import Any
 import torch
 
 from stages.runtime.atomic_file import write_bytes_atomic
+from stages.runtime.checkpoint_files import FOLDER, remove_checkpoints
 
-FOLDER = ".checkpoints"
-"""In the scan's directory; ignored by git and DVC."""
+__all__ = ["FOLDER", "Checkpoint", "remove_checkpoints"]
+
 FORMAT = 2
 """Raise it when the content changes its meaning; older checkpoints are then not read."""
 _LOG = logging.getLogger(__name__)
@@ -49,13 +50,3 @@ class Checkpoint:
             isinstance(content, dict) and content.get("format") == FORMAT and content.get("key") == self._key
         )
         return content if whole else None
-
-
-def remove_checkpoints(scan_dir: Path | None, stage: str) -> None:
-    """The stage is done."""
-    if scan_dir is not None:
-        folder = scan_dir / FOLDER
-        for path in folder.glob(f"{stage}-*"):
-            path.unlink(missing_ok=True)
-        if folder.is_dir() and not any(folder.iterdir()):
-            folder.rmdir()

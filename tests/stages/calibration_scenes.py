@@ -43,6 +43,7 @@ def quick(**changes: object) -> CalibrateParams:
         "align": "recorded",
         "individual_iterations": 0,
         "shared_iterations": 3,
+        "enough_n": 0.0,
         "shared": ["cut_spring_ke", "sdf_mu"],
         "start": {**TRUTH, "cut_spring_ke": 500.0, "sdf_mu": 0.55},
     }

@@ -1,6 +1,6 @@
 """Fit the material to recorded cuts, and ask how well the same fit would have predicted what it had not seen."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,13 +11,16 @@ from disect_sim.cut_mesh import CutMesh
 from disect_sim.errors import InputError
 from disect_sim.laws.damage import damage_law
 from stages.calibrate.material_fit.baselines import repeated_profile
-from stages.calibrate.material_fit.likelihood import depth_likelihood
+from stages.calibrate.material_fit.left_over import LeftOver, left_over
+from stages.calibrate.material_fit.likelihood import DepthLikelihood, depth_likelihood
 from stages.calibrate.material_fit.posterior import Posterior
+from stages.calibrate.material_fit.sampled import Sampled, sample_material
 from stages.calibrate.material_fit.search import Found, MaterialSearch
-from stages.calibrate.material_fit.unknowns import MaterialUnknowns
+from stages.calibrate.material_fit.unknowns import MaterialUnknowns, Uniform
 from stages.calibrate.params import CalibrateParams
 from stages.calibrate.phase import HistoryRow
-from stages.calibrate.problem import OFFSET, Problem
+from stages.calibrate.problem import Problem
+from stages.calibrate.unknowns import parameter_bounds
 from stages.calibrate.validation import errors
 from stages.runtime.checkpoint import Checkpoint
 from stages.runtime.parallel import report_to_parent, run_parallel
@@ -51,23 +54,47 @@ class MaterialFit:
     """The end of the first cut, from its beginning; the guess holds the last force seen."""
     next_cut: Forecast | None
     """The last cut, from the others; the guess repeats the cut before it. None for a single log."""
+    left_over: LeftOver
+    """What the fit leaves of its logs, over height."""
+    sampled: Sampled | None = None
+    """Where the posterior was sampled."""
 
 
 def material_unknowns(
     meshes: Sequence[CutMesh], material: str, params: CalibrateParams, *, leave_out: str = ""
 ) -> MaterialUnknowns:
-    """What is sought in cuts of these bodies, with the prior of their material but for the entry `leave_out`."""
+    """What is sought in cuts of these bodies, with the prior of their material but for the entry `leave_out`.
+
+    With the uniform prior these are the named parameters alone, under any damage law, as in the paper.
+    """
     law = damage_law(params.cut.damage_law)
+    if params.prior == "uniform":
+        bounds = parameter_bounds(
+            params.material,
+            damage_law=params.cut.damage_law,
+            offset_range_m=params.offset_range_m,
+            given=params.bounds,
+        )
+        flat = {name: Uniform(bound.low, bound.high) for name, bound in bounds.items()}
+        return MaterialUnknowns(
+            flat, 0, _constants(params, flat), tuple(map(relative_depth, meshes)), per_cut=False
+        )
     if not law.at_edge:
         raise InputError(
             f"calibrate.fit is material, but cut.damage_law is {params.cut.damage_law!r}. The material's numbers are "
-            "those of the edge law. Set cut.damage_law to edge, or calibrate.fit to springs."
+            "those of the edge law. Set cut.damage_law to edge, or calibrate.fit to springs, or calibrate.prior to "
+            "uniform."
         )
     prior = expected(params.material, material, params.cut.damage_law, leave_out=leave_out)
-    constants = {
-        name: value for name, value in params.start.items() if name not in prior and name not in law.ignores
-    }
-    return MaterialUnknowns(prior, params.layers, constants, tuple(map(relative_depth, meshes)))
+    return MaterialUnknowns(
+        prior, params.layers, _constants(params, prior), tuple(map(relative_depth, meshes))
+    )
+
+
+def _constants(params: CalibrateParams, sought: Container[str]) -> dict[str, float]:
+    """The start values that are not sought and have an effect under the damage law."""
+    ignored = damage_law(params.cut.damage_law).ignores
+    return {name: value for name, value in params.start.items() if name not in sought and name not in ignored}
 
 
 def relative_depth(mesh: CutMesh) -> Array:
@@ -92,11 +119,18 @@ class _Job:
     key: str
 
 
-def _run(job: _Job) -> Found:
-    likelihoods = [
-        depth_likelihood(problem, mask, job.params.force_uncertainty_n)
-        for problem, mask in zip(job.problems, job.masks, strict=False)
+def _likelihoods(
+    problems: Sequence[Problem], masks: Sequence[Mask], params: CalibrateParams
+) -> list[DepthLikelihood]:
+    """Of the first cuts, as many as there are masks."""
+    return [
+        depth_likelihood(problem, mask, params.force_uncertainty_n)
+        for problem, mask in zip(problems, masks, strict=False)
     ]
+
+
+def _run(job: _Job) -> Found:
+    likelihoods = _likelihoods(job.problems, job.masks, job.params)
     search = MaterialSearch(
         job.name, job.unknowns.only(len(job.masks)), likelihoods, job.params.shared_iterations
     )
@@ -114,6 +148,7 @@ def fit_material(
     scan_dir: Path | None,
     key: str,
     report: Report | None,
+    on_sampling: Callable[[float, str], None] = lambda share, text: None,
 ) -> MaterialFit:
     """The most probable material, its uncertainty, and how well it would have predicted what is known by now."""
     use = [problem.contact & problem.valid for problem in problems]
@@ -136,25 +171,47 @@ def fit_material(
         zip(shown, run_parallel(_run, jobs, processes=params.processes, on_message=listen), strict=True)
     )
     best = found["material"]
+    rests = {
+        name: left_over(_likelihoods(problems, masks, params), found[name].profiles)
+        for name, masks in shown.items()
+    }
     before, _ = problems[0].run(unknowns.values(np.zeros(len(unknowns))), differentiable=False)
+    sampled = None
+    if params.posterior != "laplace":
+        sampled = sample_material(
+            problems,
+            unknowns,
+            best.t,
+            best.covariance,
+            params,
+            scan_dir=scan_dir,
+            key=key,
+            report=on_sampling,
+        )
     return MaterialFit(
-        Posterior(unknowns, best.t, best.covariance),
+        Posterior(unknowns, best.t, best.covariance, None if sampled is None else sampled.samples.flat),
         best,
         before,
-        _tail(problems[0], found["beginning"], seen, use[0] & ~seen) if "beginning" in found else None,
-        _next_cut(problems, unknowns, found["others"]) if "others" in found else None,
+        _tail(problems[0], found["beginning"], rests["beginning"], seen, use[0] & ~seen)
+        if "beginning" in found
+        else None,
+        _next_cut(problems, unknowns, found["others"], rests["others"]) if "others" in found else None,
+        rests["material"],
+        sampled,
     )
 
 
-def _tail(problem: Problem, found: Found, seen: Mask, rest: Mask) -> Forecast:
+def _tail(problem: Problem, found: Found, left: LeftOver, seen: Mask, rest: Mask) -> Forecast:
     held = np.full_like(found.profiles[0], problem.measured[seen][-1])
-    return _forecast(problem, found.profiles[0], held, rest)
+    return _forecast(problem, left.at(problem.height) * found.profiles[0], held, rest)
 
 
-def _next_cut(problems: Sequence[Problem], unknowns: MaterialUnknowns, found: Found) -> Forecast:
+def _next_cut(
+    problems: Sequence[Problem], unknowns: MaterialUnknowns, found: Found, left: LeftOver
+) -> Forecast:
     last = problems[-1]
-    values = {name: value for name, value in unknowns.values(found.t).items() if name != OFFSET}
-    profile, _ = last.run(values, differentiable=False)
+    simulated, _ = last.run(unknowns.material(found.t), differentiable=False)
+    profile = left.at(last.height) * simulated
     return _forecast(last, profile, repeated_profile(problems[-2], last.height), last.contact & last.valid)
 
 

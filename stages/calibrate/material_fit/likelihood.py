@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.calibrate.problem import Problem
+from stages.shared.fitting.correlation import correlation
 
 BIN_M = 3.0e-3
 """Forces are compared as means over so much depth [m]: finer detail is noise or fibres no model knows."""
@@ -33,6 +34,8 @@ class DepthLikelihood:
     """Of the force that are compared: upward, and along the blade where it was drawn."""
     factor: Array
     """Cholesky factor of the covariance of one component [N], shape [slice_count, slice_count]."""
+    noise_n: float
+    """Of a slice's mean, beside the model's error [N]."""
 
     def residual(self, force: Array) -> Array:
         """Differences of a filtered force [N], shape [sample_count, 3], in standard deviations, shape [row_count]."""
@@ -46,6 +49,15 @@ class DepthLikelihood:
     def seen(self) -> NDArray[np.bool_]:
         """Samples that count, shape [sample_count]."""
         return np.asarray((self.slices > 0.0).any(axis=0), bool)
+
+    def log_likelihood(self, force: Array) -> tuple[float, Array]:
+        """Up to a constant, and its derivative in the filtered force, shape [sample_count, 3]."""
+        residual = self.residual(force)
+        bar = np.zeros_like(force)
+        weight = np.linalg.solve(self.factor, self.slices)
+        for part, component in zip(np.split(residual, len(self.components)), self.components, strict=True):
+            bar[:, component] = -part @ weight
+        return -0.5 * float(residual @ residual), bar
 
     def force_bars(self) -> Array:
         """Derivative of every residual in the simulated force, shape [row_count, sample_count, 3]."""
@@ -73,9 +85,27 @@ def depth_likelihood(problem: Problem, use: NDArray[np.bool_], uncertainty_n: fl
         chosen = use & (number == each)
         rows.append(chosen / chosen.sum())
     slices = np.array(rows)
-    middle = slices @ depth
-    apart = (middle[:, None] - middle) / CORRELATION_M
-    model = (MODEL_ERROR * (slices @ problem.measured).mean()) ** 2 * np.exp(-0.5 * apart**2)
-    noise = max(uncertainty_n, NOISE_N) ** 2 * np.eye(len(slices))
     components = (UP, ALONG) if problem.drawn_m > DRAWN_M else (UP,)
-    return DepthLikelihood(problem, slices, components, np.linalg.cholesky(model + noise))
+    factor = noise_factor(problem, slices, uncertainty_n)
+    return DepthLikelihood(problem, slices, components, factor, noise_of(uncertainty_n))
+
+
+def noise_of(uncertainty_n: float) -> float:
+    """Of a slice's mean, where the log's force is known to this [N]."""
+    return max(uncertainty_n, NOISE_N)
+
+
+def noise_factor(problem: Problem, means: Array, uncertainty_n: float) -> Array:
+    """Cholesky factor of the covariance of means over samples, by the log's and the model's error [N].
+
+    Args:
+        problem: The cut.
+        means: Weights of the samples in every mean, shape [mean_count, sample_count].
+        uncertainty_n: Of the log's force [N].
+    """
+    depth = problem.height.max() - problem.height
+    middle = means @ depth
+    alike = correlation(middle, middle, CORRELATION_M)
+    model = (MODEL_ERROR * (means @ problem.measured).mean()) ** 2 * alike
+    noise = noise_of(uncertainty_n) ** 2 * np.eye(len(means))
+    return np.asarray(np.linalg.cholesky(model + noise), float)

@@ -12,6 +12,7 @@ from stages.calibrate.material_fit.unknowns import (
     HEIGHT_SPREAD_M,
     LAYER,
     MaterialUnknowns,
+    size_of,
 )
 from stages.calibrate.problem import OFFSET
 from stages.shared.library.library import AMPLITUDE_SPREAD, ANY_MATERIAL, NINETY, Expected, log_alone
@@ -19,27 +20,47 @@ from stages.shared.library.library import AMPLITUDE_SPREAD, ANY_MATERIAL, NINETY
 KNOWN, PARTLY = 0.35, 0.8
 """Standard deviation after over before the log: below the first the log decides, above the second it says nothing."""
 
+FLAT = 0.95
+"""A uniform prior that a log narrows by less than this factor was not narrowed."""
+OUTSIDE = (0.05, 0.95)
+"""Quantiles at the ends of the 90 % interval."""
+
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Posterior:
-    """A normal distribution of the unknowns' standard numbers, around the most probable one."""
+    """A normal distribution of the unknowns' standard numbers around the most probable one, or samples of it."""
 
     unknowns: MaterialUnknowns
     mean: Array
     """Shape [unknown_count]; zero is what was expected."""
     covariance: Array
     """Shape [unknown_count, unknown_count]; the identity is what was expected."""
+    samples: Array | None = None
+    """Sampled points, shape [point_count, unknown_count]; they replace the normal distribution."""
 
     @property
     def deviation(self) -> Array:
         """Standard deviations after the log; before it they are 1."""
-        out: Array = np.sqrt(np.diag(self.covariance))
+        out: Array = np.sqrt(np.diag(self.covariance)) if self.samples is None else self.samples.std(axis=0)
         return out
+
+    def interval(self, i: int) -> tuple[float, float]:
+        """Of 90 %, the i-th unknown's."""
+        if self.samples is not None:
+            low, high = np.quantile(self.samples[:, i], OUTSIDE)
+            return float(low), float(high)
+        mean, half = float(self.mean[i]), NINETY * float(self.deviation[i])
+        return mean - half, mean + half
 
     def draws(self, count: int, seed: int) -> Array:
         """Possible unknowns, shape [count, unknown_count]."""
+        if self.samples is not None:
+            chosen = np.random.default_rng(seed).choice(
+                len(self.samples), count, replace=count > len(self.samples)
+            )
+            return np.asarray(self.samples[chosen])
         factor = np.linalg.cholesky(self.covariance)
         return self.mean + np.random.default_rng(seed).standard_normal((count, len(self.mean))) @ factor.T
 
@@ -80,11 +101,21 @@ def what_the_log_says(table: pl.DataFrame) -> dict[str, list[float]]:
     out = {}
     for row in table.iter_rows(named=True):
         if row["name"] in ANY_MATERIAL:
-            spread = float(np.log(row["expected_high"] / row["expected_low"])) / (2.0 * NINETY)
-            found = log_alone(Expected(row["expected"], spread, row["cuts"]), row["value"], row["deviation"])
+            spread = _log_spread(row["expected_low"], row["expected_high"])
+            if np.isclose(row["expected"] ** 2, row["expected_low"] * row["expected_high"], rtol=1e-6):
+                before = Expected(row["expected"], spread, row["cuts"])
+                found = log_alone(before, row["value"], row["deviation"])
+            else:  # a uniform prior adds nothing to what the log says
+                known = row["deviation"] < FLAT
+                found = (row["value"], _log_spread(row["low"], row["high"])) if known else None
             if found is not None:
                 out[row["name"]] = [float(f"{number:.4g}") for number in found]
     return out
+
+
+def _log_spread(low: float, high: float) -> float:
+    """Standard deviation of a logarithm, from the ends of the 90 % interval."""
+    return float(np.log(high / low)) / (2.0 * NINETY)
 
 
 def draw_table(posterior: Posterior | None, count: int, seed: int) -> pl.DataFrame:
@@ -101,25 +132,26 @@ def draw_table(posterior: Posterior | None, count: int, seed: int) -> pl.DataFra
 
 def _row(posterior: Posterior, i: int) -> tuple[object, ...]:
     name, deviation = posterior.unknowns.names[i], float(posterior.deviation[i])
-    before = [_value(posterior.unknowns, i, x) for x in (0.0, -NINETY, NINETY)]
+    before = [value_of(posterior.unknowns, i, x) for x in (0.0, -NINETY, NINETY)]
     mean = float(posterior.mean[i])
-    after = [_value(posterior.unknowns, i, mean + x * deviation) for x in (0.0, -NINETY, NINETY)]
+    after = [value_of(posterior.unknowns, i, x) for x in (mean, *posterior.interval(i))]
     prior = posterior.unknowns.prior.get(name)
     cuts = 0 if prior is None else prior.cuts
-    return (name, _unit(name), *before, *after, deviation, cuts, posterior.learned(name))
+    return (name, unit_of(name), *before, *after, deviation, cuts, posterior.learned(name))
 
 
-def _value(unknowns: MaterialUnknowns, i: int, t: float) -> float:
+def value_of(unknowns: MaterialUnknowns, i: int, t: float) -> float:
     """The i-th unknown in its unit; layers stay standard numbers."""
     prior = unknowns.prior.get(unknowns.names[i])
     if prior is not None:
-        return prior.median * float(np.exp(prior.spread * t))
+        return size_of(prior, t)
     if unknowns.names[i].startswith(AMPLITUDE):
         return float(np.exp(AMPLITUDE_SPREAD * t))
     return HEIGHT_SPREAD_M * t if unknowns.names[i].startswith(OFFSET) else t
 
 
-def _unit(name: str) -> str:
+def unit_of(name: str) -> str:
+    """Of an unknown's value."""
     if name.startswith(OFFSET):
         return "m"
     return "-" if name.startswith((LAYER, AMPLITUDE)) else parameter_info(name).unit

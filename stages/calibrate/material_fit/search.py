@@ -205,7 +205,8 @@ class MaterialSearch:
                     for gradient in cut.result.gradients(likelihood.force_bars())
                 ]
             )
-            own[:, self.unknowns.amplitude_index(i)] = AMPLITUDE_SPREAD * likelihood.along(cut.force)
+            if self.unknowns.per_cut:
+                own[:, self.unknowns.amplitude_index(i)] = AMPLITUDE_SPREAD * likelihood.along(cut.force)
             rows.append(own)
         self.jacobian, self._linearised = np.concatenate(rows), at.t
 

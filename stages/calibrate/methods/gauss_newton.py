@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from stages.calibrate.losses import HUBER_FRACTION, pseudo_huber
 from stages.calibrate.objective import Objective, Trial
 from stages.calibrate.outcome import FitOutcome
-from stages.calibrate.phase import HistoryRow, Phase, PhaseResult, Report, refuse_start
+from stages.calibrate.phase import HistoryRow, Phase, PhaseResult, Report, in_noise, refuse_start
 from stages.calibrate.residuals import Residuals
 from stages.calibrate.validation import errors
 from stages.runtime.checkpoint import Checkpoint
@@ -85,10 +85,12 @@ class _Marquardt:
 
     def over(self) -> bool:
         """Whether to stop."""
-        return len(self.history) >= self._phase.iterations or self._stuck or self._flat()
+        return len(self.history) >= self._phase.iterations or self._stuck or self._flat() or self._in_noise()
 
     def outcome(self) -> FitOutcome:
         """What the end looks like."""
+        if self._in_noise():
+            return FitOutcome.NOISE
         if self._stuck or self._flat():
             return FitOutcome.STALLED if self.history[-1].failed else FitOutcome.CONVERGED
         return FitOutcome.BUDGET
@@ -136,6 +138,10 @@ class _Marquardt:
         seen = p.training
         measured = torch.as_tensor(p.measured)
         return float(pseudo_huber(torch.as_tensor(profile)[seen], measured[seen], p.mean_force))
+
+    def _in_noise(self) -> bool:
+        rows = self.history
+        return bool(rows) and in_noise(rows[-1], self._residuals.problem, self._phase.params)
 
     def _flat(self) -> bool:
         """A Gauss-Newton step that brings next to nothing is the end: no patience is needed."""

@@ -7,7 +7,7 @@ import torch
 
 from stages.calibrate.objective import Objective, Trial
 from stages.calibrate.outcome import FitOutcome
-from stages.calibrate.phase import HistoryRow, Phase, PhaseResult, Report, refuse_start
+from stages.calibrate.phase import HistoryRow, Phase, PhaseResult, Report, in_noise, refuse_start
 from stages.runtime.checkpoint import Checkpoint
 from stages.shared.fitting.resumable import run_to_end
 
@@ -88,11 +88,13 @@ class TorchDescent:
         rows = self.history
         if len(rows) >= self.phase.iterations or (rows and self.objective.best is None):
             return True
-        return self._flat()
+        return self._flat() or self._in_noise()
 
     def outcome(self) -> FitOutcome:
         """What the end looks like."""
         rows = self.history
+        if self._in_noise():
+            return FitOutcome.NOISE
         recent = rows[-self.phase.params.patience :]
         if all(row.failed for row in recent) or (self._flat() and any(row.failed for row in recent)):
             return FitOutcome.STALLED
@@ -149,6 +151,10 @@ class TorchDescent:
                 self.free.copy_(self.objective.best.free)
         self.on_return()
         self._optimiser = self.new_optimiser()
+
+    def _in_noise(self) -> bool:
+        rows = self.history
+        return bool(rows) and in_noise(rows[-1], self.objective.problem, self.phase.params)
 
     def _flat(self) -> bool:
         rows, patience = self.history, self.patience()

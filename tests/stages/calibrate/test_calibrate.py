@@ -153,6 +153,14 @@ def test_a_killed_fit_goes_on_and_ends_alike(model, log, tmp_path, optimiser):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("optimiser", METHODS)
+def test_a_fit_ends_at_the_noise_of_the_log(model, log, optimiser):
+    """The start is 10 to 20 % off; whatever is below 5 N counts as noise here, so the first iteration is the last."""
+    done = calibrate(model, log, quick(shared_optimiser=optimiser, enough_n=5.0))
+    assert done.outcome is FitOutcome.NOISE
+    assert len(done.history) == 1
+
+
 def test_the_individual_phase_begins_where_the_shared_one_ended_and_moves_the_skin(model, log):
     """Also when calibrate.start gives the skin values of its own."""
     params = quick(

@@ -1,5 +1,7 @@
 """Parts of the stage calibrate: losses, bounds, prior, onset, hold-out, checkpoints."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -175,6 +177,7 @@ class SumOfDistances(Objective):
 
     def __init__(self):
         self.best, self.gradients, self.recent = None, 0, []
+        self.problem = SimpleNamespace(mean_force=1.0)
 
     def _evaluate(self, free):
         return Trial(free, float(free.abs().sum()), torch.sign(free), 0.0)

@@ -177,6 +177,7 @@ def test_another_cut_is_predicted_beside_its_baselines(model, done):
             model, done.values, gradient_norm=untouched, touched_ns=untouched
         ),
         "calibrate/body": pl.DataFrame(schema={"name": pl.String, "value": pl.Float64, "unit": pl.String}),
+        "calibrate/left_over": done.material.left_over.table(),
         "calibrate/draws": draw_table(done.material.posterior, 3, 0),
     }
     found = predict(artifacts.__getitem__, "apple", params, force_frame(other))

@@ -1,0 +1,139 @@
+"""Chains of a sampler in processes of their own, each with its checkpoint."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from disect_sim.errors import InputError
+from stages.calibrate.samplers.memory import RememberedGradients
+from stages.calibrate.samplers.sampling import Samples, Sampling
+from stages.runtime.parallel import report_to_parent, run_parallel
+
+NEARER = 8
+"""Times that a start without a finished simulation is brought half way to the centre."""
+FEWEST = 4
+"""Points per chain below which there is nothing to say."""
+
+Array = NDArray[np.float64]
+
+
+class Whitened:
+    """The target in Laplace standard deviations z around the centre, where it is about standard normal."""
+
+    def __init__(self, sampling: Sampling, ask: RememberedGradients) -> None:
+        self._centre, self._ask = sampling.centre, ask
+        self._factor = np.linalg.cholesky(sampling.covariance)
+        self.known: dict[bytes, float] = {}
+        """Log-probability by the bytes of z, of all that were asked."""
+        self._last: tuple[bytes, float, Array] | None = None
+
+    def __call__(self, z: Array) -> tuple[float, Array]:
+        """Log-probability and its gradient in z."""
+        here = z.tobytes()
+        if self._last is None or self._last[0] != here:
+            self._last = (here, *self._ask(self.unknowns(z)))
+        _, value, gradient = self._last
+        self.known[here] = value
+        return value, self._factor.T @ gradient
+
+    def unknowns(self, z: Array) -> Array:
+        """t of z."""
+        return self._centre + self._factor @ z
+
+    @property
+    def asked(self) -> int:
+        """Gradients so far."""
+        return self._ask.asked
+
+
+@dataclass(frozen=True)
+class Chain:
+    """What a method gets for one chain."""
+
+    number: int
+    sampling: Sampling
+    start: Array
+    """z, shape [unknown_count]."""
+    target: Whitened
+
+    def over(self) -> bool:
+        """Whether the budget of gradients is used."""
+        return self.target.asked >= self.sampling.gradients
+
+    def report(self, iteration: int) -> None:
+        """Iteration of burn-in and samples together."""
+        report_to_parent((self.number, iteration))
+
+
+Points = list[tuple[Array, float]]
+"""z and log-probability of every iteration, burn-in included."""
+
+
+@dataclass(frozen=True)
+class _Job:
+    method: str
+    run: Callable[[Chain], Points]
+    number: int
+    sampling: Sampling
+
+
+def run_chains(method: str, run: Callable[[Chain], Points], sampling: Sampling) -> Samples:
+    """`run` of every chain; chains that ended early cut the others to their length."""
+    bare = replace(sampling, report=_silent)
+    jobs = [_Job(method, run, number, bare) for number in range(sampling.chains)]
+    total = sampling.burn_in + sampling.samples
+    far = dict.fromkeys(range(sampling.chains), 0)
+
+    def listen(message: tuple[int, int]) -> None:
+        number, iteration = message
+        far[number] = iteration
+        share = sum(far.values()) / (total * len(far))
+        sampling.report(share, f"{method}: chain {number + 1}, iteration {iteration} of {total}")
+
+    answers = run_parallel(_run, jobs, processes=sampling.processes, on_message=listen)
+    length = min(len(points) for points, _, _ in answers)
+    kept = length - sampling.burn_in
+    if kept < FEWEST:
+        raise InputError(
+            f"calibrate: the chains of {method} have {max(0, kept)} points after a burn-in of {sampling.burn_in}. "
+            f"{FEWEST} are the least. Raise calibrate.gradients ({sampling.gradients}), or lower calibrate.burn_in."
+        )
+    trace = np.array([points[:length] for points, _, _ in answers])
+    values = np.array([logs[:length] for _, logs, _ in answers])
+    return Samples(
+        trace[:, sampling.burn_in :],
+        values[:, sampling.burn_in :],
+        sum(asked for _, _, asked in answers),
+        0,
+        True,
+        trace,
+    )
+
+
+def _start(job: _Job, target: Whitened) -> Array:
+    """Where a chain starts: nearer to the centre if no simulation finishes there."""
+    z = job.sampling.starts()[job.number]
+    for _ in range(NEARER):
+        if np.isfinite(target(z)[0]):
+            return z
+        z = 0.5 * z
+    raise InputError(
+        f"calibrate: no simulation near the most probable point finished for chain {job.number + 1} of {job.method}. A "
+        "chain needs a start. Lower cut.dt_s, or change calibrate.start."
+    )
+
+
+def _silent(share: float, text: str) -> None:
+    """Reports travel as messages."""
+
+
+def _run(job: _Job) -> tuple[Array, Array, int]:
+    s = job.sampling
+    ask = RememberedGradients(s.target, s.checkpoint(f"{job.method}-{job.number}"))
+    target = Whitened(s, ask)
+    chain = Chain(job.number, s, _start(job, target), target)
+    points = job.run(chain)
+    t = np.array([target.unknowns(z) for z, _ in points])
+    return t, np.array([value for _, value in points]), ask.asked

@@ -1,0 +1,61 @@
+"""Brute force: the posterior on a grid, for at most three unknowns. What the other methods are compared with."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from disect_sim.errors import InputError
+from stages.calibrate.samplers.memory import RememberedSimulations
+from stages.calibrate.samplers.sampling import Samples, Sampling
+from stages.runtime.parallel import Workers
+
+MOST_UNKNOWNS = 3
+REACH = 4.0
+"""The grid covers this many Laplace standard deviations, and of the prior, which it never leaves."""
+
+Array = NDArray[np.float64]
+
+
+def sample(sampling: Sampling) -> Samples:
+    """Points drawn from the cells by their probability, evenly inside a cell; `simulations` is the grid's size."""
+    count = len(sampling.centre)
+    if count > MOST_UNKNOWNS:
+        raise InputError(
+            f"calibrate.posterior is grid, with {count} unknowns ({', '.join(sampling.target.names)}). A grid has at "
+            f"most {MOST_UNKNOWNS}. Take another method, or fewer in calibrate.material with calibrate.prior=uniform."
+        )
+    axes, values = grid_of(sampling)
+    random = np.random.default_rng([sampling.seed, 2])
+    weight = np.exp(values - values.max())
+    wanted = sampling.chains * sampling.samples
+    chosen = random.choice(weight.size, size=wanted, p=(weight / weight.sum()).ravel())
+    place = np.unravel_index(chosen, values.shape)
+    points = np.stack([axis[i] for axis, i in zip(axes, place, strict=True)], axis=1)
+    points += (random.random(points.shape) - 0.5) * np.array([axis[1] - axis[0] for axis in axes])
+    t = points.reshape(sampling.chains, sampling.samples, count)
+    logs = values.ravel()[chosen].reshape(t.shape[:2])
+    return Samples(t, logs, 0, values.size, False, t)
+
+
+def grid_of(sampling: Sampling) -> tuple[list[Array], Array]:
+    """Middles of the cells along every axis, and the log-probability of all, shape [side] * unknown_count."""
+    count = len(sampling.centre)
+    side = max(3, int(np.floor(sampling.simulations ** (1.0 / count) + 1e-9)))
+    half = REACH * np.sqrt(np.diag(sampling.covariance))
+    low = np.maximum(sampling.centre - half, -REACH)
+    high = np.minimum(sampling.centre + half, REACH)
+    cells = (np.arange(side) + 0.5) / side
+    axes = [a + (b - a) * cells for a, b in zip(low, high, strict=True)]
+    points = np.stack([part.ravel() for part in np.meshgrid(*axes, indexing="ij")], axis=1)
+
+    with Workers(sampling.processes) as workers:
+        ask = RememberedSimulations(
+            lambda batch: sampling.target.log_probabilities(batch, workers), sampling.checkpoint("grid")
+        )
+        values = ask(
+            points, lambda done: sampling.report(done / len(points), f"grid: {done} of {len(points)}")
+        )
+    if not np.isfinite(values).any():
+        raise InputError(
+            "calibrate: no simulation of the grid finished. One must. Change calibrate.bounds or calibrate.start."
+        )
+    return axes, values.reshape([side] * count)

@@ -1,0 +1,73 @@
+"""What a fit leaves of its logs goes into the next prediction."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from stages.calibrate.material_fit.left_over import NOTHING, left_over, read_left_over
+from stages.calibrate.material_fit.likelihood import MODEL_ERROR, depth_likelihood
+from stages.calibrate.problem import pose_problem
+from stages.calibrate.recorded_cut import top_of_body
+from stages.runtime.catalogue import ARTIFACTS
+from stages.runtime.table_contract import check_table
+from tests.disect_sim.scenes import block_model, regular_block
+from tests.stages.calibrate.test_material_fit import EDGE_TRUTH, quick_material
+from tests.stages.calibration_scenes import record
+
+
+@pytest.fixture(scope="module")
+def problem():
+    model = block_model(regular_block((3, 3, 3)), damage_law="edge")
+    return pose_problem(model, record(model, EDGE_TRUTH), quick_material())
+
+
+def _of(problem, profile, use=None):
+    use = problem.contact & problem.valid if use is None else use
+    return left_over([depth_likelihood(problem, use, 0.5)], [profile])
+
+
+def test_nothing_is_left_of_a_perfect_fit(problem):
+    left = _of(problem, problem.measured)
+    check_table(ARTIFACTS["calibrate/left_over"], left.table(), "here")
+    assert left.factor == pytest.approx(np.ones(len(left.factor)))
+    assert left.height_m[-1] >= top_of_body(problem.model.mesh)
+
+
+def test_a_bump_that_the_model_misses_comes_back_smoothed(problem):
+    """A bump of 30 % and 4 mm, longer than a slice of 3 mm: most of it returns, and nothing far from it."""
+    middle = 0.5 * problem.height[problem.contact].mean() + 0.5 * problem.height[problem.contact].max()
+    bump = 1.0 + 0.3 * np.exp(-0.5 * ((problem.height - middle) / 0.004) ** 2)
+    bumpy = replace(problem, measured=bump * problem.measured)
+    left = _of(bumpy, problem.measured)
+    assert left.at(np.array([middle]))[0] == pytest.approx(1.3, abs=0.08)
+    use = problem.contact & problem.valid
+
+    def error(profile):
+        return np.abs(profile - bumpy.measured)[use].mean()
+
+    assert error(left.at(problem.height) * problem.measured) < 0.4 * error(problem.measured)
+
+
+def test_below_what_a_log_has_seen_it_fades(problem):
+    """Twice the correlation of 6 mm below, exp(-2) of it is left."""
+    use = problem.contact & problem.valid
+    seen = use & (problem.height > problem.height[use].mean())
+    left = _of(problem, problem.measured / 1.1, seen)
+    lowest = problem.height[seen].min()
+    assert left.deviation_at(np.array([lowest]))[0] < 0.5 * MODEL_ERROR
+    assert left.deviation_at(np.array([lowest - 0.015]))[0] > 0.9 * MODEL_ERROR
+    near, far = np.abs(left.at(np.array([lowest, max(0.0, lowest - 0.012)])) - 1.0)
+    assert far < 0.4 * near
+
+
+def test_without_a_fit_the_factor_is_one():
+    left = read_left_over(NOTHING.table())
+    assert (left.at(np.linspace(-1.0, 1.0, 5)) == 1.0).all()
+    assert (left.deviation_at(np.linspace(-1.0, 1.0, 5)) == MODEL_ERROR).all()
+
+
+def test_it_survives_the_table(problem):
+    left = _of(problem, 0.9 * problem.measured)
+    again = read_left_over(left.table())
+    assert np.array_equal(again.at(problem.height), left.at(problem.height))
