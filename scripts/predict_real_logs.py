@@ -21,6 +21,7 @@ from disect_sim.model import Model
 from scripts.fit_real_logs import CASES, ROOT, body, recorded
 from stages.calibrate.material_fit.baselines import best_amplitude, repeated_profile
 from stages.calibrate.material_fit.fit import fit_material, material_unknowns
+from stages.calibrate.material_fit.left_over import LeftOver
 from stages.calibrate.material_fit.posterior import (
     Posterior,
     draw_table,
@@ -81,7 +82,7 @@ def run(name: str, boundary: str) -> dict[str, Any]:
     if found.tail is not None:
         out |= {"forecast": found.tail.nmae, "hold": found.tail.nmae_guess}
     if name in SECOND:
-        out |= _second(name, model, problem, values, params)
+        out |= _second(name, model, problem, values, found.left_over, params)
     return out
 
 
@@ -99,10 +100,16 @@ def _write_fit(
 
 
 def _second(
-    name: str, model: Model, own: Problem, values: dict[str, np.ndarray], params: CalibrateParams
+    name: str,
+    model: Model,
+    own: Problem,
+    values: dict[str, np.ndarray],
+    left: LeftOver,
+    params: CalibrateParams,
 ) -> dict[str, float]:
     other = pose_problem(model, recorded(SECOND[name]), params)
     predicted, _ = other.run({k: v for k, v in values.items() if k != OFFSET}, differentiable=False)
+    predicted = left.at(other.height) * predicted
     repeated = repeated_profile(own, other.height)
 
     def scaled(profile: np.ndarray) -> np.ndarray:
@@ -120,7 +127,7 @@ def table() -> str:
     """What has been done, as a table of docs/prediction.md."""
     keys = ("fit", "forecast", "hold", "second", "repeat", "second_scaled", "repeat_scaled")
     lines = [f"| cut | boundary | {' | '.join(keys)} |", "|" + "---|" * (len(keys) + 2)]
-    for path in sorted(RESULTS.glob("*/*.json")):
+    for path in sorted(path for word in BOUNDARIES for path in RESULTS.glob(f"*/{word}.json")):
         found = json.loads(path.read_text())
         cells = [f"{100 * found[key]:.1f} %" if key in found else "–" for key in keys]
         lines.append(f"| {path.parent.name} | {path.stem} | {' | '.join(cells)} |")

@@ -87,7 +87,7 @@ def expected(
 
 
 def log_alone(
-    before: Expected, value: float, deviation: float, least: float = 0.05
+    before: Expected, value: float, deviation: float, least: float = 0.2
 ) -> tuple[float, float] | None:
     """What a log says of a parameter without what was expected: its value and the deviation of its logarithm.
 
@@ -95,7 +95,8 @@ def log_alone(
         before: The prior that the fit had.
         value: The fitted value, in the parameter's unit.
         deviation: Standard deviation after the log, in prior standard deviations.
-        least: Share of the prior's information that the log must have added; None if it added less.
+        least: Share of the prior's information that the log must have added; None if it added less, as taking out the
+            prior then leaves a value far from anything that was simulated.
     """
     added = (1.0 / deviation**2 - 1.0) / before.spread**2
     if added * before.spread**2 < least:
