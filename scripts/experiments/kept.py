@@ -1,0 +1,52 @@
+"""What an experiment has found so far, as JSON: a killed one goes on with the step that it was in."""
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stages.runtime.atomic_file import write_bytes_atomic
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "build" / "experiments"
+
+
+class Kept:
+    """Steps that are done, by name; delete the file to begin again."""
+
+    def __init__(self, name: str, folder: Path = FOLDER) -> None:
+        self.folder = folder / name
+        """For checkpoints of the steps."""
+        self._path = folder / f"{name}.json"
+        self.steps: dict[str, Any] = json.loads(self._path.read_text()) if self._path.is_file() else {}
+
+    def once(self, step: str, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """The step's result: kept, or found now; `cpu_s` is what it took in this process and its children."""
+        if step not in self.steps:
+            before = _cpu_s()
+            found = work()
+            self.steps[step] = _plain(found) | {"cpu_s": round(_cpu_s() - before, 1)}
+            write_bytes_atomic(self._path, (json.dumps(self.steps, indent=1) + "\n").encode())
+        result: dict[str, Any] = self.steps[step]
+        return result
+
+
+def _cpu_s() -> float:
+    times = time.process_time()
+    import resource
+
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return times + children.ru_utime + children.ru_stime
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    return value.item() if isinstance(value, np.generic) else value

@@ -1,0 +1,55 @@
+"""docs/experiments.md: every experiment writes its own part of the page, between two marks, and one figure."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from scripts.experiments.kept import FOLDER, ROOT, Kept
+from stages.runtime.atomic_file import write_bytes_atomic
+from stages.shared.pictures.figure import pixels_of
+
+PAGE = ROOT / "docs" / "experiments.md"
+PICTURES = ROOT / "docs" / "pictures"
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """A Markdown table."""
+    lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
+    return "\n".join([*lines, *(f"| {' | '.join(map(str, row))} |" for row in rows)])
+
+
+def command(
+    name: str,
+    run: Callable[[Any, Kept], dict[str, Any]],
+    text_of: Callable[[dict[str, Any]], str],
+    draw: Callable[[dict[str, Any], Path], None],
+    usual: Callable[[], Any],
+) -> Callable[..., None]:
+    """The experiment's command: runs what is not done, draws, and writes its part of the page; `usual` is its size."""
+
+    def main(size: Any = None, page: Path = PAGE, folder: Path = FOLDER, pictures: Path = PICTURES) -> None:
+        found = run(size or usual(), Kept(name, folder))
+        draw(found, pictures)
+        write_part(name, text_of(found), page)
+
+    return main
+
+
+def write_part(name: str, text: str, page: Path = PAGE, *, figure: bool = True) -> None:
+    """Replace what stands between the marks of this experiment; its figure comes last."""
+    begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
+    before, found, rest = page.read_text(encoding="utf-8").partition(begin)
+    if not found or end not in rest:
+        raise SystemExit(f"{page} has no part for {name}. It needs the lines {begin} and {end}. Add them.")
+    after = rest.partition(end)[2]
+    shown = f"\n\n![{name.replace('_', ' ')}](pictures/experiment_{name}.png)" if figure else ""
+    write_bytes_atomic(page, f"{before}{begin}\n{text.strip()}{shown}\n{end}{after}".encode())
+
+
+def write_figure(name: str, canvas: Any, folder: Path = PICTURES) -> None:
+    """docs/pictures/experiment_<name>.png."""
+    folder.mkdir(parents=True, exist_ok=True)
+    image = Image.fromarray(pixels_of(canvas)).convert("P", palette=Image.Palette.ADAPTIVE, colors=64)
+    image.save(folder / f"experiment_{name}.png", optimize=True)

@@ -1,0 +1,88 @@
+"""Does a fit at 50 mm/s predict other speeds? 35 to 65 mm/s, against a truth with another mesh and another law.
+
+    python -m scripts.experiments.velocity
+
+Synthetic truth: the stretch law on a finer mesh, noise of 0.3 N; the model that is fitted has the paper's force law.
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from disect_sim.laws.damage import damage_law
+from scripts.experiments.kept import Kept
+from scripts.experiments.page import command, table, write_figure
+from scripts.experiments.scene import PAPER, Scene
+from scripts.experiments.springs import fitted, mean_error_n, settings
+from stages.shared.pictures.figure import new_figure
+from stages.shared.pictures.preview import CUT, FRUIT, TEXT, WARNING
+
+NAME = "velocity"
+FITTED_M_S = 0.05
+SPEEDS_M_S = (0.035, 0.0425, 0.05, 0.0575, 0.065)
+LAW = "stretch"
+
+
+@dataclass(frozen=True)
+class Size:
+    """How fine and how long."""
+
+    scene: Scene = field(default_factory=Scene)
+    truth_cells: tuple[int, int, int] = (5, 5, 5)
+    shared: int = 10
+    individual: int = 12
+
+
+COARSE = Size(Scene((3, 2, 2), 0.01, 100.0), (3, 3, 3), 3, 2)
+"""For a test."""
+
+
+def run(size: Size, kept: Kept) -> dict[str, dict[str, Any]]:
+    """Fit one speed, predict the others."""
+    scene = size.scene
+
+    def work() -> dict[str, Any]:
+        finer = scene.model(law=LAW, cells=size.truth_cells)
+        softness = damage_law(LAW).parameters["cut_spring_softness"].default
+        truth = PAPER | {"cut_spring_ke": 500.0, "sdf_ke": 2000.0, "cut_spring_softness": softness}
+        model, params = scene.model(), settings(scene, shared=size.shared, individual=size.individual)
+        logs = {speed: scene.record(finer, truth, speed=speed, seed=i) for i, speed in enumerate(SPEEDS_M_S)}
+        return {
+            phase: [mean_error_n(model, logs[speed], params, values) for speed in SPEEDS_M_S]
+            for phase, values in fitted(model, logs[FITTED_M_S], params).items()
+        }
+
+    return {NAME: kept.once(NAME, work)}
+
+
+def text_of(found: dict[str, Any]) -> str:
+    """The part of the page."""
+    result = found[NAME]
+    rows = [[phase, *(f"{error:.2f} N" for error in result[phase])] for phase in ("shared", "individual")]
+    ratio = [a / b for a, b in zip(result["shared"], result["individual"], strict=True)]
+    rows.append(["shared / individual", *(f"{value:.2f}" for value in ratio)])
+    head = ["springs", *(f"{1e3 * speed:g} mm/s" for speed in SPEEDS_M_S)]
+    return table(head, rows) + (
+        f"\n\nFitted at {1e3 * FITTED_M_S:g} mm/s; {result['cpu_s']:.0f} CPU-seconds. Mean absolute errors. The "
+        "paper's: individual values up to 4 times better than shared ones."
+    )
+
+
+def draw(found: dict[str, Any], folder: Path) -> None:
+    """Error over speed."""
+    figure, canvas = new_figure((6.0, 3.4))
+    axis = figure.subplots()
+    for phase, colour in (("shared", CUT), ("individual", FRUIT)):
+        axis.plot([1e3 * speed for speed in SPEEDS_M_S], found[NAME][phase], "o-", color=colour, label=phase)
+    axis.axvline(1e3 * FITTED_M_S, color=WARNING, ls=":", lw=1.0)
+    axis.set(xlabel="speed [mm/s]", ylabel="mean absolute error [N]", ylim=(0.0, None))
+    axis.set_title("dotted: the speed that was fitted", color=TEXT, fontsize=10)
+    axis.legend(frameon=False)
+    write_figure(NAME, canvas, folder)
+
+
+main = command(NAME, run, text_of, draw, Size)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""The experiments, coarse: each writes its table and figure, and a second run goes on from what is kept."""
+
+import json
+import shutil
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from scripts.experiments.kept import Kept
+from scripts.experiments.page import PAGE, write_part
+
+NAMES = ("two_parameters", "losses", "duration", "velocity", "nodal_motion", "geometry", "slicing")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_an_experiment_writes_its_part_of_the_page(name, tmp_path):
+    experiment = import_module(f"scripts.experiments.{name}")
+    page = tmp_path / "experiments.md"
+    shutil.copy(PAGE, page)
+    where = {"page": page, "folder": tmp_path, "pictures": tmp_path}
+    write_part(name, "empty", page)
+    experiment.main(experiment.COARSE, **where)
+    part = page.read_text().partition(f"<!-- {name} -->")[2].partition("<!-- end")[0]
+    assert "|---|" in part and "nan" not in part
+    assert (tmp_path / f"experiment_{name}.png").stat().st_size > 3000
+    kept = (tmp_path / f"{name}.json").read_bytes()
+    before = page.read_text()
+    experiment.main(experiment.COARSE, **where)
+    assert (tmp_path / f"{name}.json").read_bytes() == kept, "what is done is not done again"
+    assert page.read_text() == before
+
+
+def test_every_experiment_has_its_part_and_every_part_its_command():
+    folder = Path(import_module("scripts.experiments").__file__).parent
+    commands = {
+        path.stem
+        for path in folder.glob("*.py")
+        if any(word in path.read_text() for word in ("command(NAME", "write_part(NAME"))
+    }
+    assert commands == set(NAMES)
+    text = PAGE.read_text()
+    for name in NAMES:
+        assert f"python -m scripts.experiments.{name}" in text
+        assert text.count(f"<!-- {name} -->") == text.count(f"<!-- end of {name} -->") == 1
+
+
+def test_a_page_without_the_part_is_refused(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("nothing here\n")
+    with pytest.raises(SystemExit, match="has no part for losses"):
+        write_part("losses", "text", page)
+    assert page.read_text() == "nothing here\n"
+
+
+def test_a_step_that_fails_is_not_kept(tmp_path):
+    kept = Kept("some", tmp_path)
+    assert kept.once("first", lambda: {"value": 1.0})["value"] == 1.0
+
+    def fail():
+        raise RuntimeError("killed")
+
+    with pytest.raises(RuntimeError):
+        kept.once("second", fail)
+    again = Kept("some", tmp_path)
+    assert again.once("first", fail)["value"] == 1.0
+    assert again.once("second", lambda: {"value": 2.0})["value"] == 2.0
+    assert set(json.loads((tmp_path / "some.json").read_text())) == {"first", "second"}
