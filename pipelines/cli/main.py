@@ -16,6 +16,7 @@ from pipelines.cli.completion import scan_ids
 from pipelines.cli.library import add_library_commands
 from pipelines.cli.operations import add_operation_commands
 from pipelines.cli.predict import add_predict_command
+from pipelines.cli.probe import add_probe_command
 from pipelines.cli.robot import add_robot_commands
 from pipelines.cli.run import add_run_commands
 from pipelines.cli.show import add_show_commands
@@ -182,6 +183,7 @@ def validate(
 
 add_operation_commands(app)
 add_predict_command(app)
+add_probe_command(app)
 add_library_commands(app)
 add_show_commands(app)
 add_robot_commands(app)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from disect_sim import Model, RecordedMotion, simulate
+from disect_sim.result import Result
 from stages.optimize.kinematics import Trajectory
 from stages.optimize.params import OptimizeParams
 from stages.optimize.passage import RATE_HZ, Passage
@@ -50,27 +51,38 @@ class FinalDraw:
         return float(np.linalg.norm(self.force, axis=1).max(initial=0.0))
 
 
+NO_DRAW = FinalDraw(Trajectory.zeros(0), np.zeros((0, 3)), 0, np.nan)
+"""Before anything was simulated."""
+
+
 def final_draw(
     model: Model, values: Values, cut: SlicingCut, variables: Array, params: OptimizeParams
 ) -> FinalDraw:
     """Strokes after the motion of these variables, as many as part the fruit, at most params.final_strokes.
 
-    A simulation that stops in a stroke ends the draw before it: the certificate judges what is left whole.
+    All strokes are simulated at once. A simulation that stops in a stroke is made again without the last one: the
+    certificate judges what is left whole.
     """
     before = cut.trajectory(variables)
-    best = FinalDraw(Trajectory.zeros(0), np.zeros((0, 3)), 0, _simulated(model, values, before, params)[1])
-    path = best.path
-    for strokes in range(1, params.final_strokes + 1):
-        if best.cut_fraction >= PARTED:
-            break
-        last = before.position[-1] if strokes == 1 else path.position[-1]
+    path, ends = Trajectory.zeros(0), [0]
+    for _ in range(params.final_strokes):
+        last = path.position[-1] if len(path.position) else before.position[-1]
         path = joined(path, stroke(last, cut.passage, params))
-        force, parted, finished = _simulated(model, values, joined(before, path), params)
-        if not finished:
+        ends.append(len(path.position))
+    for strokes in range(params.final_strokes, -1, -1):
+        result = _simulated(model, values, joined(before, path.until(ends[strokes])), params)
+        if result.outcome.ok or strokes == 0:
             break
-        samples = round(len(path.position) / RATE_HZ * cut.sample_rate_hz)
-        best = FinalDraw(path, force[-samples:], strokes, parted)
-    return best
+    parted = [_parted_after(result, len(before.position) + end, params) for end in ends[: strokes + 1]]
+    strokes = next((i for i, share in enumerate(parted) if share >= PARTED), strokes)
+    first, last = (round(n / RATE_HZ * cut.sample_rate_hz) for n in (len(before.position) - 1, ends[strokes]))
+    return FinalDraw(path.until(ends[strokes]), result.force[first : first + last], strokes, parted[strokes])
+
+
+def _parted_after(result: Result, rows: int, params: OptimizeParams) -> float:
+    """Share parted at the end of so many rows of the motion, or where the simulation stopped before."""
+    step = int(np.ceil((rows - 1) / RATE_HZ / params.cut.dt_s - 1e-6))
+    return float(result.cut_fraction[min(step, len(result.cut_fraction) - 1)])
 
 
 def stroke(start: Array, passage: Passage, params: OptimizeParams) -> Trajectory:
@@ -113,14 +125,12 @@ def joined(first: Trajectory, second: Trajectory) -> Trajectory:
     )
 
 
-def _simulated(
-    model: Model, values: Values, path: Trajectory, params: OptimizeParams
-) -> tuple[Array, float, bool]:
-    """Force on the knife [N], shape [samples, 3], share parted at the end, and whether it got there."""
+def _simulated(model: Model, values: Values, path: Trajectory, params: OptimizeParams) -> Result:
+    """The whole motion."""
     times = np.arange(len(path.position)) / RATE_HZ
     steps = int(np.ceil(times[-1] / params.cut.dt_s - 1e-6))
     velocity = np.concatenate([np.zeros((len(times), 1)), path.velocity], axis=1)
-    result = simulate(
+    return simulate(
         model,
         RecordedMotion(times, path.position, velocities=velocity),
         values,
@@ -129,7 +139,6 @@ def _simulated(
         sample_rate_hz=min(RATE_HZ, 1.0 / params.cut.dt_s),
         force_limit_n=params.cut.force_limit_n,
     )
-    return result.force, float(result.cut_fraction[-1]), result.outcome.ok
 
 
 def _quintic(s: Array) -> tuple[Array, Array, Array]:

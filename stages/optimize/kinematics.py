@@ -32,6 +32,10 @@ class Trajectory:
         """All zero, to be filled."""
         return cls(np.zeros((count, 3)), np.zeros((count, 2)), np.zeros((count, 2)))
 
+    def until(self, count: int) -> "Trajectory":
+        """Its first rows."""
+        return Trajectory(self.position[:count], self.velocity[:count], self.acceleration[:count])
+
 
 class Saw:
     """Speed along the blade W (w·a) cos((w·b) t) at some times, and what its derivatives need."""

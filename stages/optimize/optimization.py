@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +12,7 @@ from numpy.typing import NDArray
 from disect_sim import Model
 from disect_sim.cut_mesh import CutMesh
 from disect_sim.errors import InputError
-from disect_sim.many import Answer, force_of, simulate_many
+from disect_sim.many import Answer, Cut, force_of, simulate_many
 from stages.optimize.confirmation import Check, Confirmed, checks_of
 from stages.optimize.constraints import Constraints, rules_of
 from stages.optimize.descent import Descent
@@ -111,7 +113,7 @@ def optimize(
     cut = SlicingCut(model, (values,), passage, params)
     with stage_workers(params.processes) as workers:
         progress(0.0, "simulate the vertical cut and the drawn motions")
-        drawn = drawn_motions(cut, params)
+        drawn = drawn_motions(cut, params, params.candidates if params.starts > 1 else 0)
         forces = _simulated(
             workers,
             cut,
@@ -143,23 +145,35 @@ def optimize(
         still[0] = 0.0
         base = Check("", model, values, passage, params, cut.straight(), best)
         checks = checks_of(base, finer, values_on(finer, model.mesh, values), materials)
-        answers = simulate_many(
-            [*(c for check in checks for c in check.cuts()), *cut.cuts(best), *cut.cuts(still)],
-            of=force_of,
-            workers=workers,
-            progress=lambda share: progress(SEARCH_SHARE + (1.0 - SEARCH_SHARE) * share, CONFIRMING),
+        again = [*(c for check in checks for c in check.cuts()), *cut.cuts(best), *cut.cuts(still)]
+        jobs: list[Callable[[], Any]] = [
+            partial(final_draw, model, values, cut, best, params),
+            *(partial(_force, c) for c in again),
+        ]
+        draw, *answers = workers.run(
+            _call,
+            jobs,
+            on_done=lambda done: progress(SEARCH_SHARE + (1.0 - SEARCH_SHARE) * done / len(jobs), CONFIRMING),
         )
     confirmed = [check.confirmed(answers[2 * i : 2 * i + 2]) for i, check in enumerate(checks)]
     slicing, without_sawing = (
         _measured(cut, variables, answer)
         for variables, answer in zip((best, still), answers[-2:], strict=True)
     )
-    draw = final_draw(model, values, cut, best, params)
     remove_checkpoints(scan_dir, "optimize")
     limits = {rule.name: rule.limit for rule in rules_of(passage, params)}
     return Optimization(
         cut, vertical, slicing, without_sawing, residuals, limits, name, runs, confirmed, draw
     )
+
+
+def _force(cut: Cut) -> Answer[Array]:
+    """Of one cut, simulated in this process."""
+    return simulate_many([cut], of=force_of, processes=1)[0]
+
+
+def _call(job: Callable[[], Any]) -> Any:
+    return job()
 
 
 def _simulated(

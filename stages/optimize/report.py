@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from stages.optimize.confirmation import POSSIBLE
 from stages.optimize.descent import Point
-from stages.optimize.final_draw import joined
+from stages.optimize.final_draw import FinalDraw, joined
 from stages.optimize.optimization import UNCONSTRAINED, Measured, Optimization
 from stages.optimize.passage import RATE_HZ
+from stages.optimize.slicing_cut import SlicingCut
 from stages.shared.library.library import AMPLITUDE_SPREAD, NINETY
 
 Array = NDArray[np.float64]
@@ -21,17 +22,22 @@ CONTACT_N = 0.5
 
 
 def motion_table(found: Optimization) -> pl.DataFrame:
-    """The table optimize/motion, one row per millisecond: the cut, then the final draw."""
-    trajectory = joined(found.cut.trajectory(found.slicing.variables), found.draw.path)
+    """The table optimize/motion."""
+    return motion_rows(found.slicing, found.draw)
+
+
+def motion_rows(motion: Measured, draw: FinalDraw) -> pl.DataFrame:
+    """A motion with the columns of optimize/motion, one row per millisecond: the cut, then the final draw."""
+    trajectory = joined(motion.cut.trajectory(motion.variables), draw.path)
     times = np.arange(len(trajectory.position)) / RATE_HZ
-    force = np.concatenate([found.slicing.force, found.draw.force])
+    force = np.concatenate([motion.force, draw.force])
     return pl.DataFrame(
         [
             pl.Series("time_s", times, pl.Float64),
             pl.Series("position_m", trajectory.position, VEC3),
             pl.Series("velocity_m_s", _in_space(trajectory.velocity), VEC3),
             pl.Series("acceleration_m_s2", _in_space(trajectory.acceleration), VEC3),
-            pl.Series("force_n", _at(times, found, force), VEC3),
+            pl.Series("force_n", _at(times, motion.cut, force), VEC3),
         ]
     )
 
@@ -41,7 +47,7 @@ def profile_table(found: Optimization) -> pl.DataFrame:
     straight = found.cut.trajectory(found.vertical.variables).position
     sliced = found.cut.trajectory(found.slicing.variables).position
     times = found.cut.times
-    before, after = _at(times, found, found.vertical.force), _at(times, found, found.slicing.force)
+    before, after = (_at(times, found.cut, each.force) for each in (found.vertical, found.slicing))
     return pl.DataFrame(
         [
             pl.Series("time_s", times, pl.Float64),
@@ -168,7 +174,7 @@ def _work_j(found: Optimization, motion: Measured) -> float:
     """What the arm puts into the cut [J]."""
     times = found.cut.times
     velocity = _in_space(found.cut.trajectory(motion.variables).velocity)
-    power = -(_at(times, found, motion.force) * velocity).sum(axis=1)
+    power = -(_at(times, found.cut, motion.force) * velocity).sum(axis=1)
     return float(np.trapezoid(power, times))
 
 
@@ -190,7 +196,7 @@ def _in_space(yz: Array) -> Array:
     return np.concatenate([np.zeros((len(yz), 1)), yz], axis=1)
 
 
-def _at(times: Array, found: Optimization, force: Array) -> Array:
+def _at(times: Array, cut: SlicingCut, force: Array) -> Array:
     """Force at the controller's times; nothing touches at time zero. A sample is the mean up to its time."""
-    known = (np.arange(len(force)) + 0.5) / found.cut.sample_rate_hz
+    known = (np.arange(len(force)) + 0.5) / cut.sample_rate_hz
     return np.stack([np.interp(times, known, column, left=0.0) for column in force.T], axis=1)

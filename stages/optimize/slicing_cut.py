@@ -66,6 +66,7 @@ class SlicingCut:
             "duration": passage.duration_s,
             "dt": params.cut.dt_s,
             "sample_rate_hz": self.sample_rate_hz,
+            "force_limit_n": params.cut.force_limit_n,
         }
         times = torch.arange(round(passage.duration_s * RATE_HZ) + 1, dtype=torch.float64) / RATE_HZ
         self._every = Kinematics(self._motion, times)
@@ -125,6 +126,12 @@ class SlicingCut:
             bar += np.stack([gradients[name] for name in KEYFRAMES])
             bar[2] += share * self._weights_pullback(variables, norm)
         return mean, bar * self._units
+
+    def mean_force_and_sensitivity(self, variables: Array) -> tuple[float, dict[str, Array]]:
+        """Mean norm of the force [N] with the first draw, and its derivatives in the simulator's parameters by name."""
+        result = _finished(self.cuts(variables)[0], differentiable=True)
+        weights, norm = self.weights(variables), _norm(result.force)
+        return float(weights @ norm), result.gradient((weights / norm)[:, None] * result.force).parameters
 
     def weights(self, variables: Array, over: str | None = None) -> Array:
         """Share of every sample of the force in its mean, shape [samples]: of the time, or of the way down."""

@@ -74,12 +74,12 @@ def near_vertical(cut: SlicingCut, params: OptimizeParams) -> Array:
     return variables
 
 
-def drawn_motions(cut: SlicingCut, params: OptimizeParams) -> list[Array]:
-    """`candidates` seeded slicing motions, each brought into the limits; none if there is only one start."""
+def drawn_motions(cut: SlicingCut, params: OptimizeParams, count: int) -> list[Array]:
+    """So many seeded slicing motions, each brought into the limits."""
     generator = np.random.default_rng(params.seed)
     rules = rules_of(cut.passage, params)
     out = []
-    for _ in range(params.candidates if params.starts > 1 else 0):
+    for _ in range(count):
         wish = cut.straight()
         wish[0] = generator.uniform(*params.start_amplitude_range_m_s) / AMPLITUDE_M_S
         wish[1] = generator.uniform(*params.start_frequency_range_rad_s) / FREQUENCY_RAD_S

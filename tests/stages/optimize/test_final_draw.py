@@ -1,13 +1,12 @@
 """The final draw: it parts what the cut left whole, keeps the limits, and joins the cut without a jump."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
 from stages.optimize.final_draw import PARTED, final_draw, joined, stroke
+from stages.optimize.optimization import Measured
 from stages.optimize.passage import Passage
-from stages.optimize.report import motion_table
+from stages.optimize.report import motion_rows
 from tests.disect_sim.scenes import block_model, regular_block
 from tests.stages.slicing_scenes import VALUES, block, quick, slicing_cut
 
@@ -69,10 +68,7 @@ def test_the_motion_table_goes_on_with_the_draw_without_a_jump():
     variables = cut.straight()
     draw = final_draw(block(), VALUES, cut, variables, params.changed(final_strokes=1))
     samples = round(cut.passage.duration_s * cut.sample_rate_hz)
-    found = SimpleNamespace(
-        cut=cut, draw=draw, slicing=SimpleNamespace(variables=variables, force=np.ones((samples, 3)))
-    )
-    table = motion_table(found)
+    table = motion_rows(Measured(cut, variables, np.ones((samples, 3))), draw)
     before = len(cut.times)
     assert len(table) == before + len(draw.path.position)
     whole = joined(cut.trajectory(variables), draw.path)

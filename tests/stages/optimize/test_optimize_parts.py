@@ -147,10 +147,10 @@ def test_the_first_start_is_beside_the_vertical_cut_and_the_others_are_drawn_wit
     cut = slicing_cut(params)
     amplitude = cut.motion_parameters(near_vertical(cut, params))["amplitude"]
     assert amplitude == pytest.approx(params.start_amplitude_m_s)
-    drawn, again = drawn_motions(cut, params), drawn_motions(cut, params)
+    drawn, again = drawn_motions(cut, params, 2), drawn_motions(cut, params, 2)
     assert len(drawn) == 2 and np.array_equal(drawn, again)
-    assert not np.array_equal(drawn, drawn_motions(cut, params.changed(seed=1)))
-    assert drawn_motions(cut, params.changed(starts=1)) == []
+    assert not np.array_equal(drawn, drawn_motions(cut, params.changed(seed=1), 2))
+    assert drawn_motions(cut, params, 0) == []
 
 
 def test_of_the_drawn_motions_the_one_with_the_least_force_is_a_start_and_a_failed_one_never():
