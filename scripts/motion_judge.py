@@ -5,6 +5,7 @@ are Pinocchio's (`pip install pin`). Without it, kinematics are products of expo
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -105,6 +106,13 @@ def violations(case: Case) -> list[str]:
 
 def flange_poses(q: np.ndarray) -> np.ndarray:
     """Of the flange in the base frame, shape [n, 4, 4]."""
+    return _flange_poses(np.ascontiguousarray(q, float).tobytes())
+
+
+@lru_cache(maxsize=8)
+def _flange_poses(data: bytes) -> np.ndarray:
+    """Most edits leave most motions as they are: remembered by content."""
+    q = np.frombuffer(data).reshape(-1, len(ORIGINS))
     pin = _pinocchio()
     if pin is None:
         return _exponentials(q)

@@ -64,13 +64,15 @@ def test_a_hole_in_the_checks_is_found(monkeypatch):
     assert tally.broken and tally.broken[0].startswith("seed 5, edit 0")
 
 
-def test_a_stopped_search_goes_on_where_it_was(tmp_path):
+def test_a_stopped_search_goes_on_where_it_was_on_any_number_of_processes(tmp_path):
     states = []
     monkey = attack(6, seed=9, base=BASE, save=lambda tally: states.append(replace(tally)))
     assert states[-1].done == monkey.done
     first = attack(3, seed=9, base=BASE)
     again = attack(6, seed=9, base=BASE, tally=first)
     assert (again.done, again.refused, again.certified) == (monkey.done, monkey.refused, monkey.certified)
+    two = attack(6, seed=9, base=BASE, processes=2)
+    assert (two.done, two.refused, two.passed) == (monkey.done, monkey.refused, monkey.passed)
     path = tmp_path / "state.json"
     assert load(path, 9) == Tally()
     path.write_text('{"seed": 8, "done": 1, "certified": 0, "refused": {}, "broken": [], "passed": {}}')

@@ -4,6 +4,7 @@ Plain Python, copied beside run_cut.py into every certified export.
 """
 
 import csv
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,34 @@ class Motion:
         first = next(i for i, phase in enumerate(phases) if phase["phase"] == "cut")
         self.tare = [round(1000 * phases[first - 1][key]) for key in ("start_s", "end_s")]
         self.cut_from = round(1000 * phases[first]["start_s"])
+
+
+def plain_text(document: dict, motion: Motion) -> str:
+    """The motion and what to set, for stream_cut.cpp: a word and its numbers per line, then the joints."""
+    wanted = document["frames"]["F_T_E"]
+    path = [*motion.to_start, *motion.joints[1:], *motion.to_ready[1:]]
+    lines = {
+        "scan2cut-stream": [1],
+        "scan": [document["scan"]],
+        "motion": ["air_cut" if motion.air else "cut"],
+        "content_sha256": [document["certificate"]["content_sha256"]],
+        "mass_kg": [document["tool"]["mass_kg"]],
+        "com_in_flange_m": document["tool"]["com_in_flange_m"],
+        "F_T_E": [wanted[row][column] for column in range(4) for row in range(4)],
+        "stiffness_nm_rad": [document["certificate"]["loads"]["joint_stiffness_nm_rad"]] * 7,
+        "torque_nm": motion.collision["torque_nm"],
+        "force_n": motion.collision["force_n"],
+        "acceleration_rad_s2": document["limits"]["acceleration_rad_s2"],
+        "free_force_n": [motion.free_force_n],
+        "stop_force_n": [motion.collision["stop_force_n"]],
+        "tare_from": motion.tare[:1],
+        "tare_to": motion.tare[1:],
+        "cut_from": [motion.cut_from],
+        "first": [len(motion.to_start) - 1],
+        "rows": [len(path)],
+    }
+    head = [" ".join([word, *map(str, values)]) for word, values in lines.items()]
+    return "\n".join([*head, *(" ".join(map(str, row)) for row in path), "end", ""])
 
 
 def off(pose: list, joints: list) -> float:
@@ -113,74 +142,75 @@ class Force:
 class Run:
     """One motion on the arm: streams joints, records the state, watches the force."""
 
-    def __init__(self, robot: Any, franka: Any, document: dict, motion: Motion) -> None:
-        self.robot, self.franka, self.motion = robot, franka, motion
+    def __init__(self, arm: Any, document: dict, motion: Motion) -> None:
+        self.arm, self.motion = arm, motion
         self.limits = document["limits"]["acceleration_rad_s2"]
         self.path: list = []
         self.place, self.first = 0.0, 0
         """Where on the path the arm is, and where joint_1khz.csv begins on it."""
         self.force = Force(motion.free_force_n)
+        self.cutting = False
+        self.reason = ""
+        """Why it stopped on the way; empty if it did not."""
         self.rows: list = []
         self.done = False
 
     def forward(self) -> str:
         """Play the whole path; the reason if it stopped on the way, else an empty text."""
-        state = self.robot.read_once()
+        state = self.arm.robot.read_once()
         entry = way_in(self.motion, list(state.q_d), list(state.dq))
         self.first = len(entry) - 1
         self.path = [*entry, *self.motion.joints[1:], *self.motion.to_ready[1:]]
-        control = self._control_at_the_path()
-        reason, slowing, cycles = "", 0, 0
-        rate, last = 1.0, len(self.path) - 1
-        while True:
-            stopped = self.place >= last or (bool(reason) and rate <= 0.0)
-            state, passed = self._cycle(control, between(self.path, self.place), finished=stopped)
-            if stopped:
-                return reason
-            if not reason and self._watch(state):
-                reason = f"The force reached {self.force.size:.0f} N, more than {self.force.limit_n:.0f} N."
-                slowing = self._stopping_cycles()
-            if reason:
-                cycles += passed
-                rate = 1.0 - smooth(min(1.0, cycles / slowing))
-            self.place = min(last, self.place + rate * passed)
+        self.arm.play(self.onward())
+        return self.reason
 
     def back(self) -> str:
         """From where the arm stopped, slowly, the way it came, to the start of the path; says so."""
-        control = self._control_at_the_path()
+        self.arm.robot.automatic_error_recovery()
+        self.arm.play(self.homeward())
+        return " The arm went back to where it began."
+
+    def onward(self) -> Generator[Any, Any, None]:
+        """Joints [rad] along the path, each with whether it is the last; is sent state and cycles passed."""
+        yield from self._glide()
+        slowing, slowed = 0, 0
+        rate, last = 1.0, len(self.path) - 1
+        while self.place < last and not (self.reason and rate <= 0.0):
+            state, passed = yield between(self.path, self.place), False
+            self.record(state)
+            if not self.reason and self._watch(state):
+                self.reason = (
+                    f"The force reached {self.force.size:.0f} N, more than {self.force.limit_n:.0f} N."
+                )
+                slowing = self._stopping_cycles()
+            if self.reason:
+                slowed += passed
+                rate = 1.0 - smooth(min(1.0, slowed / slowing))
+            self.place = min(last, self.place + rate * passed)
+        yield between(self.path, self.place), True
+
+    def homeward(self) -> Generator[Any, Any, None]:
+        """The same, backwards from where the arm is."""
+        yield from self._glide()
         rate, ramp = 0.0, BACK_RATE / BACK_RAMP
-        while True:
-            stopped = self.place <= 0.0
-            _, passed = self._cycle(control, between(self.path, self.place), finished=stopped)
-            if stopped:
-                return " The arm went back to where it began."
+        while self.place > 0.0:
+            state, passed = yield between(self.path, self.place), False
+            self.record(state)
             # Ramp up, and down so that the path's beginning is reached at rest.
             rate = min(rate + passed * ramp, BACK_RATE, (2.0 * self.place * ramp) ** 0.5)
             self.place = max(0.0, self.place - passed * rate) if self.place > 1e-3 else 0.0
+        yield between(self.path, self.place), True
 
-    def _control_at_the_path(self) -> Any:
-        """Start to control the joints and glide from where the robot wants them to the path."""
-        control = self.robot.start_joint_position_control(self.franka.ControllerMode.JointImpedance)
-        state, _ = control.readOnce()
+    def _glide(self) -> Generator[Any, Any, None]:
+        """From where the robot wants its joints to the path; the first thing sent is where that is."""
+        state, _ = yield
         found, target, step = list(state.q_d), between(self.path, self.place), 0
         while step < GLIDE_SAMPLES:
             share = smooth(step / GLIDE_SAMPLES)
-            _, passed = self._cycle(
-                control, [a + share * (b - a) for a, b in zip(found, target, strict=True)]
-            )
+            pose = [a + share * (b - a) for a, b in zip(found, target, strict=True)]
+            state, passed = yield pose, False
+            self.record(state)
             step += passed
-        return control
-
-    def _cycle(self, control: Any, pose: list, *, finished: bool = False) -> tuple:
-        """Send a pose; the next state and how many cycles went by."""
-        command = self.franka.JointPositions(pose)
-        command.motion_finished = finished
-        control.writeOnce(command)
-        if finished:
-            return None, 0
-        state, period = control.readOnce()
-        self.record(state)
-        return state, max(1, round(1000 * period.to_sec()))
 
     def record(self, state: Any) -> None:
         """Keep the state; written to disk when the arm rests."""
@@ -192,7 +222,8 @@ class Run:
         begin, end = self.motion.tare
         if begin <= step <= end:
             self.force.collect(reading)
-        if step == self.motion.cut_from:
+        if step >= self.motion.cut_from and not self.cutting:  # a lost packet may pass over that very step
+            self.cutting = True
             self.force.settle()
             self.force.limit_n = self.motion.collision["stop_force_n"]
         return self.force.too_high(reading)

@@ -22,7 +22,7 @@ TO_START, TO_READY = "to_start.csv", "to_ready.csv"
 MOTION = "motion.parquet"
 RECORDING = "motion.mcap"
 AIR = "air_cut"
-RUN_SCRIPTS = ("run_cut.py", "cut_stream.py")
+RUN_SCRIPTS = ("run_cut.py", "cut_stream.py", "franka_arm.py", "stream_cut.cpp")
 CHECKLIST, REASON = "CHECKLIST.md", "REASON.txt"
 KEYS = (
     "schema",

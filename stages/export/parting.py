@@ -31,8 +31,9 @@ class Parting:
         count = len(self.whole_heights_m)
         if count == 0:
             return f"none of {self.springs} springs holds"
-        low, high = 1e3 * self.whole_heights_m[[0, -1]]
-        return f"{count} of {self.springs} springs hold, {low:.1f} to {high:.1f} mm above the board"
+        low, high = (f"{1e3 * height:.1f}" for height in self.whole_heights_m[[0, -1]])
+        where = low if low == high else f"{low} to {high}"
+        return f"{count} of {self.springs} springs hold, {where} mm above the board"
 
 
 def parting_of(frames: pl.DataFrame, springs: pl.DataFrame) -> Parting:

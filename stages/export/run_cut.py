@@ -8,9 +8,9 @@ The arm must rest at its ready pose (or at the start pose). It goes to the start
 certified files. Measured state is written to a log that `scan2cut executed` and `scan2cut run --log` read. If the
 force gets too high the arm slows down and stops; after that, or after a reflex, it can go back the way it came.
 
-Needs Python 3.10 or newer; --execute also needs pylibfranka, a real-time kernel (a simulated robot: --no-realtime) and
-a robot that pylibfranka speaks to (cut.json, robot / control / run_script). Exit codes: 0 done, 2 refused and nothing
-moved, 3 stopped on the way.
+Needs Python 3.10 or newer; --execute also needs a real-time kernel (a simulated robot: --no-realtime) and the library
+that speaks to the robot (cut.json, robot / control / run_script): pylibfranka for an FR3, panda-python for a Panda.
+Exit codes: 0 done, 2 refused and nothing moved, 3 stopped on the way.
 """
 
 import argparse
@@ -26,11 +26,10 @@ from typing import Any
 
 sys.dont_write_bytecode = True  # the folder holds what the certificate lists, and nothing else
 
-from cut_stream import FIELDS, Motion, RefusalError, Run, off, way_in  # noqa: E402
+from cut_stream import FIELDS, Motion, RefusalError, Run, off, plain_text, way_in  # noqa: E402
+from franka_arm import ARMS, SETTLE_READINGS, connect  # noqa: E402
 
 EE_TOLERANCE, MASS_TOLERANCE_KG = 1e-4, 0.02
-SETTLE_READINGS = 500
-"""The state shows a setting some cycles after it was made."""
 
 
 def say(text: str) -> None:
@@ -68,9 +67,9 @@ def check_robot(document: dict, name: str) -> None:
 def check_script(document: dict) -> None:
     """Refuse a robot that this script can't move."""
     robot = document["robot"]
-    if robot["control"]["run_script"] is not True:
+    if robot["control"]["run_script"] not in ARMS:
         ways = ", or ".join(f"{file} with {client}" for file, client in robot["control"]["clients"].items())
-        raise RefusalError(f"pylibfranka does not speak to a {robot['title']}. Play {ways}.")
+        raise RefusalError(f"This script does not speak to a {robot['title']}. Play {ways}.")
 
 
 def confirm(question: str, answer: str) -> bool:
@@ -97,9 +96,9 @@ def describe(document: dict, motion: Motion) -> None:
     say(document["certificate"]["verdict"])
 
 
-def set_up(robot: Any, document: dict, motion: Motion) -> None:
+def set_up(arm: Any, document: dict, motion: Motion) -> None:
     """Load, end effector, stiffness and thresholds, read back where the robot says them."""
-    tool, loads = document["tool"], document["certificate"]["loads"]
+    robot, tool, loads = arm.robot, document["tool"], document["certificate"]["loads"]
     state = robot.read_once()
     if not state.m_ee <= MASS_TOLERANCE_KG:
         raise RefusalError(
@@ -108,9 +107,10 @@ def set_up(robot: Any, document: dict, motion: Motion) -> None:
         )
     robot.set_load(tool["mass_kg"], tool["com_in_flange_m"], [1e-3, 0, 0, 0, 1e-3, 0, 0, 0, 1e-3])
     wanted = document["frames"]["F_T_E"]
-    nominal = [[state.F_T_NE[row + 4 * column] for column in range(4)] for row in range(4)]
+    flat = arm.nominal_end_effector()
+    nominal = [[flat[row + 4 * column] for column in range(4)] for row in range(4)]
     in_nominal = _product(_inverse(nominal), wanted)
-    robot.set_EE([in_nominal[row][column] for column in range(4) for row in range(4)])
+    arm.set_end_effector([in_nominal[row][column] for column in range(4) for row in range(4)])
     robot.set_joint_impedance([loads["joint_stiffness_nm_rad"]] * 7)
     torque, force = motion.collision["torque_nm"], motion.collision["force_n"]
     robot.set_collision_behavior(torque, torque, force, force)
@@ -140,7 +140,7 @@ def write_log(path: Path, run: Run, document: dict, ended: str) -> None:
     """The recorded state as one JSON object of arrays, whole or not at all."""
     start = run.rows[0][0]
     log: dict = {"time": [row[0] - start for row in run.rows], "motion_step": [row[1] for row in run.rows]}
-    for i, name in enumerate(FIELDS):  # the robot sends single precision, which has nine digits at most
+    for i, name in enumerate(FIELDS):  # an FR3 sends single precision, which has nine digits at most
         log[name] = [[float(f"{value:.9g}") for value in row[2][i]] for row in run.rows]
     log["scan2cut"] = {
         "scan": document["scan"],
@@ -163,37 +163,26 @@ def show_progress(run: Run) -> None:
 
 def execute(document: dict, motion: Motion, host: str, log: Path, *, realtime: bool) -> int:
     """Connect, set up, ask, move, record; the exit code."""
+    arm = connect(document["robot"]["control"]["run_script"], host, realtime=realtime)
+    errors = arm.errors(arm.library)
     try:
-        import pylibfranka as franka
-    except ImportError as error:
+        set_up(arm, document, motion)
+        state = arm.robot.read_once()
+        way_in(motion, list(state.q_d), list(state.dq))
+    except errors as error:
         raise RefusalError(
-            f"pylibfranka can't be imported ({error}). --execute needs it. Run pip install pylibfranka."
-        ) from error
-    config = franka.RealtimeConfig.kEnforce if realtime else franka.RealtimeConfig.kIgnore
-    try:
-        robot = franka.Robot(host, config)
-        set_up(robot, document, motion)
-        way_in(motion, list(robot.read_once().q_d), list(robot.read_once().dq))
-    except franka.NetworkException as error:
-        raise RefusalError(
-            f"No robot answers at {host} ({error}). Check --host, the cable and FCI in Desk."
-        ) from error
-    except RuntimeError as error:
-        raise RefusalError(
-            f"The robot at {host} refused ({error}). It must be unlocked, with FCI on and without errors; without a "
-            "real-time kernel only a simulated robot can be run (--no-realtime). Check Desk."
+            f"The robot at {host} refused ({error}). It must be unlocked, with FCI on and without errors. Check Desk."
         ) from error
     place = "The fruit is OFF the board." if motion.air else "The air cut ran well and the fruit is in place."
     if not (confirm(place, "yes") and confirm("Nobody is within reach; the stop button is in hand.", "move")):
         raise RefusalError("Not confirmed.")
-    run = Run(robot, franka, document, motion)
+    run = Run(arm, document, motion)
     threading.Thread(target=show_progress, args=(run,), daemon=True).start()
-    reason = _moved(run.forward)
+    reason = _moved(run.forward, errors)
     if reason and run.path:
         say(f"STOPPED: {reason}")
         if confirm("The knife may be in the fruit. It can go back the way it came, slowly.", "back"):
-            robot.automatic_error_recovery()
-            reason += _moved(run.back)
+            reason += _moved(run.back, errors)
     run.done = True
     if run.rows:
         write_log(log, run, document, reason or "finished")
@@ -202,12 +191,12 @@ def execute(document: dict, motion: Motion, host: str, log: Path, *, realtime: b
     return 3 if reason else 0
 
 
-def _moved(action: Any) -> str:
+def _moved(action: Any, errors: tuple) -> str:
     """Run it without pauses of Python's memory management; an exception of the robot becomes its reason."""
     gc.disable()
     try:
         return action()
-    except (RuntimeError, KeyboardInterrupt) as error:
+    except (*errors, KeyboardInterrupt) as error:
         return f"The robot stopped the motion ({error or 'interrupted'})."
     finally:
         gc.enable()
@@ -228,6 +217,9 @@ def main() -> int:
     parser.add_argument(
         "--no-realtime", action="store_true", help="without a real-time kernel: simulated robots only"
     )
+    parser.add_argument(
+        "--plain", type=Path, help="check everything and write the motion as a new file for stream_cut.cpp"
+    )
     options = parser.parse_args()
     folder = Path(__file__).resolve().parent
     log = options.log or Path(time.strftime(f"{'air' if options.air else 'cut'}_%Y%m%d_%H%M%S.json"))
@@ -237,6 +229,14 @@ def main() -> int:
             check_robot(document, options.robot)
         motion = Motion(folder, document, options.air)
         describe(document, motion)
+        if options.plain:
+            if options.execute or not options.robot:
+                raise RefusalError("--plain needs --robot and goes without --execute.")
+            check_script(document)
+            with options.plain.open("x", encoding="utf-8") as file:
+                file.write(plain_text(document, motion))
+            say(f"All checks passed. Written for stream_cut.cpp: {options.plain}")
+            return 0
         if not options.execute:
             say("All checks passed. Dry run: nothing was moved.")
             return 0

@@ -28,8 +28,8 @@ VECTORS = (
 class Control:
     """How the robot is made to move."""
 
-    run_script: bool
-    """Whether the exported run_cut.py can move it."""
+    run_script: str | None
+    """Package of the library with which the exported run_cut.py moves it; None if it can't."""
     clients: dict[str, str]
     """Where run_cut.py can't: exported file → a program that can play it on this robot."""
 

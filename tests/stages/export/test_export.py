@@ -33,6 +33,7 @@ from tests.stages.synthetic_cut import (
     PARAMS,
     ROOT,
     body_tables,
+    certified_folder,
     motion_table,
     parting_at_end,
     replay_tables,
@@ -81,6 +82,8 @@ def test_files_of_the_set(exported):
         "waypoints.csv",
         "run_cut.py",
         "cut_stream.py",
+        "franka_arm.py",
+        "stream_cut.cpp",
         "motion.parquet",
         "motion.mcap",
         "CHECKLIST.md",
@@ -215,10 +218,6 @@ def test_run_script_is_dry_by_default_and_checks_hashes(exported, tmp_path):
     assert "All checks passed. Dry run: nothing was moved." in dry.stdout
     wrong = script(exported.folder, "--robot", "fr3")
     assert wrong.returncode == 2 and "certified for panda, not for fr3" in wrong.stdout
-    assert (
-        "does not speak to a Franka Emika Robot (Panda). Play joint_1khz.csv with a libfranka 0.9 client"
-        in script(exported.folder, "--execute", "--robot", "panda", "--host", "x").stdout
-    )
     assert "--execute needs --robot and --host" in script(exported.folder, "--execute").stdout
 
     for name, before, after, reason in (
@@ -235,25 +234,22 @@ def test_run_script_is_dry_by_default_and_checks_hashes(exported, tmp_path):
         assert refused.returncode == 2 and reason in refused.stdout
 
 
-def test_run_script_refuses_with_sentences_before_it_connects(exported, tmp_path):
-    """Without pylibfranka, and with a log that exists: no traceback, nothing lost."""
-    folder = tmp_path / "fr3"
-    export(
-        folder,
-        MOTION,
-        BODY,
-        PARTING,
-        CHAIN,
-        PARAMS.changed(robot="fr3"),
-        knife="kitchen",
-        scan_id="synthetic",
-    )
-    line = ("--execute", "--robot", "fr3", "--host", "127.0.0.1")
-    missing = script(folder / "certified", *line, "--log", str(tmp_path / "new.json"))
+@pytest.mark.parametrize(("robot", "package"), [("panda", "panda-python"), ("fr3", "pylibfranka")])
+def test_run_script_refuses_with_sentences_before_it_connects(exported, tmp_path, robot, package):
+    """Without its library, without a real-time kernel, and with a log that exists: no traceback, nothing lost."""
+    folder = exported.folder
+    if robot != "panda":
+        folder = certified_folder(tmp_path / robot, MOTION, PARAMS.changed(robot=robot))
+    line = ("--execute", "--robot", robot, "--host", "127.0.0.1")
+    missing = script(folder, *line, "--no-realtime", "--log", str(tmp_path / "new.json"))
     assert (missing.returncode, missing.stderr) == (2, "")
-    assert "REFUSED: pylibfranka can't be imported" in missing.stdout and "pip install" in missing.stdout
+    assert f"REFUSED: {package} can't be imported" in missing.stdout
+    assert f"Run pip install {package}." in missing.stdout
+    if not Path("/sys/kernel/realtime").exists():
+        slow = script(folder, *line, "--log", str(tmp_path / "new.json"))
+        assert slow.returncode == 2 and "is no real-time kernel" in slow.stdout
     (tmp_path / "old.json").write_text("{}")
-    kept = script(folder / "certified", *line, "--log", str(tmp_path / "old.json"))
+    kept = script(folder, *line, "--log", str(tmp_path / "old.json"))
     assert kept.returncode == 2 and "Give a new file with --log" in kept.stdout
     assert (tmp_path / "old.json").read_text() == "{}" and not (tmp_path / "new.json").exists()
 
@@ -264,7 +260,7 @@ def test_script_between_samples_stops_within_the_limits(exported, monkeypatch):
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     stream = importlib.import_module("cut_stream")
     document = json.loads((exported.folder / "cut.json").read_text())
-    run = stream.Run(None, None, document, stream.Motion(exported.folder, document, False))
+    run = stream.Run(None, document, stream.Motion(exported.folder, document, False))
     run.path = [*run.motion.to_start, *run.motion.joints[1:]]
     robot = load_robot("panda")
     assert stream.between(run.path, 1234.0) is run.path[1234]

@@ -1,9 +1,8 @@
-"""run_cut.py against the real pylibfranka and a simulated FR3 of franka-sim, which enforces Franka's limits.
+"""run_cut.py on simulated arms of franka-sim, which enforce the robots' limits, with the real libraries.
 
-Both live in an environment of their own (franka-sim pins old versions). Name its Python and run this file:
+Server and libraries live in environments of their own. `python -m scripts.serve_arm fr3` makes them; then:
 
-    python -m venv ~/franka && ~/franka/bin/pip install pylibfranka==0.21.3 franka-sim==1.1.7
-    SCAN2CUT_FRANKA_PYTHON=~/franka/bin/python python -m pytest tests/stages/export/test_export_execution.py
+    SCAN2CUT_ARM=build/arm python -m pytest tests/stages/export/test_export_execution.py
 """
 
 import json
@@ -19,8 +18,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stages.export.cell import cell_of
-from stages.export.replay import arm_xml
+from scripts.serve_arm import server_command
 from stages.ingest.log_file import read_log
 from stages.ingest.stage import ingest
 from stages.runtime.params import load_params
@@ -32,49 +30,37 @@ from tests.stages.synthetic_cut import (
     motion_table,
 )
 
-PYTHON = os.environ.get("SCAN2CUT_FRANKA_PYTHON", "")
+PLACE = os.environ.get("SCAN2CUT_ARM", "")
+SERVER, CLIENT = (Path(PLACE).absolute() / name / "bin" / "python" for name in ("server", "client"))
 PORT = 1337
 """libfranka knows no other."""
 MOTION = motion_table()
-FR3 = PARAMS.changed(robot="fr3")
-FR3_READY = load_robot("fr3").ready_pose_rad
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(
-        not PYTHON, reason="SCAN2CUT_FRANKA_PYTHON names no Python with pylibfranka and franka-sim"
-    ),
+    pytest.mark.skipif(not PLACE, reason="SCAN2CUT_ARM names no folder that scripts.serve_arm made"),
 ]
 
 
+@pytest.fixture(scope="module", params=["fr3", "panda"])
+def name(request) -> str:
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory) -> Path:
-    return certified_folder(tmp_path_factory.mktemp("export") / "cut", MOTION, FR3)
-
-
-def fr3_model() -> str:
-    """The FR3 of our data file as franka-sim wants it: its names, rotor inertia, and the flange as the end effector."""
-    xml = (
-        arm_xml(load_robot("fr3"), cell_of(FR3)).replace('"joint', '"fr3_joint').replace('"link', '"fr3_link')
-    )
-    xml = xml.replace('name="fr3_link7"', 'name="wrist"').replace(
-        "<joint ", '<joint armature="0.6" damping="1" '
-    )
-    light = '<inertial pos="0 0 0" mass="0.001" diaginertia="1e-6 1e-6 1e-6"/>'
-    flange = f'<body name="fr3_link7" pos="0 0 {load_robot("fr3").table.flange_m}">{light}</body>'
-    return xml.replace('<body name="tool">', flange + '<body name="tool">')
+def folder(tmp_path_factory, name) -> Path:
+    place = tmp_path_factory.mktemp(name) / "cut"
+    return certified_folder(place, MOTION, PARAMS.changed(robot=name))
 
 
 @contextmanager
 def arm(
-    place: Path, *, height_m: float = -1.0, force_n: float = 0.0, reflex_n: float = np.inf
+    place: Path, name: str, *, height_m: float = -1.0, force_n: float = 0.0, reflex_n: float = np.inf
 ) -> Iterator[None]:
     """A simulated arm at its ready pose that feels force_n while its end effector is below height_m."""
-    (place / "fr3.xml").write_text(fr3_model())
-    script = Path(__file__).with_name("simulated_arm.py")
     with (place / "server.log").open("w") as log:
         server = subprocess.Popen(
-            [PYTHON, script, place / "fr3.xml", str(PORT), str(height_m), str(force_n), str(reflex_n)],
+            server_command(SERVER, name, place, height_m, force_n, reflex_n),
             stdout=log,
             stderr=subprocess.STDOUT,
         )
@@ -96,34 +82,32 @@ def arm(
                 server.kill()
 
 
-def run(folder: Path, *arguments: str, answers: str = "yes\nmove\n") -> subprocess.CompletedProcess[str]:
-    line = [
-        PYTHON,
-        folder / "run_cut.py",
-        "--execute",
-        "--robot",
-        "fr3",
-        "--host",
-        "127.0.0.1",
-        "--no-realtime",
-    ]
+def run(
+    folder: Path, name: str, *arguments: str, answers: str = "yes\nmove\n", realtime: bool = False
+) -> subprocess.CompletedProcess[str]:
+    line = [CLIENT, folder / "run_cut.py", "--execute", "--robot", name, "--host", "127.0.0.1"]
     return subprocess.run(
-        [*line, *arguments], input=answers, capture_output=True, text=True, check=False, timeout=120
+        [*line, *([] if realtime else ["--no-realtime"]), *arguments],
+        input=answers,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
     )
 
 
-def test_air_cut_then_cut_run_to_their_ends_and_are_recorded(folder, tmp_path):
+def test_air_cut_then_cut_run_to_their_ends_and_are_recorded(folder, name, tmp_path):
     edge_low = PARAMS.board_position_m[2] + 0.03
-    with arm(tmp_path, height_m=edge_low, force_n=30.0):
-        for name, arguments in (("air", ["--air"]), ("cut", [])):
-            log = tmp_path / f"{name}.json"
-            done = run(folder, *arguments, "--log", str(log))
+    with arm(tmp_path, name, height_m=edge_low, force_n=30.0):
+        for which, arguments in (("air", ["--air"]), ("cut", [])):
+            log = tmp_path / f"{which}.json"
+            done = run(folder, name, *arguments, "--log", str(log))
             assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
             assert "Motion finished." in done.stdout and " %, force " in done.stdout
             recorded = json.loads(log.read_text())
             assert recorded["scan2cut"]["ended"] == "finished"
             # The arm is back at its ready pose: the next motion needs no hand guiding.
-            assert recorded["q"][-1] == pytest.approx(FR3_READY, abs=5e-3)
+            assert recorded["q"][-1] == pytest.approx(load_robot(name).ready_pose_rad, abs=5e-3)
     files = {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()}
     assert files == {"cut.json", *json.loads((folder / "cut.json").read_text())["siblings_sha256"]}
 
@@ -135,36 +119,45 @@ def test_air_cut_then_cut_run_to_their_ends_and_are_recorded(folder, tmp_path):
     assert found.filtered_norm_n.max() == pytest.approx(30.0, abs=2.0)
 
 
-def test_a_stone_in_the_fruit_stops_the_arm_and_it_goes_back(folder, tmp_path):
-    with arm(tmp_path, height_m=PARAMS.board_position_m[2] + 0.03, force_n=90.0):
-        done = run(folder, "--log", str(tmp_path / "cut.json"), answers="yes\nmove\nback\n")
+def test_a_stone_in_the_fruit_stops_the_arm_and_it_goes_back(folder, name, tmp_path):
+    with arm(tmp_path, name, height_m=PARAMS.board_position_m[2] + 0.03, force_n=90.0):
+        done = run(folder, name, "--log", str(tmp_path / "cut.json"), answers="yes\nmove\nback\n")
         assert done.returncode == 3, done.stdout + done.stderr
         assert "STOPPED: The force reached" in done.stdout and "The arm went back" in done.stdout
         recorded = json.loads((tmp_path / "cut.json").read_text())
-        assert recorded["q"][-1] == pytest.approx(FR3_READY, abs=5e-3)
+        assert recorded["q"][-1] == pytest.approx(load_robot(name).ready_pose_rad, abs=5e-3)
         low = min(pose[14] for pose in recorded["O_T_EE"]) - PARAMS.board_position_m[2]
         # It felt the stone at 30 mm and never came near the board.
         assert 0.012 < low < 0.03
 
 
-def test_after_a_reflex_the_arm_recovers_and_goes_back(folder, tmp_path):
-    with arm(tmp_path, height_m=PARAMS.board_position_m[2] + 0.03, force_n=200.0, reflex_n=100.0):
-        done = run(folder, "--log", str(tmp_path / "cut.json"), answers="yes\nmove\nback\n")
+def test_after_a_reflex_the_arm_recovers_and_goes_back(folder, name, tmp_path):
+    with arm(tmp_path, name, height_m=PARAMS.board_position_m[2] + 0.03, force_n=200.0, reflex_n=100.0):
+        done = run(folder, name, "--log", str(tmp_path / "cut.json"), answers="yes\nmove\nback\n")
     assert done.returncode == 3, done.stdout + done.stderr
     assert "STOPPED: The robot stopped the motion" in done.stdout and "cartesian_reflex" in done.stdout
     assert "The arm went back" in done.stdout
     recorded = json.loads((tmp_path / "cut.json").read_text())
-    assert recorded["q"][-1] == pytest.approx(FR3_READY, abs=5e-3)
+    assert recorded["q"][-1] == pytest.approx(load_robot(name).ready_pose_rad, abs=5e-3)
 
 
-def test_refusals_are_sentences(folder, tmp_path):
-    nobody = run(folder, "--log", str(tmp_path / "a.json"))
+def test_refusals_are_sentences(folder, name, tmp_path):
+    other = {"fr3": "panda", "panda": "fr3"}[name]
+    with arm(tmp_path, other):
+        wrong = run(folder, name, "--log", str(tmp_path / "a.json"))
+        assert wrong.returncode == 2 and "REFUSED: No robot answers at 127.0.0.1 that" in wrong.stdout
+        assert "version 5" in wrong.stdout or "version: 5" in wrong.stdout
+        assert wrong.stderr == ""
+    nobody = run(folder, name, "--log", str(tmp_path / "a.json"))
     assert nobody.returncode == 2 and "REFUSED: No robot answers at 127.0.0.1" in nobody.stdout
-    with arm(tmp_path):
-        no = run(folder, "--log", str(tmp_path / "b.json"), answers="no\n")
+    if not Path("/sys/kernel/realtime").exists():
+        slow = run(folder, name, "--log", str(tmp_path / "a.json"), realtime=True)
+        assert slow.returncode == 2 and "is no real-time kernel" in slow.stdout
+    with arm(tmp_path, name):
+        no = run(folder, name, "--log", str(tmp_path / "b.json"), answers="no\n")
         assert no.returncode == 2 and "REFUSED: Not confirmed." in no.stdout
         (tmp_path / "c.json").write_text("{}")
-        kept = run(folder, "--log", str(tmp_path / "c.json"))
+        kept = run(folder, name, "--log", str(tmp_path / "c.json"))
         assert kept.returncode == 2 and "Give a new file with --log" in kept.stdout
         assert (tmp_path / "c.json").read_text() == "{}"
     assert not (tmp_path / "b.json").exists()

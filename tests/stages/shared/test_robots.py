@@ -35,10 +35,10 @@ def test_every_file_is_a_whole_robot(name):
 
 def test_how_the_air_cut_is_run_follows_from_the_file():
     assert air_cut(load_robot("fr3")) == "`python run_cut.py --air --execute --robot fr3 --host ADDRESS`"
-    assert air_cut(load_robot("panda")) == (
-        "air_cut/joint_1khz.csv with a libfranka 0.9 client (joint position motion generator; from Python "
-        "panda_py.libfranka.Robot.control_joint_position of panda-python) or "
-        "air_cut/joint_trajectory.* with a ROS 2 joint_trajectory_controller for this arm"
+    assert air_cut(load_robot("panda")) == "`python run_cut.py --air --execute --robot panda --host ADDRESS`"
+    assert air_cut(load_robot("ur5e")) == (
+        "air_cut/joint_trajectory.* with the scaled_joint_trajectory_controller of ur_robot_driver (ROS 2) or "
+        "air_cut/joint_1khz.csv with a program that streams every second row with servoj at 500 Hz"
     )
 
 

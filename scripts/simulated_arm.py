@@ -1,0 +1,137 @@
+"""A simulated Franka arm that speaks Franka's protocol, with something under the knife. Started by scripts.serve_arm.
+
+    python simulated_arm.py MODEL.xml ROBOT.json [HEIGHT_M FORCE_N [REFLEX_N]]
+
+Run by a Python that has franka-sim, which enforces the robot's limits on every command but feels nothing. Here the
+measured force is FORCE_N upwards while the end effector is below HEIGHT_M, as on a fruit or a stone, with a little bias
+and noise. At REFLEX_N the robot stops itself once, as it does when a collision threshold is exceeded.
+
+franka-sim speaks version 10 of the protocol (FR3). A Panda speaks version 5: its commands have other numbers, its state
+is in double precision and without accelerometers, and what is streamed to it does not end with a flag for torques.
+"""
+
+import json
+import os
+import random
+import socket
+import struct
+import sys
+import threading
+import types
+from pathlib import Path
+
+os.environ["FR3_MJCF"] = sys.argv[1]
+ROBOT = json.loads(Path(sys.argv[2]).read_text(encoding="utf-8"))
+HEIGHT_M, FORCE_N, REFLEX_N = (
+    float(value) for value in [*sys.argv[3:], *("-1", "0", "inf")[len(sys.argv) - 3 :]]
+)
+
+from franka_sim import franka_protocol, franka_sim_server, mujoco_franka_sim, robot_state, run_server  # noqa: E402
+from franka_sim.limits import checker, tables  # noqa: E402
+from franka_sim.server import state_stream  # noqa: E402
+
+CARTESIAN_REFLEX = 7
+"""Its place among libfranka's errors."""
+DOWN = 14
+"""Height of the end effector in O_T_EE."""
+PANDA_VERSION = 5
+PANDA_COMMANDS = (0, 1, 2, 4, 5, 6, 7, 8, 9, 10, 12)
+"""Their numbers, in the order of version 10."""
+STATE_NUMBERS, ACCELEROMETERS = 284, 36
+"""Numbers of the state before the accelerometers, and theirs."""
+Server = franka_sim_server.FrankaSimServer
+servers: list[Server] = []
+tripped: list[bool] = []
+asked: list[int] = []
+"""Version of the protocol that the client speaks."""
+pack, start = robot_state.RobotState.pack_state, Server.__init__
+receive, respond = Server.receive_message, Server.send_response
+
+
+def remembered(self: Server, *args: object, **options: object) -> None:
+    """The server, kept so that its robot can stop itself."""
+    if ROBOT["name"] == "panda":
+        options["protocol_version"] = PANDA_VERSION
+    start(self, *args, **options)
+    if ROBOT["name"] == "panda":
+        self.library_version = PANDA_VERSION
+    servers.append(self)
+
+
+def noting_the_version(self: Server, client: socket.socket) -> tuple:
+    """A message; of the first one, which version the client speaks."""
+    header, payload = receive(self, client)
+    if header.command == franka_protocol.Command.kConnect:
+        asked[:] = struct.unpack("<H", payload[:2])
+    return header, payload
+
+
+def or_refused(self: Server, client: socket.socket, **answer: object) -> None:
+    """The answer to a client, which is a refusal if it speaks another version."""
+    if asked != [self.library_version]:
+        answer["status"] = franka_protocol.ConnectStatus.kIncompatibleLibraryVersion
+    respond(self, client, **answer)
+
+
+def with_force(self: robot_state.RobotState) -> bytes:
+    """The state with what the arm exerts: downwards where something is in the way."""
+    down = FORCE_N if self.state["O_T_EE"][DOWN] < HEIGHT_M else 0.0
+    idle = [random.gauss(0.3, 0.1) for _ in range(3)]
+    self.state["O_F_ext_hat_K"] = [idle[0], idle[1], idle[2] - down, 0.0, 0.0, 0.0]
+    if down >= REFLEX_N and not tripped:
+        tripped.append(True)
+        threading.Thread(target=servers[-1]._abort_with_error, args=(CARTESIAN_REFLEX, "reflex")).start()
+    return pack(self)
+
+
+def panda_header(data: bytes) -> franka_protocol.MessageHeader:
+    """Header of a command of version 5, which has two more commands in between."""
+    number, command_id, size = struct.unpack("<III", data)
+    command = franka_protocol.Command(PANDA_COMMANDS.index(number))
+    return franka_protocol.MessageHeader(command, command_id, size)
+
+
+class PandaState:
+    """Packs the state as version 5 has it."""
+
+    packer = struct.Struct(f"<Q{STATE_NUMBERS}d2B41B41BBd")
+
+    def pack(self, *values: float) -> bytes:
+        """Of the values of version 10, those that a Panda sends."""
+        split = 1 + STATE_NUMBERS
+        return self.packer.pack(*values[:split], *values[split + ACCELEROMETERS :])
+
+
+class PandaCommands(socket.socket):
+    """Commands of version 5 with the flag that version 10 has at their end."""
+
+    def recvfrom(self, size: int) -> tuple:
+        """One command and where it came from."""
+        data, sender = super().recvfrom(size)
+        return data + b"\0", sender
+
+
+def be_a_panda() -> None:
+    """Its messages, and its limits in the place of the FR3's."""
+    franka_protocol.MessageHeader.from_bytes = staticmethod(panda_header)
+    robot_state._ROBOT_STATE_PACKER = PandaState()
+    module = types.ModuleType("socket")
+    module.__dict__.update(socket.__dict__)
+    module.__dict__["socket"] = PandaCommands
+    state_stream.socket = module
+    ranges = tuple(zip(ROBOT["position_low_rad"], ROBOT["position_high_rad"], strict=True))
+    tables.JOINT_POSITION_LIMITS = checker.JOINT_POSITION_LIMITS = ranges
+    # Its largest speeds do not depend on where the joint is.
+    tables.POSITION_BASED_VELOCITY_LIMITS = tuple((speed, 0.0, 1e6) for speed in ROBOT["velocity_rad_s"])
+    checker.MAX_JOINT_ACCELERATION = tuple(ROBOT["acceleration_rad_s2"])
+    checker.MAX_JOINT_JERK = tuple(ROBOT["jerk_rad_s3"])
+
+
+if ROBOT["name"] == "panda":
+    be_a_panda()
+Server.__init__ = remembered
+Server.receive_message, Server.send_response = noting_the_version, or_refused
+robot_state.RobotState.pack_state = with_force
+mujoco_franka_sim.ARM_INITIAL_Q[:] = ROBOT["ready_pose_rad"]
+sys.argv = ["run_server", "--no-gripper", "--enforce-motion-limits"]
+run_server.main()

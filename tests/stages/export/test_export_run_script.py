@@ -1,0 +1,141 @@
+"""What run_cut.py streams, without a robot: the certified joints, the cut's own force limit, the plain file."""
+
+import importlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from tests.stages.synthetic_cut import PARAMS, certified_folder, motion_table
+
+MOTION = motion_table()
+HEADERS = [Path(os.environ.get("SCAN2CUT_LIBFRANKA", "/usr/local")) / "include", Path("/usr/include")]
+"""Where libfranka's may be."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    return certified_folder(tmp_path_factory.mktemp("panda") / "cut", MOTION, PARAMS)
+
+
+@pytest.fixture
+def stream(folder, monkeypatch):
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.delitem(sys.modules, "cut_stream", raising=False)
+    return importlib.import_module("cut_stream")
+
+
+@pytest.fixture
+def document(folder) -> dict:
+    return json.loads((folder / "cut.json").read_text())
+
+
+def state(pose: list, force_n: float = 0.0) -> SimpleNamespace:
+    """The fields of a robot's state that are used."""
+    return SimpleNamespace(
+        q_d=pose,
+        q=pose,
+        dq=[0.0] * 7,
+        O_T_EE=[0.0] * 16,
+        F_T_EE=[0.0] * 16,
+        O_F_ext_hat_K=[0.0, 0.0, -force_n, 0.0, 0.0, 0.0],
+        tau_ext_hat_filtered=[0.0] * 7,
+        time=SimpleNamespace(to_sec=lambda: 0.0),
+    )
+
+
+def started(stream, document, folder):
+    """A run whose arm stands exactly at its ready pose."""
+    run = stream.Run(None, document, stream.Motion(folder, document, False))
+    motion = run.motion
+    run.path = [*motion.to_start, *motion.joints[1:], *motion.to_ready[1:]]
+    run.first = len(motion.to_start) - 1
+    return run
+
+
+def played(run, *, force_n=lambda step: 0.0, passed=lambda step: 1) -> list:
+    """All joints that the run asks for; force and passed cycles by the motion's step."""
+    poses, sent = run.onward(), []
+    next(poses)
+    pose, finished = poses.send((state(run.path[0]), 1))
+    while not finished:
+        sent.append(pose)
+        step = round(run.place) - run.first
+        pose, finished = poses.send((state(pose, force_n(step)), passed(step)))
+    return [*sent, pose]
+
+
+def test_the_certified_joints_are_sent_as_they_are(stream, document, folder):
+    run = started(stream, document, folder)
+    sent = played(run)
+    assert run.reason == ""
+    assert sent[: stream.GLIDE_SAMPLES] == [run.path[0]] * stream.GLIDE_SAMPLES
+    assert sent[stream.GLIDE_SAMPLES :] == run.path
+    assert len(run.rows) == len(sent) - 1
+
+
+def test_a_packet_lost_at_the_cuts_first_step_does_not_keep_the_limit_of_free_motion(
+    stream, document, folder
+):
+    run = started(stream, document, folder)
+    first, stop = run.motion.cut_from, run.motion.collision["stop_force_n"]
+    pushed = 0.5 * (run.motion.free_force_n + stop)
+    assert run.motion.free_force_n < pushed < stop
+    sent = played(
+        run,
+        force_n=lambda step: pushed if step > first + 50 else 0.0,
+        passed=lambda step: 2 if step == first - 1 else 1,
+    )
+    assert run.reason == "" and sent[-1] == run.path[-1]
+
+
+def test_too_high_a_force_in_free_motion_and_in_the_cut_stops(stream, document, folder):
+    for begin, limit in ((-500, "free"), (50, "cut")):
+        run = started(stream, document, folder)
+        stop = run.motion.free_force_n if limit == "free" else run.motion.collision["stop_force_n"]
+        first = run.motion.cut_from
+        played(run, force_n=lambda step, at=first + begin, f=1.3 * stop: f if step > at else 0.0)
+        assert f"more than {stop:.0f} N" in run.reason
+        assert run.place - run.first < first + begin + 1000
+
+
+def test_plain_file_for_the_client_in_cpp(folder, document, tmp_path):
+    line = [sys.executable, folder / "run_cut.py", "--robot", "panda", "--plain", tmp_path / "cut.txt"]
+    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    words = (tmp_path / "cut.txt").read_text().splitlines()
+    head = {line.split()[0]: line.split()[1:] for line in words[:18]}
+    assert [float(v) for v in head["torque_nm"]] == document["collision"]["cut"]["torque_nm"]
+    assert [float(v) for v in head["F_T_E"]] == np.array(document["frames"]["F_T_E"]).T.ravel().tolist()
+    rows = np.array([[float(v) for v in line.split()] for line in words[18:-1]])
+    assert words[-1] == "end" and len(rows) == int(head["rows"][0])
+    exact = np.loadtxt(folder / "joint_1khz.csv", delimiter=",", skiprows=1)[:, 1:]
+    first = int(head["first"][0])
+    assert np.array_equal(rows[first : first + len(exact)], exact)
+    again = subprocess.run(line, capture_output=True, text=True, check=False)
+    assert again.returncode == 2 and "REFUSED" in again.stdout, "an older file is not overwritten"
+
+
+def test_client_in_cpp_compiles_with_the_headers_of_libfranka(folder):
+    places = [place for place in HEADERS if (place / "franka" / "robot.h").is_file()]
+    if not places or not shutil.which("g++"):
+        pytest.skip("no g++, or no franka/robot.h in SCAN2CUT_LIBFRANKA/include, /usr/local or /usr")
+    line = ["g++", "-std=c++14", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", f"-I{places[0]}"]
+    done = subprocess.run([*line, folder / "stream_cut.cpp"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_checklist_names_the_air_cuts_pose_before_the_cuts(folder, document):
+    page = (folder / "CHECKLIST.md").read_text()
+    air, cut = (
+        ", ".join(f"{v:+.4f}" for v in pose)
+        for pose in (document["air_cut"]["start_pose_rad"], document["start_pose_rad"])
+    )
+    assert air != cut and 0 < page.index("run_cut.py --air") < page.index(air) < page.index(cut)
