@@ -50,11 +50,8 @@ test: lint ## Lint, then the fast tests
 test-all: lint ## Lint, then all tests, the slow ones too
 	$(BIN)/python -m pytest -q $(PYTEST_ARGS)
 
-nightly: setup ## Every test, the slow and the endless ones too, and 1000 damaged inputs; a summary in build/nightly (hours)
-	mkdir -p build/nightly
-	-$(BIN)/python -m scripts.fuzz_inputs 1000 > build/nightly/fuzz.txt; tail -n 1 build/nightly/fuzz.txt
-	$(BIN)/python -m pytest -q --durations 25 -rfEs $(PYTEST_ARGS) > build/nightly/tests.txt; \
-	  code=$$?; date -u '+%Y-%m-%d %H:%M UTC' >> build/nightly/tests.txt; tail -n 40 build/nightly/tests.txt; exit $$code
+nightly: setup ## Every test, the slow and the long ones too, 1000 damaged inputs, an hour of kills; build/nightly/summary.txt (hours)
+	$(BIN)/python -m scripts.nightly $(PYTEST_ARGS)
 
 bench: setup ## Print stage times, how precut's time grows, speed and memory of the simulator (minutes)
 	$(BIN)/python -m benchmarks.run

@@ -29,6 +29,7 @@ from pipelines.dvc.template import StageEntry, resolve
 from pipelines.scans.file_lock import scan_lock
 from pipelines.scans.project import Project
 from stages.runtime.artifacts import read_metrics
+from stages.runtime.checkpoint_files import remove_checkpoints
 from stages.runtime.disk_error import REASONS
 from stages.runtime.events import EVENTS_VARIABLE
 from stages.runtime.exit_codes import EXIT_BAD_INPUT, EXIT_INPUTS_CHANGED
@@ -130,6 +131,7 @@ def bring_up_to_date(
         outcome = Outcome.UNCHANGED if skip else _run_dvc(project, scan_id, entry, listeners, force)
         if damaged(recorded_outputs(project, scan_id, entry.name)):
             outcome = _run_again(project, scan_id, entry, listeners)
+        remove_checkpoints(scan_dir, entry.name)
         keep_spare_lock_file(project, scan_id)
     metrics: dict[str, Any] = {}
     for path in entry.metrics:

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from disect_sim.errors import InputError
 from pipelines.dvc.stopping import check_stop, inside_flow
+from pipelines.dvc.template import needed_for, read_template
 from pipelines.many.batch import Say, scan_pool
 from pipelines.many.inbox import Delivery, Settling, find_deliveries, signature
 from pipelines.many.inbox_memory import InboxMemory, Remembered, State
@@ -28,8 +29,8 @@ FINAL: tuple[State, ...] = ("done", "refused")
 class Runner(Protocol):
     """What runs a request in the background."""
 
-    def submit(self, request: Request) -> Future[RunResult]:
-        """Queue one scan."""
+    def submit(self, request: Request, *, target: str | None = None) -> Future[RunResult]:
+        """Queue one scan, up to the target if there is one."""
         ...
 
 
@@ -45,10 +46,11 @@ class InboxWatcher:
         say: Say,
         *,
         settle_s: float,
+        target: str | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._project, self._inbox, self._memory = project, inbox, memory
-        self._runner, self._say = runner, say
+        self._runner, self._say, self._target = runner, say, target
         self._clock = clock
         self._settling = Settling(settle_s)
         self._decided: dict[str, object] = {}
@@ -133,7 +135,8 @@ class InboxWatcher:
             return
         self._say(f"{delivery.name} is complete: run {scan_id} begins.")
         stored, _ = registered_scan(self._project, scan_id)
-        self._running[key] = (line, self._runner.submit(Request(stored, scan_id=scan_id)), is_new)
+        future = self._runner.submit(Request(stored, scan_id=scan_id), target=self._target)
+        self._running[key] = (line, future, is_new)
 
     def _has_grown(self, path: Path, size: int) -> bool:
         """True if an earlier run took the beginning of this file: its copy had stalled."""
@@ -177,8 +180,14 @@ def watch(
     stop: Event,
     poll: bool = False,
     once: bool = False,
+    target: str | None = None,
 ) -> int:
-    """Watch until `stop` is set; with `once`, until everything that is there now has been run. Returns an exit code."""
+    """Watch until `stop` is set; with `once`, until everything that is there now has been run. Returns an exit code.
+
+    With a target, only that stage and what it needs is run.
+    """
+    if target is not None:
+        needed_for(target, read_template(project.template))  # refuses a stage that does not exist
     if not inbox.is_dir():
         raise InputError(f"{inbox} is not a folder. Scans and logs are put into one. Make it first.")
     if not 0 < settle_s <= MAX_SETTLE_S:
@@ -189,7 +198,7 @@ def watch(
 
     memory = InboxMemory(project.scans_dir.parent / "inbox_memory.jsonl")
     with scan_pool(project, scans_at_once, say) as pool, inside_flow():
-        watcher = InboxWatcher(project, inbox, memory, pool, say, settle_s=settle_s)
+        watcher = InboxWatcher(project, inbox, memory, pool, say, settle_s=settle_s, target=target)
         say(f"Watching {inbox}; {scans_at_once} at once; Ctrl-C ends it.")
         watcher.look()
         begun_s = time.monotonic()

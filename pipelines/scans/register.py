@@ -223,6 +223,7 @@ def _further_logs(request: Request, scan_dir: Path) -> dict[str, Path] | None:
     folder = scan_dir / further_logs.FOLDER
     if not request.further:
         return {} if request.replace and request.log and folder.is_dir() else None
+    further_logs.check_different([log for log in (request.log, *request.further) if log is not None])
     wanted = further_logs.stored_names(request.further)
     if same_files(folder, wanted):
         return None

@@ -1,4 +1,4 @@
-"""`scan2cut pull`: from the DVC remote, everything that was recorded of these scans, and nothing that never was.
+"""`scan2cut pull`: from the DVC remote or its cache, all that was recorded of these scans, and nothing that never was.
 
 Plain `dvc pull` and `dvc checkout` fail where a stage has never run, since there is nothing to fetch; with
 --allow-missing they also pass over what the remote has lost.
@@ -19,20 +19,28 @@ AT_ONCE = 50
 
 
 def pull(
-    project: Project, scan_ids: list[str], say: Callable[[str], None] = lambda sentence: None
+    project: Project,
+    scan_ids: list[str],
+    say: Callable[[str], None] = lambda sentence: None,
+    *,
+    local: bool = False,
 ) -> list[str]:
-    """Fetch the raw files and recorded outputs of these (default: all) scans; returns what was asked of DVC."""
+    """Fetch the raw files and recorded outputs of these (default: all) scans; returns what was asked of DVC.
+
+    With `local` from the cache of this machine alone: `dvc checkout` instead of `dvc pull`.
+    """
+    command = "checkout" if local else "pull"
     chosen = known_scans(project, scan_ids)
     asked: list[str] = []
     for first in range(0, len(chosen), AT_ONCE):
         addresses = [a for scan_id in chosen[first : first + AT_ONCE] for a in _recorded(project, scan_id)]
         if addresses:
             say(f"{len(addresses)} recorded parts of {', '.join(chosen[first : first + AT_ONCE])}")
-            run_dvc(project, "pull", *addresses)
+            run_dvc(project, command, *addresses)
         asked += addresses
     overall = [f"{PIPELINE_FILE_NAME}:{name}" for name in recorded_stages(project.root)]
     if overall and not scan_ids:
-        run_dvc(project, "pull", *overall)
+        run_dvc(project, command, *overall)
     return asked + (overall if not scan_ids else [])
 
 

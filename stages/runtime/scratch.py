@@ -4,9 +4,16 @@ import fcntl
 import os
 import shutil
 import tempfile
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 SCRATCH_PREFIX = ".scratch-"
+TEMPORARY_LINK, TEMPORARY_PREFIX = "temporary", "scan2cut-"
+"""Name of the link to the folder of temporary files, and how that folder's name begins."""
+LIVE_FILE_NAME = "live.png"
+"""In the scan's directory while a stage runs that has something to see."""
 
 
 class Scratch:
@@ -23,6 +30,23 @@ class Scratch:
             else:
                 os.close(self._handle)
 
+    @contextmanager
+    def temporary_files(self) -> Iterator[None]:
+        """Within this, Python's temporary files lie in a folder that is removed with this one, also after a kill.
+
+        It lies among the system's temporary files, since names of sockets must be short; a link here points to it.
+        """
+        before = tempfile.tempdir
+        place = Path(tempfile.gettempdir()) / f"{TEMPORARY_PREFIX}{uuid.uuid4().hex[:12]}"
+        (self.path / TEMPORARY_LINK).symlink_to(place.absolute())
+        place.mkdir(mode=0o700)
+        tempfile.tempdir = str(place)
+        try:
+            yield
+        finally:
+            tempfile.tempdir = before
+            _remove_temporary_files(self.path)
+
     def close(self) -> None:
         """Remove the directory with what is still in it."""
         shutil.rmtree(self.path, ignore_errors=True)
@@ -30,7 +54,7 @@ class Scratch:
 
 
 def remove_abandoned(scan_dir: Path, stage: str) -> None:
-    """Remove the scratch directories of this stage that no living process holds."""
+    """Remove the scratch directories of this stage that no living process holds, and the picture it was showing."""
     for path in scan_dir.glob(f"{SCRATCH_PREFIX}{stage}-*"):
         try:
             handle = os.open(path, os.O_RDONLY)
@@ -38,8 +62,22 @@ def remove_abandoned(scan_dir: Path, stage: str) -> None:
             continue
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            for picture in (scan_dir / LIVE_FILE_NAME, *scan_dir.glob(f".{LIVE_FILE_NAME}.*")):
+                picture.unlink(missing_ok=True)
+            _remove_temporary_files(path)
             shutil.rmtree(path, ignore_errors=True)
         except BlockingIOError:
             pass
         finally:
             os.close(handle)
+
+
+def _remove_temporary_files(scratch: Path) -> None:
+    """Remove the folder that the scratch directory's link names, if it is one that was made here."""
+    link = scratch / TEMPORARY_LINK
+    if not link.is_symlink():
+        return
+    place = link.readlink()
+    if place.name.startswith(TEMPORARY_PREFIX) and place.is_dir() and not place.is_symlink():
+        shutil.rmtree(place, ignore_errors=True)
+    link.unlink()

@@ -8,6 +8,7 @@ import io
 import os
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +28,8 @@ from stages.runtime.atomic_file import write_bytes_atomic
 from stages.runtime.catalogue import ARTIFACTS, STAGES
 from stages.runtime.events import emit, someone_listens
 from stages.runtime.scan_file import ScanFile
-from stages.runtime.scratch import Scratch
+from stages.runtime.scratch import LIVE_FILE_NAME, Scratch
 
-LIVE_FILE_NAME = "live.png"
-"""In the scan's directory while a stage runs that has something to see."""
 SHOW_EVERY_S = 15.0
 """Between two of its pictures; one takes a tenth of a second to draw."""
 
@@ -51,6 +50,10 @@ class StageIO:
         self._place = Scratch(scan_dir, stage)
         self._scratch = self._place.path
         self._shown_s = -SHOW_EVERY_S
+
+    def temporary_files(self) -> AbstractContextManager[None]:
+        """Within this, temporary files of the stage's process are swept with its scratch directory."""
+        return self._place.temporary_files()
 
     @property
     def scan_path(self) -> Path:

@@ -94,7 +94,8 @@ def _run_guarded(stage: str, scan_dir: Path) -> None:
     before = state()
     io = StageIO(scan_dir, scan, stage)
     try:
-        metrics = _function(stage)(io, params)
+        with io.temporary_files():
+            metrics = _function(stage)(io, params)
         if f"{stage}/metrics" in io.missing():
             io.write_metrics(f"{stage}/metrics", metrics)
         if io.missing():

@@ -16,6 +16,7 @@ from tests.pipelines.tiny_project import LIGHT, commit, make_tiny_project, runs,
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("prefect_server")]
 
 
+@pytest.mark.endurance
 def test_two_at_once_and_one_by_one(project, tmp_path):
     """Stand-in stages, two projects: dvc.lock, with the hash of every output, comes out the same."""
     names = ["apple", "pear"]

@@ -122,6 +122,7 @@ def test_the_shell_completes(project, tmp_path, line, offered):
     ("arguments", "sentence"),
     [
         (("run", "x.ply", "--target", "peel"), "--target is 'peel', which is not a stage."),
+        (("watch", ".", "--target", "peel"), "--target is 'peel', which is not a stage."),
         (("export", "pear"), "There is no scan 'pear'"),
         (("export", "apple", "--robot", "ur5"), "arm.robot is 'ur5'"),
         (("run", "pear"), "pear is not a file that can be read"),

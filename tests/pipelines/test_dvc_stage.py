@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -59,11 +60,17 @@ def test_outcomes_and_kept_artifacts(project, tmp_path):
     assert bring_up_to_date(project, "apple", clean).outcome is Outcome.COMPLETED
     register_scan(project, Request(scan, reset=True))
     (project.scan_dir("apple") / ".scratch-clean-of-a-killed-run").mkdir()
+    checkpoints = project.scan_dir("apple") / ".checkpoints"
+    checkpoints.mkdir()
+    for name in ("clean-fit.pt", ".clean-fit.pt.half-written", "precut-fit.pt"):
+        write_scan(checkpoints, name)
     again = bring_up_to_date(project, "apple", clean)
     assert (again.outcome, again.cached) == (Outcome.CACHED, True)
     assert not list(project.scan_dir("apple").glob(".scratch-*")), (
         "removed though the stage itself did not run"
     )
+    assert [path.name for path in checkpoints.iterdir()] == ["precut-fit.pt"], "a fresh stage needs none"
+    shutil.rmtree(checkpoints)
     assert outputs(project) == good
     assert runs(project) == ["apple clean"] * 3
 

@@ -76,3 +76,12 @@ def test_a_manifest_names_several(tmp_path):
     assert found.log is not None and found.log.name == "a.json"
     assert [path.name for path in found.further] == ["b.json"]
     assert found.waits_for is None
+
+
+def test_a_log_given_twice_is_refused(project, tmp_path):
+    scan, first = write_scan(tmp_path, "apple.ply"), cut(tmp_path, "first")
+    copy = write_scan(tmp_path, "copy.json", "first")
+    for further in ((first,), (copy,)):
+        with pytest.raises(InputError, match="the same log as"):
+            register_scan(project, Request(scan, first, further=further))
+    assert not project.scan_dir("apple").exists()

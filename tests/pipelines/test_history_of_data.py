@@ -182,9 +182,13 @@ def test_a_partly_run_scan_can_be_pulled(project, tmp_path):
     assert outputs(clone) == good
     assert set(recorded_stages(clone.scan_dir("apple"))) == {"clean", "ingest"}
     assert bring_up_to_date(clone, "apple", entry_of(clone, "clean")).cached
-    (clone.scan_dir("apple") / "clean" / "faces.parquet").unlink()
-    assert dvc(clone, "checkout", "--allow-missing").returncode == 0
-    assert damaged(recorded_outputs(clone, "apple", "clean")) == []
+    for back in (
+        lambda: pull(clone, [], local=True),
+        lambda: dvc(clone, "checkout", "--allow-missing"),
+    ):
+        (clone.scan_dir("apple") / "clean" / "faces.parquet").unlink()
+        back()
+        assert damaged(recorded_outputs(clone, "apple", "clean")) == []
 
     faces = next(i for i in recorded_outputs(clone, "apple", "clean") if i.path.name == "faces.parquet")
     cached_file(remote, faces.md5).unlink()
@@ -192,3 +196,5 @@ def test_a_partly_run_scan_can_be_pulled(project, tmp_path):
     clone = clone_at(project, tmp_path / "clone", "v1")
     with pytest.raises(CommandError, match=r"faces\.parquet"):
         pull(clone, ["apple"])
+    with pytest.raises(CommandError, match=r"faces\.parquet"):
+        pull(clone, ["apple"], local=True)

@@ -195,6 +195,38 @@ def test_a_recording_that_unpacks_to_far_more_than_a_log_is_refused(tmp_path):
     assert resource.getrlimit(resource.RLIMIT_AS) == limit, "the bound is for the reading alone"
 
 
+def test_a_recording_of_ros_2_that_unpacks_to_far_more_than_a_log_is_refused(tmp_path):
+    from mcap.writer import CompressionType, Writer
+    from rosbags.typesys import Stores, get_typestore
+
+    store = get_typestore(Stores.ROS2_HUMBLE)
+    kind, bomb = "geometry_msgs/msg/WrenchStamped", tmp_path / "bomb.mcap"
+    types = store.types
+    zero = types["geometry_msgs/msg/Vector3"](0.0, 0.0, 0.0)
+    header = types["std_msgs/msg/Header"](types["builtin_interfaces/msg/Time"](1, 0), "a" * 80_000_000)
+    message = types[kind](header, types["geometry_msgs/msg/Wrench"](zero, zero))
+    pose = "geometry_msgs/msg/PoseStamped"
+    with bomb.open("wb") as file:
+        writer = Writer(file, compression=CompressionType.ZSTD)
+        writer.start(profile="ros2")
+        channels = [
+            writer.register_channel(
+                topic,
+                "cdr",
+                writer.register_schema(
+                    name, "ros2msg", store.generate_msgdef(name, ros_version=2)[0].encode()
+                ),
+            )
+            for topic, name in (("/pose", pose), ("/force", kind))
+        ]
+        writer.add_message(channels[1], 10**9, bytes(store.serialize_cdr(message, kind)), 10**9)
+        writer.finish()
+    del message, header
+    assert bomb.stat().st_size < 100_000
+    with pytest.raises(InputError, match="unpacks to more than 20 MB"):
+        read_log(bomb, ingest_params(max_bytes=2_000_000))
+
+
 def test_a_pickle_that_asks_for_gigabytes_or_contains_itself_is_refused(tmp_path):
     path = tmp_path / "log.pkl"
     length = (3_000_000_000).to_bytes(8, "little")

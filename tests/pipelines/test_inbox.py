@@ -21,11 +21,12 @@ class Runs:
     """Stands in for the pool: remembers requests, finishes them on command."""
 
     def __init__(self):
-        self.requests, self.futures = [], []
+        self.requests, self.futures, self.targets = [], [], []
 
-    def submit(self, request):
+    def submit(self, request, *, target=None):
         future = Future()
         self.requests.append(request)
+        self.targets.append(target)
         self.futures.append(future)
         return future
 

@@ -13,7 +13,7 @@ import pytest
 from pipelines.scans.project import Project
 from pipelines.scans.register import Request, register_scan
 from stages.runtime.catalogue import artifacts_of
-from stages.runtime.scratch import remove_abandoned
+from stages.runtime.scratch import LIVE_FILE_NAME, TEMPORARY_LINK, remove_abandoned
 from tests.pipelines.tiny_project import environment, write_scan
 
 
@@ -72,12 +72,12 @@ def test_failure_is_a_sentence_and_leaves_older_artifacts(project, tmp_path, ord
     assert not list(scan_dir.glob(".scratch-*"))
 
 
-def start_slow(project: Project, scan_dir: Path, events: Path) -> subprocess.Popen[str]:
+def start_slow(project: Project, scan_dir: Path, events: Path, **variables: str) -> subprocess.Popen[str]:
     """A slow stage that has begun: its first progress event is there."""
     process = subprocess.Popen(
         command(scan_dir),
         cwd=project.root,
-        env=environment(project) | {"SCAN2CUT_EVENTS": str(events)},
+        env=environment(project) | {"SCAN2CUT_EVENTS": str(events), **variables},
         stderr=subprocess.PIPE,
         text=True,
     )
@@ -156,6 +156,38 @@ def test_scratch_of_the_dead_is_removed_and_that_of_the_living_is_not(project, t
     process.wait()
     remove_abandoned(scan_dir, "clean")
     assert [path.name for path in scan_dir.glob(".scratch-*")] == [".scratch-precut-dead"]
+
+
+def test_temporary_files_of_a_stage_go_with_its_scratch(project, tmp_path):
+    """Those of a killed one too, and its picture."""
+    scan_dir = registered(project, tmp_path, "slow-clean")
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    process = start_slow(project, scan_dir, tmp_path / "events.jsonl", TMPDIR=str(temporary))
+    (scan_dir / LIVE_FILE_NAME).write_bytes(b"picture")
+    remove_abandoned(scan_dir, "clean")
+    assert (scan_dir / LIVE_FILE_NAME).exists() and len(list(temporary.rglob("forgotten.txt"))) == 1
+    process.kill()
+    process.wait()
+    (scan_dir / f".{LIVE_FILE_NAME}.x7").write_bytes(b"half a picture")
+    remove_abandoned(scan_dir, "clean")
+    assert list(temporary.iterdir()) == list(scan_dir.glob(f"*{LIVE_FILE_NAME}*")) == []
+    assert run_clean(project, scan_dir, TMPDIR=str(temporary)).returncode == 0
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_link_to_another_folder_is_not_followed(tmp_path):
+    for name in ("mine", "scan2cut-mine"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "kept.txt").write_text("x")
+    (tmp_path / "scan2cut-link").symlink_to(tmp_path / "scan2cut-mine")
+    for target in ("mine", "scan2cut-link", "scan2cut-gone"):
+        scratch = tmp_path / ".scratch-clean-dead"
+        scratch.mkdir()
+        (scratch / TEMPORARY_LINK).symlink_to(tmp_path / target)
+        remove_abandoned(tmp_path, "clean")
+        assert not scratch.exists()
+    assert len(list(tmp_path.rglob("kept.txt"))) == 2
 
 
 def running(pid: int) -> bool:

@@ -9,17 +9,22 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from disect_sim.errors import InputError
 from stages.clean.scan_file import read_scan
 from stages.ingest.log_file import read_log
-from tests.stages.force_logs import SyntheticCut, recording, with_params
+from stages.shared.inputs.log_formats import LOG_FORMATS
+from stages.shared.inputs.scan_header import CLOUD_SUFFIXES, MESH_SUFFIXES
+from tests.stages.force_logs import SyntheticCut, libfranka_text, recording, synthetic_cut, with_params
 from tests.stages.ros_logs import write_bag
+from tests.stages.scan_writers import WRITERS
 
 EXAMPLES = 15
+PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
+"""Without shrinking: a failing file is small as it is, and writing and reading it again takes minutes."""
 FEW = 3
 """Examples of ROS recordings, which take a second each to write."""
 NUMBERS = st.floats(-1e3, 1e3, allow_subnormal=False)
@@ -70,29 +75,39 @@ def write_json(path: Path, rows: Rows) -> None:
     path.write_text(json.dumps(recording(as_cut(rows))))
 
 
+def write_lines(path: Path, rows: Rows) -> None:
+    content = recording(as_cut(rows))
+    fields = (1e3 * times(rows), content["O_T_EE"], content["O_F_ext_hat_K"])
+    samples = zip(*fields, strict=True)
+    lines = [json.dumps({"time": t, "O_T_EE": pose, "O_F_ext_hat_K": wrench}) for t, pose, wrench in samples]
+    path.write_text("\n".join(lines))
+
+
 def write_ros(path: Path, rows: Rows) -> None:
     write_bag(path, as_cut(rows))
 
 
-LOGS: dict[str, tuple[Callable[[Path, Rows], None], object]] = {
-    "log.csv": (write_csv, IN_COLUMNS),
-    "log.parquet": (write_parquet, IN_COLUMNS),
-    "log.npz": (write_npz, IN_ARRAYS),
-    "log.pkl": (write_pickle, IN_COLUMNS),
-    "log.json": (write_json, with_params()),
-    "log.bag": (write_ros, with_params()),
-    "log.mcap": (write_ros, with_params()),
-    "log.db3": (write_ros, with_params()),
+LOGS: dict[str, tuple[str, Callable[[Path, Rows], None], object]] = {
+    "log.csv": ("csv_table", write_csv, IN_COLUMNS),
+    "log.parquet": ("parquet", write_parquet, IN_COLUMNS),
+    "log.npz": ("npz", write_npz, IN_ARRAYS),
+    "log.pkl": ("paper_pickle", write_pickle, IN_COLUMNS),
+    "log.json": ("control_server_json", write_json, with_params()),
+    "log.jsonl": ("robot_state_lines", write_lines, with_params()),
+    "log.bag": ("ros_recording", write_ros, with_params()),
+    "log.mcap": ("ros_recording", write_ros, with_params()),
+    "log.db3": ("ros_recording", write_ros, with_params()),
 }
+"""By the name of the file: format, writer, parameters of the reader."""
 
 
 @pytest.mark.parametrize("name", LOGS)
 def test_a_log_is_read_as_it_was_written(name: str) -> None:
-    write, params = LOGS[name]
+    _, write, params = LOGS[name]
     examples = FEW if write is write_ros else EXAMPLES
     read = 0
 
-    @settings(max_examples=examples)
+    @settings(max_examples=examples, phases=PHASES)
     @given(rows=logs())
     def check(rows: Rows) -> None:
         nonlocal read
@@ -114,43 +129,42 @@ def test_a_log_is_read_as_it_was_written(name: str) -> None:
     assert read > examples // 2, "most of them are logs"
 
 
-def obj(vertices: np.ndarray, faces: np.ndarray) -> str:
-    lines = [f"v {x!r} {y!r} {z!r}" for x, y, z in vertices.tolist()]
-    return "\n".join(lines + [f"f {a + 1} {b + 1} {c + 1}" for a, b, c in faces.tolist()]) + "\n"
+@pytest.mark.parametrize("old", [False, True], ids=["new", "before 0.9.1"])
+def test_a_log_of_libfranka_is_read_as_it_was_written(old: bool, tmp_path: Path) -> None:
+    """It has joints and torques, so what is compared is those."""
+    cut = synthetic_cut(rate_hz=2.0)
+    header = libfranka_text(cut, np.zeros((len(cut.time_s), 7)), old=old).splitlines()[0]
+    path = tmp_path / "log.csv"
 
-
-def off(vertices: np.ndarray, faces: np.ndarray) -> str:
-    lines = ["OFF", f"{len(vertices)} {len(faces)} 0"]
-    lines += [f"{x!r} {y!r} {z!r}" for x, y, z in vertices.tolist()]
-    return "\n".join(lines + [f"3 {a} {b} {c}" for a, b, c in faces.tolist()]) + "\n"
-
-
-def ply(vertices: np.ndarray, faces: np.ndarray) -> str:
-    head = f"ply\nformat ascii 1.0\nelement vertex {len(vertices)}\nproperty double x\nproperty double y\n"
-    head += (
-        f"property double z\nelement face {len(faces)}\nproperty list uchar int vertex_indices\nend_header\n"
+    @settings(max_examples=EXAMPLES, phases=PHASES)
+    @given(
+        rows=st.integers(2, 12).flatmap(lambda n: arrays(np.float64, (n, 14), elements=st.floats(-1e3, 1e3)))
     )
-    return head + "".join(line + "\n" for line in off(vertices, faces).splitlines()[2:])
+    def check(rows: Rows) -> None:
+        between = ["", *["8"] * 43] if old else ["8"] * 43
+        lines = [
+            ",".join([repr(1e3 * t), "1", *map(repr, row[:7]), *["9"] * 28, *map(repr, row[7:]), *between])
+            for t, row in zip(times(rows).tolist(), rows.tolist(), strict=True)
+        ]
+        path.write_text("\n".join([header, *lines]) + "\n")
+        log = read_log(path, with_params())
+        assert np.allclose(log.time_s, times(rows), rtol=0.0, atol=1e-9)
+        assert np.array_equal(log.joints_rad, rows[:, :7])  # type: ignore[arg-type]
+        assert np.array_equal(log.external_torque_nm, rows[:, 7:])  # type: ignore[arg-type]
+
+    check()
 
 
-def xyz(vertices: np.ndarray, _faces: np.ndarray) -> str:
-    return "".join(f"{x!r} {y!r} {z!r}\n" for x, y, z in vertices.tolist())
+def test_every_format_is_among_these() -> None:
+    assert {known for known, _, _ in LOGS.values()} | {"libfranka_csv"} == set(LOG_FORMATS)
+    assert {Path(name).suffix for name in WRITERS} == {*MESH_SUFFIXES, *CLOUD_SUFFIXES}
 
 
-def pcd(vertices: np.ndarray, faces: np.ndarray) -> str:
-    count = len(vertices)
-    head = "VERSION .7\nFIELDS x y z\nSIZE 8 8 8\nTYPE F F F\nCOUNT 1 1 1\n"
-    return f"{head}WIDTH {count}\nHEIGHT 1\nPOINTS {count}\nDATA ascii\n{xyz(vertices, faces)}"
-
-
-SCANS = {"scan.obj": obj, "scan.off": off, "scan.ply": ply, "scan.xyz": xyz, "scan.pcd": pcd}
-
-
-@pytest.mark.parametrize("name", SCANS)
+@pytest.mark.parametrize("name", WRITERS)
 def test_a_scan_is_read_as_it_was_written(name: str) -> None:
     read = 0
 
-    @settings(max_examples=EXAMPLES)
+    @settings(max_examples=EXAMPLES, phases=PHASES)
     @given(seed=st.integers(0, 10**6), count=st.integers(300, 400), scale=st.floats(1e-3, 1e3))
     def check(seed: int, count: int, scale: float) -> None:
         nonlocal read
@@ -160,16 +174,18 @@ def test_a_scan_is_read_as_it_was_written(name: str) -> None:
         faces = np.stack([order, np.roll(order, 1), np.roll(order, 2)], axis=1)  # every vertex is used
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / name
-            path.write_text(SCANS[name](vertices, faces))
+            path.write_bytes(WRITERS[name](vertices, faces))
             try:
                 scan = read_scan(path, max_faces=10_000)
             except InputError as error:
                 assert str(error).endswith(".")
                 return
         read += 1
-        assert np.allclose(scan.vertices, vertices, rtol=1e-6, atol=1e-6 * scale)
-        if not scan.is_cloud:
-            assert np.array_equal(scan.faces, faces)
+        # STL, glTF and binary PCD hold 32-bit numbers: 6e-8 of the largest
+        if scan.is_cloud:
+            assert np.allclose(scan.vertices, vertices, rtol=0.0, atol=1e-6 * scale)
+        else:
+            assert np.allclose(scan.vertices[scan.faces], vertices[faces], rtol=0.0, atol=1e-6 * scale)
 
     check()
     assert read > EXAMPLES // 2, "most of them are scans"

@@ -139,6 +139,13 @@ def _pcd(name: str, data: mmap.mmap) -> ScanHeader:
     columns = len(lines["FIELDS"]) - 1
     sizes = [_integer(name, lines["SIZE"], k + 1) for k in range(columns)]
     repeats = [_integer(name, lines["COUNT"], k + 1) if "COUNT" in lines else 1 for k in range(columns)]
+    for axis in ("x", "y", "z") if encoding != b"ascii" else ():
+        place = lines["FIELDS"].index(axis)
+        if lines["TYPE"][place : place + 1] != ["F"] or sizes[place - 1] != 4:
+            raise InputError(
+                f"{name} is a binary PCD whose {axis} is not TYPE F of SIZE 4. Numbers of 32 bits are read there. Save "
+                "it with such numbers, or with DATA ascii."
+            )
     needed = {
         b"ascii": 2 * points,
         b"binary": points * sum(s * c for s, c in zip(sizes, repeats, strict=True)),

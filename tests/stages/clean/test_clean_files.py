@@ -122,6 +122,10 @@ BAD = {
     "no_header.pcd": (b"0.1 0.2 0.3\n" * 400, "no 'DATA' line"),
     "short.pcd": (pcd_header(1000, "binary") + bytes(100), "1000 points are announced"),
     "compressed_noise.pcd": (pcd_header(1000, "binary_compressed") + bytes(range(256)) * 4, "malformed"),
+    "doubles.pcd": (
+        pcd_header(400, "binary").replace(b"4 4 4", b"8 8 8") + np.ones((400, 3)).tobytes(),
+        "not TYPE F of SIZE 4",
+    ),
     "fields.pcd": (pcd_header(1000, "ascii", "u v w"), "not x y z"),
     "picture.jpeg": (b"\xff\xd8", "suffix '.jpeg'"),
 }

@@ -8,7 +8,8 @@ import pytest
 from stages.runtime import stage_io
 from stages.runtime.events import EVENTS_VARIABLE
 from stages.runtime.scan_file import ScanFile
-from stages.runtime.stage_io import LIVE_FILE_NAME, StageIO
+from stages.runtime.scratch import LIVE_FILE_NAME
+from stages.runtime.stage_io import StageIO
 
 PICTURE = np.zeros((4, 6, 3), np.uint8)
 
