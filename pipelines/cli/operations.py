@@ -24,6 +24,9 @@ Workers = Annotated[
     int | None, typer.Option(help="Scans at once.", show_default="what cores and memory allow")
 ]
 MemoryGb = Annotated[float, typer.Option("--memory-gb", help="Peak memory of one scan.")]
+Target = Annotated[
+    str | None, typer.Option(help="Run only this stage and what it needs.", autocompletion=stage_names)
+]
 MEMORY_GB = 2.0
 """The largest stage of the sample peaks below 1 GB (docs/scaling.md); fruits are scanned more finely than that."""
 
@@ -41,9 +44,7 @@ def batch(
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Override a parameter for all these scans.")
     ] = None,
-    target: Annotated[
-        str | None, typer.Option(help="Run only this stage and what it needs.", autocompletion=stage_names)
-    ] = None,
+    target: Target = None,
     force: Annotated[bool, typer.Option("--force", help="Run every stage even if it is fresh.")] = False,
     dask: Annotated[
         str | None,
@@ -97,6 +98,7 @@ def watch(
     settle_s: Annotated[
         float, typer.Option(help="A file is whole when it has not changed for so long.")
     ] = 5.0,
+    target: Target = None,
     poll: Annotated[bool, typer.Option("--poll", help="Look by polling; for network drives.")] = False,
     once: Annotated[bool, typer.Option("--once", help="End when everything that is there has run.")] = False,
 ) -> None:
@@ -119,6 +121,7 @@ def watch(
         stop=STOP,
         poll=poll,
         once=once,
+        target=target,
     )
     raise typer.Exit(exit_code)
 
@@ -166,13 +169,16 @@ def pull(
     scans: Annotated[
         list[str] | None, typer.Argument(help="Scan ids.", show_default="all", autocompletion=scan_ids)
     ] = None,
+    local: Annotated[
+        bool, typer.Option("--local", help="From DVC's cache on this machine, without the remote.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Fetch what was recorded of these scans from the DVC remote; stages that never ran are left out."""
     project = this_project()
     from pipelines.versions import pull as module
 
-    fetched = module.pull(project, scans or [], print_note)
+    fetched = module.pull(project, scans or [], print_note, local=local)
     print_json(fetched) if as_json else out.print(f"{len(fetched)} recorded parts are here.")
 
 

@@ -1,6 +1,7 @@
 """Metrics and numbers in words: a key's unit is in its name, so label and value follow from it."""
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 UNITS = {
@@ -82,3 +83,14 @@ def percent(value: Any) -> str:
     """A share of one, in percent."""
     usable = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     return f"{100.0 * value:.1f} %" if usable else MISSING
+
+
+def unseen(fit: Mapping[str, Any]) -> str:
+    """How far the fit was off where it had not looked, from calibrate's metrics."""
+    if fit.get("nmae_next_cut") is not None:
+        return f"the next cut was predicted {percent(fit['nmae_next_cut'])} off"
+    if fit.get("nmae_forecast") is not None:
+        return f"the end of the cut was forecast {percent(fit['nmae_forecast'])} off"
+    if fit.get("nmae_held_out") is not None:
+        return f"{percent(fit['nmae_held_out'])} off where the fit did not look"
+    return "not checked against a log"

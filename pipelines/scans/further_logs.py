@@ -5,10 +5,24 @@ from pathlib import Path
 
 from disect_sim.errors import InputError
 from pipelines.scans import air_runs
+from stages.runtime.hashing import sha256_of_file
 from stages.shared.inputs.further_logs import air_name, log_name
 
 FOLDER = "further_logs"
 """In the scan's directory."""
+
+
+def check_different(logs: Sequence[Path]) -> None:
+    """Refuse a log that is given twice: one cut would count as two."""
+    seen: dict[str, Path] = {}
+    for log in filter(Path.is_file, logs):
+        digest = sha256_of_file(log)
+        if digest in seen:
+            raise InputError(
+                f"{log} is the same log as {seen[digest]}. Every --log is a cut of its own, or one cut would count "
+                "twice. Give it once."
+            )
+        seen[digest] = log
 
 
 def stored_names(logs: Sequence[Path]) -> dict[str, Path]:

@@ -6,7 +6,7 @@ from typing import Any
 from pipelines.report.blocks import Block, Drawing, Figures, Note, Table
 from pipelines.report.drawings import share_bars
 from pipelines.report.scan_data import ScanData
-from pipelines.report.words import number, percent
+from pipelines.report.words import number, percent, unseen
 
 SHOWN = 5
 NEVER_RUN = "Computed, never run on an arm: rehearse it with the air cut."
@@ -69,8 +69,7 @@ def _figures(data: ScanData, checks: Sequence[Mapping[str, Any]]) -> list[tuple[
         left = next((str(check["note"]) for check in checks if check["name"] == PARTED), "")
         items.append(("cut through, simulated", percent(export["cut_fraction"]), left))
     if export.get("peak_force_n") is not None:
-        sure = percent(fit["nmae_held_out"]) if fit.get("nmae_held_out") is not None else "unknown"
-        remark = f"predicted; the fit was off by {sure} of the force where it had not looked"
+        remark = f"predicted; {unseen(fit)}"
         items.append(("peak force", f"{number(export['peak_force_n'])} N", remark))
     if export.get("deflection_m") is not None:
         remark = "at the stated joint stiffness"

@@ -6,7 +6,7 @@ from pipelines.report.blocks import Block, Curve, Note, Plot, Section
 from pipelines.report.parameters import certainty, posterior_table, scalar_table
 from pipelines.report.scan_data import ScanData
 from pipelines.report.sections.common import column, metrics_table, not_run, preview
-from pipelines.report.words import MISSING, number, percent
+from pipelines.report.words import MISSING, number, percent, unseen
 
 DEPTH_BIN_M = 0.004
 TIME, FORCE = "time [s]", "force [N]"
@@ -28,7 +28,7 @@ def force(data: ScanData) -> Section:
     blocks.append(
         Note(
             f"Mean absolute error {number(metrics.get('mae_n'))} N, {percent(metrics.get('nmae'))} of the mean force; "
-            f"{percent(metrics.get('nmae_held_out'))} where the fit did not look. Peak "
+            f"{unseen(metrics)}. Peak "
             f"{number(metrics.get('peak_error_n'))} N off, onset {_milliseconds(metrics.get('onset_error_s'))} off."
         )
     )
@@ -41,22 +41,24 @@ def force(data: ScanData) -> Section:
             [
                 Curve("measured", column(profile, "measured_n")),
                 Curve("simulated, fitted", column(profile, "simulated_n")),
-                Curve("simulated, one value for all springs", column(profile, "shared_n"), dashed=True),
+                Curve(_before(metrics), column(profile, "shared_n"), dashed=True),
             ],
             marks=marks,
         )
     )
-    held = pl.when(pl.col("held_out")).then(pl.col("residual_n"))
+    residuals = [Curve("residual", column(profile, "residual_n"))]
+    if metrics.get("nmae_held_out") is not None:
+        held = pl.when(pl.col("held_out")).then(pl.col("residual_n"))
+        residuals.append(
+            Curve("where the fit did not look", profile.select(held.alias("held"))["held"].to_list())
+        )
     blocks.append(
         Plot(
             "Residual: simulated less measured",
             TIME,
             FORCE,
             time,
-            [
-                Curve("residual", column(profile, "residual_n")),
-                Curve("where the fit did not look", profile.select(held.alias("held"))["held"].to_list()),
-            ],
+            residuals,
             marks=marks,
             levels=[(0.0, "")],
         )
@@ -65,6 +67,12 @@ def force(data: ScanData) -> Section:
     blocks += _log(data)
     blocks.append(metrics_table(metrics, caption="All figures of calibrate"))
     return Section("force", title, blocks)
+
+
+def _before(metrics: dict[str, object]) -> str:
+    """What the dashed curve is: the first phase of a fit of springs, or what was expected of the material."""
+    of_springs = metrics.get("nmae_forecast") is None and metrics.get("nmae_held_out") is not None
+    return "simulated, one value for all springs" if of_springs else "expected before the log"
 
 
 def _milliseconds(value: object) -> str:

@@ -7,7 +7,10 @@ from pipelines.report.blocks import Block, Figures, Note, Section, Table
 from pipelines.report.parameters import at_bounds, certainty
 from pipelines.report.scan_data import ScanData
 from pipelines.report.sections.decision import decision
-from pipelines.report.words import MISSING, number, percent
+from pipelines.report.words import MISSING, number, percent, unseen
+
+FINISHED = ("converged", "at the log's noise")
+"""Ends of a fit that need no remedy."""
 
 SMALL_ERROR, FAIR_ERROR = 0.1, 0.25
 """NMAE up to which the fit is called good, and fair [-]."""
@@ -48,7 +51,7 @@ def _figures(data: ScanData) -> list[tuple[str, str, str]]:
             (
                 "error of the fit (NMAE)",
                 percent(fit.get("nmae")),
-                f"held out {percent(fit.get('nmae_held_out'))}; {fit.get('outcome', '')}",
+                f"{unseen(fit)}; {fit.get('outcome', '')}",
             )
         )
     if export:
@@ -80,7 +83,7 @@ def warnings(data: ScanData) -> list[str]:
     out = []
     if data.metrics("ingest") and not data.metrics("ingest").get("samples"):
         out.append("The scan has no force log: all parameters are nominal ones, and forces are guesses.")
-    elif fit.get("remedy"):
+    elif fit.get("remedy") and fit.get("outcome") not in FINISHED:
         out.append(f"Calibration: {fit.get('outcome')}. {fit['remedy']}")
     out += [f"Calibration: {text}" for text in (at_bounds(data), certainty(data)) if text]
     if found and found.get("confirmed_reduction") is None:
