@@ -156,7 +156,7 @@ class EdgeCut:
 
     def _at_samples(self) -> EdgeParameters:
         rows = self._rows
-        share = np.exp(-self.samples.skin_distance / rows["skin_depth"])
+        share = self.samples.skin_above * np.exp(-self.samples.skin_distance / rows["skin_depth"])
         toughness = rows["edge_toughness"] + rows["skin_toughness"] * share
         return EdgeParameters(toughness, rows["edge_rise"], share)
 

@@ -6,11 +6,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from disect_sim.cut_mesh import CutMesh
+from disect_sim.cut_surface import cut_triangles
 from disect_sim.virtual_nodes.springs import triangle_areas
 
 SPACING_M = 1.25e-3
 """Distance between samples [m]: the edge's force rises over more, so that it comes out smooth."""
-TET_EDGES = np.array([(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)])
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,8 @@ class EdgeSamples:
     """Places half-way between the ends of the springs: middles @ x, shape [spring_count, node_count]."""
     skin_distance: np.ndarray
     """From the skin, at rest, along the cut [m], shape [sample_count]; infinite without skin."""
+    skin_above: np.ndarray
+    """How much the skin next to it lies across the way down [-], shape [sample_count]: 1 level, 0 upright or below."""
 
     def __len__(self) -> int:
         return len(self.area)
@@ -40,7 +42,7 @@ def edge_samples(mesh: CutMesh, spring_operator: sp.csr_matrix) -> EdgeSamples:
 
     spring_operator: the model's; its weights on either side of the cut are those of the springs' ends.
     """
-    triangles = _triangles(mesh)
+    triangles = cut_triangles(mesh)
     places = mesh.virtual_positions()[mesh.spring_virtual[:, 0]]
     corners = places[triangles]
     area = triangle_areas(*np.moveaxis(corners, 1, 0))
@@ -61,38 +63,8 @@ def edge_samples(mesh: CutMesh, spring_operator: sp.csr_matrix) -> EdgeSamples:
         np.concatenate(areas),
         matrix,
         0.5 * abs(spring_operator),
-        _skin_distance(matrix @ places, places, triangles, mesh.spring_surface),
+        *_skin(matrix @ places, places, triangles, mesh.spring_surface),
     )
-
-
-def _triangles(mesh: CutMesh) -> np.ndarray:
-    """The cut surface as triangles between springs, shape [triangle_count, 3]."""
-    crossed = mesh.tets[(mesh.tet_fraction < 1.0) & (mesh.tet_side == 1)]
-    stride = len(mesh.nodes)
-    ends = np.sort(mesh.virtual_parents[mesh.spring_virtual[:, 0]], axis=1).astype(np.int64)
-    key = ends[:, 0] * stride + ends[:, 1]
-    order = np.argsort(key)
-    pairs = np.sort(crossed[:, TET_EDGES], axis=2).astype(np.int64)
-    wanted = pairs[..., 0] * stride + pairs[..., 1]
-    at = np.minimum(np.searchsorted(key, wanted, sorter=order), len(key) - 1)
-    spring = np.where(key[order[at]] == wanted, order[at], -1)
-    places = mesh.virtual_positions()[mesh.spring_virtual[:, 0]]
-    out = []
-    for row in spring:
-        corners = row[row >= 0]
-        if len(corners) == 4:
-            corners = _around(corners, places)
-            out.append(corners[[0, 2, 3]])
-        if len(corners) >= 3:
-            out.append(corners[:3])
-    return np.array(out)
-
-
-def _around(corners: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """The four corners in the order in which they follow one another."""
-    away = places[corners] - places[corners].mean(axis=0)
-    across, along = np.linalg.svd(away)[2][:2]
-    return corners[np.argsort(np.arctan2(away @ along, away @ across))]
 
 
 def _centroids(count: int) -> np.ndarray:
@@ -104,19 +76,23 @@ def _centroids(count: int) -> np.ndarray:
     return np.stack([first, second, 1.0 - first - second], axis=1)
 
 
-def _skin_distance(
+def _skin(
     points: np.ndarray, places: np.ndarray, triangles: np.ndarray, skin: np.ndarray
-) -> np.ndarray:
-    """Distance of the points from the rim of the cut surface where it is skin [m]."""
+) -> tuple[np.ndarray, np.ndarray]:
+    """Distance of the points from the rim of the cut surface where it is skin [m], and how much it lies above them."""
     sides = np.sort(
         np.concatenate([triangles[:, [0, 1]], triangles[:, [1, 2]], triangles[:, [0, 2]]]), axis=1
     )
     unique, counts = np.unique(sides, axis=0, return_counts=True)
     rim = unique[counts == 1]
     rim = rim[skin[rim].all(axis=1)]
-    nearest = np.full(len(points), np.inf)
+    distance, above = np.full(len(points), np.inf), np.zeros(len(points))
     for a, b in rim:
         way = places[b] - places[a]
         share = np.clip((points - places[a]) @ way / (way @ way), 0.0, 1.0)
-        nearest = np.minimum(nearest, np.linalg.norm(points - places[a] - share[:, None] * way, axis=1))
-    return nearest
+        to_skin = places[a] + share[:, None] * way - points
+        length = np.linalg.norm(to_skin, axis=1)
+        nearer = length < distance
+        distance[nearer] = length[nearer]
+        above[nearer] = np.maximum(0.0, to_skin[nearer, 1]) / np.maximum(length[nearer], 1e-12)
+    return distance, above

@@ -5,9 +5,9 @@ from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.spatial import cKDTree
 
 from disect_sim.cut_mesh import CutMesh
+from disect_sim.cut_surface import cut_normals
 from disect_sim.edge_samples import EdgeSamples, edge_samples
 from disect_sim.errors import InputError
 from disect_sim.knife import Knife
@@ -216,7 +216,7 @@ def build_model(
         node_volume=node_volume,
         spring_nodes=spring_nodes,
         spring_weights=spring_weights,
-        spring_normal=_cut_normals(mesh.virtual_positions()[positive], across),
+        spring_normal=cut_normals(mesh, across),
         spring_area_ratio=mesh.spring_area / REFERENCE_AREA_M2,
         overlap_stiffness=material.young_pa * np.sqrt(mesh.spring_area),
         contact_parents=parents[contacts].astype(np.int32),
@@ -265,22 +265,6 @@ def _at_rest(
         middle = 0.5 * (low + high)
         low, high = (low, middle) if bears(middle) > weight else (middle, high)
     return replace(board, radius_m=high)
-
-
-def _cut_normals(points: np.ndarray, across: np.ndarray) -> np.ndarray:
-    """Normals of the cut surface at the springs, from the nearest springs; `across` points to side +1."""
-    neighbours = min(8, len(points))
-    _, near = cKDTree(points).query(points, k=neighbours)
-    local = points[near.reshape(len(points), -1)]
-    local = local - local.mean(axis=1, keepdims=True)
-    normal = np.linalg.svd(local)[2][:, 2, :]
-    sign = np.sign(np.einsum("ij,ij->i", normal, across))
-    flat = np.abs(points[:, 0] - points[0, 0]).max() < 1e-12
-    return (
-        np.tile([1.0, 0.0, 0.0], (len(points), 1))
-        if flat
-        else normal * np.where(sign == 0.0, 1.0, sign)[:, None]
-    )
 
 
 def _barrier_offset(x: np.ndarray, parents: np.ndarray, coordinate: np.ndarray) -> np.ndarray:

@@ -3,9 +3,10 @@
     python -m scripts.compare_laws [CASE ...]     apple and potato without arguments
 
 The first cut is fitted and the second predicted; the first 45 % of contact are fitted and the rest forecast. Laws whose
-springs give way by themselves have the fit that belongs to them, shared values by L-BFGS from the start of params.yaml;
-the edge law has the fit of the material. All under the shipped boundary. Needs the real data (docs/real_data.md).
-Results go to build/laws; a finished row is left alone until its file is deleted.
+springs give way by themselves have the fit that belongs to them, shared values by L-BFGS from the start of params.yaml
+(a parameter that means something else under the law starts at its default); the edge law has the fit of the material.
+All under the shipped boundary. Needs the real data (docs/real_data.md). Results go to build/laws; a finished row is
+left alone until its file is deleted.
 """
 
 import json
@@ -63,8 +64,10 @@ def row(name: str, law: str, path: Path) -> dict[str, float]:
         model = build_model(
             mesh, MATERIALS[case.material], KNIVES[case.knife], boundary=BOUNDARY, damage_law=law
         )
-        params = params_of(BOUNDARY).changed(
-            damage_law=law, fit="springs", individual_iterations=0, hold_out_fraction=0.0
+        params = params_of(BOUNDARY)
+        start = params.start | {key: info.default for key, info in DAMAGE_LAWS[law].parameters.items()}
+        params = params.changed(
+            damage_law=law, fit="springs", individual_iterations=0, hold_out_fraction=0.0, start=start
         )
         path.write_text(json.dumps(of_springs(name, model, params), indent=2) + "\n")
     return dict(json.loads(path.read_text()))

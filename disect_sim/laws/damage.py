@@ -29,6 +29,16 @@ class DamageLaw:
 EDGE_PARAMETERS = ("edge_toughness", "edge_rise", "skin_toughness", "skin_depth")
 
 DAMAGE_LAWS = {
+    "cohesive": DamageLaw(
+        "damage_cohesive",
+        "springs soften with their widest opening, which costs ke opening² / 6 per reference area",
+        {
+            "cut_spring_softness": ParameterInfo(
+                2.0e-3, 0.2e-3, 10.0e-3, "m", "opening at which the spring is gone"
+            )
+        },
+        ignores=EDGE_PARAMETERS,
+    ),
     "edge": DamageLaw(
         "edge", "the edge severs what it passes and pays for the area", ignores=("cut_spring_softness",)
     ),

@@ -60,7 +60,7 @@ def test_every_contact_law_reaches_the_kernels(mesh, law):
 )
 def test_an_unknown_damage_law_is_refused_everywhere(mesh, use):
     with pytest.raises(
-        InputError, match=r"damage_law is 'strech'. It must be one of 'edge', 'force', 'stretch'"
+        InputError, match=r"damage_law is 'strech'. It must be one of 'cohesive', 'edge', 'force', 'stretch'"
     ):
         use(mesh)
 

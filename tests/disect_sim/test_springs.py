@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from disect_sim import ConstantVelocity, simulate
-from tests.disect_sim.scenes import block_model, regular_block, step_system
+from tests.disect_sim.scenes import block_model, irregular_block, regular_block, step_system
 
 FAR = np.array([0.0, 10.0, 0.0])
 DT = 1e-3
@@ -131,3 +131,12 @@ def test_stiffer_skin_resists_at_the_skin_only(mesh):
     assert base - skinned == pytest.approx(
         1000.0 * 1e-3 * model.spring_area_ratio[model.surface].sum(), rel=1e-6
     )
+
+
+def test_normals_cross_the_cut_also_where_springs_crowd():
+    """A plane's normals, but for facets around nodes next to the plane, which were moved off it: 0.1 % of the area."""
+    model = block_model(irregular_block())
+    across = model.spring_normal[:, 0]
+    assert np.linalg.norm(model.spring_normal, axis=1) == pytest.approx(1.0)
+    assert (across > 0.5).all()
+    assert model.spring_area_ratio[across < 0.99].sum() < 2e-3 * model.spring_area_ratio.sum()
