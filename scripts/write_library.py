@@ -11,24 +11,22 @@ import sys
 
 from pipelines.scans.library import library_text
 from scripts.fit_real_logs import CASES
-from scripts.predict_real_logs import BOUNDARIES, RESULTS
+from scripts.predict_real_logs import BOUNDARIES, ENTRIES, RESULTS
 from stages.shared.library.library import FOLDER
 
-SOURCE = (
-    "straight cut by a Franka Panda, public log eric-heiden/panda-force ({name}), fitted on a primitive as high as the "
-    "log's contact height; values only"
-)
-SHIPPED = ("apple", "potato", "cucumber")
+PANDA = "straight cut by a Franka Panda, public log eric-heiden/panda-force ({name})"
+PAPER = "straight cut of a real apple, force read from the video of the paper DiSECt"
+FITTED = "fitted on a primitive as high as the log's contact height; values only"
 
 
 def main() -> None:
     """Write them."""
-    for name in SHIPPED:
+    for name, entry_name in ENTRIES.items():
         case, folder = CASES[name], RESULTS / name
         found = json.loads((folder / f"{BOUNDARIES[0]}.json").read_text())
         entry = {
-            "name": f"panda_{name}",
-            "source": SOURCE.format(name=name),
+            "name": entry_name,
+            "source": f"{PAPER if name == 'real_apple' else PANDA.format(name=name)}, {FITTED}",
             "damage_law": "edge",
             "boundary": BOUNDARIES[0],
             "knife": case.knife,

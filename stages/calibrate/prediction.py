@@ -1,6 +1,6 @@
 """The force of a cut that the fit has not seen, with its band, beside what anybody could guess without a model."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +11,7 @@ from disect_sim.errors import InputError
 from disect_sim.many import force_of, simulate_many
 from disect_sim.materials import MATERIALS
 from stages.calibrate.material_fit.baselines import best_amplitude, repeated_profile
-from stages.calibrate.material_fit.left_over import read_left_over
+from stages.calibrate.material_fit.left_over import LeftOver, read_left_over
 from stages.calibrate.nominal import nominal_values
 from stages.calibrate.params import CalibrateParams
 from stages.calibrate.problem import Problem, pose_problem
@@ -121,14 +121,25 @@ def predict(read: Read, material: str, params: CalibrateParams, other: pl.DataFr
     left = read_left_over(read("calibrate/left_over"))
     factor = left.at(problem.height)
     predicted, drawn = factor * predicted, [factor * profile for profile in drawn]
-    spread = np.std(drawn, axis=0) if len(drawn) > 1 else np.zeros_like(predicted)
-    model_error = left.deviation_at(problem.height) * float(predicted[problem.contact].mean())
-    deviation = np.sqrt(spread**2 + (AMPLITUDE_SPREAD * predicted) ** 2 + model_error**2)
     return Prediction(
         problem,
         predicted,
-        np.maximum(0.0, predicted - NINETY * deviation),
-        predicted + NINETY * deviation,
+        *band(problem, predicted, drawn, left),
         {"repeated": repeated_profile(pose_problem(model, own, params), problem.height), "nominal": nominal},
         len(drawn),
     )
+
+
+def band(problem: Problem, predicted: Array, drawn: Sequence[Array], left: LeftOver) -> tuple[Array, Array]:
+    """Ends of the 90 % band [N], each of shape [sample_count].
+
+    Args:
+        problem: The cut that is predicted.
+        predicted: Its force [N], shape [sample_count].
+        drawn: The same for possible materials.
+        left: What the fit left of its logs.
+    """
+    spread = np.std(drawn, axis=0) if len(drawn) > 1 else np.zeros_like(predicted)
+    model_error = left.deviation_at(problem.height) * float(predicted[problem.contact].mean())
+    deviation = np.sqrt(spread**2 + (AMPLITUDE_SPREAD * predicted) ** 2 + model_error**2)
+    return np.maximum(0.0, predicted - NINETY * deviation), predicted + NINETY * deviation
