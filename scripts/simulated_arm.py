@@ -6,8 +6,12 @@ Run by a Python that has franka-sim, which enforces the robot's limits on every 
 measured force is FORCE_N upwards while the end effector is below HEIGHT_M, as on a fruit or a stone, with a little bias
 and noise. At REFLEX_N the robot stops itself once, as it does when a collision threshold is exceeded.
 
-franka-sim speaks version 10 of the protocol (FR3). A Panda speaks version 5: its commands have other numbers, its state
-is in double precision and without accelerometers, and what is streamed to it does not end with a flag for torques.
+Its clock waits for the client: the next state is sent when the last one was answered, so that a busy computer makes the
+motion slower and not different. It does not show whether a computer keeps 1 kHz.
+
+franka-sim speaks version 10 of the protocol (FR3). A Panda speaks version 5: its commands and how a motion ended have
+other numbers, its state is in double precision and without accelerometers, and what is streamed to it does not end with a
+flag for torques.
 """
 
 import json
@@ -17,6 +21,7 @@ import socket
 import struct
 import sys
 import threading
+import time
 import types
 from pathlib import Path
 
@@ -37,15 +42,22 @@ DOWN = 14
 PANDA_VERSION = 5
 PANDA_COMMANDS = (0, 1, 2, 4, 5, 6, 7, 8, 9, 10, 12)
 """Their numbers, in the order of version 10."""
+PANDA_MOVE_ENDS = (0, 1, 2, 2, 3, 3, 4, 5, 6, 7, 8, 9)
+"""How a motion ended, in the order of version 10, which has two more, for the FR3's safety functions."""
+HEADER = 12
+"""Bytes of a message before its content."""
 STATE_NUMBERS, ACCELEROMETERS = 284, 36
 """Numbers of the state before the accelerometers, and theirs."""
+PATIENCE_S = 0.5
+"""So long it waits for an answer; libfranka itself gives up after 1 s without a state."""
 Server = franka_sim_server.FrankaSimServer
 servers: list[Server] = []
 tripped: list[bool] = []
 asked: list[int] = []
 """Version of the protocol that the client speaks."""
 pack, start = robot_state.RobotState.pack_state, Server.__init__
-receive, respond = Server.receive_message, Server.send_response
+receive, respond, answered = Server.receive_message, Server.send_response, Server._drain_gate
+send = Server._send_tcp
 
 
 def remembered(self: Server, *args: object, **options: object) -> None:
@@ -73,6 +85,11 @@ def or_refused(self: Server, client: socket.socket, **answer: object) -> None:
     respond(self, client, **answer)
 
 
+def patient(self: Server, answer_deadline: float = 0.0) -> float:
+    """Wait until the last state was answered; how long that took [s]."""
+    return answered(self, max(answer_deadline, time.perf_counter() + PATIENCE_S))
+
+
 def with_force(self: robot_state.RobotState) -> bytes:
     """The state with what the arm exerts: downwards where something is in the way."""
     down = FORCE_N if self.state["O_T_EE"][DOWN] < HEIGHT_M else 0.0
@@ -89,6 +106,14 @@ def panda_header(data: bytes) -> franka_protocol.MessageHeader:
     number, command_id, size = struct.unpack("<III", data)
     command = franka_protocol.Command(PANDA_COMMANDS.index(number))
     return franka_protocol.MessageHeader(command, command_id, size)
+
+
+def panda_answer(self: Server, client: socket.socket, message: bytes) -> None:
+    """An answer of version 10 as version 5 has it."""
+    head, (end, *rest) = struct.unpack("<III", message[:HEADER]), message[HEADER:]
+    if head[0] == franka_protocol.Command.kMove:
+        end = PANDA_MOVE_ENDS[end]
+    send(self, client, struct.pack("<III", PANDA_COMMANDS[head[0]], *head[1:]) + bytes([end, *rest]))
 
 
 class PandaState:
@@ -114,6 +139,7 @@ class PandaCommands(socket.socket):
 def be_a_panda() -> None:
     """Its messages, and its limits in the place of the FR3's."""
     franka_protocol.MessageHeader.from_bytes = staticmethod(panda_header)
+    Server._send_tcp = panda_answer
     robot_state._ROBOT_STATE_PACKER = PandaState()
     module = types.ModuleType("socket")
     module.__dict__.update(socket.__dict__)
@@ -131,6 +157,7 @@ if ROBOT["name"] == "panda":
     be_a_panda()
 Server.__init__ = remembered
 Server.receive_message, Server.send_response = noting_the_version, or_refused
+Server._drain_gate, Server._DRAIN_GATE_TIMEOUT = patient, PATIENCE_S
 robot_state.RobotState.pack_state = with_force
 mujoco_franka_sim.ARM_INITIAL_Q[:] = ROBOT["ready_pose_rad"]
 sys.argv = ["run_server", "--no-gripper", "--enforce-motion-limits"]
