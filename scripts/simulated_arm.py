@@ -10,8 +10,8 @@ Its clock waits for the client: the next state is sent when the last one was ans
 motion slower and not different. It does not show whether a computer keeps 1 kHz.
 
 franka-sim speaks version 10 of the protocol (FR3). A Panda speaks version 5: its commands and how a motion ended have
-other numbers, its state is in double precision and without accelerometers, and what is streamed to it does not end with a
-flag for torques.
+other numbers, its state is in double precision and without accelerometers, and what is streamed to it does not end with
+a flag for torques.
 """
 
 import json

@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include <franka/control_tools.h>
 #include <franka/exception.h>
 #include <franka/robot.h>
 
@@ -107,6 +108,18 @@ Pose without(const Pose& nominal, const Pose& pose) {  // inverse(nominal) * pos
         out[r + 4 * c] += nominal[k + 4 * r] * (pose[k + 4 * c] - (c == 3 ? nominal[k + 12] : 0.0));
   out[15] = 1.0;
   return out;
+}
+
+franka::Robot connect(const std::string& host, bool simulated) {
+  if (!simulated && !franka::hasRealtimeKernel())
+    throw Refusal("this computer's kernel is no real-time kernel. A real robot needs one. Install it; a simulated robot "
+                  "can be run with --no-realtime.");
+  try {
+    return franka::Robot(host, simulated ? franka::RealtimeConfig::kIgnore : franka::RealtimeConfig::kEnforce);
+  } catch (const franka::Exception& error) {
+    throw Refusal("no robot answers at " + host + " that this libfranka can speak to (" + error.what() +
+                  "). Check the address, the cable, FCI in Desk and the robot's system version.");
+  }
 }
 
 void set_up(franka::Robot& robot, const Motion& m) {
@@ -282,7 +295,7 @@ int main(int count, char** words) try {
   if (arguments.size() != 3 && !simulated) throw Refusal("usage: stream_cut HOST PLAIN_FILE NEW_LOG [--no-realtime]");
   const Motion motion = read_motion(arguments[1]);
   if (std::ifstream(arguments[2])) throw Refusal("the log " + arguments[2] + " exists. Name a new file.");
-  franka::Robot robot(arguments[0], simulated ? franka::RealtimeConfig::kIgnore : franka::RealtimeConfig::kEnforce);
+  franka::Robot robot = connect(arguments[0], simulated);
   set_up(robot, motion);
   std::cout << (motion.kind == "cut" ? "CUT of " : "Air cut of ") << motion.scan << ", " << motion.path.size() / 1000.0
             << " s. Nobody is within reach; the stop button is in hand. Type move to go on: " << std::flush;

@@ -6,40 +6,21 @@ Server and libraries live in environments of their own. `python -m scripts.serve
 """
 
 import json
-import os
-import signal
-import socket
 import subprocess
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from scripts.serve_arm import server_command
 from stages.ingest.log_file import read_log
 from stages.ingest.stage import ingest
 from stages.runtime.params import load_params
 from stages.shared.robots.robot import load_robot
-from tests.stages.synthetic_cut import (
-    PARAMS,
-    ROOT,
-    certified_folder,
-    motion_table,
-)
+from tests.stages.simulated_arm import CLIENT, NEEDS_ARM, arm
+from tests.stages.synthetic_cut import PARAMS, ROOT, certified_folder, motion_table
 
-PLACE = os.environ.get("SCAN2CUT_ARM", "")
-SERVER, CLIENT = (Path(PLACE).absolute() / name / "bin" / "python" for name in ("server", "client"))
-PORT = 1337
-"""libfranka knows no other."""
 MOTION = motion_table()
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not PLACE, reason="SCAN2CUT_ARM names no folder that scripts.serve_arm made"),
-]
+pytestmark = NEEDS_ARM
 
 
 @pytest.fixture(scope="module", params=["fr3", "panda"])
@@ -53,35 +34,6 @@ def folder(tmp_path_factory, name) -> Path:
     return certified_folder(place, MOTION, PARAMS.changed(robot=name))
 
 
-@contextmanager
-def arm(
-    place: Path, name: str, *, height_m: float = -1.0, force_n: float = 0.0, reflex_n: float = np.inf
-) -> Iterator[None]:
-    """A simulated arm at its ready pose that feels force_n while its end effector is below height_m."""
-    with (place / "server.log").open("w") as log:
-        server = subprocess.Popen(
-            server_command(SERVER, name, place, height_m, force_n, reflex_n),
-            stdout=log,
-            stderr=subprocess.STDOUT,
-        )
-        try:
-            deadline = time.monotonic() + 60.0
-            while time.monotonic() < deadline and server.poll() is None:
-                with socket.socket() as probe:
-                    if probe.connect_ex(("127.0.0.1", PORT)) == 0:
-                        break
-                time.sleep(0.2)
-            assert server.poll() is None, (place / "server.log").read_text()[-2000:]
-            time.sleep(1.0)
-            yield
-        finally:
-            server.send_signal(signal.SIGINT)
-            try:
-                server.wait(20)
-            except subprocess.TimeoutExpired:
-                server.kill()
-
-
 def run(
     folder: Path, name: str, *arguments: str, answers: str = "yes\nmove\n", realtime: bool = False
 ) -> subprocess.CompletedProcess[str]:
@@ -92,7 +44,7 @@ def run(
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=300,
     )
 
 
