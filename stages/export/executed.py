@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from disect_sim.errors import InputError
 from stages.export.collision import FACTOR
 from stages.export.export_files import DOCUMENT, MOTION
+from stages.export.load_checks import UPPER_BAND
 from stages.runtime.artifacts import read_table
 from stages.runtime.atomic_file import write_bytes_atomic
 from stages.runtime.curves import write_curves
@@ -140,13 +141,16 @@ def judged(measured: NDArray[np.float64], predicted: NDArray[np.float64]) -> dic
     error = float(np.abs(measured - predicted).mean()) / max(mean, 1e-9)
     peaks = float(measured.max()) / max(float(predicted.max()), 1e-9)
     held = error <= MEAN_ERROR and 1.0 / FACTOR <= peaks <= FACTOR
+    size = mean / max(float(predicted.mean()), 1e-9)
+    inside = 1.0 / UPPER_BAND <= size <= UPPER_BAND
     if float(measured.max()) < AIR_N:
         said = f"The arm felt {measured.max():.1f} N at most, no more than in the air: was the fruit there?"
     else:
         said = (
             f"The prediction {'held' if held else 'did NOT hold'}: mean difference {100 * error:.0f} % of the measured "
             f"force (up to {100 * MEAN_ERROR:.0f} % allowed), peak {peaks:.2f} of the predicted "
-            f"({1 / FACTOR:.2f} to {FACTOR:.2f})."
+            f"({1 / FACTOR:.2f} to {FACTOR:.2f}). The mean force is {size:.2f} of the predicted, "
+            f"{'inside' if inside else 'outside'} the 90 % band ({1 / UPPER_BAND:.2f} to {UPPER_BAND:.2f})."
         )
     return {
         "held": bool(held),
@@ -155,6 +159,7 @@ def judged(measured: NDArray[np.float64], predicted: NDArray[np.float64]) -> dic
         "peak_measured_n": float(measured.max()),
         "peak_predicted_n": float(predicted.max()),
         "mean_error_fraction": error,
+        "inside_band": bool(inside),
         "verdict": said,
     }
 
@@ -198,7 +203,8 @@ def _picture(
     axes = figure.subplots()
     axes.plot(time, measured, color="#222222", lw=1.2, label="measured")
     axes.plot(time, predicted, color="#c0392b", lw=1.2, label="predicted")
-    axes.fill_between(time, predicted / FACTOR, predicted * FACTOR, color="#c0392b", alpha=0.15, lw=0)
+    low, high = predicted / UPPER_BAND, predicted * UPPER_BAND
+    axes.fill_between(time, low, high, color="#c0392b", alpha=0.15, lw=0, label="90 of 100 cuts")
     axes.set(xlabel="time in the cut [s]", ylabel="force [N]")
     axes.set_title(verdict, fontsize=8)
     axes.legend()
