@@ -4,7 +4,8 @@
 
 At first it makes build/arm/server (franka-sim) and build/arm/client (pylibfranka, panda-python) with pip: franka-sim
 pins a NumPy that panda-python refuses. Then it serves at 127.0.0.1 until Ctrl-C and says how to run an export on it.
-The arm is made from the robot's data file; it stands at its ready pose and feels nothing unless --stone is given.
+The arm is made from the robot's data file; it stands at its ready pose and feels nothing unless --stone is given, or
+--fruit: then the force of that scan's certified cut, or of a fruit whose parameters are the fitted ones times factors.
 With --cpp it also compiles the client in C++ as build/arm/stream_cut, for the Panda: headers of libfranka 0.9 are in
 the source archive of panda-python on PyPI, the library in its wheel.
 """
@@ -12,6 +13,7 @@ the source archive of panda-python on PyPI, the library in its wheel.
 import argparse
 import hashlib
 import io
+import math
 import signal
 import subprocess
 import sys
@@ -20,6 +22,7 @@ import urllib.request
 from pathlib import Path
 
 from disect_sim.errors import InputError
+from scripts.simulated_fruit import write_fruit
 from stages.export.cell import cell_of
 from stages.export.replay import arm_xml
 from stages.runtime.params import load_params
@@ -57,8 +60,8 @@ def model(name: str) -> str:
     return xml.replace('<body name="tool">', flange + '<body name="tool">')
 
 
-def server_command(python: Path, name: str, place: Path, *felt: float) -> list[str]:
-    """What starts the server; `felt` are height [m], force [N] and reflex [N] of simulated_arm.py."""
+def server_command(python: Path, name: str, place: Path, *felt: float | Path) -> list[str]:
+    """What starts the server; `felt` are height [m], force [N], reflex [N] and fruit of simulated_arm.py."""
     place.mkdir(parents=True, exist_ok=True)
     (place / f"{name}.xml").write_text(model(name), encoding="utf-8")
     return [
@@ -127,6 +130,14 @@ def client_in_cpp(place: Path) -> Path:
     return program
 
 
+def factors_of(words: list[str]) -> dict[str, float]:
+    """Of NAME=FACTOR."""
+    try:
+        return {name: float(factor) for name, factor in (word.split("=") for word in words)}
+    except ValueError as error:
+        raise InputError(f"{' '.join(words)} must be NAME=FACTOR, for instance cut_spring_ke=1.5.") from error
+
+
 def main() -> int:
     """Exit code 2 if it can't be started, else the server's."""
     parser = argparse.ArgumentParser(
@@ -141,6 +152,12 @@ def main() -> int:
         default=(-1.0, 0.0),
         help="the end effector feels FORCE_N upwards below this height in the base frame",
     )
+    parser.add_argument(
+        "--fruit",
+        nargs="+",
+        metavar="SCAN [NAME=FACTOR]",
+        help="the arm feels the cut of this scan, say data/scans/synthetic_apple cut_spring_ke=1.5",
+    )
     parser.add_argument("--cpp", action="store_true", help="compile the client in C++ too; Panda only")
     options = parser.parse_args()
     try:
@@ -148,6 +165,11 @@ def main() -> int:
             raise InputError("--cpp is for panda: PyPI has no headers of the libfranka that an FR3 needs.")
         server, client = environment("server"), environment("client")
         program = client_in_cpp(BUILD) if options.cpp else None
+        felt: list[float | Path] = [*options.stone]
+        if options.fruit:
+            scan, *factors = options.fruit
+            file = BUILD / "fruit.json"
+            felt += [math.inf, write_fruit(file, Path(scan), ROOT / "params.yaml", factors_of(factors))]
     except InputError as error:
         sys.stderr.write(f"{error}\n")
         return 2
@@ -162,7 +184,7 @@ def main() -> int:
             f"  {program} 127.0.0.1 air.txt air.json --no-realtime\n"
         )
     sys.stdout.flush()
-    command = server_command(server, options.robot, BUILD, *options.stone)
+    command = server_command(server, options.robot, BUILD, *felt)
     process = subprocess.Popen(command)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the server's, which then ends by itself
     return process.wait()

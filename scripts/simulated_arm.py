@@ -1,10 +1,11 @@
 """A simulated Franka arm that speaks Franka's protocol, with something under the knife. Started by scripts.serve_arm.
 
-    python simulated_arm.py MODEL.xml ROBOT.json [HEIGHT_M FORCE_N [REFLEX_N]]
+    python simulated_arm.py MODEL.xml ROBOT.json [HEIGHT_M FORCE_N [REFLEX_N [FRUIT.json]]]
 
 Run by a Python that has franka-sim, which enforces the robot's limits on every command but feels nothing. Here the
 measured force is FORCE_N upwards while the end effector is below HEIGHT_M, as on a fruit or a stone, with a little bias
-and noise. At REFLEX_N the robot stops itself once, as it does when a collision threshold is exceeded.
+and noise. At REFLEX_N the robot stops itself once, as it does when a collision threshold is exceeded. With FRUIT.json
+it feels the force that scripts/simulated_fruit.py wrote, where the edge is on that way.
 
 Its clock waits for the client: the next state is sent when the last one was answered, so that a busy computer makes the
 motion slower and not different. It does not show whether a computer keeps 1 kHz.
@@ -28,17 +29,21 @@ from pathlib import Path
 os.environ["FR3_MJCF"] = sys.argv[1]
 ROBOT = json.loads(Path(sys.argv[2]).read_text(encoding="utf-8"))
 HEIGHT_M, FORCE_N, REFLEX_N = (
-    float(value) for value in [*sys.argv[3:], *("-1", "0", "inf")[len(sys.argv) - 3 :]]
+    float(value) for value in [*sys.argv[3:6], *("-1", "0", "inf")[len(sys.argv) - 3 :]]
 )
+FRUIT = json.loads(Path(sys.argv[6]).read_text(encoding="utf-8")) if len(sys.argv) > 6 else None
 
+import numpy as np  # noqa: E402
 from franka_sim import franka_protocol, franka_sim_server, mujoco_franka_sim, robot_state, run_server  # noqa: E402
 from franka_sim.limits import checker, tables  # noqa: E402
 from franka_sim.server import state_stream  # noqa: E402
 
 CARTESIAN_REFLEX = 7
 """Its place among libfranka's errors."""
-DOWN = 14
-"""Height of the end effector in O_T_EE."""
+PLACE = slice(12, 15)
+"""Of the end effector in O_T_EE."""
+NEAR_M, AHEAD = 0.005, 50
+"""How far off its way the edge may be to feel the fruit, and how many samples ahead it is looked for."""
 PANDA_VERSION = 5
 PANDA_COMMANDS = (0, 1, 2, 4, 5, 6, 7, 8, 9, 10, 12)
 """Their numbers, in the order of version 10."""
@@ -90,12 +95,37 @@ def patient(self: Server, answer_deadline: float = 0.0) -> float:
     return answered(self, max(answer_deadline, time.perf_counter() + PATIENCE_S))
 
 
+class Fruit:
+    """The force on the edge along the way of a cut; the way is gone through once, from its start."""
+
+    def __init__(self, rows: dict) -> None:
+        self.way, self.force = (np.array(rows[name]) for name in ("position_m", "force_n"))
+        self.at = len(self.way)
+
+    def felt(self, edge: np.ndarray) -> np.ndarray:
+        """Force on the knife [N] with its edge there, base frame."""
+        if np.linalg.norm(self.way[0] - edge) < NEAR_M:
+            self.at = 0
+        off = np.linalg.norm(self.way[self.at : self.at + AHEAD] - edge, axis=1)
+        if not len(off) or off.min() > NEAR_M:
+            return np.zeros(3)
+        self.at += int(off.argmin())
+        force = self.force[self.at]
+        if self.at == len(self.way) - 1:
+            self.at += 1
+        return force
+
+
+fruit = Fruit(FRUIT) if FRUIT else None
+
+
 def with_force(self: robot_state.RobotState) -> bytes:
-    """The state with what the arm exerts: downwards where something is in the way."""
-    down = FORCE_N if self.state["O_T_EE"][DOWN] < HEIGHT_M else 0.0
-    idle = [random.gauss(0.3, 0.1) for _ in range(3)]
-    self.state["O_F_ext_hat_K"] = [idle[0], idle[1], idle[2] - down, 0.0, 0.0, 0.0]
-    if down >= REFLEX_N and not tripped:
+    """The state with what the arm exerts, against what is in its way."""
+    edge = np.array(self.state["O_T_EE"][PLACE])
+    push = fruit.felt(edge) if fruit else np.array([0.0, 0.0, FORCE_N if edge[2] < HEIGHT_M else 0.0])
+    exerted = [random.gauss(0.3, 0.1) - float(force) for force in push]
+    self.state["O_F_ext_hat_K"] = [*exerted, 0.0, 0.0, 0.0]
+    if push[2] >= REFLEX_N and not tripped:
         tripped.append(True)
         threading.Thread(target=servers[-1]._abort_with_error, args=(CARTESIAN_REFLEX, "reflex")).start()
     return pack(self)

@@ -42,6 +42,8 @@ class Reading:
     """Force on the knife in the base frame [N], shape [n, 3], not tared."""
     air: bool
     ended: str
+    simulated: bool
+    """Whether the robot was."""
 
 
 def compare_executed(scan_dir: Path, log: Path, air: Path | None = None) -> dict[str, Any]:
@@ -66,6 +68,8 @@ def compare_executed(scan_dir: Path, log: Path, air: Path | None = None) -> dict
     motion = pl.read_parquet(folder / MOTION)
     time, found, expected = profiles(document, motion, measured, tare)
     figures = judged(found, expected)
+    if measured.simulated:
+        figures["verdict"] = f"A simulated robot, nothing was measured. {figures['verdict']}"
     name = log.stem
     place = scan_dir / PLACE / name
     table = pl.DataFrame({"time_s": time, "measured_n": found, "predicted_n": expected})
@@ -74,6 +78,7 @@ def compare_executed(scan_dir: Path, log: Path, air: Path | None = None) -> dict
     return {
         "log": str(log),
         "ended": measured.ended,
+        "simulated": measured.simulated,
         **figures,
         **written,
         "calibrate_with": again,
@@ -88,6 +93,7 @@ def read_executed(path: Path, document: dict[str, Any]) -> Reading:
         step = np.array(content["motion_step"], float)
         force = -np.array(content["O_F_ext_hat_K"], float)[:, :3]
         of, air, ended = header["content_sha256"], header["motion"] == "air_cut", str(header["ended"])
+        simulated = header.get("simulated") is True
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
         raise InputError(
             f"{path} is no log of run_cut.py ({type(error).__name__}: {error}). It must have motion_step, "
@@ -105,7 +111,7 @@ def read_executed(path: Path, document: dict[str, Any]) -> Reading:
             "it again."
         )
     ahead = np.concatenate([[True], step[1:] > np.maximum.accumulate(step)[:-1]]) if len(step) else step > 0
-    return Reading(step[ahead], force[ahead], air, ended)
+    return Reading(step[ahead], force[ahead], air, ended, simulated)
 
 
 def profiles(

@@ -187,7 +187,7 @@ class Run {
   const std::string& reason() const { return reason_; }
   bool moved() const { return !rows_.empty(); }
 
-  void write_log(const std::string& file, const std::string& ended) const {
+  void write_log(const std::string& file, const std::string& ended, bool simulated) const {
     std::ofstream out(file);
     out.precision(9);
     out << "{\"time\": [";
@@ -203,7 +203,8 @@ class Run {
     field(out, "O_F_ext_hat_K", &franka::RobotState::O_F_ext_hat_K);
     field(out, "tau_ext_hat_filtered", &franka::RobotState::tau_ext_hat_filtered);
     out << ", \"scan2cut\": {\"scan\": " << quoted(m_.scan) << ", \"motion\": " << quoted(m_.kind)
-        << ", \"content_sha256\": " << quoted(m_.sha256) << ", \"ended\": " << quoted(ended) << "}}\n";
+        << ", \"content_sha256\": " << quoted(m_.sha256) << ", \"ended\": " << quoted(ended)
+        << ", \"simulated\": " << (simulated ? "true" : "false") << "}}\n";
   }
 
  private:
@@ -312,7 +313,7 @@ int main(int count, char** words) try {
     reason = std::string("The robot stopped the motion (") + error.what() + ").";
   }
   if (!run.moved()) throw Refusal(reason + " Nothing moved.");
-  run.write_log(arguments[2], reason.empty() ? "finished" : reason);
+  run.write_log(arguments[2], reason.empty() ? "finished" : reason, simulated);
   std::cout << (reason.empty() ? "Motion finished." : "NOT FINISHED: " + reason) << std::endl;
   return reason.empty() ? 0 : 3;
 } catch (const std::exception& reason) {

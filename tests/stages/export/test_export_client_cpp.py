@@ -89,6 +89,7 @@ def test_air_cut_and_cut_run_to_their_ends_and_are_recorded(program, plain, tmp_
             assert done.stdout.endswith("Motion finished.\n")
             recorded = json.loads(log.read_text())
             assert recorded["scan2cut"]["ended"] == "finished"
+            assert recorded["scan2cut"]["simulated"] is True
             assert recorded["q"][-1] == pytest.approx(load_robot("panda").ready_pose_rad, abs=5e-3)
             heights = np.array(recorded["O_T_EE"])[:, 14] - BOARD_M
             assert heights.min() == pytest.approx(lowest, abs=2e-3)

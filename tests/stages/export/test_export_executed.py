@@ -77,6 +77,10 @@ def test_air_cut_is_the_tare(scan_dir, tmp_path):
     assert found["held"] and found["mean_error_fraction"] < 0.05
     empty = write_log(scan_dir, tmp_path / "empty.json", factor=0.0)
     assert "was the fruit there?" in compare_executed(scan_dir, empty, air)["verdict"]
+    content = json.loads(cut.read_text())
+    content["scan2cut"]["simulated"] = True
+    cut.write_text(json.dumps(content))
+    assert compare_executed(scan_dir, cut, air)["verdict"].startswith("A simulated robot, nothing was")
     with pytest.raises(InputError, match="of the wrong motion"):
         compare_executed(scan_dir, air)
 

@@ -58,6 +58,7 @@ def test_air_cut_then_cut_run_to_their_ends_and_are_recorded(folder, name, tmp_p
             assert "Motion finished." in done.stdout and " %, force " in done.stdout
             recorded = json.loads(log.read_text())
             assert recorded["scan2cut"]["ended"] == "finished"
+            assert recorded["scan2cut"]["simulated"] is True
             # The arm is back at its ready pose: the next motion needs no hand guiding.
             assert recorded["q"][-1] == pytest.approx(load_robot(name).ready_pose_rad, abs=5e-3)
     files = {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()}
