@@ -15,9 +15,11 @@ import hashlib
 import io
 import math
 import signal
+import socket
 import subprocess
 import sys
 import tarfile
+import time
 import urllib.request
 from pathlib import Path
 
@@ -41,6 +43,10 @@ HEADERS = (
 """The archive that has libfranka 0.9.2's headers, and its sha256. pip does not get it without building it."""
 INCLUDE = "libfranka/include/"
 STREAM_CUT = ROOT / "stages" / "export" / "stream_cut.cpp"
+PORT = 1337
+"""libfranka knows no other."""
+SETTLE_S = 1.0
+"""Until the server is done with the connection that asked whether it is there."""
 SIMULATED = Path(__file__).with_name("simulated_arm.py")
 
 
@@ -130,6 +136,22 @@ def client_in_cpp(place: Path) -> Path:
     return program
 
 
+def served() -> bool:
+    """Whether anything listens where the arm is to be."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", PORT)) == 0
+
+
+def answers(process: subprocess.Popen) -> bool:
+    """Wait until the server takes clients; False if it ended."""
+    while process.poll() is None:
+        if served():
+            time.sleep(SETTLE_S)
+            return process.poll() is None
+        time.sleep(0.2)
+    return False
+
+
 def factors_of(words: list[str]) -> dict[str, float]:
     """Of NAME=FACTOR."""
     try:
@@ -163,6 +185,10 @@ def main() -> int:
     try:
         if options.cpp and options.robot != "panda":
             raise InputError("--cpp is for panda: PyPI has no headers of the libfranka that an FR3 needs.")
+        if served():
+            raise InputError(
+                f"Port {PORT} is taken: another arm is served here already. End it with Ctrl-C first."
+            )
         server, client = environment("server"), environment("client")
         program = client_in_cpp(BUILD) if options.cpp else None
         felt: list[float | Path] = [*options.stone]
@@ -173,6 +199,11 @@ def main() -> int:
     except InputError as error:
         sys.stderr.write(f"{error}\n")
         return 2
+    command = server_command(server, options.robot, BUILD, *felt)
+    process = subprocess.Popen(command)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the server's, which then ends by itself
+    if not answers(process):
+        return process.wait()
     sys.stdout.write(
         f"A simulated {options.robot} is served at 127.0.0.1 until Ctrl-C. In another terminal:\n"
         f"  {client} FOLDER/run_cut.py --air --execute --robot {options.robot} --host 127.0.0.1 --no-realtime\n"
@@ -184,9 +215,6 @@ def main() -> int:
             f"  {program} 127.0.0.1 air.txt air.json --no-realtime\n"
         )
     sys.stdout.flush()
-    command = server_command(server, options.robot, BUILD, *felt)
-    process = subprocess.Popen(command)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the server's, which then ends by itself
     return process.wait()
 
 

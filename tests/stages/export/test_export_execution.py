@@ -11,12 +11,15 @@ from pathlib import Path
 
 import pytest
 
+from scripts.simulated_fruit import write_fruit
+from stages.export.executed import compare_executed
 from stages.ingest.log_file import read_log
 from stages.ingest.stage import ingest
+from stages.runtime.artifacts import write_table
 from stages.runtime.params import load_params
 from stages.shared.robots.robot import load_robot
 from tests.stages.simulated_arm import CLIENT, NEEDS_ARM, arm
-from tests.stages.synthetic_cut import PARAMS, ROOT, certified_folder, motion_table
+from tests.stages.synthetic_cut import PARAMS, ROOT, body_tables, certified_folder, motion_table
 
 MOTION = motion_table()
 
@@ -30,8 +33,10 @@ def name(request) -> str:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory, name) -> Path:
-    place = tmp_path_factory.mktemp(name) / "cut"
-    return certified_folder(place, MOTION, PARAMS.changed(robot=name))
+    scan_dir = tmp_path_factory.mktemp(name) / "apple"
+    for table, frame in zip(("halve/vertices", "halve/faces"), body_tables(), strict=True):
+        write_table(scan_dir, table, frame)
+    return certified_folder(scan_dir / "export" / "cut", MOTION, PARAMS.changed(robot=name))
 
 
 def run(
@@ -70,6 +75,18 @@ def test_air_cut_then_cut_run_to_their_ends_and_are_recorded(folder, name, tmp_p
     assert found.position_m[found.onset, 1] == pytest.approx(0.03, abs=2e-3)
     assert found.position_m[:, 1].min() == pytest.approx(0.001, abs=2e-3)
     assert found.filtered_norm_n.max() == pytest.approx(30.0, abs=2.0)
+
+
+def test_force_of_a_simulated_fruit_comes_back_as_predicted(folder, name, tmp_path):
+    scan_dir, log = folder.parents[2], tmp_path / "cut.json"
+    fruit = write_fruit(tmp_path / "fruit.json", scan_dir, ROOT / "params.yaml", {})
+    with arm(tmp_path, name, fruit=fruit):
+        done = run(folder, name, "--log", str(log))
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = compare_executed(scan_dir, log)
+    assert found["simulated"] and found["held"] and found["inside_band"]
+    # It is felt where the arm is, some milliseconds behind where it should be, on a force that rises within 10 mm.
+    assert found["mean_measured_n"] == pytest.approx(found["mean_predicted_n"], rel=0.05)
 
 
 def test_a_stone_in_the_fruit_stops_the_arm_and_it_goes_back(folder, name, tmp_path):
