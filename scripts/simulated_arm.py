@@ -7,8 +7,9 @@ measured force is FORCE_N upwards while the end effector is below HEIGHT_M, as o
 and noise. At REFLEX_N the robot stops itself once, as it does when a collision threshold is exceeded. With FRUIT.json
 it feels the force that scripts/simulated_fruit.py wrote, where the edge is on that way.
 
-Its clock waits for the client: the next state is sent when the last one was answered, so that a busy computer makes the
-motion slower and not different. It does not show whether a computer keeps 1 kHz.
+Its clock waits for the client: the next state is sent when the last one was answered, and the arm moves on by 1 ms with
+every state, so that a busy computer makes the motion slower and not different. It does not show whether
+a computer keeps 1 kHz.
 
 franka-sim speaks version 10 of the protocol (FR3). A Panda speaks version 5: its commands and how a motion ended have
 other numbers, its state is in double precision and without accelerometers, and what is streamed to it does not end with
@@ -44,6 +45,8 @@ PLACE = slice(12, 15)
 """Of the end effector in O_T_EE."""
 NEAR_M, AHEAD = 0.005, 50
 """How far off its way the edge may be to feel the fruit, and how many samples ahead it is looked for."""
+LIFTED_M = 0.001
+"""The cut is over when the edge is so far from its end."""
 PANDA_VERSION = 5
 PANDA_COMMANDS = (0, 1, 2, 4, 5, 6, 7, 8, 9, 10, 12)
 """Their numbers, in the order of version 10."""
@@ -53,9 +56,12 @@ HEADER = 12
 """Bytes of a message before its content."""
 STATE_NUMBERS, ACCELEROMETERS = 284, 36
 """Numbers of the state before the accelerometers, and theirs."""
-PATIENCE_S = 0.5
-"""So long it waits for an answer; libfranka itself gives up after 1 s without a state."""
+PATIENCE_S, GLANCE_S, IDLE_S = 0.5, 2e-4, 0.05
+"""How long it waits for an answer (libfranka itself gives up after 1 s without a state), how often it looks for it, and
+how long the arm stands still when no state is sent."""
 Server = franka_sim_server.FrankaSimServer
+ticks = threading.Semaphore(0)
+"""One per state that is sent."""
 servers: list[Server] = []
 tripped: list[bool] = []
 asked: list[int] = []
@@ -91,8 +97,17 @@ def or_refused(self: Server, client: socket.socket, **answer: object) -> None:
 
 
 def patient(self: Server, answer_deadline: float = 0.0) -> float:
-    """Wait until the last state was answered; how long that took [s]."""
-    return answered(self, max(answer_deadline, time.perf_counter() + PATIENCE_S))
+    """Wait until the last state was answered, and let the arm move on; how long that took [s]."""
+    waited = answered(self, max(answer_deadline, time.perf_counter() + PATIENCE_S))
+    ticks.release()
+    return waited
+
+
+def in_step(self: mujoco_franka_sim.MujocoFrankaSim) -> None:
+    """The arm's physics, one step per state."""
+    while self.running:
+        ticks.acquire(timeout=IDLE_S)
+        self.step()
 
 
 class Fruit:
@@ -110,10 +125,10 @@ class Fruit:
         if not len(off) or off.min() > NEAR_M:
             return np.zeros(3)
         self.at += int(off.argmin())
-        force = self.force[self.at]
-        if self.at == len(self.way) - 1:
+        if self.at == len(self.way) - 1 and off.min() > LIFTED_M:
             self.at += 1
-        return force
+            return np.zeros(3)
+        return self.force[self.at]
 
 
 fruit = Fruit(FRUIT) if FRUIT else None
@@ -187,7 +202,8 @@ if ROBOT["name"] == "panda":
     be_a_panda()
 Server.__init__ = remembered
 Server.receive_message, Server.send_response = noting_the_version, or_refused
-Server._drain_gate, Server._DRAIN_GATE_TIMEOUT = patient, PATIENCE_S
+Server._drain_gate, Server._DRAIN_GATE_TIMEOUT, Server._DRAIN_GATE_YIELD = patient, PATIENCE_S, GLANCE_S
+mujoco_franka_sim.MujocoFrankaSim.run_simulation = in_step
 robot_state.RobotState.pack_state = with_force
 mujoco_franka_sim.ARM_INITIAL_Q[:] = ROBOT["ready_pose_rad"]
 sys.argv = ["run_server", "--no-gripper", "--enforce-motion-limits"]

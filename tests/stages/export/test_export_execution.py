@@ -49,7 +49,7 @@ def run(
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=900,
     )
 
 
@@ -85,7 +85,7 @@ def test_force_of_a_simulated_fruit_comes_back_as_predicted(folder, name, tmp_pa
     assert done.returncode == 0, done.stdout + done.stderr
     found = compare_executed(scan_dir, log)
     assert found["simulated"] and found["held"] and found["inside_band"]
-    # It is felt where the arm is, some milliseconds behind where it should be, on a force that rises within 10 mm.
+    # It is felt where the arm is, half a millimetre off where it should be, on a force that rises within 10 mm.
     assert found["mean_measured_n"] == pytest.approx(found["mean_predicted_n"], rel=0.05)
 
 
