@@ -44,6 +44,8 @@ class Reading:
     ended: str
     simulated: bool
     """Whether the robot was."""
+    lowest_m: float
+    """Height of the edge in the base frame at its lowest; infinite if the log has none."""
 
 
 def compare_executed(scan_dir: Path, log: Path, air: Path | None = None) -> dict[str, Any]:
@@ -74,7 +76,7 @@ def compare_executed(scan_dir: Path, log: Path, air: Path | None = None) -> dict
     place = scan_dir / PLACE / name
     table = pl.DataFrame({"time_s": time, "measured_n": found, "predicted_n": expected})
     written = write_curves(place, table, _picture(time, found, expected, figures["verdict"]))
-    again = _as_calibration_log(scan_dir, place, log, document)
+    again = _as_calibration_log(scan_dir, place, log, document, measured.lowest_m)
     return {
         "log": str(log),
         "ended": measured.ended,
@@ -94,6 +96,7 @@ def read_executed(path: Path, document: dict[str, Any]) -> Reading:
         force = -np.array(content["O_F_ext_hat_K"], float)[:, :3]
         of, air, ended = header["content_sha256"], header["motion"] == "air_cut", str(header["ended"])
         simulated = header.get("simulated") is True
+        lowest = min((float(pose[14]) for pose in content.get("O_T_EE", [])), default=np.inf)
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
         raise InputError(
             f"{path} is no log of run_cut.py ({type(error).__name__}: {error}). It must have motion_step, "
@@ -111,7 +114,7 @@ def read_executed(path: Path, document: dict[str, Any]) -> Reading:
             "it again."
         )
     ahead = np.concatenate([[True], step[1:] > np.maximum.accumulate(step)[:-1]]) if len(step) else step > 0
-    return Reading(step[ahead], force[ahead], air, ended, simulated)
+    return Reading(step[ahead], force[ahead], air, ended, simulated, lowest)
 
 
 def profiles(
@@ -170,8 +173,13 @@ def judged(measured: NDArray[np.float64], predicted: NDArray[np.float64]) -> dic
     }
 
 
-def _as_calibration_log(scan_dir: Path, place: Path, log: Path, document: dict[str, Any]) -> str:
-    """Write the cut half's surface as a scan and give the command that fits it to this log."""
+def _as_calibration_log(
+    scan_dir: Path, place: Path, log: Path, document: dict[str, Any], lowest_m: float
+) -> str:
+    """Write the cut half's surface as a scan and give the command that fits it to this log.
+
+    Where the arm says that the edge was below the board, the board is taken to be there: ingest refuses it otherwise.
+    """
     import trimesh
 
     vertices = read_table(scan_dir, "halve/vertices")["position_m"].to_numpy()
@@ -185,12 +193,15 @@ def _as_calibration_log(scan_dir: Path, place: Path, log: Path, document: dict[s
     turn = np.array(document["frames"]["O_T_C"])[:3, 2]
     if abs(abs(turn).max() - 1.0) > 1e-6:
         return ""
+    board = float(document["frames"]["O_T_C"][2][3])
+    if lowest_m < board:
+        board = np.floor(1e4 * lowest_m) / 1e4
     settings = {
         "clean.unit": "m",
         "clean.rotation_deg": "[0,0,0]",
         "clean.cut_offset_m": f"{offset:.6f}",
         "ingest.blade_axis": "xyz"[int(np.abs(turn).argmax())],
-        "ingest.board_height_m": f"{document['frames']['O_T_C'][2][3]:g}",
+        "ingest.board_height_m": f"{board:g}",
     }
     given = " ".join(f"--set '{key}={value}'" for key, value in settings.items())
     return f"scan2cut run {place / name}.ply --log {log} {given}"

@@ -79,8 +79,11 @@ def test_air_cut_is_the_tare(scan_dir, tmp_path):
     assert "was the fruit there?" in compare_executed(scan_dir, empty, air)["verdict"]
     content = json.loads(cut.read_text())
     content["scan2cut"]["simulated"] = True
+    content["O_T_EE"] = [[0.0] * 14 + [height, 1.0] for height in (0.1, 0.02914, 0.05)]
     cut.write_text(json.dumps(content))
-    assert compare_executed(scan_dir, cut, air)["verdict"].startswith("A simulated robot, nothing was")
+    found = compare_executed(scan_dir, cut, air)
+    assert found["verdict"].startswith("A simulated robot, nothing was")
+    assert "ingest.board_height_m=0.0291'" in found["calibrate_with"], "an edge below the board is refused"
     with pytest.raises(InputError, match="of the wrong motion"):
         compare_executed(scan_dir, air)
 
