@@ -4,16 +4,27 @@
 
 At first it makes build/arm/server (franka-sim) and build/arm/client (pylibfranka, panda-python) with pip: franka-sim
 pins a NumPy that panda-python refuses. Then it serves at 127.0.0.1 until Ctrl-C and says how to run an export on it.
-The arm is made from the robot's data file; it stands at its ready pose and feels nothing unless --stone is given.
+The arm is made from the robot's data file; it stands at its ready pose and feels nothing unless --stone is given, or
+--fruit: then the force of that scan's certified cut, or of a fruit whose parameters are the fitted ones times factors.
+With --cpp it also compiles the client in C++ as build/arm/stream_cut, for the Panda: headers of libfranka 0.9 are in
+the source archive of panda-python on PyPI, the library in its wheel.
 """
 
 import argparse
+import hashlib
+import io
+import math
 import signal
+import socket
 import subprocess
 import sys
+import tarfile
+import time
+import urllib.request
 from pathlib import Path
 
 from disect_sim.errors import InputError
+from scripts.simulated_fruit import write_fruit
 from stages.export.cell import cell_of
 from stages.export.replay import arm_xml
 from stages.runtime.params import load_params
@@ -24,6 +35,18 @@ ROOT = Path(__file__).parents[1]
 BUILD = ROOT / "build" / "arm"
 PACKAGES = {"server": ["franka-sim==1.1.7"], "client": ["pylibfranka==0.21.3", "panda-python==1.1.1"]}
 ARMS = ("fr3", "panda")
+HEADERS = (
+    "<the index>/"
+    "panda_python-0.7.1.tar.gz",
+    "6531a3e10e8ec58c6526cd1c041889c4e6046bbcca250c57b33b9287484cd108",
+)
+"""The archive that has libfranka 0.9.2's headers, and its sha256. pip does not get it without building it."""
+INCLUDE = "libfranka/include/"
+STREAM_CUT = ROOT / "stages" / "export" / "stream_cut.cpp"
+PORT = 1337
+"""libfranka knows no other."""
+SETTLE_S = 1.0
+"""Until the server is done with the connection that asked whether it is there."""
 SIMULATED = Path(__file__).with_name("simulated_arm.py")
 
 
@@ -43,8 +66,8 @@ def model(name: str) -> str:
     return xml.replace('<body name="tool">', flange + '<body name="tool">')
 
 
-def server_command(python: Path, name: str, place: Path, *felt: float) -> list[str]:
-    """What starts the server; `felt` are height [m], force [N] and reflex [N] of simulated_arm.py."""
+def server_command(python: Path, name: str, place: Path, *felt: float | Path) -> list[str]:
+    """What starts the server; `felt` are height [m], force [N], reflex [N] and fruit of simulated_arm.py."""
     place.mkdir(parents=True, exist_ok=True)
     (place / f"{name}.xml").write_text(model(name), encoding="utf-8")
     return [
@@ -76,6 +99,67 @@ def environment(which: str) -> Path:
     return python
 
 
+def headers(place: Path) -> Path:
+    """The folder with libfranka 0.9's headers, fetched if it is not there."""
+    folder, (url, digest) = place / "libfranka", HEADERS
+    if not (folder / "installed").exists():
+        try:
+            with urllib.request.urlopen(url, timeout=60) as answer:
+                data = answer.read()
+        except OSError as error:
+            raise InputError(
+                f"{url} can't be fetched ({error}). PyPI must be in reach. Try again."
+            ) from error
+        if hashlib.sha256(data).hexdigest() != digest:
+            raise InputError(f"{url} has not the sha256 {digest}. It was damaged on the way. Try again.")
+        with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+            for member in archive:
+                if member.isfile() and INCLUDE in member.name:
+                    member.name = member.name.split(INCLUDE, 1)[1]
+                    archive.extract(member, folder / "include", filter="data")
+        (folder / "installed").touch()
+    return folder / "include"
+
+
+def client_in_cpp(place: Path) -> Path:
+    """stream_cut, compiled with the library of panda-python's wheel in place/client."""
+    libraries = sorted(place.glob("client/lib/python*/site-packages/panda_python.libs/libfranka-*.so.0.9.*"))
+    program = place / "stream_cut"
+    line = ["g++", "-std=c++14", "-O2", "-Wall", "-Wextra", "-Werror", f"-I{headers(place)}", STREAM_CUT]
+    tail = [*libraries, *(f"-Wl,-rpath,{library.parent}" for library in libraries), "-o", program]
+    try:
+        done = subprocess.run([*line, *tail], capture_output=True, text=True, check=False)
+    except FileNotFoundError as error:
+        raise InputError("g++ is not there. --cpp compiles with it. Install it (apt install g++).") from error
+    if done.returncode:
+        raise InputError(f"{STREAM_CUT.name} can't be compiled: {done.stderr[-1000:]}")
+    return program
+
+
+def served() -> bool:
+    """Whether anything listens where the arm is to be."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", PORT)) == 0
+
+
+def answers(process: subprocess.Popen) -> bool:
+    """Wait until the server takes clients; False if it ended."""
+    while process.poll() is None:
+        if served():
+            time.sleep(SETTLE_S)
+            return process.poll() is None
+        time.sleep(0.2)
+    return False
+
+
+def factors_of(words: list[str]) -> dict[str, float]:
+    """Of NAME=FACTOR."""
+    try:
+        return {name: float(factor) for name, factor in (word.split("=") for word in words)}
+    except ValueError as error:
+        raise InputError(f"{' '.join(words)} must be NAME=FACTOR, for instance cut_spring_ke=1.5.") from error
+
+
 def main() -> int:
     """Exit code 2 if it can't be started, else the server's."""
     parser = argparse.ArgumentParser(
@@ -90,21 +174,47 @@ def main() -> int:
         default=(-1.0, 0.0),
         help="the end effector feels FORCE_N upwards below this height in the base frame",
     )
+    parser.add_argument(
+        "--fruit",
+        nargs="+",
+        metavar="SCAN [NAME=FACTOR]",
+        help="the arm feels the cut of this scan, say data/scans/synthetic_apple cut_spring_ke=1.5",
+    )
+    parser.add_argument("--cpp", action="store_true", help="compile the client in C++ too; Panda only")
     options = parser.parse_args()
     try:
+        if options.cpp and options.robot != "panda":
+            raise InputError("--cpp is for panda: PyPI has no headers of the libfranka that an FR3 needs.")
+        if served():
+            raise InputError(
+                f"Port {PORT} is taken: another arm is served here already. End it with Ctrl-C first."
+            )
         server, client = environment("server"), environment("client")
+        program = client_in_cpp(BUILD) if options.cpp else None
+        felt: list[float | Path] = [*options.stone]
+        if options.fruit:
+            scan, *factors = options.fruit
+            file = BUILD / "fruit.json"
+            felt += [math.inf, write_fruit(file, Path(scan), ROOT / "params.yaml", factors_of(factors))]
     except InputError as error:
         sys.stderr.write(f"{error}\n")
         return 2
+    command = server_command(server, options.robot, BUILD, *felt)
+    process = subprocess.Popen(command)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the server's, which then ends by itself
+    if not answers(process):
+        return process.wait()
     sys.stdout.write(
         f"A simulated {options.robot} is served at 127.0.0.1 until Ctrl-C. In another terminal:\n"
         f"  {client} FOLDER/run_cut.py --air --execute --robot {options.robot} --host 127.0.0.1 --no-realtime\n"
         "where FOLDER is data/scans/SCAN/export/cut/certified; without --air it is the cut.\n"
     )
+    if program:
+        sys.stdout.write(
+            f"In C++:\n  {client} FOLDER/run_cut.py --air --robot panda --plain air.txt\n"
+            f"  {program} 127.0.0.1 air.txt air.json --no-realtime\n"
+        )
     sys.stdout.flush()
-    command = server_command(server, options.robot, BUILD, *options.stone)
-    process = subprocess.Popen(command)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the server's, which then ends by itself
     return process.wait()
 
 

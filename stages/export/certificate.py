@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from stages.export.cell_checks import arm_is_clear, tool_fits
-from stages.export.checks import Check, holds, not_verified
+from stages.export.checks import AGAIN, Check, holds, not_verified
 from stages.export.collision import collisions
 from stages.export.cut_checks import cutting
 from stages.export.demand import Demand
@@ -100,8 +100,11 @@ def certify(folder: Path, demand: Demand) -> Certificate:
     try:
         files = read_export(folder)
     except ValueError as error:
-        return Certificate((holds(1, "files readable", False, str(error)),), {})
-    found = [holds(1, "files readable", True, "schema and version as expected"), *structure(files, demand)]
+        return Certificate((holds(1, "files readable", False, str(error), remedy=AGAIN),), {})
+    found = [
+        holds(1, "files readable", True, "schema and version as expected", remedy=AGAIN),
+        *structure(files, demand),
+    ]
     if any(check.passed is False for check in found):
         return Certificate((*found, not_verified(2, "checks 2 to 9", "the joint file is not sound")), {})
     for group in (*ON_NUMBERS[:-1], hashes, _replay, ON_NUMBERS[-1]):

@@ -1,8 +1,12 @@
 """One line of the certificate: value, limit, margin."""
 
 import math
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
 from typing import Any
+
+AGAIN = "The files are damaged or were changed; export again"
+"""The remedy where a file does not say what the stage wrote."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,11 @@ def holds(number: int, name: str, passed: bool, note: str, *, remedy: str = "") 
 def not_verified(number: int, name: str, note: str) -> Check:
     """Stated openly as not looked at."""
     return Check(number, name, "not run", "-", "", None, None, note)
+
+
+def otherwise(remedy: str, checks: Iterable[Check]) -> list[Check]:
+    """The checks, with this remedy where they have none of their own."""
+    return [check if check.remedy else replace(check, remedy=remedy) for check in checks]
 
 
 def _text(value: float | str) -> str:

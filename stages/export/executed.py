@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from disect_sim.errors import InputError
 from stages.export.collision import FACTOR
 from stages.export.export_files import DOCUMENT, MOTION
+from stages.export.load_checks import UPPER_BAND
 from stages.runtime.artifacts import read_table
 from stages.runtime.atomic_file import write_bytes_atomic
 from stages.runtime.curves import write_curves
@@ -41,6 +42,10 @@ class Reading:
     """Force on the knife in the base frame [N], shape [n, 3], not tared."""
     air: bool
     ended: str
+    simulated: bool
+    """Whether the robot was."""
+    lowest_m: float
+    """Height of the edge in the base frame at its lowest; infinite if the log has none."""
 
 
 def compare_executed(scan_dir: Path, log: Path, air: Path | None = None) -> dict[str, Any]:
@@ -65,14 +70,17 @@ def compare_executed(scan_dir: Path, log: Path, air: Path | None = None) -> dict
     motion = pl.read_parquet(folder / MOTION)
     time, found, expected = profiles(document, motion, measured, tare)
     figures = judged(found, expected)
+    if measured.simulated:
+        figures["verdict"] = f"A simulated robot, nothing was measured. {figures['verdict']}"
     name = log.stem
     place = scan_dir / PLACE / name
     table = pl.DataFrame({"time_s": time, "measured_n": found, "predicted_n": expected})
     written = write_curves(place, table, _picture(time, found, expected, figures["verdict"]))
-    again = _as_calibration_log(scan_dir, place, log, document)
+    again = _as_calibration_log(scan_dir, place, log, document, measured.lowest_m)
     return {
         "log": str(log),
         "ended": measured.ended,
+        "simulated": measured.simulated,
         **figures,
         **written,
         "calibrate_with": again,
@@ -87,6 +95,8 @@ def read_executed(path: Path, document: dict[str, Any]) -> Reading:
         step = np.array(content["motion_step"], float)
         force = -np.array(content["O_F_ext_hat_K"], float)[:, :3]
         of, air, ended = header["content_sha256"], header["motion"] == "air_cut", str(header["ended"])
+        simulated = header.get("simulated") is True
+        lowest = min((float(pose[14]) for pose in content.get("O_T_EE", [])), default=np.inf)
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
         raise InputError(
             f"{path} is no log of run_cut.py ({type(error).__name__}: {error}). It must have motion_step, "
@@ -104,7 +114,7 @@ def read_executed(path: Path, document: dict[str, Any]) -> Reading:
             "it again."
         )
     ahead = np.concatenate([[True], step[1:] > np.maximum.accumulate(step)[:-1]]) if len(step) else step > 0
-    return Reading(step[ahead], force[ahead], air, ended)
+    return Reading(step[ahead], force[ahead], air, ended, simulated, lowest)
 
 
 def profiles(
@@ -140,13 +150,16 @@ def judged(measured: NDArray[np.float64], predicted: NDArray[np.float64]) -> dic
     error = float(np.abs(measured - predicted).mean()) / max(mean, 1e-9)
     peaks = float(measured.max()) / max(float(predicted.max()), 1e-9)
     held = error <= MEAN_ERROR and 1.0 / FACTOR <= peaks <= FACTOR
+    size = mean / max(float(predicted.mean()), 1e-9)
+    inside = 1.0 / UPPER_BAND <= size <= UPPER_BAND
     if float(measured.max()) < AIR_N:
         said = f"The arm felt {measured.max():.1f} N at most, no more than in the air: was the fruit there?"
     else:
         said = (
             f"The prediction {'held' if held else 'did NOT hold'}: mean difference {100 * error:.0f} % of the measured "
             f"force (up to {100 * MEAN_ERROR:.0f} % allowed), peak {peaks:.2f} of the predicted "
-            f"({1 / FACTOR:.2f} to {FACTOR:.2f})."
+            f"({1 / FACTOR:.2f} to {FACTOR:.2f}). The mean force is {size:.2f} of the predicted, "
+            f"{'inside' if inside else 'outside'} the 90 % band ({1 / UPPER_BAND:.2f} to {UPPER_BAND:.2f})."
         )
     return {
         "held": bool(held),
@@ -155,12 +168,18 @@ def judged(measured: NDArray[np.float64], predicted: NDArray[np.float64]) -> dic
         "peak_measured_n": float(measured.max()),
         "peak_predicted_n": float(predicted.max()),
         "mean_error_fraction": error,
+        "inside_band": bool(inside),
         "verdict": said,
     }
 
 
-def _as_calibration_log(scan_dir: Path, place: Path, log: Path, document: dict[str, Any]) -> str:
-    """Write the cut half's surface as a scan and give the command that fits it to this log."""
+def _as_calibration_log(
+    scan_dir: Path, place: Path, log: Path, document: dict[str, Any], lowest_m: float
+) -> str:
+    """Write the cut half's surface as a scan and give the command that fits it to this log.
+
+    Where the arm says that the edge was below the board, the board is taken to be there: ingest refuses it otherwise.
+    """
     import trimesh
 
     vertices = read_table(scan_dir, "halve/vertices")["position_m"].to_numpy()
@@ -174,12 +193,15 @@ def _as_calibration_log(scan_dir: Path, place: Path, log: Path, document: dict[s
     turn = np.array(document["frames"]["O_T_C"])[:3, 2]
     if abs(abs(turn).max() - 1.0) > 1e-6:
         return ""
+    board = float(document["frames"]["O_T_C"][2][3])
+    if lowest_m < board:
+        board = np.floor(1e4 * lowest_m) / 1e4
     settings = {
         "clean.unit": "m",
         "clean.rotation_deg": "[0,0,0]",
         "clean.cut_offset_m": f"{offset:.6f}",
         "ingest.blade_axis": "xyz"[int(np.abs(turn).argmax())],
-        "ingest.board_height_m": f"{document['frames']['O_T_C'][2][3]:g}",
+        "ingest.board_height_m": f"{board:g}",
     }
     given = " ".join(f"--set '{key}={value}'" for key, value in settings.items())
     return f"scan2cut run {place / name}.ply --log {log} {given}"
@@ -198,7 +220,8 @@ def _picture(
     axes = figure.subplots()
     axes.plot(time, measured, color="#222222", lw=1.2, label="measured")
     axes.plot(time, predicted, color="#c0392b", lw=1.2, label="predicted")
-    axes.fill_between(time, predicted / FACTOR, predicted * FACTOR, color="#c0392b", alpha=0.15, lw=0)
+    low, high = predicted / UPPER_BAND, predicted * UPPER_BAND
+    axes.fill_between(time, low, high, color="#c0392b", alpha=0.15, lw=0, label="90 of 100 cuts")
     axes.set(xlabel="time in the cut [s]", ylabel="force [N]")
     axes.set_title(verdict, fontsize=8)
     axes.legend()

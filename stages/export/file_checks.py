@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from stages.export.checks import Check, at_most, holds
+from stages.export.checks import AGAIN, Check, at_most, holds, otherwise
 from stages.export.demand import Demand
 from stages.export.export_files import ExportFiles, Variant
 from stages.export.segments import PERIOD_S, EdgeMotion
@@ -60,7 +60,7 @@ def structure(files: ExportFiles, demand: Demand) -> list[Check]:
                 f"{len(time)} of {expected}",
             ),
         ]
-    return found
+    return otherwise(AGAIN, found)
 
 
 def rest_and_copies(files: ExportFiles, demand: Demand) -> list[Check]:
@@ -74,18 +74,25 @@ def rest_and_copies(files: ExportFiles, demand: Demand) -> list[Check]:
         )
     cut = demand.cut
     ends = [0, -1]
-    found += [
-        at_most(1, "edge speed where the cut starts and ends", _largest(cut.velocity[ends]), REST_M_S, "m/s"),
-        at_most(
-            1,
-            "edge acceleration where the cut starts and ends",
-            _largest(cut.acceleration[ends]),
-            REST_M_S2,
-            "m/s²",
-        ),
-        at_most(1, "motion: velocity against positions", _velocity_gap(cut), CONSISTENT_M_S, "m/s"),
-        at_most(1, "motion: acceleration against velocity", _acceleration_gap(cut), CONSISTENT_M_S2, "m/s²"),
-    ]
+    found += otherwise(
+        "The optimised motion must begin and end at rest and fit together; run optimize again",
+        [
+            at_most(
+                1, "edge speed where the cut starts and ends", _largest(cut.velocity[ends]), REST_M_S, "m/s"
+            ),
+            at_most(
+                1,
+                "edge acceleration where the cut starts and ends",
+                _largest(cut.acceleration[ends]),
+                REST_M_S2,
+                "m/s²",
+            ),
+            at_most(1, "motion: velocity against positions", _velocity_gap(cut), CONSISTENT_M_S, "m/s"),
+            at_most(
+                1, "motion: acceleration against velocity", _acceleration_gap(cut), CONSISTENT_M_S2, "m/s²"
+            ),
+        ],
+    )
     tables = [files.waypoints, files.csv_waypoints, files.json_waypoints]
     found.append(
         holds(
@@ -122,7 +129,7 @@ def rest_and_copies(files: ExportFiles, demand: Demand) -> list[Check]:
             "bit for bit",
         )
     )
-    return found
+    return otherwise(AGAIN, found)
 
 
 def _recorded(files: ExportFiles, wanted: Trajectory, demand: Demand) -> bool:
@@ -185,9 +192,10 @@ def frames(files: ExportFiles, demand: Demand) -> list[Check]:
             "knife is the one of the optimised motion",
             len(set(knives)) == 1,
             f"file {knives[0]}, cell {knives[1]}, motion {knives[2]}",
+            remedy="Run optimize again with the knife of cut.knife, or choose the knife that it was made for",
         )
     )
-    return found
+    return otherwise("The file is of another cell or robot; export again for this one", found)
 
 
 def hashes(files: ExportFiles, demand: Demand) -> list[Check]:
@@ -204,7 +212,7 @@ def hashes(files: ExportFiles, demand: Demand) -> list[Check]:
         for p in files.folder.rglob("*")
         if p.is_file() and p.name != "cut.json"
     }
-    return [
+    found = [
         holds(7, "siblings have their sha256", not wrong, ", ".join(wrong) or f"{len(listed)} files"),
         holds(7, "every file is listed", on_disk == listed, ", ".join(sorted(on_disk ^ listed)) or "yes"),
         holds(
@@ -212,6 +220,7 @@ def hashes(files: ExportFiles, demand: Demand) -> list[Check]:
             "upstream files have their sha256",
             provenance["upstream_sha256"] == demand.provenance and not demand.broken_links,
             ", ".join(demand.broken_links) or f"{len(demand.provenance)} files",
+            remedy="Files upstream were changed after they were used; run the stages again",
         ),
         holds(
             7,
@@ -220,6 +229,7 @@ def hashes(files: ExportFiles, demand: Demand) -> list[Check]:
             demand.robot.name,
         ),
     ]
+    return otherwise(AGAIN, found)
 
 
 def _sha(path: Path) -> str:

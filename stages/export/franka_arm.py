@@ -121,9 +121,11 @@ def connect(name: str, host: str, *, realtime: bool) -> Any:
     try:
         return arm(library, host, realtime=realtime)
     except arm.errors(library) as error:
+        check = "--host, the cable, FCI in Desk and the robot's system version"
+        if not realtime:
+            check = "that the simulated robot is served (python -m scripts.serve_arm) and is the same arm"
         raise RefusalError(
-            f"No robot answers at {host} that {arm.package} can speak to ({error}). Check --host, the cable, FCI in "
-            "Desk and the robot's system version."
+            f"No robot answers at {host} that {arm.package} can speak to ({error}). Check {check}."
         ) from error
 
 

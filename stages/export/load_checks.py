@@ -17,6 +17,10 @@ from stages.shared.library.library import AMPLITUDE_SPREAD, NINETY
 TORQUE_SHARE = 0.7
 UPPER_BAND = float(np.exp(NINETY * AMPLITUDE_SPREAD))
 """Force that 95 of 100 cuts stay below, over the predicted one: the amplitude of the next cut is not known."""
+WEAKER = (
+    "Use another knife (cut.knife), move the board nearer (export.board_position_m), or take a stronger arm"
+)
+STIFFER = "Raise export.joint_stiffness_nm_rad, use another knife, or state in export.max_deflection_m what you accept"
 SOFT_NM_RAD = 3000.0
 """libfranka's usual joint stiffness, for comparison."""
 
@@ -44,6 +48,7 @@ def loads(files: ExportFiles, demand: Demand) -> list[Check]:
             "of the limit",
             f"joint {used.argmax() + 1}; {UPPER_BAND:.2f} of the predicted force, as 95 of 100 cuts stay below; rigid "
             "links and tool, no friction, no rotor inertia",
+            remedy=WEAKER,
         ),
         at_most(
             5,
@@ -52,6 +57,7 @@ def loads(files: ExportFiles, demand: Demand) -> list[Check]:
             TORQUE_SHARE,
             "of the limit",
             f"joint {in_air.argmax() + 1}",
+            remedy="Correct export.tool_mass_kg and tool_com_m, or move the board nearer (export.board_position_m)",
         ),
         at_most(
             5,
@@ -60,6 +66,7 @@ def loads(files: ExportFiles, demand: Demand) -> list[Check]:
             params.max_deflection_m,
             "m",
             f"under {UPPER_BAND:.2f} of the predicted force",
+            remedy=STIFFER,
         ),
     ]
 

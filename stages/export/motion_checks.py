@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.export.checks import Check, at_least, at_most
+from stages.export.checks import AGAIN, Check, at_least, at_most, otherwise
 from stages.export.demand import Demand
 from stages.export.export_files import ExportFiles, Variant
 from stages.export.inverse import smallest_singular_value
@@ -17,6 +17,7 @@ KNIFE_SPEED_M_S = 0.25
 SLOWER = (
     "Choose the arm in arm.robot and optimise for it, or lower optimize.max_acceleration_* or max_speed_m_s"
 )
+MOVE_BOARD = "Move or turn the board (export.board_position_m, export.blade_yaw_deg)"
 POSE_M, POSE_RAD = 1e-6, 1e-6
 BRANCH_STEP_RAD = 0.01
 """A joint moves less in one cycle; a jump between two solutions of the inverse kinematics is far larger."""
@@ -61,7 +62,7 @@ def limits(who: str, q: NDArray[np.float64], demand: Demand) -> list[Check]:
             POSITION_MARGIN_RAD,
             "rad",
             f"joint {margin.argmin() + 1}",
-            remedy="Move or turn the board (export.board_position_m, export.blade_yaw_deg)",
+            remedy=MOVE_BOARD,
         )
     ]
     allowed = (robot.velocity_rad_s, robot.acceleration_rad_s2, robot.jerk_rad_s3)
@@ -97,7 +98,8 @@ def kinematics(files: ExportFiles, demand: Demand) -> list[Check]:
     poses = edge_poses(files.cut.joints[::WAYPOINT_STRIDE], demand)
     stated = table["edge_position_m"].to_numpy()
     if len(stated) != len(poses):
-        return [at_most(3, "waypoints missing", abs(len(stated) - len(poses)), 0, "rows")]
+        missing = abs(len(stated) - len(poses))
+        return [at_most(3, "waypoints missing", missing, 0, "rows", remedy=AGAIN)]
     found.append(
         at_most(3, "edge of the joints against the waypoints", _far(poses[:, :3, 3], stated), POSE_M, "m")
     )
@@ -122,10 +124,11 @@ def kinematics(files: ExportFiles, demand: Demand) -> list[Check]:
                 smallest_singular_value(demand.robot.table, variant.joints).min(),
                 SIGMA_MIN,
                 "-",
+                remedy=MOVE_BOARD,
             ),
             *_waypoint_rates(variant),
         ]
-    return found
+    return otherwise(AGAIN, found)
 
 
 def cut_phase(files: ExportFiles) -> tuple[int, int]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.export.cell_checks import BASE_CLEARANCE_M, LINK_CLEARANCE_M
-from stages.export.checks import Check, at_least, at_most
+from stages.export.checks import AGAIN, Check, at_least, at_most
 from stages.export.demand import Demand
 from stages.export.export_files import TO_READY, TO_START, ExportFiles
 from stages.export.links import base_distance, link_heights, tool_corners
@@ -44,7 +44,7 @@ def move_checks(files: ExportFiles, demand: Demand) -> list[Check]:
     top = float(demand.fruit.high_m[1])
     aside = "Raise export.approach_height_m, or move the board (export.board_position_m)"
     return [
-        at_most(3, f"{MOVES}: gap where they join", float(max(joins)), JOIN_RAD, "rad"),
+        at_most(3, f"{MOVES}: gap where they join", float(max(joins)), JOIN_RAD, "rad", remedy=AGAIN),
         *_worst([limits(MOVES, q, demand) for q in moves]),
         at_least(
             4,

@@ -17,7 +17,7 @@ from stages.export.checks import Check, at_least, at_most
 from stages.export.demand import Demand
 from stages.export.dynamics import GRAVITY_M_S2
 from stages.export.export_files import ExportFiles
-from stages.export.load_checks import TORQUE_SHARE, force_on_knife
+from stages.export.load_checks import STIFFER, TORQUE_SHARE, UPPER_BAND, WEAKER, force_on_knife
 from stages.export.motion_checks import edge_poses, in_cutting_frame
 from stages.export.segments import PERIOD_S
 from stages.shared.robots.robot import Robot
@@ -43,7 +43,7 @@ def replay_checks(files: ExportFiles, demand: Demand) -> list[Check]:
         demand.robot,
         demand.cell,
         files.cut.joints,
-        force_on_knife(files, demand),
+        UPPER_BAND * force_on_knife(files, demand),
         stiffness_nm_rad=demand.params.joint_stiffness_nm_rad,
     )
     wanted = edge_poses(files.cut.joints, demand)
@@ -52,10 +52,14 @@ def replay_checks(files: ExportFiles, demand: Demand) -> list[Check]:
     poses = wanted.copy()
     poses[:, :3, 3] = played.edge
     lowest = in_cutting_frame(poses, demand)[:, 1].min()
+    joint = f"joint {used.argmax() + 1}"
+    note = f"MuJoCo, under {UPPER_BAND:.2f} of the predicted force"
     return [
-        at_most(8, "replay: edge off its path", off, demand.params.max_deflection_m, "m", "MuJoCo"),
-        at_most(8, "replay: torque", used.max(), TORQUE_SHARE, "of the limit", f"joint {used.argmax() + 1}"),
-        at_least(8, "replay: height of the edge above the board", lowest, 0.0, "m"),
+        at_most(
+            8, "replay: edge off its path", off, demand.params.max_deflection_m, "m", note, remedy=STIFFER
+        ),
+        at_most(8, "replay: torque", used.max(), TORQUE_SHARE, "of the limit", joint, remedy=WEAKER),
+        at_least(8, "replay: height of the edge above the board", lowest, 0.0, "m", remedy=STIFFER),
     ]
 
 

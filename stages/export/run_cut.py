@@ -136,7 +136,7 @@ def _inverse(pose: list) -> list:
     return [[*row, -sum(row[k] * pose[k][3] for k in range(3))] for row in turn] + [[0.0, 0.0, 0.0, 1.0]]
 
 
-def write_log(path: Path, run: Run, document: dict, ended: str) -> None:
+def write_log(path: Path, run: Run, document: dict, ended: str, *, simulated: bool) -> None:
     """The recorded state as one JSON object of arrays, whole or not at all."""
     start = run.rows[0][0]
     log: dict = {"time": [row[0] - start for row in run.rows], "motion_step": [row[1] for row in run.rows]}
@@ -147,6 +147,7 @@ def write_log(path: Path, run: Run, document: dict, ended: str) -> None:
         "motion": "air_cut" if run.motion.air else "cut",
         "content_sha256": document["certificate"]["content_sha256"],
         "ended": ended,
+        "simulated": simulated,
     }
     unfinished = path.with_name(path.name + ".unfinished")
     unfinished.write_text(json.dumps(log), encoding="utf-8")
@@ -185,7 +186,7 @@ def execute(document: dict, motion: Motion, host: str, log: Path, *, realtime: b
             reason += _moved(run.back, errors)
     run.done = True
     if run.rows:
-        write_log(log, run, document, reason or "finished")
+        write_log(log, run, document, reason or "finished", simulated=not realtime)
         say(f"Log: {log}")
     say("Motion finished." if not reason else f"NOT FINISHED: {reason}")
     return 3 if reason else 0

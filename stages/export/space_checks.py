@@ -26,24 +26,45 @@ def space(files: ExportFiles, demand: Demand) -> list[Check]:
     )
     least = params.min_board_clearance_m - POSE_M
     fixture_height = float((edge[:, 1] + cell.fixture_low_m[1]).min())
+    higher = "Measure the board (export.board_position_m); raise optimize.final_height_m if the edge must end higher"
+    smaller = "Correct export.fixture_low_m and fixture_high_m, or hold the knife farther from the fruit"
+    longer = "Use a longer knife (cut.knife), turn the fruit, or lower export.blade_overlap_m"
     return [
-        at_least(4, "height of the whole edge above the board", lowest, least, "m"),
-        at_least(4, "height of the fixture above the board", fixture_height, params.fixture_clearance_m, "m"),
+        at_least(4, "height of the whole edge above the board", lowest, least, "m", remedy=higher),
+        at_least(
+            4,
+            "height of the fixture above the board",
+            fixture_height,
+            params.fixture_clearance_m,
+            "m",
+            remedy=smaller,
+        ),
         at_least(
             4,
             "distance of the fixture from the fruit",
             float(box_distance(edge + cell.fixture_low_m, edge + cell.fixture_high_m, fruit).min()),
             params.fixture_clearance_m,
             "m",
+            remedy=smaller,
         ),
-        at_least(4, "blade beyond the fruit at both ends", overlap, params.blade_overlap_m, "m"),
-        at_least(4, "start of the cut above the fruit", float(edge[start, 1] - fruit.high_m[1]), 0.0, "m"),
+        at_least(
+            4, "blade beyond the fruit at both ends", overlap, params.blade_overlap_m, "m", remedy=longer
+        ),
+        at_least(
+            4,
+            "start of the cut above the fruit",
+            float(edge[start, 1] - fruit.high_m[1]),
+            0.0,
+            "m",
+            remedy="Run optimize again for this fruit",
+        ),
         at_least(
             4,
             "air cut: height of the edge above the board",
             float(in_cutting_frame(edge_poses(files.air.joints, demand), demand)[:, 1].min()),
             least,
             "m",
+            remedy=higher,
         ),
     ]
 

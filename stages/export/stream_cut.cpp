@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include <franka/control_tools.h>
 #include <franka/exception.h>
 #include <franka/robot.h>
 
@@ -109,6 +110,18 @@ Pose without(const Pose& nominal, const Pose& pose) {  // inverse(nominal) * pos
   return out;
 }
 
+franka::Robot connect(const std::string& host, bool simulated) {
+  if (!simulated && !franka::hasRealtimeKernel())
+    throw Refusal("this computer's kernel is no real-time kernel. A real robot needs one. Install it; a simulated robot "
+                  "can be run with --no-realtime.");
+  try {
+    return franka::Robot(host, simulated ? franka::RealtimeConfig::kIgnore : franka::RealtimeConfig::kEnforce);
+  } catch (const franka::Exception& error) {
+    throw Refusal("no robot answers at " + host + " that this libfranka can speak to (" + error.what() +
+                  "). Check the address, the cable, FCI in Desk and the robot's system version.");
+  }
+}
+
 void set_up(franka::Robot& robot, const Motion& m) {
   auto state = robot.readOnce();
   if (!(state.m_ee <= kMassTolerance))
@@ -174,7 +187,7 @@ class Run {
   const std::string& reason() const { return reason_; }
   bool moved() const { return !rows_.empty(); }
 
-  void write_log(const std::string& file, const std::string& ended) const {
+  void write_log(const std::string& file, const std::string& ended, bool simulated) const {
     std::ofstream out(file);
     out.precision(9);
     out << "{\"time\": [";
@@ -190,7 +203,8 @@ class Run {
     field(out, "O_F_ext_hat_K", &franka::RobotState::O_F_ext_hat_K);
     field(out, "tau_ext_hat_filtered", &franka::RobotState::tau_ext_hat_filtered);
     out << ", \"scan2cut\": {\"scan\": " << quoted(m_.scan) << ", \"motion\": " << quoted(m_.kind)
-        << ", \"content_sha256\": " << quoted(m_.sha256) << ", \"ended\": " << quoted(ended) << "}}\n";
+        << ", \"content_sha256\": " << quoted(m_.sha256) << ", \"ended\": " << quoted(ended)
+        << ", \"simulated\": " << (simulated ? "true" : "false") << "}}\n";
   }
 
  private:
@@ -282,7 +296,7 @@ int main(int count, char** words) try {
   if (arguments.size() != 3 && !simulated) throw Refusal("usage: stream_cut HOST PLAIN_FILE NEW_LOG [--no-realtime]");
   const Motion motion = read_motion(arguments[1]);
   if (std::ifstream(arguments[2])) throw Refusal("the log " + arguments[2] + " exists. Name a new file.");
-  franka::Robot robot(arguments[0], simulated ? franka::RealtimeConfig::kIgnore : franka::RealtimeConfig::kEnforce);
+  franka::Robot robot = connect(arguments[0], simulated);
   set_up(robot, motion);
   std::cout << (motion.kind == "cut" ? "CUT of " : "Air cut of ") << motion.scan << ", " << motion.path.size() / 1000.0
             << " s. Nobody is within reach; the stop button is in hand. Type move to go on: " << std::flush;
@@ -299,7 +313,7 @@ int main(int count, char** words) try {
     reason = std::string("The robot stopped the motion (") + error.what() + ").";
   }
   if (!run.moved()) throw Refusal(reason + " Nothing moved.");
-  run.write_log(arguments[2], reason.empty() ? "finished" : reason);
+  run.write_log(arguments[2], reason.empty() ? "finished" : reason, simulated);
   std::cout << (reason.empty() ? "Motion finished." : "NOT FINISHED: " + reason) << std::endl;
   return reason.empty() ? 0 : 3;
 } catch (const std::exception& reason) {

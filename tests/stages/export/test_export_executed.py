@@ -52,11 +52,17 @@ def write_log(scan_dir: Path, path: Path, *, factor: float, motion: str = "cut",
     return path
 
 
-@pytest.mark.parametrize(("factor", "held"), [(1.1, True), (1.8, False), (0.5, False)])
-def test_prediction_that_holds_and_one_that_does_not(scan_dir, tmp_path, factor, held):
+@pytest.mark.parametrize(
+    ("factor", "held", "inside"),
+    [(1.1, True, True), (1.24, True, False), (1.8, False, False), (0.5, False, False)],
+)
+def test_prediction_that_holds_and_one_that_does_not(scan_dir, tmp_path, factor, held, inside):
     found = compare_executed(scan_dir, write_log(scan_dir, tmp_path / f"cut{factor}.json", factor=factor))
     assert found["held"] is held and ("did NOT hold" in found["verdict"]) is not held
     assert found["mean_measured_n"] / found["mean_predicted_n"] == pytest.approx(factor, rel=0.03)
+    # 90 of 100 cuts are within a factor exp(1.6449 * 0.12) = 1.218 of the predicted force.
+    assert found["inside_band"] is inside
+    assert f"{'inside' if inside else 'outside'} the 90 % band (0.82 to 1.22)" in found["verdict"]
     table = pl.read_csv(found["table"])
     assert table.columns == ["time_s", "measured_n", "predicted_n"] and len(table) == len(MOTION)
     assert Path(found["picture"]).read_bytes().startswith(b"\x89PNG")
@@ -71,6 +77,13 @@ def test_air_cut_is_the_tare(scan_dir, tmp_path):
     assert found["held"] and found["mean_error_fraction"] < 0.05
     empty = write_log(scan_dir, tmp_path / "empty.json", factor=0.0)
     assert "was the fruit there?" in compare_executed(scan_dir, empty, air)["verdict"]
+    content = json.loads(cut.read_text())
+    content["scan2cut"]["simulated"] = True
+    content["O_T_EE"] = [[0.0] * 14 + [height, 1.0] for height in (0.1, 0.02914, 0.05)]
+    cut.write_text(json.dumps(content))
+    found = compare_executed(scan_dir, cut, air)
+    assert found["verdict"].startswith("A simulated robot, nothing was")
+    assert "ingest.board_height_m=0.0291'" in found["calibrate_with"], "an edge below the board is refused"
     with pytest.raises(InputError, match="of the wrong motion"):
         compare_executed(scan_dir, air)
 

@@ -192,6 +192,9 @@ def test_thresholds_of_a_strong_cut_would_miss_a_collision():
     joints = np.tile(demand().robot.ready_pose_rad, (2, 1))
     found = thresholds(PANDA, cell_of(PARAMS), joints, np.array([[0.0, 0.0, 0.0], [0.0, 0.0, 100.0]]))
     assert found.force_n[2] > COLLISION_N and found.stop_force_n > COLLISION_N
+    # 100 N on an edge that is beside the flange: the moment there is no fixed number.
+    aside = float(np.linalg.norm(PARAMS.edge_offset_m[:2]))
+    assert aside > 0.1 and max(found.force_n[3:]) > 1.3 * 100.0 * aside
 
 
 def test_move_that_starts_elsewhere_or_dives_is_refused(good, tmp_path):

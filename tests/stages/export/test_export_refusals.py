@@ -68,8 +68,10 @@ def rewrite_joints(folder: Path, change) -> None:
     path.write_text("\n".join([head, *change(lines)]) + "\n")
 
 
-def test_good_files_stay_good_when_read_again(copy):
-    assert judged(copy).certified
+def test_good_files_stay_good_and_every_check_knows_a_remedy(copy):
+    certificate = judged(copy)
+    assert certificate.certified
+    assert [check.name for check in certificate.checks if check.passed and not check.remedy] == []
 
 
 def test_raw_motion_without_window(tmp_path):

@@ -2,8 +2,6 @@
 
 import importlib
 import json
-import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,8 +13,6 @@ import pytest
 from tests.stages.synthetic_cut import PARAMS, certified_folder, motion_table
 
 MOTION = motion_table()
-HEADERS = [Path(os.environ.get("SCAN2CUT_LIBFRANKA", "/usr/local")) / "include", Path("/usr/include")]
-"""Where libfranka's may be."""
 
 
 @pytest.fixture(scope="module")
@@ -121,15 +117,6 @@ def test_plain_file_for_the_client_in_cpp(folder, document, tmp_path):
     assert np.array_equal(rows[first : first + len(exact)], exact)
     again = subprocess.run(line, capture_output=True, text=True, check=False)
     assert again.returncode == 2 and "REFUSED" in again.stdout, "an older file is not overwritten"
-
-
-def test_client_in_cpp_compiles_with_the_headers_of_libfranka(folder):
-    places = [place for place in HEADERS if (place / "franka" / "robot.h").is_file()]
-    if not places or not shutil.which("g++"):
-        pytest.skip("no g++, or no franka/robot.h in SCAN2CUT_LIBFRANKA/include, /usr/local or /usr")
-    line = ["g++", "-std=c++14", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", f"-I{places[0]}"]
-    done = subprocess.run([*line, folder / "stream_cut.cpp"], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
 
 
 def test_checklist_names_the_air_cuts_pose_before_the_cuts(folder, document):
