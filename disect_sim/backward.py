@@ -51,7 +51,7 @@ class StepPullback:
         self.solver: CachedCholeskySolver | ConjugateGradientSolver = (
             ConjugateGradientSolver(system, columns)
             if solver == "conjugate_gradients"
-            else CachedCholeskySolver(system.pattern)
+            else CachedCholeskySolver(system.pattern, system.switches.directions)
         )
         self.spring = np.zeros((len(SPRING_NAMES), m.spring_count, columns))
         self.moduli = np.zeros((3, columns))

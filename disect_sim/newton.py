@@ -20,6 +20,8 @@ SMALL_MOVE_M = 1.0e-4
 """A correction beyond this is left to the line search [m]: contact sets in over this length."""
 SHORT_TOLERANCE = 0.1
 """Share of the tolerance within which a step must be solved without line search, by the old factor's estimate."""
+BEND = 100.0
+"""A correction of s [m] leaves an error of about 3 BEND s² [m], since forces bend: it need not be solved more accurately."""
 MAX_CHORDS = 3
 """Corrections by the old factor alone after every direction."""
 POOR = 0.1
@@ -54,7 +56,7 @@ class NewtonSolver:
     """Solves the steps of one run, one after the other; keeps factor and tet Hessian from step to step."""
 
     def __init__(self, system: StepSystem, options: NewtonOptions) -> None:
-        self.linear = CachedCholeskySolver(system.pattern)
+        self.linear = CachedCholeskySolver(system.pattern, system.switches.directions)
         self._system, self._options = system, options
         self._free = ~system.model.fixed
         self._age = 0
@@ -121,7 +123,7 @@ class NewtonSolver:
 
     def _assemble(self, fresh: bool, watch: Stopwatch) -> None:
         with watch("hessian"):
-            self.linear.set_matrix(self._system.hessian(fresh=fresh))
+            self.linear.use_hessian(self._system, fresh=fresh)
         self._age = 0 if fresh else self._age + 1
 
     def _evaluate(self, x: np.ndarray, watch: Stopwatch) -> "_Point":
@@ -136,7 +138,7 @@ class NewtonSolver:
             if shift > 0.0:
                 found = linear.solve(right, tolerance=self._options.cg_tolerance, shift=shift)
             else:
-                found = linear.solve_within(right, 0.5 * tolerance)
+                found = linear.solve_within(right, 0.5 * tolerance, BEND)
         except IndefiniteHessianError:
             return None
         return -found.reshape(-1, 3)
