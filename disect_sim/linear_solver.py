@@ -71,6 +71,7 @@ class CachedCholeskySolver:
         self._factor: cholespy.CholeskySolverD | None = None
         self._update = FactorUpdate(sp.csr_matrix((0, self.size)) if directions is None else directions)
         self._stiffness = np.zeros(0)
+        self._shifted = False
         self._wary = 0
         self._extra_iterations = 0
 
@@ -113,10 +114,12 @@ class CachedCholeskySolver:
     def solve_within(self, b: np.ndarray, tolerance_x: float, bend: float = 0.0) -> np.ndarray:
         """x with H x = b, until the old factor says that no entry is off by more than tolerance_x.
 
+        A factor of a shifted H would not know: it is renewed before.
+        bend: it need not be more accurate than this times the square of its largest entry.
         Raises IndefiniteHessianError.
         """
         self.statistics.solves += 1
-        if self.must_renew:
+        if self.must_renew or self._shifted:
             self._factorise(0.0)
         p = self.approximate(b)
         if np.abs(p).max() < tolerance_x:
@@ -140,7 +143,7 @@ class CachedCholeskySolver:
         return x
 
     def approximate(self, b: np.ndarray) -> np.ndarray:
-        """What the old factor takes for H^-1 b."""
+        """What the old factor, corrected for what has switched since, takes for H^-1 b."""
         return self._update.solve(b)
 
     @property
@@ -165,7 +168,7 @@ class CachedCholeskySolver:
         if shift > 0.0:
             data[self._diagonal] *= 1.0 + shift
         self.statistics.factorisations += 1
-        self._extra_iterations = 0
+        self._extra_iterations, self._shifted = 0, shift > 0.0
         started = time.perf_counter()
         self._factor = self._cholesky(data)
         self.statistics.factor_seconds += time.perf_counter() - started

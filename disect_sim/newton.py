@@ -1,4 +1,4 @@
-"""One implicit step: Newton's method on the incremental energy, with a short way for the steps that need no care."""
+"""One implicit step: Newton's method on the incremental energy, which is asked only where a correction needs care."""
 
 from dataclasses import dataclass
 
@@ -20,10 +20,10 @@ SMALL_MOVE_M = 1.0e-4
 """A correction beyond this is left to the line search [m]: contact sets in over this length."""
 SHORT_TOLERANCE = 0.1
 """Share of the tolerance within which a step must be solved without line search, by the old factor's estimate."""
-BEND = 100.0
-"""A correction of s [m] leaves an error of about 3 BEND s² [m], since forces bend: it need not be solved more accurately."""
+BEND_PER_M = 100.0
+"""A correction of s leaves an error of several BEND_PER_M s², since contacts are curved: it is solved to that [1/m]."""
 MAX_CHORDS = 3
-"""Corrections by the old factor alone after every direction."""
+"""Corrections after every direction: itself, then by the old factor alone."""
 POOR = 0.1
 """Share of an error that a correction may leave before the Hessian counts as too old."""
 MAX_AGE = 10
@@ -64,7 +64,7 @@ class NewtonSolver:
     def solve(self, x: np.ndarray, statistics: Statistics, watch: Stopwatch) -> NewtonResult:
         """Positions at the end of the step that the system has begun, starting from the guess x.
 
-        A correction that is small, and at most half of any before it, is taken as it is; any other must lower the energy.
+        A correction that is small, and less than half of any before it, is taken as it is; others must lower the energy.
         """
         tolerance, options = SHORT_TOLERANCE * self._options.tolerance_m, self._options
         gradient = self._gradient(x, watch)
@@ -84,7 +84,7 @@ class NewtonSolver:
                 x, gradient, solved = self._take(x, direction, tolerance, watch)
             else:
                 solved = size < options.tolerance_m
-                at = self._evaluate(x, watch)
+                at = _Point(x, gradient, self._system.energies().total)
                 after = self._descend(at, direction, solved, statistics, watch)
                 if after is None:
                     return NewtonResult(x, False, worst)
@@ -138,7 +138,7 @@ class NewtonSolver:
             if shift > 0.0:
                 found = linear.solve(right, tolerance=self._options.cg_tolerance, shift=shift)
             else:
-                found = linear.solve_within(right, 0.5 * tolerance, BEND)
+                found = linear.solve_within(right, 0.5 * tolerance, BEND_PER_M)
         except IndefiniteHessianError:
             return None
         return -found.reshape(-1, 3)
