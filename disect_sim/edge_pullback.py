@@ -31,6 +31,7 @@ class EdgePullback:
 
     def __init__(self, cut: EdgeCut, columns: int) -> None:
         self._cut, self._columns = cut, columns
+        self._mean_transposed = cut.spring_mean.T.tocsr()
         count = len(cut.samples)
         self._toughness, self._rise = np.zeros((2, count, columns))
         self._area = wp.zeros(count * columns, wp.float64)
@@ -89,7 +90,7 @@ class EdgePullback:
         point = cut.samples.places(x) - pose
         near = np.flatnonzero((point[:, 1] > passed) | ((passed > 0.0) & (passed < SEVERED_AFTER_M)))
         self._passes.fill(point=point[near], passed=passed[near])
-        severed_bar = -(cut.spring_mean.T @ (cut.initial[:, None] * stiffness_bar))
+        severed_bar = -(self._mean_transposed @ (cut.initial[:, None] * stiffness_bar))
         bar = self._passes.run(len(near), passed=passed_bar[near], severed=severed_bar[near])
         before = passed_bar.copy()  # what the edge has not come nearer to stays as it was
         before[near] = bar["passed"]

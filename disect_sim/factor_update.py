@@ -38,7 +38,7 @@ class FactorUpdate:
         self._changed = np.zeros(0, np.int64)
 
     def restart(self, factor: Factor, stiffness: np.ndarray, diagonal: np.ndarray) -> None:
-        """From a new factor. stiffness: of its matrix along the directions [N/m], shape [switch_count]; its diagonal."""
+        """From a new factor of a matrix with this stiffness along the directions [N/m] and this diagonal."""
         self._factor, self._start = factor, stiffness.copy()
         self._compliance = self._squared @ (1.0 / diagonal)
         self._place = np.full(len(stiffness), -1)

@@ -64,7 +64,7 @@ class NewtonSolver:
     def solve(self, x: np.ndarray, statistics: Statistics, watch: Stopwatch) -> NewtonResult:
         """Positions at the end of the step that the system has begun, starting from the guess x.
 
-        A correction that is small, and less than half of any before it, is taken as it is; others must lower the energy.
+        A correction that is small, and less than half of those before, is taken as it is; others must lower the energy.
         """
         tolerance, options = SHORT_TOLERANCE * self._options.tolerance_m, self._options
         gradient = self._gradient(x, watch)

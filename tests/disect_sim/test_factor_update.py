@@ -1,4 +1,4 @@
-"""A factor corrected for contacts that have opened or closed: Woodbury's formula, and what the simulator counts as one."""
+"""A factor corrected for contacts that have opened or closed: Woodbury, and what the simulator counts as one."""
 
 import numpy as np
 import pytest
