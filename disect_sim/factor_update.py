@@ -31,10 +31,12 @@ class FactorUpdate:
     def __init__(self, directions: sp.csr_matrix) -> None:
         self._directions = directions
         self._squared = directions.multiply(directions).tocsr()
-        self._columns = np.zeros((0, directions.shape[1]))
-        """W transposed: one row per direction that has changed notably since the factor was made."""
-        self._coupling = np.zeros((directions.shape[0], 0))
-        """U^T W for all directions."""
+        most = min(MAX_COLUMNS, directions.shape[0])
+        self._columns = np.empty((most, directions.shape[1]))
+        """W transposed: one row per direction that has changed notably since the factor was made, `_known` in all."""
+        self._coupling = np.empty((most, directions.shape[0]))
+        """W^T U for all directions."""
+        self._known = 0
         self._changed = np.zeros(0, np.int64)
 
     def restart(self, factor: Factor, stiffness: np.ndarray, diagonal: np.ndarray) -> None:
@@ -42,8 +44,7 @@ class FactorUpdate:
         self._factor, self._start = factor, stiffness.copy()
         self._compliance = self._squared @ (1.0 / diagonal)
         self._place = np.full(len(stiffness), -1)
-        self._columns, self._coupling = self._columns[:0], self._coupling[:, :0]
-        self._changed = self._changed[:0]
+        self._known, self._changed = 0, self._changed[:0]
 
     def use(self, stiffness: np.ndarray) -> None:
         """Take these stiffnesses for the present ones [N/m], shape [switch_count]."""
@@ -56,7 +57,7 @@ class FactorUpdate:
             return
         place = self._place[changed]
         self._solved = self._columns[place]
-        matrix = self._coupling[changed[:, None], place]
+        matrix = self._coupling[place[:, None], changed]
         matrix[np.diag_indices(len(changed))] += 1.0 / change[changed]
         self._lu = dgetrf(matrix)[:2]
 
@@ -71,13 +72,14 @@ class FactorUpdate:
 
     def _add(self, wanted: np.ndarray) -> None:
         """Columns for these directions, as many as there is room for."""
-        known = len(self._columns)
-        wanted = wanted[: MAX_COLUMNS - known]
+        wanted = wanted[: len(self._columns) - self._known]
         if len(wanted) == 0:
             return
         right = np.ascontiguousarray(self._directions[wanted].T.toarray())
         solved = np.empty_like(right)
         self._factor.solve(right, solved)
-        self._place[wanted] = known + np.arange(len(wanted))
-        self._columns = np.concatenate([self._columns, solved.T])
-        self._coupling = np.concatenate([self._coupling, self._directions @ solved], axis=1)
+        rows = slice(self._known, self._known + len(wanted))
+        self._place[wanted] = np.arange(rows.start, rows.stop)
+        self._columns[rows] = solved.T
+        self._coupling[rows] = (self._directions @ solved).T
+        self._known = rows.stop

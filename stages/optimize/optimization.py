@@ -172,8 +172,12 @@ def optimize(
 
 
 def _force(cut: Cut) -> Answer[Array]:
-    """Of one cut, simulated in this process."""
-    return simulate_many([cut], of=force_of, processes=1)[0]
+    """Of one cut, simulated in this process; once more with the default solver if another one gave up."""
+    answer = simulate_many([cut], of=force_of, processes=1)[0]
+    if answer.value is None and cut.options.get("solver") is not None:
+        cut = replace(cut, options={**cut.options, "solver": None})
+        answer = simulate_many([cut], of=force_of, processes=1)[0]
+    return answer
 
 
 def _call(job: Callable[[], Any]) -> Any:
