@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import warp as wp
 
-from disect_sim.device_arrays import host, upload
+from disect_sim.device_arrays import host, upload, zeros
 from disect_sim.kernels import edge
 from disect_sim.model import Model
 from disect_sim.parameters import ExpandedParameters
@@ -70,13 +70,9 @@ class EdgeCut:
         self.at_samples = self._at_samples()
         self.half_length = wp.float64(0.5 * model.knife.length_m)
         count = len(s)
-        self._area = wp.array(s.area, dtype=wp.float64)
-        self._point, self._velocity = wp.zeros(count, wp.vec3d), wp.zeros(count, wp.vec3d)
-        self._passed, self._severed = wp.zeros(count, wp.float64), wp.zeros(count, wp.float64)
-        self._passed_out, self._energy = wp.zeros(count, wp.float64), wp.zeros(count, wp.float64)
-        self._toughness = wp.array(self.at_samples.toughness, dtype=wp.float64)
-        self._rise = wp.array(self.at_samples.rise, dtype=wp.float64)
-        self._force = wp.zeros(count, wp.vec3d)
+        self._point, self._velocity, self._force = (zeros(count, wp.vec3d) for _ in range(3))
+        self._area, self._toughness, self._rise, self._energy = (zeros(count, wp.float64) for _ in range(4))
+        self._passed, self._severed, self._passed_out = (zeros(count, wp.float64) for _ in range(3))
         given = [self.half_length, self._area, self._point, self._velocity, self._passed]
         self._pays = self._recorded(edge.edge_force, [*given, self._toughness, self._rise, self._force])
         given = [self.half_length, self._point, self._passed]

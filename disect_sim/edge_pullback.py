@@ -6,7 +6,7 @@ import numpy as np
 import warp as wp
 
 from disect_sim.adjoint_kernel import AdjointKernel, repeated
-from disect_sim.device_arrays import upload
+from disect_sim.device_arrays import upload, zeros
 from disect_sim.edge_cut import EdgeCut, EdgeLoad
 from disect_sim.kernels import edge
 
@@ -34,7 +34,7 @@ class EdgePullback:
         self._mean_transposed = cut.spring_mean.T.tocsr()
         count = len(cut.samples)
         self._toughness, self._rise = np.zeros((2, count, columns))
-        self._area = wp.zeros(count * columns, wp.float64)
+        self._area = zeros(count * columns, wp.float64)
         numbers = dict.fromkeys(("passed", "toughness", "rise"), wp.float64)
         self._force = AdjointKernel(
             edge.edge_force,
