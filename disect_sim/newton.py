@@ -80,7 +80,7 @@ class NewtonSolver:
             if direction is not None:
                 moved = np.abs(direction).max(axis=1)
                 size, worst = moved.max(), int(np.flatnonzero(self._free)[moved.argmax()])
-            if size < min(SMALL_MOVE_M, 0.5 * smallest):
+            if direction is not None and size < min(SMALL_MOVE_M, 0.5 * smallest):
                 x, gradient, solved = self._take(x, direction, tolerance, watch)
             else:
                 solved = size < options.tolerance_m
