@@ -119,7 +119,7 @@ def optimize(
         progress(0.0, "simulate the vertical cut and the drawn motions")
         drawn = drawn_motions(cut, params, params.candidates if params.starts > 1 else 0)
         forces = simulate_many(
-            [*cut.cuts(cut.straight()), *(quick for motion in drawn for quick in cut.quick_cuts(motion))],
+            [one for variables in (cut.straight(), *drawn) for one in cut.cuts(variables)],
             of=force_of,
             workers=workers,
             progress=lambda share: progress(FIRST_SHARE * share, "draw the starts"),

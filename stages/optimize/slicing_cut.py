@@ -1,7 +1,6 @@
 """The cut that is optimised: a slicing motion through a model, its mean force, and the force's slope."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 import torch
@@ -24,8 +23,6 @@ LEAST_FORCE2_N2 = 1.0e-12
 """Under the root of the force's norm, which is then differentiable where there is no force."""
 COARSE = 4
 """MDMM looks at every fourth millisecond, where a maximum is the same to 0.1 %; the iterate is judged at every one."""
-QUICK = 2.0
-"""Steps of a quick cut over those of an accurate one."""
 KEYFRAMES = ("amplitude", "frequency", "velocity_y")
 """Parameters of the motion, in the order of the variables."""
 
@@ -106,12 +103,6 @@ class SlicingCut:
         """What to simulate for this motion: one cut for every draw of the parameters."""
         motion = self._motion.with_parameters(**self.motion_parameters(variables))
         return [Cut(self._model, motion, draw, self._options) for draw in self._draws]
-
-    def quick_cuts(self, variables: Array) -> list[Cut]:
-        """The same with twice the step, to compare motions: the error is far below their differences."""
-        duration, step = self.passage.duration_s, QUICK * self._options["dt"]
-        dt = duration / np.ceil(duration / step - 1e-6)
-        return [replace(cut, options={**cut.options, "dt": dt}) for cut in self.cuts(variables)]
 
     def mean_of(self, forces: Sequence[Array], variables: Array) -> float:
         """Mean norm of the simulated forces [N], over params.mean_over and the draws."""
