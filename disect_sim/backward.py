@@ -15,6 +15,7 @@ from disect_sim.device_arrays import clear, host, upload, zeros
 from disect_sim.device_model import input_names
 from disect_sim.edge_pullback import EdgePullback
 from disect_sim.kernels import board, contact_force, contact_point, damage, elasticity, springs
+from disect_sim.launches import Launches
 from disect_sim.linear_solver import CachedCholeskySolver, IndefiniteHessianError
 from disect_sim.model import OVERLAP_ONSET_M
 from disect_sim.parameters import CONTACT_NAMES, CONTACT_PER_AREA, SPRING_NAMES
@@ -51,7 +52,7 @@ class StepPullback:
         self.solver: CachedCholeskySolver | ConjugateGradientSolver = (
             ConjugateGradientSolver(system, columns)
             if solver == "conjugate_gradients"
-            else CachedCholeskySolver(system.pattern)
+            else CachedCholeskySolver(system.pattern, system.switches.directions)
         )
         self.spring = np.zeros((len(SPRING_NAMES), m.spring_count, columns))
         self.moduli = np.zeros((3, columns))
@@ -73,6 +74,15 @@ class StepPullback:
             self._v = zeros((columns, m.node_count), wp.vec3d)
             self._tet_x_bar = zeros((columns, m.node_count), wp.vec3d)
             self._tet_moduli = zeros((columns, m.tet_count), wp.vec3d)
+            self._tets = self._tet_launches()
+
+    def _tet_launches(self) -> Launches:
+        s, d = self.system, self.system.on_device
+        launches = Launches(s.device)
+        for first, count in d.tet_groups:
+            given = [d.tets, d.elastic, d.dt, first, self.columns, s.x, s.x_previous, self._v]
+            launches.add(elasticity.tet_pullback, count, [*given, self._tet_moduli, self._tet_x_bar])
+        return launches
 
     def _contact_kernel(self) -> AdjointKernel:
         capacity = len(self.model.contact_parents)
@@ -334,17 +344,9 @@ class StepPullback:
         return (self._spring_transposed @ d_bar.reshape(m.spring_count, -1)).reshape(m.node_count, 3, -1)
 
     def _through_tets(self, v: np.ndarray) -> np.ndarray:
-        s, d = self.system, self.system.on_device
         upload(self._v, np.moveaxis(v, -1, 0))
         clear(self._tet_x_bar)
-        for first, count in d.tet_groups:
-            wp.launch(
-                elasticity.tet_pullback,
-                dim=count,
-                inputs=[d.tets, d.elastic, d.dt, first, self.columns, s.x, s.x_previous, self._v],
-                outputs=[self._tet_moduli, self._tet_x_bar],
-                device=s.device,
-            )
+        self._tets.run()
         self.moduli += host(self._tet_moduli).sum(axis=1).T
         return np.moveaxis(host(self._tet_x_bar), 0, -1)
 

@@ -27,16 +27,17 @@ def host(array: wp.array) -> np.ndarray:
 
     A view of Warp's own memory keeps the array alive, so it must not be kept at the array: neither would ever be freed.
     """
-    if not array.device.is_cpu:
-        return array.numpy()
     memory: np.ndarray | None = getattr(array, "host_view", None)
-    return np.asarray(array) if memory is None else memory
+    if memory is not None:
+        return memory
+    return np.asarray(array) if array.device.is_cpu else array.numpy()
 
 
 def upload(array: wp.array, values: np.ndarray) -> None:
     """Copy values into the beginning of a device array; in place, without a temporary, where memory is shared."""
-    if array.device.is_cpu:
-        host(array)[: len(values)] = values
+    memory: np.ndarray | None = getattr(array, "host_view", None)
+    if memory is not None or array.device.is_cpu:
+        (host(array) if memory is None else memory)[: len(values)] = values
         return
     given = wp.array(values, dtype=array.dtype, ndim=array.ndim, device=array.device)
     wp.copy(array, given, count=given.size)
@@ -44,7 +45,8 @@ def upload(array: wp.array, values: np.ndarray) -> None:
 
 def clear(array: wp.array) -> None:
     """Set all to zero."""
-    if array.device.is_cpu:
-        host(array)[...] = 0.0
+    memory: np.ndarray | None = getattr(array, "host_view", None)
+    if memory is not None:
+        memory.fill(0.0)
     else:
         array.zero_()

@@ -1,11 +1,12 @@
 """The edge law during a run: what the edge has passed, the force it pays on the way, and the springs that are left."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import warp as wp
 
-from disect_sim.device_arrays import host, upload
+from disect_sim.device_arrays import host, upload, zeros
 from disect_sim.kernels import edge
 from disect_sim.model import Model
 from disect_sim.parameters import ExpandedParameters
@@ -69,13 +70,21 @@ class EdgeCut:
         self.at_samples = self._at_samples()
         self.half_length = wp.float64(0.5 * model.knife.length_m)
         count = len(s)
-        self._area = wp.array(s.area, dtype=wp.float64)
-        self._point, self._velocity = wp.zeros(count, wp.vec3d), wp.zeros(count, wp.vec3d)
-        self._passed, self._severed = wp.zeros(count, wp.float64), wp.zeros(count, wp.float64)
-        self._passed_out, self._energy = wp.zeros(count, wp.float64), wp.zeros(count, wp.float64)
-        self._toughness = wp.array(self.at_samples.toughness, dtype=wp.float64)
-        self._rise = wp.array(self.at_samples.rise, dtype=wp.float64)
-        self._force = wp.zeros(count, wp.vec3d)
+        self._point, self._velocity, self._force = (zeros(count, wp.vec3d) for _ in range(3))
+        self._area, self._toughness, self._rise, self._energy = (zeros(count, wp.float64) for _ in range(4))
+        self._passed, self._severed, self._passed_out = (zeros(count, wp.float64) for _ in range(3))
+        given = [self.half_length, self._area, self._point, self._velocity, self._passed]
+        self._pays = self._recorded(edge.edge_force, [*given, self._toughness, self._rise, self._force])
+        given = [self.half_length, self._point, self._passed]
+        self._passing = self._recorded(edge.edge_passes, [*given, self._passed_out, self._severed])
+        given = [self._area, self._passed, self._toughness, self._rise]
+        self._paid = self._recorded(edge.edge_energy, [*given, self._energy])
+
+    def _recorded(self, kernel: wp.Kernel, arguments: list[Any]) -> wp.Launch:
+        """A launch over all samples, to be made often."""
+        return wp.launch(
+            kernel, dim=len(self.samples), inputs=arguments, device=self._area.device, record_cmd=True
+        )
 
     @property
     def untouched(self) -> np.ndarray:
@@ -94,14 +103,9 @@ class EdgeCut:
         upload(self._passed, passed[paying])
         upload(self._toughness, self.at_samples.toughness[paying])
         upload(self._rise, rise[paying])
-        inputs = [self.half_length, self._area, self._point, self._velocity, self._passed]
-        wp.launch(
-            edge.edge_force,
-            dim=count,
-            inputs=[*inputs, self._toughness, self._rise],
-            outputs=[self._force],
-            device=self._area.device,
-        )
+        if count:
+            self._pays.set_dim(count)
+            self._pays.launch()
         force = np.zeros_like(point)
         force[paying] = host(self._force)[:count]
         return EdgeLoad(force, point, velocity, paying)
@@ -124,13 +128,7 @@ class EdgeCut:
         """
         upload(self._point, self.samples.places(x) - pose)
         upload(self._passed, passed)
-        wp.launch(
-            edge.edge_passes,
-            dim=len(passed),
-            inputs=[self.half_length, self._point, self._passed],
-            outputs=[self._passed_out, self._severed],
-            device=self._area.device,
-        )
+        self._passing.launch()
         left = 1.0 - self.spring_mean @ host(self._severed)
         return host(self._passed_out).copy(), self.initial * np.maximum(0.0, left)
 
@@ -144,14 +142,7 @@ class EdgeCut:
             (self._rise, at.rise),
         ):
             upload(array, value)
-        inputs = [self._area, self._passed, self._toughness, self._rise]
-        wp.launch(
-            edge.edge_energy,
-            dim=len(passed),
-            inputs=inputs,
-            outputs=[self._energy],
-            device=self._area.device,
-        )
+        self._paid.launch()
         return float(host(self._energy).sum())
 
     def _at_samples(self) -> EdgeParameters:

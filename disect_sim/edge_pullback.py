@@ -6,7 +6,7 @@ import numpy as np
 import warp as wp
 
 from disect_sim.adjoint_kernel import AdjointKernel, repeated
-from disect_sim.device_arrays import upload
+from disect_sim.device_arrays import upload, zeros
 from disect_sim.edge_cut import EdgeCut, EdgeLoad
 from disect_sim.kernels import edge
 
@@ -31,9 +31,10 @@ class EdgePullback:
 
     def __init__(self, cut: EdgeCut, columns: int) -> None:
         self._cut, self._columns = cut, columns
+        self._mean_transposed = cut.spring_mean.T.tocsr()
         count = len(cut.samples)
         self._toughness, self._rise = np.zeros((2, count, columns))
-        self._area = wp.zeros(count * columns, wp.float64)
+        self._area = zeros(count * columns, wp.float64)
         numbers = dict.fromkeys(("passed", "toughness", "rise"), wp.float64)
         self._force = AdjointKernel(
             edge.edge_force,
@@ -89,7 +90,7 @@ class EdgePullback:
         point = cut.samples.places(x) - pose
         near = np.flatnonzero((point[:, 1] > passed) | ((passed > 0.0) & (passed < SEVERED_AFTER_M)))
         self._passes.fill(point=point[near], passed=passed[near])
-        severed_bar = -(cut.spring_mean.T @ (cut.initial[:, None] * stiffness_bar))
+        severed_bar = -(self._mean_transposed @ (cut.initial[:, None] * stiffness_bar))
         bar = self._passes.run(len(near), passed=passed_bar[near], severed=severed_bar[near])
         before = passed_bar.copy()  # what the edge has not come nearer to stays as it was
         before[near] = bar["passed"]

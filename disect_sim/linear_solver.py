@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.linalg import splu
 
+from disect_sim.factor_update import FactorUpdate
 from disect_sim.native_output import native_stdout_silenced
 from disect_sim.sparsity import BlockPattern
 from disect_sim.step_system import StepSystem
@@ -47,7 +48,8 @@ class CachedCholeskySolver:
     the same.
     """
 
-    def __init__(self, pattern: BlockPattern) -> None:
+    def __init__(self, pattern: BlockPattern, directions: sp.csr_matrix | None = None) -> None:
+        """directions: see FactorUpdate; by default none."""
         n = pattern.free_count
         self.size = 3 * n
         self.statistics = SolverStatistics()
@@ -67,16 +69,25 @@ class CachedCholeskySolver:
             self._csc_rows == np.repeat(np.arange(self.size), np.diff(self._csc_pointers))
         )
         self._factor: cholespy.CholeskySolverD | None = None
+        self._update = FactorUpdate(sp.csr_matrix((0, self.size)) if directions is None else directions)
+        self._stiffness = np.zeros(0)
+        self._shifted = False
         self._wary = 0
         self._extra_iterations = 0
 
-    def set_matrix(self, blocks: np.ndarray) -> None:
-        """Use these blocks (shape [block_count, 3, 3], in the pattern's order) from now on."""
-        self._matrix.data = blocks
+    def set_matrix(self, blocks: np.ndarray, stiffness: np.ndarray | None = None) -> None:
+        """Use these blocks (shape [block_count, 3, 3], in the pattern's order) from now on.
 
-    def use_hessian(self, system: StepSystem) -> None:
-        """Use the Hessian at the positions of the system's last `gradient` from now on."""
-        self.set_matrix(system.hessian())
+        stiffness: what they contain along the directions [N/m], shape [switch_count].
+        """
+        self._matrix.data = blocks
+        self._stiffness = np.zeros(0) if stiffness is None else stiffness
+        if not self.must_renew:
+            self._update.use(self._stiffness)
+
+    def use_hessian(self, system: StepSystem, *, fresh: bool = True) -> None:
+        """Use the Hessian at the positions of the system's last `gradient` from now on; fresh: see its `hessian`."""
+        self.set_matrix(system.hessian(fresh=fresh), system.switched_stiffness())
 
     def solve(
         self, b: np.ndarray, *, tolerance: float, shift: float = 0.0, guess: np.ndarray | None = None
@@ -100,13 +111,15 @@ class CachedCholeskySolver:
             x, _, converged = self._conjugate_gradients(rest, target, diagonal)
         return x if start is None else start + x
 
-    def solve_within(self, b: np.ndarray, tolerance_x: float) -> np.ndarray:
+    def solve_within(self, b: np.ndarray, tolerance_x: float, bend: float = 0.0) -> np.ndarray:
         """x with H x = b, until the old factor says that no entry is off by more than tolerance_x.
 
+        A factor of a shifted H would not know: it is renewed before.
+        bend: it need not be more accurate than this times the square of its largest entry.
         Raises IndefiniteHessianError.
         """
         self.statistics.solves += 1
-        if self.must_renew:
+        if self.must_renew or self._shifted:
             self._factorise(0.0)
         p = self.approximate(b)
         if np.abs(p).max() < tolerance_x:
@@ -121,7 +134,7 @@ class CachedCholeskySolver:
             r -= alpha * hp
             self.statistics.iterations += 1
             z = self.approximate(r)
-            if np.abs(z).max() < tolerance_x:
+            if np.abs(z).max() < max(tolerance_x, bend * np.abs(x).max() ** 2):
                 x += z
                 break
             rz_new = r @ z
@@ -130,11 +143,8 @@ class CachedCholeskySolver:
         return x
 
     def approximate(self, b: np.ndarray) -> np.ndarray:
-        """What the old factor takes for H^-1 b."""
-        z = np.empty_like(b)
-        assert self._factor is not None
-        self._factor.solve(b, z)
-        return z
+        """What the old factor, corrected for what has switched since, takes for H^-1 b."""
+        return self._update.solve(b)
 
     @property
     def must_renew(self) -> bool:
@@ -158,7 +168,7 @@ class CachedCholeskySolver:
         if shift > 0.0:
             data[self._diagonal] *= 1.0 + shift
         self.statistics.factorisations += 1
-        self._extra_iterations = 0
+        self._extra_iterations, self._shifted = 0, shift > 0.0
         started = time.perf_counter()
         self._factor = self._cholesky(data)
         self.statistics.factor_seconds += time.perf_counter() - started
@@ -166,6 +176,7 @@ class CachedCholeskySolver:
             self._wary = WARY_FOR
             self.statistics.indefinite += 1
             raise IndefiniteHessianError
+        self._update.restart(self._factor, self._stiffness, data[self._diagonal])
 
     def _cholesky(self, data: np.ndarray) -> cholespy.CholeskySolverD | None:
         """The factor, or None if the matrix with these values is not positive definite."""

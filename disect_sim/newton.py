@@ -1,4 +1,4 @@
-"""One implicit step: Newton's method on the incremental energy, with a short way for the steps that need no care."""
+"""One implicit step: Newton's method on the incremental energy, which is asked only where a correction needs care."""
 
 from dataclasses import dataclass
 
@@ -20,9 +20,10 @@ SMALL_MOVE_M = 1.0e-4
 """A correction beyond this is left to the line search [m]: contact sets in over this length."""
 SHORT_TOLERANCE = 0.1
 """Share of the tolerance within which a step must be solved without line search, by the old factor's estimate."""
-MAX_SHORT_ITERATIONS = 6
+BEND_PER_M = 100.0
+"""A correction of s leaves an error of several BEND_PER_M s², since contacts are curved: it is solved to that [1/m]."""
 MAX_CHORDS = 3
-"""Corrections by the old factor alone after every direction."""
+"""Corrections after every direction: itself, then by the old factor alone."""
 POOR = 0.1
 """Share of an error that a correction may leave before the Hessian counts as too old."""
 MAX_AGE = 10
@@ -55,98 +56,112 @@ class NewtonSolver:
     """Solves the steps of one run, one after the other; keeps factor and tet Hessian from step to step."""
 
     def __init__(self, system: StepSystem, options: NewtonOptions) -> None:
-        self.linear = CachedCholeskySolver(system.pattern)
+        self.linear = CachedCholeskySolver(system.pattern, system.switches.directions)
         self._system, self._options = system, options
         self._free = ~system.model.fixed
         self._age = 0
 
     def solve(self, x: np.ndarray, statistics: Statistics, watch: Stopwatch) -> NewtonResult:
-        """Positions at the end of the step that the system has begun, starting from the guess x."""
-        found = self._short_way(x, statistics, watch)
-        return self._with_line_search(x, statistics, watch) if found is None else NewtonResult(found, True, 0)
+        """Positions at the end of the step that the system has begun, starting from the guess x.
 
-    def _short_way(self, x: np.ndarray, statistics: Statistics, watch: Stopwatch) -> np.ndarray | None:
-        """From a guess that is nearly right: no energies, no line search, an old tet Hessian as long as it serves.
-
-        None if the corrections are large or do not shrink: then the energy must decide.
+        A correction that is small, and less than half of those before, is taken as it is; others must lower the energy.
         """
-        linear, tolerance = self.linear, SHORT_TOLERANCE * self._options.tolerance_m
-        x = x.copy()
+        tolerance, options = SHORT_TOLERANCE * self._options.tolerance_m, self._options
         gradient = self._gradient(x, watch)
-        fresh = linear.must_renew or self._age >= MAX_AGE
-        before = np.inf
-        for _ in range(min(MAX_SHORT_ITERATIONS, self._options.max_iterations)):
+        fresh = self.linear.must_renew or self._age >= MAX_AGE
+        smallest, worst = np.inf, 0
+        for _ in range(options.max_iterations):
             statistics.newton_iterations += 1
             self._assemble(fresh, watch)
-            try:
-                with watch("solve"):
-                    correction = linear.solve_within(gradient, 0.5 * tolerance)
-            except IndefiniteHessianError:
-                return None
-            size = np.abs(correction).max()
-            if not size < min(SMALL_MOVE_M, 0.5 * before):
-                return None
-            for chord in range(MAX_CHORDS):
-                x[self._free] -= correction.reshape(-1, 3)
-                gradient = self._gradient(x, watch)
-                with watch("solve"):
-                    correction = linear.approximate(gradient)
-                error = np.abs(correction).max()
-                if error < tolerance:
-                    return x
-                if error > POOR * size or chord == MAX_CHORDS - 1:
-                    break
-                size = error
-            before, fresh = size, True
-        return None
+            fresh = True
+            with watch("solve"):
+                direction = self._direction(gradient, tolerance)
+            size = np.inf
+            if direction is not None:
+                moved = np.abs(direction).max(axis=1)
+                size, worst = moved.max(), int(np.flatnonzero(self._free)[moved.argmax()])
+            if direction is not None and size < min(SMALL_MOVE_M, 0.5 * smallest):
+                x, gradient, solved = self._take(x, direction, tolerance, watch)
+            else:
+                solved = size < options.tolerance_m
+                at = _Point(x, gradient, self._system.energies().total)
+                after = self._descend(at, direction, solved, statistics, watch)
+                if after is None:
+                    return NewtonResult(x, False, worst)
+                x, gradient = after.x, after.gradient
+            if solved:
+                return NewtonResult(x, True, worst)
+            smallest = min(smallest, size)
+        return NewtonResult(x, False, worst)
+
+    def _take(
+        self, x: np.ndarray, direction: np.ndarray, tolerance: float, watch: Stopwatch
+    ) -> tuple[np.ndarray, np.ndarray, bool]:
+        """The whole direction, and what the old factor takes for the rest as long as that helps: no energies.
+
+        Positions, gradient there, and whether the step is solved.
+        """
+        x = x.copy()
+        size = np.abs(direction).max()
+        for _ in range(MAX_CHORDS):
+            x[self._free] += direction
+            gradient = self._gradient(x, watch)
+            with watch("solve"):
+                direction = -self.linear.approximate(gradient.reshape(-1)).reshape(-1, 3)
+            error = np.abs(direction).max()
+            if error < tolerance:
+                return x, gradient, True
+            if error > POOR * size:
+                break
+            size = error
+        return x, gradient, False
 
     def _gradient(self, x: np.ndarray, watch: Stopwatch) -> np.ndarray:
-        """On the free nodes [N], shape [3 free_count]."""
+        """On the free nodes [N], shape [free_count, 3]."""
         with watch("gradient"):
-            return self._system.gradient(x)[self._free].reshape(-1)
+            return self._system.gradient(x)[self._free]
 
     def _assemble(self, fresh: bool, watch: Stopwatch) -> None:
         with watch("hessian"):
-            self.linear.set_matrix(self._system.hessian(fresh=fresh))
+            self.linear.use_hessian(self._system, fresh=fresh)
         self._age = 0 if fresh else self._age + 1
 
-    def _with_line_search(self, x: np.ndarray, statistics: Statistics, watch: Stopwatch) -> NewtonResult:
-        free, options = self._free, self._options
-        at = self._evaluate(x.copy(), watch)
-        worst = 0
-        for _ in range(options.max_iterations):
-            statistics.newton_iterations += 1
-            self._assemble(True, watch)
-            for shift in (0.0, *SHIFTS):
-                with watch("solve"):
-                    direction = self._direction(at.gradient, shift)
-                if direction is None:
-                    continue
-                moved = np.abs(direction).max(axis=1)
-                solved = shift == 0.0 and moved.max() < options.tolerance_m
-                worst = int(np.flatnonzero(free)[moved.argmax()])
-                after = self._line_search(at, direction, solved, statistics, watch)
-                if after is not None:
-                    break
-            else:
-                return NewtonResult(at.x, False, worst)
-            at = after
-            if solved:
-                return NewtonResult(at.x, True, worst)
-        return NewtonResult(at.x, False, worst)
-
     def _evaluate(self, x: np.ndarray, watch: Stopwatch) -> "_Point":
-        gradient = self._gradient(x, watch).reshape(-1, 3)
+        gradient = self._gradient(x, watch)
         with watch("gradient"):
             return _Point(x, gradient, self._system.energies().total)
 
-    def _direction(self, gradient: np.ndarray, shift: float) -> np.ndarray | None:
+    def _direction(self, gradient: np.ndarray, tolerance: float, shift: float = 0.0) -> np.ndarray | None:
         """Newton direction [m], shape [free_count, 3], or None where the (shifted) Hessian is indefinite."""
-        tolerance = self._options.cg_tolerance
+        linear, right = self.linear, gradient.reshape(-1)
         try:
-            return -self.linear.solve(gradient.reshape(-1), tolerance=tolerance, shift=shift).reshape(-1, 3)
+            if shift > 0.0:
+                found = linear.solve(right, tolerance=self._options.cg_tolerance, shift=shift)
+            else:
+                found = linear.solve_within(right, 0.5 * tolerance, BEND_PER_M)
         except IndefiniteHessianError:
             return None
+        return -found.reshape(-1, 3)
+
+    def _descend(
+        self,
+        at: "_Point",
+        direction: np.ndarray | None,
+        take_whole: bool,
+        statistics: Statistics,
+        watch: Stopwatch,
+    ) -> "_Point | None":
+        """A point with less energy along the direction or, where there is none, along those of shifted Hessians."""
+        for shift in (0.0, *SHIFTS):
+            if shift > 0.0:
+                with watch("solve"):
+                    direction = self._direction(at.gradient, 0.0, shift)
+            if direction is None:
+                continue
+            after = self._line_search(at, direction, take_whole and shift == 0.0, statistics, watch)
+            if after is not None:
+                return after
+        return None
 
     def _line_search(
         self,

@@ -10,6 +10,8 @@ SOLVERS = {
 }
 LARGE_TETS = 20_000
 """Beyond so many tets conjugate gradients are the faster ones on the CPU too (docs/performance.md)."""
+LARGE_FORWARD_TETS = 6_000
+"""The same for a run without gradient, whose steps then never leave the device."""
 OLDEST_DRIVER = "12.4"
 """CUDA version of the oldest driver whose graphs have loops."""
 
@@ -41,6 +43,12 @@ def choose_solver(name: str | None, device: str, tets: int) -> str:
             "use solver='cholesky'."
         )
     return name
+
+
+def forward_solver(tets: int) -> str | None:
+    """The fastest solver of a run without gradient, for `simulate`; the force is the same to 1e-6."""
+    large = choose_device(None) == "cpu" and tets > LARGE_FORWARD_TETS
+    return "conjugate_gradients" if large else None
 
 
 def describe_device() -> str:

@@ -14,6 +14,7 @@ from disect_sim.launches import Launches
 from disect_sim.model import Model
 from disect_sim.parameters import ExpandedParameters
 from disect_sim.sparsity import block_pattern
+from disect_sim.switches import Switches
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,7 @@ class StepSystem:
         self.area_ratio = model.spring_area_ratio
         elements = [model.tet_nodes, model.spring_nodes, model.contact_parents]
         self.pattern = block_pattern(elements, model.fixed)
+        self.switches = Switches(model, self.pattern)
         self._foresight, self._gradient, self._contact_gradient = (Launches(self.device) for _ in range(3))
         self._tet_hessian, self._hessian, self._damage = (Launches(self.device) for _ in range(3))
         self._tet_hessian_known = False
@@ -257,6 +259,10 @@ class StepSystem:
         """
         self.assemble(fresh=fresh)
         return host(self.blocks)[:-1]
+
+    def switched_stiffness(self) -> np.ndarray:
+        """What the Hessian at the x of the last `gradient` has along the directions of `switches` [N/m]."""
+        return self.switches.stiffness(host(self.x), host(self.stiffness) + host(self.damping) / self.dt)
 
     def assemble(self, *, fresh: bool = True) -> None:
         """The same, left on the device as `blocks`; the last one collects what concerns fixed nodes."""

@@ -8,6 +8,7 @@ import numpy as np
 from disect_sim import Model
 from disect_sim.cut_mesh import CutMesh
 from disect_sim.many import Answer, Cut
+from disect_sim.solvers import forward_solver
 from stages.optimize.params import OptimizeParams
 from stages.optimize.passage import Passage
 from stages.optimize.slicing_cut import Array, SlicingCut, Values
@@ -37,8 +38,9 @@ class Check:
 
     def cuts(self) -> list[Cut]:
         """Both motions."""
-        cut = self._cut()
-        return [*cut.cuts(self.vertical), *cut.cuts(self.slicing)]
+        cut, solver = self._cut(), forward_solver(self.model.tet_count)
+        cuts = [*cut.cuts(self.vertical), *cut.cuts(self.slicing)]
+        return [replace(one, options={**one.options, "solver": solver}) for one in cuts]
 
     def confirmed(self, answers: Sequence[Answer[Array]]) -> "Confirmed":
         """The means, from the forces of both."""

@@ -19,6 +19,7 @@ GROW, SHRINK = 1.5, 0.4
 """What a step that was better, or was not, does to the radius of the next one."""
 CONVERGED = "converged"
 NO_GAIN = "no step promises more than least_gain"
+LEFT_BEHIND = "left behind by a better start"
 """How a descent may end."""
 
 Array = NDArray[np.float64]
@@ -53,11 +54,18 @@ class Descent:
     history: list[dict[str, Any]] = field(default_factory=list)
     """Per simulation: objective, mean force, radius, whether feasible, whether better, residual of every rule."""
     ended: str = "budget used"
+    state: dict[str, Any] = field(default_factory=dict)
+    """What another search needs to go on from here."""
 
     @property
     def feasible(self) -> bool:
         """Whether the best motion keeps every rule."""
         return self.best is not None and self.best.violation == 0.0
+
+    def best_after(self, simulations: int) -> float:
+        """Least objective among the first so many motions that kept every rule; infinite if there was none."""
+        rows = self.history[:simulations]
+        return min((row["objective"] for row in rows if row["feasible"]), default=np.inf)
 
 
 class Search:
@@ -191,7 +199,12 @@ def descend(
     constrained: bool = True,
     checkpoint: Checkpoint,
     report: Callable[[Descent], None] = lambda run: None,
+    state: dict[str, Any] | None = None,
 ) -> Descent:
-    """Minimise the objective under the constraints, or without them for the ablation."""
+    """Minimise the objective under the constraints, or without them for the ablation; from `state` if one is given."""
     search = Search(cut, start, params, scale_n=scale_n, constrained=constrained)
-    return run_to_end(search, checkpoint, lambda search: report(search.run)).run
+    if state:
+        search.restore(state)
+    run = run_to_end(search, checkpoint, lambda search: report(search.run)).run
+    run.state = search.state()
+    return run

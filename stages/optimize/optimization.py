@@ -15,7 +15,7 @@ from disect_sim.errors import InputError
 from disect_sim.many import Answer, Cut, force_of, simulate_many
 from stages.optimize.confirmation import Check, Confirmed, checks_of
 from stages.optimize.constraints import Constraints, rules_of
-from stages.optimize.descent import Descent
+from stages.optimize.descent import LEFT_BEHIND, Descent
 from stages.optimize.final_draw import FinalDraw, final_draw
 from stages.optimize.finer_mesh import values_on
 from stages.optimize.live import Reached, SoFar
@@ -30,6 +30,10 @@ UNCONSTRAINED = "unconstrained"
 """Name of the ablation: the first start without any constraint."""
 FIRST_SHARE, SEARCH_SHARE = 0.1, 0.8
 """Of the stage's time, when the starts are drawn and when the search ends: for the progress bar."""
+TRIAL = 5
+"""Simulations after which a start is compared with the others ..."""
+BEHIND = 0.05
+"""... and given up if its objective is higher than the best one's by more than this share."""
 CONFIRMING = "simulate again with finer steps, a finer mesh and other parameters"
 
 Array = NDArray[np.float64]
@@ -114,11 +118,11 @@ def optimize(
     with stage_workers(params.processes) as workers:
         progress(0.0, "simulate the vertical cut and the drawn motions")
         drawn = drawn_motions(cut, params, params.candidates if params.starts > 1 else 0)
-        forces = _simulated(
-            workers,
-            cut,
-            [cut.straight(), *drawn],
-            lambda share: progress(FIRST_SHARE * share, "draw the starts"),
+        forces = simulate_many(
+            [one for variables in (cut.straight(), *drawn) for one in cut.cuts(variables)],
+            of=force_of,
+            workers=workers,
+            progress=lambda share: progress(FIRST_SHARE * share, "draw the starts"),
         )
         vertical = _measured(cut, cut.straight(), forces[0])
         scale = vertical.mean_n()
@@ -168,20 +172,16 @@ def optimize(
 
 
 def _force(cut: Cut) -> Answer[Array]:
-    """Of one cut, simulated in this process."""
-    return simulate_many([cut], of=force_of, processes=1)[0]
+    """Of one cut, simulated in this process; once more with the default solver if another one gave up."""
+    answer = simulate_many([cut], of=force_of, processes=1)[0]
+    if answer.value is None and cut.options.get("solver") is not None:
+        cut = replace(cut, options={**cut.options, "solver": None})
+        answer = simulate_many([cut], of=force_of, processes=1)[0]
+    return answer
 
 
 def _call(job: Callable[[], Any]) -> Any:
     return job()
-
-
-def _simulated(
-    workers: Workers, cut: SlicingCut, motions: Sequence[Array], progress: Callable[[float], None]
-) -> list[Answer[Array]]:
-    """Forces of the motions [N], each of shape [samples, 3]."""
-    cuts = [one for variables in motions for one in cut.cuts(variables)]
-    return simulate_many(cuts, of=force_of, workers=workers, progress=progress)
 
 
 def _measured(cut: SlicingCut, variables: Array, answer: Answer[Array]) -> Measured:
@@ -201,14 +201,28 @@ def _descents(
     so_far: SoFar,
     show: Callable[[SoFar], None],
 ) -> dict[str, Descent]:
-    """From every start, and from the first without constraints; the results by name."""
+    """From every start, and from the first without constraints; the results by name.
+
+    After a few simulations only those starts go on that are not far behind the best.
+    """
     params = template.params
+    tried = params.model_copy(update={"iterations": min(TRIAL, params.iterations)})
     fewer = params.model_copy(update={"iterations": params.ablation_iterations})
     jobs = [replace(template, name=name, variables=variables) for name, variables in starts.items()]
-    jobs.append(replace(template, name=UNCONSTRAINED, constrained=False, params=fewer))
-    report = _reporting(progress, sum(job.params.iterations for job in jobs), so_far, show)
-    found = workers.run(Start.run, jobs, on_message=report)
-    return {job.name: run for job, run in zip(jobs, found, strict=True)}
+    free = replace(template, name=UNCONSTRAINED, constrained=False, params=fewer)
+    report = _reporting(progress, sum(job.params.iterations for job in (*jobs, free)), so_far, show)
+    trials = workers.run(Start.run, [replace(job, params=tried) for job in jobs], on_message=report)
+    reached = [run.best_after(TRIAL) for run in trials]
+    ahead = [mean <= (1.0 + BEHIND) * min(reached) for mean in reached]
+    onward = [replace(job, state=run.state) for job, run, on in zip(jobs, trials, ahead, strict=True) if on]
+    found = {job.name: run for job, run in zip(jobs, trials, strict=True)}
+    for run in found.values():
+        run.ended = LEFT_BEHIND
+    again = [*onward, free]
+    return found | {
+        job.name: run
+        for job, run in zip(again, workers.run(Start.run, again, on_message=report), strict=True)
+    }
 
 
 def _best(

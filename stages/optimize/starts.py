@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +39,8 @@ class Start:
     """Mean force of the vertical cut."""
     scan_dir: Path | None
     key: str
+    state: dict[str, Any] | None = None
+    """Where an earlier part of the descent ended."""
 
     def run(self) -> Descent:
         """Descend; every iteration is reported to the parent process."""
@@ -61,6 +64,7 @@ class Start:
                 self.scan_dir, self.key, stage="optimize", part=self.name.replace(" ", "-")
             ),
             report=report,
+            state=self.state,
         )
 
 

@@ -17,7 +17,7 @@ from disect_sim.result import Result
 DURATION = 0.1
 """Long enough for a knife of 0.27 m/s to pass through the block of 25 mm [s]."""
 
-TIGHT = NewtonOptions(tolerance_m=1e-9, cg_tolerance=1e-7)
+TIGHT = NewtonOptions(tolerance_m=1e-11, cg_tolerance=1e-7)
 """A difference quotient at a step of 1e-4 sees the noise of the forward run magnified 1e4 times: it must be small."""
 
 CUTTING = {"cut_spring_softness": 0.3, "sdf_ke": 1500.0, "sdf_stribeck": 0.1}

@@ -11,7 +11,7 @@ from disect_sim import ConstantVelocity, InputError, SlicingMotion, simulate
 from disect_sim.kernels.resident_newton import PARTS
 from disect_sim.newton import NewtonOptions
 from disect_sim.outcome import OutcomeKind
-from disect_sim.solvers import LARGE_TETS, choose_solver, describe_device
+from disect_sim.solvers import LARGE_FORWARD_TETS, LARGE_TETS, choose_solver, describe_device, forward_solver
 from disect_sim.step_system import Energies
 from tests.disect_sim.scenes import APPLE, BLOCK_HEIGHT, block_model, irregular_block, regular_block
 
@@ -246,6 +246,14 @@ def test_the_device_decides_unless_asked(monkeypatch):
         choose_solver("conjugate_gradients", "cuda:0", 1000)
     with pytest.raises(InputError, match="solver is 'magic'"):
         simulate(block_model(), STRAIGHT, solver="magic")
+
+
+def test_a_run_without_gradient_leaves_the_factor_sooner(monkeypatch):
+    monkeypatch.setattr(wp, "is_cuda_available", lambda: False)
+    assert forward_solver(LARGE_FORWARD_TETS) is None
+    assert forward_solver(LARGE_FORWARD_TETS + 1) == "conjugate_gradients"
+    monkeypatch.setattr(wp, "is_cuda_available", lambda: True)
+    assert forward_solver(LARGE_FORWARD_TETS + 1) is None, "the device's own"
 
 
 def test_what_the_doctor_prints(monkeypatch):

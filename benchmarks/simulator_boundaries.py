@@ -1,0 +1,65 @@
+"""Iterations of the second cut: python -m benchmarks.simulator_boundaries data/scans/ID [BOUNDARY ...]
+
+Of a scan that has got as far as transport: a vertical and a sawing cut (0.1 m/s at 12 rad/s) under every boundary, or
+those named, with gradient. Iterations are the same every time; CPU seconds are not.
+"""
+
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.simulator_scene import simulate_tiny
+from disect_sim import MATERIALS, build_model, simulate
+from disect_sim.model import BOUNDARIES
+from stages.optimize.passage import passage_of
+from stages.optimize.slicing_cut import AMPLITUDE_M_S, FREQUENCY_RAD_S, SlicingCut
+from stages.runtime.artifacts import read_table
+from stages.runtime.params import load_params
+from stages.runtime.scan_file import read_scan_file
+from stages.shared.cut.cut_mesh_tables import read_cut_mesh
+from stages.shared.cut.second_cut_values import read_second_cut_values
+
+ROOT = Path(__file__).parents[1]
+SPEED_M_S, RATE_RAD_S = 0.1, 12.0
+"""Of the sawing cut."""
+
+
+def main() -> None:
+    """Print the table."""
+    scan_dir = Path(sys.argv[1])
+    read = partial(read_table, scan_dir)
+    params = load_params(ROOT / "params.yaml").optimize
+    mesh, values = read_cut_mesh(read, "precut_half"), read_second_cut_values(read)
+    material = MATERIALS[read_scan_file(scan_dir).material]
+    table = Table(
+        "boundary", "cut", "steps", "Newton", "CG", "factors", "forward", "gradient", "mean force",
+        title=f"{len(mesh.tets):,} tets, edge law; CPU s, N",
+    )  # fmt: skip
+    simulate_tiny()
+    for boundary in sys.argv[2:] or BOUNDARIES:
+        model = build_model(mesh, material, params.cut.blade, boundary=boundary, damage_law="edge")
+        cut = SlicingCut(model, (values,), passage_of(mesh, model.knife.length_m, params), params)
+        sawing = cut.straight()
+        sawing[0], sawing[1] = SPEED_M_S / AMPLITUDE_M_S, RATE_RAD_S / FREQUENCY_RAD_S
+        for name, variables in (("vertical", cut.straight()), ("sawing", sawing)):
+            one = cut.cuts(variables)[0]
+            times = [time.process_time()]
+            result = simulate(one.model, one.motion, one.parameters, **one.options, differentiable=True)
+            times.append(time.process_time())
+            result.gradient(2.0 * result.force / len(result.force))
+            times.append(time.process_time())
+            s = result.statistics
+            counts = (s.steps, s.newton_iterations, s.cg_iterations, s.factorisations)
+            seconds = (f"{seconds:.2f}" for seconds in np.diff(times))
+            mean = f"{cut.mean_of([result.force], variables):.5f}"
+            table.add_row(boundary, name, *(f"{count:,}" for count in counts), *seconds, mean)
+    Console(width=None if sys.stdout.isatty() else 120).print(table)
+
+
+if __name__ == "__main__":
+    main()
