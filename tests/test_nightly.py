@@ -22,7 +22,9 @@ def test_it_leaves_no_test_out():
     made = subprocess.run(
         ["make", "--dry-run", "--old-file=setup", "nightly"],
         cwd=ROOT,
-        env={name: value for name, value in os.environ.items() if "MAKE" not in name},  # this runs under `make test` too
+        env={
+            name: value for name, value in os.environ.items() if "MAKE" not in name
+        },  # this runs under `make test` too
         capture_output=True,
         text=True,
         check=True,

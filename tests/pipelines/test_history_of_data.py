@@ -48,7 +48,9 @@ def test_an_outdated_pipeline_file_is_written_anew(project, tmp_path, old):
         path.write_text("stages: {}\n")
     said = refresh_pipeline_file(project, "apple")
     assert (said is None) == (old == "nothing")
-    assert not path.is_symlink() and path.read_bytes() == project.template.read_bytes(), "while nothing has run"
+    assert not path.is_symlink() and path.read_bytes() == project.template.read_bytes(), (
+        "while nothing has run"
+    )
     assert project.template.is_file() and not project.template.is_symlink()
 
 
@@ -90,7 +92,9 @@ def test_a_pipeline_file_has_the_stages_that_have_run_and_the_one_that_runs(proj
     assert listed() == ["clean"]
     with listed_while_it_runs(project, "apple", "tetrahedralize"):
         assert listed() == ["clean", "tetrahedralize"] == [n for n in every if n in listed()]
-        assert refresh_pipeline_file(project, "apple") is None, "`scan2cut status` meanwhile takes nothing away"
+        assert refresh_pipeline_file(project, "apple") is None, (
+            "`scan2cut status` meanwhile takes nothing away"
+        )
         assert listed() == ["clean", "tetrahedralize"]
         killed_here = (project.scan_dir("apple") / "dvc.yaml").read_bytes()
     (project.scan_dir("apple") / "dvc.yaml").write_bytes(killed_here)
@@ -226,7 +230,9 @@ def test_a_partly_run_scan_can_be_pulled(project, tmp_path):
     tag(project, "v2")
     shutil.rmtree(clone.root)
     clone = clone_at(project, tmp_path / "clone", "v2")
-    assert dvc(clone, "pull").returncode != 0, "if DVC can pull a scan that never ran, docs/operations.md is outdated"
+    assert dvc(clone, "pull").returncode != 0, (
+        "if DVC can pull a scan that never ran, docs/operations.md is outdated"
+    )
     pull(clone, [])
     assert outputs(clone) == good
 
