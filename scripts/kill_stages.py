@@ -35,7 +35,7 @@ GOOD = "good.json"
 COARSE = {
     "clean": {"target_edge_m": 0.012},
     "tetrahedralize": {"edge_m": 0.05, "cut_edge_m": 0.035},
-    "cut": {"dt_s": 0.01, "speed_m_s": 0.2},
+    "cut": {"dt_s": 0.01, "speed_m_s": 0.1},
     "calibrate": {"material": ["edge_toughness"], "layers": 1, "forecast_from": 0.0, "draws": 1},
     "tetrahedralize_half": {"edge_m": 0.04, "cut_edge_m": 0.03},
     "optimize": {

@@ -12,6 +12,7 @@ from pipelines.dvc.pipeline_file import refresh_pipeline_file, stage_address
 from pipelines.dvc.template import read_template
 from pipelines.dvc.transfer import raw_addresses
 from pipelines.scans.project import Project, known_scans
+from stages.runtime.scan_file import read_scan_file
 
 AT_ONCE = 50
 """Scans per dvc command: starting dvc costs a second, and the command line must not grow without bound."""
@@ -42,6 +43,7 @@ def pull(
 
 def _recorded(project: Project, scan_id: str) -> Iterator[str]:
     """DVC's addresses of the scan's raw files and of its stages that have run."""
+    read_scan_file(project.scan_dir(scan_id))  # DVC would wait for ever for one that is a pipe
     refresh_pipeline_file(project, scan_id)
     recorded = recorded_stages(project.scan_dir(scan_id))
     yield from raw_addresses(project, scan_id)

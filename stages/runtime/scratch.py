@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from stages.runtime.atomic_file import remove_half_written
+
 SCRATCH_PREFIX = ".scratch-"
 TEMPORARY_LINK, TEMPORARY_PREFIX = "temporary", "scan2cut-"
 """Name of the link to the folder of temporary files, and how that folder's name begins."""
@@ -54,7 +56,8 @@ class Scratch:
 
 
 def remove_abandoned(scan_dir: Path, stage: str) -> None:
-    """Remove the scratch directories of this stage that no living process holds, and the picture it was showing."""
+    """Remove what killed processes left: scratch directories of this stage, the picture it was showing, half files."""
+    remove_half_written(scan_dir)
     for path in scan_dir.glob(f"{SCRATCH_PREFIX}{stage}-*"):
         try:
             handle = os.open(path, os.O_RDONLY)

@@ -216,3 +216,20 @@ def test_faulty_scan_file(project, content, words):
     result = run_clean(project, scan_dir)
     assert result.returncode == 2
     assert words in result.stderr
+
+
+def test_half_written_files_of_killed_processes_are_swept(tmp_path):
+    """write_bytes_atomic that is killed leaves its temporary file; one that another process is writing stays."""
+    killed = (
+        "import os, sys; from pathlib import Path; from stages.runtime.atomic_file import write_bytes_atomic\n"
+        "os.replace = lambda *paths: os.kill(os.getpid(), 9)\n"
+        "write_bytes_atomic(Path(sys.argv[1]), b'new')"
+    )
+    for name in ("scan.yaml", "report.html"):
+        assert subprocess.run([sys.executable, "-c", killed, tmp_path / name], check=False).returncode == -9
+    older, newer = tmp_path.iterdir()
+    os.utime(older, (0.0, 0.0))
+    (tmp_path / ".checkpoints").mkdir()
+    (tmp_path / "dvc.lock").write_text("x")
+    remove_abandoned(tmp_path, "clean")
+    assert {path.name for path in tmp_path.iterdir()} == {newer.name, ".checkpoints", "dvc.lock"}
