@@ -34,17 +34,16 @@ GOOD = "good.json"
 """Beside the project: what every stage must give."""
 COARSE = {
     "clean": {"target_edge_m": 0.012},
-    "tetrahedralize": {"edge_m": 0.05, "cut_edge_m": 0.035},
-    "cut": {"dt_s": 0.01, "speed_m_s": 0.1},
+    "tetrahedralize": {
+        "edge_m": 0.05,
+        "cut_edge_m": 0.035,
+        "epsilon_m": 0.003,
+        "max_volume_error_fraction": 0.1,
+    },
+    "cut": {"dt_s": 0.01},
     "calibrate": {"material": ["edge_toughness"], "layers": 1, "forecast_from": 0.0, "draws": 1},
     "tetrahedralize_half": {"edge_m": 0.04, "cut_edge_m": 0.03},
-    "optimize": {
-        "starts": 1,
-        "candidates": 1,
-        "iterations": 1,
-        "ablation_iterations": 1,
-        "inner_iterations": 10,
-    },
+    "optimize": {"starts": 1, "candidates": 1, "iterations": 2, "ablation_iterations": 1},
     "replay": {"frames": 5},
 }
 """As little numerics as the stages allow; what they read, write, start and keep is as ever."""

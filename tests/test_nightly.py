@@ -24,7 +24,7 @@ def test_it_leaves_no_test_out():
         cwd=ROOT,
         env={
             name: value for name, value in os.environ.items() if "MAKE" not in name
-        },  # this runs under `make test` too
+        },  # we may run under make
         capture_output=True,
         text=True,
         check=True,
