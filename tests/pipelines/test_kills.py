@@ -2,19 +2,19 @@
 
 import os
 import random
+import subprocess
 import sys
 
 import pytest
 
-from data.sample.make_variations import write_variations
 from pipelines.dvc.template import read_template
-from pipelines.many.batch_requests import batch_requests
+from pipelines.scans.project import Project
 from pipelines.scans.register import Request
 from scripts import kill_victim
 from scripts.kill_rounds import KINDS, KillRounds
 from scripts.kill_stages import CODE, code_key, count
 from scripts.kill_tally import Tally, keep, read_tallies, tally_of, total_line
-from tests.pipelines.tiny_project import LIGHT, environment, write_scan
+from tests.pipelines.tiny_project import ROOT, environment, write_scan
 
 DOZEN = 12
 MANY = 50
@@ -79,12 +79,16 @@ def test_fifty_kills_reach_every_stage_and_every_process(project, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.endurance
-def test_kills_of_every_real_stage(real_project, tmp_path):
-    """The real numerics, on a synthetic scan and coarse meshes: their worker processes and checkpoints take part."""
-    scans = write_variations(tmp_path / "variations", 1)
-    (request,) = batch_requests(real_project, [str(scan) for scan in scans], LIGHT)
-    _, tally = kill(real_project, request, tmp_path, 2 * len(read_template(real_project.template)))
-    assert set(tally.kills) == {entry.name for entry in read_template(real_project.template)}
+def test_kills_of_every_real_stage(tmp_path):
+    """The command itself: the real numerics, coarse; their worker processes and checkpoints take part."""
+    every = {entry.name for entry in read_template(Project(ROOT).template)}
+    tally = tmp_path / "kills.json"
+    options = ("--seed", str(seed()), "--tally", str(tally), "--folder", str(tmp_path / "kills"))
+    command = [sys.executable, "-m", "scripts.kill_stages", str(2 * len(every)), *options]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    (counted,) = read_tallies(tally)
+    assert counted.hits == 2 * len(every) and set(counted.kills) == every
 
 
 class OneKillEach:
