@@ -2,8 +2,9 @@
 
 Every stage has two good results: one of the scan's settings ("usual"), one with a number changed ("other"). A round
 takes one stage: its usual result is forced to be computed again, or the settings are changed to the other one's. That
-run is killed. What lies on the disk is examined; the run is repeated and must give exactly the good result's bytes;
-and with the usual settings, everything must be as it was before the round.
+run is killed, and perhaps the next one or two as well. What lies on the disk is examined after each; then the run is
+repeated and must give exactly the good result's bytes; and with the usual settings, everything must be as it was
+before the round.
 """
 
 import random
@@ -40,6 +41,8 @@ KINDS = {"stage": 4, "dvc": 3, "runner": 2, "group": 2, "server": 1}
 """What is killed, and how often."""
 WITH_PREFECT = 0.1
 """Share of the other kinds that are whole runs, with their own server too."""
+IN_A_ROW = 3
+"""Most kills of a round: the second and third hit the runs that repair what the one before them left."""
 LATER = 1.05
 """Moments are drawn from a little more than the victim's life, so that its last moments are among them."""
 OF_A_RUN = {"report.html", "replay.html", "run.json"}
@@ -135,11 +138,9 @@ class KillRounds:
         return {str(p.relative_to(self.folder)): md5_of_path(p) or "" for p in found if p.is_file()}
 
     def round(self, number: int, seed: int, tally: Tally) -> None:
-        """Round `number`; the same number and seed draw the same stage, victim, settings and part of its life."""
+        """Round `number`; the same number and seed draw the same stage, victims, settings and parts of their lives."""
         draw = random.Random(f"{seed}/{number}")
         entry = self.entries[number % len(self.entries)]
-        kind = draw.choices(list(KINDS), list(KINDS.values()))[0]
-        with_prefect = draw.random() < WITH_PREFECT or kind == "server"
         change = draw.random() < 0.5
         began_s = time.monotonic()
         if change and self.good[entry.name].other is None:
@@ -147,18 +148,17 @@ class KillRounds:
         self._forget_runs()
         if change:
             self._register(entry.name, self.good[entry.name].setting)
-        life = (entry.name, kind, with_prefect)
-        life_s = self._lives_s.get(life, self.good[entry.name].seconds)
-        hit = strike(
-            self._command(entry, with_prefect, "no" if change else "force"),
-            self.project.root,
-            self.environment,
-            kind,
-            draw.random() * LATER * life_s,
-            draw,
-        )
-        self._lives_s[life] = hit.lived_s or LATER * life_s
-        faults = [*self._of_the_run(hit, with_prefect), *self._examine(entry, change, tally)]
+        faults, phases = [], []
+        for _ in range(draw.randint(1, IN_A_ROW)):
+            kind = draw.choices(list(KINDS), list(KINDS.values()))[0]
+            hit = self._strike(entry, kind, draw, "no" if change else "force")
+            faults += [*self._of_the_run(hit), *self._examine(entry, change, tally)]
+            phases.append(f"{kind} at {hit.phase}")
+            tally.phases[hit.phase] += 1
+            if hit.phase == "too late":
+                break
+            tally.kills[entry.name] += 1
+            tally.kinds[kind] += 1
         try:
             report = bring_up_to_date(self.project, self.scan_id, entry)
             tally.outcomes[report.outcome.value] += 1
@@ -170,12 +170,19 @@ class KillRounds:
         except (InputError, RuntimeError, OSError) as error:
             faults.append(f"the next run failed: {type(error).__name__}: {error}")
         tally.rounds += 1
-        tally.kills[entry.name] += hit.phase != "too late"
-        tally.kinds[kind] += hit.phase != "too late"
-        tally.phases[hit.phase] += 1
         tally.seconds += time.monotonic() - began_s
-        name = f"round {number} ({entry.name}, {kind}, {'other' if change else 'forced'}, at {hit.phase})"
+        name = f"round {number} ({entry.name}, {'other' if change else 'forced'}, {', '.join(phases)})"
         tally.faults += [f"{name}: {fault}" for fault in dict.fromkeys(faults)]
+
+    def _strike(self, entry: StageEntry, kind: str, draw: random.Random, force: str) -> Strike:
+        with_prefect = draw.random() < WITH_PREFECT or kind == "server"
+        life = (entry.name, kind, with_prefect)
+        life_s = self._lives_s.get(life, self.good[entry.name].seconds)
+        command = self._command(entry, with_prefect, force)
+        delay_s = draw.random() * LATER * life_s
+        hit = strike(command, self.project.root, self.environment, kind, delay_s, draw)
+        self._lives_s[life] = hit.lived_s or LATER * life_s
+        return hit
 
     def _forget_runs(self) -> None:
         """DVC's run cache knows the usual results alone, so that the other one must be computed."""
@@ -188,9 +195,9 @@ class KillRounds:
             return [sys.executable, *whole, *(["--force"] if force == "force" else [])]
         return [sys.executable, "-c", RUN_ONE, str(self.project.root), self.scan_id, entry.name, force]
 
-    def _of_the_run(self, hit: Strike, with_prefect: bool) -> list[str]:
+    def _of_the_run(self, hit: Strike) -> list[str]:
         faults = [f"left alive: {words}" for words in hit.orphans]
-        if with_prefect and "Traceback" in hit.said:
+        if "Traceback" in hit.said and 'File "<string>"' not in hit.said:  # RUN_ONE has no words of its own
             faults.append(f"a traceback: {hit.said[-1500:]}")
         return faults + (["the run did not end"] if hit.exit_code is None else [])
 

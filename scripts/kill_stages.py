@@ -60,13 +60,13 @@ def code_key() -> str:
     return sha256_of_value({name: sha256_of_path(ROOT / name) for name in CODE} | {"settings": COARSE})[:12]
 
 
-def prepared(folder: Path) -> KillRounds:
+def prepared(folder: Path, code: str) -> KillRounds:
     """The project with its scan; a new one where the folder has none of this code."""
     known = folder / GOOD
     content = json.loads(known.read_text(encoding="utf-8")) if known.exists() else {}
     good = None
     root = folder / "project"
-    if content.get("code") == code_key():
+    if content.get("code") == code:
         good = {stage: Good(**value) for stage, value in content["good"].items()}
     else:
         shutil.rmtree(folder, ignore_errors=True)
@@ -81,9 +81,9 @@ def prepared(folder: Path) -> KillRounds:
     return KillRounds(project, request, environment(project), folder / "temporary", good, say)
 
 
-def remember(rounds: KillRounds) -> None:
+def remember(rounds: KillRounds, code: str) -> None:
     """So that the next part need not compute the good results."""
-    content = {"code": code_key(), "good": {stage: asdict(value) for stage, value in rounds.good.items()}}
+    content = {"code": code, "good": {stage: asdict(value) for stage, value in rounds.good.items()}}
     write_bytes_atomic(rounds.project.root.with_name(GOOD), json.dumps(content).encode())
 
 
@@ -92,7 +92,7 @@ def count(rounds: KillRounds, tally: Tally, path: Path, wanted: int, end_s: floa
     while sum(t.hits for t in read_tallies(path)) < wanted and time.monotonic() < end_s:
         known = len(tally.faults)
         rounds.round(tally.rounds, tally.seed, tally)
-        remember(rounds)
+        remember(rounds, tally.code)
         keep(path, tally)
         for fault in tally.faults[known:]:
             say(fault)
@@ -116,8 +116,8 @@ def main() -> int:
     end_s = time.monotonic() + options.for_s
     folder = options.folder.absolute() / str(options.seed)
     tally = tally_of(options.tally, code_key(), options.seed)
-    rounds = prepared(folder)
-    remember(rounds)
+    rounds = prepared(folder, tally.code)
+    remember(rounds, tally.code)
     count(rounds, tally, options.tally, options.count, end_s)
     for line in tally.lines():
         say(line)
