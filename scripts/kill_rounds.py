@@ -2,17 +2,17 @@
 
 Every stage has two good results: one of the scan's settings ("usual"), one with a number changed ("other"). A round
 takes one stage: its usual result is forced to be computed again, or the settings are changed to the other one's. That
-run is killed. What lies on the disk is examined; the run is repeated and must give exactly the good result's bytes;
-and with the usual settings back, everything must be as it was before the round.
+run is killed, and perhaps the next one or two as well. What lies on the disk is examined after each; then the run is
+repeated and must give exactly the good result's bytes; and with the usual settings, everything must be as it was
+before the round.
 """
 
 import random
 import shutil
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from pipelines.dvc.stage import bring_up_to_date
 from pipelines.dvc.template import StageEntry, read_template, resolve
 from pipelines.scans.project import Project
 from pipelines.scans.register import Request, register_scan, track_raw_files
+from scripts.kill_tally import Tally
 from scripts.kill_victim import Strike, strike
 from stages.runtime.params import load_params, merge_params
 from stages.runtime.yaml_file import read_mapping
@@ -38,8 +39,12 @@ RUN_ONE = (
 """The runner without Prefect."""
 KINDS = {"stage": 4, "dvc": 3, "runner": 2, "group": 2, "server": 1}
 """What is killed, and how often."""
-WITH_PREFECT = 0.2
+WITH_PREFECT = 0.1
 """Share of the other kinds that are whole runs, with their own server too."""
+IN_A_ROW = 3
+"""Most kills of a round: the second and third hit the runs that repair what the one before them left."""
+LATER = 1.05
+"""Moments are drawn from a little more than the victim's life, so that its last moments are among them."""
 OF_A_RUN = {"report.html", "replay.html", "run.json"}
 """Files in a scan's folder that a whole run writes anew."""
 Files = dict[str, str]
@@ -57,38 +62,6 @@ class Good:
     """Parameter of the stage's section and its value for the other result."""
     other: Files | None = None
     """Computed when a round first needs it."""
-
-
-@dataclass
-class Tally:
-    """What was done and seen; kept between parts of a long count."""
-
-    rounds: int = 0
-    kills: Counter[str] = field(default_factory=Counter)
-    """By stage; only those that found someone alive."""
-    kinds: Counter[str] = field(default_factory=Counter)
-    phases: Counter[str] = field(default_factory=Counter)
-    """The last process that had been started when the kill came, or "too late"."""
-    found: Counter[str] = field(default_factory=Counter)
-    """The stage's files right after the kill: usual, other, missing (kept aside or in the cache)."""
-    outcomes: Counter[str] = field(default_factory=Counter)
-    """How the run after the kill ended."""
-    seconds: float = 0.0
-    faults: list[str] = field(default_factory=list)
-
-    @property
-    def hits(self) -> int:
-        """Kills that found someone alive."""
-        return self.kills.total()
-
-    def lines(self) -> list[str]:
-        """For people."""
-        per_kill = self.seconds / max(1, self.hits)
-        first = (
-            f"{self.hits} kills in {self.rounds} rounds, {len(self.faults)} faults, {per_kill:.1f} s a kill"
-        )
-        counts = ("kinds", "kills", "phases", "found", "outcomes")
-        return [first, *(f"{name}: {dict(getattr(self, name))}" for name in counts), *self.faults]
 
 
 class KillRounds:
@@ -118,6 +91,8 @@ class KillRounds:
         self.entries = read_template(project.template)[:stages]
         self.cache = cache_dir(project)
         self.known_runs = temporary.parent / "known_runs"
+        self._lives_s: dict[tuple[str, str, bool], float] = {}
+        """(stage, victim, with Prefect) → how long the victim lived when the kill came too late, grown since then."""
         if good is None:
             track_raw_files(project, self.scan_id)
             self.good = self._compute()
@@ -163,11 +138,9 @@ class KillRounds:
         return {str(p.relative_to(self.folder)): md5_of_path(p) or "" for p in found if p.is_file()}
 
     def round(self, number: int, seed: int, tally: Tally) -> None:
-        """Round `number`; the same number and seed draw the same stage, victim, settings and moment."""
+        """Round `number`; the same number and seed draw the same stage, victims, settings and parts of their lives."""
         draw = random.Random(f"{seed}/{number}")
         entry = self.entries[number % len(self.entries)]
-        kind = draw.choices(list(KINDS), list(KINDS.values()))[0]
-        with_prefect = draw.random() < WITH_PREFECT or kind == "server"
         change = draw.random() < 0.5
         began_s = time.monotonic()
         if change and self.good[entry.name].other is None:
@@ -175,31 +148,41 @@ class KillRounds:
         self._forget_runs()
         if change:
             self._register(entry.name, self.good[entry.name].setting)
-        hit = strike(
-            self._command(entry, with_prefect, "no" if change else "force"),
-            self.project.root,
-            self.environment,
-            kind,
-            draw.random() * self._life_s(entry, kind),
-            draw,
-        )
-        faults = [*self._of_the_run(hit, with_prefect), *self._examine(entry, change, tally)]
+        faults, phases = [], []
+        for _ in range(draw.randint(1, IN_A_ROW)):
+            kind = draw.choices(list(KINDS), list(KINDS.values()))[0]
+            hit = self._strike(entry, kind, draw, "no" if change else "force")
+            faults += [*self._of_the_run(hit), *self._examine(entry, change, tally)]
+            phases.append(f"{kind} at {hit.phase}")
+            tally.phases[hit.phase] += 1
+            if hit.phase == "too late":
+                break
+            tally.kills[entry.name] += 1
+            tally.kinds[kind] += 1
         try:
             report = bring_up_to_date(self.project, self.scan_id, entry)
             tally.outcomes[report.outcome.value] += 1
             faults += self._after(entry, change)
-            self._register()
-            bring_up_to_date(self.project, self.scan_id, entry)
-            faults += self._after(entry, change=False)
+            if change:
+                self._register()
+                bring_up_to_date(self.project, self.scan_id, entry)
+                faults += self._after(entry, change=False)
         except (InputError, RuntimeError, OSError) as error:
             faults.append(f"the next run failed: {type(error).__name__}: {error}")
         tally.rounds += 1
-        tally.kills[entry.name] += hit.phase != "too late"
-        tally.kinds[kind] += hit.phase != "too late"
-        tally.phases[hit.phase] += 1
         tally.seconds += time.monotonic() - began_s
-        name = f"round {number} ({entry.name}, {kind}, {'other' if change else 'forced'}, at {hit.phase})"
+        name = f"round {number} ({entry.name}, {'other' if change else 'forced'}, {', '.join(phases)})"
         tally.faults += [f"{name}: {fault}" for fault in dict.fromkeys(faults)]
+
+    def _strike(self, entry: StageEntry, kind: str, draw: random.Random, force: str) -> Strike:
+        with_prefect = draw.random() < WITH_PREFECT or kind == "server"
+        life = (entry.name, kind, with_prefect)
+        life_s = self._lives_s.get(life, self.good[entry.name].seconds)
+        command = self._command(entry, with_prefect, force)
+        delay_s = draw.random() * LATER * life_s
+        hit = strike(command, self.project.root, self.environment, kind, delay_s, draw)
+        self._lives_s[life] = hit.lived_s or LATER * life_s
+        return hit
 
     def _forget_runs(self) -> None:
         """DVC's run cache knows the usual results alone, so that the other one must be computed."""
@@ -212,15 +195,9 @@ class KillRounds:
             return [sys.executable, *whole, *(["--force"] if force == "force" else [])]
         return [sys.executable, "-c", RUN_ONE, str(self.project.root), self.scan_id, entry.name, force]
 
-    def _life_s(self, entry: StageEntry, kind: str) -> float:
-        """How long the victim lives, about; a little more, so that its last moments are among those drawn."""
-        seconds = self.good[entry.name].seconds
-        around = {"stage": -1.0, "dvc": 0.5, "runner": 1.0, "group": 1.0, "server": 10.0}
-        return max(0.3, seconds + around[kind]) * 1.1
-
-    def _of_the_run(self, hit: Strike, with_prefect: bool) -> list[str]:
+    def _of_the_run(self, hit: Strike) -> list[str]:
         faults = [f"left alive: {words}" for words in hit.orphans]
-        if with_prefect and "Traceback" in hit.said:
+        if "Traceback" in hit.said and 'File "<string>"' not in hit.said:  # RUN_ONE has no words of its own
             faults.append(f"a traceback: {hit.said[-1500:]}")
         return faults + (["the run did not end"] if hit.exit_code is None else [])
 

@@ -1,31 +1,52 @@
 """Kill real stages on a synthetic scan, coarse settings, at random moments; count what was lost, wrong or left behind.
 
-    python -m scripts.kill_stages 1000 --seed 1 --state build/kills.json [--for-s 3600]
+    python -m scripts.kill_stages 1000 --seed 1 [--for-s 3600] [--tally docs/kills.json] [--folder build/kills]
 
-goes on where the state file ends. Its project, a copy of this one, lies beside the state file.
+goes on where the tally ends, which has the counts of every seed and version of the code. Its project, a copy of this
+one, and the good results lie in the folder and are made anew when the code has changed. Two seeds may run at once.
 """
 
 import argparse
 import json
+import os
 import shutil
 import sys
 import time
-from collections import Counter
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
-from data.sample.make_variations import write_variations
-from disect_sim.errors import InputError
-from pipelines.many.batch_requests import batch_requests
+import numpy as np
+import trimesh
+
+from data.sample.make_sample import apple, write_ply
 from pipelines.scans.project import Project, apply_environment
-from scripts.kill_rounds import Good, KillRounds, Tally
+from pipelines.scans.register import Request
+from scripts.kill_rounds import Good, KillRounds
+from scripts.kill_tally import Tally, keep, read_tallies, tally_of, total_line
 from stages.runtime.atomic_file import write_bytes_atomic
 from stages.runtime.hashing import sha256_of_path, sha256_of_value
-from tests.pipelines.tiny_project import LIGHT, ROOT, environment, make_real_project
+from tests.pipelines.tiny_project import ROOT, environment, make_real_project
 
 CODE = ("pipelines", "stages", "disect_sim", "params.yaml")
 """What the copy of the project is made of, and a count belongs to."""
+LOG = ROOT / "data" / "sample" / "synthetic_apple_log.json"
+GOOD = "good.json"
+"""Beside the project: what every stage must give."""
+COARSE = {
+    "clean": {"target_edge_m": 0.012},
+    "tetrahedralize": {
+        "edge_m": 0.05,
+        "cut_edge_m": 0.035,
+        "epsilon_m": 0.003,
+        "max_volume_error_fraction": 0.1,
+    },
+    "cut": {"dt_s": 0.01},
+    "calibrate": {"material": ["edge_toughness"], "layers": 1, "forecast_from": 0.0, "draws": 1},
+    "tetrahedralize_half": {"edge_m": 0.04, "cut_edge_m": 0.03},
+    "optimize": {"starts": 1, "candidates": 1, "iterations": 2, "ablation_iterations": 1},
+    "replay": {"frames": 5},
+}
+"""As little numerics as the stages allow; what they read, write, start and keep is as ever."""
 
 
 def say(sentence: str) -> None:
@@ -36,80 +57,71 @@ def say(sentence: str) -> None:
 
 def code_key() -> str:
     """One number for the code and the settings that are tried."""
-    return sha256_of_value({name: sha256_of_path(ROOT / name) for name in CODE} | {"settings": LIGHT})
+    return sha256_of_value({name: sha256_of_path(ROOT / name) for name in CODE} | {"settings": COARSE})[:12]
 
 
-def load(state: Path, seed: int) -> tuple[Tally, dict[str, Good] | None]:
-    """An earlier part of the count, or the beginning of one."""
-    if not state.exists():
-        return Tally(), None
-    content = json.loads(state.read_text(encoding="utf-8"))
-    for name, mine, remedy in (
-        ("seed", seed, f"Give --seed {content['seed']}, or another --state"),
-        ("code", code_key(), "Give another --state"),
-    ):
-        if content[name] != mine:
-            raise InputError(
-                f"{state} counts kills of another {name}. A count is of one {name}. {remedy}, or delete it."
-            )
-    tally = Tally(**{f.name: content["tally"][f.name] for f in fields(Tally)})
-    for name in ("kills", "kinds", "phases", "found", "outcomes"):
-        setattr(tally, name, Counter(getattr(tally, name)))
-    return tally, {stage: Good(**value) for stage, value in content["good"].items()}
-
-
-def save(state: Path, seed: int, tally: Tally, good: dict[str, Good]) -> None:
-    """So that the next part goes on here."""
-    content: dict[str, Any] = {"seed": seed, "code": code_key(), "tally": asdict(tally)}
-    content["good"] = {stage: asdict(value) for stage, value in good.items()}
-    write_bytes_atomic(state, json.dumps(content).encode())
-
-
-def prepared(folder: Path, good: dict[str, Good] | None) -> KillRounds:
-    """The project with its scan; a new one if nothing is known of it."""
+def prepared(folder: Path, code: str) -> KillRounds:
+    """The project with its scan; a new one where the folder has none of this code."""
+    known = folder / GOOD
+    content = json.loads(known.read_text(encoding="utf-8")) if known.exists() else {}
+    good = None
     root = folder / "project"
-    if good is None:
+    if content.get("code") == code:
+        good = {stage: Good(**value) for stage, value in content["good"].items()}
+    else:
         shutil.rmtree(folder, ignore_errors=True)
         root.mkdir(parents=True)
         make_real_project(root)
-        write_variations(folder / "scans", 1)
+        ball = trimesh.creation.icosphere(subdivisions=3)
+        write_ply(folder / "synthetic.ply", apple(np.asarray(ball.vertices)), np.asarray(ball.faces))
     project = Project(root)
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # every process would compile the project's copy anew
     apply_environment(project)
-    scans = sorted((folder / "scans").glob("*.ply"))
-    (request,) = batch_requests(project, [str(scan) for scan in scans], LIGHT)
+    request = Request(folder / "synthetic.ply", LOG, overrides=COARSE)
     return KillRounds(project, request, environment(project), folder / "temporary", good, say)
 
 
-def main() -> int:
-    """Exit code 1 if something was lost, wrong or left behind, 2 if the arguments can't be used."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("count", type=int, help="kills in all, those of earlier parts included")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--state", type=Path, default=Path("build/kills.json"))
-    parser.add_argument(
-        "--for-s", type=float, default=float("inf"), help="end this part after so many seconds"
-    )
-    options = parser.parse_args()
-    end = time.monotonic() + options.for_s
-    try:
-        tally, good = load(options.state, options.seed)
-    except InputError as error:
-        sys.stderr.write(f"{error}\n")
-        return 2
-    rounds = prepared(options.state.absolute().with_suffix(""), good)
-    save(options.state, options.seed, tally, rounds.good)
-    while tally.hits < options.count and time.monotonic() < end:
+def remember(rounds: KillRounds, code: str) -> None:
+    """So that the next part need not compute the good results."""
+    content = {"code": code, "good": {stage: asdict(value) for stage, value in rounds.good.items()}}
+    write_bytes_atomic(rounds.project.root.with_name(GOOD), json.dumps(content).encode())
+
+
+def count(rounds: KillRounds, tally: Tally, path: Path, wanted: int, end_s: float) -> None:
+    """Round after round until the file's counts have so many kills, or the time is over."""
+    while sum(t.hits for t in read_tallies(path)) < wanted and time.monotonic() < end_s:
         known = len(tally.faults)
-        rounds.round(tally.rounds, options.seed, tally)
-        save(options.state, options.seed, tally, rounds.good)
+        rounds.round(tally.rounds, tally.seed, tally)
+        remember(rounds, tally.code)
+        keep(path, tally)
         for fault in tally.faults[known:]:
             say(fault)
         if tally.rounds % 10 == 0:
             say(tally.lines()[0])
+
+
+def main() -> int:
+    """Exit code 1 if something was lost, wrong or left behind on this version of the code."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("count", type=int, help="kills in all, those of the tally included")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--tally", type=Path, default=ROOT / "docs" / "kills.json")
+    parser.add_argument("--folder", type=Path, default=ROOT / "build" / "kills")
+    parser.add_argument(
+        "--for-s", type=float, default=float("inf"), help="end this part after so many seconds"
+    )
+    options = parser.parse_args()
+    end_s = time.monotonic() + options.for_s
+    folder = options.folder.absolute() / str(options.seed)
+    tally = tally_of(options.tally, code_key(), options.seed)
+    rounds = prepared(folder, tally.code)
+    remember(rounds, tally.code)
+    count(rounds, tally, options.tally, options.count, end_s)
     for line in tally.lines():
         say(line)
+    say(total_line(read_tallies(options.tally)))
     return 1 if tally.faults else 0
 
 

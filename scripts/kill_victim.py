@@ -16,7 +16,7 @@ MARK = "SCAN2CUT_KILL_ROUND"
 """In the environment of a run's processes, whoever started them."""
 WORDS = {"server": "pipelines.runs.server", "dvc": "pipelines.dvc.child", "stage": "-m stages "}
 """In the command of a run's processes, in the order in which they are started."""
-POLL_S = 0.05
+POLL_S = 0.1
 ORPHAN_S = 15.0
 """A process whose run is over must end within this; the kernel or the closed pipe tells it at once."""
 LIMIT_S = 1800.0
@@ -34,6 +34,8 @@ class Strike:
     said: str
     orphans: tuple[str, ...]
     """Commands of those that were still alive afterwards."""
+    lived_s: float | None
+    """How long the victim was seen to live, if the kill came too late."""
 
 
 def strike(
@@ -57,11 +59,13 @@ def strike(
             process_group=0,  # not a session of its own, which would have its own share of the cores
         )
         victim = "runner" if kind == "group" else kind
-        while victim not in _named(token, runner.pid) and runner.poll() is None:
+        while victim not in _named(runner.pid) and runner.poll() is None:
             time.sleep(POLL_S)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            runner.wait(delay_s)
-        alive = _named(token, runner.pid) if runner.poll() is None else {}
+        began_s = time.monotonic()
+        while (left_s := began_s + delay_s - time.monotonic()) > 0 and victim in _named(runner.pid):
+            time.sleep(min(left_s, POLL_S))
+        lived_s = time.monotonic() - began_s
+        alive = _named(runner.pid)
         phase = "too late"
         if victim in alive:
             phase = list(alive)[-1]
@@ -78,7 +82,8 @@ def strike(
             runner.wait()
         orphans = _orphans(token)
         output.seek(0)
-        return Strike(phase, exit_code, output.read().decode(errors="replace"), orphans)
+        said = output.read().decode(errors="replace")
+        return Strike(phase, exit_code, said, orphans, lived_s if phase == "too late" else None)
 
 
 def _orphans(token: str) -> tuple[str, ...]:
@@ -93,12 +98,12 @@ def _orphans(token: str) -> tuple[str, ...]:
     return words
 
 
-def _named(token: str, runner: int) -> dict[str, psutil.Process]:
+def _named(runner: int) -> dict[str, psutil.Process]:
     """Those of the run that live, by name, in the order in which they are started."""
-    commands = {process: _command(process) for process in _marked(token)}
+    commands = {process: _command(process) for process in _family(runner)}
     found: dict[str, psutil.Process] = {}
-    for process in commands:
-        if process.pid == runner:
+    for process, command in commands.items():
+        if process.pid == runner and command:
             found["runner"] = process
     for name, words in WORDS.items():
         for process, command in commands.items():
@@ -107,7 +112,17 @@ def _named(token: str, runner: int) -> dict[str, psutil.Process]:
     return found
 
 
+def _family(pid: int) -> list[psutil.Process]:
+    """This process and all that it and its children started; none once it is over."""
+    try:
+        first = psutil.Process(pid)
+        return [first, *first.children(recursive=True)]
+    except psutil.Error:
+        return []
+
+
 def _marked(token: str) -> Iterator[psutil.Process]:
+    """Those of the run that live, whoever their parent is by now."""
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             if process.environ().get(MARK) == token:

@@ -169,7 +169,7 @@ def _pipeline_files(project: Project) -> Finding:
     """Plain `dvc repro` uses the scans' own dvc.yaml; only scan2cut's commands write them anew."""
     outdated = [scan_id for scan_id in project.scan_ids() if not is_current(project, scan_id)]
     if not outdated:
-        return Finding("dvc.yaml of scans", "ok", f"all are copies of {TEMPLATE}")
+        return Finding("dvc.yaml of scans", "ok", f"all have the text of {TEMPLATE}")
     return Finding(
         "dvc.yaml of scans",
         "outdated",

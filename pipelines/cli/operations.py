@@ -1,6 +1,5 @@
 """The commands for everyday operation: batch, watch, deploy, dashboard, pull, reproduce, datasets."""
 
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -158,11 +157,9 @@ def dashboard(
 ) -> None:
     """Start the Prefect dashboard, on this machine only unless --host says otherwise; runs then report to it."""
     project = this_project()
-    from pipelines.runs.dashboard import serve_dashboard, server_environment
+    from pipelines.runs.dashboard import serve_dashboard
 
-    server_environment(host, port, os.environ)
-    print_note(f"The dashboard comes up at http://{host}:{port} (Ctrl-C stops it).")
-    serve_dashboard(project, port, host)
+    serve_dashboard(project, port, host, print_note)
 
 
 def pull(

@@ -1,12 +1,24 @@
-"""A scan's dvc.yaml: a copy of the template, byte for byte.
+"""A scan's dvc.yaml: the template's text of the stages that have run; of all stages while none has.
 
 A real file, because DVC reads it in every commit of git's history (`dvc gc --all-tags`, `dvc push --all-tags`,
-`dvc params diff`), and a link leads nowhere there. Every scan2cut command that works on a scan brings it up to date.
+`dvc params diff`), and a link leads nowhere there. Stages that never ran are left out, because `dvc pull` and
+`dvc checkout` fail for every output that dvc.lock does not know. A stage is added when its run begins; when that is
+over, the file has the stages that dvc.lock records.
 """
 
+import re
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from disect_sim.errors import InputError
+from pipelines.dvc.lock_file import recorded_stages
 from pipelines.scans.project import TEMPLATE, Project
 from stages.runtime.atomic_file import write_bytes_atomic
 from stages.runtime.scan_file import PIPELINE_FILE_NAME
+
+STAGE = re.compile(r"^  (\w+):\n(?:(?:    .*)?\n)*", re.M)
+"""One stage with the empty line after it, as write_template.py writes it."""
 
 
 def stage_address(project: Project, scan_id: str, stage: str) -> str:
@@ -20,18 +32,69 @@ def pipeline_address(project: Project, scan_id: str) -> str:
 
 
 def is_current(project: Project, scan_id: str) -> bool:
-    """True if the scan's dvc.yaml is a real file with the template's content."""
+    """True if the scan's dvc.yaml is a real file with the template's text, those stages that have run among its own."""
     path = project.scan_dir(scan_id) / PIPELINE_FILE_NAME
-    return path.is_file() and not path.is_symlink() and path.read_bytes() == project.template.read_bytes()
+    return not path.is_symlink() and _text(path) == _wanted(project, scan_id)
 
 
 def refresh_pipeline_file(project: Project, scan_id: str) -> str | None:
-    """Write the scan's dvc.yaml anew where it differs; returns a sentence if an older one was replaced."""
+    """Write the scan's dvc.yaml anew where it differs; returns a sentence if an older one was replaced.
+
+    Stages that are in it stay: one of them may be running.
+    """
     if is_current(project, scan_id):
         return None
     path = project.scan_dir(scan_id) / PIPELINE_FILE_NAME
-    existed = path.is_symlink() or path.exists()
-    write_bytes_atomic(path, project.template.read_bytes())
-    if not existed:
+    old = _text(path)
+    outdated = path.is_symlink() or (old and old != _template_with(project, _names(old)))
+    _write(path, _wanted(project, scan_id))
+    if not outdated:
         return None
-    return f"{pipeline_address(project, scan_id)} was outdated and is now a copy of {TEMPLATE}."
+    return f"{pipeline_address(project, scan_id)} was outdated; it has the stages of {TEMPLATE} again."
+
+
+@contextmanager
+def listed_while_it_runs(project: Project, scan_id: str, stage: str) -> Iterator[None]:
+    """Within this, dvc.yaml has the stage; afterwards exactly those that have run. The caller holds the scan's lock."""
+    path = project.scan_dir(scan_id) / PIPELINE_FILE_NAME
+    _write(path, _wanted(project, scan_id, stage))
+    try:
+        yield
+    finally:
+        recorded = _recorded(project, scan_id)
+        if recorded is not None:
+            _write(path, _template_with(project, recorded))
+
+
+def _wanted(project: Project, scan_id: str, *more: str) -> str:
+    """The template's text of the stages that are in the file, of those that have run, and of these."""
+    own = _names(_text(project.scan_dir(scan_id) / PIPELINE_FILE_NAME))
+    return _template_with(project, own | (_recorded(project, scan_id) or set()) | set(more))
+
+
+def _recorded(project: Project, scan_id: str) -> set[str] | None:
+    """The stages that have run; None if a kill left dvc.lock half-written."""
+    try:
+        return set(recorded_stages(project.scan_dir(scan_id)))
+    except InputError:
+        return None
+
+
+def _template_with(project: Project, names: Collection[str]) -> str:
+    """The template with these stages, or all of it if none of them is in it."""
+    text = _text(project.template)
+    kept = STAGE.sub(lambda found: found[0] if found[1] in names else "", text)
+    return kept if _names(kept) else text
+
+
+def _names(text: str) -> set[str]:
+    return {found[1] for found in STAGE.finditer(text)}
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+
+
+def _write(path: Path, text: str) -> None:
+    if path.is_symlink() or _text(path) != text:
+        write_bytes_atomic(path, text.encode())

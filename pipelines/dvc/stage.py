@@ -21,7 +21,7 @@ from pipelines.dvc.commands import BUSY_SENTENCE
 from pipelines.dvc.disk_space import check_disk_space
 from pipelines.dvc.events_tail import EventsTail
 from pipelines.dvc.kept_outputs import kept_outputs
-from pipelines.dvc.pipeline_file import refresh_pipeline_file, stage_address
+from pipelines.dvc.pipeline_file import listed_while_it_runs, refresh_pipeline_file, stage_address
 from pipelines.dvc.recorded_files import damaged, discard, recorded_outputs
 from pipelines.dvc.redact import redact
 from pipelines.dvc.stopping import STOP, check_stop, running_stage
@@ -127,10 +127,11 @@ def bring_up_to_date(
         for done in (restore_broken_lock_file(project, scan_id), refresh_pipeline_file(project, scan_id)):
             if done:
                 listeners.on_line(done)
-        skip = fresh and not force
-        outcome = Outcome.UNCHANGED if skip else _run_dvc(project, scan_id, entry, listeners, force)
-        if damaged(recorded_outputs(project, scan_id, entry.name)):
-            outcome = _run_again(project, scan_id, entry, listeners)
+        with listed_while_it_runs(project, scan_id, entry.name):
+            skip = fresh and not force
+            outcome = Outcome.UNCHANGED if skip else _run_dvc(project, scan_id, entry, listeners, force)
+            if damaged(recorded_outputs(project, scan_id, entry.name)):
+                outcome = _run_again(project, scan_id, entry, listeners)
         remove_checkpoints(scan_dir, entry.name)
         keep_spare_lock_file(project, scan_id)
     metrics: dict[str, Any] = {}

@@ -4,7 +4,7 @@ import ipaddress
 import os
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NoReturn
 
@@ -22,13 +22,16 @@ SERVER_AUTH, CLIENT_AUTH = "PREFECT_SERVER_API_AUTH_STRING", "PREFECT_API_AUTH_S
 MIN_PASSWORD = 12
 
 
-def serve_dashboard(project: Project, port: int, host: str = HOST) -> NoReturn:
+def serve_dashboard(
+    project: Project, port: int, host: str = HOST, say: Callable[[str], None] = lambda sentence: None
+) -> NoReturn:
     """Become Prefect's server, after noting its address for later runs."""
     extra = server_environment(host, port, os.environ)
     _check_port(host, port)
     local = HOST if _is_loopback(host) or host in ("0.0.0.0", "::") else host
     url = f"http://{local}:{port}/api"
     check_home(project.prefect_home)
+    say(f"The dashboard comes up at http://{host}:{port} (Ctrl-C stops it).")
     _note(project).write_text(url, encoding="utf-8")
     command = [sys.executable, "-m", "pipelines.runs.server", host, str(port)]
     page_url = url if _is_loopback(host) else "/api"

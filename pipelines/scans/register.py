@@ -42,6 +42,8 @@ REGISTERING = ".registering"
 """Name of the lock that keeps two registrations apart; no scan can be called so."""
 CUT_MESH_FOLDER = "precut"
 """Of a scan's directory, where its cut mesh lies."""
+SCRATCH_PREFIX = ".scratch-register-"
+"""Of the folder, among the scans, into which new files are copied first."""
 RESERVED_SUFFIXES = {".dvc", ".yaml", ".yml", ".lock"}
 """Names that DVC or this project use for other things."""
 
@@ -305,7 +307,11 @@ def _write(project: Project, scan_id: str, files: Mapping[str, Path], content: M
     text = "# Written by scan2cut; sections override params.yaml for this scan.\n"
     text += yaml.dump(dict(content), Dumper=PlainDumper, sort_keys=False, allow_unicode=True)
     project.scans_dir.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".scratch-register-", dir=project.scans_dir) as scratch:
+    for left in project.scans_dir.glob(
+        f"{SCRATCH_PREFIX}*"
+    ):  # of a killed registration: this one has the lock
+        shutil.rmtree(left, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=SCRATCH_PREFIX, dir=project.scans_dir) as scratch:
         for name, source in files.items():
             shutil.copyfile(source, Path(scratch) / name)
         scan_dir = project.scan_dir(scan_id)

@@ -10,6 +10,7 @@ from pipelines.dvc.lock_file import recorded_stages
 from pipelines.dvc.pipeline_file import pipeline_address, refresh_pipeline_file
 from pipelines.dvc.template import read_template
 from pipelines.scans.project import Project, known_scans
+from stages.runtime.scan_file import read_scan_file
 
 State = Literal["fresh", "stale", "never run", "running"]
 
@@ -37,6 +38,7 @@ def read_status(
     if not chosen:
         return []
     for scan_id in chosen:
+        read_scan_file(project.scan_dir(scan_id))  # DVC would wait for ever for one that is a pipe
         refreshed = refresh_pipeline_file(project, scan_id)
         if refreshed:
             say(refreshed)

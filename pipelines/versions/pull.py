@@ -1,7 +1,7 @@
 """`scan2cut pull`: from the DVC remote or its cache, all that was recorded of these scans, and nothing that never was.
 
-Plain `dvc pull` and `dvc checkout` fail where a stage has never run, since there is nothing to fetch; with
---allow-missing they also pass over what the remote has lost.
+Plain `dvc pull` and `dvc checkout` do the same where every scan has run a stage. They fail where a scan's dvc.yaml has
+stages that never ran: one that was only registered, or was killed in a stage, or committed while it ran.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,7 +12,7 @@ from pipelines.dvc.pipeline_file import refresh_pipeline_file, stage_address
 from pipelines.dvc.template import read_template
 from pipelines.dvc.transfer import raw_addresses
 from pipelines.scans.project import Project, known_scans
-from stages.runtime.scan_file import PIPELINE_FILE_NAME
+from stages.runtime.scan_file import read_scan_file
 
 AT_ONCE = 50
 """Scans per dvc command: starting dvc costs a second, and the command line must not grow without bound."""
@@ -38,14 +38,12 @@ def pull(
             say(f"{len(addresses)} recorded parts of {', '.join(chosen[first : first + AT_ONCE])}")
             run_dvc(project, command, *addresses)
         asked += addresses
-    overall = [f"{PIPELINE_FILE_NAME}:{name}" for name in recorded_stages(project.root)]
-    if overall and not scan_ids:
-        run_dvc(project, command, *overall)
-    return asked + (overall if not scan_ids else [])
+    return asked
 
 
 def _recorded(project: Project, scan_id: str) -> Iterator[str]:
     """DVC's addresses of the scan's raw files and of its stages that have run."""
+    read_scan_file(project.scan_dir(scan_id))  # DVC would wait for ever for one that is a pipe
     refresh_pipeline_file(project, scan_id)
     recorded = recorded_stages(project.scan_dir(scan_id))
     yield from raw_addresses(project, scan_id)

@@ -1,8 +1,13 @@
 """Files that are either whole or not there."""
 
+import contextlib
 import os
 import tempfile
+import time
 from pathlib import Path
+
+WRITING_S = 60.0
+"""No write of a file takes longer: an older temporary file belongs to a process that was killed."""
 
 
 def write_bytes_atomic(path: Path, data: bytes) -> None:
@@ -20,6 +25,14 @@ def write_bytes_atomic(path: Path, data: bytes) -> None:
         Path(temporary).unlink(missing_ok=True)
         raise
     _sync_directory(path.parent)
+
+
+def remove_half_written(folder: Path) -> None:
+    """Remove the temporary files of killed processes in this folder."""
+    for path in folder.glob(".*.????????"):
+        with contextlib.suppress(FileNotFoundError):
+            if path.is_file() and time.time() - path.stat().st_mtime > WRITING_S:
+                path.unlink()
 
 
 def _sync_directory(directory: Path) -> None:

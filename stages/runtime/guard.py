@@ -41,7 +41,7 @@ def stage_dependencies(scan_dir: Path, stage: str) -> list[str]:
     if not isinstance(entry, dict):
         raise InputError(
             f"{scan_dir / PIPELINE_FILE_NAME} has no stage {stage!r}. "
-            "It must be a copy of pipelines/dvc/scan.dvc.yaml. Write it anew with 'scan2cut run'."
+            "It must have the stages of pipelines/dvc/scan.dvc.yaml that run. Write it anew with 'scan2cut run'."
         )
     values = read_mapping(scan_dir / SCAN_FILE_NAME)
     return [_REFERENCE.sub(lambda match: str(values[match[1]]), dep) for dep in entry.get("deps", [])]

@@ -9,9 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from stages.runtime.atomic_file import remove_half_written
+
 SCRATCH_PREFIX = ".scratch-"
 TEMPORARY_LINK, TEMPORARY_PREFIX = "temporary", "scan2cut-"
 """Name of the link to the folder of temporary files, and how that folder's name begins."""
+PF_EXITING = 0x4
+"""From linux/sched.h: among the flags in /proc/<process>/stat."""
 LIVE_FILE_NAME = "live.png"
 """In the scan's directory while a stage runs that has something to see."""
 
@@ -22,7 +26,7 @@ class Scratch:
     def __init__(self, scan_dir: Path, stage: str) -> None:
         self.path = Path()
         while not self.path.name:
-            made = Path(tempfile.mkdtemp(prefix=f"{SCRATCH_PREFIX}{stage}-", dir=scan_dir))
+            made = Path(tempfile.mkdtemp(prefix=f"{SCRATCH_PREFIX}{stage}-{os.getpid()}-", dir=scan_dir))
             self._handle = os.open(made, os.O_RDONLY)
             fcntl.flock(self._handle, fcntl.LOCK_EX)
             if made.exists():  # not swept away before it was locked
@@ -54,22 +58,43 @@ class Scratch:
 
 
 def remove_abandoned(scan_dir: Path, stage: str) -> None:
-    """Remove the scratch directories of this stage that no living process holds, and the picture it was showing."""
+    """Remove what killed processes left: scratch directories of this stage, the picture it was showing, half files."""
+    remove_half_written(scan_dir)
     for path in scan_dir.glob(f"{SCRATCH_PREFIX}{stage}-*"):
         try:
             handle = os.open(path, os.O_RDONLY)
         except FileNotFoundError:
             continue
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not _is_free(handle) and not _is_dying(path):
+                continue
             for picture in (scan_dir / LIVE_FILE_NAME, *scan_dir.glob(f".{LIVE_FILE_NAME}.*")):
                 picture.unlink(missing_ok=True)
             _remove_temporary_files(path)
             shutil.rmtree(path, ignore_errors=True)
-        except BlockingIOError:
-            pass
         finally:
             os.close(handle)
+
+
+def _is_free(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    except BlockingIOError:
+        return False
+
+
+def _is_dying(scratch: Path) -> bool:
+    """True if its process was killed and the kernel still takes it apart (Linux): it keeps the lock for that long.
+
+    That takes seconds where a stage had gigabytes and the machine is busy; it runs no line of code any more.
+    """
+    try:
+        process = scratch.name.split("-")[-2]
+        flags = Path(f"/proc/{int(process)}/stat").read_text().rpartition(")")[2].split()[6]
+        return bool(int(flags) & PF_EXITING)
+    except (OSError, ValueError, IndexError):
+        return False
 
 
 def _remove_temporary_files(scratch: Path) -> None:

@@ -10,16 +10,16 @@ from pipelines.cli.doctor import examine
 from pipelines.dvc.cache import cache_dir, cached_file
 from pipelines.dvc.commands import CommandError, run_git
 from pipelines.dvc.lock_file import recorded_stages
-from pipelines.dvc.pipeline_file import is_current, refresh_pipeline_file
+from pipelines.dvc.pipeline_file import is_current, listed_while_it_runs, refresh_pipeline_file
 from pipelines.dvc.recorded_files import damaged, md5_of_path, recorded_outputs
-from pipelines.dvc.stage import bring_up_to_date
+from pipelines.dvc.stage import StageFailedError, bring_up_to_date
 from pipelines.dvc.template import read_template
 from pipelines.scans.project import TEMPLATE, Project
 from pipelines.scans.register import Request, register_scan, track_raw_files
 from pipelines.scans.status import read_status
 from pipelines.versions.past_version import at_revision
 from pipelines.versions.pull import pull
-from stages.runtime.yaml_file import parse_yaml
+from stages.runtime.yaml_file import parse_yaml, read_mapping
 from tests.pipelines.test_dvc_stage import entry_of, outputs
 from tests.pipelines.tiny_project import commit, dvc, runs, write_scan
 
@@ -48,7 +48,9 @@ def test_an_outdated_pipeline_file_is_written_anew(project, tmp_path, old):
         path.write_text("stages: {}\n")
     said = refresh_pipeline_file(project, "apple")
     assert (said is None) == (old == "nothing")
-    assert not path.is_symlink() and path.read_bytes() == project.template.read_bytes()
+    assert not path.is_symlink() and path.read_bytes() == project.template.read_bytes(), (
+        "while nothing has run"
+    )
     assert project.template.is_file() and not project.template.is_symlink()
 
 
@@ -60,7 +62,7 @@ def test_status_and_doctor_report_an_outdated_pipeline_file(project, tmp_path, m
     assert found.verdict == "outdated" and "apple" in found.detail
     said: list[str] = []
     read_status(project, ["apple"], said.append)
-    assert said == [f"data/scans/apple/dvc.yaml was outdated and is now a copy of {TEMPLATE}."]
+    assert said == [f"data/scans/apple/dvc.yaml was outdated; it has the stages of {TEMPLATE} again."]
     (found,) = [finding for finding in examine(project) if finding.part == "dvc.yaml of scans"]
     assert found.verdict == "ok"
 
@@ -72,6 +74,38 @@ def test_a_stage_run_brings_an_old_link_up_to_date(project, tmp_path):
     path.symlink_to(project.template)
     bring_up_to_date(project, "apple", entry_of(project, "clean"))
     assert is_current(project, "apple")
+
+
+def test_a_pipeline_file_has_the_stages_that_have_run_and_the_one_that_runs(project, tmp_path):
+    """Their text is the template's; a stage that fails, and a killed one, does not stay among them."""
+
+    def listed():
+        return list(read_mapping(project.scan_dir("apple") / "dvc.yaml")["stages"])
+
+    every = list(read_mapping(project.template)["stages"])
+    register_scan(project, Request(write_scan(tmp_path, "apple.ply", "crash-ingest")))
+    assert listed() == every, "plain `dvc repro` can begin a scan"
+    bring_up_to_date(project, "apple", entry_of(project, "clean"))
+    assert listed() == ["clean"] and is_current(project, "apple")
+    with pytest.raises(StageFailedError):
+        bring_up_to_date(project, "apple", entry_of(project, "ingest"))
+    assert listed() == ["clean"]
+    with listed_while_it_runs(project, "apple", "tetrahedralize"):
+        assert listed() == ["clean", "tetrahedralize"] == [n for n in every if n in listed()]
+        assert refresh_pipeline_file(project, "apple") is None, (
+            "`scan2cut status` meanwhile takes nothing away"
+        )
+        assert listed() == ["clean", "tetrahedralize"]
+        killed_here = (project.scan_dir("apple") / "dvc.yaml").read_bytes()
+    (project.scan_dir("apple") / "dvc.yaml").write_bytes(killed_here)
+    bring_up_to_date(project, "apple", entry_of(project, "clean"), force=True)
+    assert listed() == ["clean"]
+    body = read_mapping(project.scan_dir("apple") / "dvc.yaml")["stages"]["clean"]
+    assert body == read_mapping(project.template)["stages"]["clean"]
+    (project.scan_dir("apple") / "dvc.lock").write_text("half: [")
+    with listed_while_it_runs(project, "apple", "halve"):
+        pass
+    assert listed() == ["clean", "halve"], "of a broken dvc.lock nothing is concluded"
 
 
 def test_the_cache_may_lie_anywhere(project, tmp_path):
@@ -157,20 +191,25 @@ def cached_in(project: Project, version: str) -> list:
 
 @pytest.mark.slow
 def test_a_partly_run_scan_can_be_pulled(project, tmp_path):
-    """DVC's own pull fails for stages that never ran; ours leaves them out, and still notices what is lost."""
+    """By DVC's own pull and checkout, and by ours; each notices what is lost."""
     remote = tmp_path / "remote"
     assert dvc(project, "remote", "add", "--default", "lab", str(remote)).returncode == 0
     register_scan(project, Request(write_scan(tmp_path, "apple.ply", "good words")))
     for stage in ("clean", "ingest"):
         bring_up_to_date(project, "apple", entry_of(project, stage))
     track_raw_files(project, "apple")
-    register_scan(project, Request(write_scan(tmp_path, "pear.ply")))
     tag(project, "v1")
     good = outputs(project)
-    assert dvc(project, "push", "--all-tags").returncode == 0
+    pushed = dvc(project, "push", "--all-tags")
+    assert pushed.returncode == 0 and "missing version info" not in pushed.stderr
 
     clone = clone_at(project, tmp_path / "clone", "v1")
-    assert dvc(clone, "pull").returncode != 0, "if DVC can do it now, docs/operations.md is outdated"
+    pulled = dvc(clone, "pull")
+    assert pulled.returncode == 0, pulled.stderr
+    assert outputs(clone) == good
+    assert dvc(clone, "repro", "data/scans/apple/dvc.yaml").returncode == 0
+    assert runs(clone) == runs(project), "what has not run is not begun"
+    assert dvc(clone, "metrics", "show").stderr == ""
     shutil.rmtree(clone.root)
     clone = clone_at(project, tmp_path / "clone", "v1")
     fetched = pull(clone, [])
@@ -182,18 +221,26 @@ def test_a_partly_run_scan_can_be_pulled(project, tmp_path):
     assert outputs(clone) == good
     assert set(recorded_stages(clone.scan_dir("apple"))) == {"clean", "ingest"}
     assert bring_up_to_date(clone, "apple", entry_of(clone, "clean")).cached
-    for back in (
-        lambda: pull(clone, [], local=True),
-        lambda: dvc(clone, "checkout", "--allow-missing"),
-    ):
+    for back in (lambda: pull(clone, [], local=True), lambda: dvc(clone, "checkout").check_returncode()):
         (clone.scan_dir("apple") / "clean" / "faces.parquet").unlink()
         back()
         assert damaged(recorded_outputs(clone, "apple", "clean")) == []
+
+    register_scan(project, Request(write_scan(tmp_path, "pear.ply")))
+    tag(project, "v2")
+    shutil.rmtree(clone.root)
+    clone = clone_at(project, tmp_path / "clone", "v2")
+    assert dvc(clone, "pull").returncode != 0, (
+        "if DVC can pull a scan that never ran, docs/operations.md is outdated"
+    )
+    pull(clone, [])
+    assert outputs(clone) == good
 
     faces = next(i for i in recorded_outputs(clone, "apple", "clean") if i.path.name == "faces.parquet")
     cached_file(remote, faces.md5).unlink()
     shutil.rmtree(clone.root)
     clone = clone_at(project, tmp_path / "clone", "v1")
+    assert "faces.parquet" in dvc(clone, "pull").stderr
     with pytest.raises(CommandError, match=r"faces\.parquet"):
         pull(clone, ["apple"])
     with pytest.raises(CommandError, match=r"faces\.parquet"):

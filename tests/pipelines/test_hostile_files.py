@@ -14,6 +14,8 @@ from disect_sim.errors import InputError
 from pipelines.cli.overrides import parse_overrides
 from pipelines.dvc.stage import bring_up_to_date
 from pipelines.scans.register import Request, register_scan
+from pipelines.scans.status import read_status
+from pipelines.versions.pull import pull
 from stages.ingest.log_file import read_log
 from stages.runtime.artifacts import read_metrics
 from stages.runtime.params import load_params
@@ -68,6 +70,19 @@ def test_a_pipe_or_a_device_in_the_place_of_a_file_is_not_read(tmp_path):
     for path in (pipe, device):
         with pytest.raises(InputError, match="not a regular file"):
             read_mapping(path)
+
+
+@pytest.mark.parametrize(
+    "ask", [lambda p: read_status(p, ["apple"]), lambda p: pull(p, []), lambda p: pull(p, ["apple"])]
+)
+def test_no_question_about_a_scan_waits_for_a_pipe(project, tmp_path, ask):
+    """DVC reads scan.yaml too, and would wait for ever."""
+    register_scan(project, Request(write_scan(tmp_path, "apple.ply")))
+    scan_file = project.scan_dir("apple") / "scan.yaml"
+    scan_file.unlink()
+    os.mkfifo(scan_file)
+    with pytest.raises(InputError, match="not a regular file"):
+        ask(project)
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,14 @@ import sys
 
 import pytest
 
-from data.sample.make_variations import write_variations
 from pipelines.dvc.template import read_template
-from pipelines.many.batch_requests import batch_requests
+from pipelines.scans.project import Project
 from pipelines.scans.register import Request
 from scripts import kill_victim
-from scripts.kill_rounds import KINDS, KillRounds, Tally
-from tests.pipelines.tiny_project import LIGHT, environment, write_scan
+from scripts.kill_rounds import KINDS, KillRounds
+from scripts.kill_stages import CODE, code_key, count
+from scripts.kill_tally import Tally, keep, read_tallies, tally_of, total_line
+from tests.pipelines.tiny_project import ROOT, environment, write_scan
 
 DOZEN = 12
 MANY = 50
@@ -78,20 +79,65 @@ def test_fifty_kills_reach_every_stage_and_every_process(project, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.endurance
-def test_kills_of_every_real_stage(real_project, tmp_path):
-    """The real numerics, on a synthetic scan and coarse meshes: their worker processes and checkpoints take part."""
-    scans = write_variations(tmp_path / "variations", 1)
-    (request,) = batch_requests(real_project, [str(scan) for scan in scans], LIGHT)
-    _, tally = kill(real_project, request, tmp_path, 2 * len(read_template(real_project.template)))
-    assert set(tally.kills) == {entry.name for entry in read_template(real_project.template)}
+def test_kills_of_every_real_stage(tmp_path):
+    """The command itself: the real numerics, coarse; their worker processes and checkpoints take part."""
+    every = {entry.name for entry in read_template(Project(ROOT).template)}
+    tally = tmp_path / "kills.json"
+    options = ("--seed", str(seed()), "--tally", str(tally), "--folder", str(tmp_path / "kills"))
+    command = [sys.executable, "-m", "scripts.kill_stages", str(2 * len(every)), *options]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    (counted,) = read_tallies(tally)
+    assert counted.hits >= 2 * len(every) and set(counted.kills) == every
 
 
-@pytest.mark.slow
-def test_a_count_is_of_one_seed_and_of_one_code(tmp_path):
-    """Refused before anything is computed."""
-    state = tmp_path / "kills.json"
-    state.write_text('{"seed": 2, "code": "another", "tally": {}, "good": {}}')
-    command = [sys.executable, "-m", "scripts.kill_stages", "1000", "--state", str(state), "--seed"]
-    for given, words in (("1", "Give --seed 2"), ("2", "another code")):
-        said = subprocess.run([*command, given], capture_output=True, text=True, check=False)
-        assert said.returncode == 2 and words in said.stderr and "Traceback" not in said.stderr
+class OneKillEach:
+    """In place of real rounds: the first of every version finds a fault."""
+
+    def __init__(self):
+        self.good = {}
+        self.done = []
+
+    def round(self, number, seed, tally):
+        self.done.append((seed, number))
+        tally.rounds += 1
+        tally.kills["clean"] += 1
+        if number == 0:
+            tally.faults.append("lost")
+
+
+def test_a_count_goes_on_in_its_file_and_a_new_code_begins_beside_it(tmp_path, monkeypatch):
+    """The file is in git, so that another machine can go on; the sum is over all seeds and versions."""
+    monkeypatch.setattr("scripts.kill_stages.remember", lambda rounds, code: None)
+    path, end_s = tmp_path / "kills.json", float("inf")
+    first = OneKillEach()
+    count(first, tally_of(path, "old", 1), path, 3, end_s)
+    count(first, tally_of(path, "old", 1), path, 5, end_s)
+    assert first.done == [(1, number) for number in range(5)], "no round twice"
+    count(OneKillEach(), tally_of(path, "new", 1), path, 7, end_s)
+    count(OneKillEach(), tally_of(path, "new", 2), path, 8, end_s)
+    count(OneKillEach(), tally_of(path, "new", 2), path, 100, end_s=0.0)
+    assert [(t.code, t.seed, t.hits) for t in read_tallies(path)] == [
+        ("old", 1, 5),
+        ("new", 1, 2),
+        ("new", 2, 1),
+    ]
+    assert total_line(read_tallies(path)) == "8 kills in 8 rounds, 3 faults, on 2 versions of the code"
+
+
+def test_two_processes_keep_their_counts_in_one_file(tmp_path):
+    path = tmp_path / "kills.json"
+    ours, theirs = tally_of(path, "code", 1), tally_of(path, "code", 2)
+    for _ in range(3):
+        for tally in (ours, theirs):
+            tally.kills["clean"] += 1
+            keep(path, tally)
+    assert {t.seed: t.hits for t in read_tallies(path)} == {1: 3, 2: 3}
+    assert tally_of(path, "code", 2).kills == theirs.kills
+
+
+def test_a_count_belongs_to_the_code_that_was_killed(monkeypatch):
+    assert {"pipelines", "stages", "disect_sim", "params.yaml"} == set(CODE)
+    before = code_key()
+    monkeypatch.setattr("scripts.kill_stages.COARSE", {"clean": {"target_edge_m": 0.01}})
+    assert code_key() != before

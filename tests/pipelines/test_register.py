@@ -150,6 +150,14 @@ def test_a_scan_that_was_replaced_meanwhile_is_not_spoken_of(project, tmp_path):
         check_not_replaced(project, "apple", digest)
 
 
+def test_what_a_killed_registration_left_is_swept(project, tmp_path):
+    left = project.scans_dir / ".scratch-register-x7"
+    left.mkdir()
+    (left / "pear.ply").write_text("half a sc")
+    register_scan(project, Request(write_scan(tmp_path, "apple.ply")))
+    assert [path.name for path in project.scans_dir.iterdir()] == ["apple"]
+
+
 def test_damaged_stored_scan_is_corrected_by_the_same_file(project, tmp_path):
     scan = write_scan(tmp_path, "apple.ply", "good scan")
     register_scan(project, Request(scan))

@@ -1,5 +1,6 @@
 """The guard every stage runs in: exit codes, sentences, nothing half-written, no orphans."""
 
+import fcntl
 import json
 import os
 import signal
@@ -176,6 +177,27 @@ def test_temporary_files_of_a_stage_go_with_its_scratch(project, tmp_path):
     assert list(temporary.iterdir()) == []
 
 
+def test_a_killed_process_that_the_kernel_still_takes_apart_holds_nothing(tmp_path):
+    """Its lock lasts as long as its memory is being freed: 15 s for 1.5 GB on a busy machine. The kills found this."""
+    killed = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    names = {process: f".scratch-clean-{process}-a7" for process in (os.getpid(), killed.pid)}
+    locks = []
+    for name in names.values():
+        (tmp_path / name).mkdir()
+        locks.append(os.open(tmp_path / name, os.O_RDONLY))
+        fcntl.flock(locks[-1], fcntl.LOCK_EX)
+    remove_abandoned(tmp_path, "clean")
+    assert {path.name for path in tmp_path.iterdir()} == set(names.values())
+    killed.kill()
+    while running(killed.pid):
+        time.sleep(0.01)
+    remove_abandoned(tmp_path, "clean")
+    assert {path.name for path in tmp_path.iterdir()} == {names[os.getpid()]}, "the living keeps its own"
+    killed.wait()
+    for lock in locks:
+        os.close(lock)
+
+
 def test_a_link_to_another_folder_is_not_followed(tmp_path):
     for name in ("mine", "scan2cut-mine"):
         (tmp_path / name).mkdir()
@@ -216,3 +238,20 @@ def test_faulty_scan_file(project, content, words):
     result = run_clean(project, scan_dir)
     assert result.returncode == 2
     assert words in result.stderr
+
+
+def test_half_written_files_of_killed_processes_are_swept(tmp_path):
+    """write_bytes_atomic that is killed leaves its temporary file; one that another process is writing stays."""
+    killed = (
+        "import os, sys; from pathlib import Path; from stages.runtime.atomic_file import write_bytes_atomic\n"
+        "os.replace = lambda *paths: os.kill(os.getpid(), 9)\n"
+        "write_bytes_atomic(Path(sys.argv[1]), b'new')"
+    )
+    for name in ("scan.yaml", "report.html"):
+        assert subprocess.run([sys.executable, "-c", killed, tmp_path / name], check=False).returncode == -9
+    older, newer = tmp_path.iterdir()
+    os.utime(older, (0.0, 0.0))
+    (tmp_path / ".checkpoints").mkdir()
+    (tmp_path / "dvc.lock").write_text("x")
+    remove_abandoned(tmp_path, "clean")
+    assert {path.name for path in tmp_path.iterdir()} == {newer.name, ".checkpoints", "dvc.lock"}
