@@ -9,12 +9,21 @@ import pytest
 
 from scripts.experiments.kept import Kept
 from scripts.experiments.page import PAGE, write_part
+from scripts.real_data import VARIABLE, real_data
 
-NAMES = ("two_parameters", "losses", "duration", "velocity", "nodal_motion", "geometry", "slicing")
+NAMES = ("two_parameters", "losses", "duration", "velocity", "nodal_motion", "slicing")
+REAL = ("prism", "geometry", "real_logs")
+"""Those that need the real data."""
+
+
+def runs():
+    missing = real_data() is None
+    skip = pytest.mark.skipif(missing, reason="the real data is not here (docs/real_data.md)")
+    return [*NAMES, *(pytest.param(name, marks=skip) for name in REAL)]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", runs())
 def test_an_experiment_writes_its_part_of_the_page(name, tmp_path):
     experiment = import_module(f"scripts.experiments.{name}")
     page = tmp_path / "experiments.md"
@@ -39,11 +48,21 @@ def test_every_experiment_has_its_part_and_every_part_its_command():
         for path in folder.glob("*.py")
         if any(word in path.read_text() for word in ("command(NAME", "write_part(NAME"))
     }
-    assert commands == set(NAMES)
+    assert commands == {*NAMES, *REAL}
     text = PAGE.read_text()
-    for name in NAMES:
+    for name in (*NAMES, *REAL):
         assert f"python -m scripts.experiments.{name}" in text
         assert text.count(f"<!-- {name} -->") == text.count(f"<!-- end of {name} -->") == 1
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_without_real_data_it_says_what_it_needs(name, tmp_path, monkeypatch):
+    experiment = import_module(f"scripts.experiments.{name}")
+    monkeypatch.setenv(VARIABLE, str(tmp_path))
+    where = {"page": tmp_path / "page.md", "folder": tmp_path / "kept", "pictures": tmp_path}
+    with pytest.raises(SystemExit, match=r"is not in .*, the folder of SCAN2CUT_REAL_DATA"):
+        experiment.main(experiment.COARSE, **where)
+    assert not (tmp_path / "page.md").exists()
 
 
 def test_a_page_without_the_part_is_refused(tmp_path):
@@ -56,14 +75,15 @@ def test_a_page_without_the_part_is_refused(tmp_path):
 
 def test_a_step_that_fails_is_not_kept(tmp_path):
     kept = Kept("some", tmp_path)
-    assert kept.once("first", lambda: {"value": 1.0})["value"] == 1.0
+    assert kept.once("first", "small", lambda: {"value": 1.0})["value"] == 1.0
 
     def fail():
         raise RuntimeError("killed")
 
     with pytest.raises(RuntimeError):
-        kept.once("second", fail)
+        kept.once("second", "small", fail)
     again = Kept("some", tmp_path)
-    assert again.once("first", fail)["value"] == 1.0
-    assert again.once("second", lambda: {"value": 2.0})["value"] == 2.0
+    assert again.once("first", "small", fail)["value"] == 1.0
+    assert again.once("second", "small", lambda: {"value": 2.0})["value"] == 2.0
     assert set(json.loads((tmp_path / "some.json").read_text())) == {"first", "second"}
+    assert again.once("second", "large", lambda: {"value": 3.0})["value"] == 3.0, "another size is other work"

@@ -15,7 +15,7 @@ FOLDER = ROOT / "build" / "experiments"
 
 
 class Kept:
-    """Steps that are done, by name; delete the file to begin again."""
+    """Steps that are done, by name; delete the file to begin again. One that was done in another size is done again."""
 
     def __init__(self, name: str, folder: Path = FOLDER) -> None:
         self.folder = folder / name
@@ -23,12 +23,12 @@ class Kept:
         self._path = folder / f"{name}.json"
         self.steps: dict[str, Any] = json.loads(self._path.read_text()) if self._path.is_file() else {}
 
-    def once(self, step: str, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    def once(self, step: str, size: object, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """The step's result: kept, or found now; `cpu_s` is what it took in this process and its children."""
-        if step not in self.steps:
+        if self.steps.get(step, {}).get("size") != repr(size):
             before = _cpu_s()
             found = work()
-            self.steps[step] = _plain(found) | {"cpu_s": round(_cpu_s() - before, 1)}
+            self.steps[step] = _plain(found) | {"cpu_s": round(_cpu_s() - before, 1), "size": repr(size)}
             write_bytes_atomic(self._path, (json.dumps(self.steps, indent=1) + "\n").encode())
         result: dict[str, Any] = self.steps[step]
         return result
