@@ -11,6 +11,8 @@ from stages.runtime.parallel import Workers
 MOST_UNKNOWNS = 3
 REACH = 4.0
 """The grid covers this many Laplace standard deviations, and of the prior, which it never leaves."""
+OUTERMOST = 1.0e-3
+"""A layer of cells at the end of the grid with more than this of the largest layer's probability is not the last."""
 
 Array = NDArray[np.float64]
 
@@ -51,11 +53,14 @@ def cells_of(sampling: Sampling) -> tuple[list[Array], Array]:
     high = np.minimum(sampling.centre + half, REACH)
     cells = (np.arange(side) + 0.5) / side
     axes = [a + (b - a) * cells for a, b in zip(low, high, strict=True)]
-    return axes, np.stack([part.ravel() for part in np.meshgrid(*axes, indexing="ij")], axis=1)
+    return axes, _product(axes)
 
 
 def grid_of(sampling: Sampling) -> tuple[list[Array], Array]:
-    """Middles of the cells along every axis, and the log-probability of all, shape [side] * unknown_count."""
+    """Middles of the cells along every axis, and the log-probability of all, shape [side] * unknown_count.
+
+    A grid that cuts a tail off gets further layers of cells there, up to the ends of the prior.
+    """
     axes, points = cells_of(sampling)
     with Workers(sampling.processes) as workers:
         ask = RememberedSimulations(
@@ -63,9 +68,33 @@ def grid_of(sampling: Sampling) -> tuple[list[Array], Array]:
         )
         values = ask(
             points, lambda done: sampling.report(done / len(points), f"grid: {done} of {len(points)}")
-        )
-    if not np.isfinite(values).any():
-        raise InputError(
-            "calibrate: no simulation of the grid finished. One must. Change calibrate.bounds or calibrate.start."
-        )
-    return axes, values.reshape([len(axis) for axis in axes])
+        ).reshape([len(axis) for axis in axes])
+        if not np.isfinite(values).any():
+            raise InputError(
+                "calibrate: no simulation of the grid finished. One must. Change calibrate.bounds or calibrate.start."
+            )
+        while (layer := _cut_off(axes, values)) is not None:
+            axis, place = layer
+            points = _product([*axes[:axis], np.array([place]), *axes[axis + 1 :]])
+            found = ask(points).reshape([1 if i == axis else len(each) for i, each in enumerate(axes)])
+            after = place > axes[axis][-1]
+            values = np.concatenate([values, found] if after else [found, values], axis=axis)
+            axes[axis] = np.append(axes[axis], place) if after else np.insert(axes[axis], 0, place)
+    return axes, values
+
+
+def _cut_off(axes: list[Array], values: Array) -> tuple[int, float] | None:
+    """Axis and place of a layer of cells that is missing; None if there is none."""
+    weight = np.exp(values - values.max())
+    for axis, middles in enumerate(axes):
+        step = middles[1] - middles[0]
+        layers = weight.sum(axis=tuple(i for i in range(len(axes)) if i != axis))
+        for end, place in ((0, middles[0] - step), (-1, middles[-1] + step)):
+            if layers[end] > OUTERMOST * layers.max() and abs(place) < REACH:
+                return axis, float(place)
+    return None
+
+
+def _product(axes: list[Array]) -> Array:
+    """All points of the axes, the last one fastest, shape [point_count, unknown_count]."""
+    return np.stack([part.ravel() for part in np.meshgrid(*axes, indexing="ij")], axis=1)
