@@ -18,7 +18,7 @@ import numpy as np
 
 from disect_sim import KNIVES, MATERIALS, build_model
 from disect_sim.model import Model
-from scripts.fit_real_logs import CASES, ROOT, Case, body, recorded
+from scripts.fit_real_logs import CASES, ROOT, body, recorded
 from stages.calibrate.material_fit.baselines import best_amplitude, repeated_profile
 from stages.calibrate.material_fit.fit import fit_material, material_unknowns
 from stages.calibrate.material_fit.left_over import LeftOver
@@ -54,20 +54,11 @@ def nmae(problem: Problem, profile: np.ndarray) -> float:
     return errors(profile, problem.measured, use, problem.mean_force).nmae
 
 
-def done(name: str, boundary: str) -> dict[str, Any]:
-    """What `run` found, kept in build/predictions; found now if it is not there."""
-    path: Path = RESULTS / name / f"{boundary}.json"
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        found = run(name, boundary, CASES[name], params_of(boundary), RESULTS / name)
-        path.write_text(json.dumps(found, indent=2) + "\n")
-        sys.stderr.write(f"{name} {boundary}: done\n")
-    return dict(json.loads(path.read_text()))
-
-
-def run(name: str, boundary: str, case: Case, params: CalibrateParams, folder: Path) -> dict[str, Any]:
+def run(name: str, boundary: str) -> dict[str, Any]:
     """Fit one cut, forecast its end from its beginning, predict the second cut where there is one."""
+    case, folder = CASES[name], RESULTS / name
     folder.mkdir(parents=True, exist_ok=True)
+    params = params_of(boundary)
     mesh = body(case, folder).mesh
     model = build_model(
         mesh, MATERIALS[case.material], KNIVES[case.knife], boundary=boundary, damage_law="edge"
@@ -150,7 +141,11 @@ def main() -> None:
         return
     for boundary in BOUNDARIES:
         for name in sys.argv[1:] or ("apple", "potato", "cucumber", "prism"):
-            done(name, boundary)
+            path: Path = RESULTS / name / f"{boundary}.json"
+            if not path.exists():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(json.dumps(run(name, boundary), indent=2) + "\n")
+                sys.stderr.write(f"{name} {boundary}: done\n")
 
 
 if __name__ == "__main__":

@@ -13,8 +13,10 @@ from scripts.experiments.page import PAGE, write_part
 from scripts.real_data import VARIABLE, real_data
 
 NAMES = ("two_parameters", "ranks", "losses", "duration", "velocity", "nodal_motion", "slicing")
-REAL = ("prism", "geometry", "real_logs")
+REAL = ("prism", "geometry")
 """Those that need the real data."""
+READER = "real_logs"
+"""Reads what another command has fitted."""
 
 
 def runs():
@@ -49,9 +51,9 @@ def test_every_experiment_has_its_part_and_every_part_its_command():
         for path in folder.glob("*.py")
         if any(word in path.read_text() for word in ("command(NAME", "write_part(NAME"))
     }
-    assert commands == {*NAMES, *REAL}
+    assert commands == {*NAMES, *REAL, READER}
     text = PAGE.read_text()
-    for name in (*NAMES, *REAL):
+    for name in (*NAMES, *REAL, READER):
         assert f"python -m scripts.experiments.{name}" in text
         assert text.count(f"<!-- {name} -->") == text.count(f"<!-- end of {name} -->") == 1
 
@@ -64,6 +66,25 @@ def test_without_real_data_it_says_what_it_needs(name, tmp_path, monkeypatch):
     with pytest.raises(SystemExit, match=r"is not in .*, the folder of SCAN2CUT_REAL_DATA"):
         experiment.main(experiment.COARSE, **where)
     assert not (tmp_path / "page.md").exists()
+
+
+def test_real_logs_are_those_of_the_fits_and_missing_ones_are_named(tmp_path):
+    experiment = import_module(f"scripts.experiments.{READER}")
+    page = tmp_path / "experiments.md"
+    shutil.copy(PAGE, page)
+    size, where = experiment.Size(tmp_path), {"page": page, "folder": tmp_path, "pictures": tmp_path}
+    for i, name in enumerate(experiment.CUTS):
+        with pytest.raises(SystemExit, match=f"predict_real_logs {name}"):
+            experiment.main(size, **where)
+        (tmp_path / name).mkdir()
+        found = {"fit": 0.01 * (i + 1), "forecast": 0.2, "hold": 0.3} | ({"second": 0.4} if not i else {})
+        (tmp_path / name / "guided.json").write_text(json.dumps(found))
+    experiment.main(size, **where)
+    text = page.read_text()
+    assert "| apple | 1.0 % | 20.0 % | 30.0 % | 40.0 % | – | 8.3 % |" in text
+    assert "| banana | – | – | – | – | – | 16.0 % |" in text
+    assert "| potato | 3.0 % | 20.0 % | 30.0 % | – | – | – |" in text
+    assert (tmp_path / "experiment_real_logs.png").stat().st_size > 3000
 
 
 def test_a_page_without_the_part_is_refused(tmp_path):

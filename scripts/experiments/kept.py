@@ -1,6 +1,7 @@
 """What an experiment has found so far, as JSON: a killed one goes on with the step that it was in."""
 
 import json
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ from stages.runtime.atomic_file import write_bytes_atomic
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "build" / "experiments"
+TELL_S = 10.0
 
 
 class Kept:
@@ -21,6 +23,7 @@ class Kept:
         self.folder = folder / name
         """For checkpoints of the steps."""
         self._path = folder / f"{name}.json"
+        self._told = time.monotonic()
         self.steps: dict[str, Any] = json.loads(self._path.read_text()) if self._path.is_file() else {}
 
     def once(self, step: str, size: object, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -32,6 +35,12 @@ class Kept:
             write_bytes_atomic(self._path, (json.dumps(self.steps, indent=1) + "\n").encode())
         result: dict[str, Any] = self.steps[step]
         return result
+
+    def tell(self, share: float, text: str) -> None:
+        """A line of progress on the terminal, not more often than every TELL_S."""
+        if time.monotonic() - self._told >= TELL_S:
+            self._told = time.monotonic()
+            sys.stderr.write(f"{self._path.stem} {100.0 * share:3.0f} % {text}\n")
 
 
 def _cpu_s() -> float:

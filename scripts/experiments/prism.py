@@ -59,13 +59,13 @@ class Size:
     dt_s: float = 0.008
     rate_hz: float = 125.0
     shared: int = 12
-    individual: int = 40
-    curves: int = 60
+    individual: int = 30
+    curves: int = 24
     """Materials of a posterior that are simulated for its forces."""
     settings: dict[str, dict[str, Any]] = field(
         default_factory=lambda: {
-            "bayessim": {"simulations": 500, "rounds": 6, "samples": 500},
-            "sgld": {"chains": 2, "burn_in": 60, "samples": 200, "step": 0.3},
+            "sgld": {"chains": 2, "burn_in": 15, "samples": 45, "step": 0.4},
+            "bayessim": {"simulations": 200, "rounds": 4, "samples": 500},
         }
     )
 
@@ -133,7 +133,7 @@ def run(size: Size, kept: Kept) -> dict[str, dict[str, Any]]:
         return {"curves": _curves(problem, unknowns, prior)[:, use]}
 
     out[BEFORE] = kept.once(BEFORE, (key, size.curves), before)
-    where = {"scan_dir": kept.folder, "key": key}
+    where = {"scan_dir": kept.folder, "key": key, "report": kept.tell}
     for name, how in size.settings.items():
 
         def work(name: str = name, how: dict[str, Any] = how) -> dict[str, Any]:

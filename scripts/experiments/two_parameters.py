@@ -82,7 +82,7 @@ def run(size: Size, kept: Kept) -> Iterator[dict[str, dict[str, Any]]]:
     """The grid, then every method once; what there is so far after each of them."""
     target, centre, covariance = posed(size)
     sizes = target.unknowns.sizes
-    where = {"scan_dir": kept.folder, "key": repr(size.scene)}
+    where = {"scan_dir": kept.folder, "key": repr(size.scene), "report": kept.tell}
     brute = Sampling(target, centre, covariance, **where, **size.settings["grid"])
 
     def density() -> dict[str, Any]:
