@@ -45,11 +45,11 @@ Array = NDArray[np.float64]
 class Size:
     """How many truths, and how the methods run."""
 
-    scene: Scene = field(default_factory=Scene)
-    truths: int = 120
-    side: int = 40
+    scene: Scene = field(default_factory=lambda: Scene((3, 2, 2), 0.01, 100.0))
+    truths: int = 96
+    side: int = 30
     """Of the grid."""
-    simulations: int = 500
+    simulations: int = 300
     """That the networks learn from."""
     networks: tuple[str, ...] = tuple(NETWORKS)
 

@@ -26,13 +26,15 @@ from stages.calibrate.samplers.diagnostics import diagnose
 from stages.calibrate.samplers.grid import grid_of
 from stages.calibrate.samplers.sampling import Sampling, sample
 from stages.shared.pictures.figure import new_figure
-from stages.shared.pictures.preview import COLOUR_MAP, CUT, TEXT, WARNING
+from stages.shared.pictures.preview import COLOUR_MAP, TEXT, WARNING
 
 NAME = "two_parameters"
 NAMES = ("sdf_ke", "cut_spring_ke")
 BOUNDS = {"sdf_ke": (500.0, 8000.0), "cut_spring_ke": (100.0, 1500.0)}
 TRUTH = np.array([PAPER[name] for name in NAMES])
 UNCERTAINTY_N = 0.5
+SHOWN = 400
+"""Points of a method in the figure."""
 
 Array = NDArray[np.float64]
 Settings = dict[str, dict[str, Any]]
@@ -142,8 +144,8 @@ def text_of(found: dict[str, dict[str, Any]]) -> str:
     ]  # fmt: skip
     return table(head, rows) + (
         "\n\nMean ± standard deviation (sd). Off: from the grid's mean, in the grid's sd, both parameters. Truth: 5100 "
-        "and 200 N/m. The first to learn from simulations pays for them, the others get the same ones again. The "
-        "paper's: modes at the truth, burn-in 90 (SGLD) and 50 (HMC)."
+        "and 200 N/m. The first to learn from simulations pays for them, the others get the same ones again; time: of "
+        "the run that finished a method. The paper's: modes at the truth, burn-in 90 (SGLD) and 50 (HMC)."
     )
 
 
@@ -161,13 +163,15 @@ def draw(found: dict[str, dict[str, Any]], folder: Path) -> None:
     methods = [name for name in found if name not in ("density", "grid")]
     figure, canvas = new_figure((4.0 * len(methods), 3.8))
     axes = np.atleast_1d(figure.subplots(1, len(methods), sharex=True, sharey=True))
-    logs = np.array(found["density"]["logs"])
+    first, second = (np.array(axis) for axis in found["density"]["axes"])
+    # The prior is uniform in the values and normal in t: without it, this is the density in the values.
+    logs = np.array(found["density"]["logs"]) + 0.5 * (first[:, None] ** 2 + second**2)
     x, y = (np.array(part) for part in found["density"]["values"])
     for axis, name in zip(axes, methods, strict=True):
         axis.contourf(x, y, np.exp(logs - logs.max()).T, 8, cmap=COLOUR_MAP, alpha=0.6)
         values = np.array(found[name]["values"])
-        axis.plot(*values.T, ".", ms=2.5, color=CUT, alpha=0.5, mew=0)
-        axis.plot(*TRUTH, "+", color=WARNING, ms=12, mew=2)
+        axis.plot(*values[:: max(1, len(values) // SHOWN)].T, ".", ms=3.5, color=TEXT, mew=0)
+        axis.plot(*TRUTH, "+", color=WARNING, ms=14, mew=3)
         axis.set_title(name, color=TEXT, fontsize=10)
         axis.set(xlabel="sdf_ke [N/m]", xlim=(x.min(), x.max()), ylim=(y.min(), y.max()))
     axes[0].set_ylabel("cut_spring_ke [N/m]")
