@@ -6,6 +6,7 @@ Not synthetic: the force comes from another program. Needs the real data (docs/r
 killed run goes on where it was (build/experiments).
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,8 @@ from disect_sim import KNIVES, MATERIALS, build_model, cut_by_plane
 from disect_sim.box_mesh import box_mesh
 from disect_sim.many import force_of, simulate_many
 from disect_sim.model import Model
-from scripts.experiments.kept import ROOT, Kept
-from scripts.experiments.page import command, table, write_figure
+from scripts.experiments.kept import FOLDER, ROOT, Kept
+from scripts.experiments.page import PAGE, PICTURES, table, write_figure, write_part
 from scripts.fit_real_logs import COMMON, SKIN, recorded
 from scripts.real_data import real_file
 from stages.calibrate.calibration import calibrate
@@ -101,8 +102,8 @@ def settings(size: Size, **changes: object) -> CalibrateParams:
     return shipped.changed(**{**base, **changes})
 
 
-def run(size: Size, kept: Kept) -> dict[str, dict[str, Any]]:
-    """Fits of springs, then the posteriors of the shared values around their fit."""
+def run(size: Size, kept: Kept) -> Iterator[dict[str, dict[str, Any]]]:
+    """Fits of springs, then the posteriors of the shared values; what there is so far after each of them."""
     model, params = block(size.cells), settings(size)
     problem = pose_problem(model, recorded(NAME), params)
     use = problem.contact & problem.valid
@@ -133,6 +134,7 @@ def run(size: Size, kept: Kept) -> dict[str, dict[str, Any]]:
         return {"curves": _curves(problem, unknowns, prior)[:, use]}
 
     out[BEFORE] = kept.once(BEFORE, (key, size.curves), before)
+    yield out
     where = {"scan_dir": kept.folder, "key": key, "report": kept.tell}
     for name, how in size.settings.items():
 
@@ -144,7 +146,7 @@ def run(size: Size, kept: Kept) -> dict[str, dict[str, Any]]:
 
         of = (key, how, size.curves, out["springs"]["values"] if name == "sgld" else "")
         out[name] = kept.once(name, of, work)
-    return out
+        yield out
 
 
 def _around(
@@ -265,7 +267,16 @@ def draw(found: dict[str, Any], folder: Path) -> None:
     write_figure(NAME, canvas, folder)
 
 
-main = command(NAME, run, text_of, draw, Size)
+def main(size: Size = Size(), page: Path = PAGE, folder: Path = FOLDER, pictures: Path = PICTURES) -> None:  # noqa: B008
+    """Run what is not done; table and figure after every posterior, with the names of those that are missing."""
+    try:
+        for found in run(size, Kept(NAME, folder)):
+            missing = [name for name in size.settings if name not in found]
+            rest = f" Not there yet: {', '.join(missing)}; the command goes on with it." if missing else ""
+            draw(found, pictures)
+            write_part(NAME, text_of(found) + rest, page)
+    except FileNotFoundError as error:
+        raise SystemExit(str(error)) from error
 
 
 if __name__ == "__main__":
