@@ -97,13 +97,17 @@ def meshed(name: str, params: Params, folder: Path) -> tuple[np.ndarray, np.ndar
         return mesh["nodes_m"], mesh["tets"], FITTED / name
 
 
+def skin_of(mesh: CutMesh, params: Params) -> np.ndarray:
+    """Which springs are skin: every body lies on its first cut's face, which is bare flesh."""
+    skin: np.ndarray = mesh.spring_surface & (mesh.spring_position[:, 1] > params.transport.bare_within_m)
+    return skin
+
+
 def values_of(fitted: Path, mesh: CutMesh, params: Params) -> dict[str, np.ndarray]:
     """The fitted parameters on the body's springs, by transport."""
     tables = (pl.read_parquet(fitted / f"{stem}.parquet") for stem in ("parameters", "bounds"))
     source = read_source(*tables, params.transport)
-    # every body lies on its first cut's face, which is bare flesh
-    skin = mesh.spring_surface & (mesh.spring_position[:, 1] > params.transport.bare_within_m)
-    target = SpringSet(mesh.spring_position, mesh.spring_area, skin)
+    target = SpringSet(mesh.spring_position, mesh.spring_area, skin_of(mesh, params))
     moved = transport(source, target, params.transport).values
     return {name: moved[name] for name in SPRING_NAMES}
 
@@ -123,7 +127,9 @@ def run(name: str) -> None:
         values,
         params.optimize,
         finer=finer_cut(nodes, tets),
-        materials=read_possible_materials(lambda _: pl.read_parquet(fitted / "draws.parquet")),
+        materials=read_possible_materials(
+            lambda _: pl.read_parquet(fitted / "draws.parquet"), skin_of(mesh, params)
+        ),
         scan_dir=folder,
         key=work_key(model, values.values(), params.optimize, ROOT / "stages" / "optimize"),
         progress=partial(_print_progress, name),

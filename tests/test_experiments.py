@@ -1,6 +1,7 @@
 """The experiments, coarse: each writes its table and figure, and a second run goes on from what is kept."""
 
 import json
+import re
 import shutil
 from importlib import import_module
 from pathlib import Path
@@ -9,12 +10,23 @@ import pytest
 
 from scripts.experiments.kept import Kept
 from scripts.experiments.page import PAGE, write_part
+from scripts.real_data import VARIABLE, real_data
 
 NAMES = ("two_parameters", "losses", "duration", "velocity", "nodal_motion", "geometry", "slicing")
+REAL = ("prism",)
+"""Those that need the real data."""
+READER = "real_logs"
+"""Reads what another command has fitted."""
+
+
+def runs():
+    missing = real_data() is None
+    skip = pytest.mark.skipif(missing, reason="the real data is not here (docs/real_data.md)")
+    return [*NAMES, *(pytest.param(name, marks=skip) for name in REAL)]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", runs())
 def test_an_experiment_writes_its_part_of_the_page(name, tmp_path):
     experiment = import_module(f"scripts.experiments.{name}")
     page = tmp_path / "experiments.md"
@@ -23,7 +35,7 @@ def test_an_experiment_writes_its_part_of_the_page(name, tmp_path):
     write_part(name, "empty", page)
     experiment.main(experiment.COARSE, **where)
     part = page.read_text().partition(f"<!-- {name} -->")[2].partition("<!-- end")[0]
-    assert "|---|" in part and "nan" not in part
+    assert "|---|" in part and not re.search(r"\bnan\b", part)
     assert (tmp_path / f"experiment_{name}.png").stat().st_size > 3000
     kept = (tmp_path / f"{name}.json").read_bytes()
     before = page.read_text()
@@ -39,11 +51,40 @@ def test_every_experiment_has_its_part_and_every_part_its_command():
         for path in folder.glob("*.py")
         if any(word in path.read_text() for word in ("command(NAME", "write_part(NAME"))
     }
-    assert commands == set(NAMES)
+    assert commands == {*NAMES, *REAL, READER}
     text = PAGE.read_text()
-    for name in NAMES:
+    for name in (*NAMES, *REAL, READER):
         assert f"python -m scripts.experiments.{name}" in text
         assert text.count(f"<!-- {name} -->") == text.count(f"<!-- end of {name} -->") == 1
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_without_real_data_it_says_what_it_needs(name, tmp_path, monkeypatch):
+    experiment = import_module(f"scripts.experiments.{name}")
+    monkeypatch.setenv(VARIABLE, str(tmp_path))
+    where = {"page": tmp_path / "page.md", "folder": tmp_path / "kept", "pictures": tmp_path}
+    with pytest.raises(SystemExit, match=r"is not in .*, the folder of SCAN2CUT_REAL_DATA"):
+        experiment.main(experiment.COARSE, **where)
+    assert not (tmp_path / "page.md").exists()
+
+
+def test_real_logs_are_those_of_the_fits_and_missing_ones_are_named(tmp_path):
+    experiment = import_module(f"scripts.experiments.{READER}")
+    page = tmp_path / "experiments.md"
+    shutil.copy(PAGE, page)
+    size, where = experiment.Size(tmp_path), {"page": page, "folder": tmp_path, "pictures": tmp_path}
+    for i, name in enumerate(experiment.CUTS):
+        with pytest.raises(SystemExit, match=f"predict_real_logs {name}"):
+            experiment.main(size, **where)
+        (tmp_path / name).mkdir()
+        found = {"fit": 0.01 * (i + 1), "forecast": 0.2, "hold": 0.3} | ({"second": 0.4} if not i else {})
+        (tmp_path / name / "guided.json").write_text(json.dumps(found))
+    experiment.main(size, **where)
+    text = page.read_text()
+    assert "| apple | 1.0 % | 20.0 % | 30.0 % | 40.0 % | – | 8.3 % |" in text
+    assert "| banana | – | – | – | – | – | 16.0 % |" in text
+    assert "| potato | 3.0 % | 20.0 % | 30.0 % | – | – | – |" in text
+    assert (tmp_path / "experiment_real_logs.png").stat().st_size > 3000
 
 
 def test_a_page_without_the_part_is_refused(tmp_path):
@@ -56,14 +97,15 @@ def test_a_page_without_the_part_is_refused(tmp_path):
 
 def test_a_step_that_fails_is_not_kept(tmp_path):
     kept = Kept("some", tmp_path)
-    assert kept.once("first", lambda: {"value": 1.0})["value"] == 1.0
+    assert kept.once("first", "small", lambda: {"value": 1.0})["value"] == 1.0
 
     def fail():
         raise RuntimeError("killed")
 
     with pytest.raises(RuntimeError):
-        kept.once("second", fail)
+        kept.once("second", "small", fail)
     again = Kept("some", tmp_path)
-    assert again.once("first", fail)["value"] == 1.0
-    assert again.once("second", lambda: {"value": 2.0})["value"] == 2.0
+    assert again.once("first", "small", fail)["value"] == 1.0
+    assert again.once("second", "small", lambda: {"value": 2.0})["value"] == 2.0
     assert set(json.loads((tmp_path / "some.json").read_text())) == {"first", "second"}
+    assert again.once("second", "large", lambda: {"value": 3.0})["value"] == 3.0, "another size is other work"

@@ -65,7 +65,7 @@ def run(size: Size, kept: Kept) -> dict[str, dict[str, Any]]:
             }
         return out
 
-    return {NAME: kept.once(NAME, work)}
+    return {NAME: kept.once(NAME, size, work)}
 
 
 def text_of(found: dict[str, Any]) -> str:

@@ -1,6 +1,7 @@
 """What an experiment has found so far, as JSON: a killed one goes on with the step that it was in."""
 
 import json
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,26 +13,34 @@ from stages.runtime.atomic_file import write_bytes_atomic
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "build" / "experiments"
+TELL_S = 10.0
 
 
 class Kept:
-    """Steps that are done, by name; delete the file to begin again."""
+    """Steps that are done, by name; delete the file to begin again. One that was done in another size is done again."""
 
     def __init__(self, name: str, folder: Path = FOLDER) -> None:
         self.folder = folder / name
         """For checkpoints of the steps."""
         self._path = folder / f"{name}.json"
+        self._told = time.monotonic()
         self.steps: dict[str, Any] = json.loads(self._path.read_text()) if self._path.is_file() else {}
 
-    def once(self, step: str, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    def once(self, step: str, size: object, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """The step's result: kept, or found now; `cpu_s` is what it took in this process and its children."""
-        if step not in self.steps:
+        if self.steps.get(step, {}).get("size") != repr(size):
             before = _cpu_s()
             found = work()
-            self.steps[step] = _plain(found) | {"cpu_s": round(_cpu_s() - before, 1)}
+            self.steps[step] = _plain(found) | {"cpu_s": round(_cpu_s() - before, 1), "size": repr(size)}
             write_bytes_atomic(self._path, (json.dumps(self.steps, indent=1) + "\n").encode())
         result: dict[str, Any] = self.steps[step]
         return result
+
+    def tell(self, share: float, text: str) -> None:
+        """A line of progress on the terminal, not more often than every TELL_S."""
+        if time.monotonic() - self._told >= TELL_S:
+            self._told = time.monotonic()
+            sys.stderr.write(f"{self._path.stem} {100.0 * share:3.0f} % {text}\n")
 
 
 def _cpu_s() -> float:

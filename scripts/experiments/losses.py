@@ -82,7 +82,7 @@ def run(size: Size, kept: Kept) -> dict[str, dict[str, Any]]:
             out[name] = {"values": values, "losses": rows}
         return out
 
-    found = {"landscape": kept.once("landscape", landscape)}
+    found = {"landscape": kept.once("landscape", size, landscape)}
     for loss in COMPARED:
 
         def work(loss: str = loss) -> dict[str, Any]:
@@ -91,13 +91,13 @@ def run(size: Size, kept: Kept) -> dict[str, dict[str, Any]]:
             )
             unknowns, start = shared_unknowns(params.start, bounds)
             fit = SharedFit(
-                problem, unknowns, params.changed(shared_loss=loss), kept.folder, f"{NAME} {loss}"
+                problem, unknowns, params.changed(shared_loss=loss), kept.folder, f"{loss} {size}"
             )
             best, history = fit_from_starts(fit, [unknowns.free(start)])
             values = unknowns.values(best.best.free)
             return {"nmae": [row.nmae for row in history]} | {name: float(values[name]) for name in NAMES}
 
-        found[loss] = kept.once(loss, work)
+        found[loss] = kept.once(loss, size, work)
     return found
 
 

@@ -86,7 +86,7 @@ def run(size: Size, kept: Kept) -> dict[str, dict[str, Any]]:
         found = {name: float(bounds[name].value(part.detach())) for name, part in free.items()}
         return {"history": history, "values": found, "force_n": float(true_force.norm(dim=1).mean())}
 
-    return {NAME: kept.once(NAME, work)}
+    return {NAME: kept.once(NAME, size, work)}
 
 
 def text_of(found: dict[str, Any]) -> str:

@@ -27,10 +27,16 @@ def command(
     draw: Callable[[dict[str, Any], Path], None],
     usual: Callable[[], Any],
 ) -> Callable[..., None]:
-    """The experiment's command: runs what is not done, draws, and writes its part of the page; `usual` is its size."""
+    """The experiment's command: runs what is not done, draws, and writes its part of the page; `usual` is its size.
+
+    It ends with a sentence where real data is needed and not there.
+    """
 
     def main(size: Any = None, page: Path = PAGE, folder: Path = FOLDER, pictures: Path = PICTURES) -> None:
-        found = run(size or usual(), Kept(name, folder))
+        try:
+            found = run(size or usual(), Kept(name, folder))
+        except FileNotFoundError as error:
+            raise SystemExit(str(error)) from error
         draw(found, pictures)
         write_part(name, text_of(found), page)
 

@@ -84,7 +84,7 @@ def run(size: Size, kept: Kept) -> dict[str, dict[str, Any]]:
             "keyframes": found.cut.keyframes,
         }
 
-    return {NAME: kept.once(NAME, work)}
+    return {NAME: kept.once(NAME, size, work)}
 
 
 PAPERS = {"vertical": "89.7 N", "unconstrained": "76.5 N", "constrained": "76.7 N"}

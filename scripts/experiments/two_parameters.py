@@ -26,13 +26,15 @@ from stages.calibrate.samplers.diagnostics import diagnose
 from stages.calibrate.samplers.grid import grid_of
 from stages.calibrate.samplers.sampling import Sampling, sample
 from stages.shared.pictures.figure import new_figure
-from stages.shared.pictures.preview import COLOUR_MAP, CUT, TEXT, WARNING
+from stages.shared.pictures.preview import COLOUR_MAP, TEXT, WARNING
 
 NAME = "two_parameters"
 NAMES = ("sdf_ke", "cut_spring_ke")
 BOUNDS = {"sdf_ke": (500.0, 8000.0), "cut_spring_ke": (100.0, 1500.0)}
 TRUTH = np.array([PAPER[name] for name in NAMES])
 UNCERTAINTY_N = 0.5
+SHOWN = 400
+"""Points of a method in the figure."""
 
 Array = NDArray[np.float64]
 Settings = dict[str, dict[str, Any]]
@@ -45,12 +47,12 @@ class Size:
     scene: Scene = field(default_factory=Scene)
     settings: Settings = field(
         default_factory=lambda: {
-            "grid": {"simulations": 144, "samples": 500},
-            "sgld": {"chains": 2, "burn_in": 40, "samples": 100},
-            "nuts": {"chains": 2, "burn_in": 15, "samples": 30},
-            "bayessim": {"simulations": 300, "samples": 500},
-            "npe": {"simulations": 300, "samples": 500},
-            "bayessim, 3 rounds": {"simulations": 300, "rounds": 3, "samples": 500},
+            "grid": {"simulations": 576, "samples": 2500},
+            "sgld": {"chains": 3, "burn_in": 60, "samples": 300, "step": 0.4},
+            "nuts": {"chains": 2, "burn_in": 20, "samples": 60},
+            "bayessim": {"simulations": 500, "samples": 500},
+            "npe": {"simulations": 500, "samples": 500},
+            "bayessim, 6 rounds": {"simulations": 500, "rounds": 6, "samples": 500},
         }
     )
     """Short burn-ins: chains start around the most probable point, with Laplace's mass matrix."""
@@ -82,15 +84,16 @@ def run(size: Size, kept: Kept) -> Iterator[dict[str, dict[str, Any]]]:
     """The grid, then every method once; what there is so far after each of them."""
     target, centre, covariance = posed(size)
     sizes = target.unknowns.sizes
-    brute = Sampling(target, centre, covariance, scan_dir=kept.folder, key=NAME, **size.settings["grid"])
+    where = {"scan_dir": kept.folder, "key": repr(size.scene), "report": kept.tell}
+    brute = Sampling(target, centre, covariance, **where, **size.settings["grid"])
 
     def density() -> dict[str, Any]:
         axes, logs = grid_of(brute)
         return {"axes": axes, "logs": logs, "values": [_along(target, axes, i) for i in range(2)]}
 
-    out = {"density": kept.once("density", density)}
+    out = {"density": kept.once("density", (size.scene, brute.simulations), density)}
     for name, settings in size.settings.items():
-        job = Sampling(target, centre, covariance, scan_dir=kept.folder, key=NAME, **settings)
+        job = Sampling(target, centre, covariance, **where, **settings)
 
         def work(name: str = name, job: Sampling = job) -> dict[str, Any]:
             found = sample(name.partition(",")[0], job)
@@ -104,7 +107,7 @@ def run(size: Size, kept: Kept) -> Iterator[dict[str, dict[str, Any]]]:
                 "simulations": found.simulations,
             }
 
-        out[name] = kept.once(name, work)
+        out[name] = kept.once(name, (size.scene, settings), work)
         yield out
 
 
@@ -117,30 +120,42 @@ def _along(target: MaterialTarget, axes: list[Array], i: int) -> Array:
 def text_of(found: dict[str, dict[str, Any]]) -> str:
     """The part of the page."""
     rows = []
+    grid = np.array(found["grid"]["values"])
     for name, result in found.items():
         if name == "density":
             continue
         values = np.array(result["values"])
-        mean, deviation = values.mean(axis=0), values.std(axis=0)
         low, high = np.quantile(values, (0.05, 0.95), axis=0)
         inside = "yes" if ((low <= TRUTH) & (high >= TRUTH)).all() else "no"
+        mean, deviation = values.mean(axis=0), values.std(axis=0)
         cells = [f"{m:.0f} ± {d:.0f}" for m, d in zip(mean, deviation, strict=True)]
         cost = result["cpu_s"] + (found["density"]["cpu_s"] if name == "grid" else 0.0)
         rhat = "–" if result["rhat"] is None else f"{result['rhat']:.2f}"
         rows.append(
             [
-                name, *cells, inside, rhat, f"{result['effective']:.0f}",
-                result["gradients"], result["simulations"], f"{cost:.0f}",
+                name, *cells, *(("–",) * 3 if name == "grid" else _beside(values, result["effective"], grid)),
+                inside, rhat, f"{result['effective']:.0f}", result["gradients"], result["simulations"],
+                f"{cost:.0f}",
             ]
         )  # fmt: skip
     head = [
-        "method", "sdf_ke [N/m]", "cut_spring_ke [N/m]", "truth inside 90 %", "R-hat", "effective points",
-        "gradients", "simulations", "CPU s",
+        "method", "sdf_ke [N/m]", "cut_spring_ke [N/m]", "means off [sd]", "Monte-Carlo error [sd]",
+        "sd over the grid's", "truth inside 90 %", "R-hat", "effective points", "gradients", "simulations", "CPU s",
     ]  # fmt: skip
     return table(head, rows) + (
-        "\n\nMean and standard deviation. Truth: 5100 and 200 N/m. The first to learn from simulations pays for them, "
-        "the others get the same ones again. The paper's: modes at the truth, burn-in 90 (SGLD) and 50 (HMC)."
+        "\n\nMean ± standard deviation (sd). Off: from the grid's mean, in the grid's sd, both parameters. Truth: 5100 "
+        "and 200 N/m. The first to learn from simulations pays for them, the others get the same ones again; time: of "
+        "the run that finished a method. The paper's: modes at the truth, burn-in 90 (SGLD) and 50 (HMC)."
     )
+
+
+def _beside(values: Array, effective: float, grid: Array) -> tuple[str, str, str]:
+    """How far the means are from the grid's, their Monte-Carlo error, and deviations over the grid's."""
+    wide = grid.std(axis=0)
+    off = (values.mean(axis=0) - grid.mean(axis=0)) / wide
+    ratio = values.std(axis=0) / wide
+    error = np.sqrt(1.0 / effective + 1.0 / len(grid))
+    return ", ".join(f"{x:+.2f}" for x in off), f"{error:.2f}", ", ".join(f"{x:.2f}" for x in ratio)
 
 
 def draw(found: dict[str, dict[str, Any]], folder: Path) -> None:
@@ -148,13 +163,15 @@ def draw(found: dict[str, dict[str, Any]], folder: Path) -> None:
     methods = [name for name in found if name not in ("density", "grid")]
     figure, canvas = new_figure((4.0 * len(methods), 3.8))
     axes = np.atleast_1d(figure.subplots(1, len(methods), sharex=True, sharey=True))
-    logs = np.array(found["density"]["logs"])
+    first, second = (np.array(axis) for axis in found["density"]["axes"])
+    # The prior is uniform in the values and normal in t: without it, this is the density in the values.
+    logs = np.array(found["density"]["logs"]) + 0.5 * (first[:, None] ** 2 + second**2)
     x, y = (np.array(part) for part in found["density"]["values"])
     for axis, name in zip(axes, methods, strict=True):
         axis.contourf(x, y, np.exp(logs - logs.max()).T, 8, cmap=COLOUR_MAP, alpha=0.6)
         values = np.array(found[name]["values"])
-        axis.plot(*values.T, ".", ms=2.5, color=CUT, alpha=0.5, mew=0)
-        axis.plot(*TRUTH, "+", color=WARNING, ms=12, mew=2)
+        axis.plot(*values[:: max(1, len(values) // SHOWN)].T, ".", ms=3.5, color=TEXT, mew=0)
+        axis.plot(*TRUTH, "+", color=WARNING, ms=14, mew=3)
         axis.set_title(name, color=TEXT, fontsize=10)
         axis.set(xlabel="sdf_ke [N/m]", xlim=(x.min(), x.max()), ylim=(y.min(), y.max()))
     axes[0].set_ylabel("cut_spring_ke [N/m]")

@@ -52,7 +52,7 @@ def run(size: Size, kept: Kept) -> dict[str, dict[str, Any]]:
             for phase, values in fitted(model, logs[FITTED_M_S], params).items()
         }
 
-    return {NAME: kept.once(NAME, work)}
+    return {NAME: kept.once(NAME, size, work)}
 
 
 def text_of(found: dict[str, Any]) -> str:

@@ -121,7 +121,7 @@ def predict(read: Read, material: str, params: CalibrateParams, other: pl.DataFr
     tried = [
         fitted,
         nominal_values(params, material),
-        *(of_material(fitted, factors) for factors in read_possible_materials(read)),
+        *(of_material(fitted, factors) for factors in read_possible_materials(read, model.surface)),
     ]
     answers = simulate_many([problem.cut(values) for values in tried], of=force_of)
     predicted, nominal, *drawn = (problem.profile(answer) for answer in answers)

@@ -1,6 +1,6 @@
 """Does the reduction survive? The two motions again with a finer step, a finer mesh and other parameters."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,7 +13,7 @@ from stages.optimize.params import OptimizeParams
 from stages.optimize.passage import Passage
 from stages.optimize.slicing_cut import Array, SlicingCut, Values
 from stages.shared.cut.cutting_model import cutting_model
-from stages.shared.cut.second_cut_values import of_material
+from stages.shared.cut.second_cut_values import Factors, of_material
 
 PERTURBATION = 0.1
 """How far the check moves the parameters where nothing says how well they are known."""
@@ -75,7 +75,7 @@ class Confirmed:
 
 
 def checks_of(
-    base: Check, finer: CutMesh, finer_values: Values, materials: Sequence[Mapping[str, float]] = ()
+    base: Check, finer: CutMesh, finer_values: Values, materials: Sequence[Factors] = ()
 ) -> list[Check]:
     """Half the edge, half the step, and other parameters; the longest comes first.
 

@@ -1,6 +1,6 @@
 """The whole search: the vertical cut, the descents from all starts, the ablation, and the honesty check."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -25,6 +25,7 @@ from stages.optimize.slicing_cut import SlicingCut, Values
 from stages.optimize.starts import Start, chosen_starts, drawn_motions, parameter_draws
 from stages.runtime.checkpoint import remove_checkpoints
 from stages.runtime.parallel import Workers, stage_workers
+from stages.shared.cut.second_cut_values import Factors
 
 UNCONSTRAINED = "unconstrained"
 """Name of the ablation: the first start without any constraint."""
@@ -94,7 +95,7 @@ def optimize(
     params: OptimizeParams,
     *,
     finer: CutMesh,
-    materials: Sequence[Mapping[str, float]] = (),
+    materials: Sequence[Factors] = (),
     scan_dir: Path | None = None,
     key: str = "",
     progress: Progress = lambda fraction, message: None,

@@ -49,7 +49,8 @@ def run(io: StageIO, params: OptimizeParams) -> dict[str, Any]:
     mesh = read_cut_mesh(io.read, "precut_half")
     check_plane(mesh)
     model = cutting_model(mesh, MATERIALS[io.scan.material], params.cut)
-    values, materials = read_second_cut_values(io.read), read_possible_materials(io.read)
+    values = read_second_cut_values(io.read)
+    materials = read_possible_materials(io.read, io.read("transport/parameters")["surface"].to_numpy())
     nodes, tets = io.read("tetrahedralize_half/nodes"), io.read("tetrahedralize_half/tets")
     silhouette = mesh.nodes[~mesh.node_ghost][:, [2, 1]]
     found = optimize(
@@ -60,7 +61,10 @@ def run(io: StageIO, params: OptimizeParams) -> dict[str, Any]:
         materials=materials,
         scan_dir=io.scan_dir,
         key=work_key(
-            model, [*values.values(), *(np.array([*m.values()]) for m in materials)], params, OWN_CODE
+            model,
+            [*values.values(), *(np.asarray(factor) for m in materials for factor in m.values())],
+            params,
+            OWN_CODE,
         ),
         progress=lambda fraction, text: io.progress(0.02 + 0.95 * fraction, text),
         show=lambda so_far: io.show(lambda: live_picture(so_far, silhouette)),

@@ -1,6 +1,6 @@
 """Where the search begins: the vertical cut, and a few seeded slicing motions."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from stages.optimize.passage import Passage
 from stages.optimize.slicing_cut import AMPLITUDE_M_S, FREQUENCY_RAD_S, SlicingCut, Values
 from stages.runtime.checkpoint import Checkpoint
 from stages.runtime.parallel import report_to_parent
-from stages.shared.cut.second_cut_values import of_material
+from stages.shared.cut.second_cut_values import Factors, of_material
 
 Array = NDArray[np.float64]
 
@@ -105,7 +105,7 @@ def chosen_starts(
 
 
 def parameter_draws(
-    values: Values, params: OptimizeParams, materials: Sequence[Mapping[str, float]] = ()
+    values: Values, params: OptimizeParams, materials: Sequence[Factors] = ()
 ) -> tuple[Values, ...]:
     """The parameters themselves and, for a robust motion, other sets.
 

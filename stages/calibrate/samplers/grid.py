@@ -11,12 +11,14 @@ from stages.runtime.parallel import Workers
 MOST_UNKNOWNS = 3
 REACH = 4.0
 """The grid covers this many Laplace standard deviations, and of the prior, which it never leaves."""
+OUTERMOST = 1.0e-3
+"""A layer of cells at the end of the grid with more than this of the largest layer's probability is not the last."""
 
 Array = NDArray[np.float64]
 
 
 def sample(sampling: Sampling) -> Samples:
-    """Points drawn from the cells by their probability, evenly inside a cell; `simulations` is the grid's size."""
+    """Points drawn from the cells of a grid; `simulations` is its size."""
     count = len(sampling.centre)
     if count > MOST_UNKNOWNS:
         raise InputError(
@@ -25,19 +27,25 @@ def sample(sampling: Sampling) -> Samples:
         )
     axes, values = grid_of(sampling)
     random = np.random.default_rng([sampling.seed, 2])
+    points, logs = drawn_from(axes, values, sampling.chains * sampling.samples, random)
+    t = points.reshape(sampling.chains, sampling.samples, count)
+    return Samples(t, logs.reshape(t.shape[:2]), 0, values.size, False, t)
+
+
+def drawn_from(
+    axes: list[Array], values: Array, count: int, random: np.random.Generator
+) -> tuple[Array, Array]:
+    """Points of the cells by their probability, evenly inside a cell, and the log-probability of their cells."""
     weight = np.exp(values - values.max())
-    wanted = sampling.chains * sampling.samples
-    chosen = random.choice(weight.size, size=wanted, p=(weight / weight.sum()).ravel())
+    chosen = random.choice(weight.size, size=count, p=(weight / weight.sum()).ravel())
     place = np.unravel_index(chosen, values.shape)
     points = np.stack([axis[i] for axis, i in zip(axes, place, strict=True)], axis=1)
     points += (random.random(points.shape) - 0.5) * np.array([axis[1] - axis[0] for axis in axes])
-    t = points.reshape(sampling.chains, sampling.samples, count)
-    logs = values.ravel()[chosen].reshape(t.shape[:2])
-    return Samples(t, logs, 0, values.size, False, t)
+    return points, values.ravel()[chosen]
 
 
-def grid_of(sampling: Sampling) -> tuple[list[Array], Array]:
-    """Middles of the cells along every axis, and the log-probability of all, shape [side] * unknown_count."""
+def cells_of(sampling: Sampling) -> tuple[list[Array], Array]:
+    """Middles of the cells along every axis, and of all cells, shape [cell_count, unknown_count]."""
     count = len(sampling.centre)
     side = max(3, int(np.floor(sampling.simulations ** (1.0 / count) + 1e-9)))
     half = REACH * np.sqrt(np.diag(sampling.covariance))
@@ -45,17 +53,48 @@ def grid_of(sampling: Sampling) -> tuple[list[Array], Array]:
     high = np.minimum(sampling.centre + half, REACH)
     cells = (np.arange(side) + 0.5) / side
     axes = [a + (b - a) * cells for a, b in zip(low, high, strict=True)]
-    points = np.stack([part.ravel() for part in np.meshgrid(*axes, indexing="ij")], axis=1)
+    return axes, _product(axes)
 
+
+def grid_of(sampling: Sampling) -> tuple[list[Array], Array]:
+    """Middles of the cells along every axis, and the log-probability of all, shape [side] * unknown_count.
+
+    A grid that cuts a tail off gets further layers of cells there, up to the ends of the prior.
+    """
+    axes, points = cells_of(sampling)
     with Workers(sampling.processes) as workers:
         ask = RememberedSimulations(
             lambda batch: sampling.target.log_probabilities(batch, workers), sampling.checkpoint("grid")
         )
         values = ask(
             points, lambda done: sampling.report(done / len(points), f"grid: {done} of {len(points)}")
-        )
-    if not np.isfinite(values).any():
-        raise InputError(
-            "calibrate: no simulation of the grid finished. One must. Change calibrate.bounds or calibrate.start."
-        )
-    return axes, values.reshape([side] * count)
+        ).reshape([len(axis) for axis in axes])
+        if not np.isfinite(values).any():
+            raise InputError(
+                "calibrate: no simulation of the grid finished. One must. Change calibrate.bounds or calibrate.start."
+            )
+        while (layer := _cut_off(axes, values)) is not None:
+            axis, place = layer
+            points = _product([*axes[:axis], np.array([place]), *axes[axis + 1 :]])
+            found = ask(points).reshape([1 if i == axis else len(each) for i, each in enumerate(axes)])
+            after = place > axes[axis][-1]
+            values = np.concatenate([values, found] if after else [found, values], axis=axis)
+            axes[axis] = np.append(axes[axis], place) if after else np.insert(axes[axis], 0, place)
+    return axes, values
+
+
+def _cut_off(axes: list[Array], values: Array) -> tuple[int, float] | None:
+    """Axis and place of a layer of cells that is missing; None if there is none."""
+    weight = np.exp(values - values.max())
+    for axis, middles in enumerate(axes):
+        step = middles[1] - middles[0]
+        layers = weight.sum(axis=tuple(i for i in range(len(axes)) if i != axis))
+        for end, place in ((0, middles[0] - step), (-1, middles[-1] + step)):
+            if layers[end] > OUTERMOST * layers.max() and abs(place) < REACH:
+                return axis, float(place)
+    return None
+
+
+def _product(axes: list[Array]) -> Array:
+    """All points of the axes, the last one fastest, shape [point_count, unknown_count]."""
+    return np.stack([part.ravel() for part in np.meshgrid(*axes, indexing="ij")], axis=1)

@@ -28,7 +28,24 @@ Array = NDArray[np.float64]
 
 
 def sample_learnt(method: str, sampling: Sampling, **network: Any) -> Samples:
-    """Simulate points of the prior, then in further rounds of the posterior so far, and train on all of them."""
+    """Points of the posterior that a network has learnt for the target's log."""
+    points, asked = learnt_points(method, sampling, np.array([sampling.target.observed]), **network)
+    t = points[0].reshape(sampling.chains, sampling.samples, -1)
+    return Samples(t, np.full(t.shape[:2], np.nan), 0, asked, False, t)
+
+
+def learnt_points(method: str, sampling: Sampling, shown: Array, **network: Any) -> tuple[Array, int]:
+    """Points of the posteriors of several logs, by one network, and the simulations that it has learnt from.
+
+    Args:
+        method: Its name, for reports.
+        sampling: The job; the target's own log is the one that further rounds are drawn for.
+        shown: What the logs show, shape [log_count, summary_count].
+        network: Of sbi's posterior_nn.
+
+    Returns:
+        Points of shape [log_count, chains * samples, unknown_count], and the number of simulations.
+    """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # small networks, and the same sums in the same order everywhere
     try:
@@ -36,24 +53,28 @@ def sample_learnt(method: str, sampling: Sampling, **network: Any) -> Samples:
             ask = RememberedSimulations(
                 lambda ts: sampling.target.summaries(ts, workers), sampling.checkpoint("simulations")
             )
-            drawn = _learn(method, sampling, ask, posterior_nn(**network))
+            posterior = _learn(method, sampling, ask, posterior_nn(**network))
+            count = sampling.chains * sampling.samples
+            return np.array([_drawn(posterior, count, _as_tensor(x)) for x in shown]), ask.asked
     finally:
         torch.set_num_threads(threads)
-    t = drawn.reshape(sampling.chains, sampling.samples, -1)
-    return Samples(t, np.full(t.shape[:2], np.nan), 0, ask.asked, False, t)
 
 
-def _learn(method: str, s: Sampling, ask: RememberedSimulations, network: Any) -> Array:
-    """Points of the last round's posterior, shape [point_count, unknown_count]."""
+def _learn(method: str, s: Sampling, ask: RememberedSimulations, network: Any) -> Any:
+    """Simulate points of the prior, then in further rounds of the posterior so far, and train on all of them."""
     random, count = np.random.default_rng([s.seed, 4]), len(s.centre)
     torch.manual_seed(int(random.integers(2**31)))
     prior = torch.distributions.MultivariateNormal(torch.zeros(count), torch.eye(count))
     trainer = NPE(prior, density_estimator=network, tracker=_NoFiles(), show_progress_bars=False)
-    observed = torch.as_tensor(s.target.observed, dtype=torch.float32)[None]
+    observed = _as_tensor(s.target.observed)
     posterior = None
     for number in range(s.rounds):
         wanted = s.simulations if posterior is None else max(1, s.simulations // LATER_ROUNDS)
-        points = random.standard_normal((wanted, count)) if posterior is None else _drawn(posterior, wanted)
+        points = (
+            random.standard_normal((wanted, count))
+            if posterior is None
+            else _drawn(posterior, wanted, observed)
+        )
 
         def tell(done: int, number: int = number, wanted: int = wanted) -> None:
             text = f"{method}: round {number + 1} of {s.rounds}, simulation {done} of {wanted}"
@@ -64,7 +85,7 @@ def _learn(method: str, s: Sampling, ask: RememberedSimulations, network: Any) -
             trainer.append_simulations(theta, x, proposal=posterior)
             trainer.train(stop_after_epochs=PATIENCE)
         posterior = trainer.build_posterior().set_default_x(observed)
-    return _drawn(posterior, s.chains * s.samples)
+    return posterior
 
 
 class _NoFiles:
@@ -88,8 +109,12 @@ class _NoFiles:
         """Nothing."""
 
 
-def _drawn(posterior: Any, count: int) -> Array:
-    return np.asarray(posterior.sample((count,), show_progress_bars=False).double().numpy())
+def _as_tensor(shown: Array) -> torch.Tensor:
+    return torch.as_tensor(shown, dtype=torch.float32)[None]
+
+
+def _drawn(posterior: Any, count: int, shown: torch.Tensor) -> Array:
+    return np.asarray(posterior.sample((count,), x=shown, show_progress_bars=False).double().numpy())
 
 
 def _shown(

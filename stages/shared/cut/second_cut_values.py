@@ -4,10 +4,13 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
-from disect_sim.parameters import SPRING_NAMES
+from disect_sim.parameters import SPRING_NAMES, SURFACE_PREFIX
 
 Read = Callable[[str], pl.DataFrame]
+Factors = Mapping[str, np.ndarray | float]
+"""Parameter → factor on its fitted value: a number, or one per spring, shape [spring_count]."""
 
 
 def read_body_values(read: Read) -> dict[str, float]:
@@ -15,16 +18,31 @@ def read_body_values(read: Read) -> dict[str, float]:
     return dict(read("calibrate/body").select("name", "value").iter_rows())
 
 
-def read_possible_materials(read: Read) -> list[dict[str, float]]:
-    """Possible materials by calibrate's posterior: for each, parameter → factor on the fitted value. May be none."""
+def read_possible_materials(read: Read, skin: NDArray[np.bool_]) -> list[Factors]:
+    """Possible materials by calibrate's posterior, each as factors on the fitted values. May be none.
+
+    Args:
+        read: Maps the name of one of the scan's artifacts to its table.
+        skin: Which springs of the body are skin, shape [spring_count]: there a factor of `surface_<name>` holds.
+    """
     table = read("calibrate/draws").sort("draw")
     return [
-        dict(rows.select("name", "factor").iter_rows())
+        _on_springs(dict(rows.select("name", "factor").iter_rows()), skin)
         for _, rows in table.group_by("draw", maintain_order=True)
     ]
 
 
-def of_material(values: Mapping[str, np.ndarray], factors: Mapping[str, float]) -> dict[str, np.ndarray]:
+def _on_springs(drawn: Mapping[str, float], skin: NDArray[np.bool_]) -> Factors:
+    """One number per parameter; one per spring where the skin's factor is another than the flesh's."""
+    out: dict[str, np.ndarray | float] = {}
+    for name in dict.fromkeys(name.removeprefix(SURFACE_PREFIX) for name in drawn):
+        flesh = drawn.get(name, 1.0)
+        on_skin = drawn.get(SURFACE_PREFIX + name, flesh)
+        out[name] = flesh if on_skin == flesh else np.where(skin, on_skin, flesh)
+    return out
+
+
+def of_material(values: Mapping[str, np.ndarray], factors: Factors) -> dict[str, np.ndarray]:
     """The fitted values as those of a possible material."""
     return {name: value * factors.get(name, 1.0) for name, value in values.items()}
 

@@ -203,6 +203,17 @@ def test_a_grid_has_few_unknowns():
         sample("grid", sampling_of(wide))
 
 
+def test_a_grid_that_is_too_narrow_grows():
+    """Laplace's deviations a third of the true ones cut the tails off: the grid finds them all the same."""
+    target = curved_target()
+    mean, covariance = target.by_fine_grid()
+    settings = SETTINGS["grid"] | {"simulations": 400}
+    narrow = sampling_of(target, **settings, covariance=sampling_of(target).covariance / 9.0)
+    found = sample("grid", narrow)
+    assert found.simulations > narrow.simulations
+    agrees("grid", found, mean, covariance, narrow)
+
+
 def chains_of(t, chained=True):
     return Samples(t, np.zeros(t.shape[:2]), 0, 0, chained, t)
 

@@ -11,7 +11,7 @@ from stages.calibrate.report import body_table
 from stages.runtime.artifacts import read_table, write_table
 from stages.runtime.catalogue import ARTIFACTS
 from stages.runtime.table_contract import check_table
-from stages.shared.cut.second_cut_values import read_second_cut_values
+from stages.shared.cut.second_cut_values import of_material, read_possible_materials, read_second_cut_values
 
 PARAMETERS = "transport/parameters"
 
@@ -38,6 +38,23 @@ def test_a_material_value_of_the_first_cut_is_that_of_the_second(scan_dir):
     values = read_second_cut_values(partial(read_table, scan_dir))
     assert set(values) == {*SPRING_NAMES, "young_pa"}
     assert values["young_pa"] == 2.0e5 and values["sdf_mu"].tolist() == [1.0, 2.0]
+
+
+def test_a_possible_material_has_its_own_skin(scan_dir):
+    """Factors of `surface_<name>` hold on the skin, those of the flesh elsewhere, and on both where there is one."""
+    drawn = {"sdf_ke": 2.0, "surface_sdf_ke": 3.0, "sdf_mu": 0.5, "surface_sdf_tip": 4.0, "young_pa": 1.5}
+    rows = [(0, name, factor) for name, factor in drawn.items()]
+    schema = {"draw": pl.Int64, "name": pl.String, "factor": pl.Float64}
+    write_table(scan_dir, "calibrate/draws", pl.DataFrame(rows, schema=schema, orient="row"))
+    read = partial(read_table, scan_dir)
+    values = read_second_cut_values(read)
+    (factors,) = read_possible_materials(read, np.array([True, False]))
+    found = of_material(values, factors)
+    assert found["sdf_ke"].tolist() == [3.0, 4.0]
+    assert found["sdf_mu"].tolist() == [0.5, 1.0]
+    assert found["sdf_tip"].tolist() == [4.0, 2.0]
+    assert found["young_pa"].shape == () and found["young_pa"] == 3.0e5
+    assert found["sdf_radius"].tolist() == [1.0, 2.0]
 
 
 def test_without_material_values_the_table_is_empty_and_valid():
