@@ -35,13 +35,8 @@ def test_irregular_mesh(tmp_path):
     assert fine == pytest.approx(coarse, rel=0.1)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="where vertices lie on the cut plane (snapped, virtual coordinates 0.01 and 0.99) the mean force is 7 % "
-    "(glued) to 16 % (held) higher than 0.6 mm beside, on the same mesh; probably the stiffer discretisation of a "
-    "surface that follows the mesh (linear tets), not proven",
-)
 def test_vertices_on_the_cut_plane_make_no_difference():
+    """Springs crowd around such vertices: where normals came from the nearest springs the force was 7 to 16 % higher."""
     nodes, tets = saved_block("synthetic_block_tetwild_fine")
     on_plane, beside = cut_by_plane(nodes, tets), cut_by_plane(nodes + OFF_CENTRE, tets)
     assert on_plane.snapped_vertices > 15
