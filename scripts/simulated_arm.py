@@ -45,8 +45,8 @@ PLACE = slice(12, 15)
 """Of the end effector in O_T_EE."""
 NEAR_M, AHEAD = 0.005, 50
 """How far off its way the edge may be to feel the fruit, and how many samples ahead it is looked for."""
-LIFTED_M, SAME_M = 0.001, 2e-4
-"""The cut is over when the edge is so far from its end; places that are as near as another one."""
+LIFTED_M = 0.001
+"""The cut is over when the edge is so far from its end."""
 PANDA_VERSION = 5
 PANDA_COMMANDS = (0, 1, 2, 4, 5, 6, 7, 8, 9, 10, 12)
 """Their numbers, in the order of version 10."""
@@ -124,7 +124,7 @@ class Fruit:
         off = np.linalg.norm(self.way[self.at : self.at + AHEAD] - edge, axis=1)
         if not len(off) or off.min() > NEAR_M:
             return np.zeros(3)
-        self.at += int((off <= off.min() + SAME_M).argmax())  # where it is slow, not ahead of it
+        self.at += int(off.argmin())
         if self.at == len(self.way) - 1 and off.min() > LIFTED_M:
             self.at += 1
             return np.zeros(3)
