@@ -200,12 +200,15 @@ def main() -> int:
         sys.stderr.write(f"{error}\n")
         return 2
     command = server_command(server, options.robot, BUILD, *felt)
-    process = subprocess.Popen(command)
+    log = BUILD / "server.log"
+    with log.open("w", encoding="utf-8") as file:
+        process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the server's, which then ends by itself
     if not answers(process):
-        return process.wait()
+        sys.stderr.write(f"The server ended: {log.read_text(encoding='utf-8')[-1000:]}\n")
+        return 2
     sys.stdout.write(
-        f"A simulated {options.robot} is served at 127.0.0.1 until Ctrl-C. In another terminal:\n"
+        f"A simulated {options.robot} is served at 127.0.0.1 until Ctrl-C; its log is {log}. In another terminal:\n"
         f"  {client} FOLDER/run_cut.py --air --execute --robot {options.robot} --host 127.0.0.1 --no-realtime\n"
         "where FOLDER is data/scans/SCAN/export/cut/certified; without --air it is the cut.\n"
     )
