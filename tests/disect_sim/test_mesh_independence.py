@@ -36,7 +36,7 @@ def test_irregular_mesh(tmp_path):
 
 
 def test_vertices_on_the_cut_plane_make_no_difference():
-    """Springs crowd around such vertices: where normals came from the nearest springs the force was 7 to 16 % higher."""
+    """Springs crowd around them: with normals from the nearest springs the force was 7 to 16 % higher."""
     nodes, tets = saved_block("synthetic_block_tetwild_fine")
     on_plane, beside = cut_by_plane(nodes, tets), cut_by_plane(nodes + OFF_CENTRE, tets)
     assert on_plane.snapped_vertices > 15
