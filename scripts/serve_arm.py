@@ -14,14 +14,19 @@ import argparse
 import hashlib
 import io
 import math
+import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 import tarfile
 import time
+import urllib.parse
 import urllib.request
 from pathlib import Path
+
+from pip._internal.models.index import PyPI
 
 from disect_sim.errors import InputError
 from scripts.simulated_fruit import write_fruit
@@ -36,11 +41,11 @@ BUILD = ROOT / "build" / "arm"
 PACKAGES = {"server": ["franka-sim==1.1.7"], "client": ["pylibfranka==0.21.3", "panda-python==1.1.1"]}
 ARMS = ("fr3", "panda")
 HEADERS = (
-    "<the index>/"
+    "panda-python",
     "panda_python-0.7.1.tar.gz",
     "6531a3e10e8ec58c6526cd1c041889c4e6046bbcca250c57b33b9287484cd108",
 )
-"""The archive that has libfranka 0.9.2's headers, and its sha256. pip does not get it without building it."""
+"""Package, archive that has libfranka 0.9.2's headers, and its sha256. pip does not get it without building it."""
 INCLUDE = "libfranka/include/"
 STREAM_CUT = ROOT / "stages" / "export" / "stream_cut.cpp"
 PORT = 1337
@@ -99,24 +104,41 @@ def environment(which: str) -> Path:
     return python
 
 
+def archive(package: str, name: str) -> bytes:
+    """A file of a package as pip's index has it."""
+    asked = [sys.executable, "-m", "pip", "config", "get", "global.index-url"]
+    configured = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
+    index = os.environ.get("PIP_INDEX_URL") or configured or PyPI.simple_url
+    page = f"{index.rstrip('/')}/{package}/"
+    try:
+        with urllib.request.urlopen(page, timeout=60) as answer:
+            links = re.findall(r'href="([^"#]*)', answer.read().decode())
+        found = next((link for link in links if link.endswith(f"/{name}")), None)
+        if found is None:
+            raise InputError(
+                f"{page} has no {name}. The headers are in that archive. Use an index that has it."
+            )
+        with urllib.request.urlopen(urllib.parse.urljoin(page, found), timeout=60) as answer:
+            data: bytes = answer.read()
+    except OSError as error:
+        raise InputError(
+            f"{name} can't be fetched ({error}). pip's index must be in reach. Try again."
+        ) from error
+    return data
+
+
 def headers(place: Path) -> Path:
     """The folder with libfranka 0.9's headers, fetched if it is not there."""
-    folder, (url, digest) = place / "libfranka", HEADERS
+    folder, (package, name, digest) = place / "libfranka", HEADERS
     if not (folder / "installed").exists():
-        try:
-            with urllib.request.urlopen(url, timeout=60) as answer:
-                data = answer.read()
-        except OSError as error:
-            raise InputError(
-                f"{url} can't be fetched ({error}). PyPI must be in reach. Try again."
-            ) from error
+        data = archive(package, name)
         if hashlib.sha256(data).hexdigest() != digest:
-            raise InputError(f"{url} has not the sha256 {digest}. It was damaged on the way. Try again.")
-        with tarfile.open(fileobj=io.BytesIO(data)) as archive:
-            for member in archive:
+            raise InputError(f"{name} has not the sha256 {digest}. It was damaged on the way. Try again.")
+        with tarfile.open(fileobj=io.BytesIO(data)) as opened:
+            for member in opened:
                 if member.isfile() and INCLUDE in member.name:
                     member.name = member.name.split(INCLUDE, 1)[1]
-                    archive.extract(member, folder / "include", filter="data")
+                    opened.extract(member, folder / "include", filter="data")
         (folder / "installed").touch()
     return folder / "include"
 
