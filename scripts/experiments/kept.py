@@ -23,7 +23,7 @@ class Kept:
         self.folder = folder / name
         """For checkpoints of the steps."""
         self._path = folder / f"{name}.json"
-        self._told = time.monotonic()
+        self._last_s = time.monotonic()
         self.steps: dict[str, Any] = json.loads(self._path.read_text()) if self._path.is_file() else {}
 
     def once(self, step: str, size: object, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -38,8 +38,8 @@ class Kept:
 
     def tell(self, share: float, text: str) -> None:
         """A line of progress on the terminal, not more often than every TELL_S."""
-        if time.monotonic() - self._told >= TELL_S:
-            self._told = time.monotonic()
+        if time.monotonic() - self._last_s >= TELL_S:
+            self._last_s = time.monotonic()
             sys.stderr.write(f"{self._path.stem} {100.0 * share:3.0f} % {text}\n")
 
 

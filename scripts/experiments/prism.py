@@ -65,7 +65,7 @@ class Size:
     """Materials of a posterior that are simulated for its forces."""
     settings: dict[str, dict[str, Any]] = field(
         default_factory=lambda: {
-            "sgld": {"chains": 2, "burn_in": 15, "samples": 45, "step": 0.4},
+            "sgld": {"chains": 2, "burn_in": 15, "samples": 18, "step": 0.4},
             "bayessim": {"simulations": 200, "rounds": 4, "samples": 500},
         }
     )
