@@ -12,8 +12,8 @@ from scripts.experiments.kept import Kept
 from scripts.experiments.page import PAGE, write_part
 from scripts.real_data import VARIABLE, real_data
 
-NAMES = ("two_parameters", "losses", "duration", "velocity", "nodal_motion", "geometry", "slicing")
-REAL = ("prism",)
+NAMES = ("two_parameters", "ranks", "losses", "duration", "velocity", "nodal_motion", "slicing")
+REAL = ("prism", "geometry")
 """Those that need the real data."""
 READER = "real_logs"
 """Reads what another command has fitted."""
