@@ -66,7 +66,7 @@ class Size:
     settings: dict[str, dict[str, Any]] = field(
         default_factory=lambda: {
             "sgld": {"chains": 2, "burn_in": 15, "samples": 18, "step": 0.4},
-            "bayessim": {"simulations": 200, "rounds": 4, "samples": 500},
+            "bayessim": {"simulations": 500, "samples": 500},
         }
     )
 
@@ -198,7 +198,7 @@ def text_of(found: dict[str, Any]) -> str:
             continue
         rounds = result.get("rounds", 1)
         rhat = result.get("rhat")
-        label = {BEFORE: "before the log", "sgld": "SGLD", "bayessim": f"BayesSim, {rounds} rounds"}[name]
+        label = {BEFORE: "before the log", "sgld": "SGLD", "bayessim": f"BayesSim, {rounds} round{'s' * (rounds > 1)}"}[name]
         rows.append(
             [
                 label, *_errors(measured, np.array(result["curves"])),

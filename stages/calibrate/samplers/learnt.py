@@ -83,7 +83,14 @@ def _learn(method: str, s: Sampling, ask: RememberedSimulations, network: Any) -
         theta, x = _shown(s, points, ask(points, tell), random, fewest=FEWEST if posterior is None else 1)
         with redirect_stdout(StringIO()):  # it prints, whatever it is asked
             trainer.append_simulations(theta, x, proposal=posterior)
-            trainer.train(stop_after_epochs=PATIENCE)
+            try:
+                trainer.train(stop_after_epochs=PATIENCE)
+            except torch.linalg.LinAlgError as error:  # a mixture narrower than the proposal it was drawn from
+                raise InputError(
+                    f"calibrate: round {number + 1} of {method} could not be trained: its mixture, divided by that of "
+                    "the round before, is no distribution. Rounds need simulations enough to learn from. Raise "
+                    "calibrate.simulations, lower calibrate.rounds, or take calibrate.posterior=npe."
+                ) from error
         posterior = trainer.build_posterior().set_default_x(observed)
     return posterior
 
