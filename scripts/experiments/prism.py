@@ -198,7 +198,11 @@ def text_of(found: dict[str, Any]) -> str:
             continue
         rounds = result.get("rounds", 1)
         rhat = result.get("rhat")
-        label = {BEFORE: "before the log", "sgld": "SGLD", "bayessim": f"BayesSim, {rounds} round{'s' * (rounds > 1)}"}[name]
+        label = {
+            BEFORE: "before the log",
+            "sgld": "SGLD",
+            "bayessim": f"BayesSim, {rounds} round{'s' * (rounds > 1)}",
+        }[name]
         rows.append(
             [
                 label, *_errors(measured, np.array(result["curves"])),

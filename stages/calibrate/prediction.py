@@ -20,14 +20,7 @@ from stages.calibrate.validation import errors
 from stages.shared.cut.cut_mesh_tables import read_cut_mesh
 from stages.shared.cut.cutting_model import cutting_model
 from stages.shared.cut.second_cut_values import of_material, read_first_cut_values, read_possible_materials
-from stages.shared.library.library import AMPLITUDE_SPREAD, NINETY, SCALE_SPREAD
-
-NEXT_SPREAD = float(np.sqrt(AMPLITUDE_SPREAD**2 - 2.0 * SCALE_SPREAD**2))
-"""What the next cut's amplitude adds to the spread of possible materials.
-
-That spread has the whole amplitude of the known cut in it. The scale of the reading is the same in both logs and
-cancels: two cuts of one fruit then differ by sqrt(2 (0.12^2 - 0.07^2)), 14 %.
-"""
+from stages.shared.library.library import AMPLITUDE_SPREAD, NINETY
 
 Array = NDArray[np.float64]
 Read = Callable[[str], pl.DataFrame]
@@ -148,5 +141,5 @@ def band(problem: Problem, predicted: Array, drawn: Sequence[Array], left: LeftO
     """
     spread = np.std(drawn, axis=0) if len(drawn) > 1 else np.zeros_like(predicted)
     model_error = left.deviation_at(problem.height) * float(predicted[problem.contact].mean())
-    deviation = np.sqrt(spread**2 + (NEXT_SPREAD * predicted) ** 2 + model_error**2)
+    deviation = np.sqrt(spread**2 + (AMPLITUDE_SPREAD * predicted) ** 2 + model_error**2)
     return np.maximum(0.0, predicted - NINETY * deviation), predicted + NINETY * deviation

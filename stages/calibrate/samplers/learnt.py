@@ -85,7 +85,7 @@ def _learn(method: str, s: Sampling, ask: RememberedSimulations, network: Any) -
             trainer.append_simulations(theta, x, proposal=posterior)
             try:
                 trainer.train(stop_after_epochs=PATIENCE)
-            except torch.linalg.LinAlgError as error:  # a mixture narrower than the proposal it was drawn from
+            except torch.linalg.LinAlgError as error:  # a mixture wider than its proposal
                 raise InputError(
                     f"calibrate: round {number + 1} of {method} could not be trained: its mixture, divided by that of "
                     "the round before, is no distribution. Rounds need simulations enough to learn from. Raise "

@@ -20,8 +20,6 @@ AMPLITUDE_SPREAD = 0.12
 """How much the force of one cut differs as a whole from that of its fruit, in logarithms.
 
 The scale of the force reading is known to 7 %, and two cuts of one fruit differ by 10 %."""
-SCALE_SPREAD = 0.07
-"""The part of it that is the scale of the force reading: the same in all logs of one robot."""
 NINETY = 1.6449
 """Half-width of the 90 % interval, in standard deviations."""
 ANY_MATERIAL: Mapping[str, tuple[float, float]] = {
