@@ -37,13 +37,13 @@ def _around(corners: np.ndarray, places: np.ndarray) -> np.ndarray:
     return corners[np.argsort(np.arctan2(away @ along, away @ across))]
 
 
-def cut_normals(mesh: CutMesh, across: np.ndarray) -> np.ndarray:
+def cut_normals(mesh: CutMesh, triangles: np.ndarray, across: np.ndarray) -> np.ndarray:
     """Unit normals of the cut surface at the springs, towards side +1, shape [spring_count, 3].
 
     The mean over the triangles around a spring, each by its area: where many springs crowd around a node next to the
-    surface their own places span no plane. across: from side -1 to side +1 at each spring, shape [spring_count, 3].
+    surface their own places span no plane. triangles: those of `cut_triangles`; across: from side -1 to side +1 at each
+    spring, shape [spring_count, 3].
     """
-    triangles = cut_triangles(mesh)
     a, b, c = np.moveaxis(mesh.virtual_positions()[mesh.spring_virtual[:, 0]][triangles], 1, 0)
     twice = np.cross(b - a, c - a)
     ahead = np.einsum("ij,ij->i", twice, across[triangles].sum(axis=1)) >= 0.0

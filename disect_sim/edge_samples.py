@@ -6,7 +6,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from disect_sim.cut_mesh import CutMesh
-from disect_sim.cut_surface import cut_triangles
 from disect_sim.virtual_nodes.springs import triangle_areas
 
 SPACING_M = 1.25e-3
@@ -37,12 +36,12 @@ class EdgeSamples:
         return flat.reshape(len(self), *x.shape[1:])
 
 
-def edge_samples(mesh: CutMesh, spring_operator: sp.csr_matrix) -> EdgeSamples:
+def edge_samples(mesh: CutMesh, triangles: np.ndarray, spring_operator: sp.csr_matrix) -> EdgeSamples:
     """Samples of the cut surface, each at most half of a square with the side SPACING_M.
 
-    spring_operator: the model's; its weights on either side of the cut are those of the springs' ends.
+    triangles: those of `cut_triangles`. spring_operator: the model's; its weights on either side of the cut are those
+    of the springs' ends.
     """
-    triangles = cut_triangles(mesh)
     places = mesh.virtual_positions()[mesh.spring_virtual[:, 0]]
     corners = places[triangles]
     area = triangle_areas(*np.moveaxis(corners, 1, 0))

@@ -7,7 +7,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from disect_sim.cut_mesh import CutMesh
-from disect_sim.cut_surface import cut_normals
+from disect_sim.cut_surface import cut_normals, cut_triangles
 from disect_sim.edge_samples import EdgeSamples, edge_samples
 from disect_sim.errors import InputError
 from disect_sim.knife import Knife
@@ -86,6 +86,8 @@ class Model:
     """Parents on side +1 (real, ghost), then on side -1, shape [spring_count, 4], int32."""
     spring_weights: np.ndarray
     """Spring vector d = sum_a weights[a] x[nodes[a]], shape [spring_count, 4]."""
+    cut_triangles: np.ndarray
+    """The cut surface between springs, shape [triangle_count, 3]."""
     spring_normal: np.ndarray
     """Normal of the cut surface, towards side +1, shape [spring_count, 3]."""
     spring_area_ratio: np.ndarray
@@ -130,7 +132,7 @@ class Model:
     @cached_property
     def edge_samples(self) -> EdgeSamples:
         """The cut surface as the edge law looks at it; the same for every run, so it is made once."""
-        return edge_samples(self.mesh, self.spring_operator)
+        return edge_samples(self.mesh, self.cut_triangles, self.spring_operator)
 
 
 def build_model(
@@ -188,6 +190,7 @@ def build_model(
         shape=(count, len(x)),
     )
     across = x[parents[positive, 0]] - x[parents[negative, 0]]
+    triangles = cut_triangles(mesh)
     contacts = np.concatenate([positive, negative])
     board_nodes, board_area = _surface_nodes(mesh)
     if board is None:
@@ -216,7 +219,8 @@ def build_model(
         node_volume=node_volume,
         spring_nodes=spring_nodes,
         spring_weights=spring_weights,
-        spring_normal=cut_normals(mesh, across),
+        cut_triangles=triangles,
+        spring_normal=cut_normals(mesh, triangles, across),
         spring_area_ratio=mesh.spring_area / REFERENCE_AREA_M2,
         overlap_stiffness=material.young_pa * np.sqrt(mesh.spring_area),
         contact_parents=parents[contacts].astype(np.int32),

@@ -14,6 +14,7 @@ The kernel takes a DamageSetting, whichever of these it needs (arrays [spring_co
 import warp as wp
 
 DAMAGE_TIME = wp.constant(wp.float64(1.0e-5))  # step for which the paper's damage rate is stated [s]
+TINY_STRETCH = wp.constant(wp.float64(1.0e-7))  # rounds the norm of the stretch at zero [m]
 
 
 @wp.struct

@@ -6,10 +6,9 @@ Pressing the sides together does not count. The traction ke |d| (1 - |d| / openi
 
 import warp as wp
 
-from disect_sim.kernels.damage import DamageSetting, rounded_norm
+from disect_sim.kernels.damage import TINY_STRETCH, DamageSetting, rounded_norm
 
 vec3 = wp.vec3d
-TINY_STRETCH = wp.constant(wp.float64(1.0e-7))  # rounds the norm of the stretch at zero [m]
 
 
 @wp.kernel

@@ -2,10 +2,9 @@
 
 import warp as wp
 
-from disect_sim.kernels.damage import DamageSetting, rounded_norm, weakened
+from disect_sim.kernels.damage import TINY_STRETCH, DamageSetting, rounded_norm, weakened
 
 vec3 = wp.vec3d
-TINY_STRETCH = wp.constant(wp.float64(1.0e-7))  # rounds the norm of the stretch at zero [m]
 
 
 @wp.kernel
