@@ -38,6 +38,7 @@ from stages.precut.stage import precut
 from stages.runtime.params import Params, load_params
 from stages.runtime.work_key import work_key
 from stages.shared.cut.cutting_model import cutting_model
+from stages.shared.cut.relative_depth import relative_depth
 from stages.shared.cut.second_cut_values import read_possible_materials
 from stages.shared.surface.triangles import Surface
 from stages.tetrahedralize.stage import tetrahedralize
@@ -128,7 +129,7 @@ def run(name: str) -> None:
         params.optimize,
         finer=finer_cut(nodes, tets),
         materials=read_possible_materials(
-            lambda _: pl.read_parquet(fitted / "draws.parquet"), skin_of(mesh, params)
+            lambda _: pl.read_parquet(fitted / "draws.parquet"), skin_of(mesh, params), relative_depth(mesh)
         ),
         scan_dir=folder,
         key=work_key(model, values.values(), params.optimize, ROOT / "stages" / "optimize"),

@@ -153,11 +153,7 @@ def _second(
     """The second cut of the fruit, with the share of it inside the 90 % band and the band's half-width."""
     other = pose_problem(model, recorded(SECOND[name]), params)
     unknowns, posterior, left = found.posterior.unknowns, found.posterior, found.left_over
-    sizes = len(unknowns.prior)
-    drawn_t = [
-        np.concatenate([t[:sizes], posterior.mean[sizes:]])  # as calibrate/draws has them: sizes alone
-        for t in posterior.draws(params.draws if with_band else 0, params.seed)
-    ]
+    drawn_t = posterior.draws(params.draws if with_band else 0, params.seed)
     tried = [unknowns.material(t) for t in (posterior.mean, *drawn_t)]
     answers = simulate_many([other.cut(values) for values in tried], of=force_of)
     predicted, *drawn = (left.at(other.height) * other.profile(answer) for answer in answers)

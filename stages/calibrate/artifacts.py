@@ -70,7 +70,13 @@ ARTIFACTS = (
         [
             Column("draw", "i64", "-", "number of the possible material"),
             Column("name", "str", "", "parameter"),
-            Column("factor", "f64", "-", "its value over the fitted one"),
+            Column(
+                "relative_depth",
+                "f64",
+                "-",
+                "0 at the top, 1 at the bottom; a single row holds at every depth",
+            ),
+            Column("factor", "f64", "-", "its value there over the fitted one; between two rows linear"),
         ],
         meaning="possible materials, drawn from the posterior; no rows without one",
     ),

@@ -19,6 +19,7 @@ from stages.calibrate.recorded_cut import read_recorded_cut
 from stages.calibrate.validation import errors
 from stages.shared.cut.cut_mesh_tables import read_cut_mesh
 from stages.shared.cut.cutting_model import cutting_model
+from stages.shared.cut.relative_depth import relative_depth
 from stages.shared.cut.second_cut_values import of_material, read_first_cut_values, read_possible_materials
 from stages.shared.library.library import AMPLITUDE_SPREAD, NINETY
 
@@ -114,7 +115,10 @@ def predict(read: Read, material: str, params: CalibrateParams, other: pl.DataFr
     tried = [
         fitted,
         nominal_values(params, material),
-        *(of_material(fitted, factors) for factors in read_possible_materials(read, model.surface)),
+        *(
+            of_material(fitted, factors)
+            for factors in read_possible_materials(read, model.surface, relative_depth(model.mesh))
+        ),
     ]
     answers = simulate_many([problem.cut(values) for values in tried], of=force_of)
     predicted, nominal, *drawn = (problem.profile(answer) for answer in answers)

@@ -26,6 +26,7 @@ from stages.runtime.stage_io import StageIO
 from stages.runtime.work_key import work_key
 from stages.shared.cut.cut_mesh_tables import read_cut_mesh
 from stages.shared.cut.cutting_model import OFF_PLANE_M, cutting_model, off_plane_m
+from stages.shared.cut.relative_depth import relative_depth
 from stages.shared.cut.second_cut_values import read_possible_materials, read_second_cut_values
 from stages.shared.pictures.plot_text import plot_text
 
@@ -50,7 +51,8 @@ def run(io: StageIO, params: OptimizeParams) -> dict[str, Any]:
     check_plane(mesh)
     model = cutting_model(mesh, MATERIALS[io.scan.material], params.cut)
     values = read_second_cut_values(io.read)
-    materials = read_possible_materials(io.read, io.read("transport/parameters")["surface"].to_numpy())
+    skin = io.read("transport/parameters")["surface"].to_numpy()
+    materials = read_possible_materials(io.read, skin, relative_depth(mesh))
     nodes, tets = io.read("tetrahedralize_half/nodes"), io.read("tetrahedralize_half/tets")
     silhouette = mesh.nodes[~mesh.node_ghost][:, [2, 1]]
     found = optimize(

@@ -24,6 +24,7 @@ from stages.calibrate.unknowns import parameter_bounds
 from stages.calibrate.validation import errors
 from stages.runtime.checkpoint import Checkpoint
 from stages.runtime.parallel import report_to_parent, run_parallel
+from stages.shared.cut.relative_depth import relative_depth
 from stages.shared.fitting.resumable import run_to_end
 from stages.shared.library.library import expected
 
@@ -95,14 +96,6 @@ def _constants(params: CalibrateParams, sought: Container[str]) -> dict[str, flo
     """The start values that are not sought and have an effect under the damage law."""
     ignored = damage_law(params.cut.damage_law).ignores
     return {name: value for name, value in params.start.items() if name not in sought and name not in ignored}
-
-
-def relative_depth(mesh: CutMesh) -> Array:
-    """Of every spring below the top of the cut face, as a share of its height, shape [spring_count]."""
-    height = mesh.virtual_positions()[mesh.spring_virtual[:, 0], 1]
-    low, top = float(height.min()), float(height.max())
-    out: Array = (top - height) / (top - low)
-    return out
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from stages.calibrate.material_fit.unknowns import (
     AMPLITUDE,
     HEIGHT_SPREAD_M,
     LAYER,
+    TOUGHNESS,
     MaterialUnknowns,
     size_of,
 )
@@ -22,6 +23,8 @@ KNOWN, PARTLY = 0.35, 0.8
 
 FLAT = 0.95
 """A uniform prior that a log narrows by less than this factor was not narrowed."""
+DEPTHS = np.linspace(0.0, 1.0, 21)
+"""Relative depths at which a drawn toughness is noted: a quarter of the length over which it keeps its sign."""
 OUTSIDE = (0.05, 0.95)
 """Quantiles at the ends of the 90 % interval."""
 
@@ -119,15 +122,24 @@ def _log_spread(low: float, high: float) -> float:
 
 
 def draw_table(posterior: Posterior | None, count: int, seed: int) -> pl.DataFrame:
-    """The table calibrate/draws: sizes of possible materials over the fitted ones."""
-    rows: list[tuple[int, str, float]] = []
+    """The table calibrate/draws: possible materials over the fitted one."""
+    rows: list[tuple[int, str, float, float]] = []
     if posterior is not None:
-        fitted = posterior.unknowns.sizes(posterior.mean)
+        fitted = _over_depth(posterior.unknowns, posterior.mean)
         for i, t in enumerate(posterior.draws(count, seed)):
-            drawn = posterior.unknowns.sizes(t)
-            rows += [(i, name, drawn[name] / fitted[name]) for name in posterior.unknowns.prior]
-    schema = {"draw": pl.Int64, "name": pl.String, "factor": pl.Float64}
+            for name, drawn in _over_depth(posterior.unknowns, t).items():
+                factors = drawn / fitted[name]
+                rows += [(i, name, d, f) for d, f in zip(DEPTHS[: len(drawn)], factors, strict=True)]
+    schema = {"draw": pl.Int64, "name": pl.String, "relative_depth": pl.Float64, "factor": pl.Float64}
     return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def _over_depth(unknowns: MaterialUnknowns, t: Array) -> dict[str, Array]:
+    """Every size, one number; the toughness at DEPTHS, where it varies with depth."""
+    out = {name: np.array([size]) for name, size in unknowns.sizes(t).items()}
+    if unknowns.layers and TOUGHNESS in out:
+        out[TOUGHNESS] = out[TOUGHNESS] * unknowns.by_depth(t, DEPTHS)
+    return out
 
 
 def _row(posterior: Posterior, i: int) -> tuple[object, ...]:

@@ -98,7 +98,7 @@ class MaterialUnknowns:
         given = dict(self.constants) | self.sizes(t) | {OFFSET: self.height(t, cut)}
         out = {name: np.asarray(value, float) for name, value in given.items()}
         if self.layers and TOUGHNESS in out:
-            out[TOUGHNESS] = out[TOUGHNESS] * np.exp(self._modes(cut) @ t[len(self.prior) : self._common])
+            out[TOUGHNESS] = out[TOUGHNESS] * self.by_depth(t, self.depths[cut])
         return out
 
     def material(self, t: Array) -> dict[str, Array]:
@@ -112,7 +112,7 @@ class MaterialUnknowns:
         for i, (name, p) in enumerate(self.prior.items()):
             out[i] = relative_slope(p, float(t[i])) * float((gradient[name] * values[name]).sum())
         if self.layers and TOUGHNESS in values:
-            out[len(self.prior) : self._common] = self._modes(cut).T @ (
+            out[len(self.prior) : self._common] = self._modes(self.depths[cut]).T @ (
                 gradient[TOUGHNESS] * values[TOUGHNESS]
             )
         if self.per_cut:
@@ -131,14 +131,17 @@ class MaterialUnknowns:
     def _common(self) -> int:
         return len(self.prior) + self.layers
 
-    def _modes(self, cut: int) -> Array:
-        """What a standard number of each layer adds to the logarithm at every spring, shape [spring_count, layers].
+    def by_depth(self, t: Array, depth: Array) -> Array:
+        """Toughness at relative depths over its size [-], shape [depth_count]."""
+        out: Array = np.exp(self._modes(depth) @ t[len(self.prior) : self._common])
+        return out
+
+    def _modes(self, depth: Array) -> Array:
+        """What a standard number of each layer adds to the logarithm at relative depths, shape [depth_count, layers].
 
         A normal field with correlations exp(-d^2 / 2 l^2), given by its values in the middle of the layers.
         """
         middle = (np.arange(self.layers) + 0.5) / self.layers
         factor = np.linalg.cholesky(correlation(middle, middle, LAYER_LENGTH) + 1e-9 * np.eye(self.layers))
-        modes: Array = (
-            LAYER_SPREAD * np.linalg.solve(factor, correlation(middle, self.depths[cut], LAYER_LENGTH)).T
-        )
+        modes: Array = LAYER_SPREAD * np.linalg.solve(factor, correlation(middle, depth, LAYER_LENGTH)).T
         return modes

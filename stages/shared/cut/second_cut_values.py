@@ -18,27 +18,40 @@ def read_body_values(read: Read) -> dict[str, float]:
     return dict(read("calibrate/body").select("name", "value").iter_rows())
 
 
-def read_possible_materials(read: Read, skin: NDArray[np.bool_]) -> list[Factors]:
+def read_possible_materials(read: Read, skin: NDArray[np.bool_], depth: NDArray[np.float64]) -> list[Factors]:
     """Possible materials by calibrate's posterior, each as factors on the fitted values. May be none.
 
     Args:
         read: Maps the name of one of the scan's artifacts to its table.
         skin: Which springs of the body are skin, shape [spring_count]: there a factor of `surface_<name>` holds.
+        depth: Their relative depth, 0 at the top to 1, shape [spring_count].
     """
-    table = read("calibrate/draws").sort("draw")
+    table = read("calibrate/draws").sort("draw", "name", "relative_depth")
     return [
-        _on_springs(dict(rows.select("name", "factor").iter_rows()), skin)
+        _on_springs(
+            {name: _at(points, depth) for (name,), points in rows.group_by("name", maintain_order=True)}, skin
+        )
         for _, rows in table.group_by("draw", maintain_order=True)
     ]
 
 
-def _on_springs(drawn: Mapping[str, float], skin: NDArray[np.bool_]) -> Factors:
-    """One number per parameter; one per spring where the skin's factor is another than the flesh's."""
+def _at(points: pl.DataFrame, depth: NDArray[np.float64]) -> np.ndarray | float:
+    """The factor of one parameter: a number, or one per spring where it varies with depth."""
+    factor = points["factor"].to_numpy()
+    return (
+        float(factor[0])
+        if len(factor) == 1
+        else np.interp(depth, points["relative_depth"].to_numpy(), factor)
+    )
+
+
+def _on_springs(drawn: Factors, skin: NDArray[np.bool_]) -> Factors:
+    """One number per parameter; one per spring where it varies or the skin's factor is another than the flesh's."""
     out: dict[str, np.ndarray | float] = {}
     for name in dict.fromkeys(name.removeprefix(SURFACE_PREFIX) for name in drawn):
         flesh = drawn.get(name, 1.0)
         on_skin = drawn.get(SURFACE_PREFIX + name, flesh)
-        out[name] = flesh if on_skin == flesh else np.where(skin, on_skin, flesh)
+        out[name] = flesh if on_skin is flesh else np.where(skin, on_skin, flesh)
     return out
 
 

@@ -3,6 +3,8 @@ they say, and another synthetic cut is predicted inside its band."""
 
 import json
 
+from dataclasses import replace
+
 import numpy as np
 import polars as pl
 import pytest
@@ -12,7 +14,7 @@ from disect_sim.errors import InputError
 from stages.calibrate.calibration import calibrate
 from stages.calibrate.material_fit.fit import material_unknowns
 from stages.calibrate.material_fit.likelihood import depth_likelihood
-from stages.calibrate.material_fit.posterior import draw_table, posterior_table
+from stages.calibrate.material_fit.posterior import Posterior, draw_table, posterior_table
 from stages.calibrate.material_fit.search import MaterialSearch
 from stages.calibrate.material_fit.unknowns import MaterialUnknowns
 from stages.calibrate.picture import calibrate_picture
@@ -90,13 +92,27 @@ def test_the_end_of_the_cut_is_forecast_from_its_first_half(done):
 
 
 def test_draws_spread_as_the_posterior_says(done):
-    posterior = done.material.posterior
+    """At every depth, sizes and layers together: what the log knows well is their product."""
+    unknowns = replace(done.material.posterior.unknowns, layers=3)
+    random = np.random.default_rng(1)
+    root = np.eye(len(unknowns)) + 0.4 * random.standard_normal((len(unknowns), len(unknowns)))
+    posterior = Posterior(unknowns, random.standard_normal(len(unknowns)), 0.1 * root @ root.T)
     table = draw_table(posterior, 400, 0)
     check_table(ARTIFACTS["calibrate/draws"], table, "calibrate/draws")
-    drawn = np.log(table.filter(pl.col("name") == "edge_toughness")["factor"].to_numpy())
-    spread = posterior.unknowns.prior["edge_toughness"].spread * posterior.deviation[0]
-    assert drawn.std() == pytest.approx(spread, rel=0.15)
-    assert drawn.mean() == pytest.approx(0.0, abs=4.0 * spread / np.sqrt(400))
+    for depth, rows in table.filter(pl.col("name") == "edge_toughness").group_by("relative_depth"):
+        drawn = np.log(rows["factor"].to_numpy())
+        # The logarithm of the toughness is linear in t: its slope, and with it its variance, by unit steps.
+        steps = np.eye(len(unknowns))
+        slope = [
+            np.log(unknowns.sizes(t)["edge_toughness"] * unknowns.by_depth(t, np.array(depth))[0])
+            for t in (*steps, 0.0 * steps[0])
+        ]
+        slope = np.array(slope[:-1]) - slope[-1]
+        spread = np.sqrt(slope @ posterior.covariance @ slope)
+        assert drawn.std() == pytest.approx(spread, rel=0.15)
+        assert drawn.mean() == pytest.approx(0.0, abs=4.0 * spread / np.sqrt(400))
+    friction = np.log(table.filter(pl.col("name") == "sdf_mu")["factor"].to_numpy())
+    assert len(friction) == 400, "one number for all depths"
 
 
 def test_slices_are_whole(model, log):

@@ -98,10 +98,13 @@ def test_samples_are_what_optimize_reads(sampled):
     assert len(table) == 2 * 6 * len(posterior.unknowns)
     toughness = table.filter(pl.col("name") == "edge_toughness")
     assert set(toughness["unit"]) == {"J/m^2"}
-    draws = draw_table(posterior, 4, 0).filter(pl.col("name") == "edge_toughness")["factor"].to_numpy()
-    fitted = posterior.unknowns.sizes(posterior.mean)["edge_toughness"]
+    friction = table.filter(pl.col("name") == "sdf_mu")["value"].to_numpy()
+    draws = draw_table(posterior, 4, 0).filter(pl.col("name") == "sdf_mu")["factor"].to_numpy()
+    assert len(draws) == 4
     for factor in draws:
-        assert np.isclose(toughness["value"].to_numpy(), factor * fitted, rtol=1e-9).any()
+        assert np.isclose(
+            friction, factor * posterior.unknowns.sizes(posterior.mean)["sdf_mu"], rtol=1e-9
+        ).any()
     rows = {row["name"]: row for row in posterior_table(posterior).iter_rows(named=True)}
     low, high = np.quantile(toughness["value"].to_numpy(), (0.05, 0.95))
     assert rows["edge_toughness"]["low"] == pytest.approx(low, rel=1e-2)
