@@ -86,24 +86,34 @@ CASES = {
 }
 
 
+PROFILES = {
+    "real_apple": ("real_apple_groundtruth.csv", "force_N"),
+    "prism": ("lsdyna_prism_potato_50mm_s.csv", "fy_N"),
+}
+"""File and column of the cuts of which there is a force over time only."""
+
+
+def log_file(case: str) -> Path:
+    """What was recorded."""
+    return (
+        real_file("forces", PROFILES[case][0]) if case in PROFILES else real_file("panda", case, "cut.json")
+    )
+
+
 def recorded(case: str) -> RecordedCut:
     """The measured cut: a robot's log through ingest, or a profile in time with a constant speed."""
-    if (real_file("panda") / case).is_dir():
+    path = log_file(case)
+    if case not in PROFILES:
         params = load_params(ROOT / "params.yaml").ingest
-        folder = real_file("panda", case)
-        airs = {path.name: read_log(path, params) for path in sorted(folder.glob("air*.json"))}
-        record = ingest(read_log(folder / "cut.json", params), params, air_runs=airs, source=case)
+        airs = {air.name: read_log(air, params) for air in sorted(path.parent.glob("air*.json"))}
+        record = ingest(read_log(path, params), params, air_runs=airs, source=case)
         cut = read_recorded_cut(force_table(record))
         assert cut is not None
         return cut
-    name, column = {
-        "real_apple": ("real_apple_groundtruth.csv", "force_N"),
-        "prism": ("lsdyna_prism_potato_50mm_s.csv", "fy_N"),
-    }[case]
-    table = pl.read_csv(real_file("forces", name))
+    table = pl.read_csv(path)
     moment = table["time_s"].to_numpy()
     keep = np.concatenate([[True], np.diff(moment) > 0.0])
-    moment, force = moment[keep], table[column].to_numpy()[keep]
+    moment, force = moment[keep], table[PROFILES[case][1]].to_numpy()[keep]
     zero = np.zeros_like(moment)
     # The heights only matter from contact on: calibrate.align shifts them to meet the body's top.
     position = np.stack([zero, 0.08 - SPEED_M_S * moment, zero], axis=1)

@@ -86,7 +86,7 @@ def run(name: str, boundary: str, *, library: bool = False) -> dict[str, Any]:
     problem = pose_problem(model, recorded(name), params)
     cpu = time.process_time()
     material = case.material if library else UNKNOWN_MATERIAL
-    unknowns = material_unknowns([mesh], material, params, leave_out=ENTRIES.get(name, ""))
+    unknowns = material_unknowns([mesh], material, params, leave_out=[ENTRIES.get(name, "")])
     found = fit_material([problem], unknowns, params, scan_dir=None, key="", report=None)
     unknowns = found.posterior.unknowns
     values = unknowns.values(found.found.t)

@@ -10,8 +10,9 @@ import json
 import sys
 
 from pipelines.scans.library import library_text
-from scripts.fit_real_logs import CASES
+from scripts.fit_real_logs import CASES, log_file
 from scripts.predict_real_logs import BOUNDARIES, ENTRIES, RESULTS
+from stages.runtime.hashing import sha256_of_file
 from stages.shared.library.library import FOLDER
 
 PANDA = "straight cut by a Franka Panda, public log eric-heiden/panda-force ({name})"
@@ -27,6 +28,7 @@ def main() -> None:
         entry = {
             "name": entry_name,
             "source": f"{PAPER if name == 'real_apple' else PANDA.format(name=name)}, {FITTED}",
+            "logs": [sha256_of_file(log_file(name))],
             "damage_law": "edge",
             "boundary": BOUNDARIES[0],
             "knife": case.knife,

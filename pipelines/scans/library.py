@@ -1,6 +1,7 @@
 """Adding a scan's calibrated cut to the library of its material, from which the next fit learns what to expect."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ WORST_NMAE = 0.15
 def add_cut(project: Project, scan: str) -> dict[str, Any]:
     """Write the scan's entry, in place of an earlier one of the same scan, and return it."""
     from stages.calibrate.material_fit.posterior import what_the_log_says
-    from stages.runtime.artifacts import read_metrics, read_table
+    from stages.calibrate.recorded_cut import own_logs
+    from stages.runtime.artifacts import read_metrics, read_notes, read_table
     from stages.runtime.atomic_file import write_bytes_atomic
     from stages.runtime.params import load_params
 
@@ -45,6 +47,7 @@ def add_cut(project: Project, scan: str) -> dict[str, Any]:
     entry = {
         "name": scan,
         "source": f"calibrated on {identity.log} by scan2cut",
+        "logs": own_logs(partial(read_notes, scan_dir)),
         "damage_law": params.cut.damage_law,
         "boundary": params.cut.boundary,
         "knife": params.cut.knife_label,

@@ -67,7 +67,7 @@ def design(project: Project, scan: str, candidates: int, progress: Progress) -> 
     material = read_scan_file(scan_dir).material
     mesh = read_cut_mesh(lambda name: read_table(scan_dir, name))
     model = cutting_model(mesh, MATERIALS[material], params.cut)
-    unknowns = material_unknowns([mesh], material, params.calibrate, leave_out=scan)
+    unknowns = material_unknowns([mesh], material, params.calibrate, leave_out=[scan])
     values = expected_parameters(unknowns)
     cuts = first_cuts(
         model, values, params.optimize, candidates, lambda share: progress(0.2 * share, "simulate first cuts")

@@ -1,6 +1,6 @@
 """The whole fit: shared parameters, then individual ones, then what they are worth."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -76,7 +76,7 @@ def calibrate(
     *,
     more: Sequence[RecordedCut] = (),
     material: str = "apple",
-    name: str = "",
+    own: Collection[str] = (),
     scan_dir: Path | None = None,
     key: str = "",
     progress: Progress | None = None,
@@ -85,16 +85,16 @@ def calibrate(
     """Fit the simulator's parameters to a recorded cut.
 
     `more` are further cuts of the fruit, for the fit of its material. `material` is the fruit's name in the library of
-    earlier cuts, and `name` this cut's own there, which is left out. `scan_dir` is where checkpoints go (None keeps
-    none), `key` a hash of everything the fit depends on. `show` gets the problem, with its nearest curve
-    so far, and a line of text after every iteration.
+    earlier cuts, and `own` names these cuts' own entries there, which are left out. `scan_dir` is where checkpoints go
+    (None keeps none), `key` a hash of everything the fit depends on. `show` gets the problem, with its nearest curve so
+    far, and a line of text after every iteration.
     """
     check_names(params)
     problem = pose_problem(model, cut, params)
     if params.fit == "material":
         problems = [problem, *(pose_problem(model, other, params) for other in more)]
         meshes = [each.model.mesh for each in problems]
-        sought = material_unknowns(meshes, material, params, leave_out=name)
+        sought = material_unknowns(meshes, material, params, leave_out=own)
         first, second = _two_parts(progress, 1.0 if params.posterior == "laplace" else FIT_SHARE)
         report = _reporting(params, first, lambda text: show(problem, text))
         return _material(problems, sought, params, scan_dir, key, report, second)

@@ -1,6 +1,6 @@
 """The force of a cut that the fit has not seen, with its band, beside what anybody could guess without a model."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -95,7 +95,9 @@ class Prediction:
         return pl.DataFrame(columns)
 
 
-def predict(read: Read, material: str, params: CalibrateParams, other: pl.DataFrame) -> Prediction:
+def predict(
+    read: Read, material: str, params: CalibrateParams, other: pl.DataFrame, *, own: Collection[str] = ()
+) -> Prediction:
     """The force of another cut of the scan's fruit.
 
     Args:
@@ -103,10 +105,11 @@ def predict(read: Read, material: str, params: CalibrateParams, other: pl.DataFr
         material: The scan's.
         params: Section `calibrate` of its parameters.
         other: The other cut's log, as ingest/force has it.
+        own: Names and digests of the library's entries that are of these cuts.
     """
     model = cutting_model(read_cut_mesh(read), MATERIALS[material], params.cut)
-    cut, own = read_recorded_cut(other), read_recorded_cut(read("ingest/force"))
-    if cut is None or own is None:
+    cut, known = read_recorded_cut(other), read_recorded_cut(read("ingest/force"))
+    if cut is None or known is None:
         raise InputError(
             "predict: there is no force log to predict from. The scan needs one of its own. Run it with --log first."
         )
@@ -114,7 +117,7 @@ def predict(read: Read, material: str, params: CalibrateParams, other: pl.DataFr
     fitted = read_first_cut_values(read)
     tried = [
         fitted,
-        nominal_values(params, material),
+        nominal_values(params, material, leave_out=own),
         *(
             of_material(fitted, factors)
             for factors in read_possible_materials(read, model.surface, relative_depth(model.mesh))
@@ -129,7 +132,10 @@ def predict(read: Read, material: str, params: CalibrateParams, other: pl.DataFr
         problem,
         predicted,
         *band(problem, predicted, drawn, left),
-        {"repeated": repeated_profile(pose_problem(model, own, params), problem.height), "nominal": nominal},
+        {
+            "repeated": repeated_profile(pose_problem(model, known, params), problem.height),
+            "nominal": nominal,
+        },
         len(drawn),
     )
 

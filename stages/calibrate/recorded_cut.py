@@ -1,5 +1,6 @@
 """The recorded cut: what the robot measured, where contact begins, and the part that is simulated."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,6 +9,7 @@ from numpy.typing import NDArray
 from scipy.signal import find_peaks
 
 from disect_sim.cut_mesh import CutMesh
+from stages.shared.inputs.further_logs import LOGS_NOTE
 
 ONSET_N = 1.0
 """A simulated force above this is contact [N]; that of a log is found by ingest."""
@@ -57,6 +59,12 @@ def read_further_cuts(table: pl.DataFrame) -> list[RecordedCut]:
     """Further cuts of the fruit, in ingest's second table."""
     parts = table.partition_by("log", maintain_order=True)
     return [cut for cut in map(read_recorded_cut, parts) if cut is not None]
+
+
+def own_logs(notes: Callable[[str], Mapping[str, str]]) -> list[str]:
+    """Digests of the logs in ingest's tables, of which `notes` gives the notes."""
+    tables = ("ingest/force", "ingest/further")
+    return [digest for table in tables for digest in notes(table).get(LOGS_NOTE, "").split()]
 
 
 def find_onset(time: Array, norm: Array, threshold_n: float = ONSET_N) -> float | None:

@@ -15,7 +15,7 @@ from stages.calibrate.material_fit.posterior import Posterior, before_any_log, d
 from stages.calibrate.nominal import nominal_values
 from stages.calibrate.params import CalibrateParams
 from stages.calibrate.picture import calibrate_picture, no_log_picture
-from stages.calibrate.recorded_cut import read_further_cuts, read_recorded_cut
+from stages.calibrate.recorded_cut import own_logs, read_further_cuts, read_recorded_cut
 from stages.calibrate.report import (
     body_table,
     bound_table,
@@ -55,7 +55,7 @@ def run(io: StageIO, params: CalibrateParams) -> dict[str, object]:
         params,
         more=more,
         material=io.scan.material,
-        name=io.scan.id,
+        own=_own(io),
         scan_dir=io.scan_dir,
         key=work_key(model, data, params, OWN_CODE),
         progress=lambda fraction, text: io.progress(0.02 + 0.93 * fraction, text),
@@ -67,6 +67,11 @@ def run(io: StageIO, params: CalibrateParams) -> dict[str, object]:
     io.write_png("calibrate/preview", calibrate_picture(fit, figures))
     io.progress(1.0, "done")
     return figures
+
+
+def _own(io: StageIO) -> list[str]:
+    """By what the scan's own entries in the library are known: its name, and its logs under whatever name."""
+    return [io.scan.id, *own_logs(io.notes)]
 
 
 def _write(io: StageIO, model: Model, fit: Calibration, params: CalibrateParams) -> None:
@@ -101,10 +106,10 @@ def _without_log(io: StageIO, model: Model, params: CalibrateParams) -> dict[str
     Everything that would come from a fit is empty.
     """
     untouched = np.zeros(model.spring_count)
-    values = nominal_values(params, io.scan.material, leave_out=io.scan.id)
+    values = nominal_values(params, io.scan.material, leave_out=_own(io))
     posterior = None
     if params.fit == "material":
-        posterior = before_any_log(material_unknowns([], io.scan.material, params, leave_out=io.scan.id))
+        posterior = before_any_log(material_unknowns([], io.scan.material, params, leave_out=_own(io)))
     io.write(
         "calibrate/parameters",
         parameter_table(model, values, gradient_norm=untouched, touched_ns=untouched),

@@ -25,7 +25,7 @@ from stages.runtime.hashing import sha256_of_file
 from stages.runtime.stage_io import StageIO
 from stages.runtime.table_contract import polars_dtype
 from stages.shared.fitting.low_pass import low_pass
-from stages.shared.inputs.further_logs import further_logs
+from stages.shared.inputs.further_logs import LOGS_NOTE, further_logs
 
 
 @dataclass(frozen=True)
@@ -281,10 +281,13 @@ def run(io: StageIO, params: IngestParams) -> dict[str, object]:
     io.progress(0.4, "tare")
     result = ingest(log, params, air_runs=air_runs, source=path.name)
     digests = {each.name: sha256_of_file(each) for each in (path, *air_paths)}
-    io.write("ingest/force", force_table(result), notes=notes(result, log, params, path.name, digests))
+    said = notes(result, log, params, path.name, digests) | {LOGS_NOTE: digests[path.name]}
+    io.write("ingest/force", force_table(result), notes=said)
     numbers = metrics(result, log.source_format, len(air_runs))
-    further = further_table(io.scan_dir / io.scan.further_logs, params)
-    io.write("ingest/further", further)
+    folder = io.scan_dir / io.scan.further_logs
+    further = further_table(folder, params)
+    more = " ".join(sha256_of_file(each.log) for each in further_logs(folder))
+    io.write("ingest/further", further, notes={LOGS_NOTE: more})
     numbers["further_logs"] = further["log"].n_unique()
     io.progress(0.7, "draw the picture")
     picture = force_picture(

@@ -1,6 +1,6 @@
 """Fit the material to recorded cuts, and ask how well the same fit would have predicted what it had not seen."""
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Collection, Container, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,9 +62,9 @@ class MaterialFit:
 
 
 def material_unknowns(
-    meshes: Sequence[CutMesh], material: str, params: CalibrateParams, *, leave_out: str = ""
+    meshes: Sequence[CutMesh], material: str, params: CalibrateParams, *, leave_out: Collection[str] = ()
 ) -> MaterialUnknowns:
-    """What is sought in cuts of these bodies, with the prior of their material but for the entry `leave_out`.
+    """What is sought in cuts of these bodies, with the prior of their material but for the entries in `leave_out`.
 
     With the uniform prior these are the named parameters alone, under any damage law, as in the paper.
     """

@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+LOGS_NOTE = "sha256 of logs"
+"""Note in ingest's tables: the digests of the logs that are in it, separated by blanks."""
+
 
 @dataclass(frozen=True)
 class FurtherLog:

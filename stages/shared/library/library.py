@@ -1,12 +1,12 @@
 """The library of calibrated cuts, and what to expect of the next cut before its log is seen.
 
-`cuts/<material>.json` holds one entry per calibrated cut: its name and source, how it was simulated, and for each
-parameter what its log alone says: value and the standard deviation of its logarithm. All numbers are sizes, so
-everything here is done in logarithms.
+`cuts/<material>.json` holds one entry per calibrated cut: its name and source, the digests of its logs, how it was
+simulated, and for each parameter what its log alone says: value and the standard deviation of its logarithm. All
+numbers are sizes, so everything here is done in logarithms.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,13 +59,22 @@ def cuts_of(material: str, folder: Path = FOLDER) -> list[dict[str, Any]]:
 
 
 def expected(
-    names: tuple[str, ...], material: str, damage_law: str, *, leave_out: str = "", folder: Path = FOLDER
+    names: tuple[str, ...],
+    material: str,
+    damage_law: str,
+    *,
+    leave_out: Collection[str] = (),
+    folder: Path = FOLDER,
 ) -> dict[str, Expected]:
-    """The prior of each parameter from the material's cuts under that damage law, without the one named `leave_out`."""
+    """The prior of each parameter from the material's cuts under that damage law.
+
+    Entries whose name, or the digest of one of whose logs, is in `leave_out` do not count: a log that is fitted must
+    not be what is expected of it.
+    """
     cuts = [
         cut
         for cut in cuts_of(material, folder)
-        if cut["damage_law"] == damage_law and cut["name"] != leave_out
+        if cut["damage_law"] == damage_law and not {cut["name"], *cut.get("logs", ())} & set(leave_out)
     ]
     out = {}
     for name in names:

@@ -2,7 +2,6 @@
 they say, and another synthetic cut is predicted inside its band."""
 
 import json
-
 from dataclasses import replace
 
 import numpy as np

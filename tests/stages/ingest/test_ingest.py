@@ -15,6 +15,7 @@ from stages.ingest.robot_log import EXERTED
 from stages.ingest.stage import empty_table, force_table, further_table, ingest, metrics
 from stages.runtime.artifacts import read_metrics, read_notes, read_table
 from stages.runtime.catalogue import artifacts_of
+from stages.shared.inputs.further_logs import LOGS_NOTE
 from tests.real_data import real_file
 from tests.stages.force_logs import (
     CONTACT_M,
@@ -197,6 +198,7 @@ def test_stage_writes_everything_and_a_bad_log_changes_nothing(tmp_path):
         "filter",
     ):
         assert notes[key]
+    assert notes[LOGS_NOTE] == notes["sha256 of log.json"]
     assert "y = base z (up)" in notes["frame"]
     assert read_table(scan, "ingest/force").height == 360
 

@@ -13,7 +13,9 @@ from pipelines.scans.library import add_cut
 from pipelines.scans.project import Project
 from stages.calibrate.material_fit.posterior import Posterior, posterior_table, what_the_log_says
 from stages.calibrate.material_fit.unknowns import MaterialUnknowns
+from stages.ingest.stage import empty_table
 from stages.runtime.artifacts import write_json, write_table
+from stages.shared.inputs.further_logs import LOGS_NOTE
 from stages.shared.library.library import ANY_MATERIAL, CUT_TO_CUT, FOLDER, cuts_of, expected, log_alone
 from tests.stages.calibration_scenes import ROOT
 
@@ -56,7 +58,15 @@ def test_cuts_of_the_material_narrow_what_is_expected(tmp_path):
     assert found.median == pytest.approx(np.exp(mean))
     assert found.spread == pytest.approx(np.hypot(CUT_TO_CUT, (before + many) ** -0.5))
     assert found.cuts == 4
-    assert expected((TOUGHNESS,), "medlar", "edge", leave_out="0", folder=folder)[TOUGHNESS].cuts == 3
+    assert expected((TOUGHNESS,), "medlar", "edge", leave_out=["0"], folder=folder)[TOUGHNESS].cuts == 3
+
+
+def test_a_log_is_not_expected_to_be_like_itself(tmp_path):
+    """Under whatever name it was added: shipped entries know their logs by digest."""
+    folder = library(tmp_path, cut("shipped", 800.0) | {"logs": ["abc", "def"]}, cut("other", 900.0))
+    found = expected((TOUGHNESS,), "medlar", "edge", leave_out=["mine", "def"], folder=folder)[TOUGHNESS]
+    assert found == expected((TOUGHNESS,), "medlar", "edge", leave_out=["shipped"], folder=folder)[TOUGHNESS]
+    assert found.cuts == 1
 
 
 def test_a_cut_that_is_hardly_known_counts_little(tmp_path):
@@ -92,6 +102,8 @@ def project(tmp_path):
     posterior = Posterior(unknowns, np.array([0.5, 0.1, 0.0]), np.diag([0.1, 0.9, 0.5]))
     write_table(scan, "calibrate/posterior", posterior_table(posterior))
     write_json(scan, "calibrate/metrics", {"nmae": 0.04})
+    write_table(scan, "ingest/force", empty_table(), notes={LOGS_NOTE: "abc"})
+    write_table(scan, "ingest/further", empty_table("ingest/further"), notes={LOGS_NOTE: "def ghi"})
     return Project(tmp_path)
 
 
@@ -102,6 +114,7 @@ def test_adding_a_scan_twice_keeps_one_entry(project):
     assert [entry["name"] for entry in entries] == ["gala"]
     assert entries[0] == first["entry"]
     assert set(entries[0]["values"]) == {TOUGHNESS}
+    assert entries[0]["logs"] == ["abc", "def", "ghi"]
 
 
 def test_what_is_no_material_is_refused(project):
