@@ -152,13 +152,15 @@ def _second(
 ) -> dict[str, float]:
     """The second cut of the fruit, with the share of it inside the 90 % band and the band's half-width."""
     other = pose_problem(model, recorded(SECOND[name]), params)
-    unknowns, posterior, left = found.posterior.unknowns, found.posterior, found.left_over
+    unknowns, posterior, lefts = found.posterior.unknowns, found.posterior, found.left_over
     drawn_t = posterior.draws(params.draws if with_band else 0, params.seed)
     tried = [unknowns.material(t) for t in (posterior.mean, *drawn_t)]
     answers = simulate_many([other.cut(values) for values in tried], of=force_of)
-    predicted, *drawn = (left.at(other.height) * other.profile(answer) for answer in answers)
+    predicted, *drawn = (
+        left.at(other.height) * other.profile(answer) for left, answer in zip(lefts, answers, strict=False)
+    )
     repeated = repeated_profile(own, other.height)
-    shown = Prediction(other, predicted, *band(other, predicted, drawn, left), {}, len(drawn))
+    shown = Prediction(other, predicted, *band(other, predicted, drawn, lefts[0]), {}, len(drawn))
 
     def scaled(profile: np.ndarray) -> np.ndarray:
         return profile * best_amplitude(other, profile)

@@ -59,11 +59,17 @@ ARTIFACTS = (
     table(
         "calibrate/left_over",
         [
+            Column("draw", "i64", "-", "as in calibrate/draws; -1 for the fitted material"),
             Column("height_m", "f64", "m", "of the edge above the board, ascending"),
-            Column("factor", "f64", "-", "measured over simulated force there, smooth over height"),
+            Column(
+                "factor",
+                "f64",
+                "-",
+                "force read in the next cut over the simulated one there, smooth over height",
+            ),
             Column("deviation", "f64", "-", "standard deviation of what is left, over the mean force"),
         ],
-        meaning="what the fit of the material leaves of its logs, for predictions; no rows without a log",
+        meaning="what the fit of the material leaves of its logs and the next cut has again; no rows without a log",
     ),
     table(
         "calibrate/draws",

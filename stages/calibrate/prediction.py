@@ -11,7 +11,7 @@ from disect_sim.errors import InputError
 from disect_sim.many import force_of, simulate_many
 from disect_sim.materials import MATERIALS
 from stages.calibrate.material_fit.baselines import best_amplitude, repeated_profile
-from stages.calibrate.material_fit.left_over import LeftOver, read_left_over
+from stages.calibrate.material_fit.left_over import NOTHING, LeftOver, read_left_over, scale_variance
 from stages.calibrate.nominal import nominal_values
 from stages.calibrate.params import CalibrateParams
 from stages.calibrate.problem import Problem, pose_problem
@@ -21,7 +21,10 @@ from stages.shared.cut.cut_mesh_tables import read_cut_mesh
 from stages.shared.cut.cutting_model import cutting_model
 from stages.shared.cut.relative_depth import relative_depth
 from stages.shared.cut.second_cut_values import of_material, read_first_cut_values, read_possible_materials
-from stages.shared.library.library import AMPLITUDE_SPREAD, NINETY
+from stages.shared.library.library import CUT_SPREAD, NINETY
+
+NEXT_CUT = float(np.sqrt(CUT_SPREAD**2 + scale_variance(1)))
+"""How much the force read in the next cut differs as a whole from what one log leads to expect, in logarithms."""
 
 Array = NDArray[np.float64]
 Read = Callable[[str], pl.DataFrame]
@@ -125,9 +128,13 @@ def predict(
     ]
     answers = simulate_many([problem.cut(values) for values in tried], of=force_of)
     predicted, nominal, *drawn = (problem.profile(answer) for answer in answers)
-    left = read_left_over(read("calibrate/left_over"))
-    factor = left.at(problem.height)
-    predicted, drawn = factor * predicted, [factor * profile for profile in drawn]
+    left, *of_draws = read_left_over(read("calibrate/left_over")) or [NOTHING]
+    predicted = left.at(problem.height) * predicted
+    # A fit spring by spring leaves nothing, and its draws neither.
+    drawn = [
+        each.at(problem.height) * profile
+        for each, profile in zip(of_draws or [left] * len(drawn), drawn, strict=True)
+    ]
     return Prediction(
         problem,
         predicted,
@@ -146,10 +153,10 @@ def band(problem: Problem, predicted: Array, drawn: Sequence[Array], left: LeftO
     Args:
         problem: The cut that is predicted.
         predicted: Its force [N], shape [sample_count].
-        drawn: The same for possible materials.
-        left: What the fit left of its logs.
+        drawn: The same for possible materials, each with what it leaves of the logs.
+        left: What the fit leaves of its logs.
     """
     spread = np.std(drawn, axis=0) if len(drawn) > 1 else np.zeros_like(predicted)
     model_error = left.deviation_at(problem.height) * float(predicted[problem.contact].mean())
-    deviation = np.sqrt(spread**2 + (AMPLITUDE_SPREAD * predicted) ** 2 + model_error**2)
+    deviation = np.sqrt(spread**2 + (NEXT_CUT * predicted) ** 2 + model_error**2)
     return np.maximum(0.0, predicted - NINETY * deviation), predicted + NINETY * deviation

@@ -10,7 +10,7 @@ from disect_sim.model import Model
 from stages.calibrate.calibration import Calibration, calibrate, check_names
 from stages.calibrate.live import live_picture
 from stages.calibrate.material_fit.fit import material_unknowns
-from stages.calibrate.material_fit.left_over import NOTHING
+from stages.calibrate.material_fit.left_over import left_over_table
 from stages.calibrate.material_fit.posterior import Posterior, before_any_log, draw_table, posterior_table
 from stages.calibrate.nominal import nominal_values
 from stages.calibrate.params import CalibrateParams
@@ -82,7 +82,7 @@ def _write(io: StageIO, model: Model, fit: Calibration, params: CalibrateParams)
     )
     io.write("calibrate/scalars", scalar_table(fit))
     _write_posterior(io, None if fit.material is None else fit.material.posterior, params)
-    io.write("calibrate/left_over", (NOTHING if fit.material is None else fit.material.left_over).table())
+    io.write("calibrate/left_over", left_over_table([] if fit.material is None else fit.material.left_over))
     io.write("calibrate/samples", sample_table(fit.material))
     io.write("calibrate/band", band_table(fit))
     io.write(
@@ -116,7 +116,7 @@ def _without_log(io: StageIO, model: Model, params: CalibrateParams) -> dict[str
     )
     io.write("calibrate/scalars", scalar_table(None))
     _write_posterior(io, posterior, params)
-    io.write("calibrate/left_over", NOTHING.table())
+    io.write("calibrate/left_over", left_over_table([]))
     io.write("calibrate/samples", sample_table(None))
     io.write("calibrate/band", band_table(None))
     io.write("calibrate/body", body_table(values))

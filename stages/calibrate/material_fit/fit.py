@@ -11,7 +11,7 @@ from disect_sim.cut_mesh import CutMesh
 from disect_sim.errors import InputError
 from disect_sim.laws.damage import damage_law
 from stages.calibrate.material_fit.baselines import repeated_profile
-from stages.calibrate.material_fit.left_over import LeftOver, left_over
+from stages.calibrate.material_fit.left_over import AGAIN, LeftOver, left_of_slices, left_over, scale_again
 from stages.calibrate.material_fit.likelihood import DepthLikelihood, depth_likelihood
 from stages.calibrate.material_fit.posterior import Posterior
 from stages.calibrate.material_fit.sampled import Sampled, sample_material
@@ -55,8 +55,8 @@ class MaterialFit:
     """The end of the first cut, from its beginning; the guess holds the last force seen."""
     next_cut: Forecast | None
     """The last cut, from the others; the guess repeats the cut before it. None for a single log."""
-    left_over: LeftOver
-    """What the fit leaves of its logs, over height."""
+    left_over: list[LeftOver]
+    """What the fit leaves of its logs and the next cut has again: of the fitted material, then of the draws."""
     sampled: Sampled | None = None
     """Where the posterior was sampled."""
 
@@ -164,10 +164,6 @@ def fit_material(
         zip(shown, run_parallel(_run, jobs, processes=params.processes, on_message=listen), strict=True)
     )
     best = found["material"]
-    rests = {
-        name: left_over(_likelihoods(problems, masks, params), found[name].profiles)
-        for name, masks in shown.items()
-    }
     before, _ = problems[0].run(unknowns.values(np.zeros(len(unknowns))), differentiable=False)
     sampled = None
     if params.posterior != "laplace":
@@ -181,17 +177,35 @@ def fit_material(
             key=key,
             report=on_sampling,
         )
-    return MaterialFit(
-        Posterior(unknowns, best.t, best.covariance, None if sampled is None else sampled.samples.flat),
-        best,
-        before,
-        _tail(problems[0], found["beginning"], rests["beginning"], seen, use[0] & ~seen)
-        if "beginning" in found
-        else None,
-        _next_cut(problems, unknowns, found["others"], rests["others"]) if "others" in found else None,
-        rests["material"],
-        sampled,
+    posterior = Posterior(
+        unknowns, best.t, best.covariance, None if sampled is None else sampled.samples.flat
     )
+    likelihoods = {name: _likelihoods(problems, masks, params) for name, masks in shown.items()}
+    tail = next_cut = None
+    if "beginning" in found:
+        left = left_over(likelihoods["beginning"], found["beginning"].profiles)
+        tail = _tail(problems[0], found["beginning"], left, seen, use[0] & ~seen)
+    if "others" in found:
+        others = found["others"]
+        left = left_for_next(likelihoods["others"], unknowns.only(len(problems) - 1), others, others.t)
+        next_cut = _next_cut(problems, unknowns, others, left)
+    lefts = [
+        left_for_next(likelihoods["material"], unknowns, best, t)
+        for t in (best.t, *posterior.draws(params.draws, params.seed))
+    ]
+    return MaterialFit(posterior, best, before, tail, next_cut, lefts, sampled)
+
+
+def left_for_next(
+    likelihoods: Sequence[DepthLikelihood], unknowns: MaterialUnknowns, found: Found, t: Array
+) -> LeftOver:
+    """What another cut of the fruit has again, if t is the material: its fit is that of the best one, linearised."""
+    fitted = [
+        np.maximum(0.0, likelihood.slices @ profile + slope @ (t - found.t))
+        for likelihood, profile, slope in zip(likelihoods, found.profiles, found.slopes, strict=True)
+    ]
+    amplitudes = [unknowns.amplitude(t, cut) for cut in range(len(likelihoods))]
+    return left_of_slices(likelihoods, fitted, again=AGAIN, scale=scale_again(list(np.log(amplitudes))))
 
 
 def _tail(problem: Problem, found: Found, left: LeftOver, seen: Mask, rest: Mask) -> Forecast:

@@ -16,10 +16,12 @@ import numpy as np
 FOLDER = Path(__file__).parent / "cuts"
 CUT_TO_CUT = 0.3
 """How much values differ between two cuts of one material, in logarithms: 0.3 is a factor of 1.35."""
-AMPLITUDE_SPREAD = 0.12
-"""How much the force of one cut differs as a whole from that of its fruit, in logarithms.
-
-The scale of the force reading is known to 7 %, and two cuts of one fruit differ by 10 %."""
+SCALE_SPREAD = 0.07
+"""How well the scale of a robot's force reading is known, in logarithms; it is the same in all its logs."""
+CUT_SPREAD = 0.1
+"""How much the force of one cut differs as a whole from that of its fruit, in logarithms."""
+AMPLITUDE_SPREAD = float(np.hypot(SCALE_SPREAD, CUT_SPREAD))
+"""Of the force read in one cut over that of the material: both together."""
 NINETY = 1.6449
 """Half-width of the 90 % interval, in standard deviations."""
 ANY_MATERIAL: Mapping[str, tuple[float, float]] = {

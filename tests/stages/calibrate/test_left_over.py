@@ -5,12 +5,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from stages.calibrate.material_fit.left_over import NOTHING, left_over, read_left_over
+from stages.calibrate.material_fit.left_over import (
+    NOTHING,
+    left_over,
+    left_over_table,
+    read_left_over,
+    scale_again,
+    scale_variance,
+)
 from stages.calibrate.material_fit.likelihood import MODEL_ERROR, depth_likelihood
 from stages.calibrate.problem import pose_problem
 from stages.calibrate.recorded_cut import top_of_body
 from stages.runtime.catalogue import ARTIFACTS
 from stages.runtime.table_contract import check_table
+from stages.shared.library.library import CUT_SPREAD, SCALE_SPREAD
 from tests.disect_sim.scenes import block_model, regular_block
 from tests.stages.calibrate.test_material_fit import EDGE_TRUTH, quick_material
 from tests.stages.calibration_scenes import record
@@ -22,14 +30,14 @@ def problem():
     return pose_problem(model, record(model, EDGE_TRUTH), quick_material())
 
 
-def _of(problem, profile, use=None):
+def _of(problem, profile, use=None, **more):
     use = problem.contact & problem.valid if use is None else use
-    return left_over([depth_likelihood(problem, use, 0.5)], [profile])
+    return left_over([depth_likelihood(problem, use, 0.5)], [profile], **more)
 
 
 def test_nothing_is_left_of_a_perfect_fit(problem):
     left = _of(problem, problem.measured)
-    check_table(ARTIFACTS["calibrate/left_over"], left.table(), "here")
+    check_table(ARTIFACTS["calibrate/left_over"], left_over_table([left]), "here")
     assert left.factor == pytest.approx(np.ones(len(left.factor)))
     assert left.height_m[-1] >= top_of_body(problem.model.mesh)
 
@@ -62,12 +70,38 @@ def test_below_what_a_log_has_seen_it_fades(problem):
 
 
 def test_without_a_fit_the_factor_is_one():
-    left = read_left_over(NOTHING.table())
+    table = left_over_table([])
+    check_table(ARTIFACTS["calibrate/left_over"], table, "here")
+    assert read_left_over(table) == []
+    left = NOTHING
     assert (left.at(np.linspace(-1.0, 1.0, 5)) == 1.0).all()
     assert (left.deviation_at(np.linspace(-1.0, 1.0, 5)) == MODEL_ERROR).all()
 
 
 def test_it_survives_the_table(problem):
-    left = _of(problem, 0.9 * problem.measured)
-    again = read_left_over(left.table())
-    assert np.array_equal(again.at(problem.height), left.at(problem.height))
+    lefts = [_of(problem, share * problem.measured) for share in (0.9, 1.0, 1.2)]
+    for left, again in zip(lefts, read_left_over(left_over_table(lefts)), strict=True):
+        assert np.array_equal(again.at(problem.height), left.at(problem.height))
+        assert np.array_equal(again.deviation_at(problem.height), left.deviation_at(problem.height))
+
+
+def test_another_cut_has_part_of_it_again(problem):
+    """Two normal errors of correlation c: c of what is known is expected, and 1 - c^2 of the variance stays."""
+    same = _of(problem, problem.measured / 1.1)
+    other = _of(problem, problem.measured / 1.1, again=0.5)
+    assert other.factor - 1.0 == pytest.approx(0.5 * (same.factor - 1.0))
+    known = MODEL_ERROR**2 - same.deviation**2
+    assert other.deviation**2 == pytest.approx(MODEL_ERROR**2 - 0.25 * known)
+
+
+def test_the_scale_of_the_reading_comes_again():
+    """By brute force: a scale of all logs and an own factor of every cut, both normal in logarithms."""
+    random = np.random.default_rng(0)
+    scale = SCALE_SPREAD * random.standard_normal(400_000)
+    read = scale + CUT_SPREAD * random.standard_normal((3, len(scale)))
+    for cuts in (1, 3):
+        total = read[:cuts].sum(axis=0)
+        slope = (total @ scale) / (total @ total)
+        assert np.log(scale_again([0.1] * cuts)) == pytest.approx(0.1 * cuts * slope, rel=0.01)
+        assert scale_variance(cuts) == pytest.approx(np.var(scale - slope * total), rel=0.01)
+    assert scale_again([]) == 1.0

@@ -12,6 +12,7 @@ from disect_sim.box_mesh import box_mesh
 from disect_sim.errors import InputError
 from stages.calibrate.calibration import calibrate
 from stages.calibrate.material_fit.fit import material_unknowns
+from stages.calibrate.material_fit.left_over import AGAIN, left_over, left_over_table, scale_again
 from stages.calibrate.material_fit.likelihood import depth_likelihood
 from stages.calibrate.material_fit.posterior import Posterior, draw_table, posterior_table
 from stages.calibrate.material_fit.search import MaterialSearch
@@ -114,6 +115,28 @@ def test_draws_spread_as_the_posterior_says(done):
     assert len(friction) == 400, "one number for all depths"
 
 
+def test_every_draw_has_what_it_leaves_of_the_log_itself(model, log, done):
+    """By a derivative; here beside the draw's own simulation. A tougher material leaves less, and the sum is known."""
+    posterior, params = done.material.posterior, quick_material()
+    problem = pose_problem(model, log, params)
+    use = problem.contact & problem.valid
+    likelihood = depth_likelihood(problem, use, params.force_uncertainty_n)
+    fitted, *lefts = done.material.left_over
+    assert len(lefts) == params.draws
+    for t, left in zip(posterior.draws(params.draws, params.seed)[:4], lefts, strict=False):
+        simulated, _ = problem.run(posterior.unknowns.values(t), differentiable=False)
+        amplitude = posterior.unknowns.amplitude(t)
+        own = left_over(
+            [likelihood], [amplitude * simulated], again=AGAIN, scale=scale_again([np.log(amplitude)])
+        )
+        seen = np.unique(np.round(problem.height[use], 3))
+        off = np.abs(own.at(seen) - left.at(seen)).mean()
+        moved = np.abs(own.at(seen) - fitted.at(seen)).mean()
+        # What is left of a derivative of exponentials: a tenth of the band's width, and less than it explains.
+        assert off < 0.015
+        assert off < max(0.005, 0.5 * moved)
+
+
 def test_slices_are_whole(model, log):
     """A rest of a millimetre at the end is no slice of its own, which a single sample would decide."""
     problem = pose_problem(model, log, quick_material())
@@ -192,7 +215,7 @@ def test_another_cut_is_predicted_beside_its_baselines(model, done):
             model, done.values, gradient_norm=untouched, touched_ns=untouched
         ),
         "calibrate/body": pl.DataFrame(schema={"name": pl.String, "value": pl.Float64, "unit": pl.String}),
-        "calibrate/left_over": done.material.left_over.table(),
+        "calibrate/left_over": left_over_table(done.material.left_over[:4]),
         "calibrate/draws": draw_table(done.material.posterior, 3, 0),
     }
     found = predict(artifacts.__getitem__, "apple", params, force_frame(other))
