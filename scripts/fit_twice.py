@@ -74,7 +74,7 @@ def fit(name: str, scale: float, seed: int) -> dict[str, Any]:
     profile, vertical, sawn = (
         each.profile(answer) for each, answer in zip((second, problem, saw), answers, strict=True)
     )
-    left = left_for_next([likelihood], unknowns, found, found.t)
+    left = left_for_next([likelihood], unknowns, found.t, found.profiles)
     use = second.contact & second.valid
     return {
         "tets": model.tet_count,

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from disect_sim.cut_mesh import CutMesh
 from disect_sim.errors import InputError
 from disect_sim.laws.damage import damage_law
+from disect_sim.many import force_of, simulate_many
 from stages.calibrate.material_fit.baselines import repeated_profile
-from stages.calibrate.material_fit.left_over import AGAIN, LeftOver, left_of_slices, left_over, scale_again
+from stages.calibrate.material_fit.left_over import AGAIN, LeftOver, left_over, scale_again
 from stages.calibrate.material_fit.likelihood import DepthLikelihood, depth_likelihood
 from stages.calibrate.material_fit.posterior import Posterior
 from stages.calibrate.material_fit.sampled import Sampled, sample_material
@@ -187,25 +188,35 @@ def fit_material(
         tail = _tail(problems[0], found["beginning"], left, seen, use[0] & ~seen)
     if "others" in found:
         others = found["others"]
-        left = left_for_next(likelihoods["others"], unknowns.only(len(problems) - 1), others, others.t)
+        left = left_for_next(likelihoods["others"], unknowns, others.t, others.profiles)
         next_cut = _next_cut(problems, unknowns, others, left)
+    draws = posterior.draws(params.draws, params.seed)
+    drawn = profiles_of_draws(problems, unknowns, draws, params.processes)
     lefts = [
-        left_for_next(likelihoods["material"], unknowns, best, t)
-        for t in (best.t, *posterior.draws(params.draws, params.seed))
+        left_for_next(likelihoods["material"], unknowns, t, profiles)
+        for t, profiles in zip((best.t, *draws), (best.profiles, *drawn), strict=True)
     ]
     return MaterialFit(posterior, best, before, tail, next_cut, lefts, sampled)
 
 
-def left_for_next(
-    likelihoods: Sequence[DepthLikelihood], unknowns: MaterialUnknowns, found: Found, t: Array
-) -> LeftOver:
-    """What another cut of the fruit has again, if t is the material: its fit is that of the best one, linearised."""
-    fitted = [
-        np.maximum(0.0, likelihood.slices @ profile + slope @ (t - found.t))
-        for likelihood, profile, slope in zip(likelihoods, found.profiles, found.slopes, strict=True)
+def profiles_of_draws(
+    problems: Sequence[Problem], unknowns: MaterialUnknowns, draws: Array, processes: int
+) -> list[list[Array]]:
+    """The fitted cuts simulated with possible unknowns, shape [draw_count, unknown_count]: their profiles [N]."""
+    cuts = [problem.cut(unknowns.values(t, i)) for t in draws for i, problem in enumerate(problems)]
+    answers = iter(simulate_many(cuts, of=force_of, processes=processes))
+    return [
+        [unknowns.amplitude(t, i) * problem.profile(next(answers)) for i, problem in enumerate(problems)]
+        for t in draws
     ]
+
+
+def left_for_next(
+    likelihoods: Sequence[DepthLikelihood], unknowns: MaterialUnknowns, t: Array, profiles: Sequence[Array]
+) -> LeftOver:
+    """What another cut of the fruit has again, if t are the unknowns and the fitted cuts have these profiles [N]."""
     amplitudes = [unknowns.amplitude(t, cut) for cut in range(len(likelihoods))]
-    return left_of_slices(likelihoods, fitted, again=AGAIN, scale=scale_again(list(np.log(amplitudes))))
+    return left_over(likelihoods, profiles, again=AGAIN, scale=scale_again(list(np.log(amplitudes))))
 
 
 def _tail(problem: Problem, found: Found, left: LeftOver, seen: Mask, rest: Mask) -> Forecast:

@@ -104,18 +104,10 @@ def left_over(
         again: Correlation of the model's error with that of the cut that is predicted: 1 for the same cut.
         scale: Of the reading, by which the factor is multiplied.
     """
-    means = [likelihood.slices @ profile for likelihood, profile in zip(likelihoods, profiles, strict=True)]
-    return left_of_slices(likelihoods, means, again=again, scale=scale)
-
-
-def left_of_slices(
-    likelihoods: Sequence[DepthLikelihood], fitted: Sequence[Array], *, again: float = 1.0, scale: float = 1.0
-) -> LeftOver:
-    """The same, from the fit's mean force over every slice of depth [N], each of shape [slice_count]."""
     heights, shares, noise, forces = [], [], [], []
-    for likelihood, force in zip(likelihoods, fitted, strict=True):
+    for likelihood, profile in zip(likelihoods, profiles, strict=True):
         problem, slices = likelihood.problem, likelihood.slices
-        measured = slices @ problem.measured
+        measured, force = slices @ problem.measured, slices @ profile
         mean = float(measured.mean())
         heights.append(slices @ problem.height)
         shares.append((measured - force) / mean)

@@ -23,9 +23,6 @@ LONGEST_STEP = 1.0
 ENOUGH = 0.05
 """A step that promises less than this of log-probability is the end: far below what the log can tell."""
 
-TINY_N = 1.0e-6
-"""A slice without force has no direction [N]."""
-
 Array = NDArray[np.float64]
 
 
@@ -68,8 +65,6 @@ class Found:
     """Of t, shape [unknown_count, unknown_count]."""
     profiles: list[Array]
     """Of the fitted cuts [N], each of shape [sample_count]."""
-    slopes: list[Array]
-    """Derivative in t of the force of every slice of depth [N], for every cut, shape [slice_count, unknown_count]."""
     impulse: Array
     """Knife's impulse on each spring of the first cut [N s], shape [spring_count]."""
     outcome: FitOutcome
@@ -136,26 +131,12 @@ class MaterialSearch:
             self.t,
             covariance,
             [cut.profile for cut in cuts],
-            self._slopes(cuts),
             contact_impulse(cuts[0].result),
             self.outcome(),
             self.history,
             self.gradients,
             self.simulations,
         )
-
-    def _slopes(self, cuts: Sequence[Cut]) -> list[Array]:
-        """See Found; from the Jacobian of the present point."""
-        out, row = [], 0
-        for likelihood, cut in zip(self.likelihoods, cuts, strict=True):
-            force, size = likelihood.slices @ cut.force, likelihood.slices @ cut.profile
-            slope = np.zeros((len(size), len(self.t)))
-            for component in likelihood.components:
-                own = likelihood.factor @ self.jacobian[row : row + len(size)]
-                slope += (force[:, component] / np.maximum(size, TINY_N))[:, None] * own
-                row += len(size)
-            out.append(slope)
-        return out
 
     def covariance(self) -> Array:
         """Of t after the logs, by Laplace's approximation, shape [unknown_count, unknown_count].
