@@ -69,7 +69,7 @@ def fit(name: str, scale: float, seed: int) -> dict[str, Any]:
         sizes = len(unknowns.prior)
         search.t[:sizes] = np.random.default_rng(seed).standard_normal(sizes)
     found = run_to_end(search, Checkpoint(None, "", stage="calibrate", part="material")).found()
-    values = unknowns.material(found.t)
+    values = unknowns.next_cut(found.t, 1)
     answers = simulate_many([each.cut(values) for each in (second, problem, saw)], of=force_of)
     profile, vertical, sawn = (
         each.profile(answer) for each, answer in zip((second, problem, saw), answers, strict=True)

@@ -154,7 +154,7 @@ def _second(
     other = pose_problem(model, recorded(SECOND[name]), params)
     unknowns, posterior, lefts = found.posterior.unknowns, found.posterior, found.left_over
     drawn_t = posterior.draws(params.draws if with_band else 0, params.seed)
-    tried = [unknowns.material(t) for t in (posterior.mean, *drawn_t)]
+    tried = [unknowns.next_cut(t, 1) for t in (posterior.mean, *drawn_t)]
     answers = simulate_many([other.cut(values) for values in tried], of=force_of)
     predicted, *drawn = (
         left.at(other.height) * other.profile(answer) for left, answer in zip(lefts, answers, strict=False)

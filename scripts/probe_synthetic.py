@@ -25,7 +25,7 @@ from stages.calibrate.recorded_cut import RecordedCut
 from stages.optimize.first_cuts import FirstCut
 from stages.optimize.optimization import Measured
 from stages.optimize.slicing_cut import SlicingCut
-from stages.shared.fitting.correlation import correlation
+from stages.shared.fitting.correlation import rough_correlation
 
 RESULTS = Path("build/probe_synthetic.json")
 CANDIDATES = 6
@@ -36,7 +36,7 @@ Array = NDArray[np.float64]
 def smooth_error(depth: Array, generator: np.random.Generator) -> Array:
     """A standard normal curve over depth [m] with the correlation that the fit expects, shape [sample_count]."""
     knots = np.arange(depth.min(), depth.max() + CORRELATION_M, 0.5 * CORRELATION_M)
-    factor = np.linalg.cholesky(correlation(knots, knots, CORRELATION_M) + 1e-6 * np.eye(len(knots)))
+    factor = np.linalg.cholesky(rough_correlation(knots, knots, CORRELATION_M) + 1e-6 * np.eye(len(knots)))
     return np.interp(depth, knots, factor @ generator.standard_normal(len(knots)))
 
 
@@ -73,7 +73,7 @@ def main() -> None:
     scan, count = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 6
     found = design(find_project(), scan, CANDIDATES, lambda share, what: None)
     unknowns, model, least = found.unknowns, found.model, found.least
-    params = found.params.calibrate.changed(forecast_from=0.0)
+    params = found.params.calibrate.changed(forecast_from=0.0, draws=1)
 
     def cut_of(t: Array) -> SlicingCut:
         return SlicingCut(model, (unknowns.material(t),), least.motion.cut.passage, found.params.optimize)

@@ -14,7 +14,7 @@ from stages.calibrate.material_fit.baselines import best_amplitude, repeated_pro
 from stages.calibrate.material_fit.left_over import NOTHING, LeftOver, read_left_over, scale_variance
 from stages.calibrate.nominal import nominal_values
 from stages.calibrate.params import CalibrateParams
-from stages.calibrate.problem import Problem, pose_problem
+from stages.calibrate.problem import OFFSET, Problem, pose_problem
 from stages.calibrate.recorded_cut import read_recorded_cut
 from stages.calibrate.validation import errors
 from stages.shared.cut.cut_mesh_tables import read_cut_mesh
@@ -117,34 +117,41 @@ def predict(
             "predict: there is no force log to predict from. The scan needs one of its own. Run it with --log first."
         )
     problem = pose_problem(model, cut, params)
-    fitted = read_first_cut_values(read)
+    fitted = read_first_cut_values(read) | {OFFSET: np.asarray(_moved(read("calibrate/posterior")))}
+    materials = read_possible_materials(read, model.surface, relative_depth(model.mesh))
     tried = [
         fitted,
         nominal_values(params, material, leave_out=own),
-        *(
-            of_material(fitted, factors)
-            for factors in read_possible_materials(read, model.surface, relative_depth(model.mesh))
-        ),
+        *(of_material(fitted, factors) for factors in materials),
     ]
+    lefts = read_left_over(read("calibrate/left_over")) or [NOTHING]
+    of_draws = lefts[1:] or lefts * len(
+        materials
+    )  # a fit spring by spring leaves nothing, and its draws neither
     answers = simulate_many([problem.cut(values) for values in tried], of=force_of)
-    predicted, nominal, *drawn = (problem.profile(answer) for answer in answers)
-    left, *of_draws = read_left_over(read("calibrate/left_over")) or [NOTHING]
-    predicted = left.at(problem.height) * predicted
-    # A fit spring by spring leaves nothing, and its draws neither.
+    predicted = lefts[0].at(problem.height) * problem.profile(answers[0])
+    nominal = problem.profile(answers[1])
     drawn = [
-        each.at(problem.height) * profile
-        for each, profile in zip(of_draws or [left] * len(drawn), drawn, strict=True)
+        left.at(problem.height) * problem.profile(answer)
+        for left, answer in zip(of_draws, answers[2:], strict=True)
+        if answer.outcome.ok
     ]
     return Prediction(
         problem,
         predicted,
-        *band(problem, predicted, drawn, left),
+        *band(problem, predicted, drawn, lefts[0]),
         {
             "repeated": repeated_profile(pose_problem(model, known, params), problem.height),
             "nominal": nominal,
         },
         len(drawn),
     )
+
+
+def _moved(posterior: pl.DataFrame) -> float:
+    """By how much the fit moved the heights of its logs [m]: they are found in the same way in the next one."""
+    heights = posterior.filter(pl.col("name").str.starts_with(OFFSET))["value"].to_numpy()
+    return float(heights.mean()) if len(heights) else 0.0
 
 
 def band(problem: Problem, predicted: Array, drawn: Sequence[Array], left: LeftOver) -> tuple[Array, Array]:

@@ -20,7 +20,7 @@ from stages.calibrate.material_fit.search import Found, MaterialSearch
 from stages.calibrate.material_fit.unknowns import MaterialUnknowns, Uniform
 from stages.calibrate.params import CalibrateParams
 from stages.calibrate.phase import HistoryRow
-from stages.calibrate.problem import Problem
+from stages.calibrate.problem import Problem, TrialFailedError
 from stages.calibrate.unknowns import parameter_bounds
 from stages.calibrate.validation import errors
 from stages.runtime.checkpoint import Checkpoint
@@ -193,7 +193,7 @@ def fit_material(
     draws = posterior.draws(params.draws, params.seed)
     drawn = profiles_of_draws(problems, unknowns, draws, params.processes)
     lefts = [
-        left_for_next(likelihoods["material"], unknowns, t, profiles)
+        left_for_next(likelihoods["material"], unknowns, t, profiles or best.profiles)
         for t, profiles in zip((best.t, *draws), (best.profiles, *drawn), strict=True)
     ]
     return MaterialFit(posterior, best, before, tail, next_cut, lefts, sampled)
@@ -202,13 +202,20 @@ def fit_material(
 def profiles_of_draws(
     problems: Sequence[Problem], unknowns: MaterialUnknowns, draws: Array, processes: int
 ) -> list[list[Array]]:
-    """The fitted cuts simulated with possible unknowns, shape [draw_count, unknown_count]: their profiles [N]."""
+    """The fitted cuts simulated with possible unknowns, shape [draw_count, unknown_count]: their profiles [N].
+
+    None of a draw, if one of its cuts does not finish.
+    """
     cuts = [problem.cut(unknowns.values(t, i)) for t in draws for i, problem in enumerate(problems)]
-    answers = iter(simulate_many(cuts, of=force_of, processes=processes))
-    return [
-        [unknowns.amplitude(t, i) * problem.profile(next(answers)) for i, problem in enumerate(problems)]
-        for t in draws
-    ]
+    answers = simulate_many(cuts, of=force_of, processes=processes)
+    out = []
+    for k, t in enumerate(draws):
+        own = answers[k * len(problems) : (k + 1) * len(problems)]
+        try:
+            out.append([unknowns.amplitude(t, i) * p.profile(own[i]) for i, p in enumerate(problems)])
+        except TrialFailedError:
+            out.append([])
+    return out
 
 
 def left_for_next(
@@ -228,7 +235,7 @@ def _next_cut(
     problems: Sequence[Problem], unknowns: MaterialUnknowns, found: Found, left: LeftOver
 ) -> Forecast:
     last = problems[-1]
-    simulated, _ = last.run(unknowns.material(found.t), differentiable=False)
+    simulated, _ = last.run(unknowns.next_cut(found.t, len(problems) - 1), differentiable=False)
     profile = left.at(last.height) * simulated
     return _forecast(last, profile, repeated_profile(problems[-2], last.height), last.contact & last.valid)
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from stages.calibrate.material_fit.likelihood import CORRELATION_M, MODEL_ERROR, DepthLikelihood
 from stages.calibrate.recorded_cut import top_of_body
-from stages.shared.fitting.correlation import correlation
+from stages.shared.fitting.correlation import rough_correlation
 from stages.shared.library.library import CUT_SPREAD, SCALE_SPREAD
 
 SPACING_M = 1.0e-3
@@ -114,12 +114,14 @@ def left_over(
         noise.append(np.full(len(slices), (likelihood.noise_n / mean) ** 2))
         forces.append(force / mean)
     seen = np.concatenate(heights)
-    covariance = MODEL_ERROR**2 * correlation(seen, seen, CORRELATION_M) + np.diag(np.concatenate(noise))
+    covariance = MODEL_ERROR**2 * rough_correlation(seen, seen, CORRELATION_M) + np.diag(
+        np.concatenate(noise)
+    )
     top = top_of_body(likelihoods[0].problem.model.mesh)
     height = np.arange(0.0, top + SPACING_M, SPACING_M)
     order = np.argsort(heights[0])
     force = np.interp(height, heights[0][order], forces[0][order])
-    alike = MODEL_ERROR**2 * correlation(seen, height, CORRELATION_M)
+    alike = MODEL_ERROR**2 * rough_correlation(seen, height, CORRELATION_M)
     gain = np.linalg.solve(covariance, alike).T
     share = again * (gain @ np.concatenate(shares))
     known = again**2 * np.einsum("ij,ji->i", gain, alike)

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.calibrate.problem import Problem
-from stages.shared.fitting.correlation import correlation
+from stages.shared.fitting.correlation import rough_correlation
 
 BIN_M = 3.0e-3
 """Forces are compared as means over so much depth [m]: finer detail is noise or fibres no model knows."""
@@ -105,7 +105,7 @@ def noise_factor(problem: Problem, means: Array, uncertainty_n: float) -> Array:
     """
     depth = problem.height.max() - problem.height
     middle = means @ depth
-    alike = correlation(middle, middle, CORRELATION_M)
+    alike = rough_correlation(middle, middle, CORRELATION_M)
     model = (MODEL_ERROR * (means @ problem.measured).mean()) ** 2 * alike
     noise = noise_of(uncertainty_n) ** 2 * np.eye(len(means))
     return np.asarray(np.linalg.cholesky(model + noise), float)

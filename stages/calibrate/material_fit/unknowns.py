@@ -102,8 +102,16 @@ class MaterialUnknowns:
         return out
 
     def material(self, t: Array) -> dict[str, Array]:
-        """The simulator's parameters without the height of a cut: those of any other cut."""
+        """The simulator's parameters without the height of a cut."""
         return {name: value for name, value in self.values(t).items() if name != OFFSET}
+
+    def next_cut(self, t: Array, cuts: int) -> dict[str, Array]:
+        """The parameters of another cut of the fruit, after so many.
+
+        Heights of all logs are found in the same way, so what the fit moved them by comes again.
+        """
+        height = np.mean([self.height(t, cut) for cut in range(cuts)])
+        return self.material(t) | {OFFSET: np.asarray(height)}
 
     def derivative(self, t: Array, cut: int, gradient: Mapping[str, Array]) -> Array:
         """From derivatives in a cut's parameters (by name, as `values` gave them) to those in t, amplitude apart."""

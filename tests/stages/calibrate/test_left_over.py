@@ -18,6 +18,7 @@ from stages.calibrate.problem import pose_problem
 from stages.calibrate.recorded_cut import top_of_body
 from stages.runtime.catalogue import ARTIFACTS
 from stages.runtime.table_contract import check_table
+from stages.shared.fitting.correlation import correlation, rough_correlation
 from stages.shared.library.library import CUT_SPREAD, SCALE_SPREAD
 from tests.disect_sim.scenes import block_model, regular_block
 from tests.stages.calibrate.test_material_fit import EDGE_TRUTH, quick_material
@@ -58,7 +59,7 @@ def test_a_bump_that_the_model_misses_comes_back_smoothed(problem):
 
 
 def test_below_what_a_log_has_seen_it_fades(problem):
-    """Twice the correlation of 6 mm below, exp(-2) of it is left."""
+    """Twice the length of 6 mm below, a seventh of it is left: (1 + 2 √3) exp(-2 √3)."""
     use = problem.contact & problem.valid
     seen = use & (problem.height > problem.height[use].mean())
     left = _of(problem, problem.measured / 1.1, seen)
@@ -105,3 +106,14 @@ def test_the_scale_of_the_reading_comes_again():
         assert np.log(scale_again([0.1] * cuts)) == pytest.approx(0.1 * cuts * slope, rel=0.01)
         assert scale_variance(cuts) == pytest.approx(np.var(scale - slope * total), rel=0.01)
     assert scale_again([]) == 1.0
+
+
+def test_two_correlations_of_a_field():
+    """Both 1 at the same place and falling; with a curvature of 1 / l², and 3 / l² of the rough one."""
+    here, near = np.zeros(1), np.array([0.0, 1e-3, 0.5, 3.0])
+    for kind, curvature in ((correlation, 1.0), (rough_correlation, 3.0)):
+        (values,) = kind(here, near, 1.0)
+        assert values[0] == 1.0 and (np.diff(values) < 0.0).all()
+        assert 2.0 * (1.0 - values[1]) / 1e-6 == pytest.approx(curvature, rel=0.01)
+        many = np.sort(np.random.default_rng(0).uniform(0.0, 5.0, 30))
+        assert np.linalg.eigvalsh(kind(many, many, 1.0)).min() > -1e-9

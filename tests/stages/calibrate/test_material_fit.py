@@ -219,6 +219,7 @@ def test_another_cut_is_predicted_beside_its_baselines(model, done):
         "calibrate/body": pl.DataFrame(schema={"name": pl.String, "value": pl.Float64, "unit": pl.String}),
         "calibrate/left_over": left_over_table(done.material.left_over[:4]),
         "calibrate/draws": draw_table(done.material.posterior, 3, 0),
+        "calibrate/posterior": posterior_table(done.material.posterior),
     }
     found = predict(artifacts.__getitem__, "apple", params, force_frame(other))
     figures = found.figures()

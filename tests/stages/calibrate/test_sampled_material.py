@@ -154,7 +154,7 @@ def test_a_killed_posterior_goes_on_and_ends_with_the_same_points(edge, sampled,
 def test_the_papers_prior_and_likelihood_by_a_grid():
     model = small_block()
     log = record(model, TRUTH)
-    params = paper(posterior="grid", likelihood="exp_l1", simulations=16, samples=40)
+    params = paper(posterior="grid", likelihood="exp_l1", simulations=36, samples=80)
     fit = calibrate(model, log, params, material="nothing known")
     rows = {row["name"]: row for row in posterior_table(fit.material.posterior).iter_rows(named=True)}
     assert rows["sdf_ke"]["low"] < TRUTH["sdf_ke"] < rows["sdf_ke"]["high"]
