@@ -40,10 +40,16 @@ COARSE = {
         "epsilon_m": 0.003,
         "max_volume_error_fraction": 0.1,
     },
-    "cut": {"dt_s": 0.01},
+    "cut": {"dt_s": 0.02},
     "calibrate": {"material": ["edge_toughness"], "layers": 1, "forecast_from": 0.0, "draws": 1},
     "tetrahedralize_half": {"edge_m": 0.04, "cut_edge_m": 0.03},
-    "optimize": {"starts": 1, "candidates": 1, "iterations": 2, "ablation_iterations": 1},
+    "optimize": {
+        "starts": 1,
+        "candidates": 1,
+        "iterations": 2,
+        "ablation_iterations": 1,
+        "inner_iterations": 50,
+    },
     "replay": {"frames": 5},
 }
 """As little numerics as the stages allow; what they read, write, start and keep is as ever."""

@@ -42,10 +42,10 @@ def kill(project, request, folder, number, stages=None):
 def test_who_outlives_a_killed_run_is_noticed_and_ended(tmp_path, monkeypatch):
     monkeypatch.setattr(kill_victim, "ORPHAN_S", 0.3)
     command = [sys.executable, "-c", f"{LEAVES_ONE}; time.sleep(600)"]
-    hit = kill_victim.strike(command, tmp_path, os.environ, "runner", 1.5, random.Random(0))
+    hit = kill_victim.strike(command, tmp_path, os.environ, "runner", 0.15, random.Random(0))
     assert (hit.phase, hit.exit_code) == ("runner", -9)
     assert [words.split()[-1] for words in hit.orphans] == ["time.sleep(600)"]
-    hit = kill_victim.strike(command, tmp_path, os.environ, "group", 1.5, random.Random(0))
+    hit = kill_victim.strike(command, tmp_path, os.environ, "group", 0.15, random.Random(0))
     assert hit.orphans == (), "all at once leaves nobody"
     hit = kill_victim.strike([sys.executable, "-c", ""], tmp_path, os.environ, "stage", 0.0, random.Random(0))
     assert (hit.phase, hit.exit_code) == ("too late", 0)
