@@ -53,6 +53,8 @@ COARSE = {
     "replay": {"frames": 5},
 }
 """As little numerics as the stages allow; what they read, write, start and keep is as ever."""
+ONE_THREAD = {"OMP_THREAD_LIMIT": "1", "OPENBLAS_NUM_THREADS": "1"}
+"""Of every process, since threads that wait for each other use up a busy machine; worker processes are as ever."""
 
 
 def say(sentence: str) -> None:
@@ -82,6 +84,7 @@ def prepared(folder: Path, code: str) -> KillRounds:
         write_ply(folder / "synthetic.ply", apple(np.asarray(ball.vertices)), np.asarray(ball.faces))
     project = Project(root)
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # every process would compile the project's copy anew
+    os.environ.update(ONE_THREAD)
     apply_environment(project)
     request = Request(folder / "synthetic.ply", LOG, overrides=COARSE)
     return KillRounds(project, request, environment(project), folder / "temporary", good, say)
