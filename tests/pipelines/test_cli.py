@@ -127,7 +127,7 @@ def test_the_shell_completes(project, tmp_path, line, offered):
         (("export", "apple", "--robot", "ur5"), "arm.robot is 'ur5'"),
         (("run", "pear"), "pear is not a file that can be read"),
         (("run", "loop.ply"), "loop.ply is not a file that can be read"),
-        (("batch", "loop.ply"), "loop.ply is not a file that can be read"),
+        (("batch", "loop.ply"), "loop.ply is neither a registered scan nor a file"),
         (("run", "apple", "--set", "calibrate.shared=5"), "it must be a list in brackets, as in [1, 2]"),
     ],
 )
