@@ -27,7 +27,7 @@ from pipelines.dvc.template import StageEntry, read_template, resolve
 from pipelines.scans.project import Project
 from pipelines.scans.register import Request, register_scan, track_raw_files
 from scripts.kill_tally import Tally
-from scripts.kill_victim import Strike, strike, work_s
+from scripts.kill_victim import Strike, strike
 from stages.runtime.params import load_params, merge_params
 from stages.runtime.yaml_file import read_mapping
 
@@ -62,7 +62,7 @@ class Good:
 
     usual: Files
     seconds: float
-    """Work of the stage with dvc around it [s]."""
+    """CPU time of the stage with dvc around it [s]."""
     setting: tuple[str, Any]
     """Parameter of the stage's section and its value for the other result."""
     other: Files | None = None
@@ -111,14 +111,12 @@ class KillRounds:
         """The usual result of every stage."""
         good = {}
         for entry in self.entries:
-            cpu_s, elapsed_s = _cpu_of_children_s(), time.monotonic()
+            began_s = _cpu_of_children_s()
             bring_up_to_date(self.project, self.scan_id, entry)
-            seconds = work_s(_cpu_of_children_s() - cpu_s, time.monotonic() - elapsed_s)
+            seconds = _cpu_of_children_s() - began_s
             setting = another_value(self.project, self.request, entry.name)
             good[entry.name] = Good(self.files(entry), seconds, setting)
-            self.say(
-                f"{entry.name}: {seconds:.1f} s of work; the other result has {setting[0]}: {setting[1]}"
-            )
+            self.say(f"{entry.name}: {seconds:.1f} s; the other result has {setting[0]}: {setting[1]}")
         shutil.rmtree(self.known_runs, ignore_errors=True)
         shutil.copytree(self.cache / "runs", self.known_runs)
         return good

@@ -18,7 +18,7 @@ WORDS = {"server": "pipelines.runs.server", "dvc": "pipelines.dvc.child", "stage
 """In the command of a run's processes, in the order in which they are started."""
 POLL_S, LAST_POLL_S = 0.1, 0.02
 WAITING = 0.1
-"""What a second in which nobody works counts, so that moments of waiting are among those of the kills."""
+"""What a second counts in which nobody could work, so that moments of waiting are among those of the kills."""
 ORPHAN_S = 15.0
 """A process whose run is over must end within this; the kernel or the closed pipe tells it at once."""
 LIMIT_S = 1800.0
@@ -40,11 +40,6 @@ class Strike:
     """Work of the run while the victim lived [s], if the kill came too late and there was a stage to run."""
 
 
-def work_s(cpu_s: float, elapsed_s: float) -> float:
-    """How far a run is [s]: its CPU time, which hardly depends on what else the machine does, and a little for time."""
-    return cpu_s + WAITING * elapsed_s
-
-
 def strike(
     command: Sequence[str],
     folder: Path,
@@ -55,7 +50,8 @@ def strike(
 ) -> Strike:
     """Kill the stage, dvc, the runner, the server or all of them at once ("group").
 
-    The kill comes when the run has done `delay_s` of work since the victim was first seen.
+    The kill comes when the run has done `delay_s` of work since the victim was first seen: its CPU time, which hardly
+    depends on what else the machine does, and a little for the time in which nobody of it has anything to do.
     """
     token = uuid.uuid4().hex
     with tempfile.TemporaryFile() as output:
@@ -71,13 +67,13 @@ def strike(
         victim = "runner" if kind == "group" else kind
         while victim not in _named(runner.pid) and runner.poll() is None:
             time.sleep(POLL_S)
-        began_s, used_s, done_s = time.monotonic(), _cpu_s(runner.pid), 0.0
-        computes = False
+        cpu_s, done_s, computes = _cpu_s(runner.pid), 0.0, False
         while victim in (alive := _named(runner.pid)) and done_s < delay_s:
             computes = computes or "stage" in alive
-            time.sleep(POLL_S if delay_s - done_s > POLL_S else LAST_POLL_S)
-            cpu_s = max(0.0, _cpu_s(runner.pid) - used_s)
-            done_s = max(done_s, work_s(cpu_s, time.monotonic() - began_s))
+            poll_s = POLL_S if delay_s - done_s > POLL_S else LAST_POLL_S
+            time.sleep(poll_s)
+            before_s, cpu_s = cpu_s, max(cpu_s, _cpu_s(runner.pid))
+            done_s += cpu_s - before_s if cpu_s > before_s else WAITING * poll_s * _waits(runner.pid)
         phase = "too late"
         if victim in alive:
             phase = list(alive)[-1]
@@ -131,6 +127,15 @@ def _cpu_s(runner: int) -> float:
         with contextlib.suppress(psutil.Error):
             used_s += sum(process.cpu_times()[:4])  # user, system, and those of its children that have ended
     return used_s
+
+
+def _waits(runner: int) -> bool:
+    """Whether nobody of the run could work, even if the machine were free."""
+    for process in _family(runner):
+        with contextlib.suppress(psutil.Error):
+            if process.status() == psutil.STATUS_RUNNING:
+                return False
+    return True
 
 
 def _family(pid: int) -> list[psutil.Process]:
