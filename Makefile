@@ -5,6 +5,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-from-constraints
 PYTEST_ARGS ?=
+NIGHTLY_ARGS ?=
 SAMPLE := data/sample/synthetic_apple.ply
 SAMPLE_LOG := data/sample/synthetic_apple_log.json
 SAMPLE_SECOND_LOG := data/sample/synthetic_apple_second_log.json
@@ -50,8 +51,8 @@ test: lint ## Lint, then the fast tests
 test-all: lint ## Lint, then all tests, the slow ones too
 	$(BIN)/python -m pytest -q $(PYTEST_ARGS)
 
-nightly: setup ## Every test, the slow and the long ones too, 1000 damaged inputs, an hour of kills; build/nightly/summary.txt (hours)
-	$(BIN)/python -m scripts.nightly $(PYTEST_ARGS)
+nightly: setup ## Every test, 1000 damaged inputs, an hour of kills; goes on where it stopped; build/nightly/summary.txt (hours)
+	$(BIN)/python -m scripts.nightly $(NIGHTLY_ARGS)
 
 bench: setup ## Print stage times, how precut's time grows, speed and memory of the simulator (minutes)
 	$(BIN)/python -m benchmarks.run

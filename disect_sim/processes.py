@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import pickle
 import queue
 import sys
 from collections.abc import Callable, Iterable
@@ -84,9 +85,9 @@ class Workers:
         self._batch += 1
         pool = self._started()
         try:
-            futures = [pool.submit(_run_one, self._batch, work, job) for job in waiting]
+            futures = [pool.submit(_run_one, self._batch, pickle.dumps((work, job))) for job in waiting]
             self._wait(futures, on_message, on_done)
-            return [future.result() for future in futures]
+            return [pickle.loads(future.result()) for future in futures]
         except BrokenProcessPool as error:
             raise WorkerLostError(
                 f"One of {self.processes} worker processes ended without an answer, as happens when memory is short. "
@@ -106,7 +107,7 @@ class Workers:
         return self._pool
 
     def _wait(
-        self, futures: list[Future[Answer]], on_message: Listener, on_done: Callable[[int], None]
+        self, futures: list[Future[bytes]], on_message: Listener, on_done: Callable[[int], None]
     ) -> None:
         open_futures = set(futures)
         while open_futures:
@@ -124,7 +125,7 @@ class Workers:
         """What has arrived from this batch; a message that an earlier one left on its way is dropped."""
         while True:
             try:
-                batch, message = self._messages.get_nowait()
+                batch, message = pickle.loads(self._messages.get_nowait())
             except queue.Empty:
                 return
             if batch == self._batch:
@@ -170,11 +171,13 @@ def _prepare(messages: Any, parent: int) -> None:
     _queue = messages
 
 
-def _run_one(batch: int, work: Callable[[Job], Answer], job: Job) -> Answer:
+def _run_one(batch: int, work_and_job: bytes) -> bytes:
+    """In a worker. What comes and goes is bytes: torch would lend its tensors through sockets in a temporary folder."""
     global _send
     _send = partial(_put, batch)
-    return work(job)
+    work, job = pickle.loads(work_and_job)
+    return pickle.dumps(work(job))
 
 
 def _put(batch: int, message: Any) -> None:
-    _queue.put((batch, message))
+    _queue.put(pickle.dumps((batch, message)))

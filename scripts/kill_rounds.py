@@ -2,11 +2,12 @@
 
 Every stage has two good results: one of the scan's settings ("usual"), one with a number changed ("other"). A round
 takes one stage: its usual result is forced to be computed again, or the settings are changed to the other one's. That
-run is killed, and perhaps the next one or two as well. What lies on the disk is examined after each; then the run is
-repeated and must give exactly the good result's bytes; and with the usual settings, everything must be as it was
+run is killed, and most often some of the next ones as well. What lies on the disk is examined after each; then the run
+is repeated and must give exactly the good result's bytes; and with the usual settings, everything must be as it was
 before the round.
 """
 
+import os
 import random
 import shutil
 import sys
@@ -41,10 +42,14 @@ KINDS = {"stage": 4, "dvc": 3, "runner": 2, "group": 2, "server": 1}
 """What is killed, and how often."""
 WITH_PREFECT = 0.1
 """Share of the other kinds that are whole runs, with their own server too."""
-IN_A_ROW = 3
-"""Most kills of a round: the second and third hit the runs that repair what the one before them left."""
+IN_A_ROW = 8
+"""Most kills of a round: all but the first hit runs that repair what those before them left."""
 LATER = 1.05
 """Moments are drawn from a little more than the victim's life, so that its last moments are among them."""
+LAST = 0.9
+"""Share of a life, from which on a victim that still lives shows that its life is longer than was thought."""
+PREFECT_S = 20.0
+"""Work that a whole run is first thought to need beside its stage [s]; too much is put right at once."""
 OF_A_RUN = {"report.html", "replay.html", "run.json"}
 """Files in a scan's folder that a whole run writes anew."""
 Files = dict[str, str]
@@ -57,7 +62,7 @@ class Good:
 
     usual: Files
     seconds: float
-    """Of the stage with dvc around it [s]."""
+    """CPU time of the stage with dvc around it [s]."""
     setting: tuple[str, Any]
     """Parameter of the stage's section and its value for the other result."""
     other: Files | None = None
@@ -91,8 +96,8 @@ class KillRounds:
         self.entries = read_template(project.template)[:stages]
         self.cache = cache_dir(project)
         self.known_runs = temporary.parent / "known_runs"
-        self._lives_s: dict[tuple[str, str, bool], float] = {}
-        """(stage, victim, with Prefect) → how long the victim lived when the kill came too late, grown since then."""
+        self._around_s: dict[tuple[str, bool], float] = {}
+        """(victim, with Prefect) → work of its life beside that of the stage with dvc [s]; from kills too late."""
         if good is None:
             track_raw_files(project, self.scan_id)
             self.good = self._compute()
@@ -106,7 +111,9 @@ class KillRounds:
         """The usual result of every stage."""
         good = {}
         for entry in self.entries:
-            seconds = bring_up_to_date(self.project, self.scan_id, entry).seconds
+            began_s = _cpu_of_children_s()
+            bring_up_to_date(self.project, self.scan_id, entry)
+            seconds = _cpu_of_children_s() - began_s
             setting = another_value(self.project, self.request, entry.name)
             good[entry.name] = Good(self.files(entry), seconds, setting)
             self.say(f"{entry.name}: {seconds:.1f} s; the other result has {setting[0]}: {setting[1]}")
@@ -149,14 +156,16 @@ class KillRounds:
         if change:
             self._register(entry.name, self.good[entry.name].setting)
         faults, phases = [], []
+        force = not change
         for _ in range(draw.randint(1, IN_A_ROW)):
             kind = draw.choices(list(KINDS), list(KINDS.values()))[0]
-            hit = self._strike(entry, kind, draw, "no" if change else "force")
+            hit = self._strike(entry, kind, draw, force)
             faults += [*self._of_the_run(hit), *self._examine(entry, change, tally)]
             phases.append(f"{kind} at {hit.phase}")
             tally.phases[hit.phase] += 1
             if hit.phase == "too late":
-                break
+                force = True  # the result is there now: the next run would have nothing to do
+                continue
             tally.kills[entry.name] += 1
             tally.kinds[kind] += 1
         try:
@@ -174,14 +183,17 @@ class KillRounds:
         name = f"round {number} ({entry.name}, {'other' if change else 'forced'}, {', '.join(phases)})"
         tally.faults += [f"{name}: {fault}" for fault in dict.fromkeys(faults)]
 
-    def _strike(self, entry: StageEntry, kind: str, draw: random.Random, force: str) -> Strike:
+    def _strike(self, entry: StageEntry, kind: str, draw: random.Random, force: bool) -> Strike:
         with_prefect = draw.random() < WITH_PREFECT or kind == "server"
-        life = (entry.name, kind, with_prefect)
-        life_s = self._lives_s.get(life, self.good[entry.name].seconds)
-        command = self._command(entry, with_prefect, force)
-        delay_s = draw.random() * LATER * life_s
-        hit = strike(command, self.project.root, self.environment, kind, delay_s, draw)
-        self._lives_s[life] = hit.lived_s or LATER * life_s
+        victim, stage_s = (kind, with_prefect), self.good[entry.name].seconds
+        life_s = max(0.5 * stage_s, stage_s + self._around_s.get(victim, PREFECT_S * with_prefect))
+        share = draw.random() * LATER
+        command = self._command(entry, with_prefect, "force" if force else "no")
+        hit = strike(command, self.project.root, self.environment, kind, share * life_s, draw)
+        if hit.lived_s is not None:
+            self._around_s[victim] = hit.lived_s - stage_s
+        elif share > LAST:
+            self._around_s[victim] = LATER * life_s - stage_s
         return hit
 
     def _forget_runs(self) -> None:
@@ -255,6 +267,12 @@ class KillRounds:
         }
         beside = [*self.project.root.iterdir(), *self.project.scans_dir.iterdir()]
         return files | {str(p.relative_to(self.project.root)): "" for p in beside if p.name != ".prefect"}
+
+
+def _cpu_of_children_s() -> float:
+    """CPU time of all processes that this one started and that have ended [s]."""
+    times = os.times()
+    return times.children_user + times.children_system
 
 
 def another_value(project: Project, request: Request, stage: str) -> tuple[str, Any]:

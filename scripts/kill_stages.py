@@ -43,10 +43,18 @@ COARSE = {
     "cut": {"dt_s": 0.01},
     "calibrate": {"material": ["edge_toughness"], "layers": 1, "forecast_from": 0.0, "draws": 1},
     "tetrahedralize_half": {"edge_m": 0.04, "cut_edge_m": 0.03},
-    "optimize": {"starts": 1, "candidates": 1, "iterations": 2, "ablation_iterations": 1},
+    "optimize": {
+        "starts": 1,
+        "candidates": 1,
+        "iterations": 2,
+        "ablation_iterations": 1,
+        "inner_iterations": 50,
+    },
     "replay": {"frames": 5},
 }
 """As little numerics as the stages allow; what they read, write, start and keep is as ever."""
+ONE_THREAD = {"OMP_THREAD_LIMIT": "1", "OPENBLAS_NUM_THREADS": "1"}
+"""Of every process, since threads that wait for each other use up a busy machine; worker processes are as ever."""
 
 
 def say(sentence: str) -> None:
@@ -76,6 +84,7 @@ def prepared(folder: Path, code: str) -> KillRounds:
         write_ply(folder / "synthetic.ply", apple(np.asarray(ball.vertices)), np.asarray(ball.faces))
     project = Project(root)
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # every process would compile the project's copy anew
+    os.environ.update(ONE_THREAD)
     apply_environment(project)
     request = Request(folder / "synthetic.ply", LOG, overrides=COARSE)
     return KillRounds(project, request, environment(project), folder / "temporary", good, say)

@@ -16,7 +16,9 @@ MARK = "SCAN2CUT_KILL_ROUND"
 """In the environment of a run's processes, whoever started them."""
 WORDS = {"server": "pipelines.runs.server", "dvc": "pipelines.dvc.child", "stage": "-m stages "}
 """In the command of a run's processes, in the order in which they are started."""
-POLL_S = 0.1
+POLL_S, LAST_POLL_S = 0.1, 0.02
+WAITING = 0.1
+"""What a second counts in which nobody could work, so that moments of waiting are among those of the kills."""
 ORPHAN_S = 15.0
 """A process whose run is over must end within this; the kernel or the closed pipe tells it at once."""
 LIMIT_S = 1800.0
@@ -35,7 +37,7 @@ class Strike:
     orphans: tuple[str, ...]
     """Commands of those that were still alive afterwards."""
     lived_s: float | None
-    """How long the victim was seen to live, if the kill came too late."""
+    """Work of the run while the victim lived [s], if the kill came too late and there was a stage to run."""
 
 
 def strike(
@@ -46,7 +48,11 @@ def strike(
     delay_s: float,
     draw: random.Random,
 ) -> Strike:
-    """Kill the stage, dvc, the runner, the server or all of them at once ("group"), `delay_s` after it lives."""
+    """Kill the stage, dvc, the runner, the server or all of them at once ("group").
+
+    The kill comes when the run has done `delay_s` of work since the victim was first seen: its CPU time, which hardly
+    depends on what else the machine does, and a little for the time in which nobody of it has anything to do.
+    """
     token = uuid.uuid4().hex
     with tempfile.TemporaryFile() as output:
         runner = subprocess.Popen(
@@ -61,11 +67,13 @@ def strike(
         victim = "runner" if kind == "group" else kind
         while victim not in _named(runner.pid) and runner.poll() is None:
             time.sleep(POLL_S)
-        began_s = time.monotonic()
-        while (left_s := began_s + delay_s - time.monotonic()) > 0 and victim in _named(runner.pid):
-            time.sleep(min(left_s, POLL_S))
-        lived_s = time.monotonic() - began_s
-        alive = _named(runner.pid)
+        cpu_s, done_s, computes = _cpu_s(runner.pid), 0.0, False
+        while victim in (alive := _named(runner.pid)) and done_s < delay_s:
+            computes = computes or "stage" in alive
+            poll_s = POLL_S if delay_s - done_s > POLL_S else LAST_POLL_S
+            time.sleep(poll_s)
+            before_s, cpu_s = cpu_s, max(cpu_s, _cpu_s(runner.pid))
+            done_s += cpu_s - before_s if cpu_s > before_s else WAITING * poll_s * _waits(runner.pid)
         phase = "too late"
         if victim in alive:
             phase = list(alive)[-1]
@@ -83,7 +91,7 @@ def strike(
         orphans = _orphans(token)
         output.seek(0)
         said = output.read().decode(errors="replace")
-        return Strike(phase, exit_code, said, orphans, lived_s if phase == "too late" else None)
+        return Strike(phase, exit_code, said, orphans, done_s if phase == "too late" and computes else None)
 
 
 def _orphans(token: str) -> tuple[str, ...]:
@@ -112,13 +120,37 @@ def _named(runner: int) -> dict[str, psutil.Process]:
     return found
 
 
+def _cpu_s(runner: int) -> float:
+    """CPU time of the run, of those that have ended too [s]; 0 once it is over."""
+    used_s = 0.0
+    for process in _family(runner):
+        with contextlib.suppress(psutil.Error):
+            used_s += sum(process.cpu_times()[:4])  # user, system, and those of its children that have ended
+    return used_s
+
+
+def _waits(runner: int) -> bool:
+    """Whether nobody of the run could work, even if the machine were free."""
+    for process in _family(runner):
+        with contextlib.suppress(psutil.Error):
+            if process.status() == psutil.STATUS_RUNNING:
+                return False
+    return True
+
+
 def _family(pid: int) -> list[psutil.Process]:
-    """This process and all that it and its children started; none once it is over."""
-    try:
-        first = psutil.Process(pid)
-        return [first, *first.children(recursive=True)]
-    except psutil.Error:
-        return []
+    """This process and all that it and its children started; none once it is over.
+
+    From the kernel's own lists: psutil would read every process of the machine, several times a second.
+    """
+    found: list[psutil.Process] = []
+    pids = [pid]
+    while pids:
+        with contextlib.suppress(psutil.Error, OSError):
+            found.append(psutil.Process(pid := pids.pop(0)))
+            for children in Path(f"/proc/{pid}/task").glob("*/children"):
+                pids += [int(child) for child in children.read_text().split()]
+    return found
 
 
 def _marked(token: str) -> Iterator[psutil.Process]:

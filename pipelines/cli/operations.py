@@ -98,7 +98,6 @@ def watch(
         float, typer.Option(help="A file is whole when it has not changed for so long.")
     ] = 5.0,
     target: Target = None,
-    poll: Annotated[bool, typer.Option("--poll", help="Look by polling; for network drives.")] = False,
     once: Annotated[bool, typer.Option("--once", help="End when everything that is there has run.")] = False,
 ) -> None:
     """Start a run for every scan that arrives with its log; remembers across restarts what was done.
@@ -118,7 +117,6 @@ def watch(
         settle_s=settle_s,
         say=print_note,
         stop=STOP,
-        poll=poll,
         once=once,
         target=target,
     )

@@ -53,9 +53,10 @@ class Delivery:
 
 
 def find_deliveries(inbox: Path) -> list[Delivery]:
-    """All that lies in the inbox and in its folders, complete or not."""
+    """All that lies in the inbox and in its folders, complete or not; links are left alone, they may lead anywhere."""
     found = _in_folder(inbox, inbox)
-    for folder in sorted(path for path in inbox.iterdir() if path.is_dir() and not path.name.startswith(".")):
+    folders = [path for path in inbox.iterdir() if path.is_dir() and not path.is_symlink()]
+    for folder in sorted(path for path in folders if not path.name.startswith(".")):
         try:
             found += _in_folder(inbox, folder)
         except OSError as error:

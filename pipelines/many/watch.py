@@ -22,6 +22,9 @@ from stages.runtime.hashing import sha256_of_file, sha256_of_start, sha256_of_va
 
 STATES: dict[int, State] = {EXIT_DONE: "done", EXIT_BAD_INPUT: "refused"}
 MAX_SETTLE_S = 3600.0
+LEAST_PAUSE_S = 0.05
+"""Between two looks. The inbox is looked at, not subscribed to: a file must be left alone for a while anyway, network
+drives announce nothing, and a subscription follows links out of the inbox, to folders that it may not read."""
 FINAL: tuple[State, ...] = ("done", "refused")
 """States in which the same contents are not run again."""
 
@@ -178,7 +181,6 @@ def watch(
     settle_s: float,
     say: Say,
     stop: Event,
-    poll: bool = False,
     once: bool = False,
     target: str | None = None,
 ) -> int:
@@ -194,24 +196,14 @@ def watch(
         raise InputError(
             f"--settle-s is {settle_s:g}. It is a time in seconds, at most {MAX_SETTLE_S:g}. Give one, e.g. 5."
         )
-    import watchfiles
-
     memory = InboxMemory(project.scans_dir.parent / "inbox_memory.jsonl")
     with scan_pool(project, scans_at_once, say) as pool, inside_flow():
         watcher = InboxWatcher(project, inbox, memory, pool, say, settle_s=settle_s, target=target)
         say(f"Watching {inbox}; {scans_at_once} at once; Ctrl-C ends it.")
         watcher.look()
         begun_s = time.monotonic()
-        pause_ms = max(50, int(500 * settle_s))
-        changes = watchfiles.watch(
-            inbox,
-            rust_timeout=pause_ms,
-            yield_on_timeout=True,
-            stop_event=stop,
-            force_polling=poll or None,
-            raise_interrupt=False,
-        )
-        for _ in changes:
+        pause_s = max(LEAST_PAUSE_S, settle_s / 2.0)
+        while not stop.wait(pause_s):
             watcher.look()
             if once and watcher.idle and time.monotonic() - begun_s > 3 * settle_s + 1.0:
                 break

@@ -104,7 +104,7 @@ def in_inbox(project: Project, name: str) -> Path:
     inbox = project.inbox_dir.resolve()
     try:
         path = (inbox / name).resolve()
-    except (OSError, ValueError):  # a name with a NUL, or a loop of links
+    except (OSError, ValueError, RuntimeError):  # a name with a NUL, or a loop of links
         path = inbox
     if not path.is_relative_to(inbox) or path == inbox:
         raise InputError(

@@ -90,7 +90,10 @@ def registered_scan(project: Project, scan: str) -> tuple[Path, str | None]:
 
     That may be an id that is known, the directory of its scan or of its cut mesh (data/scans/<id>/precut), or a file.
     """
-    place = Path(scan).resolve()
+    try:
+        place = Path(scan).resolve()
+    except (OSError, RuntimeError):  # a loop of links is the place of no scan
+        return Path(scan), None
     for known in project.scan_ids():
         folder = project.scan_dir(known)
         if scan == known or place in (folder.resolve(), (folder / CUT_MESH_FOLDER).resolve()):

@@ -21,7 +21,7 @@ third of a second for each. Only the same text gives the same value, so a change
 
 
 class _PlainLoader(yaml.SafeLoader):
-    """Refuses aliases: a few lines of them can stand for billions of values."""
+    """Refuses aliases, a few lines of which can stand for billions of values, and keys that are given twice."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
@@ -30,6 +30,18 @@ class _PlainLoader(yaml.SafeLoader):
                 f"line {mark.line + 1} refers to another place with '*', which is not read here"
             )
         return super().compose_node(parent, index)
+
+    def compose_mapping_node(self, anchor: Any) -> Any:
+        node = super().compose_mapping_node(anchor)
+        seen = set()
+        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+            if (key.tag, key.value) in seen:
+                raise yaml.YAMLError(
+                    f"line {key.start_mark.line + 1} gives {key.value[:80]!r} a second time, and one of both would be "
+                    "ignored"
+                )
+            seen.add((key.tag, key.value))
+        return node
 
 
 _PlainLoader.add_implicit_resolver(
@@ -81,10 +93,12 @@ def read_mapping(path: Path) -> dict[str, Any]:
 
 def _bounded_text(path: Path) -> str:
     """The text of a regular file: a pipe would be waited for, and a device such as /dev/zero has no end."""
-    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), encoding="utf-8") as file:
-        found = os.fstat(file.fileno())
-        if not stat.S_ISREG(found.st_mode):
-            raise InputError(f"{path} is not a regular file. It must be a YAML text file. Restore it.")
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    found = os.fstat(handle)
+    if not stat.S_ISREG(found.st_mode):
+        os.close(handle)
+        raise InputError(f"{path} is not a regular file. It must be a YAML text file. Restore it.")
+    with open(handle, encoding="utf-8") as file:
         if found.st_size > MAX_BYTES:
             raise InputError(
                 f"{path} has {found.st_size / 1e6:.0f} MB. At most {MAX_BYTES / 1e6:.0f} MB of YAML are read. "

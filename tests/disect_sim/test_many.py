@@ -1,16 +1,19 @@
 """simulate_many and the processes under it: same numbers, same order, failures as outcomes, no orphans."""
 
 import ctypes
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from disect_sim import ConstantVelocity, Cut, InputError, OutcomeKind, simulate, simulate_many
 from disect_sim.processes import THREAD_VARIABLES, WorkerLostError, Workers, cores_given, report_to_parent
@@ -67,6 +70,23 @@ def test_motions_and_whole_results_travel_too(two):
         alone = simulate(MODEL, cut.motion, **cut.options)
         assert np.array_equal(answer.value.force, alone.force)
         assert list(answer.value.positions) == list(alone.positions)
+
+
+def doubled_and_told(tensor: torch.Tensor) -> torch.Tensor:
+    report_to_parent(tensor)
+    return 2.0 * tensor
+
+
+def test_tensors_travel_by_value_without_sockets_in_a_temporary_folder(tmp_path, monkeypatch):
+    """A stage sweeps that folder before it exits; what multiprocessing wanted to remove there was not found then."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.delitem(multiprocessing.current_process()._config, "tempdir", raising=False)
+    told: list[torch.Tensor] = []
+    with Workers(2) as workers:
+        answers = workers.run(doubled_and_told, [torch.ones(2), torch.zeros(3)], on_message=told.append)
+    assert [answer.tolist() for answer in answers] == [[2.0, 2.0], [0.0, 0.0, 0.0]]
+    assert sorted(tensor.tolist() for tensor in told) == [[0.0, 0.0, 0.0], [1.0, 1.0]]
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_run_that_fails_is_its_outcome_and_the_others_are_there(two):

@@ -126,12 +126,15 @@ def test_the_shell_completes(project, tmp_path, line, offered):
         (("export", "pear"), "There is no scan 'pear'"),
         (("export", "apple", "--robot", "ur5"), "arm.robot is 'ur5'"),
         (("run", "pear"), "pear is not a file that can be read"),
+        (("run", "loop.ply"), "loop.ply is not a file that can be read"),
+        (("batch", "loop.ply"), "loop.ply is neither a registered scan nor a file"),
         (("run", "apple", "--set", "calibrate.shared=5"), "it must be a list in brackets, as in [1, 2]"),
     ],
 )
 def test_wrong_targets_scans_robots_and_lists_are_refused_at_once(project, tmp_path, arguments, sentence):
     scan = write_scan(tmp_path, "apple.ply")
     register_scan(project, Request(scan))
+    (project.root / "loop.ply").symlink_to("loop.ply")
     words = [str(scan) if word == "x.ply" else word for word in arguments]
     result = scan2cut(project, *words)
     assert result.returncode == 2 and sentence in result.stderr, result.stderr

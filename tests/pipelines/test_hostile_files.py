@@ -5,6 +5,7 @@ import os
 import pickle
 import resource
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -63,13 +64,35 @@ def test_values_on_which_the_parser_itself_fails(tmp_path, value):
     assert len(str(caught.value)) < 400
 
 
-def test_a_pipe_or_a_device_in_the_place_of_a_file_is_not_read(tmp_path):
-    pipe, device = tmp_path / "pipe.yaml", tmp_path / "device.yaml"
+@pytest.mark.parametrize(
+    ("text", "key", "line"),
+    [
+        ("clean:\n  unit: m\n  scale: 1\n  unit: mm\n", "unit", 4),
+        ("clean: {unit: m}\ningest: {}\nclean: {unit: mm}\n", "clean", 3),
+        ("a: [{b: 1, 'b': 2}]\n", "b", 1),
+    ],
+)
+def test_a_key_that_is_given_twice_is_refused(tmp_path, text, key, line):
+    """PyYAML would take the last one and drop the other in silence; DVC's reader stops with words of its own."""
+    path = tmp_path / "params.yaml"
+    path.write_text(text)
+    with pytest.raises(InputError, match=f"line {line} gives '{key}' a second time"):
+        read_mapping(path)
+    with pytest.raises(InputError, match="is not a value"):
+        parse_overrides(["optimize.constraints={a: 1, a: 2}"])
+    assert parse_yaml("a: {b: 1}\nc: {b: 1}\n") == {"a": {"b": 1}, "c": {"b": 1}}
+
+
+def test_a_pipe_a_device_or_a_folder_in_the_place_of_a_file_is_not_read(tmp_path):
+    pipe, device, folder = tmp_path / "pipe.yaml", tmp_path / "device.yaml", tmp_path / "folder.yaml"
     os.mkfifo(pipe)
     device.symlink_to("/dev/zero")
-    for path in (pipe, device):
+    folder.mkdir()
+    handles = len(list(Path("/proc/self/fd").iterdir()))
+    for path in (pipe, device, folder):
         with pytest.raises(InputError, match="not a regular file"):
             read_mapping(path)
+    assert len(list(Path("/proc/self/fd").iterdir())) == handles, "a watcher looks again and again"
 
 
 @pytest.mark.parametrize(

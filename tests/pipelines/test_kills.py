@@ -4,6 +4,7 @@ import os
 import random
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -42,13 +43,30 @@ def kill(project, request, folder, number, stages=None):
 def test_who_outlives_a_killed_run_is_noticed_and_ended(tmp_path, monkeypatch):
     monkeypatch.setattr(kill_victim, "ORPHAN_S", 0.3)
     command = [sys.executable, "-c", f"{LEAVES_ONE}; time.sleep(600)"]
-    hit = kill_victim.strike(command, tmp_path, os.environ, "runner", 1.5, random.Random(0))
+    hit = kill_victim.strike(command, tmp_path, os.environ, "runner", 0.15, random.Random(0))
     assert (hit.phase, hit.exit_code) == ("runner", -9)
     assert [words.split()[-1] for words in hit.orphans] == ["time.sleep(600)"]
-    hit = kill_victim.strike(command, tmp_path, os.environ, "group", 1.5, random.Random(0))
+    hit = kill_victim.strike(command, tmp_path, os.environ, "group", 0.15, random.Random(0))
     assert hit.orphans == (), "all at once leaves nobody"
     hit = kill_victim.strike([sys.executable, "-c", ""], tmp_path, os.environ, "stage", 0.0, random.Random(0))
     assert (hit.phase, hit.exit_code) == ("too late", 0)
+
+
+@pytest.mark.parametrize(
+    ("work", "share"), [("while True: pass", 1.0), ("time.sleep(600)", kill_victim.WAITING)]
+)
+def test_a_kill_comes_after_so_much_work_and_waiting_is_a_little_of_it(tmp_path, work, share):
+    """A busy machine moves no kill: what counts is what the run has done."""
+    command = [sys.executable, "-c", f"import time\n{work}"]
+    before, began_s = os.times(), time.monotonic()
+    hit = kill_victim.strike(command, tmp_path, os.environ, "runner", 0.3, random.Random(0))
+    after = os.times()
+    used_s = after.children_user + after.children_system - before.children_user - before.children_system
+    assert hit.phase == "runner"
+    if share == 1.0:
+        assert used_s >= 0.3
+    else:
+        assert used_s < 0.3 < 0.5 * (0.3 / share) < time.monotonic() - began_s
 
 
 @pytest.mark.slow

@@ -128,11 +128,12 @@ def test_secrets_do_not_reach_a_log(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "name", ["../secret.ply", "/etc/passwd", "a/../../x.ply", "", ".", "link.ply", "a\0b.ply"]
+    "name", ["../secret.ply", "/etc/passwd", "a/../../x.ply", "", ".", "link.ply", "loop.ply", "a\0b.ply"]
 )
 def test_runs_from_outside_take_files_from_the_inbox_only(project, tmp_path, name):
     project.inbox_dir.mkdir(parents=True)
     (project.inbox_dir / "link.ply").symlink_to(write_scan(tmp_path, "secret.ply"))
+    (project.inbox_dir / "loop.ply").symlink_to("loop.ply")
     with pytest.raises(InputError, match="take files from there only"):
         in_inbox(project, name)
 
