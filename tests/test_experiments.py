@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import time
 from importlib import import_module
 from pathlib import Path
 
@@ -109,3 +110,28 @@ def test_a_step_that_fails_is_not_kept(tmp_path):
     assert again.once("second", "small", lambda: {"value": 2.0})["value"] == 2.0
     assert set(json.loads((tmp_path / "some.json").read_text())) == {"first", "second"}
     assert again.once("second", "large", lambda: {"value": 3.0})["value"] == 3.0, "another size is other work"
+
+
+def test_what_a_killed_run_took_counts(tmp_path, monkeypatch):
+    monkeypatch.setattr("scripts.experiments.kept.TELL_S", 0.0)
+
+    def burn(kept, *, then):
+        end = time.process_time() + 0.3
+        while time.process_time() < end:
+            pass
+        kept.tell(0.5, "half")
+        return then()
+
+    def fail():
+        raise RuntimeError("killed")
+
+    first = Kept("some", tmp_path)
+    with pytest.raises(RuntimeError):
+        first.once("step", "small", lambda: burn(first, then=fail))
+    other = Kept("some", tmp_path)
+    assert other.once("other", "small", dict)["cpu_s"] < 0.3, "of this step only"
+    with pytest.raises(RuntimeError):
+        other.once("step", "small", lambda: burn(other, then=fail))
+    last = Kept("some", tmp_path)
+    assert last.once("step", "small", lambda: burn(last, then=dict))["cpu_s"] >= 0.6
+    assert set(json.loads((tmp_path / "some.json").read_text())) == {"other", "step"}
