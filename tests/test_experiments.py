@@ -5,12 +5,13 @@ import re
 import shutil
 import time
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from scripts.experiments.kept import Kept
-from scripts.experiments.page import PAGE, write_part
+from scripts.experiments.page import PAGE, spent_s, table, write_part
 from scripts.real_data import VARIABLE, real_data
 
 NAMES = ("two_parameters", "ranks", "losses", "duration", "velocity", "nodal_motion", "slicing")
@@ -23,7 +24,11 @@ READER = "real_logs"
 def runs():
     missing = real_data() is None
     skip = pytest.mark.skipif(missing, reason="the real data is not here (docs/real_data.md)")
-    return [*NAMES, *(pytest.param(name, marks=skip) for name in REAL)]
+    no_sbi = pytest.mark.skipif(find_spec("sbi") is None, reason="the extra bayes (sbi) is not installed")
+    return [
+        *NAMES,
+        *(pytest.param(name, marks=[skip, *([no_sbi] if name == "prism" else [])]) for name in REAL),
+    ]
 
 
 @pytest.mark.slow
@@ -86,6 +91,21 @@ def test_real_logs_are_those_of_the_fits_and_missing_ones_are_named(tmp_path):
     assert "| banana | – | – | – | – | – | 16.0 % |" in text
     assert "| potato | 3.0 % | 20.0 % | 30.0 % | – | – | – |" in text
     assert (tmp_path / "experiment_real_logs.png").stat().st_size > 3000
+
+
+def test_the_page_states_the_time_of_all_and_it_is_within_the_limit():
+    text = PAGE.read_text()
+    stated = re.search(r"All of them together: (\d+) CPU-minutes", text)
+    assert stated and abs(float(stated[1]) - spent_s(text) / 60.0) <= 0.5
+    assert spent_s(text) <= 3 * 3600.0
+    own = text.partition("<!-- two_parameters -->")[2].partition("<!-- end")[0]
+    assert 0.0 < spent_s(own) <= 20 * 60.0
+
+
+def test_times_are_summed_over_tables_and_sentences():
+    one = table(["method", "CPU s", "other"], [["a", 12, 5], ["b", "–", 5], ["c", "3", 5]])
+    other = table(["method", "points"], [["a", 1000]])
+    assert spent_s(f"{one}\n\n7 CPU-seconds.\n\n{other}\n\n{one}") == 12 + 3 + 7 + 12 + 3
 
 
 def test_a_page_without_the_part_is_refused(tmp_path):

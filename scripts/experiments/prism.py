@@ -72,9 +72,13 @@ class Size:
 
 
 COARSE = Size(
-    (3, 2, 2), 0.01, 100.0, 2, 1, 4, {"sgld": {"chains": 2, "burn_in": 2, "samples": 4}}
+    (3, 2, 2), 0.01, 100.0, 2, 1, 4,
+    {
+        "sgld": {"chains": 2, "burn_in": 2, "samples": 4},
+        "bayessim": {"simulations": 100, "rounds": 2, "chains": 2, "samples": 20},
+    },
 )  # fmt: skip
-"""For a test: no extra."""
+"""For a test."""
 
 
 def block(cells: tuple[int, int, int]) -> Model:
