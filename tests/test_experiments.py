@@ -3,13 +3,15 @@
 import json
 import re
 import shutil
+import time
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from scripts.experiments.kept import Kept
-from scripts.experiments.page import PAGE, write_part
+from scripts.experiments.page import PAGE, spent_s, table, write_part
 from scripts.real_data import VARIABLE, real_data
 
 NAMES = ("two_parameters", "ranks", "losses", "duration", "velocity", "nodal_motion", "slicing")
@@ -22,7 +24,11 @@ READER = "real_logs"
 def runs():
     missing = real_data() is None
     skip = pytest.mark.skipif(missing, reason="the real data is not here (docs/real_data.md)")
-    return [*NAMES, *(pytest.param(name, marks=skip) for name in REAL)]
+    no_sbi = pytest.mark.skipif(find_spec("sbi") is None, reason="the extra bayes (sbi) is not installed")
+    return [
+        *NAMES,
+        *(pytest.param(name, marks=[skip, *([no_sbi] if name == "prism" else [])]) for name in REAL),
+    ]
 
 
 @pytest.mark.slow
@@ -87,6 +93,21 @@ def test_real_logs_are_those_of_the_fits_and_missing_ones_are_named(tmp_path):
     assert (tmp_path / "experiment_real_logs.png").stat().st_size > 3000
 
 
+def test_the_page_states_the_time_of_all_and_it_is_within_the_limit():
+    text = PAGE.read_text()
+    stated = re.search(r"All of them together: (\d+) CPU-minutes", text)
+    assert stated and abs(float(stated[1]) - spent_s(text) / 60.0) <= 0.5
+    assert spent_s(text) <= 3 * 3600.0
+    own = text.partition("<!-- two_parameters -->")[2].partition("<!-- end")[0]
+    assert 0.0 < spent_s(own) <= 20 * 60.0
+
+
+def test_times_are_summed_over_tables_and_sentences():
+    one = table(["method", "CPU s", "other"], [["a", 12, 5], ["b", "–", 5], ["c", "3", 5]])
+    other = table(["method", "points"], [["a", 1000]])
+    assert spent_s(f"{one}\n\n7 CPU-seconds.\n\n{other}\n\n{one}") == 12 + 3 + 7 + 12 + 3
+
+
 def test_a_page_without_the_part_is_refused(tmp_path):
     page = tmp_path / "page.md"
     page.write_text("nothing here\n")
@@ -109,3 +130,28 @@ def test_a_step_that_fails_is_not_kept(tmp_path):
     assert again.once("second", "small", lambda: {"value": 2.0})["value"] == 2.0
     assert set(json.loads((tmp_path / "some.json").read_text())) == {"first", "second"}
     assert again.once("second", "large", lambda: {"value": 3.0})["value"] == 3.0, "another size is other work"
+
+
+def test_what_a_killed_run_took_counts(tmp_path, monkeypatch):
+    monkeypatch.setattr("scripts.experiments.kept.TELL_S", 0.0)
+
+    def burn(kept, *, then):
+        end = time.process_time() + 0.3
+        while time.process_time() < end:
+            pass
+        kept.tell(0.5, "half")
+        return then()
+
+    def fail():
+        raise RuntimeError("killed")
+
+    first = Kept("some", tmp_path)
+    with pytest.raises(RuntimeError):
+        first.once("step", "small", lambda: burn(first, then=fail))
+    other = Kept("some", tmp_path)
+    assert other.once("other", "small", dict)["cpu_s"] < 0.3, "of this step only"
+    with pytest.raises(RuntimeError):
+        other.once("step", "small", lambda: burn(other, then=fail))
+    last = Kept("some", tmp_path)
+    assert last.once("step", "small", lambda: burn(last, then=dict))["cpu_s"] >= 0.6
+    assert set(json.loads((tmp_path / "some.json").read_text())) == {"other", "step"}

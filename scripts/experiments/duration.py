@@ -5,7 +5,6 @@
 Synthetic truth: the paper's law on a finer mesh, stiffer springs in the lower half, noise of 0.3 N.
 """
 
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,8 @@ import numpy as np
 from disect_sim.model import Model
 from scripts.experiments.kept import Kept
 from scripts.experiments.page import command, table, write_figure
-from scripts.experiments.scene import HIGH, PAPER, Scene
-from scripts.experiments.springs import curve, fitted, mean_error_n, settings
+from scripts.experiments.scene import HIGH, PAPER
+from scripts.experiments.springs import SMALL, Size, curve, fitted, mean_error_n, settings
 from stages.shared.pictures.figure import new_figure
 from stages.shared.pictures.preview import CUT, FRUIT, TEXT, WARNING
 
@@ -23,20 +22,7 @@ NAME = "duration"
 SPEED_M_S = 0.03
 """So that the cut takes 0.93 s."""
 SHOWN_S = 0.4
-
-
-@dataclass(frozen=True)
-class Size:
-    """How fine and how long."""
-
-    scene: Scene = field(default_factory=Scene)
-    truth_cells: tuple[int, int, int] = (5, 5, 5)
-    shared: int = 10
-    individual: int = 12
-
-
-COARSE = Size(Scene((3, 2, 2), 0.01, 100.0), (3, 3, 3), 3, 2)
-"""For a test."""
+COARSE = SMALL
 
 
 def truth_of(model: Model) -> dict[str, Any]:

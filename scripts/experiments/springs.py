@@ -1,5 +1,7 @@
 """Fits of the paper's springs to synthetic logs, and what they predict: shared values, or one per spring."""
 
+from dataclasses import dataclass, field
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,6 +18,21 @@ START = PAPER | {"cut_spring_ke": 500.0, "sdf_ke": 2000.0, "sdf_mu": 0.4, "cut_s
 """Away from any truth used here."""
 
 Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Size:
+    """How fine and how long."""
+
+    scene: Scene = field(default_factory=Scene)
+    truth_cells: tuple[int, int, int] = (5, 5, 5)
+    """Of the mesh that the synthetic logs come from."""
+    shared: int = 10
+    individual: int = 12
+
+
+SMALL = Size(Scene((3, 2, 2), 0.01, 100.0), (3, 3, 3), 3, 2)
+"""For a test."""
 
 
 def settings(scene: Scene, *, shared: int, individual: int) -> CalibrateParams:

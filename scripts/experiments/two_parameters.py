@@ -48,11 +48,11 @@ class Size:
     settings: Settings = field(
         default_factory=lambda: {
             "grid": {"simulations": 576, "samples": 2500},
-            "sgld": {"chains": 3, "burn_in": 60, "samples": 300, "step": 0.4},
-            "nuts": {"chains": 2, "burn_in": 20, "samples": 60},
             "bayessim": {"simulations": 500, "samples": 500},
             "npe": {"simulations": 500, "samples": 500},
             "bayessim, 6 rounds": {"simulations": 500, "rounds": 6, "samples": 500},
+            "nuts": {"chains": 2, "burn_in": 20, "samples": 60},
+            "sgld": {"chains": 4, "burn_in": 60, "samples": 540, "step": 0.4},
         }
     )
     """Short burn-ins: chains start around the most probable point, with Laplace's mass matrix."""

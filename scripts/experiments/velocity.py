@@ -5,15 +5,14 @@
 Synthetic truth: the stretch law on a finer mesh, noise of 0.3 N; the model that is fitted has the paper's force law.
 """
 
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from disect_sim.laws.damage import damage_law
 from scripts.experiments.kept import Kept
 from scripts.experiments.page import command, table, write_figure
-from scripts.experiments.scene import PAPER, Scene
-from scripts.experiments.springs import fitted, mean_error_n, settings
+from scripts.experiments.scene import PAPER
+from scripts.experiments.springs import SMALL, Size, fitted, mean_error_n, settings
 from stages.shared.pictures.figure import new_figure
 from stages.shared.pictures.preview import CUT, FRUIT, TEXT, WARNING
 
@@ -21,20 +20,7 @@ NAME = "velocity"
 FITTED_M_S = 0.05
 SPEEDS_M_S = (0.035, 0.0425, 0.05, 0.0575, 0.065)
 LAW = "stretch"
-
-
-@dataclass(frozen=True)
-class Size:
-    """How fine and how long."""
-
-    scene: Scene = field(default_factory=Scene)
-    truth_cells: tuple[int, int, int] = (5, 5, 5)
-    shared: int = 10
-    individual: int = 12
-
-
-COARSE = Size(Scene((3, 2, 2), 0.01, 100.0), (3, 3, 3), 3, 2)
-"""For a test."""
+COARSE = SMALL
 
 
 def run(size: Size, kept: Kept) -> dict[str, dict[str, Any]]:

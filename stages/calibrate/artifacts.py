@@ -109,6 +109,21 @@ ARTIFACTS = (
         meaning="what a sampled posterior expects of the cut it was fitted to; no rows with posterior: laplace",
     ),
     table(
+        "calibrate/spring_posterior",
+        [
+            Column("spring", "i64", "-", "row of calibrate/parameters, from 0"),
+            Column("name", "str", "", "parameter that differs from spring to spring"),
+            Column("value", "f64", "see unit", "fitted"),
+            Column("low", "f64", "see unit", "with 5 % probability it is below"),
+            Column("high", "f64", "see unit", "with 5 % above"),
+            Column("unit", "str", "", "of value, low and high"),
+            Column(
+                "left", "f64", "-", "share of the variance before the log that is left; 1: it says nothing"
+            ),
+        ],
+        meaning="what the log told about each spring, linear estimate around the fit; no rows with fit: material",
+    ),
+    table(
         "calibrate/body",
         [
             Column("name", "str", "", "young_pa, poisson, density_kg_m3 or retardation_s"),

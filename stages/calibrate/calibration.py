@@ -1,7 +1,7 @@
 """The whole fit: shared parameters, then individual ones, then what they are worth."""
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +26,7 @@ from stages.calibrate.phase import HistoryRow, Report
 from stages.calibrate.problem import OFFSET, Problem, pose_problem
 from stages.calibrate.recorded_cut import RecordedCut
 from stages.calibrate.shared_fit import SharedFit, fit_from_starts, scattered_starts
+from stages.calibrate.spring_posterior import SpringPosterior, spring_posteriors
 from stages.calibrate.unknowns import Values, parameter_bounds, shared_unknowns
 from stages.calibrate.validation import contact_impulse
 from stages.runtime.checkpoint import remove_checkpoints
@@ -67,6 +68,8 @@ class Calibration:
     """How much the loss still depends on each spring's free numbers, shape [spring_count]."""
     material: MaterialFit | None = None
     """The posterior, where the material was fitted."""
+    springs: Mapping[str, SpringPosterior] = field(default_factory=dict)
+    """What the log told about each spring, by parameter, where they were fitted one by one."""
 
 
 def calibrate(
@@ -124,7 +127,7 @@ def calibrate(
         outcome = refined.outcome
         values = individual.values(refined.best.free)
     simulated = _profile(problem, values)
-    impulse, gradient_norm = _per_spring(problem, values, params)
+    impulse, gradient_norm, springs = _per_spring(problem, values, params)
     remove_checkpoints(scan_dir, "calibrate")
     return Calibration(
         problem,
@@ -140,6 +143,7 @@ def calibrate(
         outcome,
         impulse,
         gradient_norm,
+        springs=springs,
     )
 
 
@@ -283,8 +287,10 @@ def _profile(problem: Problem, values: Values) -> Array:
     return problem.simulate(parameters, motion)[0].numpy()
 
 
-def _per_spring(problem: Problem, values: Values, params: CalibrateParams) -> tuple[Array, Array]:
-    """The knife's impulse on each spring, and the norm of the loss's gradient in its free numbers."""
+def _per_spring(
+    problem: Problem, values: Values, params: CalibrateParams
+) -> tuple[Array, Array, dict[str, SpringPosterior]]:
+    """The knife's impulse on each spring, the norm of the loss's gradient in its free numbers, and what is known."""
     rows = spring_values(problem.model, values)
     names = [name for name in SPRING_NAMES if name in params.individual or name in params.shared]
     bounds = parameter_bounds(
@@ -300,7 +306,11 @@ def _per_spring(problem: Problem, values: Values, params: CalibrateParams) -> tu
     loss = LOSSES[params.loss](simulated[seen], torch.as_tensor(problem.measured)[seen], problem.mean_force)
     loss.backward()
     squares = [part.grad.numpy() ** 2 for part in free.values() if part.grad is not None]
-    return contact_impulse(result), np.sqrt(np.sum(squares, axis=0))
+    known = {}
+    if params.individual_iterations and params.individual:
+        own = {name: bounds[name] for name in params.individual}
+        known = spring_posteriors(problem, result, rows, own, params.force_uncertainty_n)
+    return contact_impulse(result), np.sqrt(np.sum(squares, axis=0)), known
 
 
 def _is_spring_parameter(name: str) -> bool:

@@ -1,5 +1,7 @@
 """The tables and figures of a finished fit."""
 
+from collections.abc import Mapping
+
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -13,6 +15,7 @@ from stages.calibrate.phase import HistoryRow
 from stages.calibrate.problem import OFFSET
 from stages.calibrate.recorded_cut import find_onset, find_puncture
 from stages.calibrate.sampling_report import sampling_metrics
+from stages.calibrate.spring_posterior import SpringPosterior
 from stages.calibrate.unknowns import Values, parameter_bounds
 from stages.calibrate.validation import TOUCHED_NS, errors
 
@@ -65,6 +68,24 @@ def scalar_table(fit: Calibration | None) -> pl.DataFrame:
             for name, column, kind in zip(names, columns, kinds, strict=True)
         ]
     )
+
+
+def spring_table(known: Mapping[str, SpringPosterior]) -> pl.DataFrame:
+    """The table calibrate/spring_posterior; no rows where springs were not fitted one by one."""
+    schema = {
+        "spring": pl.Int64,
+        "name": pl.String,
+        "value": pl.Float64,
+        "low": pl.Float64,
+        "high": pl.Float64,
+    }
+    schema |= {"unit": pl.String, "left": pl.Float64}
+    rows = [
+        (i, name, *numbers, parameter_info(name).unit, left)
+        for name, each in known.items()
+        for i, (*numbers, left) in enumerate(zip(each.value, each.low, each.high, each.left, strict=True))
+    ]
+    return pl.DataFrame(rows, schema=schema, orient="row")
 
 
 def body_table(values: Values) -> pl.DataFrame:

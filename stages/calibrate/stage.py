@@ -25,6 +25,7 @@ from stages.calibrate.report import (
     parameter_table,
     profile_table,
     scalar_table,
+    spring_table,
 )
 from stages.calibrate.sampling_report import band_table, sample_table
 from stages.runtime.stage_io import StageIO
@@ -83,6 +84,7 @@ def _write(io: StageIO, model: Model, fit: Calibration, params: CalibrateParams)
     io.write("calibrate/scalars", scalar_table(fit))
     _write_posterior(io, None if fit.material is None else fit.material.posterior, params)
     io.write("calibrate/left_over", left_over_table([] if fit.material is None else fit.material.left_over))
+    io.write("calibrate/spring_posterior", spring_table(fit.springs))
     io.write("calibrate/samples", sample_table(fit.material))
     io.write("calibrate/band", band_table(fit))
     io.write(
@@ -117,6 +119,7 @@ def _without_log(io: StageIO, model: Model, params: CalibrateParams) -> dict[str
     io.write("calibrate/scalars", scalar_table(None))
     _write_posterior(io, posterior, params)
     io.write("calibrate/left_over", left_over_table([]))
+    io.write("calibrate/spring_posterior", spring_table({}))
     io.write("calibrate/samples", sample_table(None))
     io.write("calibrate/band", band_table(None))
     io.write("calibrate/body", body_table(values))

@@ -12,6 +12,7 @@ from sbi.neural_nets import posterior_nn
 
 from disect_sim.errors import InputError
 from stages.calibrate.samplers.memory import RememberedSimulations
+from stages.calibrate.samplers.region import MOST, Region
 from stages.calibrate.samplers.sampling import Samples, Sampling
 from stages.runtime.parallel import Workers
 
@@ -22,7 +23,7 @@ LATER_ROUNDS = 5
 PATIENCE = 20
 """Training ends after so many epochs without a better loss on the tenth that is held out."""
 FEWEST = 50
-"""Finished simulations of a first round below which there is nothing to learn."""
+"""Finished simulations below which there is nothing to learn."""
 
 Array = NDArray[np.float64]
 
@@ -61,38 +62,56 @@ def learnt_points(method: str, sampling: Sampling, shown: Array, **network: Any)
 
 
 def _learn(method: str, s: Sampling, ask: RememberedSimulations, network: Any) -> Any:
-    """Simulate points of the prior, then in further rounds of the posterior so far, and train on all of them."""
+    """Simulate points of the prior and learn from them; further rounds look closer.
+
+    A further round simulates points of the prior where the posterior of the round before has its probability, and
+    learns from the points around there, as many as in the first round or more (truncated proposals, Deistler et al.
+    2022). They are points of the prior, so nothing has to be corrected: dividing one mixture by another, as in the
+    first BayesSim, often leaves no distribution.
+    """
     random, count = np.random.default_rng([s.seed, 4]), len(s.centre)
     torch.manual_seed(int(random.integers(2**31)))
-    prior = torch.distributions.MultivariateNormal(torch.zeros(count), torch.eye(count))
-    trainer = NPE(prior, density_estimator=network, tracker=_NoFiles(), show_progress_bars=False)
-    observed = _as_tensor(s.target.observed)
-    posterior = None
+    region, posterior, clean = Region(count), None, []
+    points = np.zeros((0, count))
     for number in range(s.rounds):
-        wanted = s.simulations if posterior is None else max(1, s.simulations // LATER_ROUNDS)
-        points = (
-            random.standard_normal((wanted, count))
-            if posterior is None
-            else _drawn(posterior, wanted, observed)
-        )
+        wanted = s.simulations if number == 0 else max(1, s.simulations // LATER_ROUNDS)
+        if posterior is not None:
+            region.narrow(posterior)
+        new = region.of_prior(wanted, random)
+        if len(new) < wanted:
+            raise InputError(
+                f"calibrate: round {number + 1} of {method} has {len(new)} points to simulate, and needs {wanted}: so "
+                f"few of {MOST:,} points of the prior are where the round before expects the material. Rounds are for "
+                "posteriors that fill more of their prior. Lower calibrate.rounds, or narrow calibrate.bounds."
+            )
 
         def tell(done: int, number: int = number, wanted: int = wanted) -> None:
             text = f"{method}: round {number + 1} of {s.rounds}, simulation {done} of {wanted}"
             s.report((number + done / wanted) / s.rounds, text)
 
-        theta, x = _shown(s, points, ask(points, tell), random, fewest=FEWEST if posterior is None else 1)
-        with redirect_stdout(StringIO()):  # it prints, whatever it is asked
-            trainer.append_simulations(theta, x, proposal=posterior)
-            try:
-                trainer.train(stop_after_epochs=PATIENCE)
-            except torch.linalg.LinAlgError as error:  # a mixture wider than its proposal
-                raise InputError(
-                    f"calibrate: round {number + 1} of {method} could not be trained: its mixture, divided by that of "
-                    "the round before, is no distribution. Rounds need simulations enough to learn from. Raise "
-                    "calibrate.simulations, lower calibrate.rounds, or take calibrate.posterior=npe."
-                ) from error
-        posterior = trainer.build_posterior().set_default_x(observed)
+        clean.append(ask(new, tell))
+        points = np.concatenate([points, new])
+        near = region.enough(points, s.simulations)
+        theta, x = _shown(s, points[near], np.concatenate(clean)[near], random)
+        posterior = _trained(method, number, theta, x, network).set_default_x(_as_tensor(s.target.observed))
     return posterior
+
+
+def _trained(method: str, number: int, theta: torch.Tensor, x: torch.Tensor, network: Any) -> Any:
+    """The posterior by a network that has learnt from these points."""
+    count = theta.shape[1]
+    prior = torch.distributions.MultivariateNormal(torch.zeros(count), torch.eye(count))
+    trainer = NPE(prior, density_estimator=network, tracker=_NoFiles(), show_progress_bars=False)
+    with redirect_stdout(StringIO()):  # it prints, whatever it is asked
+        try:
+            trainer.append_simulations(theta, x).train(stop_after_epochs=PATIENCE)
+        except (torch.linalg.LinAlgError, AssertionError) as error:
+            raise InputError(
+                f"calibrate: round {number + 1} of {method} could not be trained on {len(theta) // NOISES} simulations "
+                f"({error}). A network needs enough of them that differ. Raise calibrate.simulations, "
+                "lower calibrate.rounds, or take another calibrate.posterior."
+            ) from error
+    return trainer.build_posterior()
 
 
 class _NoFiles:
@@ -125,14 +144,14 @@ def _drawn(posterior: Any, count: int, shown: torch.Tensor) -> Array:
 
 
 def _shown(
-    s: Sampling, points: Array, clean: Array, random: np.random.Generator, *, fewest: int
+    s: Sampling, points: Array, clean: Array, random: np.random.Generator
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Points and summaries for training: finished simulations only, each with several noises."""
     good = np.isfinite(clean).all(axis=1)
-    if good.sum() < fewest:
+    if good.sum() < FEWEST:
         raise InputError(
             f"calibrate: {good.sum()} of {len(clean)} simulations finished. A posterior that is learnt from them needs "
-            f"{fewest}. Raise calibrate.simulations, or narrow calibrate.bounds."
+            f"{FEWEST}. Raise calibrate.simulations, or narrow calibrate.bounds."
         )
     theta = np.repeat(points[good], NOISES, axis=0)
     x = s.target.noisy(np.repeat(clean[good], NOISES, axis=0), random)

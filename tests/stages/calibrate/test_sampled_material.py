@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 from disect_sim.errors import InputError
-from stages.calibrate.calibration import calibrate, check_names
+from stages.calibrate.calibration import calibrate, check_names, spring_values
 from stages.calibrate.material_fit.fit import material_unknowns
 from stages.calibrate.material_fit.posterior import draw_table, posterior_table, what_the_log_says
 from stages.calibrate.material_fit.target import material_target
@@ -15,12 +15,15 @@ from stages.calibrate.problem import pose_problem
 from stages.calibrate.report import metrics
 from stages.calibrate.samplers import memory
 from stages.calibrate.sampling_report import band_table, sample_table
+from stages.optimize.starts import parameter_draws
 from stages.runtime.catalogue import ARTIFACTS
 from stages.runtime.parallel import Workers
+from stages.runtime.params import load_params
 from stages.runtime.table_contract import check_table
+from stages.shared.cut.second_cut_values import read_possible_materials
 from tests.disect_sim.scenes import block_model, regular_block
 from tests.stages.calibrate.test_material_fit import EDGE_TRUTH, quick_material
-from tests.stages.calibration_scenes import TRUTH, record, small_block
+from tests.stages.calibration_scenes import ROOT, TRUTH, record, small_block
 
 SHORT = {"posterior": "sgld", "chains": 2, "samples": 6, "burn_in": 2, "forecast_from": 0.0, "draws": 4}
 
@@ -110,6 +113,25 @@ def test_samples_are_what_optimize_reads(sampled):
     assert rows["edge_toughness"]["low"] == pytest.approx(low, rel=1e-2)
     assert rows["edge_toughness"]["high"] == pytest.approx(high, rel=1e-2)
     assert found.samples.gradients == 2 * 9
+
+
+def test_optimize_cuts_with_the_sampled_materials(sampled):
+    """What a robust motion is sought for are the fit and points of the chains, on the springs of the second cut."""
+    posterior, problem = sampled.material.posterior, sampled.problem
+    draws = draw_table(posterior, 4, 0)
+    materials = read_possible_materials(
+        {"calibrate/draws": draws}.__getitem__, problem.model.mesh.spring_surface
+    )
+    values = spring_values(problem.model, sampled.values)
+    tried = parameter_draws(values, load_params(ROOT / "params.yaml").optimize.changed(draws=4), materials)
+    table = sample_table(sampled.material).filter(pl.col("name") == "sdf_mu")
+    points = table["value"].to_numpy()
+    assert len(tried) == 4 and (tried[0]["sdf_mu"] == values["sdf_mu"]).all()
+    for each in tried[1:]:
+        friction = each["sdf_mu"]
+        assert len(friction) == problem.model.spring_count
+        assert friction == pytest.approx(friction[0]) and np.isclose(points, friction[0], rtol=1e-9).any()
+    assert len({float(each["sdf_mu"][0]) for each in tried}) > 1, "they differ"
 
 
 def test_the_report_of_a_sampled_posterior(sampled):

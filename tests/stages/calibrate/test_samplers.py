@@ -38,10 +38,10 @@ def methods():
     return found
 
 
-def agrees(method, found, mean, covariance, job):
+def agrees(method, found, mean, covariance, job, missed=LEARNT):
     """Mean within four standard errors, deviations likewise, and what the method is known to miss."""
     deviation, effective = np.sqrt(np.diag(covariance)), diagnose(found).effective
-    missed = 0.0 if POSTERIORS[method].uses_likelihood else LEARNT
+    missed = 0.0 if POSTERIORS[method].uses_likelihood else missed
     wide = 1.0
     if method == "sgld":  # steps of e without rejection widen a normal by 1 / (1 - e / 4)
         wide = 1.0 / np.sqrt(1.0 - step_size(job, job.burn_in) / 4.0)
@@ -72,6 +72,20 @@ def test_a_curved_posterior_agrees_with_brute_force(method):
     mean, covariance = target.by_fine_grid()
     job = sampling_of(target, **SETTINGS[method])
     agrees(method, sample(method, job), mean, covariance, job)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("sbi") is None, reason="the extra bayes (sbi) is not installed")
+@pytest.mark.parametrize("problem", [curved_target, normal_target])
+def test_further_rounds_come_nearer(problem):
+    """500 simulations and 5 x 100 more where the posterior is. In four trainings means were off by up to 0.18
+    deviations, and deviations by a tenth; with 1000 simulations of the prior in twelve: 0.31 and a quarter."""
+    target = problem()
+    exact = target.by_fine_grid() if problem is curved_target else (target.mean, target.covariance)
+    job = sampling_of(target, **SETTINGS["bayessim"], rounds=6)
+    found = sample("bayessim", job)
+    assert found.simulations == 1000
+    agrees("bayessim", found, *exact, job, missed=0.25)
 
 
 @pytest.mark.parametrize("method", ["grid", "sgld"])
