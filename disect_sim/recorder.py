@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from disect_sim.device_arrays import host
+from disect_sim.edge_cut import moment
 from disect_sim.outcome import Outcome, OutcomeKind
 from disect_sim.record import Record, named, tets_that_matter
 from disect_sim.result import kept_step
@@ -39,9 +40,10 @@ class Recorder(Record):
         system, dt = self._system, self._system.dt
         n = len(self._force) + 1
         self.statistics.steps = n
-        moved = np.abs(x - self._model.mesh.nodes).max(axis=1)
-        worst = int(moved.argmax())
-        if not np.isfinite(moved[worst]) or moved[worst] > 10.0 * self._size:
+        away = np.abs(x - self._model.mesh.nodes)
+        if not away.max() <= 10.0 * self._size:
+            moved = away.max(axis=1)
+            worst = int(moved.argmax())
             return Outcome(
                 OutcomeKind.DIVERGED, f"At {n * dt:.4g} s a node was {moved[worst]:.3g} m away.", n, worst
             )
@@ -70,8 +72,8 @@ class Recorder(Record):
         a, b = x[m.contact_parents[:, 0]] - self._poses[n], x[m.contact_parents[:, 1]] - self._poses[n]
         u = (m.contact_coordinate * host(s.found))[:, None]
         u_ahead = (m.contact_coordinate * host(s.ahead_found))[:, None]
-        torques = np.cross(a + (b - a) * u, normal) + np.cross(a + (b - a) * u_ahead, friction)
-        force, torque = -(normal + friction).sum(axis=0), -torques.sum(axis=0)
+        torque = -moment(a + (b - a) * u, normal) - moment(a + (b - a) * u_ahead, friction)
+        force = -(normal + friction).sum(axis=0)
         if s.load is not None:
             return force + s.load.on_knife, torque + s.load.torque_on_knife
         return force, torque

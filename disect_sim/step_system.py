@@ -87,6 +87,7 @@ class StepSystem:
         self._tet_hessian, self._hessian, self._damage = (Launches(self.device) for _ in range(3))
         self._tet_hessian_known = False
         self.load: EdgeLoad | None = None
+        self._ones = np.ones(max(model.node_count, model.tet_count, len(model.contact_parents)))
         with wp.ScopedDevice(self.device):
             self.on_device = DeviceModel(model, parameters, dt, parallel=self.device.is_cuda)
             self._slots = HessianSlots(model, self.pattern, self.on_device.tet_order)
@@ -301,7 +302,9 @@ class StepSystem:
 
         def total(array: wp.array) -> np.ndarray:
             values = host(array)
-            return values.reshape(self.model.copies, -1, *values.shape[1:])[copy].sum(axis=0)
+            count = len(values) // self.model.copies
+            # as a product: a sum down narrow columns takes eight times as long
+            return self._ones[:count] @ values[copy * count : (copy + 1) * count]
 
         tets, spring = total(self.energy_tets), total(self.energy_springs)
         contact, ground = total(self.energy_contacts), total(self.energy_board)
