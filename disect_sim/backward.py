@@ -347,7 +347,9 @@ class StepPullback:
         upload(self._v, np.moveaxis(v, -1, 0))
         clear(self._tet_x_bar)
         self._tets.run()
-        self.moduli += host(self._tet_moduli).sum(axis=1).T
+        self.moduli += (
+            np.ones(self.model.tet_count) @ host(self._tet_moduli)
+        ).T  # faster than a sum down columns
         return np.moveaxis(host(self._tet_x_bar), 0, -1)
 
     def _add(self, name: str, gradient: np.ndarray) -> None:

@@ -17,6 +17,7 @@ MAX_ITERATIONS = 1000
 class ConjugateGradients:
     """Solves H x = b with the Hessian that the system holds, for all columns at once.
 
+    A system of several copies of a body has one Hessian per copy: then the columns are the copies.
     `record` launches everything, so that it can be captured into a graph; whether to go on is decided on the device.
     The coarse space has the Hessian of one time, the start of a run: it parts along the cut, and later states of a body
     cost one to three more iterations.
@@ -24,9 +25,11 @@ class ConjugateGradients:
 
     def __init__(self, system: StepSystem, columns: int) -> None:
         self._system, self._columns = system, columns
-        self._clusters = node_clusters(system.model)
-        pattern = system.pattern
-        self.rows = pattern.free_count
+        self._matrices = system.model.copies
+        assert self._matrices in (1, columns)
+        self._clusters = node_clusters(system.model.one)
+        self._pattern = system.pattern.first_of(self._matrices)
+        self.rows = self._pattern.free_count
         unknowns = 4 * self._clusters.count
         shape = (columns, self.rows)
         with wp.ScopedDevice(system.device):
@@ -37,17 +40,18 @@ class ConjugateGradients:
             self._amplitude = zeros((columns, unknowns), wp.vec3d)
             lanes = (columns, kernels.LANES)
             self._squared, self._rz, self._bend = (zeros(lanes, wp.float64) for _ in range(3))
-            self._inverse_diagonal = zeros(self.rows, wp.mat33d)
+            self._inverse_diagonal = zeros((self._matrices, self.rows), wp.mat33d)
             self._matrix = self._block_matrix()
             self._coarse = self._coarse_space()
             self.solve = self._solve_state()
 
     def _block_matrix(self) -> kernels.BlockMatrix:
-        pattern, m = self._system.pattern, kernels.BlockMatrix()
+        pattern, m = self._pattern, kernels.BlockMatrix()
         row_of_block = np.repeat(np.arange(self.rows), np.diff(pattern.indptr))
         m.starts, m.columns = wp.array(pattern.indptr), wp.array(pattern.indices)
         m.diagonal = wp.array(np.flatnonzero(row_of_block == pattern.indices).astype(np.int32))
-        m.blocks = self._system.blocks
+        m.blocks, m.block_count = self._system.blocks, pattern.trash
+        m.own = int(self._matrices > 1)
         return m
 
     def _coarse_space(self) -> kernels.CoarseSpace:
@@ -55,7 +59,8 @@ class ConjugateGradients:
         starts, members = clusters.members
         c.cluster, c.functions = wp.array(clusters.cluster), wp.array(clusters.functions, dtype=wp.vec4d)
         c.starts, c.members = wp.array(starts), wp.array(members)
-        c.inverse = zeros((4 * clusters.count, 4 * clusters.count), wp.mat33d)
+        c.inverse = zeros((self._matrices, 4 * clusters.count, 4 * clusters.count), wp.mat33d)
+        c.own = int(self._matrices > 1)
         return c
 
     def _solve_state(self) -> kernels.Solve:
@@ -70,15 +75,21 @@ class ConjugateGradients:
 
     def set_coarse_space(self) -> None:
         """Take the coarse space from the present Hessian. The only part that the host computes: once per run."""
-        blocks = host(self._system.blocks)[:-1]
-        upload(self._coarse.inverse, coarse_inverse(self._clusters, self._system.pattern, blocks))
+        blocks = host(self._system.blocks)[:-1].reshape(self._matrices, -1, 3, 3)
+        inverses: list[np.ndarray] = []
+        for number, own in enumerate(blocks):
+            same = number and np.array_equal(own, blocks[number - 1])
+            inverses.append(inverses[-1] if same else coarse_inverse(self._clusters, self._pattern, own))
+        upload(self._coarse.inverse, np.stack(inverses))
 
     def record(self, *, relative_to_right: bool) -> None:
         """Launch a solve of `right` into `x`.
 
         relative_to_right: the tolerance refers to |right|; else to what stands in `solve.reference`.
         """
-        self._launch(kernels.invert_diagonal, self.rows, [self._matrix, self._inverse_diagonal])
+        self._launch(
+            kernels.invert_diagonal, (self._matrices, self.rows), [self._matrix, self._inverse_diagonal]
+        )
         vectors = [self.right, self.x, self._residual, self._direction, self._squared]
         self._launch(kernels.begin, kernels.LANES, [self.rows, *vectors], by_column=True)
         if relative_to_right:
@@ -116,7 +127,9 @@ class ConjugateGradients:
         )
         return host(self._product).copy()
 
-    def _launch(self, kernel: wp.Kernel, count: int, inputs: list, *, by_column: bool = False) -> None:
+    def _launch(
+        self, kernel: wp.Kernel, count: int | tuple[int, int], inputs: list, *, by_column: bool = False
+    ) -> None:
         dim = (self._columns, count) if by_column else count
         wp.launch(kernel, dim=dim, inputs=inputs, device=self._system.device)
 

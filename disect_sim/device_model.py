@@ -27,13 +27,13 @@ class DeviceModel:
     """Arrays on the present Warp device; elements in the order in which they are launched."""
 
     def __init__(self, model: Model, parameters: ExpandedParameters, dt: float, *, parallel: bool) -> None:
-        self.dt = wp.float64(dt)
-        self.tet_order, self.tet_groups = launch_groups(model.tet_nodes, parallel=parallel)
-        order, self.spring_groups = launch_groups(model.spring_nodes, parallel=parallel)
+        self.dt, copies = wp.float64(dt), model.copies
+        self.tet_order, self.tet_groups = launch_groups(model.tet_nodes, parallel=parallel, copies=copies)
+        order, self.spring_groups = launch_groups(model.spring_nodes, parallel=parallel, copies=copies)
         self.spring_order = wp.array(order)
-        order, self.contact_groups = launch_groups(model.contact_parents, parallel=parallel)
+        order, self.contact_groups = launch_groups(model.contact_parents, parallel=parallel, copies=copies)
         self.contact_order = wp.array(order)
-        self.mass = wp.array(model.node_volume * parameters.material.density_kg_m3, dtype=wp.float64)
+        self.mass = wp.array(node_mass(model, parameters), dtype=wp.float64)
         self.tets, self.elastic = _tets(model, parameters, self.tet_order)
         self.springs = _springs(model)
         self.area_ratio = wp.array(model.spring_area_ratio, dtype=wp.float64)
@@ -89,6 +89,12 @@ class HessianSlots:
         self.upper, self.lower = wp.array(pattern.upper), wp.array(pattern.lower)
 
 
+def node_mass(model: Model, parameters: ExpandedParameters) -> np.ndarray:
+    """[kg], shape [node_count]."""
+    density = [material.density_kg_m3 for material in parameters.materials]
+    return model.node_volume * np.repeat(density, model.one.node_count)
+
+
 def input_names(kernel: wp.Kernel) -> list[str]:
     """The kernel's arguments that end in `_in`, without it."""
     return [name.removesuffix("_in") for name in signature(kernel.func).parameters if name.endswith("_in")]
@@ -101,20 +107,25 @@ def contact_edges(model: Model, which: np.ndarray) -> contact_point.ContactEdges
     c.coordinate = wp.array(model.contact_coordinate[which], dtype=wp.float64)
     c.side = wp.array(model.contact_side[which], dtype=wp.float64)
     c.offset = wp.array(model.contact_offset[which], dtype=wp.float64)
+    c.copy = wp.array((model.contact_parents[which, 0] // model.one.node_count).astype(np.int32))
     return c
 
 
 def _tets(
     model: Model, parameters: ExpandedParameters, order: np.ndarray
-) -> tuple[elasticity.TetGeometry, elasticity.Elastic]:
-    t, e = elasticity.TetGeometry(), elasticity.Elastic()
+) -> tuple[elasticity.TetGeometry, wp.array]:
+    """Geometry, and the moduli of each copy of the body."""
+    t, elastics = elasticity.TetGeometry(), []
     t.nodes = wp.array(model.tet_nodes[order], dtype=wp.vec4i)
     t.shape_gradients = wp.array(model.tet_shape_gradients[order], dtype=wp.mat33d)
     t.volume = wp.array(model.tet_volume[order], dtype=wp.float64)
-    material = parameters.material
-    e.lame_mu, e.lame_lambda = material.lame_mu_pa, material.lame_lambda_pa
-    e.retardation = material.retardation_s
-    return t, e
+    t.number, t.per_copy = wp.array(order), model.one.tet_count
+    for material in parameters.materials:
+        e = elasticity.Elastic()
+        e.lame_mu, e.lame_lambda = material.lame_mu_pa, material.lame_lambda_pa
+        e.retardation = material.retardation_s
+        elastics.append(e)
+    return t, wp.array(elastics, dtype=elasticity.Elastic)
 
 
 def _springs(model: Model) -> springs.SpringGeometry:
@@ -132,8 +143,9 @@ def _held(model: Model) -> hold.Held:
     h = hold.Held()
     h.nodes = wp.array(model.guided)
     h.rest = wp.array(model.mesh.nodes[model.guided, 2], dtype=wp.float64)
-    volume = model.node_volume[model.guided]
-    h.stiffness = wp.array(HAND_N_M * volume / max(volume.sum(), TINY_M3), dtype=wp.float64)
+    volume = model.node_volume[model.one.guided]
+    stiffness = HAND_N_M * volume / max(volume.sum(), TINY_M3)
+    h.stiffness = wp.array(np.tile(stiffness, model.copies), dtype=wp.float64)
     return h
 
 
@@ -150,7 +162,8 @@ def _contact_table(model: Model, parameters: ExpandedParameters) -> np.ndarray:
     """Parameter columns of the contacts, scaled by area where that is how they are stated, shape [contact_count, 7]."""
     columns = np.stack([parameters.row(name) for name in CONTACT_NAMES], axis=1)
     columns[:, CONTACT_PER_AREA] *= model.spring_area_ratio[:, None]
-    return np.concatenate([columns, columns])
+    both = np.repeat(columns.reshape(model.copies, 1, -1, len(CONTACT_NAMES)), 2, axis=1)
+    return both.reshape(-1, len(CONTACT_NAMES))
 
 
 def _board(model: Model) -> board.Board:

@@ -15,6 +15,12 @@ PAID_AFTER = 16.0
 """In rise lengths: what is left to pay beyond is 2e-6 of the toughness."""
 
 
+def moment(points: np.ndarray, forces: np.ndarray) -> np.ndarray:
+    """Sum of the cross products [N m], shape [3], of points [m] and forces [N], each of shape [count, 3]."""
+    m = points.T @ forces
+    return np.array([m[1, 2] - m[2, 1], m[2, 0] - m[0, 2], m[0, 1] - m[1, 0]])
+
+
 @dataclass(frozen=True)
 class EdgeLoad:
     """The edge's force during one step."""
@@ -36,7 +42,7 @@ class EdgeLoad:
     @property
     def torque_on_knife(self) -> np.ndarray:
         """About the knife's origin [N m], shape [3]."""
-        return -np.cross(self.point, self.force).sum(axis=0)
+        return -moment(self.point, self.force)
 
 
 @dataclass(frozen=True)

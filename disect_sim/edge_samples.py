@@ -30,6 +30,16 @@ class EdgeSamples:
     def __len__(self) -> int:
         return len(self.area)
 
+    def repeated(self, copies: int) -> "EdgeSamples":
+        """The samples of so many copies of the body."""
+        return EdgeSamples(
+            np.tile(self.area, copies),
+            sp.block_diag([self.to_springs] * copies, format="csr"),
+            sp.block_diag([self.middles] * copies, format="csr"),
+            np.tile(self.skin_distance, copies),
+            np.tile(self.skin_above, copies),
+        )
+
     def places(self, x: np.ndarray) -> np.ndarray:
         """Where the samples are [m], between the sides of the cut, for node positions x [m]; further axes stay."""
         flat = self.to_springs @ (self.middles @ x.reshape(len(x), -1))

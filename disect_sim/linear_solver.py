@@ -128,8 +128,8 @@ class CachedCholeskySolver:
         rz = r @ p
         for iteration in range(FEW_ITERATIONS):
             self._extra_iterations += min(1, iteration)
-            hp = self._times(p, None)
-            alpha = rz / (p @ hp)
+            hp, curvature = self._times(p, None)
+            alpha = rz / curvature
             x += alpha * p
             r -= alpha * hp
             self.statistics.iterations += 1
@@ -193,21 +193,24 @@ class CachedCholeskySolver:
         except (ValueError, RuntimeError):
             return None
 
-    def _times(self, p: np.ndarray, diagonal: np.ndarray | None) -> np.ndarray:
-        """H p, refused where its curvature along p is not positive."""
+    def _times(self, p: np.ndarray, diagonal: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        """H p and the curvatures along p, refused where one is not positive."""
         hp = self._matrix @ p
         if diagonal is not None:
             hp += diagonal.reshape(-1, *[1] * (p.ndim - 1)) * p
+        curvature = _dots(p, hp)
         # A column of zeros has been solved.
-        if not (_dots(p, hp) > 0.0)[np.abs(p).any(axis=0)].all():
+        if not (curvature > 0.0).all() and not (curvature > 0.0)[np.abs(p).any(axis=0)].all():
             self.statistics.indefinite += 1
             raise IndefiniteHessianError
-        return hp
+        return hp, curvature
 
     def _conjugate_gradients(
         self, b: np.ndarray, target: np.ndarray, diagonal: np.ndarray | None
     ) -> tuple[np.ndarray, int, bool]:
         """x with |H x - b|² <= target in every column, the iterations, and whether they were enough."""
+        if b.ndim == 1:
+            return self._one_column(b, target, diagonal)
         x = np.zeros_like(b)
         open_columns = _dots(b, b) > target
         if not open_columns.any():
@@ -216,8 +219,8 @@ class CachedCholeskySolver:
         p = self.approximate(r)
         rz = _dots(r, p)
         for iteration in range(1, MAX_ITERATIONS + 1):
-            hp = self._times(p, diagonal)
-            alpha = np.divide(rz, _dots(p, hp), out=np.zeros_like(rz), where=open_columns)
+            hp, curvature = self._times(p, diagonal)
+            alpha = np.divide(rz, curvature, out=np.zeros_like(rz), where=open_columns)
             x += alpha * p
             r -= alpha * hp
             self.statistics.iterations += 1
@@ -231,9 +234,34 @@ class CachedCholeskySolver:
             rz = rz_new
         return x, MAX_ITERATIONS, False
 
+    def _one_column(
+        self, b: np.ndarray, target: np.ndarray, diagonal: np.ndarray | None
+    ) -> tuple[np.ndarray, int, bool]:
+        """The same for one right-hand side, without the care that columns of different length need."""
+        x, r = np.zeros_like(b), b.copy()
+        if not r @ r > target:
+            return x, 0, True
+        p = self.approximate(r)
+        rz = r @ p
+        for iteration in range(1, MAX_ITERATIONS + 1):
+            hp, curvature = self._times(p, diagonal)
+            alpha = rz / curvature
+            x += alpha * p
+            r -= alpha * hp
+            self.statistics.iterations += 1
+            if not r @ r > target:
+                return x, iteration, True
+            z = self.approximate(r)
+            rz_new = r @ z
+            p = z + (rz_new / rz) * p
+            rz = rz_new
+        return x, MAX_ITERATIONS, False
+
 
 def _dots(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Inner products of the columns."""
+    if a.ndim == 1:
+        return a @ b
     return np.einsum("i...,i...->...", a, b)
 
 
@@ -245,6 +273,8 @@ def _use(
         return None, b
     rest = b - matrix @ guess
     better = _dots(rest, rest) < _dots(b, b)
+    if b.ndim == 1:
+        return (guess, rest) if better else (None, b)
     return np.where(better, guess, 0.0), np.where(better, rest, b)
 
 

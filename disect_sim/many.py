@@ -1,11 +1,14 @@
-"""Many cuts at once: parameter sets, motions, bodies, over the cores of this machine."""
+"""Many cuts at once: parameter sets, motions, bodies, over the cores of this machine or on its CUDA device."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from inspect import signature
 from typing import Any, Generic, TypeVar, overload
 
 import numpy as np
 
+from disect_sim.batch import batches, can_batch, simulate_batch
 from disect_sim.errors import InputError
 from disect_sim.model import Model
 from disect_sim.motions import Motion
@@ -13,6 +16,7 @@ from disect_sim.outcome import Outcome
 from disect_sim.parameters import Values
 from disect_sim.processes import Workers
 from disect_sim.result import Result
+from disect_sim.setting import Setting, settle
 from disect_sim.simulation import simulate
 from disect_sim.solvers import choose_device
 
@@ -52,6 +56,7 @@ def simulate_many(
     of: None = ...,
     processes: int = ...,
     workers: Workers | None = ...,
+    batch: bool | None = ...,
     progress: Callable[[float], None] | None = ...,
 ) -> list[Answer[Result]]: ...
 @overload
@@ -61,6 +66,7 @@ def simulate_many(
     of: Callable[[Result], Value],
     processes: int = ...,
     workers: Workers | None = ...,
+    batch: bool | None = ...,
     progress: Callable[[float], None] | None = ...,
 ) -> list[Answer[Value]]: ...
 def simulate_many(
@@ -69,6 +75,7 @@ def simulate_many(
     of: Callable[[Result], Any] | None = None,
     processes: int = 0,
     workers: Workers | None = None,
+    batch: bool | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> list[Answer[Any]]:
     """Simulate every cut; the answers are in the order of the cuts and do not depend on the number of processes.
@@ -85,14 +92,16 @@ def simulate_many(
 
     - `processes`: how many; 0 takes every core this process may use.
     - `workers`: processes that are running already, instead of new ones: starting one takes seconds.
+    - `batch`: whether cuts of one body run together on one device, in one launch per step; by default on CUDA only.
     - `progress`: called with the fraction done.
 
     A run that goes wrong does not disturb the others: its outcome says what happened. Input that `simulate` refuses,
     or an error in `of`, is raised.
 
     On CPU the cuts are spread over processes. On CUDA (`device="cuda"` in the options, or a CUDA device that is there
-    by default) they run one after another in this process: one device is not made faster by several processes, and
-    cuts are not yet batched into one launch.
+    by default) they run in this process: those of the same model with the same steps, kept times and tolerances
+    together, in one launch per step, whatever their motions and parameters are; the force is that of the single run.
+    Differentiable ones, and those solved with a factor on the host, run one after another.
     """
     for number, cut in enumerate(cuts):
         if cut.options.get("differentiable") and of is None:
@@ -106,7 +115,10 @@ def simulate_many(
         if progress is not None:
             progress(done / len(jobs))
 
-    if any(choose_device(cut.options.get("device")) != "cpu" for cut in cuts):
+    cuda = any(choose_device(cut.options.get("device")) != "cpu" for cut in cuts)
+    if cuda if batch is None else batch:
+        return _in_batches(jobs, progress or _ignore, forced=batch is True)
+    if cuda:
         workers, processes = None, 1
     if workers is not None:
         return workers.run(_Job.run, jobs, on_done=tell)
@@ -123,7 +135,49 @@ class _Job:
 
     def run(self) -> Answer[Any]:
         cut = self.cut
-        result = simulate(cut.model, cut.motion, cut.parameters, **cut.options)
+        return self.answer(simulate(cut.model, cut.motion, cut.parameters, **cut.options))
+
+    def answer(self, result: Result) -> Answer[Any]:
         if self.of is None:
             return Answer(result.outcome, result)
         return Answer(result.outcome, self.of(result) if result.outcome.ok else None)
+
+    def setting(self, *, forced: bool) -> Setting:
+        """The run as `simulate` would make it; forced: with the solver that batches need, if none is asked for."""
+        cut = self.cut
+        options = {**({"solver": "conjugate_gradients"} if forced else {}), **cut.options}
+        given = signature(simulate).bind(cut.model, cut.motion, cut.parameters, **options)
+        given.apply_defaults()
+        return settle(**{name: value for name, value in given.arguments.items() if name != "progress"})
+
+
+def _in_batches(
+    jobs: Sequence[_Job], progress: Callable[[float], None], *, forced: bool
+) -> list[Answer[Any]]:
+    """In this process: what can be batched together, the rest one by one."""
+    settings = [job.setting(forced=forced) for job in jobs]
+    able = [number for number, setting in enumerate(settings) if can_batch(setting)]
+    answers: dict[int, Answer[Any]] = {}
+    for members in batches([settings[number] for number in able]):
+        batch, done = [able[member] for member in members], len(answers)
+        results = simulate_batch(
+            [settings[number] for number in batch],
+            partial(_tell, progress, done / len(jobs), len(batch) / len(jobs)),
+        )
+        answers |= {
+            number: jobs[number].answer(result) for number, result in zip(batch, results, strict=True)
+        }
+    for number, job in enumerate(jobs):
+        if number not in answers:
+            answers[number] = job.run()
+            progress(len(answers) / len(jobs))
+    return [answers[number] for number in range(len(jobs))]
+
+
+def _tell(progress: Callable[[float], None], done: float, part: float, share: float) -> None:
+    """Progress of a share of a part, after what is done."""
+    progress(done + part * share)
+
+
+def _ignore(_: float) -> None:
+    return None

@@ -108,6 +108,18 @@ class Model:
     """Their tributary surface area over REFERENCE_AREA_M2, shape [board_count]."""
     spring_operator: sp.csr_matrix = field(repr=False)
     """d = spring_operator @ x, shape [spring_count, node_count]."""
+    original: "Model | None" = field(default=None, repr=False)
+    """The body of which this is several copies, if it is (see `copies.repeated`)."""
+
+    @property
+    def one(self) -> "Model":
+        """One body: this one, or the one of which it is several copies."""
+        return self if self.original is None else self.original
+
+    @property
+    def copies(self) -> int:
+        """How many bodies there are."""
+        return self.node_count // self.one.node_count
 
     @property
     def node_count(self) -> int:
@@ -132,6 +144,8 @@ class Model:
     @cached_property
     def edge_samples(self) -> EdgeSamples:
         """The cut surface as the edge law looks at it; the same for every run, so it is made once."""
+        if self.original is not None:
+            return self.original.edge_samples.repeated(self.copies)
         return edge_samples(self.mesh, self.cut_triangles, self.spring_operator)
 
 

@@ -59,6 +59,7 @@ class NewtonSolver:
         self.linear = CachedCholeskySolver(system.pattern, system.switches.directions)
         self._system, self._options = system, options
         self._free = ~system.model.fixed
+        self._free_nodes = np.flatnonzero(self._free)
         self._age = 0
 
     def solve(self, x: np.ndarray, statistics: Statistics, watch: Stopwatch) -> NewtonResult:
@@ -78,8 +79,9 @@ class NewtonSolver:
                 direction = self._direction(gradient, tolerance)
             size = np.inf
             if direction is not None:
-                moved = np.abs(direction).max(axis=1)
-                size, worst = moved.max(), int(np.flatnonzero(self._free)[moved.argmax()])
+                moved = np.abs(direction).ravel()
+                most = int(moved.argmax())
+                size, worst = moved[most], int(self._free_nodes[most // 3])
             if direction is not None and size < min(SMALL_MOVE_M, 0.5 * smallest):
                 x, gradient, solved = self._take(x, direction, tolerance, watch)
             else:

@@ -1,6 +1,6 @@
 """The parameters a user can name: defaults, bounds, units and meanings, and their values spread over the springs."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -84,10 +84,16 @@ class ExpandedParameters:
 
     spring: np.ndarray
     """Shape [parameter kind, spring_count], rows in the order of SPRING_NAMES."""
-    material: Material
-    """The body's material."""
+    materials: tuple[Material, ...]
+    """Of the bodies: one, or one for each copy."""
     given: dict[str, np.ndarray]
     """What the user gave, as arrays (shape [] or [spring_count])."""
+
+    @property
+    def material(self) -> Material:
+        """The material of the only body."""
+        (material,) = self.materials
+        return material
 
     def row(self, name: str) -> np.ndarray:
         """Values of the named spring parameter, shape [spring_count]."""
@@ -115,7 +121,14 @@ def expand(values: Values, material: Material, surface: np.ndarray, damage_law: 
         if skin is not None:
             spring[row] = np.where(surface, skin, spring[row])
     body = {name: float(given[name]) for name in MATERIAL_PARAMETERS if name in given}
-    return ExpandedParameters(spring, material.replaced(**body), given)
+    return ExpandedParameters(spring, (material.replaced(**body),), given)
+
+
+def joined(sets: Sequence[ExpandedParameters]) -> ExpandedParameters:
+    """The parameters of as many copies of a body as there are sets."""
+    return ExpandedParameters(
+        np.concatenate([one.spring for one in sets], axis=1), tuple(one.material for one in sets), {}
+    )
 
 
 def collect_gradient(

@@ -1,11 +1,14 @@
 """A run that stays on the device: one graph per time step, decisions included; the host only launches it.
 
+A run may be a batch: several copies of a body, each with its own knife and parameters. Every copy converges, fails and
+ends for itself; the others go on.
+
 The graph is captured once. On CUDA its loops are conditional nodes (driver 12.4 or newer); Warp's CPU device replays
 the same graph. The host reads one number every READ_EVERY steps, to show progress and to stop early; all else is read
 at the end.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,9 +22,8 @@ from disect_sim.kernels.conjugate_gradients import LANES
 from disect_sim.kernels.resident_newton import PARTS
 from disect_sim.newton import NewtonOptions
 from disect_sim.outcome import Outcome, OutcomeKind
-from disect_sim.recorder import Observed, Recorder
+from disect_sim.record import Observed, Record, tets_that_matter
 from disect_sim.resident_edge import ResidentEdge
-from disect_sim.result import Statistics
 from disect_sim.step_system import StepSystem
 from disect_sim.timing import Stopwatch
 
@@ -34,7 +36,7 @@ OUTCOMES = {1: OutcomeKind.NEWTON_STALLED, 2: OutcomeKind.DIVERGED, 3: OutcomeKi
 
 @dataclass(frozen=True)
 class ResidentResult:
-    """What a run on the device leaves."""
+    """What a run on the device leaves of one body."""
 
     states: list[np.ndarray]
     """Positions [m] at the steps -1, 0, 1, ...; empty if they were not asked for."""
@@ -49,21 +51,27 @@ def run_resident(
     poses: np.ndarray,
     x: np.ndarray,
     velocity: np.ndarray,
-    recorder: Recorder,
+    records: Sequence[Record],
     options: NewtonOptions,
     progress: Callable[[float], None],
     *,
     keep_states: bool,
-    force_limit_n: float,
-) -> ResidentResult:
-    """Step through the motion on the system's device; the recorder has the start, and gets the rest at the end."""
+    force_limits_n: Sequence[float],
+) -> list[ResidentResult]:
+    """Step through the motions on the system's device; every record has its start, and gets the rest at the end.
+
+    poses: knife [m], shape [copy_count, step_count + 1, 3]. x [m], velocity [m/s]: of the nodes of all copies. There is
+    a record and a force limit for every copy. The records must keep the same times.
+    """
     watch = Stopwatch()
-    run = _ResidentRun(system, poses, x, velocity, recorder, options, keep_states, force_limit_n)
+    run = _ResidentRun(system, poses, x, velocity, records, options, keep_states, force_limits_n)
     with watch("device"):
         run.step_through(progress)
-    result = run.collect(recorder)
-    recorder.statistics.seconds = watch.split()
-    return result
+    results = [run.collect(copy, record) for copy, record in enumerate(records)]
+    seconds = watch.split()
+    for record in records:
+        record.statistics.seconds = {name: share / len(records) for name, share in seconds.items()}
+    return results
 
 
 class _ResidentRun:
@@ -75,41 +83,44 @@ class _ResidentRun:
         poses: np.ndarray,
         x: np.ndarray,
         velocity: np.ndarray,
-        recorder: Recorder,
+        records: Sequence[Record],
         options: NewtonOptions,
         keep_states: bool,
-        force_limit_n: float,
+        force_limits_n: Sequence[float],
     ) -> None:
-        self._system, self._steps = system, len(poses) - 1
-        self._limit = wp.float64(force_limit_n)
-        self._free = np.flatnonzero(~system.model.fixed).astype(np.int32)
-        self._kept_steps = recorder.kept_steps(self._steps)
+        self._system, self._steps = system, poses.shape[1] - 1
+        self._copies, self._one = system.model.copies, system.model.one
+        self._limits = force_limits_n
+        self._free = np.flatnonzero(~self._one.fixed).astype(np.int32)
+        self._kept_steps = records[0].kept_steps(self._steps)
+        stiffness = np.concatenate([record.stiffness[0] for record in records])
+        copies = self._copies
         with wp.ScopedDevice(system.device):
             self._free_on_device = wp.array(self._free)
-            self._body = _body(system, poses, recorder.matters)
-            self._state = _state(x, x - system.dt * velocity, recorder.stiffness[0])
+            self._body = _body(system, poses, force_limits_n)
+            self._state = _state(x, x - system.dt * velocity, stiffness, copies)
             self._edge = (
                 None
                 if system.edge is None
                 else ResidentEdge(system, system.edge, self._body, self._state, self._steps)
             )
-            self._history = self._new_history(recorder.stiffness[0], keep_states)
-            self._newton = _newton(options)
-            self._cg = ConjugateGradients(system, 1)
+            self._history = self._new_history(stiffness, keep_states)
+            self._newton = _newton(options, copies)
+            self._cg = ConjugateGradients(system, copies)
             upload(self._cg.solve.tolerance, np.array([options.cg_tolerance]))
             self._energies = _energy_arrays(system)
             self._reached = zeros(system.model.node_count, wp.vec3d)
-            self._parts, self._sums = zeros(PARTS, wp.float64), zeros(SUMS, wp.float64)
-            self._energy_lanes = zeros((PARTS, LANES), wp.float64)
-            self._sum_lanes = zeros((SUMS, LANES), wp.float64)
-            self._slope_lanes = zeros((1, LANES), wp.float64)
-            self._moved_lanes, self._who_lanes = zeros(LANES, wp.float64), zeros(LANES, wp.int32)
+            self._parts, self._sums = zeros((copies, PARTS), wp.float64), zeros((copies, SUMS), wp.float64)
+            self._energy_lanes = zeros((copies, PARTS, LANES), wp.float64)
+            self._sum_lanes = zeros((copies, SUMS, LANES), wp.float64)
+            self._slope_lanes, self._moved_lanes = (zeros((copies, LANES), wp.float64) for _ in range(2))
+            self._who_lanes = zeros((copies, LANES), wp.int32)
             if keep_states:
                 upload(self._history.states, np.stack([x - system.dt * velocity, x]))
             system.assemble()
             self._cg.set_coarse_space()
             with wp.ScopedCapture(device=system.device) as capture:
-                wp.capture_if(self._state.alive, self._record_step)
+                wp.capture_if(self._state.going, self._record_step)
             self._graph = capture.graph
 
     def _new_history(self, stiffness: np.ndarray, keep_states: bool) -> resident_step.History:
@@ -117,7 +128,7 @@ class _ResidentRun:
         rows = np.full(self._steps + 1, -1, np.int32)
         distinct = sorted(set(self._kept_steps.values()))
         rows[distinct] = np.arange(len(distinct))
-        history.observed = zeros((self._steps, SUMS + PARTS), wp.float64)
+        history.observed = zeros((self._copies, self._steps, SUMS + PARTS), wp.float64)
         history.stiffness = zeros((self._steps + 1, m.spring_count), wp.float64)
         upload(history.stiffness, stiffness[None])
         history.states = zeros((self._steps + 2 if keep_states else 0, m.node_count), wp.vec3d)
@@ -132,9 +143,9 @@ class _ResidentRun:
     def _record_start(self) -> None:
         s, m = self._system, self._system.model
         at = [self._body, self._state]
-        self._launch(resident_step.start_knife, 1, [*at, s.pose, s.pose_previous, s.swing])
+        self._launch(resident_step.start_knife, self._copies, [*at, s.pose, s.pose_previous, s.swing])
         nodes = [s.predicted, s.x_ahead, s.x_previous, s.x, self._reached]
-        self._launch(resident_step.start_nodes, m.node_count, [*at, *nodes])
+        self._launch(resident_step.start_nodes, (self._copies, self._one.node_count), [*at, *nodes])
         self._launch(resident_step.start_springs, m.spring_count, [*at, s.stiffness, s.damping])
         if self._edge is not None:
             self._edge.record_load()
@@ -143,50 +154,59 @@ class _ResidentRun:
 
     def _record_newton(self) -> None:
         self._record_energy()
-        self._launch(resident_newton.begin_newton, 1, [self._parts, self._newton])
+        inputs = [self._state.alive, self._parts, self._newton]
+        self._launch(resident_newton.begin_newton, self._copies, inputs)
         wp.capture_while(self._newton.running, self._record_direction)
 
     def _record_direction(self) -> None:
         s, cg, newton, count = self._system, self._cg, self._newton, len(self._free)
+        copies, nodes = self._copies, self._one.node_count
         s.enqueue_hessian()
-        self._launch(resident_newton.take_right_side, count, [self._free_on_device, s.grad, cg.right])
+        inputs = [self._free_on_device, nodes, newton, s.grad, cg.right]
+        self._launch(resident_newton.take_right_side, (copies, count), inputs)
         cg.record(relative_to_right=True)
         lanes = [self._slope_lanes, self._moved_lanes, self._who_lanes]
-        self._launch(resident_newton.direction_lanes, LANES, [count, cg.right, cg.x, *lanes])
-        self._launch(resident_newton.begin_search, 1, [*lanes, cg.solve, newton])
+        self._launch(resident_newton.direction_lanes, (copies, LANES), [count, cg.right, cg.x, *lanes])
+        self._launch(resident_newton.begin_search, copies, [*lanes, cg.solve, newton])
         wp.capture_while(newton.searching, self._record_length)
         self._launch(resident_newton.reach, s.model.node_count, [s.x, self._reached])
-        self._launch(resident_newton.end_direction, 1, [newton])
+        self._launch(resident_newton.end_direction, copies, [newton])
 
     def _record_length(self) -> None:
         s, newton = self._system, self._newton
-        inputs = [self._free_on_device, newton, self._reached, self._cg.x, s.x]
-        self._launch(resident_newton.try_length, len(self._free), inputs)
+        inputs = [self._free_on_device, self._one.node_count, newton, self._reached, self._cg.x, s.x]
+        self._launch(resident_newton.try_length, (self._copies, len(self._free)), inputs)
         s.enqueue_gradient()
         self._record_energy()
-        self._launch(resident_newton.judge_length, 1, [self._parts, newton])
+        self._launch(resident_newton.judge_length, self._copies, [self._parts, newton])
 
     def _record_energy(self) -> None:
-        self._launch(resident_newton.energy_lanes, LANES, [self._energies, self._energy_lanes])
-        self._launch(resident_newton.sum_lanes, PARTS, [self._energy_lanes, self._parts])
+        copies = self._copies
+        self._launch(
+            resident_newton.energy_lanes, (copies, LANES), [copies, self._energies, self._energy_lanes]
+        )
+        self._launch(resident_newton.sum_lanes, (copies, PARTS), [self._energy_lanes, self._parts])
 
     def _record_end(self) -> None:
-        s, m, body, state = self._system, self._system.model, self._body, self._state
+        s, m, body, state = self._system, self._one, self._body, self._state
+        copies = self._copies
         damaged = self._record_damage()
         forces = [s.normal_force, s.friction_force, s.touch, s.found, s.ahead_found]
         moved = [self._moved_lanes, self._who_lanes]
         inputs = [body, state, s.x, s.energy_tets, *forces, self._sum_lanes, *moved]
-        self._launch(resident_step.observe, LANES, inputs)
+        self._launch(resident_step.observe, (copies, LANES), inputs)
         if self._edge is not None:
             self._edge.record_observed(self._sum_lanes)
-        self._launch(resident_newton.sum_lanes, SUMS, [self._sum_lanes, self._sums])
-        self._launch(resident_step.accept_step, 1, [body, self._newton, *moved, state])
-        self._launch(resident_step.keep_springs, m.spring_count, [damaged, state, self._history])
-        self._launch(resident_step.keep_nodes, m.node_count, [s.x, state, self._history])
+        self._launch(resident_newton.sum_lanes, (copies, SUMS), [self._sum_lanes, self._sums])
+        self._launch(resident_step.accept_step, copies, [body, self._newton, *moved, state])
+        inputs = [body, damaged, state, self._history]
+        self._launch(resident_step.keep_springs, (copies, m.spring_count), inputs)
+        inputs = [body, s.x, state, self._history]
+        self._launch(resident_step.keep_nodes, (copies, m.node_count), inputs)
         if self._edge is not None:
             self._edge.record_keep()
-        inputs = [self._limit, self._sums, self._parts, state, self._history]
-        self._launch(resident_step.end_step, 1, inputs)
+        inputs = [body, self._sums, self._parts, state, self._history]
+        self._launch(resident_step.end_step, copies, inputs)
 
     def _record_damage(self) -> wp.array:
         """The damage law under the forces of the last gradient; the array with the stiffness that is left."""
@@ -195,17 +215,24 @@ class _ResidentRun:
             return self._edge.record_passes()
         arrays = s.damage_arrays
         self._launch(resident_step.copy_numbers, count, [self._state.stiffness, arrays["stiffness"]])
+        own = self._one.spring_count
         if "force_positive" in arrays:
-            both = [arrays["force_positive"], arrays["force_negative"]]
-            self._launch(resident_step.damage_forces, count, [count, s.normal_force, s.friction_force, *both])
+            inputs = [
+                own,
+                s.normal_force,
+                s.friction_force,
+                arrays["force_positive"],
+                arrays["force_negative"],
+            ]
+            self._launch(resident_step.damage_forces, (self._copies, own), inputs)
         if "touch_positive" in arrays:
-            both = [arrays["touch_positive"], arrays["touch_negative"]]
-            self._launch(resident_step.damage_touch, count, [count, s.touch, *both])
+            inputs = [own, s.touch, arrays["touch_positive"], arrays["touch_negative"]]
+            self._launch(resident_step.damage_touch, (self._copies, own), inputs)
         if "d" in arrays:
             self._launch(resident_step.damage_stretch, count, [s.on_device.springs, s.x, arrays["d"]])
         return s.enqueue_damage()
 
-    def _launch(self, kernel: wp.Kernel, count: int, inputs: list[Any]) -> None:
+    def _launch(self, kernel: wp.Kernel, count: int | tuple[int, int], inputs: list[Any]) -> None:
         wp.launch(kernel, dim=count, inputs=inputs, device=self._system.device)
 
     def step_through(self, progress: Callable[[float], None]) -> None:
@@ -213,81 +240,96 @@ class _ResidentRun:
         for n in range(self._steps):
             wp.capture_launch(self._graph)
             if (n + 1) % READ_EVERY == 0 or n + 1 == self._steps:
-                if not host(self._state.alive)[0]:
+                if not host(self._state.going)[0]:
                     return
                 progress((n + 1) / self._steps)
 
-    def collect(self, recorder: Recorder) -> ResidentResult:
-        """Bring everything to the host: into the recorder, and what else a run returns."""
-        done, newton, history = int(host(self._state.step)[0]), self._newton, self._history
-        kept = host(history.kept)
+    def collect(self, copy: int, record: Record) -> ResidentResult:
+        """Bring all of one copy to the host: into its record, and what else a run returns."""
+        done, history = int(host(self._state.step)[copy]), self._history
+        kept = self._nodes_of(copy, history.kept)
         distinct = sorted(set(self._kept_steps.values()))
         positions = {
             time: kept[distinct.index(step)].copy() for time, step in self._kept_steps.items() if step <= done
         }
-        recorder.take(
+        observed, count = host(history.observed)[copy, :done], self._one.spring_count
+        record.take(
             Observed(
-                host(history.observed)[:done, :SUMS].copy(),
-                host(history.observed)[:done, SUMS:].copy(),
-                host(history.stiffness)[: done + 1].copy(),
-                [] if self._edge is None else self._edge.passed(done),
+                observed[:, :SUMS].copy(),
+                observed[:, SUMS:].copy(),
+                host(history.stiffness)[: done + 1, copy * count : (copy + 1) * count].copy(),
+                [] if self._edge is None else self._edge.passed(copy, done),
                 positions,
             )
         )
-        _count(recorder.statistics, newton, self._cg)
-        states = [row.copy() for row in host(history.states)[: done + 2]]
-        return ResidentResult(states, host(self._state.x).copy(), self._outcome(done))
+        statistics, newton = record.statistics, self._newton
+        statistics.newton_iterations = int(host(newton.directions)[copy])
+        statistics.line_search_cuts = int(host(newton.cuts)[copy])
+        statistics.indefinite_hessians = int(host(newton.indefinite)[copy])
+        statistics.cg_iterations = int(host(self._cg.solve.iterations)[copy])
+        states = [row.copy() for row in self._nodes_of(copy, history.states)[: done + 2]]
+        count = self._one.node_count
+        last = host(self._state.x)[copy * count : (copy + 1) * count].copy()
+        return ResidentResult(states, last, self._outcome(copy, done))
 
-    def _outcome(self, done: int) -> Outcome | None:
-        code = int(host(self._state.outcome)[0])
+    def _nodes_of(self, copy: int, rows: wp.array) -> np.ndarray:
+        """The part of a copy of rows over all nodes."""
+        count = self._one.node_count
+        return host(rows)[:, copy * count : (copy + 1) * count]
+
+    def _outcome(self, copy: int, done: int) -> Outcome | None:
+        code = int(host(self._state.outcome)[copy])
         if code == 0:
             return None
         kind, dt = OUTCOMES[code], self._system.dt
-        worst = int(host(self._newton.worst)[0])
+        worst = int(host(self._newton.worst)[copy])
         if kind is OutcomeKind.NEWTON_STALLED:
             detail = f"At {(done + 1) * dt:.4g} s, worst at the named node."
             return Outcome(kind, detail, done + 1, int(self._free[worst]))
         if kind is OutcomeKind.DIVERGED:
-            away = float(host(self._newton.length)[0])
+            away = float(host(self._newton.length)[copy])
             return Outcome(kind, f"At {(done + 1) * dt:.4g} s a node was {away:.3g} m away.", done + 1, worst)
-        force = float(np.linalg.norm(host(self._history.observed)[done - 1, :3]))
-        return Outcome(kind, f"It reached {force:.4g} N, the limit is {float(self._limit):g} N.", done)
+        force = float(np.linalg.norm(host(self._history.observed)[copy, done - 1, :3]))
+        return Outcome(kind, f"It reached {force:.4g} N, the limit is {self._limits[copy]:g} N.", done)
 
 
-def _body(system: StepSystem, poses: np.ndarray, matters: np.ndarray) -> resident_step.Body:
-    m, d, body = system.model, system.on_device, resident_step.Body()
-    body.rest = wp.array(m.mesh.nodes, dtype=wp.vec3d)
+def _body(system: StepSystem, poses: np.ndarray, force_limits_n: Sequence[float]) -> resident_step.Body:
+    one, d, body = system.model.one, system.on_device, resident_step.Body()
+    body.node_count, body.spring_count = one.node_count, one.spring_count
+    body.rest = wp.array(one.mesh.nodes, dtype=wp.vec3d)
     body.mass, body.area_ratio = d.mass, d.area_ratio
-    body.held = wp.array(m.fixed.astype(np.int32))
-    body.gravity = wp.vec3d(*m.gravity)
-    body.size, body.dt = float(np.ptp(m.mesh.nodes, axis=0).max()), system.dt
+    body.held = wp.array(one.fixed.astype(np.int32))
+    body.gravity = wp.vec3d(*one.gravity)
+    body.size, body.dt = float(np.ptp(one.mesh.nodes, axis=0).max()), system.dt
     body.initial = wp.array(system.parameters.row("cut_spring_ke"), dtype=wp.float64)
     body.damping = wp.array(system.parameters.row("cut_spring_kd"), dtype=wp.float64)
-    body.spring_area = wp.array(m.mesh.spring_area, dtype=wp.float64)
-    body.matters = wp.array(matters[d.tet_order].astype(np.int32))
+    body.spring_area = wp.array(one.mesh.spring_area, dtype=wp.float64)
+    body.matters = wp.array(tets_that_matter(one).astype(np.int32))
     body.parents, body.coordinate = d.edges.parents, d.edges.coordinate
     body.poses = wp.array(poses, dtype=wp.vec3d)
+    body.force_limit = wp.array(np.array(force_limits_n, float), dtype=wp.float64)
     return body
 
 
-def _state(x: np.ndarray, x_before: np.ndarray, stiffness: np.ndarray) -> resident_step.State:
+def _state(x: np.ndarray, x_before: np.ndarray, stiffness: np.ndarray, copies: int) -> resident_step.State:
     state = resident_step.State()
-    state.step, state.outcome, state.good = (zeros(1, wp.int32) for _ in range(3))
-    state.alive = wp.array(np.ones(1, np.int32))
+    state.step, state.outcome, state.good = (zeros(copies, wp.int32) for _ in range(3))
+    state.alive, state.going = wp.array(np.ones(copies, np.int32)), wp.array(np.ones(1, np.int32))
     state.x, state.x_before = wp.array(x, dtype=wp.vec3d), wp.array(x_before, dtype=wp.vec3d)
     state.stiffness = wp.array(stiffness, dtype=wp.float64)
     state.stiffness_before = wp.array(stiffness, dtype=wp.float64)
     return state
 
 
-def _newton(options: NewtonOptions) -> resident_newton.Newton:
+def _newton(options: NewtonOptions, copies: int) -> resident_newton.Newton:
     newton = resident_newton.Newton()
     newton.tolerance, newton.max_iterations = options.tolerance_m, options.max_iterations
-    flags = ("running", "searching", "solved", "failed", "iteration", "halvings", "worst")
+    newton.running, newton.searching = zeros(1, wp.int32), zeros(1, wp.int32)
+    flags = ("open", "seeking", "solved", "failed", "iteration", "halvings", "worst")
     for name in (*flags, "directions", "cuts", "indefinite"):
-        setattr(newton, name, zeros(1, wp.int32))
+        setattr(newton, name, zeros(copies, wp.int32))
     for name in ("energy", "slope", "length"):
-        setattr(newton, name, zeros(1, wp.float64))
+        setattr(newton, name, zeros(copies, wp.float64))
     return newton
 
 
@@ -297,10 +339,3 @@ def _energy_arrays(system: StepSystem) -> resident_newton.EnergyArrays:
     arrays.springs, arrays.contacts = system.energy_springs, system.energy_contacts
     arrays.board, arrays.hold = system.energy_board, system.energy_hold
     return arrays
-
-
-def _count(statistics: Statistics, newton: resident_newton.Newton, cg: ConjugateGradients) -> None:
-    statistics.newton_iterations = int(host(newton.directions)[0])
-    statistics.line_search_cuts = int(host(newton.cuts)[0])
-    statistics.indefinite_hessians = int(host(newton.indefinite)[0])
-    statistics.cg_iterations = int(host(cg.solve.iterations)[0])

@@ -27,6 +27,11 @@ def choose_device(device: str | None) -> str:
     return device
 
 
+def on_cuda() -> bool:
+    """Whether runs use a CUDA device by default: many cuts then go there in batches, not to processes."""
+    return choose_device(None) != "cpu"
+
+
 def choose_solver(name: str | None, device: str, tets: int) -> str:
     """The solver asked for, or the one made for the device and for so many tets."""
     able = device == "cpu" or wp.is_conditional_graph_supported()
@@ -47,7 +52,7 @@ def choose_solver(name: str | None, device: str, tets: int) -> str:
 
 def forward_solver(tets: int) -> str | None:
     """The fastest solver of a run without gradient, for `simulate`; the force is the same to 1e-6."""
-    large = choose_device(None) == "cpu" and tets > LARGE_FORWARD_TETS
+    large = not on_cuda() and tets > LARGE_FORWARD_TETS
     return "conjugate_gradients" if large else None
 
 

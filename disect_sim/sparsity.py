@@ -33,6 +33,23 @@ class BlockPattern:
         """Number of free nodes."""
         return len(self.indptr) - 1
 
+    def first_of(self, copies: int) -> "BlockPattern":
+        """The pattern of one body, if this is that of so many copies of it, which have nothing in common."""
+        if copies == 1:
+            return self
+        rows, blocks, pairs = (
+            self.free_count // copies,
+            len(self.indices) // copies,
+            len(self.upper) // copies,
+        )
+        return BlockPattern(
+            self.free_index[: len(self.free_index) // copies],
+            self.indptr[: rows + 1],
+            self.indices[:blocks],
+            self.upper[:pairs],
+            self.lower[:pairs],
+        )
+
     def slots(self, row_nodes: np.ndarray, column_nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Upper-triangle block of node pairs, and whether the pair is stored transposed (row > column)."""
         i, j = self.free_index[row_nodes], self.free_index[column_nodes]
@@ -79,23 +96,28 @@ def element_slots(pattern: BlockPattern, nodes: np.ndarray) -> np.ndarray:
     return np.stack([pattern.slots(nodes[:, a], nodes[:, b])[0] for a, b in TET_PAIRS], axis=1)
 
 
-def launch_groups(nodes: np.ndarray, *, parallel: bool) -> tuple[np.ndarray, list[tuple[int, int]]]:
+def launch_groups(
+    nodes: np.ndarray, *, parallel: bool, copies: int = 1
+) -> tuple[np.ndarray, list[tuple[int, int]]]:
     """Order of the elements and the (first, count) of groups that may run at once without sharing a node.
 
     A device that runs a launch in sequence needs one group. On a parallel one a greedy colouring makes sums over
-    elements independent of thread timing, so that results are the same bits every time.
+    elements independent of thread timing, so that results are the same bits every time. copies: how often the same
+    elements are there, on nodes of their own each; all copies of an element run at once.
     """
     count = len(nodes)
     if not parallel:
         return np.arange(count, dtype=np.int32), [(0, count)]
-    used: list[set[int]] = [set() for _ in range(int(nodes.max()) + 1)]
-    colour = np.empty(count, np.int64)
-    for e, element in enumerate(nodes):
+    first = nodes[: count // copies]
+    used: list[set[int]] = [set() for _ in range(int(first.max()) + 1)]
+    colour = np.empty(len(first), np.int64)
+    for e, element in enumerate(first):
         taken = set().union(*(used[n] for n in element))
         c = next(c for c in range(count) if c not in taken)
         colour[e] = c
         for n in element:
             used[n].add(c)
+    colour = np.tile(colour, copies)
     order = np.argsort(colour, kind="stable").astype(np.int32)
     sizes = np.bincount(colour)
     starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])

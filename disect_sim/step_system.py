@@ -7,7 +7,7 @@ import numpy as np
 import warp as wp
 
 from disect_sim.device_arrays import clear, host, upload, zeros
-from disect_sim.device_model import DeviceModel, HessianSlots
+from disect_sim.device_model import DeviceModel, HessianSlots, node_mass
 from disect_sim.edge_cut import EdgeCut, EdgeLoad
 from disect_sim.kernels import board, elasticity, hold, inertia, knife_contact, springs
 from disect_sim.launches import Launches
@@ -78,7 +78,7 @@ class StepSystem:
         self.parameters = parameters
         self.dt = dt
         self.device = wp.get_device(device)
-        self.mass = model.node_volume * parameters.material.density_kg_m3
+        self.mass = node_mass(model, parameters)
         self.area_ratio = model.spring_area_ratio
         elements = [model.tet_nodes, model.spring_nodes, model.contact_parents]
         self.pattern = block_pattern(elements, model.fixed)
@@ -87,6 +87,7 @@ class StepSystem:
         self._tet_hessian, self._hessian, self._damage = (Launches(self.device) for _ in range(3))
         self._tet_hessian_known = False
         self.load: EdgeLoad | None = None
+        self._ones = np.ones(max(model.node_count, model.tet_count, len(model.contact_parents)))
         with wp.ScopedDevice(self.device):
             self.on_device = DeviceModel(model, parameters, dt, parallel=self.device.is_cuda)
             self._slots = HessianSlots(model, self.pattern, self.on_device.tet_order)
@@ -106,7 +107,7 @@ class StepSystem:
         n, s, b = m.node_count, m.spring_count, len(m.board_nodes)
         vec = wp.vec3d
         self.x, self.x_previous, self.x_ahead, self.predicted = (zeros(n, dtype=vec) for _ in range(4))
-        self.pose, self.pose_previous, self.swing = (zeros(1, dtype=vec) for _ in range(3))
+        self.pose, self.pose_previous, self.swing = (zeros(m.copies, dtype=vec) for _ in range(3))
         self.grad = zeros(n, dtype=vec)
         self.blocks, self.tet_blocks = (zeros(self.pattern.trash + 1, dtype=wp.mat33d) for _ in range(2))
         self.stiffness, self.damping = (zeros(s, dtype=wp.float64) for _ in range(2))
@@ -236,9 +237,9 @@ class StepSystem:
         upload(self.x_previous, x_n)
         upload(self.predicted, predicted)
         upload(self.x_ahead, x_n if ahead is None else ahead)
-        upload(self.pose_previous, pose_n.reshape(1, 3))
-        upload(self.pose, pose.reshape(1, 3))
-        upload(self.swing, np.zeros((1, 3)) if swing is None else swing.reshape(1, 3))
+        upload(self.pose_previous, pose_n.reshape(-1, 3))
+        upload(self.pose, pose.reshape(-1, 3))
+        upload(self.swing, np.zeros((self.model.copies, 3)) if swing is None else swing.reshape(-1, 3))
         self._foresight.run()
 
     def gradient(self, x: np.ndarray) -> np.ndarray:
@@ -296,22 +297,29 @@ class StepSystem:
         self._damage.enqueue()
         return self._damage_out
 
-    def energies(self) -> Energies:
-        """Energy parts at the x of the last `gradient`."""
-        tets = host(self.energy_tets).sum(axis=0)
-        spring = host(self.energy_springs).sum(axis=0)
-        contact = host(self.energy_contacts).sum(axis=0)
-        ground = host(self.energy_board).sum(axis=0)
-        inertial = host(self.energy_inertia).sum()
-        held = host(self.energy_hold).sum()
+    def energies(self, copy: int = 0) -> Energies:
+        """Energy parts of a copy of the body at the x of the last `gradient`."""
+
+        def total(array: wp.array) -> np.ndarray:
+            values = host(array)
+            count = len(values) // self.model.copies
+            # as a product: a sum down narrow columns takes eight times as long
+            return self._ones[:count] @ values[copy * count : (copy + 1) * count]
+
+        tets, spring = total(self.energy_tets), total(self.energy_springs)
+        contact, ground = total(self.energy_contacts), total(self.energy_board)
+        inertial, held = total(self.energy_inertia), total(self.energy_hold)
         parts = [inertial, *tets[:2], *spring, *contact, ground[0], ground[1] + ground[2], held]
         return Energies(*(float(part) for part in parts))
 
+    def motion_energies(self, x: np.ndarray, velocity: np.ndarray, copy: int = 0) -> tuple[float, float]:
+        """Kinetic energy and gravity's [J] of a copy of the body whose nodes are at x [m], moving at velocity [m/s]."""
+        mass = self.mass.reshape(self.model.copies, -1)[copy]
+        return float(0.5 * mass @ (velocity**2).sum(axis=1)), float(-mass @ (x @ self.model.gravity))
+
     def volume_ratios(self) -> np.ndarray:
         """det F of every tet at the x of the last `gradient` [-], shape [tet_count], in the model's tet order."""
-        out = np.empty(self.model.tet_count)
-        out[self.on_device.tet_order] = host(self.energy_tets)[:, 2]
-        return out
+        return host(self.energy_tets)[:, 2]
 
     def damage_state(self, stiffness: np.ndarray, x: np.ndarray) -> dict[str, np.ndarray]:
         """What the damage law takes from the step, under the forces of the last `gradient`, by the law's own names."""

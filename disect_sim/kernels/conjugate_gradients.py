@@ -1,5 +1,7 @@
 """Conjugate gradients on the block-sparse Hessian without leaving the device, for one or many right-hand sides.
 
+The columns have one matrix together, or, in a batch of bodies, one of their own each, of the same pattern.
+
 Vectors are [column_count, row_count] of vec3, one row of 3x3 blocks per free node. Sums are taken in two parts, so that
 they come out the same every time: LANES threads add every LANES-th entry each, then one thread per column adds those.
 
@@ -27,7 +29,9 @@ class BlockMatrix:
     starts: wp.array(dtype=wp.int32)  # first block of each row, [row_count + 1]
     columns: wp.array(dtype=wp.int32)  # [block_count]
     diagonal: wp.array(dtype=wp.int32)  # block on the diagonal, [row_count]
-    blocks: wp.array(dtype=mat33)  # [N/m], [block_count]
+    blocks: wp.array(dtype=mat33)  # [N/m], matrix after matrix, [matrix_count block_count]
+    block_count: int  # of one matrix
+    own: int  # 1: every column has a matrix of its own, 0: one for all
 
 
 @wp.struct
@@ -38,7 +42,8 @@ class CoarseSpace:
     functions: wp.array(dtype=wp.vec4d)  # 1 and the coordinates in the cluster, -1 to 1, [row_count]
     starts: wp.array(dtype=wp.int32)  # first member of each cluster, [cluster_count + 1]
     members: wp.array(dtype=wp.int32)  # rows, cluster after cluster, [row_count]
-    inverse: wp.array2d(dtype=mat33)  # [m/N], [unknown_count, unknown_count]
+    inverse: wp.array3d(dtype=mat33)  # [m/N], [matrix_count, unknown_count, unknown_count]
+    own: int  # 1: every column has an inverse of its own, 0: one for all
 
 
 @wp.struct
@@ -71,22 +76,25 @@ def lane_sum(lanes: wp.array2d(dtype=wp.float64), column: int):
 def multiply(matrix: BlockMatrix, vector_in: wp.array2d(dtype=vec3), product_out: wp.array2d(dtype=vec3)):
     column, row = wp.tid()
     total = vec3()
+    first = matrix.own * column * matrix.block_count
     for k in range(matrix.starts[row], matrix.starts[row + 1]):
-        total += matrix.blocks[k] * vector_in[column, matrix.columns[k]]
+        total += matrix.blocks[first + k] * vector_in[column, matrix.columns[k]]
     product_out[column, row] = total
 
 
 @wp.kernel
-def invert_diagonal(matrix: BlockMatrix, inverse_out: wp.array(dtype=mat33)):
+def invert_diagonal(matrix: BlockMatrix, inverse_out: wp.array2d(dtype=mat33)):
     """Inverses of the diagonal blocks; of a block that is not positive definite only that of its diagonal."""
-    row = wp.tid()
-    m = matrix.blocks[matrix.diagonal[row]]
+    number, row = wp.tid()
+    m = matrix.blocks[number * matrix.block_count + matrix.diagonal[row]]
     minor = m[0, 0] * m[1, 1] - m[0, 1] * m[1, 0]
     if m[0, 0] > ZERO and minor > ZERO and wp.determinant(m) > ZERO:
-        inverse_out[row] = wp.inverse(m)
+        inverse_out[number, row] = wp.inverse(m)
     else:
         size = wp.max(wp.abs(m[0, 0]), wp.max(wp.abs(m[1, 1]), wp.abs(m[2, 2])))
-        inverse_out[row] = wp.identity(n=3, dtype=wp.float64) * (ONE / wp.max(size, wp.float64(1.0e-300)))
+        inverse_out[number, row] = wp.identity(n=3, dtype=wp.float64) * (
+            ONE / wp.max(size, wp.float64(1.0e-300))
+        )
 
 
 @wp.kernel
@@ -136,15 +144,16 @@ def solve_clusters(
 ):
     column, unknown = wp.tid()
     total = vec3()
+    number = coarse.own * column
     for k in range(coarse_in.shape[1]):
-        total += coarse.inverse[unknown, k] * coarse_in[column, k]
+        total += coarse.inverse[number, unknown, k] * coarse_in[column, k]
     amplitude_out[column, unknown] = total
 
 
 @wp.kernel
 def precondition(
     count: int,
-    inverse_diagonal: wp.array(dtype=mat33),
+    inverse_diagonal: wp.array2d(dtype=mat33),
     coarse: CoarseSpace,
     amplitude_in: wp.array2d(dtype=vec3),
     residual_in: wp.array2d(dtype=vec3),
@@ -154,9 +163,10 @@ def precondition(
     """Both corrections of the residual, and lanes of their product with it."""
     column, lane = wp.tid()
     total = ZERO
+    number = coarse.own * column
     for row in range(lane, count, LANE_COUNT):
         r = residual_in[column, row]
-        z = inverse_diagonal[row] * r
+        z = inverse_diagonal[number, row] * r
         f = coarse.functions[row]
         first = 4 * coarse.cluster[row]
         for a in range(4):

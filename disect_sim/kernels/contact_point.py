@@ -64,6 +64,7 @@ class ContactEdges:
     coordinate: wp.array(dtype=wp.float64)  # material part of the edge is u in [0, coordinate]
     side: wp.array(dtype=wp.float64)  # +1 or -1
     offset: wp.array(dtype=wp.float64)  # [m]
+    copy: wp.array(dtype=wp.int32)  # of the body, and so of the knife
 
 
 @wp.struct

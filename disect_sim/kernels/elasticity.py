@@ -19,7 +19,7 @@ mat33 = wp.mat33d
 
 @wp.struct
 class Elastic:
-    """Moduli shared by all tets."""
+    """Moduli shared by all tets of a body."""
 
     lame_mu: wp.float64  # [Pa]
     lame_lambda: wp.float64  # [Pa]
@@ -33,6 +33,14 @@ class TetGeometry:
     nodes: wp.array(dtype=wp.vec4i)  # [tet_count]
     shape_gradients: wp.array(dtype=mat33)  # rows b_1, b_2, b_3 [1/m], [tet_count]
     volume: wp.array(dtype=wp.float64)  # rest volume x material fraction [m^3], [tet_count]
+    number: wp.array(dtype=wp.int32)  # in the model, [tet_count]
+    per_copy: int  # tets of one body, if the model is a body several times
+
+
+@wp.func
+def elastic_of(tets: TetGeometry, elastic: wp.array(dtype=Elastic), t: int):
+    """Moduli of the body that the tet belongs to."""
+    return elastic[tets.number[t] // tets.per_copy]
 
 
 @wp.func
@@ -108,7 +116,7 @@ def elastic_energy(ic: wp.float64, j: wp.float64, e: Elastic):
 @wp.kernel
 def tet_gradient(
     tets: TetGeometry,
-    elastic: Elastic,
+    elastics: wp.array(dtype=Elastic),
     dt: wp.float64,
     first: int,
     x_in: wp.array(dtype=vec3),
@@ -116,8 +124,9 @@ def tet_gradient(
     energy_out: wp.array(dtype=vec3),
     gradient_out: wp.array(dtype=vec3),
 ):
-    """Energy (elastic, viscous increment, det F per tet) and its gradient added to gradient_out."""
+    """Energy (elastic, viscous increment, det F per tet, in the model's order), its gradient added to gradient_out."""
     t = first + wp.tid()
+    elastic = elastic_of(tets, elastics, t)
     n = tets.nodes[t]
     b = tets.shape_gradients[t]
     v = tets.volume[t]
@@ -134,7 +143,9 @@ def tet_gradient(
     f1 = vec3(force[0, 0], force[1, 0], force[2, 0])
     f2 = vec3(force[0, 1], force[1, 1], force[2, 1])
     f3 = vec3(force[0, 2], force[1, 2], force[2, 2])
-    energy_out[t] = vec3(v * elastic_energy(ic, j, elastic), wp.float64(0.5) * v * wp.ddot(s, de), j)
+    energy_out[tets.number[t]] = vec3(
+        v * elastic_energy(ic, j, elastic), wp.float64(0.5) * v * wp.ddot(s, de), j
+    )
     wp.atomic_add(gradient_out, n[0], -(f1 + f2 + f3))
     wp.atomic_add(gradient_out, n[1], f1)
     wp.atomic_add(gradient_out, n[2], f2)
@@ -175,7 +186,7 @@ def hessian_block(
 @wp.kernel
 def tet_hessian(
     tets: TetGeometry,
-    elastic: Elastic,
+    elastics: wp.array(dtype=Elastic),
     dt: wp.float64,
     slots: wp.array(dtype=wp.int32, ndim=2),
     first: int,
@@ -189,6 +200,7 @@ def tet_hessian(
     node order inside a tet is ascending, so that every pair is in the upper triangle.
     """
     t = first + wp.tid()
+    elastic = elastic_of(tets, elastics, t)
     n = tets.nodes[t]
     b = tets.shape_gradients[t]
     v = tets.volume[t]
@@ -244,7 +256,7 @@ def tet_hessian(
 @wp.kernel
 def tet_pullback(
     tets: TetGeometry,
-    elastic: Elastic,
+    elastics: wp.array(dtype=Elastic),
     dt: wp.float64,
     first: int,
     columns: int,
@@ -260,6 +272,7 @@ def tet_pullback(
     v, moduli and x_previous_bar [columns, count]: one row per gradient.
     """
     t = first + wp.tid()
+    elastic = elastic_of(tets, elastics, t)
     n = tets.nodes[t]
     b = tets.shape_gradients[t]
     vol = tets.volume[t]

@@ -52,7 +52,7 @@ class KnifeState:
     """Nodes and knife at one time, and the contact points there."""
 
     x: wp.array(dtype=vec3)  # nodes [m], [node_count]
-    pose: wp.array(dtype=vec3)  # knife [m], [1]
+    pose: wp.array(dtype=vec3)  # knife [m], [copy_count]
     found: wp.array(dtype=wp.float64)  # contact coordinate s, [contact_count]
     curvature: wp.array(dtype=wp.float64)  # that gives its derivative [m], [contact_count]
 
@@ -64,7 +64,7 @@ class Foreseen:
     depth: wp.array(dtype=wp.float64)  # at the start [m]
     normal: wp.array(dtype=vec3)  # unit normal at the predicted end
     force: wp.array(dtype=wp.float64)  # normal force at the predicted end [N]
-    swing: wp.array(dtype=vec3)  # half second difference of the knife's positions [m], [1]
+    swing: wp.array(dtype=vec3)  # half second difference of the knife's positions [m], [copy_count]
 
 
 @wp.struct
@@ -90,19 +90,19 @@ class Ends:
 
 
 @wp.func
-def end_of(state: KnifeState, node: int):
-    return state.x[node] - state.pose[0]
+def end_of(state: KnifeState, node: int, copy: int):
+    return state.x[node] - state.pose[copy]
 
 
 @wp.func
-def ends_of(n: wp.vec2i, now: KnifeState, before: KnifeState, ahead: KnifeState):
+def ends_of(n: wp.vec2i, copy: int, now: KnifeState, before: KnifeState, ahead: KnifeState):
     ends = Ends()
-    ends.x0 = end_of(now, n[0])
-    ends.x1 = end_of(now, n[1])
-    ends.y0 = end_of(before, n[0])
-    ends.y1 = end_of(before, n[1])
-    ends.z0 = end_of(ahead, n[0])
-    ends.z1 = end_of(ahead, n[1])
+    ends.x0 = end_of(now, n[0], copy)
+    ends.x1 = end_of(now, n[1], copy)
+    ends.y0 = end_of(before, n[0], copy)
+    ends.y1 = end_of(before, n[1], copy)
+    ends.z0 = end_of(ahead, n[0], copy)
+    ends.z1 = end_of(ahead, n[1], copy)
     return ends
 
 
@@ -160,7 +160,7 @@ def look_back(
     i = wp.tid()
     n = edges.parents[i]
     edge = edge_of(edges, parameters, i)
-    a = x_in[n[0]] - pose_in[0]
+    a = x_in[n[0]] - pose_in[edges.copy[i]]
     e = (x_in[n[1]] - x_in[n[0]]) * edge.c
     s, curvature = contact_coordinate(a, e, edge, setting)
     depth, _grad = depth_and_normal(a, e, s, edge, setting)
@@ -185,7 +185,7 @@ def look_ahead(
     i = wp.tid()
     n = edges.parents[i]
     edge = edge_of(edges, parameters, i)
-    a = x_in[n[0]] - pose_in[0]
+    a = x_in[n[0]] - pose_in[edges.copy[i]]
     e = (x_in[n[1]] - x_in[n[0]]) * edge.c
     s, curvature = contact_coordinate(a, e, edge, setting)
     depth, grad = depth_and_normal(a, e, s, edge, setting)
@@ -215,7 +215,7 @@ def contact_gradient(
     i = order[first + wp.tid()]
     n = edges.parents[i]
     edge = edge_of(edges, parameters, i)
-    ends = ends_of(n, state_in, before_in, ahead_in)
+    ends = ends_of(n, edges.copy[i], state_in, before_in, ahead_in)
     e = (ends.x1 - ends.x0) * edge.c
     s, curvature = contact_coordinate(ends.x0, e, edge, setting)
     found_out[i] = s
@@ -233,7 +233,9 @@ def contact_gradient(
     normal_force = grad * press
 
     u_ahead = edge.c * ahead_in.found[i]
-    velocity, speed = slip_of(ends, u_ahead, foreseen_in.normal[i], foreseen_in.swing[0], setting.dt)
+    velocity, speed = slip_of(
+        ends, u_ahead, foreseen_in.normal[i], foreseen_in.swing[edges.copy[i]], setting.dt
+    )
     coefficient = friction_coefficient(speed, edge.mu, edge.stribeck, edge.kf)
     friction_force = velocity * (-limit * coefficient / speed)
 
@@ -269,7 +271,7 @@ def contact_hessian(
     i = order[first + wp.tid()]
     n = edges.parents[i]
     edge = edge_of(edges, parameters, i)
-    ends = ends_of(n, state_in, before_in, ahead_in)
+    ends = ends_of(n, edges.copy[i], state_in, before_in, ahead_in)
     e = (ends.x1 - ends.x0) * edge.c
     s = state_in.found[i]
     depth, grad = depth_and_normal(ends.x0, e, s, edge, setting)
@@ -292,7 +294,7 @@ def contact_hessian(
 
     u_ahead = edge.c * ahead_in.found[i]
     normal = foreseen_in.normal[i]
-    velocity, speed = slip_of(ends, u_ahead, normal, foreseen_in.swing[0], setting.dt)
+    velocity, speed = slip_of(ends, u_ahead, normal, foreseen_in.swing[edges.copy[i]], setting.dt)
     secant = friction_coefficient(speed, edge.mu, edge.stribeck, edge.kf) / speed
     tangent = friction_slope(speed, edge.mu, edge.stribeck, edge.kf)
     plane = wp.identity(n=3, dtype=wp.float64) - wp.outer(normal, normal)

@@ -30,28 +30,32 @@ def multiply_vectors(matrix: SparseRows, vectors_in: wp.array(dtype=vec3), produ
 
 
 @wp.kernel
-def relative_to_knife(pose_in: wp.array(dtype=vec3), point_out: wp.array(dtype=vec3)):
-    i = wp.tid()
-    point_out[i] = point_out[i] - pose_in[0]
+def relative_to_knife(count: int, pose_in: wp.array(dtype=vec3), point_out: wp.array(dtype=vec3)):
+    """count: samples of one copy."""
+    copy, k = wp.tid()
+    i = copy * count + k
+    point_out[i] = point_out[i] - pose_in[copy]
 
 
 @wp.kernel
 def prepare_load(
-    body: Body,
-    state: State,
+    count: int,
+    dt: wp.float64,
     paid_after: wp.float64,
     area: wp.array(dtype=wp.float64),
     rise: wp.array(dtype=wp.float64),
     point_in: wp.array(dtype=vec3),
     passed_in: wp.array(dtype=wp.float64),
+    pose_in: wp.array(dtype=vec3),
+    pose_previous_in: wp.array(dtype=vec3),
     swing_in: wp.array(dtype=vec3),
     paying_area_out: wp.array(dtype=wp.float64),
     velocity_out: wp.array(dtype=vec3),
 ):
     """The knife's velocity at the end of the step [m/s], and the area [m^2] of the samples that can have a force."""
-    i = wp.tid()
-    n = state.step[0]
-    velocity_out[i] = (body.poses[n + 1] - body.poses[n] + swing_in[0]) / body.dt
+    copy, k = wp.tid()
+    i = copy * count + k
+    velocity_out[i] = (pose_in[copy] - pose_previous_in[copy] + swing_in[copy]) / dt
     paying_area_out[i] = ZERO
     if point_in[i][1] > ZERO and passed_in[i] < paid_after * rise[i]:
         paying_area_out[i] = area[i]
@@ -60,8 +64,9 @@ def prepare_load(
 @wp.kernel
 def add_load(body: Body, force_in: wp.array(dtype=vec3), predicted_out: wp.array(dtype=vec3)):
     """The edge's force on the nodes that can move [N] as part of where inertia takes them."""
-    i = wp.tid()
-    if body.held[i] == 0:
+    copy, k = wp.tid()
+    i = copy * body.node_count + k
+    if body.held[k] == 0:
         predicted_out[i] = predicted_out[i] + force_in[i] * (body.dt * body.dt / body.mass[i])
 
 
@@ -82,35 +87,38 @@ def left_of_springs(
 
 @wp.kernel
 def observe_edge(
+    count: int,
     point_in: wp.array(dtype=vec3),
     force_in: wp.array(dtype=vec3),
     energy_in: wp.array(dtype=wp.float64),
-    lanes_out: wp.array2d(dtype=wp.float64),
+    lanes_out: wp.array3d(dtype=wp.float64),
 ):
     """Adds force [N] and torque [N m] on the knife to the lanes of `observe`, and fills those of the energy [J]."""
-    lane = wp.tid()
+    copy, lane = wp.tid()
     force = vec3()
     torque = vec3()
     energy = ZERO
-    for i in range(lane, point_in.shape[0], LANE_COUNT):
+    for i in range(copy * count + lane, (copy + 1) * count, LANE_COUNT):
         force -= force_in[i]
         torque -= wp.cross(point_in[i], force_in[i])
         energy += energy_in[i]
     for k in range(3):
-        lanes_out[k, lane] += force[k]
-        lanes_out[3 + k, lane] += torque[k]
-    lanes_out[10, lane] = energy
+        lanes_out[copy, k, lane] += force[k]
+        lanes_out[copy, 3 + k, lane] += torque[k]
+    lanes_out[copy, 10, lane] = energy
 
 
 @wp.kernel
 def keep_passed(
+    count: int,
     state: State,
     passed_in: wp.array(dtype=wp.float64),
     passed_out: wp.array(dtype=wp.float64),
     history_out: wp.array2d(dtype=wp.float64),
 ):
-    i = wp.tid()
-    if state.good[0] == 0:
+    copy, k = wp.tid()
+    if state.good[copy] == 0:
         return
+    i = copy * count + k
     passed_out[i] = passed_in[i]
-    history_out[state.step[0] + 1, i] = passed_in[i]
+    history_out[state.step[copy] + 1, i] = passed_in[i]

@@ -1,4 +1,7 @@
-"""Newton's method with line search, decided on the device: numbers of one step in arrays of length one."""
+"""Newton's method with line search, decided on the device, for every copy of the body by itself.
+
+A loop goes on while one copy needs it; copies that are done keep their positions meanwhile.
+"""
 
 import warp as wp
 
@@ -18,17 +21,19 @@ PART_COUNT = wp.constant(PARTS)
 
 @wp.struct
 class Newton:
-    """State of one step; arrays [1]."""
+    """State of one step; arrays [copy_count] unless said otherwise."""
 
     tolerance: wp.float64  # a step is solved when no node moves further [m]
     max_iterations: int
-    running: wp.array(dtype=wp.int32)  # 1 while directions are sought
-    searching: wp.array(dtype=wp.int32)  # 1 while a length is sought
+    running: wp.array(dtype=wp.int32)  # 1 while a copy is open, [1]
+    searching: wp.array(dtype=wp.int32)  # 1 while a copy seeks, [1]
+    open: wp.array(dtype=wp.int32)  # 1 while directions are sought
+    seeking: wp.array(dtype=wp.int32)  # 1 while a length is sought
     solved: wp.array(dtype=wp.int32)  # 1: the last direction is below the tolerance
     failed: wp.array(dtype=wp.int32)  # 1: no length lowers the energy, or too many directions
     iteration: wp.array(dtype=wp.int32)  # directions of this step
     halvings: wp.array(dtype=wp.int32)  # of this direction
-    worst: wp.array(dtype=wp.int32)  # free node that moves most
+    worst: wp.array(dtype=wp.int32)  # free node that moves most, counted in its copy
     energy: wp.array(dtype=wp.float64)  # at the point reached [J]
     slope: wp.array(dtype=wp.float64)  # of the energy along the direction [J]
     length: wp.array(dtype=wp.float64)  # share of the direction that is tried
@@ -39,7 +44,7 @@ class Newton:
 
 @wp.struct
 class EnergyArrays:
-    """What the gradient's kernels leave behind [J]."""
+    """What the gradient's kernels leave behind [J], copy after copy."""
 
     inertia: wp.array(dtype=wp.float64)
     tets: wp.array(dtype=vec3)  # the third is det F
@@ -50,70 +55,87 @@ class EnergyArrays:
 
 
 @wp.kernel
-def energy_lanes(energies_in: EnergyArrays, lanes_out: wp.array2d(dtype=wp.float64)):
-    """The parts in the order of `Energies`, [PARTS, LANES]."""
-    lane = wp.tid()
+def energy_lanes(copies: int, energies_in: EnergyArrays, lanes_out: wp.array3d(dtype=wp.float64)):
+    """The parts in the order of `Energies`, [copy_count, PARTS, LANES]."""
+    copy, lane = wp.tid()
     inertia = ZERO
-    for i in range(lane, energies_in.inertia.shape[0], LANE_COUNT):
+    count = energies_in.inertia.shape[0] // copies
+    for i in range(copy * count + lane, (copy + 1) * count, LANE_COUNT):
         inertia += energies_in.inertia[i]
     tets = vec3()
-    for i in range(lane, energies_in.tets.shape[0], LANE_COUNT):
+    count = energies_in.tets.shape[0] // copies
+    for i in range(copy * count + lane, (copy + 1) * count, LANE_COUNT):
         tets += energies_in.tets[i]
     springs = vec3()
-    for i in range(lane, energies_in.springs.shape[0], LANE_COUNT):
+    count = energies_in.springs.shape[0] // copies
+    for i in range(copy * count + lane, (copy + 1) * count, LANE_COUNT):
         springs += energies_in.springs[i]
     contacts = vec3()
-    for i in range(lane, energies_in.contacts.shape[0], LANE_COUNT):
+    count = energies_in.contacts.shape[0] // copies
+    for i in range(copy * count + lane, (copy + 1) * count, LANE_COUNT):
         contacts += energies_in.contacts[i]
     board = vec3()
-    for i in range(lane, energies_in.board.shape[0], LANE_COUNT):
+    count = energies_in.board.shape[0] // copies
+    for i in range(copy * count + lane, (copy + 1) * count, LANE_COUNT):
         board += energies_in.board[i]
-    lanes_out[0, lane] = inertia
-    lanes_out[1, lane] = tets[0]
-    lanes_out[2, lane] = tets[1]
+    lanes_out[copy, 0, lane] = inertia
+    lanes_out[copy, 1, lane] = tets[0]
+    lanes_out[copy, 2, lane] = tets[1]
     for a in range(3):
-        lanes_out[3 + a, lane] = springs[a]
-        lanes_out[6 + a, lane] = contacts[a]
-    lanes_out[9, lane] = board[0]
-    lanes_out[10, lane] = board[1] + board[2]
+        lanes_out[copy, 3 + a, lane] = springs[a]
+        lanes_out[copy, 6 + a, lane] = contacts[a]
+    lanes_out[copy, 9, lane] = board[0]
+    lanes_out[copy, 10, lane] = board[1] + board[2]
     hold = ZERO
-    for i in range(lane, energies_in.hold.shape[0], LANE_COUNT):
+    count = energies_in.hold.shape[0] // copies
+    for i in range(copy * count + lane, (copy + 1) * count, LANE_COUNT):
         hold += energies_in.hold[i]
-    lanes_out[11, lane] = hold
+    lanes_out[copy, 11, lane] = hold
 
 
 @wp.kernel
-def sum_lanes(lanes_in: wp.array2d(dtype=wp.float64), total_out: wp.array(dtype=wp.float64)):
-    i = wp.tid()
+def sum_lanes(lanes_in: wp.array3d(dtype=wp.float64), total_out: wp.array2d(dtype=wp.float64)):
+    copy, i = wp.tid()
     total = ZERO
     for lane in range(LANE_COUNT):
-        total += lanes_in[i, lane]
-    total_out[i] = total
+        total += lanes_in[copy, i, lane]
+    total_out[copy, i] = total
 
 
 @wp.func
-def total_energy(parts: wp.array(dtype=wp.float64)):
+def total_energy(parts: wp.array2d(dtype=wp.float64), copy: int):
     total = ZERO
     for i in range(PART_COUNT):
-        total += parts[i]
+        total += parts[copy, i]
     return total
 
 
 @wp.kernel
-def begin_newton(parts_in: wp.array(dtype=wp.float64), newton_out: Newton):
-    newton_out.energy[0] = total_energy(parts_in)
-    newton_out.running[0] = 1
-    newton_out.solved[0] = 0
-    newton_out.failed[0] = 0
-    newton_out.iteration[0] = 0
+def begin_newton(alive: wp.array(dtype=wp.int32), parts_in: wp.array2d(dtype=wp.float64), newton_out: Newton):
+    copy = wp.tid()
+    newton_out.energy[copy] = total_energy(parts_in, copy)
+    newton_out.open[copy] = alive[copy]
+    newton_out.solved[copy] = 0
+    newton_out.failed[copy] = 0
+    newton_out.iteration[copy] = 0
+    if alive[copy] == 1:
+        newton_out.running[0] = 1
 
 
 @wp.kernel
 def take_right_side(
-    free: wp.array(dtype=wp.int32), gradient_in: wp.array(dtype=vec3), right_out: wp.array2d(dtype=vec3)
+    free: wp.array(dtype=wp.int32),
+    nodes: int,
+    newton: Newton,
+    gradient_in: wp.array(dtype=vec3),
+    right_out: wp.array2d(dtype=vec3),
 ):
-    i = wp.tid()
-    right_out[0, i] = -gradient_in[free[i]]
+    """Nothing for a copy that is done: its direction is then zero, at no iteration. nodes: of one copy."""
+    copy, i = wp.tid()
+    right = vec3()
+    if newton.open[copy] == 1:
+        right = -gradient_in[copy * nodes + free[i]]
+    right_out[copy, i] = right
 
 
 @wp.kernel
@@ -122,82 +144,97 @@ def direction_lanes(
     right_in: wp.array2d(dtype=vec3),
     direction_in: wp.array2d(dtype=vec3),
     slope_out: wp.array2d(dtype=wp.float64),
-    moved_out: wp.array(dtype=wp.float64),
-    who_out: wp.array(dtype=wp.int32),
+    moved_out: wp.array2d(dtype=wp.float64),
+    who_out: wp.array2d(dtype=wp.int32),
 ):
     """Lanes of the slope, of the largest movement [m] and of the node that makes it."""
-    lane = wp.tid()
+    copy, lane = wp.tid()
     slope = ZERO
     moved = ZERO
     who = wp.int32(0)
     for i in range(lane, count, LANE_COUNT):
-        d = direction_in[0, i]
-        slope -= wp.dot(right_in[0, i], d)
+        d = direction_in[copy, i]
+        slope -= wp.dot(right_in[copy, i], d)
         far = wp.max(wp.abs(d[0]), wp.max(wp.abs(d[1]), wp.abs(d[2])))
         # also true for a direction that is not a number
         if not far <= moved:
             moved = far
             who = i
-    slope_out[0, lane] = slope
-    moved_out[lane] = moved
-    who_out[lane] = who
+    slope_out[copy, lane] = slope
+    moved_out[copy, lane] = moved
+    who_out[copy, lane] = who
 
 
 @wp.kernel
 def begin_search(
     slope_in: wp.array2d(dtype=wp.float64),
-    moved_in: wp.array(dtype=wp.float64),
-    who_in: wp.array(dtype=wp.int32),
+    moved_in: wp.array2d(dtype=wp.float64),
+    who_in: wp.array2d(dtype=wp.int32),
     solve: Solve,
     newton_out: Newton,
 ):
+    copy = wp.tid()
+    if copy == 0:
+        newton_out.running[0] = 0
+    if newton_out.open[copy] == 0:
+        return
     slope = ZERO
     moved = ZERO
     for lane in range(LANE_COUNT):
-        slope += slope_in[0, lane]
-        if not moved_in[lane] <= moved:
-            moved = moved_in[lane]
-            newton_out.worst[0] = who_in[lane]
-    newton_out.slope[0] = slope
-    newton_out.solved[0] = 0
-    if solve.solved[0] == 1 and moved < newton_out.tolerance:
-        newton_out.solved[0] = 1
-    newton_out.indefinite[0] += solve.indefinite[0]
-    newton_out.length[0] = ONE
-    newton_out.halvings[0] = 0
+        slope += slope_in[copy, lane]
+        if not moved_in[copy, lane] <= moved:
+            moved = moved_in[copy, lane]
+            newton_out.worst[copy] = who_in[copy, lane]
+    newton_out.slope[copy] = slope
+    newton_out.solved[copy] = 0
+    if solve.solved[copy] == 1 and moved < newton_out.tolerance:
+        newton_out.solved[copy] = 1
+    newton_out.indefinite[copy] += solve.indefinite[copy]
+    newton_out.length[copy] = ONE
+    newton_out.halvings[copy] = 0
+    newton_out.seeking[copy] = 1
     newton_out.searching[0] = 1
 
 
 @wp.kernel
 def try_length(
     free: wp.array(dtype=wp.int32),
-    newton: Newton,
+    nodes: int,
+    newton_out: Newton,
     reached_in: wp.array(dtype=vec3),
     direction_in: wp.array2d(dtype=vec3),
     x_out: wp.array(dtype=vec3),
 ):
-    i = wp.tid()
-    n = free[i]
-    x_out[n] = reached_in[n] + direction_in[0, i] * newton.length[0]
+    copy, i = wp.tid()
+    if copy == 0 and i == 0:
+        newton_out.searching[0] = 0
+    if newton_out.seeking[copy] == 1:
+        n = copy * nodes + free[i]
+        x_out[n] = reached_in[n] + direction_in[copy, i] * newton_out.length[copy]
 
 
 @wp.kernel
-def judge_length(parts_in: wp.array(dtype=wp.float64), newton_out: Newton):
+def judge_length(parts_in: wp.array2d(dtype=wp.float64), newton_out: Newton):
     """Take the length if the energy falls enough, or if the step is so small that differences mean nothing."""
-    energy = total_energy(parts_in)
-    before = newton_out.energy[0]
-    promised = ARMIJO * newton_out.length[0] * newton_out.slope[0]
+    copy = wp.tid()
+    if newton_out.seeking[copy] == 0:
+        return
+    energy = total_energy(parts_in, copy)
+    before = newton_out.energy[copy]
+    promised = ARMIJO * newton_out.length[copy] * newton_out.slope[copy]
     rounding = ROUNDING * (wp.abs(before) + wp.abs(energy))
-    if newton_out.solved[0] == 1 or energy <= before + promised + rounding:
-        newton_out.energy[0] = energy
-        newton_out.searching[0] = 0
+    if newton_out.solved[copy] == 1 or energy <= before + promised + rounding:
+        newton_out.energy[copy] = energy
+        newton_out.seeking[copy] = 0
     else:
-        newton_out.length[0] = newton_out.length[0] * HALF
-        newton_out.halvings[0] += 1
-        newton_out.cuts[0] += 1
-        if newton_out.halvings[0] >= MAX_HALVINGS:
-            newton_out.searching[0] = 0
-            newton_out.failed[0] = 1
+        newton_out.length[copy] = newton_out.length[copy] * HALF
+        newton_out.halvings[copy] += 1
+        newton_out.cuts[copy] += 1
+        if newton_out.halvings[copy] >= MAX_HALVINGS:
+            newton_out.seeking[copy] = 0
+            newton_out.failed[copy] = 1
+        else:
+            newton_out.searching[0] = 1
 
 
 @wp.kernel
@@ -208,10 +245,15 @@ def reach(x_in: wp.array(dtype=vec3), reached_out: wp.array(dtype=vec3)):
 
 @wp.kernel
 def end_direction(newton_out: Newton):
-    newton_out.iteration[0] += 1
-    newton_out.directions[0] += 1
-    if newton_out.solved[0] == 1 or newton_out.failed[0] == 1:
-        newton_out.running[0] = 0
-    elif newton_out.iteration[0] >= newton_out.max_iterations:
-        newton_out.running[0] = 0
-        newton_out.failed[0] = 1
+    copy = wp.tid()
+    if newton_out.open[copy] == 0:
+        return
+    newton_out.iteration[copy] += 1
+    newton_out.directions[copy] += 1
+    if newton_out.solved[copy] == 1 or newton_out.failed[copy] == 1:
+        newton_out.open[copy] = 0
+    elif newton_out.iteration[copy] >= newton_out.max_iterations:
+        newton_out.open[copy] = 0
+        newton_out.failed[copy] = 1
+    else:
+        newton_out.running[0] = 1

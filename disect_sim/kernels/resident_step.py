@@ -1,4 +1,7 @@
-"""Start and end of a time step on the device: what the host does between the steps of the other solver."""
+"""Start and end of a time step on the device: what the host does between the steps of the other solver.
+
+Arrays hold one copy of the body after another; kernels run over copies and what one copy has.
+"""
 
 import warp as wp
 
@@ -21,33 +24,39 @@ FAR_SIZES = wp.constant(wp.float64(10.0))  # a node this many body sizes from wh
 class Body:
     """What no step changes."""
 
-    rest: wp.array(dtype=vec3)  # nodes [m], [node_count]
-    mass: wp.array(dtype=wp.float64)  # [kg], [node_count]
+    node_count: int  # of one copy, like the other counts
+    spring_count: int
+    rest: wp.array(dtype=vec3)  # nodes of one copy [m], [node_count]
     held: wp.array(dtype=wp.int32)  # 1: fixed, [node_count]
+    mass: wp.array(dtype=wp.float64)  # [kg], [copy_count node_count]
     gravity: vec3  # [m/s^2]
     size: wp.float64  # longest side [m]
     dt: wp.float64  # [s]
-    initial: wp.array(dtype=wp.float64)  # stiffness per reference area before the cut [N/m], [spring_count]
-    damping: wp.array(dtype=wp.float64)  # damping per reference area [N s/m], [spring_count]
-    area_ratio: wp.array(dtype=wp.float64)  # tributary over reference area, [spring_count]
+    initial: wp.array(
+        dtype=wp.float64
+    )  # stiffness per reference area before the cut [N/m], [copy_count spring_count]
+    damping: wp.array(dtype=wp.float64)  # damping per reference area [N s/m], [copy_count spring_count]
+    area_ratio: wp.array(dtype=wp.float64)  # tributary over reference area, [copy_count spring_count]
     spring_area: wp.array(dtype=wp.float64)  # [m^2], [spring_count]
     matters: wp.array(dtype=wp.int32)  # 1: enough material to count as inside out, [tet_count]
-    parents: wp.array(dtype=wp.vec2i)  # ends of the cut edges, [contact_count]
-    coordinate: wp.array(dtype=wp.float64)  # material part of the cut edges, [contact_count]
-    poses: wp.array(dtype=vec3)  # knife [m], [step_count + 1]
+    parents: wp.array(dtype=wp.vec2i)  # ends of the cut edges, [copy_count contact_count]
+    coordinate: wp.array(dtype=wp.float64)  # material part of the cut edges, [copy_count contact_count]
+    poses: wp.array2d(dtype=vec3)  # knife [m], [copy_count, step_count + 1]
+    force_limit: wp.array(dtype=wp.float64)  # on the knife [N], [copy_count]
 
 
 @wp.struct
 class State:
     """What a step leaves to the next."""
 
-    step: wp.array(dtype=wp.int32)  # steps done, [1]
-    alive: wp.array(dtype=wp.int32)  # 1 until the run must stop, [1]
-    outcome: wp.array(dtype=wp.int32)  # 0 or why it stopped, [1]
-    good: wp.array(dtype=wp.int32)  # 1: this step counts, [1]
-    x: wp.array(dtype=vec3)  # nodes [m], [node_count]
+    going: wp.array(dtype=wp.int32)  # 1 while a copy is alive, [1]
+    alive: wp.array(dtype=wp.int32)  # 1 until the run must stop, [copy_count]
+    step: wp.array(dtype=wp.int32)  # steps done, [copy_count]
+    outcome: wp.array(dtype=wp.int32)  # 0 or why it stopped, [copy_count]
+    good: wp.array(dtype=wp.int32)  # 1: this step counts, [copy_count]
+    x: wp.array(dtype=vec3)  # nodes [m], [copy_count node_count]
     x_before: wp.array(dtype=vec3)  # one step earlier
-    stiffness: wp.array(dtype=wp.float64)  # per reference area [N/m], [spring_count]
+    stiffness: wp.array(dtype=wp.float64)  # per reference area [N/m], [copy_count spring_count]
     stiffness_before: wp.array(dtype=wp.float64)  # one step earlier
 
 
@@ -55,13 +64,19 @@ class State:
 class History:
     """What is kept of every step; row n belongs to the end of step n (rows 0: the start)."""
 
-    observed: wp.array2d(
+    observed: wp.array3d(
         dtype=wp.float64
-    )  # sums of `observe`, then the parts of the energy, [step_count, 23]
-    stiffness: wp.array2d(dtype=wp.float64)  # [step_count + 1, spring_count]
-    states: wp.array2d(dtype=vec3)  # rows for steps -1, 0, 1, ... or none, [step_count + 2, node_count]
+    )  # sums of `observe`, then the parts of the energy, [copy_count, step_count, 23]
+    stiffness: wp.array2d(dtype=wp.float64)  # [step_count + 1, copy_count spring_count]
+    states: wp.array2d(dtype=vec3)  # steps -1, 0, 1, ... or none, [step_count + 2, copy_count node_count]
     kept_row: wp.array(dtype=wp.int32)  # row of `kept` for the end of each step, or -1, [step_count + 1]
     kept: wp.array2d(dtype=vec3)  # nodes at chosen times [m]
+
+
+@wp.func
+def next_step(body: Body, state: State, copy: int):
+    """The number of the step that begins, of a copy that has ended that of its last."""
+    return wp.min(state.step[copy] + 1, body.poses.shape[1] - 1)
 
 
 @wp.kernel
@@ -72,13 +87,16 @@ def start_knife(
     pose_previous_out: wp.array(dtype=vec3),
     swing_out: wp.array(dtype=vec3),
 ):
-    n = state.step[0]
-    pose_out[0] = body.poses[n + 1]
-    pose_previous_out[0] = body.poses[n]
+    copy = wp.tid()
+    n = next_step(body, state, copy)
+    pose_out[copy] = body.poses[copy, n]
+    pose_previous_out[copy] = body.poses[copy, n - 1]
     swing = vec3()
-    if n > 0:
-        swing = (body.poses[n + 1] - body.poses[n] * wp.float64(2.0) + body.poses[n - 1]) * HALF
-    swing_out[0] = swing
+    if n > 1:
+        swing = (
+            body.poses[copy, n] - body.poses[copy, n - 1] * wp.float64(2.0) + body.poses[copy, n - 2]
+        ) * HALF
+    swing_out[copy] = swing
 
 
 @wp.kernel
@@ -91,11 +109,12 @@ def start_nodes(
     x_out: wp.array(dtype=vec3),
     reached_out: wp.array(dtype=vec3),
 ):
-    i = wp.tid()
+    copy, k = wp.tid()
+    i = copy * body.node_count + k
     x = state.x[i]
     ahead = x * wp.float64(2.0) - state.x_before[i]
     predicted_out[i] = ahead + body.gravity * (body.dt * body.dt)
-    if body.held[i] == 1:
+    if body.held[k] == 1:
         ahead = x
     ahead_out[i] = ahead
     previous_out[i] = x
@@ -125,9 +144,12 @@ def damage_forces(
     positive_out: wp.array(dtype=vec3),
     negative_out: wp.array(dtype=vec3),
 ):
-    i = wp.tid()
-    positive_out[i] = normal_in[i] + friction_in[i]
-    negative_out[i] = normal_in[count + i] + friction_in[count + i]
+    """count: springs of one copy. Its contacts are those on the positive side, then those on the negative one."""
+    copy, k = wp.tid()
+    i = copy * count + k
+    a = 2 * copy * count + k
+    positive_out[i] = normal_in[a] + friction_in[a]
+    negative_out[i] = normal_in[count + a] + friction_in[count + a]
 
 
 @wp.kernel
@@ -137,9 +159,11 @@ def damage_touch(
     positive_out: wp.array(dtype=wp.float64),
     negative_out: wp.array(dtype=wp.float64),
 ):
-    i = wp.tid()
-    positive_out[i] = touch_in[i]
-    negative_out[i] = touch_in[count + i]
+    copy, k = wp.tid()
+    i = copy * count + k
+    a = 2 * copy * count + k
+    positive_out[i] = touch_in[a]
+    negative_out[i] = touch_in[count + a]
 
 
 @wp.kernel
@@ -165,22 +189,23 @@ def observe(
     touch_in: wp.array(dtype=wp.float64),
     found_in: wp.array(dtype=wp.float64),
     ahead_found_in: wp.array(dtype=wp.float64),
-    lanes_out: wp.array2d(dtype=wp.float64),
-    moved_out: wp.array(dtype=wp.float64),
-    who_out: wp.array(dtype=wp.int32),
+    lanes_out: wp.array3d(dtype=wp.float64),
+    moved_out: wp.array2d(dtype=wp.float64),
+    who_out: wp.array2d(dtype=wp.int32),
 ):
-    """Lanes of what the recorder wants to know, and of the largest way from rest [m] with its node.
+    """Lanes of what the record wants to know, and of the largest way from rest [m] with its node.
 
-    [11, LANES]: force [N] and torque [N m] on the knife, touching area [m^2], kinetic energy and gravity's [J], tets
-    inside out, and the energy of the edge law [J], which is not filled here.
+    [copy_count, 11, LANES]: force [N] and torque [N m] on the knife, touching area [m^2], kinetic energy and gravity's
+    [J], tets inside out, and the energy of the edge law [J], which is not filled here.
     """
-    lane = wp.tid()
-    pose = body.poses[state.step[0] + 1]
+    copy, lane = wp.tid()
+    pose = body.poses[copy, next_step(body, state, copy)]
     force = vec3()
     torque = vec3()
     area = ZERO
-    springs = body.spring_area.shape[0]
-    for i in range(lane, body.parents.shape[0], LANE_COUNT):
+    contacts = 2 * body.spring_count
+    for k in range(lane, contacts, LANE_COUNT):
+        i = copy * contacts + k
         n = body.parents[i]
         a = x_in[n[0]] - pose
         b = x_in[n[1]] - pose
@@ -190,82 +215,91 @@ def observe(
         force -= normal + friction
         torque -= wp.cross(a + (b - a) * (c * found_in[i]), normal)
         torque -= wp.cross(a + (b - a) * (c * ahead_found_in[i]), friction)
-        area += touch_in[i] * body.spring_area[i % springs]
+        area += touch_in[i] * body.spring_area[k % body.spring_count]
     kinetic = ZERO
     gravity = ZERO
     moved = ZERO
     who = wp.int32(0)
-    for i in range(lane, body.rest.shape[0], LANE_COUNT):
+    for k in range(lane, body.node_count, LANE_COUNT):
+        i = copy * body.node_count + k
         x = x_in[i]
         velocity = (x - state.x[i]) / body.dt
         kinetic += HALF * body.mass[i] * wp.dot(velocity, velocity)
         gravity -= body.mass[i] * wp.dot(x, body.gravity)
-        way = x - body.rest[i]
+        way = x - body.rest[k]
         far = wp.max(wp.abs(way[0]), wp.max(wp.abs(way[1]), wp.abs(way[2])))
         # also true for a position that is not a number
         if not far <= moved:
             moved = far
-            who = i
+            who = k
     inverted = ZERO
-    for i in range(lane, body.matters.shape[0], LANE_COUNT):
-        if tets_in[i][2] <= ZERO and body.matters[i] == 1:
+    tets = body.matters.shape[0]
+    for k in range(lane, tets, LANE_COUNT):
+        if tets_in[copy * tets + k][2] <= ZERO and body.matters[k] == 1:
             inverted += wp.float64(1.0)
     for k in range(3):
-        lanes_out[k, lane] = force[k]
-        lanes_out[3 + k, lane] = torque[k]
-    lanes_out[6, lane] = area
-    lanes_out[7, lane] = kinetic
-    lanes_out[8, lane] = gravity
-    lanes_out[9, lane] = inverted
-    moved_out[lane] = moved
-    who_out[lane] = who
+        lanes_out[copy, k, lane] = force[k]
+        lanes_out[copy, 3 + k, lane] = torque[k]
+    lanes_out[copy, 6, lane] = area
+    lanes_out[copy, 7, lane] = kinetic
+    lanes_out[copy, 8, lane] = gravity
+    lanes_out[copy, 9, lane] = inverted
+    moved_out[copy, lane] = moved
+    who_out[copy, lane] = who
 
 
 @wp.kernel
 def accept_step(
     body: Body,
     newton_out: Newton,
-    moved_in: wp.array(dtype=wp.float64),
-    who_in: wp.array(dtype=wp.int32),
+    moved_in: wp.array2d(dtype=wp.float64),
+    who_in: wp.array2d(dtype=wp.int32),
     state_out: State,
 ):
     """Whether the step counts: solved, and no node has run away. For a node that has, newton.worst is its number."""
-    state_out.good[0] = 1
-    if newton_out.failed[0] == 1:
-        state_out.good[0] = 0
-        state_out.outcome[0] = STALLED
-        state_out.alive[0] = 0
+    copy = wp.tid()
+    if copy == 0:
+        state_out.going[0] = 0
+    state_out.good[copy] = state_out.alive[copy]
+    if state_out.alive[copy] == 0:
+        return
+    if newton_out.failed[copy] == 1:
+        state_out.good[copy] = 0
+        state_out.outcome[copy] = STALLED
+        state_out.alive[copy] = 0
         return
     moved = ZERO
     who = wp.int32(0)
     for lane in range(LANE_COUNT):
-        if not moved_in[lane] <= moved:
-            moved = moved_in[lane]
-            who = who_in[lane]
+        if not moved_in[copy, lane] <= moved:
+            moved = moved_in[copy, lane]
+            who = who_in[copy, lane]
     if not moved <= FAR_SIZES * body.size:
-        newton_out.worst[0] = who
-        newton_out.length[0] = moved
-        state_out.good[0] = 0
-        state_out.outcome[0] = DIVERGED
-        state_out.alive[0] = 0
+        newton_out.worst[copy] = who
+        newton_out.length[copy] = moved
+        state_out.good[copy] = 0
+        state_out.outcome[copy] = DIVERGED
+        state_out.alive[copy] = 0
 
 
 @wp.kernel
-def keep_springs(damaged_in: wp.array(dtype=wp.float64), state_out: State, history_out: History):
-    i = wp.tid()
-    if state_out.good[0] == 0:
+def keep_springs(body: Body, damaged_in: wp.array(dtype=wp.float64), state_out: State, history_out: History):
+    copy, k = wp.tid()
+    if state_out.good[copy] == 0:
         return
-    history_out.stiffness[state_out.step[0] + 1, i] = damaged_in[i]
+    i = copy * body.spring_count + k
+    history_out.stiffness[state_out.step[copy] + 1, i] = damaged_in[i]
     state_out.stiffness_before[i] = state_out.stiffness[i]
     state_out.stiffness[i] = damaged_in[i]
 
 
 @wp.kernel
-def keep_nodes(x_in: wp.array(dtype=vec3), state_out: State, history_out: History):
-    i = wp.tid()
-    if state_out.good[0] == 0:
+def keep_nodes(body: Body, x_in: wp.array(dtype=vec3), state_out: State, history_out: History):
+    copy, k = wp.tid()
+    if state_out.good[copy] == 0:
         return
-    n = state_out.step[0]
+    i = copy * body.node_count + k
+    n = state_out.step[copy]
     x = x_in[i]
     if history_out.states.shape[0] > 0:
         history_out.states[n + 2, i] = x
@@ -278,22 +312,26 @@ def keep_nodes(x_in: wp.array(dtype=vec3), state_out: State, history_out: Histor
 
 @wp.kernel
 def end_step(
-    force_limit: wp.float64,
-    sums_in: wp.array(dtype=wp.float64),
-    parts_in: wp.array(dtype=wp.float64),
+    body: Body,
+    sums_in: wp.array2d(dtype=wp.float64),
+    parts_in: wp.array2d(dtype=wp.float64),
     state_out: State,
     history_out: History,
 ):
-    """Keep what was observed, and stop where the force on the knife is beyond its limit [N]."""
-    if state_out.good[0] == 0:
+    """Keep what was observed, and stop where the force on the knife is beyond its limit."""
+    copy = wp.tid()
+    if state_out.good[copy] == 0:
         return
-    n = state_out.step[0]
-    for k in range(sums_in.shape[0]):
-        history_out.observed[n, k] = sums_in[k]
-    for k in range(parts_in.shape[0]):
-        history_out.observed[n, sums_in.shape[0] + k] = parts_in[k]
-    force = vec3(sums_in[0], sums_in[1], sums_in[2])
-    if not wp.length(force) <= force_limit:
-        state_out.outcome[0] = JAMMED
-        state_out.alive[0] = 0
-    state_out.step[0] = n + 1
+    n = state_out.step[copy]
+    sums = sums_in.shape[1]
+    for k in range(sums):
+        history_out.observed[copy, n, k] = sums_in[copy, k]
+    for k in range(parts_in.shape[1]):
+        history_out.observed[copy, n, sums + k] = parts_in[copy, k]
+    force = vec3(sums_in[copy, 0], sums_in[copy, 1], sums_in[copy, 2])
+    state_out.step[copy] = n + 1
+    if not wp.length(force) <= body.force_limit[copy]:
+        state_out.outcome[copy] = JAMMED
+        state_out.alive[copy] = 0
+    else:
+        state_out.going[0] = 1

@@ -13,6 +13,7 @@ from disect_sim import Model
 from disect_sim.cut_mesh import CutMesh
 from disect_sim.errors import InputError
 from disect_sim.many import Answer, Cut, force_of, simulate_many
+from disect_sim.solvers import on_cuda
 from stages.optimize.confirmation import Check, Confirmed, checks_of
 from stages.optimize.constraints import Constraints, rules_of
 from stages.optimize.descent import LEFT_BEHIND, Descent
@@ -151,14 +152,11 @@ def optimize(
         base = Check("", model, values, passage, params, cut.straight(), best)
         checks = checks_of(base, finer, values_on(finer, model.mesh, values), materials)
         again = [*(c for check in checks for c in check.cuts()), *cut.cuts(best), *cut.cuts(still)]
-        jobs: list[Callable[[], Any]] = [
+        draw, answers = _confirmations(
+            workers,
             partial(final_draw, model, values, cut, best, params),
-            *(partial(_force, c) for c in again),
-        ]
-        draw, *answers = workers.run(
-            _call,
-            jobs,
-            on_done=lambda done: progress(SEARCH_SHARE + (1.0 - SEARCH_SHARE) * done / len(jobs), CONFIRMING),
+            again,
+            lambda share: progress(SEARCH_SHARE + (1.0 - SEARCH_SHARE) * share, CONFIRMING),
         )
     confirmed = [check.confirmed(answers[2 * i : 2 * i + 2]) for i, check in enumerate(checks)]
     slicing, without_sawing = (
@@ -170,6 +168,17 @@ def optimize(
     return Optimization(
         cut, vertical, slicing, without_sawing, residuals, limits, name, runs, confirmed, draw
     )
+
+
+def _confirmations(
+    workers: Workers, draw: Callable[[], Any], cuts: list[Cut], progress: Callable[[float], None]
+) -> tuple[Any, list[Answer[Array]]]:
+    """What the draw says, and the forces of the cuts: side by side in processes, or, on CUDA, the cuts in batches."""
+    if on_cuda():
+        return draw(), simulate_many(cuts, of=force_of, progress=progress)
+    jobs: list[Callable[[], Any]] = [draw, *(partial(_force, cut) for cut in cuts)]
+    drawn, *answers = workers.run(_call, jobs, on_done=lambda done: progress(done / len(jobs)))
+    return drawn, answers
 
 
 def _force(cut: Cut) -> Answer[Array]:

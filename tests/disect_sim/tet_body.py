@@ -41,9 +41,12 @@ class TetBody:
         g.nodes = wp.array(self.tets, dtype=wp.vec4i, device="cpu")
         g.shape_gradients = wp.array(np.linalg.inv(edges), dtype=wp.mat33d, device="cpu")
         g.volume = wp.array(volume, dtype=wp.float64, device="cpu")
-        e = self._elastic = elasticity.Elastic()
+        g.number = wp.array(np.arange(len(self.tets), dtype=np.int32), device="cpu")
+        g.per_copy = len(self.tets)
+        e = elasticity.Elastic()
         e.lame_mu, e.lame_lambda = material.lame_mu_pa, material.lame_lambda_pa
         e.retardation = material.retardation_s
+        self._elastic = wp.array([e], dtype=elasticity.Elastic, device="cpu")
         self._pattern = block_pattern([self.tets], np.zeros(len(self.nodes), bool))
         self._slots = wp.array(element_slots(self._pattern, self.tets), device="cpu")
 

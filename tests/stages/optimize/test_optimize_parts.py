@@ -1,5 +1,6 @@
 """Parts of optimize: the passage, the motion's variables, the constraints, MDMM, the finer mesh, the checks."""
 
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,8 +11,9 @@ from hypothesis import strategies as st
 from disect_sim.cut_mesh import tet_volumes
 from disect_sim.errors import InputError
 from disect_sim.knife import KNIVES
-from disect_sim.many import Answer
+from disect_sim.many import Answer, simulate_many
 from disect_sim.outcome import Outcome, OutcomeKind
+from stages.optimize import optimization
 from stages.optimize.confirmation import MATERIALS, POSSIBLE, Check, Confirmed, checks_of
 from stages.optimize.constraints import Constraints, rules_of
 from stages.optimize.curvature import Curvature
@@ -20,6 +22,7 @@ from stages.optimize.inner_problem import ForceModel, nearest_feasible, solve
 from stages.optimize.passage import passage_of
 from stages.optimize.report import _band
 from stages.optimize.starts import chosen_starts, drawn_motions, near_vertical, parameter_draws
+from stages.runtime.parallel import Workers
 from tests.disect_sim.scenes import BLOCK_HEIGHT, regular_block
 from tests.stages.slicing_scenes import VALUES, block, quick, slicing_cut, uncut_block
 
@@ -214,6 +217,23 @@ def test_the_band_of_the_saving_is_that_of_possible_materials():
     assert _band(found) == nothing
     found.confirmed = found.confirmed[:1]
     assert _band(found) == nothing
+
+
+def test_on_cuda_the_confirming_cuts_are_a_batch_with_the_same_forces(monkeypatch):
+    """Warp's CPU device stands for the GPU."""
+    cut = slicing_cut(quick())
+    cuts = [*cut.cuts(cut.straight()), *cut.cuts(_wild(cut))]
+    shares: list[float] = []
+    with Workers(1) as workers:
+        drawn, apart = optimization._confirmations(workers, partial(len, "draw"), cuts, shares.append)
+        monkeypatch.setattr(optimization, "on_cuda", lambda: True)
+        monkeypatch.setattr(optimization, "simulate_many", partial(simulate_many, batch=True))
+        drawn_too, together = optimization._confirmations(workers, partial(len, "draw"), cuts, shares.append)
+    assert drawn == drawn_too == 4
+    assert shares[:3] == pytest.approx([1 / 3, 2 / 3, 1.0])
+    assert shares[3:] == sorted(shares[3:]) and shares[-1] == 1.0
+    for one, other in zip(apart, together, strict=True):
+        assert other.value == pytest.approx(one.value, abs=1e-3 * np.abs(one.value).max())
 
 
 def test_halved_edges_keep_the_volume_and_the_shape_of_the_tets():
