@@ -20,9 +20,9 @@ from stages.shared.library.library import CUT_SPREAD, SCALE_SPREAD
 SPACING_M = 1.0e-3
 LEAST = 0.1
 """Of the mean force: below it the share of a small force is lost in noise."""
-AGAIN = 0.5
-"""Correlation of the model's errors in two cuts of one fruit: half belongs to the fruit, half to the cut (fibres,
-the place in the fruit, how it is held)."""
+AGAIN = 0.7
+"""Correlation of the model's errors in two cuts of one fruit: one tells half of the variance of the other; the rest is
+the cut's own (fibres, the place in the fruit, how it is held)."""
 FITTED = -1
 """Number of the fitted material in the table, beside those of the draws."""
 
