@@ -16,11 +16,11 @@ import numpy as np
 FOLDER = Path(__file__).parent / "cuts"
 CUT_TO_CUT = 0.3
 """How much values differ between two cuts of one material, in logarithms: 0.3 is a factor of 1.35."""
-SCALE_SPREAD = 0.08
+SCALE_SPREAD = 0.07
 """How well the scale of a robot's force reading is known, in logarithms; it is the same in all its logs.
 
 Known masses read 6 to 8 % high on a Panda that presses."""
-CUT_SPREAD = 0.09
+CUT_SPREAD = 0.1
 """How much the force of one cut differs as a whole from that of its fruit, in logarithms."""
 AMPLITUDE_SPREAD = float(np.hypot(SCALE_SPREAD, CUT_SPREAD))
 """Of the force read in one cut over that of the material: both together."""
