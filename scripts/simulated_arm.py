@@ -5,7 +5,7 @@
 Run by a Python that has franka-sim, which enforces the robot's limits on every command but feels nothing. Here the
 measured force is FORCE_N upwards while the end effector is below HEIGHT_M, as on a fruit or a stone, with a little bias
 and noise. At REFLEX_N the robot stops itself once, as it does when a collision threshold is exceeded. With FRUIT.json
-it feels the force that scripts/simulated_fruit.py wrote, where the edge is on that way.
+it feels the force that scripts/simulated_fruit.py wrote, where the edge is on that way (scripts/felt_fruit.py).
 
 Its clock waits for the client: the next state is sent when the last one was answered, and the arm moves on by 1 ms with
 every state, so that a busy computer makes the motion slower and not different. It does not show whether
@@ -35,6 +35,7 @@ HEIGHT_M, FORCE_N, REFLEX_N = (
 FRUIT = json.loads(Path(sys.argv[6]).read_text(encoding="utf-8")) if len(sys.argv) > 6 else None
 
 import numpy as np  # noqa: E402
+from felt_fruit import Fruit  # noqa: E402
 from franka_sim import franka_protocol, franka_sim_server, mujoco_franka_sim, robot_state, run_server  # noqa: E402
 from franka_sim.limits import checker, tables  # noqa: E402
 from franka_sim.server import state_stream  # noqa: E402
@@ -43,10 +44,6 @@ CARTESIAN_REFLEX = 7
 """Its place among libfranka's errors."""
 PLACE = slice(12, 15)
 """Of the end effector in O_T_EE."""
-NEAR_M, AHEAD = 0.005, 50
-"""How far off its way the edge may be to feel the fruit, and how many samples ahead it is looked for."""
-LIFTED_M = 0.001
-"""The cut is over when the edge is so far from its end."""
 PANDA_VERSION = 5
 PANDA_COMMANDS = (0, 1, 2, 4, 5, 6, 7, 8, 9, 10, 12)
 """Their numbers, in the order of version 10."""
@@ -108,27 +105,6 @@ def in_step(self: mujoco_franka_sim.MujocoFrankaSim) -> None:
     while self.running:
         ticks.acquire(timeout=IDLE_S)
         self.step()
-
-
-class Fruit:
-    """The force on the edge along the way of a cut; the way is gone through once, from its start."""
-
-    def __init__(self, rows: dict) -> None:
-        self.way, self.force = (np.array(rows[name]) for name in ("position_m", "force_n"))
-        self.at = len(self.way)
-
-    def felt(self, edge: np.ndarray) -> np.ndarray:
-        """Force on the knife [N] with its edge there, base frame."""
-        if np.linalg.norm(self.way[0] - edge) < NEAR_M:
-            self.at = 0
-        off = np.linalg.norm(self.way[self.at : self.at + AHEAD] - edge, axis=1)
-        if not len(off) or off.min() > NEAR_M:
-            return np.zeros(3)
-        self.at += int(off.argmin())
-        if self.at == len(self.way) - 1 and off.min() > LIFTED_M:
-            self.at += 1
-            return np.zeros(3)
-        return self.force[self.at]
 
 
 fruit = Fruit(FRUIT) if FRUIT else None
