@@ -79,11 +79,34 @@ def test_nothing_is_found_in_a_good_cell(good):
             {"shortest side of the fixture's box", "flange inside the fixture's box"},
         ),
         ({"fixture_low_m": (-0.045, 0.01, 0.11), "fixture_high_m": (0.045, 0.2, 0.2)}, None),
+        ({"tool_mass_kg": 0.0}, {"mass of knife and fixture against the blade alone"}),
+        ({"blade_angle_deg": 90.0}, {"flange inside the fixture's box"}),
+        ({"edge_offset_m": (0.0, -0.12, 0.15)}, {"flange inside the fixture's box"}),
+        ({"tool_com_m": (0.0, 40.0, 60.0)}, {"centre of mass outside knife and fixture"}),
     ],
 )
 def test_flange_blade_and_fixture_that_are_no_body(changes, reasons):
     found = failed(tool_fits(demand(**changes)))
     assert found >= (reasons or {"gap between blade and fixture", "flange inside the fixture's box"})
+
+
+@pytest.mark.parametrize(
+    "absurd",
+    [
+        {"max_deflection_m": 0.05},
+        {"max_deflection_m": float("nan")},
+        {"min_cut_fraction": 0.0},
+        {"min_board_clearance_m": -0.01},
+        {"joint_stiffness_nm_rad": 1e9},
+        {"tool_mass_kg": 400.0},
+        {"air_cut_lift_m": 0.0},
+        {"board_position_m": (float("inf"), 0.0, 0.03)},
+    ],
+    ids=lambda one: next(iter(one)),
+)
+def test_limits_loosened_to_the_absurd_are_no_settings(absurd):
+    with pytest.raises(ValueError, match=next(iter(absurd))):
+        PARAMS.changed(**absurd)
 
 
 @pytest.mark.parametrize("height", [0.0, 0.02])

@@ -184,7 +184,7 @@ def test_blade_ten_millimetres_shorter(copy):
     shorter = replace(cell, blade_length_m=cell.blade_length_m - 0.01)
     assert reasons(judged(copy, cell=shorter)) == {
         "blade beyond the fruit at both ends",
-        "blade length: distance from the cell's",
+        "cut.json says what cell, robot and motion give",
     }
 
 
