@@ -1,42 +1,35 @@
-"""What a simulated knife feels on the way of a cut: the force of the place that it has reached. For simulated_arm.py.
+"""What a simulated arm feels on the way of a cut: the force of the step that it was told last. For simulated_arm.py.
 
-A simulated arm sags by a millimetre, and where the knife is slow the nearest place of the way may be half a second
-ahead: so the force of a place never comes before its time.
+Looked up by the joints that it was told: a simulated arm sags by a millimetre, and where the knife is slow the nearest
+place of its edge is half a second ahead.
 """
 
 import numpy as np
 
-NEAR_M, AHEAD = 0.005, 50
-"""How far off its way the edge may be to feel the fruit, and how many samples ahead it is looked for."""
-RESTING_M = 1e-6
-"""In one millisecond."""
-LIFTED_M = 0.003
-"""The cut is over when the edge is so far from its end."""
+NEAR_RAD, AHEAD = 0.005, 50
+"""How far off its way the arm may be told to be to feel the fruit, and how many samples ahead it is looked for."""
+START_RAD = 1e-6
+"""At the start of the cut the arm rests exactly there."""
+DONE_RAD = 1e-4
+"""The cut is over when the arm is told to be so far from its end."""
 
 
 class Fruit:
-    """The force on the edge along the way of a cut, one row per millisecond; the way is gone through once."""
+    """The force along the way of a cut, one row per millisecond; the way is gone through once, from its start."""
 
     def __init__(self, rows: dict) -> None:
-        self.way, self.force = (np.array(rows[name]) for name in ("position_m", "force_n"))
-        moved = np.linalg.norm(np.diff(self.way, axis=0), axis=1)
-        self.leaves = int((moved > RESTING_M).argmax())
-        self.at = self.clock = len(self.way)
-        self.edge = np.full(3, np.inf)
+        self.way, self.force = (np.array(rows[name]) for name in ("joints_rad", "force_n"))
+        self.at = len(self.way)
 
-    def felt(self, edge: np.ndarray) -> np.ndarray:
-        """Force on the knife [N] with its edge there, base frame; asked once per millisecond."""
-        resting = np.linalg.norm(edge - self.edge) < RESTING_M
-        self.edge = edge
-        if resting and np.linalg.norm(self.way[0] - edge) < NEAR_M:
-            self.at, self.clock = 0, self.leaves
-            return self.force[0]
-        self.clock += 1
-        off = np.linalg.norm(self.way[self.at : min(self.at + AHEAD, self.clock + 1)] - edge, axis=1)
-        if not len(off) or off.min() > NEAR_M:
+    def felt(self, told: np.ndarray) -> np.ndarray:
+        """Force on the knife [N], base frame, with the arm told to be there [rad]."""
+        if np.abs(self.way[0] - told).max() < START_RAD:
+            self.at = 0
+        off = np.abs(self.way[self.at : self.at + AHEAD] - told).max(axis=1)
+        if not len(off) or off.min() > NEAR_RAD:
             return np.zeros(3)
         self.at += int(off.argmin())
-        if self.at == len(self.way) - 1 and off.min() > LIFTED_M:
+        if self.at == len(self.way) - 1 and off.min() > DONE_RAD:
             self.at += 1
             return np.zeros(3)
         return self.force[self.at]

@@ -5,7 +5,7 @@
 Run by a Python that has franka-sim, which enforces the robot's limits on every command but feels nothing. Here the
 measured force is FORCE_N upwards while the end effector is below HEIGHT_M, as on a fruit or a stone, with a little bias
 and noise. At REFLEX_N the robot stops itself once, as it does when a collision threshold is exceeded. With FRUIT.json
-it feels the force that scripts/simulated_fruit.py wrote, where the edge is on that way (scripts/felt_fruit.py).
+it feels the force that scripts/simulated_fruit.py wrote, at the step it was told (scripts/felt_fruit.py).
 
 Its clock waits for the client: the next state is sent when the last one was answered, and the arm moves on by 1 ms with
 every state, so that a busy computer makes the motion slower and not different. It does not show whether
@@ -42,7 +42,7 @@ from franka_sim.server import state_stream  # noqa: E402
 
 CARTESIAN_REFLEX = 7
 """Its place among libfranka's errors."""
-PLACE = slice(12, 15)
+HEIGHT = 14
 """Of the end effector in O_T_EE."""
 PANDA_VERSION = 5
 PANDA_COMMANDS = (0, 1, 2, 4, 5, 6, 7, 8, 9, 10, 12)
@@ -112,8 +112,10 @@ fruit = Fruit(FRUIT) if FRUIT else None
 
 def with_force(self: robot_state.RobotState) -> bytes:
     """The state with what the arm exerts, against what is in its way."""
-    edge = np.array(self.state["O_T_EE"][PLACE])
-    push = fruit.felt(edge) if fruit else np.array([0.0, 0.0, FORCE_N if edge[2] < HEIGHT_M else 0.0])
+    height = self.state["O_T_EE"][HEIGHT]
+    push = np.array([0.0, 0.0, FORCE_N if height < HEIGHT_M else 0.0])
+    if fruit:
+        push = fruit.felt(np.array(self.state["q_d"]))
     exerted = [random.gauss(0.3, 0.1) - float(force) for force in push]
     self.state["O_F_ext_hat_K"] = [*exerted, 0.0, 0.0, 0.0]
     if push[2] >= REFLEX_N and not tripped:
