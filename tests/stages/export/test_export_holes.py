@@ -20,21 +20,25 @@ from stages.export.export_files import read_export
 from stages.export.moves import move_checks
 from stages.export.package import write_package
 from stages.export.parting import parting_of
-from stages.export.provenance import Chain
-from stages.export.stage import demand_of, export
 from stages.shared.robots.robot import load_robot
-from tests.stages.synthetic_cut import PARAMS, body_tables, motion_table, parting_at_end, replay_tables
+from tests.stages.synthetic_cut import (
+    PARAMS,
+    demand_for,
+    exported_cut,
+    motion_table,
+    parting_at_end,
+    replay_tables,
+)
 
 PANDA = load_robot("panda")
-CHAIN = Chain({"optimize/motion.parquet": "0" * 64}, ())
-MOTION, BODY = motion_table(), body_tables()
+MOTION = motion_table()
 SHORT = {"dwell_s": 0.02, "approach_height_m": 0.01}
 """Of approach and retract, where they do not matter: half of the samples."""
 
 
 def demand(motion: pl.DataFrame = MOTION, *, cut_fraction: float = 0.99, **changes) -> Demand:
     parting = parting_at_end(motion, cut_fraction=cut_fraction)
-    return demand_of(motion, BODY, parting, CHAIN, PARAMS.changed(**changes), knife="kitchen")
+    return demand_for(motion, PARAMS.changed(**changes), parting=parting)
 
 
 def failed(checks: list[Check]) -> set[str]:
@@ -119,9 +123,7 @@ def test_flange_at_the_board_is_refused_as_a_whole(tmp_path, height):
         fixture_low_m=(-0.045, -0.001, 0.08),
         **SHORT,
     )
-    exported = export(
-        tmp_path / "cut", MOTION, BODY, parting_at_end(MOTION), CHAIN, wanted, knife="kitchen", scan_id="x"
-    )
+    exported = exported_cut(tmp_path / "cut", MOTION, wanted)
     assert "height of the arm's links above the board" in {c.name for c in exported.certificate.failed}
     assert exported.folder.name == "refused"
 
