@@ -22,7 +22,8 @@ from pathlib import Path
 import numpy as np
 
 from disect_sim.errors import InputError
-from scripts.attack_edits import EDITS, Attack, Edit, base_attack
+from scripts.attack_edits import EDITS, Edit
+from scripts.attack_export import Attack, base_attack
 from scripts.motion_judge import violations
 from stages.export.certificate import first_failure
 from stages.runtime.atomic_file import write_bytes_atomic

@@ -1,176 +1,33 @@
 """The edits of scripts.attack_certificate: of the joint files, the document, the motion and the settings."""
 
 import copy
-import json
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
-import polars as pl
 
-from scripts.motion_judge import Case
-from stages.export.cell import cell_of
-from stages.export.demand import Demand, Fruit
-from stages.export.export_files import AIR, TO_READY, TO_START, ExportFiles, Variant
-from stages.export.inverse import JointMotion
-from stages.export.motion_checks import cut_phase, edge_poses
-from stages.export.package import Plan, document_of, plan_of
-from stages.export.parting import Parting
-from stages.export.recording_file import Recording
+from scripts.attack_export import Array, Attack, exported, quintic, recording, rows
+from stages.export.cell import cell_of, flange_targets
+from stages.export.collision import thresholds
+from stages.export.inverse import JointMotion, choose_posture, solve
+from stages.export.load_checks import force_on_knife
+from stages.export.motion_checks import edge_poses, in_cutting_frame
 from stages.export.segments import CUT, PERIOD_S, EdgeMotion
 from stages.export.waypoints import trajectory_of, waypoint_table
-from stages.runtime.params import load_params
-from stages.shared.robots.names import FOLDER
 from stages.shared.robots.robot import load_robot
 
-ROOT = Path(__file__).parents[1]
-TOP_M, WIDTH_M = 0.03, 0.05
-"""Of the synthetic fruit."""
-START_M, STROKE_M, STROKE_S, STROKES = 0.036, 0.03, 0.3, 2
-PEAK_N = 40.0
-
-Array = np.ndarray
-Edit = Callable[["Attack", float], "Attack"]
-
-
-@dataclass(frozen=True)
-class Attack:
-    """An export in memory, and what it is held against."""
-
-    files: ExportFiles
-    demand: Demand
-
-    def case(self) -> Case:
-        """As plain numbers, for the judge."""
-        params, files = self.demand.params, self.files
-        start, end = cut_phase(files)
-        yaw = np.deg2rad(params.blade_yaw_deg)
-        along, up = np.array([np.cos(yaw), np.sin(yaw), 0.0]), np.array([0.0, 0.0, 1.0])
-        turn = np.stack([np.cross(up, along), up, along], axis=1)
-        fruit = self.demand.fruit
-        return Case(
-            motions={
-                "cut": files.cut.joints,
-                "air cut": files.air.joints,
-                **{f"{v.name} to start": v.to_start for v in (files.cut, files.air)},
-                **{f"{v.name} to ready": v.to_ready for v in (files.cut, files.air)},
-            },
-            board=np.array(params.board_position_m),
-            yaw_rad=float(yaw),
-            edge=np.array(params.edge_offset_m),
-            least_height_m=params.min_board_clearance_m,
-            fruit=(fruit.section_low_m, fruit.section_high_m, float(fruit.high_m[1])),
-            half_blade_m=0.5 * params.cut.blade.length_m,
-            cut=slice(start, end),
-            force=self.demand.cut.force @ turn.T,
-            tool=(params.tool_mass_kg, np.array(params.tool_com_m)),
-            links=json.loads((FOLDER / f"{self.demand.robot.name}.json").read_text())["links"],
-        )
-
-
-def base_attack() -> Attack:
-    """A synthetic cut of the Panda in the shipped cell that is certified."""
-    params = load_params(ROOT / "params.yaml").export.changed(dwell_s=0.02, approach_height_m=0.01)
-    angle = np.linspace(0.0, 2.0 * np.pi, 33)
-    ring = np.stack([0.5 * WIDTH_M * np.cos(angle), 0.5 * TOP_M * (1.0 + np.sin(angle))], axis=1)
-    half = 0.5 * WIDTH_M
-    cut = _motion()
-    demand = Demand(
-        robot=load_robot("panda"),
-        cell=cell_of(params),
-        params=params,
-        cut=cut,
-        knife_of_motion=params.cut.knife_label,
-        fruit=Fruit(
-            np.array([-half, 0.0, -half]),
-            np.array([half, TOP_M, half]),
-            float(ring[:, 0].min()),
-            float(ring[:, 0].max()),
-            np.stack([ring[:-1], ring[1:]], axis=1),
-            np.zeros((0, 3, 2)),
-        ),
-        parting=Parting(1.0, 1.0, cut.position[-1], 100, np.zeros(0)),
-        provenance={},
-        broken_links=(),
-    )
-    return exported(demand)
-
-
-def exported(demand: Demand) -> Attack:
-    """What export writes for the demand, in memory."""
-    plan = plan_of(demand)
-    return Attack(_files(plan, demand, document_of(plan, demand, scan_id="attack")), demand)
-
-
-def _files(plan: Plan, demand: Demand, document: dict[str, Any]) -> ExportFiles:
-    variants, tables = [], []
-    for name, place, edge, joints in (
-        ("cut", "", plan.edge, plan.joints),
-        ("air cut", f"{AIR}/", plan.air, plan.air_joints),
-    ):
-        table = waypoint_table(edge, joints, demand.cell)
-        trajectory = trajectory_of(table, demand.robot.joint_names)
-        moves = (plan.moves[f"{place}{TO_START}"], plan.moves[f"{place}{TO_READY}"])
-        variants.append(Variant(name, _rows(joints.position), trajectory, trajectory, *moves))
-        tables.append(table)
-    shown = _recording(tables[0], demand)
-    return ExportFiles(Path(), document, tables[0], tables[0], tables[0], shown, *variants)
-
-
-def _recording(table: pl.DataFrame, demand: Demand) -> Recording:
-    """What motion.mcap says of the waypoints."""
-    trajectory = trajectory_of(table, demand.robot.joint_names)
-    turn = demand.cell.o_t_c[:3, :3]
-    return Recording(
-        trajectory.joint_names,
-        trajectory.time_ns,
-        trajectory.position,
-        trajectory.velocity,
-        np.zeros_like(trajectory.position),
-        table["force_n"].to_numpy() @ turn,
-        table["edge_position_m"].to_numpy(),
-    )
-
-
-def _rows(joints: Array) -> Array:
-    return np.concatenate([PERIOD_S * np.arange(len(joints))[:, None], joints], axis=1)
-
-
-def _motion() -> EdgeMotion:
-    """Strokes along the blade from rest to rest while the edge goes down to the board."""
-    count = round(STROKES * STROKE_S / PERIOD_S)
-    time = np.arange(count + 1) / count
-    down = [START_M * v for v in _quintic(time)]
-    position, velocity, acceleration = (np.zeros((count + 1, 3)) for _ in range(3))
-    seconds = STROKES * STROKE_S
-    for out, values, power in zip((position, velocity, acceleration), down, (0, 1, 2), strict=True):
-        out[:, 1] = (START_M if power == 0 else 0.0) - values / seconds**power
-    stroke = np.minimum((time * STROKES).astype(int), STROKES - 1)
-    steps = _quintic(time * STROKES - stroke)
-    sign = np.where(stroke % 2 == 0, 1.0, -1.0)
-    position[:, 2] = STROKE_M * np.where(stroke % 2 == 0, steps[0], 1.0 - steps[0]) - 0.5 * STROKE_M
-    velocity[:, 2] = sign * STROKE_M * steps[1] / STROKE_S
-    acceleration[:, 2] = sign * STROKE_M * steps[2] / STROKE_S**2
-    inside = np.clip((TOP_M - position[:, 1]) / 0.01, 0.0, 1.0)
-    force = PEAK_N * inside[:, None] * np.array([0.0, 1.0, 0.1])
-    return EdgeMotion(position, velocity, acceleration, force, np.full(count + 1, CUT))
-
-
-def _quintic(s: Array) -> tuple[Array, Array, Array]:
-    return (
-        s**3 * (10.0 + s * (6.0 * s - 15.0)),
-        30.0 * s**2 * (1.0 - s) ** 2,
-        60.0 * s * (1.0 - s) * (1.0 - 2.0 * s),
-    )
+Edit = Callable[[Attack, float], Attack]
 
 
 # Edits of the joint files, with all copies renewed.
 
 
 def _with_joints(base: Attack, which: int, joints: Array) -> Attack:
-    """The cut (0) or the air cut (1) with other joints; waypoints and trajectories follow by differences."""
+    """The cut (0) or the air cut (1) with other joints; waypoints and trajectories follow by differences.
+
+    Start pose and collision thresholds in the document are renewed as well.
+    """
     files, demand = base.files, base.demand
     variant = (files.cut, files.air)[which]
     speed, push = np.zeros_like(joints), np.zeros_like(joints)
@@ -184,11 +41,19 @@ def _with_joints(base: Attack, which: int, joints: Array) -> Attack:
     )
     table = waypoint_table(shown, JointMotion(joints, speed, push), demand.cell)
     trajectory = trajectory_of(table, demand.robot.joint_names)
-    changed = replace(variant, rows=_rows(joints), from_yaml=trajectory, from_mcap=trajectory)
+    changed = replace(variant, rows=rows(joints), from_yaml=trajectory, from_mcap=trajectory)
+    document = copy.deepcopy(files.document)
+    (document["air_cut"] if which else document)["start_pose_rad"] = joints[0].tolist()
     if which == 1:
-        return replace(base, files=replace(files, air=changed))
-    same = {"waypoints": table, "csv_waypoints": table, "json_waypoints": table}
-    return replace(base, files=replace(files, cut=changed, recording=_recording(table, demand), **same))
+        files = replace(files, document=document, air=changed)
+    else:
+        same = {"waypoints": table, "csv_waypoints": table, "json_waypoints": table}
+        shot = recording(table, demand)
+        files = replace(files, document=document, cut=changed, recording=shot, **same)
+    force = np.zeros((count, 3)) if which else force_on_knife(files, demand)
+    limits = asdict(thresholds(demand.robot, demand.cell, joints, force))
+    document["collision"][("cut", "air_cut")[which]] = limits
+    return replace(base, files=files)
 
 
 def _shaped(generator: np.random.Generator) -> tuple[Edit, float]:
@@ -223,7 +88,7 @@ def _retimed(generator: np.random.Generator) -> tuple[Edit, float]:
         q = (base.files.cut, base.files.air)[which].joints
         row = np.arange(len(q), dtype=float)
         begin = int(first * len(q))
-        row[begin:] += size * 200.0 * _quintic(np.clip((row[begin:] - begin) / 200.0, 0.0, 1.0))[0]
+        row[begin:] += size * 200.0 * quintic(np.clip((row[begin:] - begin) / 200.0, 0.0, 1.0))[0]
         row = np.minimum(row, len(q) - 1)
         low = np.floor(row).astype(int)
         share = (row - low)[:, None]
@@ -276,12 +141,38 @@ def _moves(generator: np.random.Generator) -> tuple[Edit, float]:
     return edit, 1.0
 
 
+def _detour(generator: np.random.Generator) -> tuple[Edit, float]:
+    """The edge elsewhere for a while, in height or along the blade, in approach and retract too; the knife upright."""
+    which, axis = int(generator.integers(2)), int(generator.integers(1, 3))
+    middle, width = generator.uniform(0.0, 1.0), 10.0 ** generator.uniform(-1.5, -0.3)
+    sign = generator.choice([-1.0, 1.0])
+
+    def edit(base: Attack, size: float) -> Attack:
+        demand = base.demand
+        q = (base.files.cut, base.files.air)[which].joints
+        edge = in_cutting_frame(edge_poses(q, demand), demand)
+        s = np.linspace(0.0, 1.0, len(edge))
+        edge[:, axis] += sign * size * np.clip(1.0 - ((s - middle) / width) ** 2, 0.0, None) ** 4
+        return _with_edge(base, which, edge)
+
+    return edit, 0.02
+
+
+def _with_edge(base: Attack, which: int, edge: Array) -> Attack:
+    """The cut (0) or the air cut (1) along other places of the edge [m], solved with the export's own posture."""
+    cell, robot = base.demand.cell, base.demand.robot
+    cut = in_cutting_frame(edge_poses(base.files.cut.joints, base.demand), base.demand)
+    middle = 0.5 * (cut.min(axis=0) + cut.max(axis=0))
+    posture = choose_posture(robot, flange_targets(cell, middle[None])[0])
+    return _with_joints(base, which, solve(posture, flange_targets(cell, edge)))
+
+
 # Edits of the document, the motion and the settings.
 
 
 def _stated(generator: np.random.Generator) -> tuple[Edit, float]:
-    """Numbers of cut.json that are not in other files: phases, lift, thresholds, frames, tool."""
-    kind, sign = int(generator.integers(6)), generator.choice([-1.0, 1.0])
+    """Numbers of cut.json that are not in other files: phases, lift, thresholds, frames, tool, limits, stiffness."""
+    kind, sign = int(generator.integers(9)), generator.choice([-1.0, 1.0])
     place = int(generator.integers(12))
 
     def edit(base: Attack, size: float) -> Attack:
@@ -300,6 +191,12 @@ def _stated(generator: np.random.Generator) -> tuple[Edit, float]:
         elif kind == 4:
             tool = document["tool"]
             tool[("mass_kg", "blade_length_m", "blade_height_m")[place % 3]] *= 1.0 + sign * size
+        elif kind == 5:
+            document["tool"]["com_in_flange_m"][place % 3] += sign * size
+        elif kind == 6:
+            document["limits"]["acceleration_rad_s2"][place % 7] *= 1.0 + 3.0 * size
+        elif kind == 7:
+            document["demand"]["params"]["joint_stiffness_nm_rad"] *= 1.0 - 0.99 * size
         else:
             document["timing"]["samples"] += round(sign * size * 100)
         return replace(base, files=replace(base.files, document=document))
@@ -339,7 +236,7 @@ def _other_motion(generator: np.random.Generator) -> tuple[Edit, float]:
 
 
 def _settings(generator: np.random.Generator) -> tuple[Edit, float]:
-    """Other settings of the cell, within what params.yaml may say, exported as a whole."""
+    """Other settings of the cell, within what params.yaml may say, exported as a whole; or held against the old one."""
     name, reach = (
         ("board_position_m", 0.4),
         ("edge_offset_m", 0.2),
@@ -353,17 +250,27 @@ def _settings(generator: np.random.Generator) -> tuple[Edit, float]:
         ("approach_height_m", 0.3),
         ("min_board_clearance_m", 0.04),
         ("approach_jerk_m_s3", 400.0),
-    )[generator.integers(12)]
+        ("joint_stiffness_nm_rad", 14000.0),
+        ("max_deflection_m", 0.05),
+        ("robot", 1.0),
+    )[generator.integers(15)]
     axis, sign = int(generator.integers(3)), generator.choice([-1.0, 1.0])
+    elsewhere = generator.random() < 0.5
 
     def edit(base: Attack, size: float) -> Attack:
-        value = getattr(base.demand.params, name)
-        if isinstance(value, tuple):
-            changed: Any = tuple(v + sign * size * reach * (i == axis) for i, v in enumerate(value))
+        params = base.demand.params
+        value = getattr(params.arm if name == "robot" else params, name)
+        if isinstance(value, str):
+            changed: Any = "fr3"
+        elif isinstance(value, tuple):
+            changed = tuple(v + sign * size * reach * (i == axis) for i, v in enumerate(value))
         else:
             changed = abs(value + sign * size * reach) if "deg" not in name else value + sign * size * reach
-        params = base.demand.params.changed(**{name: changed})
-        return exported(replace(base.demand, params=params, cell=cell_of(params)))
+        params = params.changed(**{name: changed})
+        robot = load_robot(params.arm.robot)
+        other = exported(replace(base.demand, robot=robot, params=params, cell=cell_of(params)))
+        # The judge knows the Panda's limits only: a cut of the FR3 is held against the Panda's cell.
+        return replace(base, files=other.files) if elsewhere or name == "robot" else other
 
     return edit, 1.0
 
@@ -372,9 +279,10 @@ EDITS: dict[str, tuple[Callable[[np.random.Generator], tuple[Edit, float]], int]
     "joints, shaped": (_shaped, 12),
     "joints, retimed": (_retimed, 2),
     "joints, exchanged": (_exchanged, 2),
+    "joints, detour": (_detour, 2),
     "moves": (_moves, 1),
     "document": (_stated, 3),
     "motion": (_other_motion, 1),
     "settings": (_settings, 1),
 }
-"""Kind → what draws such an edit and its largest size, and how often. The last two solve the joints anew."""
+"""Kind → what draws such an edit and its largest size, and how often. Detours and the last two solve joints anew."""

@@ -21,6 +21,10 @@ RATES = (
 SHARES = (0.5, 0.6, 0.2)
 TORQUE = np.array([87.0] * 4 + [12.0] * 3)
 TORQUE_SHARE = 0.7
+FORCE_FACTOR = 1.218
+"""exp(1.645 * 0.12): 95 of 100 cuts need less than this much of the predicted force."""
+LIFT_M = 0.01
+"""An air cut is at least so much higher than the cut."""
 MARGIN_RAD, KNIFE_M_S = 0.1, 0.25
 ORIGINS = (
     ((0.0, 0.0, 0.333), 0),
@@ -35,6 +39,17 @@ ORIGINS = (
 FLANGE_M = 0.107
 SLACK = 1e-9
 """Relative, for rounding."""
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What the run script takes from cut.json."""
+
+    mass_kg: float
+    centre_m: np.ndarray
+    edge_m: np.ndarray
+    acceleration_rad_s2: np.ndarray
+    stiffness_nm_rad: float
 
 
 @dataclass(frozen=True)
@@ -61,6 +76,10 @@ class Case:
     """Mass [kg] and centre of mass in the flange's frame [m]."""
     links: list[dict[str, Any]]
     """Masses and inertias of the robot's data file."""
+    stiffness_nm_rad: float
+    deflection_m: float
+    """How far the edge may give way."""
+    sent: Sent
 
 
 def violations(case: Case) -> list[str]:
@@ -100,8 +119,32 @@ def violations(case: Case) -> list[str]:
                 found.append("cut: fruit leaves the blade")
             if place[case.cut, 2].min() > 0.003:
                 found.append("cut: does not reach the board")
-            found += _torque(case, q)
+            found += _loads(case, q, case.force)
+        if name == "air cut":
+            found += [f"air {wrong}" for wrong in _loads(case, q, np.zeros((0, 3)))]
+    found += _sent(case)
+    if len(case.motions["air cut"]) != len(case.motions["cut"]):
+        return [*found, "air cut: not as long as the cut"]
+    lift = np.subtract(*(flange_poses(case.motions[name])[:, 2, 3] for name in ("air cut", "cut")))
+    if lift.min() < LIFT_M or np.ptp(lift) > 5e-6:
+        found.append("air cut: not the cut, lifted")
     return found
+
+
+def _sent(case: Case) -> list[str]:
+    """What the robot is told beside the joints, against the cell."""
+    sent, (mass, centre) = case.sent, case.tool
+    pairs = {
+        "load": ([sent.mass_kg, *sent.centre_m], [mass, *centre]),
+        "end effector": (sent.edge_m, case.edge),
+        "limits of a stop": (sent.acceleration_rad_s2, RATES[1]),
+        "stiffness": ([sent.stiffness_nm_rad], [case.stiffness_nm_rad]),
+    }
+    return [
+        f"document: {name}"
+        for name, (said, so) in pairs.items()
+        if not np.allclose(said, so, rtol=1e-9, atol=1e-9)
+    ]
 
 
 def flange_poses(q: np.ndarray) -> np.ndarray:
@@ -124,26 +167,30 @@ def _flange_poses(data: bytes) -> np.ndarray:
     return out
 
 
-def _torque(case: Case, q: np.ndarray) -> list[str]:
-    """Inverse dynamics with the predicted force, if Pinocchio is there."""
+def _loads(case: Case, q: np.ndarray, predicted: np.ndarray) -> list[str]:
+    """Torque and deflection with more than the predicted force [N], shape [n, 3], if Pinocchio is there."""
     pin = _pinocchio()
     if pin is None:
         return []
     model, data, frame = _model(pin, case)
     force = np.zeros((len(q), 3))
     rows = range(*case.cut.indices(len(q)))
-    force[rows.start : rows.stop] = case.force[: len(rows)]
+    force[rows.start : rows.start + len(predicted[: len(rows)])] = FORCE_FACTOR * predicted[: len(rows)]
     speed, push = np.zeros_like(q), np.zeros_like(q)
     speed[1:-1] = (q[2:] - q[:-2]) * 500.0
     push[1:-1] = (q[2:] - 2.0 * q[1:-1] + q[:-2]) * 1e6
+    found = set()
     for joints, rate, acceleration, on_edge in zip(q[::5], speed[::5], push[::5], force[::5], strict=True):
         torque = pin.rnea(model, data, joints, rate, acceleration)
         pin.computeJointJacobians(model, data, joints)
         jacobian = pin.getFrameJacobian(model, data, frame, pin.LOCAL_WORLD_ALIGNED)[:3]
         # the stage takes the tool as a point and g as 9.80665, Pinocchio g as 9.81: below a thousandth
         if (np.abs(torque - jacobian.T @ on_edge) > TORQUE_SHARE * TORQUE * 1.002).any():
-            return ["cut: torque"]
-    return []
+            found.add("cut: torque")
+        bent = jacobian @ (jacobian.T @ on_edge) / case.stiffness_nm_rad
+        if np.linalg.norm(bent) > case.deflection_m * (1.0 + 1e-3):
+            found.add("cut: deflection")
+    return sorted(found)
 
 
 def _model(pin: Any, case: Case | None) -> tuple[Any, Any, int]:

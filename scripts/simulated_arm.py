@@ -5,7 +5,7 @@
 Run by a Python that has franka-sim, which enforces the robot's limits on every command but feels nothing. Here the
 measured force is FORCE_N upwards while the end effector is below HEIGHT_M, as on a fruit or a stone, with a little bias
 and noise. At REFLEX_N the robot stops itself once, as it does when a collision threshold is exceeded. With FRUIT.json
-it feels the force that scripts/simulated_fruit.py wrote, where the edge is on that way.
+it feels the force that scripts/simulated_fruit.py wrote, at the step it was told (scripts/felt_fruit.py).
 
 Its clock waits for the client: the next state is sent when the last one was answered, and the arm moves on by 1 ms with
 every state, so that a busy computer makes the motion slower and not different. It does not show whether
@@ -35,18 +35,15 @@ HEIGHT_M, FORCE_N, REFLEX_N = (
 FRUIT = json.loads(Path(sys.argv[6]).read_text(encoding="utf-8")) if len(sys.argv) > 6 else None
 
 import numpy as np  # noqa: E402
+from felt_fruit import Fruit  # noqa: E402
 from franka_sim import franka_protocol, franka_sim_server, mujoco_franka_sim, robot_state, run_server  # noqa: E402
 from franka_sim.limits import checker, tables  # noqa: E402
 from franka_sim.server import state_stream  # noqa: E402
 
 CARTESIAN_REFLEX = 7
 """Its place among libfranka's errors."""
-PLACE = slice(12, 15)
+HEIGHT = 14
 """Of the end effector in O_T_EE."""
-NEAR_M, AHEAD = 0.005, 50
-"""How far off its way the edge may be to feel the fruit, and how many samples ahead it is looked for."""
-LIFTED_M = 0.001
-"""The cut is over when the edge is so far from its end."""
 PANDA_VERSION = 5
 PANDA_COMMANDS = (0, 1, 2, 4, 5, 6, 7, 8, 9, 10, 12)
 """Their numbers, in the order of version 10."""
@@ -110,34 +107,15 @@ def in_step(self: mujoco_franka_sim.MujocoFrankaSim) -> None:
         self.step()
 
 
-class Fruit:
-    """The force on the edge along the way of a cut; the way is gone through once, from its start."""
-
-    def __init__(self, rows: dict) -> None:
-        self.way, self.force = (np.array(rows[name]) for name in ("position_m", "force_n"))
-        self.at = len(self.way)
-
-    def felt(self, edge: np.ndarray) -> np.ndarray:
-        """Force on the knife [N] with its edge there, base frame."""
-        if np.linalg.norm(self.way[0] - edge) < NEAR_M:
-            self.at = 0
-        off = np.linalg.norm(self.way[self.at : self.at + AHEAD] - edge, axis=1)
-        if not len(off) or off.min() > NEAR_M:
-            return np.zeros(3)
-        self.at += int(off.argmin())
-        if self.at == len(self.way) - 1 and off.min() > LIFTED_M:
-            self.at += 1
-            return np.zeros(3)
-        return self.force[self.at]
-
-
 fruit = Fruit(FRUIT) if FRUIT else None
 
 
 def with_force(self: robot_state.RobotState) -> bytes:
     """The state with what the arm exerts, against what is in its way."""
-    edge = np.array(self.state["O_T_EE"][PLACE])
-    push = fruit.felt(edge) if fruit else np.array([0.0, 0.0, FORCE_N if edge[2] < HEIGHT_M else 0.0])
+    height = self.state["O_T_EE"][HEIGHT]
+    push = np.array([0.0, 0.0, FORCE_N if height < HEIGHT_M else 0.0])
+    if fruit:
+        push = fruit.felt(np.array(self.state["q_d"]))
     exerted = [random.gauss(0.3, 0.1) - float(force) for force in push]
     self.state["O_F_ext_hat_K"] = [*exerted, 0.0, 0.0, 0.0]
     if push[2] >= REFLEX_N and not tripped:

@@ -21,17 +21,20 @@ from stages.shared.cut.second_cut_values import of_material, read_second_cut_val
 
 
 def write_fruit(file: Path, scan_dir: Path, params_yaml: Path, factors: dict[str, float]) -> Path:
-    """Places of the knife's edge and the force on it, base frame, one row per millisecond of the cut."""
+    """Joints of the arm and the force on the knife, base frame, one row per millisecond of the cut."""
     folder = scan_dir / "export" / "cut" / "certified"
     if not (folder / "cut.json").is_file():
         raise InputError(
             f"{scan_dir} has no certified motion. --fruit needs one. Run scan2cut run on that scan."
         )
     motion = pl.read_parquet(folder / "motion.parquet")
-    pose = np.array(json.loads((folder / "cut.json").read_text(encoding="utf-8"))["frames"]["O_T_C"])
+    document = json.loads((folder / "cut.json").read_text(encoding="utf-8"))
+    pose = np.array(document["frames"]["O_T_C"])
+    start = next(round(1000 * p["start_s"]) for p in document["timing"]["phases"] if p["phase"] == "cut")
+    joints = np.loadtxt(folder / "joint_1khz.csv", delimiter=",", skiprows=1)[:, 1:]
     force = motion["force_n"].to_numpy() if not factors else felt(scan_dir, params_yaml, motion, factors)
     rows = {
-        "position_m": motion["position_m"].to_numpy() @ pose[:3, :3].T + pose[:3, 3],
+        "joints_rad": joints[start : start + len(motion)],
         "force_n": force @ pose[:3, :3].T,
     }
     file.parent.mkdir(parents=True, exist_ok=True)

@@ -8,9 +8,13 @@ import pytest
 from disect_sim.errors import InputError
 from scripts import attack_certificate
 from scripts.attack_certificate import Tally, attack, attempt, load
-from scripts.attack_edits import EDITS, _with_joints, base_attack
-from scripts.motion_judge import flange_poses, violations
+from scripts.attack_edits import EDITS, _with_edge, _with_joints
+from scripts.attack_export import base_attack, exported
+from scripts.motion_judge import FORCE_FACTOR, flange_poses, violations
 from stages.export.certificate import first_failure
+from stages.export.document import says_what_is_so
+from stages.export.load_checks import UPPER_BAND
+from stages.export.motion_checks import cut_phase, edge_poses, in_cutting_frame, kinematics
 from tests.stages.franka_reference import flange
 
 BASE = base_attack()
@@ -55,6 +59,36 @@ def test_the_judge_by_itself_objects(change, word):
     """The edits that the certificate refuses would also be found by the judge, were they certified."""
     changed = _with_joints(BASE, 0, change(BASE.files.cut.joints.copy()))
     assert any(word in found for found in violations(changed.case()))
+
+
+def test_the_judge_takes_the_force_that_95_of_100_cuts_stay_below():
+    assert pytest.approx(UPPER_BAND, rel=5e-4) == FORCE_FACTOR
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_detour_of_the_approach_is_refused(which):
+    """3 mm along the blade and back before the cut, the knife upright, every copy renewed, every limit kept."""
+    files, demand = BASE.files, BASE.demand
+    joints = (files.cut, files.air)[which].joints
+    edge = in_cutting_frame(edge_poses(joints, demand), demand)
+    start = cut_phase(files)[0]
+    edge[:start, 2] += 0.003 * np.sin(np.pi * np.linspace(0.0, 1.0, start)) ** 4
+    found = first_failure(**vars(_with_edge(BASE, which, edge)))
+    assert (
+        found is not None and found.name == f"{('cut', 'air cut')[which]}: edge against the optimised motion"
+    )
+
+
+def test_files_of_a_lower_air_cut_are_refused():
+    lower = BASE.demand.params.changed(air_cut_lift_m=0.02)
+    other = exported(replace(BASE.demand, params=lower))
+    assert first_failure(other.files, other.demand) is None
+    failed = [c.name for c in says_what_is_so(other.files, BASE.demand) if not c.passed]
+    failed += [c.name for c in kinematics(other.files, BASE.demand) if not c.passed]
+    assert failed == [
+        "cut.json says what cell, robot and motion give",
+        "air cut: edge against the optimised motion",
+    ]
 
 
 def test_a_hole_in_the_checks_is_found(monkeypatch):

@@ -13,6 +13,8 @@ HELD_GAP_M = 0.03
 """From the end of the blade to its holder: a tang is that long at most."""
 CENTRE_M = 0.001
 """How far the stated centre of mass may lie outside the boxes of knife and fixture, for rounding."""
+BLADE_KG_M3 = 4000.0
+"""Lighter than any blade: titanium has 4400, ceramics 6000, steel 7800."""
 LINK_CLEARANCE_M = 0.02
 BASE_CLEARANCE_M = 0.05
 STRIDE = 10
@@ -30,7 +32,17 @@ def tool_fits(demand: Demand) -> list[Check]:
     inside = float(np.minimum(flange - reach - low, high - flange - reach).min())
     around = np.minimum(low, blade_low) - centre, centre - np.maximum(high, blade_high)
     gap = float(np.maximum(low - blade_high, blade_low - high).max())
+    knife = demand.params.cut.blade
+    blade_kg = BLADE_KG_M3 * knife.length_m * knife.height_m * 0.5 * (knife.spine_m + knife.edge_m)
     return [
+        at_least(
+            4,
+            "mass of knife and fixture against the blade alone",
+            cell.tool_mass_kg,
+            blade_kg,
+            "kg",
+            remedy="Weigh knife and fixture and state it in export.tool_mass_kg: the arm is told this load",
+        ),
         at_least(
             4,
             "shortest side of the fixture's box",

@@ -10,6 +10,7 @@ from stages.export.checks import AGAIN, Check, holds, not_verified
 from stages.export.collision import collisions
 from stages.export.cut_checks import cutting
 from stages.export.demand import Demand
+from stages.export.document import says_what_is_so
 from stages.export.export_files import ExportFiles, read_export
 from stages.export.file_checks import frames, hashes, rest_and_copies, structure
 from stages.export.load_checks import load_figures, loads
@@ -77,6 +78,7 @@ ON_NUMBERS: tuple[Callable[[ExportFiles, Demand], list[Check]], ...] = (
     loads,
     collisions,
     frames,
+    says_what_is_so,
     cutting,
 )
 """Groups of checks that look at what the files say; those of hashes and the replay come on top."""

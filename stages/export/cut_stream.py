@@ -53,6 +53,11 @@ class Motion:
         self.cut_from = round(1000 * phases[first]["start_s"])
 
 
+def stiffness(document: dict) -> list:
+    """Of the joints [Nm/rad], from the part of cut.json that the certificate's hash covers."""
+    return [document["demand"]["params"]["joint_stiffness_nm_rad"]] * 7
+
+
 def plain_text(document: dict, motion: Motion) -> str:
     """The motion and what to set, for stream_cut.cpp: a word and its numbers per line, then the joints."""
     wanted = document["frames"]["F_T_E"]
@@ -65,7 +70,7 @@ def plain_text(document: dict, motion: Motion) -> str:
         "mass_kg": [document["tool"]["mass_kg"]],
         "com_in_flange_m": document["tool"]["com_in_flange_m"],
         "F_T_E": [wanted[row][column] for column in range(4) for row in range(4)],
-        "stiffness_nm_rad": [document["certificate"]["loads"]["joint_stiffness_nm_rad"]] * 7,
+        "stiffness_nm_rad": stiffness(document),
         "torque_nm": motion.collision["torque_nm"],
         "force_n": motion.collision["force_n"],
         "acceleration_rad_s2": document["limits"]["acceleration_rad_s2"],

@@ -176,15 +176,6 @@ def frames(files: ExportFiles, demand: Demand) -> list[Check]:
             f"file {robot['name']}, cell {demand.robot.name}",
         )
     )
-    found.append(
-        at_most(
-            6,
-            "blade length: distance from the cell's",
-            abs(tool["blade_length_m"] - demand.cell.blade_length_m),
-            ORTHONORMAL,
-            "m",
-        )
-    )
     knives = (tool["knife"], demand.cell.knife, demand.knife_of_motion)
     found.append(
         holds(

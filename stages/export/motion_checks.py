@@ -7,7 +7,7 @@ from stages.export.checks import AGAIN, Check, at_least, at_most, otherwise
 from stages.export.demand import Demand
 from stages.export.export_files import ExportFiles, Variant
 from stages.export.inverse import smallest_singular_value
-from stages.export.segments import CUT, PERIOD_S, WAYPOINT_STRIDE
+from stages.export.segments import CUT, PERIOD_S, WAYPOINT_STRIDE, whole_motion
 from stages.shared.kinematics import flange_pose
 
 POSITION_MARGIN_RAD = 0.1
@@ -92,7 +92,7 @@ def limits(who: str, q: NDArray[np.float64], demand: Demand) -> list[Check]:
 
 
 def kinematics(files: ExportFiles, demand: Demand) -> list[Check]:
-    """Check 3: the joints put the edge where the waypoints and the optimised motion want it."""
+    """Check 3: the joints put the edge where the waypoints and the optimised motion want it, approach included."""
     found = []
     table = files.waypoints
     poses = edge_poses(files.cut.joints[::WAYPOINT_STRIDE], demand)
@@ -106,13 +106,12 @@ def kinematics(files: ExportFiles, demand: Demand) -> list[Check]:
     turn = _matrix(table["edge_quaternion_xyzw"].to_numpy())
     tilt = np.abs(poses[:, :3, :3] - turn).max()
     found.append(at_most(3, "direction of the blade against the waypoints", tilt, POSE_RAD, "rad"))
-    lift = files.document["air_cut"]["lift_m"]
-    for variant, up in ((files.cut, 0.0), (files.air, lift)):
+    for variant, up in ((files.cut, 0.0), (files.air, demand.params.air_cut_lift_m)):
         poses = edge_poses(variant.joints, demand)
         edge = in_cutting_frame(poses, demand)
         tilt = np.abs(poses[:, :3, :3] - demand.cell.o_t_c[:3, :3]).max()
-        wanted = demand.cut.position + np.array([0.0, up, 0.0])
-        gap = _far(edge[_cut_rows(files, len(wanted))], wanted) if _cut_fits(files, demand) else np.inf
+        wanted = whole_motion(demand.cut, demand.params, lift_m=up).position
+        gap = _far(edge, wanted) if len(edge) == len(wanted) else np.inf
         step = np.abs(np.diff(variant.joints, axis=0)).max()
         found += [
             at_most(3, f"{variant.name}: edge against the optimised motion", gap, POSE_M, "m"),
@@ -135,16 +134,6 @@ def cut_phase(files: ExportFiles) -> tuple[int, int]:
     """First and one past the last sample of the cut."""
     phase = next(p for p in files.document["timing"]["phases"] if p["phase"] == CUT)
     return round(phase["start_s"] / PERIOD_S), round(phase["end_s"] / PERIOD_S) + 1
-
-
-def _cut_fits(files: ExportFiles, demand: Demand) -> bool:
-    start, end = cut_phase(files)
-    return end - start == len(demand.cut) and end <= len(files.cut.rows)
-
-
-def _cut_rows(files: ExportFiles, count: int) -> slice:
-    start = cut_phase(files)[0]
-    return slice(start, start + count)
 
 
 def _waypoint_rates(variant: Variant) -> list[Check]:

@@ -1,7 +1,7 @@
 """Writing the export: every file of the folder, then the document that lists them."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from stages.export.certificate import Certificate
 from stages.export.checklist import checklist
 from stages.export.collision import plain, thresholds
 from stages.export.demand import Demand
+from stages.export.document import pose_parts, robot_part, timing_part, tool_part
 from stages.export.export_files import (
     AIR,
     CHECKLIST,
@@ -35,7 +36,7 @@ from stages.export.inverse import JointMotion, Posture, choose_posture, follow
 from stages.export.moves import move
 from stages.export.provenance import code_sha256
 from stages.export.recording_file import recording_bytes
-from stages.export.segments import PERIOD_S, WAYPOINT_STRIDE, EdgeMotion, whole_motion
+from stages.export.segments import EdgeMotion, whole_motion
 from stages.export.stated import motion_bytes, stated
 from stages.export.trajectory_files import mcap_bytes, yaml_bytes
 from stages.export.waypoints import (
@@ -121,56 +122,22 @@ def write_package(folder: Path, demand: Demand, *, scan_id: str) -> dict[str, An
 def document_of(plan: Plan, demand: Demand, *, scan_id: str) -> dict[str, Any]:
     """cut.json without waypoints, hashes of its siblings and certificate."""
     cell, robot, edge = demand.cell, demand.robot, plan.edge
-    start, air_start = plan.joints.position[0], plan.air_joints.position[0]
     return {
         "schema": SCHEMA,
         "schema_version": SCHEMA_VERSION,
         "warning": WARNING,
         "scan": scan_id,
-        "robot": {
-            "name": robot.name,
-            "title": robot.title,
-            "joint_names": list(robot.joint_names),
-            "control": asdict(robot.control),
-            "file_sha256": robot.file_sha256,
-            "origin": robot.origin,
-            "dh": {
-                "convention": "Craig (modified), one row per joint, then the flange along z",
-                "a_m": robot.table.a_m.tolist(),
-                "d_m": robot.table.d_m.tolist(),
-                "alpha_rad": robot.table.alpha_rad.tolist(),
-                "theta_rad": robot.table.theta_rad.tolist(),
-                "flange_m": robot.table.flange_m,
-            },
-        },
+        "robot": robot_part(robot),
         "frames": {
             "convention": "A_T_B maps coordinates in B to A; row-major 4x4, metres. O robot base (z up), C cutting "
             "frame (x across the cut, y up, z along the blade, origin on the board), F flange, E centre of the edge",
             "O_T_C": cell.o_t_c.tolist(),
             "F_T_E": cell.f_t_e.tolist(),
         },
-        "tool": {
-            "knife": cell.knife,
-            "blade_length_m": cell.blade_length_m,
-            "blade_height_m": cell.blade_height_m,
-            "fixture_low_m": cell.fixture_low_m.tolist(),
-            "fixture_high_m": cell.fixture_high_m.tolist(),
-            "mass_kg": cell.tool_mass_kg,
-            "com_in_flange_m": cell.tool_com_m.tolist(),
-        },
+        "tool": tool_part(cell),
         "limits": limits_of(robot),
-        "timing": {
-            "period_s": PERIOD_S,
-            "samples": len(edge),
-            "waypoint_period_s": PERIOD_S * WAYPOINT_STRIDE,
-            "phases": _phases(edge),
-        },
-        "ready_pose_rad": robot.ready_pose_rad.tolist(),
-        "start_pose_rad": start.tolist(),
-        "air_cut": {
-            "lift_m": demand.params.air_cut_lift_m,
-            "start_pose_rad": air_start.tolist(),
-        },
+        "timing": timing_part(edge),
+        **pose_parts(demand, plan.joints.position[0], plan.air_joints.position[0]),
         "collision": plain(
             thresholds(robot, cell, plan.joints.position, edge.force @ cell.o_t_c[:3, :3].T),
             thresholds(robot, cell, plan.air_joints.position, np.zeros((len(plan.air), 3))),
@@ -212,12 +179,3 @@ def _follow(posture: Posture, cell: Cell, edge: EdgeMotion) -> JointMotion:
 
 def _middle(edge: EdgeMotion) -> NDArray[np.float64]:
     return np.asarray(0.5 * (edge.position.min(axis=0) + edge.position.max(axis=0)))[None]
-
-
-def _phases(edge: EdgeMotion) -> list[dict[str, Any]]:
-    starts = [0, *(np.flatnonzero(edge.phase[1:] != edge.phase[:-1]) + 1).tolist()]
-    ends = [*(s - 1 for s in starts[1:]), len(edge) - 1]
-    return [
-        {"phase": str(edge.phase[s]), "start_s": PERIOD_S * s, "end_s": PERIOD_S * e}
-        for s, e in zip(starts, ends, strict=True)
-    ]

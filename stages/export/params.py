@@ -30,7 +30,8 @@ class ExportParams(StageParams):
     """Centre of mass of knife and fixture in the flange's frame."""
     joint_stiffness_nm_rad: Annotated[float, Field(ge=100, le=14250)]
     """Of the robot's joint impedance controller; the predicted deflection is stated for it."""
-    max_deflection_m: Annotated[float, Field(gt=0, le=0.05)]
+    max_deflection_m: Annotated[float, Field(gt=0, le=0.01)]
+    """An edge that gives way by more than a centimetre makes another cut than the one that was simulated."""
     min_board_clearance_m: Annotated[float, Field(ge=0, le=0.05)]
     """Least height of the edge above the board."""
     fixture_clearance_m: Annotated[float, Field(ge=0, le=0.1)]
@@ -45,7 +46,7 @@ class ExportParams(StageParams):
     dwell_s: Annotated[float, Field(ge=0.01, le=10)]
     """Rest before and after the approach, the cut and the retract."""
     air_cut_lift_m: Annotated[float, Field(ge=0.01, le=0.3)]
-    min_cut_fraction: Annotated[float, Field(ge=0, le=1)]
-    """Least share of the cut that the simulated motion must part."""
+    min_cut_fraction: Annotated[float, Field(ge=0.5, le=1)]
+    """Least share of the cut that the simulated motion must part; with less than half of it, it is no cut."""
     replay: bool
     """Replay the motion at torque level with MuJoCo (the extra `verify`)."""

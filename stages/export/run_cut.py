@@ -26,7 +26,7 @@ from typing import Any
 
 sys.dont_write_bytecode = True  # the folder holds what the certificate lists, and nothing else
 
-from cut_stream import FIELDS, Motion, RefusalError, Run, off, plain_text, way_in  # noqa: E402
+from cut_stream import FIELDS, Motion, RefusalError, Run, off, plain_text, stiffness, way_in  # noqa: E402
 from franka_arm import ARMS, SETTLE_READINGS, connect  # noqa: E402
 
 EE_TOLERANCE, MASS_TOLERANCE_KG = 1e-4, 0.02
@@ -98,7 +98,7 @@ def describe(document: dict, motion: Motion) -> None:
 
 def set_up(arm: Any, document: dict, motion: Motion) -> None:
     """Load, end effector, stiffness and thresholds, read back where the robot says them."""
-    robot, tool, loads = arm.robot, document["tool"], document["certificate"]["loads"]
+    robot, tool = arm.robot, document["tool"]
     state = robot.read_once()
     if not state.m_ee <= MASS_TOLERANCE_KG:
         raise RefusalError(
@@ -111,7 +111,7 @@ def set_up(arm: Any, document: dict, motion: Motion) -> None:
     nominal = [[flat[row + 4 * column] for column in range(4)] for row in range(4)]
     in_nominal = _product(_inverse(nominal), wanted)
     arm.set_end_effector([in_nominal[row][column] for column in range(4) for row in range(4)])
-    robot.set_joint_impedance([loads["joint_stiffness_nm_rad"]] * 7)
+    robot.set_joint_impedance(stiffness(document))
     torque, force = motion.collision["torque_nm"], motion.collision["force_n"]
     robot.set_collision_behavior(torque, torque, force, force)
     flat = [value for row in wanted for value in row]

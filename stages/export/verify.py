@@ -1,6 +1,7 @@
 """Check an exported folder by itself, wherever it lies: every check again, and the seal of the certificate."""
 
 import json
+import math
 from pathlib import Path
 
 import polars as pl
@@ -46,7 +47,8 @@ def verify(folder: Path) -> Certificate:
         note = " ".join(str(error).split())[:300]
         return Certificate((holds(1, "files readable", False, note, remedy="Export again"),), {})
     document = json.loads((folder / DOCUMENT).read_text(encoding="utf-8"))
-    sealed = document.pop("certificate", None) or {}
+    sealed = document.pop("certificate", None)
+    sealed = sealed if isinstance(sealed, dict) else {}
     intact = sha256_of_value(document) == sealed.get("content_sha256")
     checks = [
         not_verified(7, CHAIN, "the scan is not here") if check.name == CHAIN else check
@@ -63,4 +65,23 @@ def verify(folder: Path) -> Certificate:
             remedy="Export again",
         )
     )
+    checks.append(
+        holds(
+            7,
+            "certificate's loads are those of the files",
+            _same(sealed.get("loads"), found.figures),
+            "peak force, deflection and stiffness",
+            remedy="Export again",
+        )
+    )
     return Certificate(tuple(checks), found.figures)
+
+
+def _same(said: object, figures: dict[str, float]) -> bool:
+    """The operator goes by these numbers; the hash of the document does not cover them."""
+    if not isinstance(said, dict) or said.keys() != figures.keys():
+        return False
+    return all(
+        isinstance(said[name], int | float) and math.isclose(said[name], value, rel_tol=1e-6, abs_tol=1e-9)
+        for name, value in figures.items()
+    )

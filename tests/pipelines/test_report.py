@@ -22,6 +22,7 @@ from pipelines.report.scan_data import ScanData
 from pipelines.report.sections.decision import tightest
 from pipelines.report.sections.force import force
 from pipelines.report.sections.provenance import command
+from pipelines.report.sections.robot import _groups as certificate_groups
 from pipelines.report.sections.robot import joints
 from pipelines.report.sections.second_cut import path
 from pipelines.report.words import label, labelled, number, percent
@@ -135,6 +136,18 @@ def test_report_opens_with_the_decision(project):
         "check 6",
         "check 5",
     ]
+
+
+def test_groups_of_the_certificate_fold_and_begin_with_the_tightest():
+    """What failed comes first and opens its group."""
+    loose, tight = (
+        CHECK | {"name": name, "value": value, "limit": 1.0, "rule": "<="}
+        for name, value in (("loose", 0.2), ("tight", 0.9))
+    )
+    wrong = loose | {"number": 4, "name": "wrong", "value": 1.2, "passed": False}
+    two, four = certificate_groups([loose, tight, wrong, tight | {"number": 4}])
+    assert [row[1] for row in two.rows] == ["tight", "loose"] and two.folded
+    assert [row[1] for row in four.rows] == ["wrong", "tight"] and not four.folded
 
 
 def test_refused_motion_is_a_no_go_without_files(project):

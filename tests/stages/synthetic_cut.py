@@ -8,16 +8,21 @@ import torch
 import trimesh
 
 from disect_sim.motions import SlicingMotion
+from stages.export.demand import Demand
 from stages.export.params import ExportParams
 from stages.export.parting import Parting
 from stages.export.provenance import Chain
-from stages.export.stage import export
+from stages.export.stage import Exported, demand_of, export
 from stages.runtime.params import load_params
 
 ROOT = Path(__file__).parents[2]
 PARAMS = load_params(ROOT / "params.yaml").export
+CHAIN = Chain({"optimize/motion.parquet": "0" * 64}, ())
+"""Of hashes upstream, of which there are none here."""
 FRUIT_HEIGHT_M = 0.06
 END_HEIGHT_M = 0.001
+
+Body = tuple[pl.DataFrame, pl.DataFrame]
 
 
 def motion_table(
@@ -106,18 +111,36 @@ def replay_tables(motion: pl.DataFrame, *, cut_fraction: float = 0.99) -> tuple[
     return frames, springs
 
 
+def demand_for(
+    motion: pl.DataFrame,
+    params: ExportParams = PARAMS,
+    *,
+    body: Body | None = None,
+    parting: Parting | None = None,
+) -> Demand:
+    """What an export of the motion through the body is held against."""
+    parting = parting or parting_at_end(motion)
+    return demand_of(motion, body or body_tables(), parting, CHAIN, params, knife="kitchen")
+
+
+def exported_cut(
+    place: Path,
+    motion: pl.DataFrame,
+    params: ExportParams = PARAMS,
+    *,
+    body: Body | None = None,
+    parting: Parting | None = None,
+    knife: str = "kitchen",
+) -> Exported:
+    """The motion through the body, exported below a folder, certified or not."""
+    parting = parting or parting_at_end(motion)
+    body = body or body_tables()
+    return export(place, motion, body, parting, CHAIN, params, knife=knife, scan_id="synthetic")
+
+
 def certified_folder(folder: Path, motion: pl.DataFrame, params: ExportParams) -> Path:
     """The motion exported below a folder; it is certified."""
-    exported = export(
-        folder,
-        motion,
-        body_tables(),
-        parting_at_end(motion),
-        Chain({"optimize/motion.parquet": "0" * 64}, ()),
-        params,
-        knife="kitchen",
-        scan_id="synthetic",
-    )
+    exported = exported_cut(folder, motion, params)
     assert exported.certificate.certified, exported.certificate.verdict
     return exported.folder
 

@@ -127,12 +127,14 @@
   const controls = renderer && new THREE.OrbitControls(camera, $("view"));
   function look() {
     const whole = Boolean(data.arm) && $("look").value === "arm", target = middle.clone();
+    // The knife's holder would stand before the fruit: look from the other end of the blade.
     let far = size;
+    const side = data.arm && !whole && data.arm.box[0][2] + data.arm.box[1][2] > 0 ? -1 : 1;
     if (whole) {
       const places = data.arm.ends[0].flat(), centre = [0, 1, 2].map((k) => { const v = places.map((p) => p[k]); return 0.5 * (Math.min(...v) + Math.max(...v)); });
       target.set(...centre); far = 0.65;
     }
-    camera.position.set(target.x + 1.7 * far, target.y + 1.15 * far, target.z + 1.7 * far);
+    camera.position.set(target.x + 1.7 * far, target.y + 1.15 * far, target.z + side * 1.7 * far);
     if (controls) { controls.target.copy(target); controls.update(); } else camera.lookAt(target);
   }
   if (controls) controls.addEventListener("change", render);

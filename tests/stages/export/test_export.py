@@ -20,9 +20,9 @@ from stages.export.export_files import read_export
 from stages.export.motion_checks import POSE_M
 from stages.export.motion_table import cut_of
 from stages.export.picture import export_picture
-from stages.export.provenance import Chain, walk
+from stages.export.provenance import walk
 from stages.export.segments import PERIOD_S, whole_motion
-from stages.export.stage import demand_of, export, metrics
+from stages.export.stage import metrics
 from stages.export.trajectory_files import read_mcap, read_yaml
 from stages.export.waypoints import joint_rows, table_of_csv, table_of_rows
 from stages.runtime.artifacts import read_metrics, write_json, write_table
@@ -34,28 +34,18 @@ from tests.stages.synthetic_cut import (
     ROOT,
     body_tables,
     certified_folder,
+    demand_for,
+    exported_cut,
     motion_table,
-    parting_at_end,
     replay_tables,
 )
 
-CHAIN = Chain({"optimize/motion.parquet": "0" * 64}, ())
 MOTION, BODY = motion_table(), body_tables()
-PARTING = parting_at_end(MOTION)
 
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
-    return export(
-        tmp_path_factory.mktemp("export") / "cut",
-        MOTION,
-        BODY,
-        PARTING,
-        CHAIN,
-        PARAMS,
-        knife="kitchen",
-        scan_id="synthetic",
-    )
+    return exported_cut(tmp_path_factory.mktemp("export") / "cut", MOTION)
 
 
 def test_slicing_motion_is_certified(exported):
@@ -140,9 +130,7 @@ def test_bag_opens_with_rosbags(exported):
 
 
 def test_same_input_gives_the_same_bytes(exported, tmp_path):
-    again = export(
-        tmp_path / "cut", MOTION, BODY, PARTING, CHAIN, PARAMS, knife="kitchen", scan_id="synthetic"
-    )
+    again = exported_cut(tmp_path / "cut", MOTION)
     for path in exported.folder.rglob("*"):
         if path.is_file():
             other = again.folder / path.relative_to(exported.folder)
@@ -194,7 +182,7 @@ def test_metrics_and_picture(exported):
     assert found["board_margin_m"] == pytest.approx(0.001 + POSE_M - PARAMS.min_board_clearance_m, abs=1e-12)
     picture = export_picture(
         exported.folder,
-        demand_of(MOTION, BODY, PARTING, CHAIN, PARAMS, knife="kitchen"),
+        demand_for(MOTION),
         exported.certificate,
     )
     assert picture.shape == (1000, 1500, 3) and picture.std() > 10.0

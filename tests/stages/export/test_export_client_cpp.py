@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from scripts.serve_arm import STREAM_CUT, client_in_cpp
+from scripts.serve_arm import STREAM_CUT, client_in_cpp, headers
 from stages.ingest.log_file import read_log
 from stages.runtime.params import load_params
 from stages.shared.robots.robot import load_robot
@@ -39,6 +39,8 @@ def on_the_arm(test):
 
 
 def test_it_compiles_with_the_headers_of_libfranka():
+    if "SCAN2CUT_ARM" in os.environ:
+        headers(PLACE)
     places = [place for place in HEADERS if (place / "franka" / "robot.h").is_file()]
     if not places or not shutil.which("g++"):
         pytest.skip("no g++, or no franka/robot.h in SCAN2CUT_LIBFRANKA/include, /usr/local or /usr")
@@ -109,8 +111,9 @@ def test_a_stone_in_the_fruit_and_a_reflex_stop_it(program, plain, tmp_path):
             assert done.returncode == 3 and "NOT FINISHED" in done.stdout, done.stdout + done.stderr
             recorded = json.loads(log.read_text())
             assert reason in done.stdout and reason in recorded["scan2cut"]["ended"]
-            # It felt the stone at 30 mm and never came near the board.
-            assert 0.012 < min(pose[14] for pose in recorded["O_T_EE"]) - BOARD_M < 0.03
+            # It felt the stone at 30 mm and never came near the board. A reflex may come before the state that set it
+            # off, so that the last one in the log is a cycle older: 0.25 mm at most.
+            assert 0.012 < min(pose[14] for pose in recorded["O_T_EE"]) - BOARD_M < 0.0303
 
 
 @on_the_arm

@@ -9,10 +9,8 @@ import pytest
 
 from disect_sim.errors import InputError
 from stages.export.executed import compare_executed
-from stages.export.provenance import Chain
-from stages.export.stage import export
 from stages.runtime.artifacts import write_table
-from tests.stages.synthetic_cut import PARAMS, body_tables, motion_table, parting_at_end
+from tests.stages.synthetic_cut import PARAMS, body_tables, certified_folder, motion_table
 
 MOTION, BODY = motion_table(), body_tables()
 
@@ -20,9 +18,7 @@ MOTION, BODY = motion_table(), body_tables()
 @pytest.fixture(scope="module")
 def scan_dir(tmp_path_factory) -> Path:
     directory = tmp_path_factory.mktemp("scan") / "apple"
-    chain = Chain({"optimize/motion.parquet": "0" * 64}, ())
-    place = directory / "export" / "cut"
-    export(place, MOTION, BODY, parting_at_end(MOTION), chain, PARAMS, knife="kitchen", scan_id="apple")
+    certified_folder(directory / "export" / "cut", MOTION, PARAMS)
     for name, frame in zip(("halve/vertices", "halve/faces"), BODY, strict=True):
         write_table(directory, name, frame)
     return directory

@@ -89,8 +89,9 @@ def test_force_of_a_simulated_fruit_comes_back_as_predicted(folder, name, tmp_pa
     assert done.returncode == 0, done.stdout + done.stderr
     found = compare_executed(scan_dir, log)
     assert found["simulated"] and found["held"] and found["inside_band"]
-    # It is felt where the arm is, half a millimetre off where it should be, on a force that rises within 10 mm.
-    assert found["mean_measured_n"] == pytest.approx(found["mean_predicted_n"], rel=0.05)
+    # It is felt at the step that the arm was told, a cycle or two before the log's; the noise is 0.1 N.
+    assert found["mean_measured_n"] == pytest.approx(found["mean_predicted_n"], rel=0.02)
+    assert found["mean_error_fraction"] < 0.03
 
 
 def test_a_stone_in_the_fruit_stops_the_arm_and_it_goes_back(folder, name, tmp_path):

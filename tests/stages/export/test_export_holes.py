@@ -20,21 +20,25 @@ from stages.export.export_files import read_export
 from stages.export.moves import move_checks
 from stages.export.package import write_package
 from stages.export.parting import parting_of
-from stages.export.provenance import Chain
-from stages.export.stage import demand_of, export
 from stages.shared.robots.robot import load_robot
-from tests.stages.synthetic_cut import PARAMS, body_tables, motion_table, parting_at_end, replay_tables
+from tests.stages.synthetic_cut import (
+    PARAMS,
+    demand_for,
+    exported_cut,
+    motion_table,
+    parting_at_end,
+    replay_tables,
+)
 
 PANDA = load_robot("panda")
-CHAIN = Chain({"optimize/motion.parquet": "0" * 64}, ())
-MOTION, BODY = motion_table(), body_tables()
+MOTION = motion_table()
 SHORT = {"dwell_s": 0.02, "approach_height_m": 0.01}
 """Of approach and retract, where they do not matter: half of the samples."""
 
 
 def demand(motion: pl.DataFrame = MOTION, *, cut_fraction: float = 0.99, **changes) -> Demand:
     parting = parting_at_end(motion, cut_fraction=cut_fraction)
-    return demand_of(motion, BODY, parting, CHAIN, PARAMS.changed(**changes), knife="kitchen")
+    return demand_for(motion, PARAMS.changed(**changes), parting=parting)
 
 
 def failed(checks: list[Check]) -> set[str]:
@@ -79,11 +83,34 @@ def test_nothing_is_found_in_a_good_cell(good):
             {"shortest side of the fixture's box", "flange inside the fixture's box"},
         ),
         ({"fixture_low_m": (-0.045, 0.01, 0.11), "fixture_high_m": (0.045, 0.2, 0.2)}, None),
+        ({"tool_mass_kg": 0.0}, {"mass of knife and fixture against the blade alone"}),
+        ({"blade_angle_deg": 90.0}, {"flange inside the fixture's box"}),
+        ({"edge_offset_m": (0.0, -0.12, 0.15)}, {"flange inside the fixture's box"}),
+        ({"tool_com_m": (0.0, 40.0, 60.0)}, {"centre of mass outside knife and fixture"}),
     ],
 )
 def test_flange_blade_and_fixture_that_are_no_body(changes, reasons):
     found = failed(tool_fits(demand(**changes)))
     assert found >= (reasons or {"gap between blade and fixture", "flange inside the fixture's box"})
+
+
+@pytest.mark.parametrize(
+    "absurd",
+    [
+        {"max_deflection_m": 0.05},
+        {"max_deflection_m": float("nan")},
+        {"min_cut_fraction": 0.0},
+        {"min_board_clearance_m": -0.01},
+        {"joint_stiffness_nm_rad": 1e9},
+        {"tool_mass_kg": 400.0},
+        {"air_cut_lift_m": 0.0},
+        {"board_position_m": (float("inf"), 0.0, 0.03)},
+    ],
+    ids=lambda one: next(iter(one)),
+)
+def test_limits_loosened_to_the_absurd_are_no_settings(absurd):
+    with pytest.raises(ValueError, match=next(iter(absurd))):
+        PARAMS.changed(**absurd)
 
 
 @pytest.mark.parametrize("height", [0.0, 0.02])
@@ -96,9 +123,7 @@ def test_flange_at_the_board_is_refused_as_a_whole(tmp_path, height):
         fixture_low_m=(-0.045, -0.001, 0.08),
         **SHORT,
     )
-    exported = export(
-        tmp_path / "cut", MOTION, BODY, parting_at_end(MOTION), CHAIN, wanted, knife="kitchen", scan_id="x"
-    )
+    exported = exported_cut(tmp_path / "cut", MOTION, wanted)
     assert "height of the arm's links above the board" in {c.name for c in exported.certificate.failed}
     assert exported.folder.name == "refused"
 

@@ -12,30 +12,22 @@ from stages.export.cell import cell_of
 from stages.export.demand import Demand
 from stages.export.export_files import read_export
 from stages.export.file_checks import rest_and_copies
-from stages.export.provenance import Chain
 from stages.export.recording_file import TYPES, read_recording, recording_bytes
-from stages.export.stage import demand_of, export
 from stages.shared.robots.robot import load_robot
-from tests.stages.synthetic_cut import PARAMS, body_tables, motion_table, parting_at_end
+from tests.stages.synthetic_cut import PARAMS, certified_folder, demand_for, motion_table
 
 MOTION = motion_table()
 QUICK = PARAMS.changed(dwell_s=0.02, approach_height_m=0.01)
-CHAIN = Chain({"optimize/motion.parquet": "0" * 64}, ())
 PANDA = load_robot("panda")
 
 
 def demand() -> Demand:
-    return demand_of(MOTION, body_tables(), parting_at_end(MOTION), CHAIN, QUICK, knife="kitchen")
+    return demand_for(MOTION, QUICK)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    place = tmp_path_factory.mktemp("export") / "cut"
-    done = export(
-        place, MOTION, body_tables(), parting_at_end(MOTION), CHAIN, QUICK, knife="kitchen", scan_id="one"
-    )
-    assert done.certificate.certified, done.certificate.verdict
-    return done.folder
+    return certified_folder(tmp_path_factory.mktemp("export") / "cut", MOTION, QUICK)
 
 
 def test_the_mcap_library_finds_every_topic_at_every_waypoint(folder):

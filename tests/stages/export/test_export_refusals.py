@@ -12,30 +12,18 @@ import pytest
 from disect_sim.errors import InputError
 from stages.export.cell import cell_of
 from stages.export.certificate import Certificate, certify
-from stages.export.parting import Parting
-from stages.export.provenance import Chain
-from stages.export.stage import Exported, demand_of, export
+from stages.export.stage import Exported
 from stages.shared.robots.robot import load_robot
 from tests.stages.independent_limits import violations
-from tests.stages.synthetic_cut import PARAMS, body_tables, motion_table, parting_at_end, table_of
+from tests.stages.synthetic_cut import PARAMS, body_tables, demand_for, exported_cut, motion_table, table_of
 
-CHAIN = Chain({"optimize/motion.parquet": "0" * 64}, ())
 # The fruit is so wide that the blade of 150 mm reaches 5 mm beyond it, and the fixture begins beyond that.
 WIDE = 0.124
 MOTION, BODY = motion_table(), body_tables(WIDE)
 
 
-def made(place: Path, motion: pl.DataFrame, body=BODY, parting: Parting | None = None, **changes) -> Exported:
-    return export(
-        place / "cut",
-        motion,
-        body,
-        parting or parting_at_end(motion),
-        CHAIN,
-        PARAMS.changed(**changes),
-        knife="kitchen",
-        scan_id="synthetic",
-    )
+def made(place: Path, motion: pl.DataFrame, body=BODY, **changes) -> Exported:
+    return exported_cut(place / "cut", motion, PARAMS.changed(**changes), body=body)
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +39,7 @@ def copy(good, tmp_path) -> Path:
 
 
 def judged(folder: Path, **changes) -> Certificate:
-    demand = demand_of(MOTION, BODY, parting_at_end(MOTION), CHAIN, PARAMS, knife="kitchen")
+    demand = demand_for(MOTION, body=BODY)
     return certify(folder, replace(demand, **changes))
 
 
@@ -184,7 +172,7 @@ def test_blade_ten_millimetres_shorter(copy):
     shorter = replace(cell, blade_length_m=cell.blade_length_m - 0.01)
     assert reasons(judged(copy, cell=shorter)) == {
         "blade beyond the fruit at both ends",
-        "blade length: distance from the cell's",
+        "cut.json says what cell, robot and motion give",
     }
 
 
@@ -195,16 +183,7 @@ def test_knife_other_than_the_one_of_the_motion(copy, tmp_path):
         assert f"cell kitchen, motion {name}" in certificate.verdict
     # The motion was made for a knife that is too short for the fruit.
     short = PARAMS.changed(knife="folding")
-    exported = export(
-        tmp_path / "cut",
-        MOTION,
-        BODY,
-        parting_at_end(MOTION),
-        CHAIN,
-        short,
-        knife="folding",
-        scan_id="synthetic",
-    )
+    exported = exported_cut(tmp_path / "cut", MOTION, short, body=BODY, knife="folding")
     assert reasons(exported.certificate) == {
         "blade beyond the fruit at both ends",
         "gap between blade and fixture",

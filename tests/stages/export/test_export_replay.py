@@ -10,12 +10,10 @@ from stages.export.cell import cell_of
 from stages.export.dynamics import deflection, joint_torques
 from stages.export.inverse import JointMotion
 from stages.export.load_checks import UPPER_BAND
-from stages.export.provenance import Chain
 from stages.export.replay import arm_xml, replay
-from stages.export.stage import export
 from stages.shared.kinematics import flange_pose
 from stages.shared.robots.robot import load_robot
-from tests.stages.synthetic_cut import PARAMS, body_tables, motion_table, parting_at_end
+from tests.stages.synthetic_cut import PARAMS, exported_cut, motion_table
 
 CELL = cell_of(PARAMS)
 WITH_REPLAY = PARAMS.model_copy(update={"replay": True})
@@ -24,16 +22,7 @@ WITH_REPLAY = PARAMS.model_copy(update={"replay": True})
 def test_without_mujoco_the_sentence_says_what_to_install(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "mujoco", None)
     with pytest.raises(InputError, match=r"pip install 'scan2cut\[verify\]'"):
-        export(
-            tmp_path / "cut",
-            motion_table(),
-            body_tables(),
-            parting_at_end(motion_table()),
-            Chain({}, ()),
-            WITH_REPLAY,
-            knife="kitchen",
-            scan_id="synthetic",
-        )
+        exported_cut(tmp_path / "cut", motion_table(), WITH_REPLAY)
 
 
 # One identified inertia of the Panda belongs to no real body, and MuJoCo rounds it off: 0.02 Nm of 87.
@@ -70,16 +59,7 @@ def test_arm_held_against_a_force_gives_way_as_predicted():
 
 def test_certified_with_replay(tmp_path):
     pytest.importorskip("mujoco", reason="needs the extra verify")
-    exported = export(
-        tmp_path / "cut",
-        motion_table(),
-        body_tables(),
-        parting_at_end(motion_table()),
-        Chain({}, ()),
-        WITH_REPLAY,
-        knife="kitchen",
-        scan_id="synthetic",
-    )
+    exported = exported_cut(tmp_path / "cut", motion_table(), WITH_REPLAY)
     assert exported.certificate.certified and "Not run" not in exported.certificate.verdict
     found = {check.name: check for check in exported.certificate.checks if check.number == 8}
     assert all(check.remedy for check in found.values())

@@ -108,6 +108,7 @@ def test_plain_file_for_the_client_in_cpp(folder, document, tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
     words = (tmp_path / "cut.txt").read_text().splitlines()
     head = {line.split()[0]: line.split()[1:] for line in words[:18]}
+    assert {float(v) for v in head["stiffness_nm_rad"]} == {PARAMS.joint_stiffness_nm_rad}
     assert [float(v) for v in head["torque_nm"]] == document["collision"]["cut"]["torque_nm"]
     assert [float(v) for v in head["F_T_E"]] == np.array(document["frames"]["F_T_E"]).T.ravel().tolist()
     rows = np.array([[float(v) for v in line.split()] for line in words[18:-1]])
@@ -117,6 +118,12 @@ def test_plain_file_for_the_client_in_cpp(folder, document, tmp_path):
     assert np.array_equal(rows[first : first + len(exact)], exact)
     again = subprocess.run(line, capture_output=True, text=True, check=False)
     assert again.returncode == 2 and "REFUSED" in again.stdout, "an older file is not overwritten"
+
+
+def test_stiffness_comes_from_what_the_seal_covers(stream, document):
+    """The loads in the certificate are for people: an edit there, which no hash sees, reaches no robot."""
+    document["certificate"]["loads"]["joint_stiffness_nm_rad"] = 100.0
+    assert stream.stiffness(document) == [PARAMS.joint_stiffness_nm_rad] * 7
 
 
 def test_checklist_names_the_air_cuts_pose_before_the_cuts(folder, document):

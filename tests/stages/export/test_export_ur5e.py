@@ -9,15 +9,12 @@ import pytest
 
 from stages.export.cell import cell_of, flange_targets
 from stages.export.inverse import choose_posture, smallest_singular_value, solve
-from stages.export.provenance import Chain
-from stages.export.stage import export
 from stages.export.verify import verify
 from stages.runtime.params import merge_params
 from stages.shared.kinematics import flange_pose, jacobian
 from stages.shared.robots.robot import load_robot
-from tests.stages.synthetic_cut import ROOT, body_tables, motion_table, parting_at_end
+from tests.stages.synthetic_cut import ROOT, exported_cut, motion_table
 
-CHAIN = Chain({"optimize/motion.parquet": "0" * 64}, ())
 UR5E = load_robot("ur5e")
 PARAMS = merge_params(ROOT / "params.yaml", {"arm": {"robot": "ur5e"}}, overrides_from="test").export
 CELL = cell_of(PARAMS)
@@ -76,16 +73,7 @@ def test_posture_is_elbow_up_inside_limits_and_far_from_singular():
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
-    return export(
-        tmp_path_factory.mktemp("export") / "cut",
-        MOTION,
-        body_tables(),
-        parting_at_end(MOTION),
-        CHAIN,
-        PARAMS,
-        knife="kitchen",
-        scan_id="synthetic",
-    )
+    return exported_cut(tmp_path_factory.mktemp("export") / "cut", MOTION, PARAMS)
 
 
 def test_motion_is_certified_and_the_folder_verifies_by_itself(exported):
@@ -123,16 +111,7 @@ def test_the_run_script_refuses_with_what_to_use_instead(exported):
 
 def test_a_motion_for_a_franka_is_refused_with_a_remedy(tmp_path):
     fast = motion_table(amplitude=0.12, frequency=14.0)
-    found = export(
-        tmp_path / "cut",
-        fast,
-        body_tables(),
-        parting_at_end(fast),
-        CHAIN,
-        PARAMS,
-        knife="kitchen",
-        scan_id="synthetic",
-    ).certificate
+    found = exported_cut(tmp_path / "cut", fast, PARAMS).certificate
     assert not found.certified
     failed = [check for check in found.failed if check.name == "cut: joint acceleration"]
     assert failed and "arm.robot" in failed[0].sentence()

@@ -58,6 +58,19 @@ def test_copy_anywhere_holds_and_says_what_it_could_not_see(copy):
             '"certified": false',
             "certificate says certified and is of this document",
         ),
+        (
+            "cut.json",
+            '"joint_stiffness_nm_rad": 14250.0,\n   "deflection_m"',
+            '"joint_stiffness_nm_rad": 100.0,\n   "deflection_m"',
+            "certificate's loads are those of the files",
+        ),
+        ("cut.json", '"peak_force_n": 4', '"peak_force_n": 1', "certificate's loads are those of the files"),
+        (
+            "cut.json",
+            '"certificate": {',
+            '"certificate": 7, "was": {',
+            "certificate says certified and is of this document",
+        ),
         ("cut.json", '"frames"', '"frame"', "files readable"),
         ("cut.json", "{", "", "files readable"),
         ("to_start.csv", "t,q1", "t,q9", "files readable"),
@@ -79,6 +92,39 @@ def test_edited_files_are_named(copy, name, before, after, reason):
 def test_folder_that_is_no_export(tmp_path):
     with pytest.raises(InputError, match=r"has no cut\.json.*certified, or a copy of it"):
         verify(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [
+        (lambda d: d["tool"].update(mass_kg=2.4), "tool"),
+        (lambda d: d["tool"].update(com_in_flange_m=[0.0, 0.0, 0.5]), "tool"),
+        (lambda d: d["limits"].update(acceleration_rad_s2=[1e3] * 7), "limits"),
+        (lambda d: d["timing"]["phases"][2].update(start_s=0.0), "timing"),
+        (lambda d: d["robot"]["control"].update(run_script="pylibfranka"), "robot"),
+        (lambda d: d.update(ready_pose_rad=[0.0] * 7), "ready_pose_rad"),
+        (lambda d: d["air_cut"].update(start_pose_rad=[0.0] * 7), "air_cut"),
+        (lambda d: d["demand"]["params"].update(tool_mass_kg=1.0), "tool"),
+    ],
+)
+def test_what_the_run_script_takes_from_the_document_is_held_against_the_cell(copy, change, part):
+    """Load, limits of a stop, tare, library and poses: numbers that are in no other file, with hashes that fit."""
+    document = json.loads((copy / "cut.json").read_text())
+    change(document)
+    reseal(copy, document)
+    (check,) = (c for c in verify(copy).failed if c.name == "cut.json says what cell, robot and motion give")
+    assert part in check.note and "export again" in check.sentence()
+
+
+def test_an_air_cut_that_is_the_cut_is_refused(copy):
+    """Every file of the air cut is that of the cut, and the document says so: no air cut at all."""
+    document = json.loads((copy / "cut.json").read_text())
+    for name in document["siblings_sha256"]:
+        if name.startswith("air_cut/"):
+            shutil.copyfile(copy / name.removeprefix("air_cut/"), copy / name)
+    document["air_cut"] = {"lift_m": 0.0, "start_pose_rad": document["start_pose_rad"]}
+    reseal(copy, document)
+    assert "cut.json says what cell, robot and motion give" in {check.name for check in verify(copy).failed}
 
 
 def edited(document: dict, rng: np.random.Generator) -> str:
