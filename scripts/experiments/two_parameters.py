@@ -144,8 +144,8 @@ def text_of(found: dict[str, dict[str, Any]]) -> str:
     ]  # fmt: skip
     return table(head, rows) + (
         "\n\nMean ± standard deviation (sd). Off: from the grid's mean, in the grid's sd, both parameters. Truth: 5100 "
-        "and 200 N/m. The first to learn from simulations pays for them, the others get the same ones again; time: of "
-        "the run that finished a method. The paper's: modes at the truth, burn-in 90 (SGLD) and 50 (HMC)."
+        "and 200 N/m. The first to learn from simulations pays for them, the others get the same ones again; time: "
+        "that of killed runs counts. The paper's: modes at the truth, burn-in 90 (SGLD) and 50 (HMC)."
     )
 
 

@@ -78,7 +78,7 @@ def _draw_material(figure: Any, fit: Calibration, posterior: Posterior) -> None:
     known.set_yticks(place, [name.replace("_", " ") for name in names], fontsize=8)
     known.set(xlabel="standard deviations of what was expected")
     known.set_title("what the log added", color=TEXT, fontsize=11)
-    known.legend(frameon=False, fontsize=8, loc="lower right")
+    known.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.28), ncols=2)
 
 
 def _draw_sampled(figure: Any, sampled: Sampled, names: list[str]) -> None:
@@ -110,16 +110,19 @@ def no_log_picture(model: Model, values: Values) -> NDArray[np.uint8]:
 
 def _draw_profile(axis: Any, fit: Calibration, metrics: dict[str, Any]) -> None:
     p = fit.problem
-    largest = 1.1 * max(float(p.measured.max()), float(fit.simulated.max()))
+    sampled = None if fit.material is None else fit.material.sampled
+    shown = [p.measured, fit.simulated, *([] if sampled is None else [sampled.high])]
+    largest = 1.1 * max(float(each.max()) for each in shown)
     before = "expected before the log"
     if fit.material is None:
         before = "simulated, shared parameters"
         axis.fill_between(
             p.time, 0.0, largest, where=p.held_out, color=HELD_OUT, lw=0.0, label="not shown to the fit"
         )
-    if fit.material is not None and fit.material.sampled is not None:
-        low, high = fit.material.sampled.low, fit.material.sampled.high
-        axis.fill_between(p.time, low, high, color=FRUIT, alpha=0.25, lw=0.0, label="posterior, 90 %")
+    if sampled is not None:
+        axis.fill_between(
+            p.time, sampled.low, sampled.high, color=FRUIT, alpha=0.25, lw=0.0, label="posterior, 90 %"
+        )
     axis.plot(p.time, p.measured, color=TEXT, lw=2.2, label="measured")
     axis.plot(p.time, fit.shared_simulated, color=SCAN, lw=1.2, label=before)
     axis.plot(p.time, fit.simulated, color=FRUIT, lw=2.0, label="simulated, fitted")

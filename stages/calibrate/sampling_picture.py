@@ -11,7 +11,7 @@ from stages.shared.pictures.preview import CUT, FRUIT, SCAN, TEXT
 
 MOST_SHOWN = 5
 """Unknowns of a corner plot; those that the log narrowed most."""
-BINS = 24
+MOST_BINS = 24
 MOST_DOTS = 1500
 """Points of a corner plot."""
 
@@ -36,6 +36,8 @@ def draw_corner(
     count = len(names)
     axes = np.atleast_2d(figure.subplots(count, count))
     shown = points[:: max(1, len(points) // MOST_DOTS)]
+    bins = min(MOST_BINS, 4 + int(np.sqrt(len(points))))
+    size = float(np.clip(60.0 / np.sqrt(len(shown)), 2.0, 6.0))
     for row in range(count):
         for column in range(count):
             axis = axes[row, column]
@@ -43,11 +45,11 @@ def draw_corner(
                 axis.set_axis_off()
                 continue
             if column == row:
-                axis.hist(points[:, row], BINS, color=FRUIT, density=True)
+                axis.hist(points[:, row], bins, color=FRUIT, density=True)
                 axis.set_yticks([])
                 axis.set_title(names[row].replace("_", " "), color=TEXT, fontsize=8)
             else:
-                axis.plot(shown[:, column], shown[:, row], ".", color=CUT, ms=2, alpha=0.4, mew=0)
+                axis.plot(shown[:, column], shown[:, row], ".", color=CUT, ms=size, alpha=0.5, mew=0)
             if marks is not None:
                 axis.axvline(marks[column], color=TEXT, lw=0.8, ls=":")
                 if column < row:

@@ -14,6 +14,7 @@ from stages.calibrate.picture import calibrate_picture
 from stages.calibrate.problem import pose_problem
 from stages.calibrate.report import metrics
 from stages.calibrate.samplers import memory
+from stages.calibrate.sampling_picture import draw_corner
 from stages.calibrate.sampling_report import band_table, sample_table
 from stages.optimize.starts import parameter_draws
 from stages.runtime.catalogue import ARTIFACTS
@@ -21,6 +22,7 @@ from stages.runtime.parallel import Workers
 from stages.runtime.params import load_params
 from stages.runtime.table_contract import check_table
 from stages.shared.cut.second_cut_values import read_possible_materials
+from stages.shared.pictures.figure import new_figure
 from tests.disect_sim.scenes import block_model, regular_block
 from tests.stages.calibrate.test_material_fit import EDGE_TRUTH, quick_material
 from tests.stages.calibration_scenes import ROOT, TRUTH, record, small_block
@@ -219,3 +221,13 @@ def test_summaries_of_the_measured_force_are_the_observed_ones(edge, summary):
 def test_what_does_not_go_together_is_refused(changes, sentence):
     with pytest.raises(InputError, match=sentence):
         check_names(quick_material(**changes))
+
+
+@pytest.mark.parametrize(("count", "bins", "size"), [(40, 10, 6.0), (4000, 24, 2.0)])
+def test_a_corner_plot_of_few_points_can_be_read(count, bins, size):
+    """Fewer, wider bars and larger dots."""
+    figure, _ = new_figure((4.0, 4.0))
+    draw_corner(figure, np.random.default_rng(0).standard_normal((count, 2)), ["a", "b"])
+    first, _, pair, _ = figure.axes
+    assert len(first.patches) == bins
+    assert pair.lines[0].get_markersize() == size
