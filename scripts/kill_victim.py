@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,13 +67,13 @@ def strike(
         victim = "runner" if kind == "group" else kind
         while victim not in _named(runner.pid) and runner.poll() is None:
             time.sleep(POLL_S)
-        cpu_s, done_s, computes = _cpu_s(runner.pid), 0.0, False
+        cpu_s, done_s, computes = _cpu_of_s(_family(runner.pid)), 0.0, False
         while victim in (alive := _named(runner.pid)) and done_s < delay_s:
             computes = computes or "stage" in alive
             poll_s = POLL_S if delay_s - done_s > POLL_S else LAST_POLL_S
             time.sleep(poll_s)
-            before_s, cpu_s = cpu_s, max(cpu_s, _cpu_s(runner.pid))
-            done_s += cpu_s - before_s if cpu_s > before_s else WAITING * poll_s * _waits(runner.pid)
+            before_s, cpu_s = cpu_s, max(cpu_s, _cpu_of_s(_family(runner.pid)))
+            done_s += cpu_s - before_s if cpu_s > before_s else WAITING * poll_s * _wait(_family(runner.pid))
         phase = "too late"
         if victim in alive:
             phase = list(alive)[-1]
@@ -95,10 +95,15 @@ def strike(
 
 
 def _orphans(token: str) -> tuple[str, ...]:
-    """Those that still live when they must have ended; they are ended here."""
-    end = time.monotonic() + ORPHAN_S
-    while (left := list(_marked(token))) and time.monotonic() < end:
+    """Those that still live when they must have ended; they are ended here.
+
+    A busy machine may not let a killed process end for long: what counts is what they work, or that they wait.
+    """
+    left_s, cpu_s = ORPHAN_S, _cpu_of_s(_marked(token))
+    while (left := list(_marked(token))) and left_s > 0.0:
         time.sleep(POLL_S)
+        before_s, cpu_s = cpu_s, max(cpu_s, _cpu_of_s(left))
+        left_s -= cpu_s - before_s if cpu_s > before_s else POLL_S * _wait(left)
     words = tuple(_command(process) for process in left)
     for process in left:
         with contextlib.suppress(psutil.Error):
@@ -120,18 +125,18 @@ def _named(runner: int) -> dict[str, psutil.Process]:
     return found
 
 
-def _cpu_s(runner: int) -> float:
-    """CPU time of the run, of those that have ended too [s]; 0 once it is over."""
+def _cpu_of_s(processes: Iterable[psutil.Process]) -> float:
+    """CPU time of these and of what they started and saw end [s]."""
     used_s = 0.0
-    for process in _family(runner):
+    for process in processes:
         with contextlib.suppress(psutil.Error):
             used_s += sum(process.cpu_times()[:4])  # user, system, and those of its children that have ended
     return used_s
 
 
-def _waits(runner: int) -> bool:
-    """Whether nobody of the run could work, even if the machine were free."""
-    for process in _family(runner):
+def _wait(processes: Iterable[psutil.Process]) -> bool:
+    """Whether none of these could work, even if the machine were free."""
+    for process in processes:
         with contextlib.suppress(psutil.Error):
             if process.status() == psutil.STATUS_RUNNING:
                 return False

@@ -72,7 +72,7 @@ def test_motions_and_whole_results_travel_too(two):
         assert list(answer.value.positions) == list(alone.positions)
 
 
-def doubled_and_told(tensor: torch.Tensor) -> torch.Tensor:
+def doubled_and_reported(tensor: torch.Tensor) -> torch.Tensor:
     report_to_parent(tensor)
     return 2.0 * tensor
 
@@ -81,11 +81,11 @@ def test_tensors_travel_by_value_without_sockets_in_a_temporary_folder(tmp_path,
     """A stage sweeps that folder before it exits; what multiprocessing wanted to remove there was not found then."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.delitem(multiprocessing.current_process()._config, "tempdir", raising=False)
-    told: list[torch.Tensor] = []
+    heard: list[torch.Tensor] = []
     with Workers(2) as workers:
-        answers = workers.run(doubled_and_told, [torch.ones(2), torch.zeros(3)], on_message=told.append)
+        answers = workers.run(doubled_and_reported, [torch.ones(2), torch.zeros(3)], on_message=heard.append)
     assert [answer.tolist() for answer in answers] == [[2.0, 2.0], [0.0, 0.0, 0.0]]
-    assert sorted(tensor.tolist() for tensor in told) == [[0.0, 0.0, 0.0], [1.0, 1.0]]
+    assert sorted(tensor.tolist() for tensor in heard) == [[0.0, 0.0, 0.0], [1.0, 1.0]]
     assert list(tmp_path.iterdir()) == []
 
 

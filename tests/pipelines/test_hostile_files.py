@@ -4,6 +4,7 @@ import contextlib
 import os
 import pickle
 import resource
+import threading
 import zipfile
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import yaml
 from disect_sim.errors import InputError
 from pipelines.cli.overrides import parse_overrides
 from pipelines.dvc.stage import bring_up_to_date
+from pipelines.many.watch import watch
 from pipelines.scans.register import Request, register_scan
 from pipelines.scans.status import read_status
 from pipelines.versions.pull import pull
@@ -304,3 +306,16 @@ def test_a_pickle_inside_an_archive_is_not_opened(tmp_path):
     np.savez(path, time=np.array([Evil()], dtype=object))
     with pytest.raises(InputError, match="NPZ without pickled objects"):
         read_log(path, ingest_params())
+
+
+def test_no_link_ends_the_watcher(project, tmp_path, monkeypatch):
+    """A subscription to the file system would follow it, and end where it may not read."""
+    inbox, seen = tmp_path / "inbox", []
+    inbox.mkdir()
+    (inbox / "away").symlink_to("/proc/1")
+    (inbox / "self").symlink_to(".")
+    monkeypatch.setattr("pipelines.many.watch.scan_pool", lambda *options: contextlib.nullcontext())
+    monkeypatch.setattr("pipelines.many.watch.find_deliveries", lambda folder: seen.append(folder) or [])
+    options = {"scans_at_once": 1, "settle_s": 0.1, "say": print, "stop": threading.Event(), "once": True}
+    assert watch(project, inbox, **options) == 0
+    assert len(seen) > 5, "it looked again and again"

@@ -1,6 +1,5 @@
 """The inbox: pairs, half-copied, late, renamed, duplicate and hostile files, memory across restarts."""
 
-import contextlib
 import threading
 from concurrent.futures import Future
 
@@ -346,19 +345,6 @@ def test_links_hidden_files_and_partial_names_are_not_looked_at(lab, tmp_path):
     (lab.inbox / "away").symlink_to(tmp_path)
     write_scan(tmp_path, "secret.json", "log")
     assert find_deliveries(lab.inbox) == []
-
-
-def test_no_link_ends_the_watcher(project, tmp_path, monkeypatch):
-    """A subscription to the file system would follow it, and end where it may not read."""
-    inbox, seen = tmp_path / "inbox", []
-    inbox.mkdir()
-    (inbox / "away").symlink_to("/proc/1")
-    (inbox / "self").symlink_to(".")
-    monkeypatch.setattr("pipelines.many.watch.scan_pool", lambda *options: contextlib.nullcontext())
-    monkeypatch.setattr("pipelines.many.watch.find_deliveries", lambda folder: seen.append(folder) or [])
-    options = {"scans_at_once": 1, "settle_s": 0.1, "say": print, "stop": threading.Event(), "once": True}
-    assert watch(project, inbox, **options) == 0
-    assert len(seen) > 5, "it looked again and again"
 
 
 def test_two_logs_are_a_question_not_a_guess(lab):
