@@ -27,6 +27,7 @@ QUICK = (
     ["report", "nobody"],
     ["reproduce", "nobody"],
 )
+REFUSED = 2
 RUN = """
 import sys
 from pathlib import Path
@@ -34,10 +35,11 @@ from pipelines.cli.main import this_project
 from pipelines.runs.run_request import run_flow
 from pipelines.runs.run_result import RunResult
 class Nobody:
-    on_start = on_progress = on_finish = lambda self, *given: None
+    on_start = on_progress = on_finish = on_picture = lambda self, *given: None
 result = RunResult(scan="apple")
 run_flow(this_project(), result, Nobody(), force=False, verbose=False, target=sys.argv[1] or None)
-raise SystemExit(result.error)
+if result.error is not None:
+    raise RuntimeError(result.error)
 """
 
 
@@ -52,13 +54,15 @@ def cpu_s(project: Project, *arguments: str, rounds: int = ROUNDS) -> float:
     best = float("inf")
     for _ in range(rounds):
         before = children_s()
-        subprocess.run(
+        done = subprocess.run(
             [sys.executable, *arguments],
             cwd=project.root,
             env=environment(project),
             capture_output=True,
             check=False,
         )
+        if done.returncode not in (0, REFUSED):
+            raise SystemExit(f"{arguments} ended with {done.returncode}:\n{done.stderr.decode()}")
         best = min(best, children_s() - before)
     return best
 

@@ -225,7 +225,7 @@ def test_gradients_are_taken_one_by_one():
 
 
 @pytest.mark.parametrize("there", [True, False])
-def test_a_cuda_device_batches_unless_told_otherwise(monkeypatch, there):
+def test_a_cuda_device_batches_by_default(monkeypatch, there):
     called = []
     monkeypatch.setattr(many, "choose_device", lambda device: "cuda:0" if there else "cpu")
     monkeypatch.setattr(
