@@ -56,7 +56,7 @@ def test_prediction_that_holds_and_one_that_does_not(scan_dir, tmp_path, factor,
     found = compare_executed(scan_dir, write_log(scan_dir, tmp_path / f"cut{factor}.json", factor=factor))
     assert found["held"] is held and ("did NOT hold" in found["verdict"]) is not held
     assert found["mean_measured_n"] / found["mean_predicted_n"] == pytest.approx(factor, rel=0.03)
-    # 90 of 100 cuts are within a factor exp(1.6449 * 0.12) = 1.218 of the predicted force.
+    # 90 of 100 cuts are within a factor exp(1.6449 * 0.122) = 1.222 of the predicted force.
     assert found["inside_band"] is inside
     assert f"{'inside' if inside else 'outside'} the 90 % band (0.82 to 1.22)" in found["verdict"]
     table = pl.read_csv(found["table"])
