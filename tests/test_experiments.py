@@ -5,7 +5,6 @@ import re
 import shutil
 import time
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -24,11 +23,7 @@ READER = "real_logs"
 def runs():
     missing = real_data() is None
     skip = pytest.mark.skipif(missing, reason="the real data is not here (docs/real_data.md)")
-    no_sbi = pytest.mark.skipif(find_spec("sbi") is None, reason="the extra bayes (sbi) is not installed")
-    return [
-        *NAMES,
-        *(pytest.param(name, marks=[skip, *([no_sbi] if name == "prism" else [])]) for name in REAL),
-    ]
+    return [*NAMES, *(pytest.param(name, marks=skip) for name in REAL)]
 
 
 @pytest.mark.slow

@@ -66,19 +66,15 @@ class Size:
     settings: dict[str, dict[str, Any]] = field(
         default_factory=lambda: {
             "sgld": {"chains": 4, "burn_in": 60, "samples": 200, "step": 0.4},
-            "bayessim": {"simulations": 500, "rounds": 21, "samples": 500},
+            "bayessim": {"simulations": 500, "samples": 500},
         }
     )
 
 
 COARSE = Size(
-    (3, 2, 2), 0.01, 100.0, 2, 1, 4,
-    {
-        "sgld": {"chains": 2, "burn_in": 2, "samples": 4},
-        "bayessim": {"simulations": 100, "rounds": 2, "chains": 2, "samples": 20},
-    },
+    (3, 2, 2), 0.01, 100.0, 2, 1, 4, {"sgld": {"chains": 2, "burn_in": 2, "samples": 4}}
 )  # fmt: skip
-"""For a test."""
+"""For a test: no extra."""
 
 
 def block(cells: tuple[int, int, int]) -> Model:

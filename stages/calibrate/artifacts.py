@@ -121,7 +121,7 @@ ARTIFACTS = (
                 "left", "f64", "-", "share of the variance before the log that is left; 1: it says nothing"
             ),
         ],
-        meaning="what the log told about each spring, linear estimate around the fit; no rows with fit: material",
+        meaning="what the log says about each spring, linear estimate around the fit; no rows with fit: material",
     ),
     table(
         "calibrate/body",

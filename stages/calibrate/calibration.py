@@ -69,7 +69,7 @@ class Calibration:
     material: MaterialFit | None = None
     """The posterior, where the material was fitted."""
     springs: Mapping[str, SpringPosterior] = field(default_factory=dict)
-    """What the log told about each spring, by parameter, where they were fitted one by one."""
+    """What the log says about each spring, by parameter, where they were fitted one by one."""
 
 
 def calibrate(

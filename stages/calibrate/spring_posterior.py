@@ -100,8 +100,8 @@ def variance_left(rows: Mapping[str, Array], alike: Array) -> dict[str, Array]:
     """
     seen = {name: PRIOR_SPREAD * row @ alike for name, row in rows.items()}
     count = len(next(iter(rows.values())))
-    told = np.eye(count) + sum(PRIOR_SPREAD * seen[name] @ row.T for name, row in rows.items())
-    factor = np.linalg.cholesky(told)
+    information = np.eye(count) + sum(PRIOR_SPREAD * seen[name] @ row.T for name, row in rows.items())
+    factor = np.linalg.cholesky(information)
     return {
         name: np.clip(1.0 - (np.linalg.solve(factor, part) ** 2).sum(axis=0), 0.0, 1.0)
         for name, part in seen.items()

@@ -61,8 +61,8 @@ def test_a_log_tells_of_the_springs_that_the_knife_met(fit):
         assert known.value == pytest.approx(fit.values[name])
     stiff = fit.springs["sdf_ke"]
     assert stiff.left.min() < 0.7, "the log is not silent about the others"
-    told = np.argmin(stiff.left)
-    assert fit.impulse[told] > 0.0
+    best = np.argmin(stiff.left)
+    assert fit.impulse[best] > 0.0
 
 
 def test_the_table_has_every_spring_and_every_parameter(fit):
