@@ -132,7 +132,7 @@ def violations(case: Case) -> list[str]:
 
 
 def _sent(case: Case) -> list[str]:
-    """What the robot is told beside the joints, against the cell."""
+    """What the robot is sent beside the joints, against the cell."""
     sent, (mass, centre) = case.sent, case.tool
     pairs = {
         "load": ([sent.mass_kg, *sent.centre_m], [mass, *centre]),

@@ -5,7 +5,7 @@
 Run by a Python that has franka-sim, which enforces the robot's limits on every command but feels nothing. Here the
 measured force is FORCE_N upwards while the end effector is below HEIGHT_M, as on a fruit or a stone, with a little bias
 and noise. At REFLEX_N the robot stops itself once, as it does when a collision threshold is exceeded. With FRUIT.json
-it feels the force that scripts/simulated_fruit.py wrote, at the step it was told (scripts/felt_fruit.py).
+it feels the force that scripts/simulated_fruit.py wrote, at the step it was sent (scripts/felt_fruit.py).
 
 Its clock waits for the client: the next state is sent when the last one was answered, and the arm moves on by 1 ms with
 every state, so that a busy computer makes the motion slower and not different. It does not show whether

@@ -1,4 +1,4 @@
-"""The force that a simulated arm feels is that of the step it was told, also where the knife is slow."""
+"""The force that a simulated arm feels is that of the step it was sent, also where the knife is slow."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ def way() -> np.ndarray:
     return done[:, None] * STEP
 
 
-def told(joints: np.ndarray) -> np.ndarray:
+def sent(joints: np.ndarray) -> np.ndarray:
     """What is felt [N] along z; the fruit's force is 1 N at first and then its time in milliseconds."""
     force = np.stack([0.0 * MS, 0.0 * MS, np.maximum(MS, 1.0)], axis=1)
     fruit = Fruit({"joints_rad": way().tolist(), "force_n": force.tolist()})
@@ -30,29 +30,29 @@ def with_rest(joints: np.ndarray) -> np.ndarray:
 
 def test_force_is_that_of_its_step_at_any_speed():
     """The first steps are nanoradians long, as the certified motion's are: they count as the rest before."""
-    found = told(with_rest(way()))[200:]
+    found = sent(with_rest(way()))[200:]
     exact = np.abs(way()).max(axis=1) > 1e-6
     assert np.array_equal(found[exact], MS[exact]) and exact.sum() > 1450
     assert np.abs(found - MS).max() < 50.0
 
 
 def test_lost_packets_and_a_slower_way_through_it():
-    lost = told(with_rest(way()[::3]))[200:]
+    lost = sent(with_rest(way()[::3]))[200:]
     assert np.abs(lost - MS[::3])[20:].max() <= 1.0
     halves = 0.5 * (way()[:-1] + way()[1:])
-    slow = told(with_rest(np.stack([way()[:-1], halves], axis=1).reshape(-1, 7)))[200:]
+    slow = sent(with_rest(np.stack([way()[:-1], halves], axis=1).reshape(-1, 7)))[200:]
     assert slow[200::2] == pytest.approx(MS[100:-1], abs=1.0)
 
 
 def test_nothing_is_felt_in_the_air_on_the_way_back_and_after_the_cut():
-    assert not told(with_rest(way()) + 0.1 * np.eye(7)[1]).any(), "an air cut"
-    back = told(with_rest(np.concatenate([way()[:800], way()[800:100:-4]])))
+    assert not sent(with_rest(way()) + 0.1 * np.eye(7)[1]).any(), "an air cut"
+    back = sent(with_rest(np.concatenate([way()[:800], way()[800:100:-4]])))
     assert back[200 + 799] == 799.0 and not back[-100:].any()
     away = way()[-1] + np.outer(np.linspace(0.0, 0.1, 300), np.ones(7))
-    felt = told(with_rest(np.concatenate([way(), away])))
+    felt = sent(with_rest(np.concatenate([way(), away])))
     assert felt[200 + 1500] == 1500.0 and not felt[-290:].any()
 
 
 def test_a_second_cut_begins_anew():
-    found = told(np.concatenate([with_rest(way()[:700]), with_rest(way())]))
+    found = sent(np.concatenate([with_rest(way()[:700]), with_rest(way())]))
     assert found[-1] == 1500.0 and found[900 + 200 + 600] == 600.0

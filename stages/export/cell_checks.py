@@ -41,7 +41,7 @@ def tool_fits(demand: Demand) -> list[Check]:
             cell.tool_mass_kg,
             blade_kg,
             "kg",
-            remedy="Weigh knife and fixture and state it in export.tool_mass_kg: the arm is told this load",
+            remedy="Weigh knife and fixture and state it in export.tool_mass_kg: the arm is sent this load",
         ),
         at_least(
             4,

@@ -89,7 +89,7 @@ def test_force_of_a_simulated_fruit_comes_back_as_predicted(folder, name, tmp_pa
     assert done.returncode == 0, done.stdout + done.stderr
     found = compare_executed(scan_dir, log)
     assert found["simulated"] and found["held"] and found["inside_band"]
-    # It is felt at the step that the arm was told, a cycle or two before the log's; the noise is 0.1 N.
+    # It is felt at the step that the arm was sent, a cycle or two before the log's; the noise is 0.1 N.
     assert found["mean_measured_n"] == pytest.approx(found["mean_predicted_n"], rel=0.02)
     assert found["mean_error_fraction"] < 0.03
 
