@@ -12,7 +12,7 @@ from sbi.neural_nets import posterior_nn
 
 from disect_sim.errors import InputError
 from stages.calibrate.samplers.memory import RememberedSimulations
-from stages.calibrate.samplers.region import MOST, Region
+from stages.calibrate.samplers.region import DRAWN, MOST, Region
 from stages.calibrate.samplers.sampling import Samples, Sampling
 from stages.runtime.parallel import Workers
 
@@ -80,9 +80,9 @@ def _learn(method: str, s: Sampling, ask: RememberedSimulations, network: Any) -
         new = region.of_prior(wanted, random)
         if len(new) < wanted:
             raise InputError(
-                f"calibrate: round {number + 1} of {method} has {len(new)} points to simulate, and needs {wanted}: so "
-                f"few of {MOST:,} points of the prior are where the round before expects the material. Rounds are for "
-                "posteriors that fill more of their prior. Lower calibrate.rounds, or narrow calibrate.bounds."
+                f"calibrate: round {number + 1} of {method} does not find the {wanted} points that it has to simulate: "
+                f"too few of {MOST:,} points of the prior, and of {DRAWN:,} of the round before, are where that round "
+                "expects the material. Lower calibrate.rounds, or narrow calibrate.bounds."
             )
 
         def tell(done: int, number: int = number, wanted: int = wanted) -> None:

@@ -13,6 +13,8 @@ POINTS = 20_000
 BATCH = 20_000
 MOST = 2_000_000
 """Points of the prior that are tried: some seconds."""
+DRAWN = 200_000
+"""Points of a posterior that are weighed where the prior has too few inside."""
 
 Array = NDArray[np.float64]
 
@@ -50,7 +52,10 @@ class Region:
         return depth >= max(while_enough, default=0)
 
     def of_prior(self, wanted: int, random: np.random.Generator) -> Array:
-        """Points of the standard normal prior inside; fewer than wanted if MOST were tried."""
+        """Points of the standard normal prior inside; none if there are fewer than wanted.
+
+        Drawn from it, or where that finds too few, from the last posterior.
+        """
         if not self._edges:
             return random.standard_normal((wanted, self._count))
         found: list[Array] = []
@@ -58,5 +63,18 @@ class Region:
             points = random.standard_normal((BATCH, self._count))
             found.append(points[self.depth(points) == len(self._edges)])
             if sum(map(len, found)) >= wanted:
-                break
-        return np.concatenate(found)[:wanted]
+                return np.concatenate(found)[:wanted]
+        return self._resampled(wanted, random)
+
+    def _resampled(self, wanted: int, random: np.random.Generator) -> Array:
+        """Points of the last posterior inside, taken as often as the prior has them more often than it."""
+        posterior, _ = self._edges[-1]
+        drawn = posterior.sample((DRAWN,), show_progress_bars=False)
+        density = posterior.log_prob(drawn, norm_posterior=False).double().numpy()
+        points = drawn.double().numpy()
+        inside = self.depth(points) == len(self._edges)
+        points, log_weight = points[inside], (-0.5 * (points**2).sum(axis=1) - density)[inside]
+        weight = np.exp(log_weight - log_weight.max(initial=-np.inf))
+        if not len(points) or weight.sum() ** 2 < wanted * (weight**2).sum():  # effective number of points
+            return points[:0]
+        return points[random.choice(len(points), wanted, replace=False, p=weight / weight.sum())]

@@ -49,6 +49,23 @@ def test_points_come_from_the_prior_inside_the_region():
     assert inside.mean(axis=0)[0] < 1.0 - 0.1
 
 
+def test_far_out_in_the_prior_points_come_from_the_posterior(monkeypatch):
+    """Five deviations out the prior has one point in a million inside; the region's points still lie as the prior's."""
+    monkeypatch.setattr(region, "MOST", 40_000)
+    found = narrowed(Normal([5.5, 0.0], 0.2))
+    points = found.of_prior(400, np.random.default_rng(0))
+    assert len(points) == 400 == len(np.unique(points, axis=0))
+    grid = np.stack(np.meshgrid(np.linspace(4.6, 6.4, 400), np.linspace(-0.9, 0.9, 400)), axis=-1).reshape(
+        -1, 2
+    )
+    grid = grid[found.depth(grid) == 1]
+    weight = np.exp(-0.5 * (grid**2).sum(axis=1))
+    mean = (weight @ grid) / weight.sum()
+    spread = np.sqrt(weight @ (grid - mean) ** 2 / weight.sum())
+    assert np.abs(points.mean(axis=0) - mean).max() < 4.0 * spread.max() / 20.0
+    assert points.std(axis=0) == pytest.approx(spread, rel=0.15)
+
+
 def test_without_a_posterior_the_region_is_everywhere():
     points = Region(3).of_prior(1000, np.random.default_rng(1))
     assert points.shape == (1000, 3) and np.abs(points).max() > 2.5
@@ -73,10 +90,11 @@ def test_a_posterior_that_is_too_narrow_for_further_rounds_is_a_sentence(monkeyp
     learnt = pytest.importorskip("stages.calibrate.samplers.learnt")
     for module in (region, learnt):
         monkeypatch.setattr(module, "MOST", 20)
+        monkeypatch.setattr(module, "DRAWN", 20)
     monkeypatch.setattr(region, "BATCH", 20)
     with pytest.raises(
         InputError,
-        match=r"round 2 of bayessim has \d+ points to simulate, and needs 20.*Lower calibrate.rounds",
+        match=r"round 2 of bayessim does not find the 20 points.*Lower calibrate.rounds",
     ):
         sample("bayessim", sampling_of(curved_target(), **ROUNDS))
 
