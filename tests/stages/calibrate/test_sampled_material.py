@@ -21,6 +21,7 @@ from stages.runtime.catalogue import ARTIFACTS
 from stages.runtime.parallel import Workers
 from stages.runtime.params import load_params
 from stages.runtime.table_contract import check_table
+from stages.shared.cut.relative_depth import relative_depth
 from stages.shared.cut.second_cut_values import read_possible_materials
 from stages.shared.pictures.figure import new_figure
 from tests.disect_sim.scenes import block_model, regular_block
@@ -121,8 +122,9 @@ def test_optimize_cuts_with_the_sampled_materials(sampled):
     """What a robust motion is sought for are the fit and points of the chains, on the springs of the second cut."""
     posterior, problem = sampled.material.posterior, sampled.problem
     draws = draw_table(posterior, 4, 0)
+    mesh = problem.model.mesh
     materials = read_possible_materials(
-        {"calibrate/draws": draws}.__getitem__, problem.model.mesh.spring_surface
+        {"calibrate/draws": draws}.__getitem__, mesh.spring_surface, relative_depth(mesh)
     )
     values = spring_values(problem.model, sampled.values)
     tried = parameter_draws(values, load_params(ROOT / "params.yaml").optimize.changed(draws=4), materials)
