@@ -91,7 +91,7 @@ def inner_problem_s() -> float:
     model = body(CELLS)
     cut = SlicingCut(model, ({},), passage_of(model.mesh, model.knife.length_m, params), params)
     begun = time.process_time()
-    motions = drawn_motions(cut, params)
+    motions = drawn_motions(cut, params, params.candidates)
     return (time.process_time() - begun) / len(motions)
 
 
