@@ -65,8 +65,8 @@ class Size:
     """Materials of a posterior that are simulated for its forces."""
     settings: dict[str, dict[str, Any]] = field(
         default_factory=lambda: {
-            "bayessim": {"simulations": 500, "rounds": 6, "samples": 500},
             "sgld": {"chains": 4, "burn_in": 60, "samples": 200, "step": 0.4},
+            "bayessim": {"simulations": 500, "samples": 500},
         }
     )
 
