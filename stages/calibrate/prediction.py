@@ -125,9 +125,8 @@ def predict(
         *(of_material(fitted, factors) for factors in materials),
     ]
     lefts = read_left_over(read("calibrate/left_over")) or [NOTHING]
-    of_draws = lefts[1:] or lefts * len(
-        materials
-    )  # a fit spring by spring leaves nothing, and its draws neither
+    # A fit spring by spring leaves nothing, and its draws neither.
+    of_draws = lefts[1:] or lefts * len(materials)
     answers = simulate_many([problem.cut(values) for values in tried], of=force_of)
     predicted = lefts[0].at(problem.height) * problem.profile(answers[0])
     nominal = problem.profile(answers[1])

@@ -38,11 +38,9 @@ def read_possible_materials(read: Read, skin: NDArray[np.bool_], depth: NDArray[
 def _at(points: pl.DataFrame, depth: NDArray[np.float64]) -> np.ndarray | float:
     """The factor of one parameter: a number, or one per spring where it varies with depth."""
     factor = points["factor"].to_numpy()
-    return (
-        float(factor[0])
-        if len(factor) == 1
-        else np.interp(depth, points["relative_depth"].to_numpy(), factor)
-    )
+    if len(factor) == 1:
+        return float(factor[0])
+    return np.interp(depth, points["relative_depth"].to_numpy(), factor)
 
 
 def _on_springs(drawn: Factors, skin: NDArray[np.bool_]) -> Factors:
