@@ -3,7 +3,6 @@
 import multiprocessing
 import os
 import pickle
-import queue
 import sys
 from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -76,8 +75,8 @@ class Workers:
     ) -> list[Answer]:
         """`work` of every job, in the order of the jobs; work, jobs and answers must be picklable.
 
-        `on_message` gets what the jobs report, `on_done` how many are finished. The first error is raised here and
-        the jobs that have not begun are dropped.
+        `on_message` gets everything that the jobs report, `on_done` how many are finished. The first error is raised
+        here: jobs that have not begun are dropped, those that run are waited for.
         """
         waiting = list(jobs)
         if self.processes == 1 or len(waiting) < 2:
@@ -97,7 +96,7 @@ class Workers:
     def _started(self) -> ProcessPoolExecutor:
         if self._pool is None:
             context = multiprocessing.get_context("spawn")  # a fork would copy threads of torch and Warp
-            self._messages = context.Queue()
+            self._messages = context.SimpleQueue()  # written before the answer is: no message comes after it
             self._pool = ProcessPoolExecutor(
                 self.processes,
                 mp_context=context,
@@ -115,19 +114,22 @@ class Workers:
             self._pass_on(on_message)
             failed = next((future for future in done if future.exception() is not None), None)
             if failed is not None:
-                for future in open_futures:
-                    future.cancel()
+                self._let_end(open_futures)
                 failed.result()
             if done:
                 on_done(len(futures) - len(open_futures))
 
+    def _let_end(self, futures: set[Future[bytes]]) -> None:
+        """Drop what has not begun and read on while the rest runs: a job whose messages nobody reads does not end."""
+        running = {future for future in futures if not future.cancel()}
+        while running:
+            running = wait(running, timeout=POLL_S).not_done
+            self._pass_on(lambda message: None)
+
     def _pass_on(self, on_message: Listener) -> None:
-        """What has arrived from this batch; a message that an earlier one left on its way is dropped."""
-        while True:
-            try:
-                batch, message = pickle.loads(self._messages.get_nowait())
-            except queue.Empty:
-                return
+        """What has arrived from this batch; what an earlier one left behind is dropped."""
+        while not self._messages.empty():
+            batch, message = pickle.loads(self._messages.get())
             if batch == self._batch:
                 on_message(message)
 

@@ -89,6 +89,33 @@ def test_tensors_travel_by_value_without_sockets_in_a_temporary_folder(tmp_path,
     assert list(tmp_path.iterdir()) == []
 
 
+def reported_last(number: int) -> int:
+    sys.setswitchinterval(10.0)  # as on a busy machine: a thread that sends in the background comes too late
+    report_to_parent(number)
+    return number
+
+
+def reported_in_spite_of_an_error(number: int) -> int:
+    if number == 0:
+        raise ValueError("the first one fails")
+    for _ in range(3):
+        report_to_parent(bytes(100_000))  # more than a pipe holds at once
+    return number
+
+
+def test_a_message_just_before_the_answer_is_heard(two):
+    heard: list[int] = []
+    for _ in range(50):  # too late is a matter of luck
+        two.run(reported_last, range(2), on_message=heard.append)
+    assert sorted(heard) == [0] * 50 + [1] * 50
+
+
+def test_a_job_that_reports_much_ends_though_another_failed(two):
+    with pytest.raises(ValueError, match="the first one fails"):
+        two.run(reported_in_spite_of_an_error, range(4))
+    assert two.run(reported_last, range(4)) == [*range(4)]
+
+
 def test_a_run_that_fails_is_its_outcome_and_the_others_are_there(two):
     cuts = [Cut(MODEL, DOWN, {}, {**OPTIONS, "force_limit_n": limit}) for limit in (1000.0, 1e-6, 1000.0)]
     good, jammed, other = simulate_many(cuts, of=mean_norm, workers=two)
