@@ -1,6 +1,6 @@
 """`make nightly`, or `python -m scripts.nightly`: damaged inputs, kills, and every test, in parts (hours).
 
-    python -m scripts.nightly [--for-s 3600] [--processes 2] [--only WORDS] [--again]
+    python -m scripts.nightly [--for-s 3600] [--processes 2] [--kill-s 3600] [--only WORDS] [--again]
 
 The fast tests are one part, every file with slow tests is one, so that the whole fits into several evenings: parts that
 passed on this code are not run again, and `--for-s` begins none after so many seconds. What each part said goes to
@@ -27,8 +27,8 @@ ROOT = Path(__file__).parents[1]
 FOLDER = Path("build/nightly")
 KILLS = FOLDER / "kills"
 """A project and a count of its own every night: the tally in git is for counts that are to be added."""
-KILL_S = 3600
-"""For the kills; the count goes on to a thousand if the machine is that fast."""
+KILL_S = 3600.0
+"""For the kills, unless told otherwise; the count goes on to a thousand if the machine is that fast."""
 CODE = ("pipelines", "stages", "disect_sim", "scripts", "tests", "benchmarks", "data/sample", "params.yaml")
 """What a result belongs to."""
 SLOW = "mark" + ".slow"
@@ -51,7 +51,7 @@ class Result:
         return f"{name}: {end}, {self.minutes:.1f} min, {self.day}. {self.line}"
 
 
-def parts(slow_files: Sequence[str]) -> dict[str, list[str]]:
+def parts(slow_files: Sequence[str], kill_s: float = KILL_S) -> dict[str, list[str]]:
     """Name → the module that is run, and its arguments."""
     places = ["--folder", str(KILLS), "--tally", f"{KILLS}.json"]
     pytest = ["pytest", "-q", "--durations", "10", "-rfEs"]
@@ -59,7 +59,7 @@ def parts(slow_files: Sequence[str]) -> dict[str, list[str]]:
         "fuzz": ["scripts.fuzz_inputs", "1000"],
         "fast tests": [*pytest, "-m", "not slow"],
         **{f"slow {file}": [*pytest, "-m", "slow", file] for file in slow_files},
-        "kills": ["scripts.kill_stages", "1000", *places, "--for-s", str(KILL_S)],
+        "kills": ["scripts.kill_stages", "1000", *places, "--for-s", str(kill_s)],
     }
 
 
@@ -169,12 +169,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--for-s", type=float, default=float("inf"), help="begin no part after so many seconds"
     )
+    parser.add_argument("--kill-s", type=float, default=KILL_S, help="for the kills, once they have begun")
     parser.add_argument("--processes", type=int, choices=range(1, 65), default=2, metavar="N")
     parser.add_argument("--only", default="", help="parts with these letters in their name")
     parser.add_argument("--again", action="store_true", help="run what has passed on this code once more")
     options = parser.parse_args(arguments)
     end_s = time.monotonic() + options.for_s
-    night = Night(parts(files_with_slow_tests()), ROOT / FOLDER, code_key(), again=options.again)
+    night = Night(
+        parts(files_with_slow_tests(), options.kill_s), ROOT / FOLDER, code_key(), again=options.again
+    )
     if not night.results:
         (ROOT / f"{KILLS}.json").unlink(missing_ok=True)
     return night.run(options.processes, end_s, options.only)
