@@ -23,9 +23,6 @@ from stages.shared.cut.relative_depth import relative_depth
 from stages.shared.cut.second_cut_values import of_material, read_first_cut_values, read_possible_materials
 from stages.shared.library.library import CUT_SPREAD, NINETY
 
-NEXT_CUT = float(np.sqrt(CUT_SPREAD**2 + scale_variance(1)))
-"""How much the force read in the next cut differs as a whole from what one log leads to expect, in logarithms."""
-
 Array = NDArray[np.float64]
 Read = Callable[[str], pl.DataFrame]
 
@@ -117,7 +114,8 @@ def predict(
             "predict: there is no force log to predict from. The scan needs one of its own. Run it with --log first."
         )
     problem = pose_problem(model, cut, params)
-    fitted = read_first_cut_values(read) | {OFFSET: np.asarray(_moved(read("calibrate/posterior")))}
+    heights = _heights(read("calibrate/posterior"))
+    fitted = read_first_cut_values(read) | {OFFSET: np.asarray(heights.mean() if len(heights) else 0.0)}
     materials = read_possible_materials(read, model.surface, relative_depth(model.mesh))
     tried = [
         fitted,
@@ -138,7 +136,7 @@ def predict(
     return Prediction(
         problem,
         predicted,
-        *band(problem, predicted, drawn, lefts[0]),
+        *band(problem, predicted, drawn, lefts[0], cuts=max(1, len(heights))),
         {
             "repeated": repeated_profile(pose_problem(model, known, params), problem.height),
             "nominal": nominal,
@@ -147,13 +145,14 @@ def predict(
     )
 
 
-def _moved(posterior: pl.DataFrame) -> float:
-    """By how much the fit moved the heights of its logs [m]: they are found in the same way in the next one."""
-    heights = posterior.filter(pl.col("name").str.starts_with(OFFSET))["value"].to_numpy()
-    return float(heights.mean()) if len(heights) else 0.0
+def _heights(posterior: pl.DataFrame) -> Array:
+    """By how much the fit moved each of its logs up [m]; the next one's height is found in the same way."""
+    return posterior.filter(pl.col("name").str.starts_with(OFFSET))["value"].to_numpy()
 
 
-def band(problem: Problem, predicted: Array, drawn: Sequence[Array], left: LeftOver) -> tuple[Array, Array]:
+def band(
+    problem: Problem, predicted: Array, drawn: Sequence[Array], left: LeftOver, *, cuts: int = 1
+) -> tuple[Array, Array]:
     """Ends of the 90 % band [N], each of shape [sample_count].
 
     Args:
@@ -161,8 +160,10 @@ def band(problem: Problem, predicted: Array, drawn: Sequence[Array], left: LeftO
         predicted: Its force [N], shape [sample_count].
         drawn: The same for possible materials, each with what it leaves of the logs.
         left: What the fit leaves of its logs.
+        cuts: How many logs the fit knows: each tells more of the reading's scale, none of the next cut's own.
     """
+    as_a_whole = np.sqrt(CUT_SPREAD**2 + scale_variance(cuts))
     spread = np.std(drawn, axis=0) if len(drawn) > 1 else np.zeros_like(predicted)
     model_error = left.deviation_at(problem.height) * float(predicted[problem.contact].mean())
-    deviation = np.sqrt(spread**2 + (NEXT_CUT * predicted) ** 2 + model_error**2)
+    deviation = np.sqrt(spread**2 + (as_a_whole * predicted) ** 2 + model_error**2)
     return np.maximum(0.0, predicted - NINETY * deviation), predicted + NINETY * deviation

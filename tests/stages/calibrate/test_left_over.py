@@ -14,12 +14,13 @@ from stages.calibrate.material_fit.left_over import (
     scale_variance,
 )
 from stages.calibrate.material_fit.likelihood import MODEL_ERROR, depth_likelihood
+from stages.calibrate.prediction import band
 from stages.calibrate.problem import pose_problem
 from stages.calibrate.recorded_cut import top_of_body
 from stages.runtime.catalogue import ARTIFACTS
 from stages.runtime.table_contract import check_table
 from stages.shared.fitting.correlation import correlation, rough_correlation
-from stages.shared.library.library import CUT_SPREAD, SCALE_SPREAD
+from stages.shared.library.library import CUT_SPREAD, NINETY, SCALE_SPREAD
 from tests.disect_sim.scenes import block_model, regular_block
 from tests.stages.calibrate.test_material_fit import EDGE_TRUTH, quick_material
 from tests.stages.calibration_scenes import record
@@ -106,6 +107,16 @@ def test_the_scale_of_the_reading_comes_again():
         assert np.log(scale_again([0.1] * cuts)) == pytest.approx(0.1 * cuts * slope, rel=0.01)
         assert scale_variance(cuts) == pytest.approx(np.var(scale - slope * total), rel=0.01)
     assert scale_again([]) == 1.0
+
+
+def test_the_band_knows_how_many_logs_told_the_scale(problem):
+    """Without draws and with the model's error known, what is left is the scale after so many logs and the next cut."""
+    flat = np.full(len(problem.height), 20.0)
+    exact = replace(NOTHING, height_m=np.array([-1.0, 1.0]), factor=np.ones(2), deviation=np.zeros(2))
+    for cuts in (1, 4):
+        low, high = band(problem, flat, [], exact, cuts=cuts)
+        expected = 20.0 * NINETY * np.hypot(CUT_SPREAD, np.sqrt(scale_variance(cuts)))
+        assert high - flat == pytest.approx(np.full(len(flat), expected)) == flat - low
 
 
 def test_two_correlations_of_a_field():
