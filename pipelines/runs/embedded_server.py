@@ -33,24 +33,32 @@ class ServerError(RuntimeError):
 
 
 class EmbeddedServer:
-    """One per process: started at the first use, and again if it has died."""
+    """One per process: started at the first use, and again at the same address if it dies.
+
+    A run that asks it meanwhile asks again for a minute (Prefect's client does), and goes on.
+    """
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self._url = ""
         self._lock = threading.Lock()
+        self._ended = threading.Event()
+        """On purpose."""
 
     def url(self, project: Project) -> str:
         """Where it answers."""
+        self._ended.clear()
         with self._lock:
             if self._process is None or self._process.poll() is not None:
                 check_home(Path(os.environ.get("PREFECT_HOME", project.prefect_home)))
-                self._start(project)
+                self._start(project, _free_port())
             return self._url
 
     def end(self) -> None:
         """End it and wait, but not for long."""
-        process, self._process = self._process, None
+        self._ended.set()
+        with self._lock:
+            process, self._process = self._process, None
         if process is None:
             return
         process.terminate()
@@ -62,15 +70,14 @@ class EmbeddedServer:
 
     def kill(self) -> None:
         """End it at once."""
+        self._ended.set()
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
 
-    def _start(self, project: Project) -> None:
-        port = _free_port()
-        self._url = f"http://{HOST}:{port}/api"
+    def _start(self, project: Project, port: int) -> None:
         with tempfile.TemporaryFile() as said:
-            self._process = subprocess.Popen(
+            self._process = process = subprocess.Popen(
                 [sys.executable, "-m", "pipelines.runs.server", HOST, str(port), EMBEDDED],
                 env={**os.environ, "PREFECT_API_URL": ""},
                 stdin=subprocess.PIPE,  # never written to: its end is how the server learns of this process's death
@@ -78,17 +85,26 @@ class EmbeddedServer:
                 stderr=said,
                 start_new_session=True,  # Ctrl-C reaches this process, which still has to tell the server of it
             )
+            self._url = f"http://{HOST}:{port}/api"
             atexit.register(self.end)
             end = time.monotonic() + START_LIMIT_S
             while not answers(self._url):
-                if STOP.is_set():
+                if STOP.is_set() or self._ended.is_set():
                     self.kill()
                     raise StoppedError
-                if self._process.poll() is not None or time.monotonic() > end:
-                    self.kill()
+                if process.poll() is not None or time.monotonic() > end:
+                    process.kill()
                     said.seek(0)
                     raise ServerError(_sentence(project, said.read().decode(errors="replace")))
                 time.sleep(POLL_S)
+        threading.Thread(target=self._replace, args=(process, project, port), daemon=True).start()
+
+    def _replace(self, process: subprocess.Popen[bytes], project: Project, port: int) -> None:
+        """Start another one when this one dies, unless it was ended or replaced; one that can't start is the last."""
+        process.wait()
+        with self._lock, contextlib.suppress(ServerError, StoppedError, OSError):
+            if self._process is process and not (self._ended.is_set() or STOP.is_set()):
+                self._start(project, port)
 
 
 EMBEDDED_SERVER = EmbeddedServer()

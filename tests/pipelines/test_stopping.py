@@ -14,7 +14,7 @@ from pipelines.dvc import stopping
 from pipelines.dvc.stage import bring_up_to_date
 from pipelines.dvc.stopping import StoppedError
 from pipelines.runs import embedded_server, run_request
-from pipelines.runs.embedded_server import EmbeddedServer, ServerError, check_home
+from pipelines.runs.embedded_server import EmbeddedServer, ServerError, answers, check_home
 from pipelines.runs.run_result import RunResult
 from pipelines.runs.server import STOPPED
 from pipelines.scans.register import Request, register_scan
@@ -112,6 +112,41 @@ def test_a_server_that_ends_at_once_is_a_sentence_with_its_last_words(project, m
         EmbeddedServer().url(project)
 
 
+HEALTHY = """
+import sys
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+class Healthy(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+
+HTTPServer(("127.0.0.1", int(sys.argv[1])), Healthy).serve_forever()
+"""
+"""In place of Prefect's server, which takes longer to start."""
+
+
+def test_a_server_that_dies_is_there_again_at_its_address(project, monkeypatch):
+    started = []
+    real = subprocess.Popen
+
+    def start(command, **how):
+        started.append(real([sys.executable, "-c", HEALTHY, command[4]], **how))
+        return started[-1]
+
+    monkeypatch.setattr(embedded_server.subprocess, "Popen", start)
+    server = EmbeddedServer()
+    url = server.url(project)
+    started[0].kill()
+    end = time.monotonic() + 60.0
+    while not (len(started) == 2 and answers(url)) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert server.url(project) == url and len(started) == 2
+    server.end()
+    time.sleep(0.5)
+    assert len(started) == 2 and not answers(url), "one that was ended stays away"
+
+
 @pytest.mark.parametrize(("alive", "tries"), [(False, 2), (True, 1)])
 def test_a_run_whose_dashboard_died_goes_on_without_it(project, monkeypatch, alive, tries):
     urls = iter(["http://dashboard/api", "http://embedded/api"])
@@ -176,6 +211,19 @@ def test_a_whole_run_with_its_server_stopped_and_killed(project, tmp_path):
     os.kill(run.pid, signal.SIGKILL)
     run.communicate(timeout=60)
     assert psutil.wait_procs(family, timeout=10)[1] == [], "its server, dvc and the stage die with it"
+
+
+@pytest.mark.slow
+def test_a_whole_run_whose_server_is_killed_goes_on(project, tmp_path):
+    """In one go: without a new server, Prefect's client waits for minutes, and the flow begins anew."""
+    run, family = start_slow_run(project, write_scan(tmp_path, "apple.ply", "good slow-clean slow-clean"))
+    next(process for process in family if "pipelines.runs.server" in words(process)).kill()
+    _, said = run.communicate(timeout=LIMIT_S)
+    assert run.returncode == 0, said
+    assert "is gone" not in said and "Traceback" not in said
+    assert runs(project).count("apple clean") == 1
+    with sqlite3.connect(project.prefect_home / "prefect.db") as database:
+        assert database.execute("SELECT state_type FROM flow_run").fetchall() == [("COMPLETED",)]
 
 
 STUBBORN = """
