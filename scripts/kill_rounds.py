@@ -42,7 +42,7 @@ KINDS = {"stage": 4, "dvc": 3, "runner": 2, "group": 2, "server": 1}
 """What is killed, and how often."""
 WITH_PREFECT = 0.1
 """Share of the other kinds that are whole runs, with their own server too."""
-IN_A_ROW = 8
+IN_A_ROW = 20
 """Most kills of a round: all but the first hit runs that repair what those before them left."""
 LATER = 1.05
 """Moments are drawn from a little more than the victim's life, so that its last moments are among them."""

@@ -86,7 +86,7 @@ COARSE = Size(
 
 def block(cells: tuple[int, int, int]) -> Model:
     """The prism: a box, of which the corners in the file say all."""
-    shape = trimesh.load(real_file(*MESH))
+    shape = trimesh.load_mesh(real_file(*MESH))
     low, high = shape.bounds
     assert np.isclose(shape.volume, np.prod(high - low), rtol=1e-3), "the prism fills its box"
     mesh = cut_by_plane(*box_mesh(tuple(low), tuple(high), cells))
@@ -142,7 +142,7 @@ def run(size: Size, kept: Kept) -> Iterator[dict[str, dict[str, Any]]]:
 
     out[BEFORE] = kept.once(BEFORE, (key, size.curves), before)
     yield out
-    where = {"scan_dir": kept.folder, "key": key, "report": kept.tell}
+    where: dict[str, Any] = {"scan_dir": kept.folder, "key": key, "report": kept.tell}
     for name, how in size.settings.items():
 
         def work(name: str = name, how: dict[str, Any] = how) -> dict[str, Any]:
