@@ -77,7 +77,7 @@ def box_surface(size_m: tuple[float, float, float]) -> Surface:
 def half_sphere_surface(file: Path) -> Surface:
     """The paper's half sphere if the file is there, else the same shape made here."""
     if file.exists():
-        found = trimesh.load(file)
+        found = trimesh.load_mesh(file)
         return Surface(np.array(found.vertices), np.array(found.faces, np.int32))
     angle = np.linspace(0.0, 0.5 * np.pi, 17)
     base = np.column_stack([np.linspace(0.0, HALF_SPHERE_RADIUS_M, 9), np.zeros(9)])

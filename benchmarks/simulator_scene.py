@@ -73,8 +73,9 @@ def _timed(
     model = build_model(mesh, MATERIALS["apple"])
     motion = ConstantVelocity(initial_y=initial_y, velocity_y=VELOCITY_Y)
     parameters = {"cut_spring_softness": SOFTNESS}
-    options = {"duration": duration, "differentiable": gradient, "device": "cpu", "solver": solver}
-    result = simulate(model, motion, parameters, **options)
+    result = simulate(
+        model, motion, parameters, duration=duration, differentiable=gradient, device="cpu", solver=solver
+    )
     if gradient:
         result.gradient(2.0 * result.force / len(result.force))
     return result, time.process_time() - start

@@ -6,6 +6,7 @@ and the growth per scan over the second half of them.
 
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 from tests.pipelines.tiny_project import make_tiny_project, write_scan
@@ -30,7 +31,7 @@ def main() -> None:
             for number in range(count):
                 write_scan(inbox, f"scan-{number}.json", "log")
                 write_scan(inbox, f"scan-{number}.ply", f"good {number}")
-                watcher.wait_until(lambda wanted=number: len(watcher.finished()) > wanted, LIMIT_S)
+                watcher.wait_until(partial(_finished, watcher, number + 1), LIMIT_S)
                 rows.append(watcher.memory_mb())
                 if (number + 1) % EVERY == 0 or number == 0:
                     print(f"{number + 1:5}  {rows[-1][0]:12.0f}  {rows[-1][1]:11.0f}", flush=True)
@@ -41,6 +42,10 @@ def main() -> None:
         print(
             f"{done} of {count} done; over the last {count - half}: {own:+.2f} and {server:+.2f} MB per scan"
         )
+
+
+def _finished(watcher: WatchProcess, count: int) -> bool:
+    return len(watcher.finished()) >= count
 
 
 if __name__ == "__main__":

@@ -47,9 +47,15 @@ def _with_joints(base: Attack, which: int, joints: Array) -> Attack:
     if which == 1:
         files = replace(files, document=document, air=changed)
     else:
-        same = {"waypoints": table, "csv_waypoints": table, "json_waypoints": table}
-        shot = recording(table, demand)
-        files = replace(files, document=document, cut=changed, recording=shot, **same)
+        files = replace(
+            files,
+            document=document,
+            cut=changed,
+            recording=recording(table, demand),
+            waypoints=table,
+            csv_waypoints=table,
+            json_waypoints=table,
+        )
     force = np.zeros((count, 3)) if which else force_on_knife(files, demand)
     limits = asdict(thresholds(demand.robot, demand.cell, joints, force))
     document["collision"][("cut", "air_cut")[which]] = limits
@@ -135,7 +141,7 @@ def _moves(generator: np.random.Generator) -> tuple[Edit, float]:
             q = q.copy()
             q[:, joint] += sign * size * np.clip(1.0 - s**2, 0.0, None) ** 4
         changed = replace(variant, **{name: q})
-        files = replace(base.files, **{("cut", "air")[which]: changed})
+        files = replace(base.files, air=changed) if which else replace(base.files, cut=changed)
         return replace(base, files=files)
 
     return edit, 1.0

@@ -7,6 +7,7 @@ Needs a finished run of that scan.
 
 import io
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -75,7 +76,9 @@ def corners_around(points: np.ndarray) -> np.ndarray:
     return np.stack(np.meshgrid(*ends, indexing="ij"), axis=-1).reshape(-1, 3)
 
 
-def force_plot(frames: pl.DataFrame):
+def force_plot(
+    frames: pl.DataFrame,
+) -> tuple[Image.Image, Callable[[float], tuple[float, float, float]]]:
     """The force over time as a picture, and a function from time [s] to (x, top, bottom) [pixel] in it."""
     from matplotlib.figure import Figure
 
@@ -86,8 +89,8 @@ def force_plot(frames: pl.DataFrame):
         xlabel="time [s]", ylabel="force on the knife [N]", xlim=(0.0, frames["time_s"][-1]), ylim=(0.0, None)
     )
     axis.tick_params(labelsize=8)
-    axis.yaxis.label.set_size(8)
-    axis.xaxis.label.set_size(8)
+    axis.yaxis.label.set_fontsize(8)
+    axis.xaxis.label.set_fontsize(8)
     buffer = io.BytesIO()
     figure.savefig(buffer, dpi=DPI)
 

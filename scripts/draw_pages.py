@@ -8,12 +8,15 @@ Needs a finished run of that scan, the package playwright and a Chromium.
 import shutil
 import sys
 from pathlib import Path
+from typing import Literal
 
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, ViewportSize, sync_playwright
+
+Scheme = Literal["light", "dark"]
 
 TARGET = Path(__file__).parents[1] / "docs" / "img"
 SOFTWARE_GL = ("--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftshader")
-SHOTS = (
+SHOTS: tuple[tuple[str, str, int, int, Scheme, str], ...] = (
     ("report.html", "report_1440", 1440, 1100, "light", "#summary"),
     ("report.html", "report_1440_dark", 1440, 1100, "dark", "#cleaning"),
     ("report.html", "report_390", 390, 1100, "dark", "#summary"),
@@ -36,9 +39,9 @@ def shoot(browser: Browser, folder: Path, compared: Path | None) -> None:
         take(browser, compared.resolve().as_uri() + "#curves", "compare_1440", (1440, 900), "light")
 
 
-def take(browser: Browser, address: str, name: str, size: tuple[int, int], scheme: str) -> None:
+def take(browser: Browser, address: str, name: str, size: tuple[int, int], scheme: Scheme) -> None:
     """One picture of a size [pixel]."""
-    view = {"width": size[0], "height": size[1]}
+    view = ViewportSize(width=size[0], height=size[1])
     page = browser.new_page(viewport=view, color_scheme=scheme, offline=True)
     page.goto(address)
     page.wait_for_timeout(1500)

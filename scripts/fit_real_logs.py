@@ -147,7 +147,7 @@ def meshed(case: Case) -> tuple[np.ndarray, np.ndarray]:
         shape.apply_transform(trimesh.transformations.rotation_matrix(np.pi / 2.0, [0.0, 1.0, 0.0]))
         shape.apply_translation([0.0, -shape.bounds[0][1], 0.0])
     else:
-        shape = trimesh.load(real_file("meshes", f"ansys_{case.shape}_5mm.stl"))
+        shape = trimesh.load_mesh(real_file("meshes", f"ansys_{case.shape}_5mm.stl"))
         shape.apply_scale(case.height_m / 0.05)
         shape.merge_vertices()
     sizes = load_params(ROOT / "params.yaml").tetrahedralize.model_copy(

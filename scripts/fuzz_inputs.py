@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -135,7 +136,7 @@ def _log_seeds() -> tuple[tuple[str, bytes], ...]:
     frame = pl.DataFrame(
         {"time": time_s, **{name: np.sin(time_s) for name in ("x", "y", "z", "fx", "fy", "fz")}}
     )
-    arrays = {"time": time_s, "position": np.zeros((100, 3)), "force": np.ones((100, 3))}
+    arrays: dict[str, Any] = {"time": time_s, "position": np.zeros((100, 3)), "force": np.ones((100, 3))}
     with tempfile.TemporaryDirectory() as folder:
         parquet, npz = Path(folder) / "log.parquet", Path(folder) / "log.npz"
         frame.write_parquet(parquet)

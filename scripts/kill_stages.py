@@ -14,6 +14,7 @@ import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import trimesh
@@ -32,7 +33,7 @@ CODE = ("pipelines", "stages", "disect_sim", "params.yaml")
 LOG = ROOT / "data" / "sample" / "synthetic_apple_log.json"
 GOOD = "good.json"
 """Beside the project: what every stage must give."""
-COARSE = {
+COARSE: dict[str, dict[str, Any]] = {
     "clean": {"target_edge_m": 0.012},
     "tetrahedralize": {
         "edge_m": 0.05,

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 LOW = np.array([-2.8973, -1.7628, -2.8973, -3.0718, -2.8973, -0.0175, -2.8973])
 HIGH = np.array([2.8973, 1.7628, 2.8973, -0.0698, 2.8973, 3.7525, 2.8973])
@@ -134,7 +135,7 @@ def violations(case: Case) -> list[str]:
 def _sent(case: Case) -> list[str]:
     """What the robot is sent beside the joints, against the cell."""
     sent, (mass, centre) = case.sent, case.tool
-    pairs = {
+    pairs: dict[str, tuple[ArrayLike, ArrayLike]] = {
         "load": ([sent.mass_kg, *sent.centre_m], [mass, *centre]),
         "end effector": (sent.edge_m, case.edge),
         "limits of a stop": (sent.acceleration_rad_s2, RATES[1]),
@@ -153,16 +154,16 @@ def flange_poses(q: np.ndarray) -> np.ndarray:
 
 
 @lru_cache(maxsize=8)
-def _flange_poses(data: bytes) -> np.ndarray:
+def _flange_poses(joints: bytes) -> np.ndarray:
     """Most edits leave most motions as they are: remembered by content."""
-    q = np.frombuffer(data).reshape(-1, len(ORIGINS))
+    q = np.frombuffer(joints).reshape(-1, len(ORIGINS))
     pin = _pinocchio()
     if pin is None:
         return _exponentials(q)
     model, data, _ = _model(pin, None)
     out = np.zeros((len(q), 4, 4))
-    for row, joints in zip(out, q, strict=True):
-        pin.framesForwardKinematics(model, data, joints)
+    for row, angles in zip(out, q, strict=True):
+        pin.framesForwardKinematics(model, data, angles)
         row[:] = data.oMf[model.getFrameId("flange")].homogeneous
     return out
 

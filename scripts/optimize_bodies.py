@@ -67,10 +67,10 @@ def half_apple() -> Surface:
 
 def half_cylinder() -> Surface:
     """The paper's half cylinder, flat side down, its axis across the blade, as high as the log's contact height."""
-    shape = trimesh.load(real_file("meshes", "ansys_cyl_5mm.stl"))
+    shape = trimesh.load_mesh(real_file("meshes", "ansys_cyl_5mm.stl"))
     shape.apply_scale(CUCUMBER_HEIGHT_M / shape.extents[1])
     shape.merge_vertices()
-    return Surface(np.asarray(shape.vertices, float), np.asarray(shape.faces, np.int32))
+    return Surface(np.asarray(shape.vertices, np.float64), np.asarray(shape.faces, np.int32))
 
 
 SURFACES: dict[str, tuple[str, Callable[[], Surface]]] = {
@@ -106,8 +106,8 @@ def skin_of(mesh: CutMesh, params: Params) -> np.ndarray:
 
 def values_of(fitted: Path, mesh: CutMesh, params: Params) -> dict[str, np.ndarray]:
     """The fitted parameters on the body's springs, by transport."""
-    tables = (pl.read_parquet(fitted / f"{stem}.parquet") for stem in ("parameters", "bounds"))
-    source = read_source(*tables, params.transport)
+    parameters, bounds = (pl.read_parquet(fitted / f"{stem}.parquet") for stem in ("parameters", "bounds"))
+    source = read_source(parameters, bounds, params.transport)
     target = SpringSet(mesh.spring_position, mesh.spring_area, skin_of(mesh, params))
     moved = transport(source, target, params.transport).values
     return {name: moved[name] for name in SPRING_NAMES}

@@ -91,10 +91,11 @@ def environment(which: str) -> Path:
     if not whole.exists():
         sys.stdout.write(f"Installing {', '.join(PACKAGES[which])} in {folder} ...\n")
         sys.stdout.flush()
-        for line in (
+        lines: tuple[list[str | Path], ...] = (
             [sys.executable, "-m", "venv", folder],
             [python, "-m", "pip", "install", "-qq", "--disable-pip-version-check", *PACKAGES[which]],
-        ):
+        )
+        for line in lines:
             done = subprocess.run(line, capture_output=True, text=True, check=False)
             if done.returncode:
                 raise InputError(
@@ -147,10 +148,10 @@ def client_in_cpp(place: Path) -> Path:
     """stream_cut, compiled with the library of panda-python's wheel in place/client."""
     libraries = sorted(place.glob("client/lib/python*/site-packages/panda_python.libs/libfranka-*.so.0.9.*"))
     program = place / "stream_cut"
-    line = ["g++", "-std=c++14", "-O2", "-Wall", "-Wextra", "-Werror", f"-I{headers(place)}", STREAM_CUT]
-    tail = [*libraries, *(f"-Wl,-rpath,{library.parent}" for library in libraries), "-o", program]
+    line = ["g++", "-std=c++14", "-O2", "-Wall", "-Wextra", "-Werror", f"-I{headers(place)}", str(STREAM_CUT)]
+    line += [*map(str, libraries), *(f"-Wl,-rpath,{library.parent}" for library in libraries)]
     try:
-        done = subprocess.run([*line, *tail], capture_output=True, text=True, check=False)
+        done = subprocess.run([*line, "-o", program], capture_output=True, text=True, check=False)
     except FileNotFoundError as error:
         raise InputError("g++ is not there. --cpp compiles with it. Install it (apt install g++).") from error
     if done.returncode:
@@ -223,8 +224,8 @@ def main() -> int:
         return 2
     command = server_command(server, options.robot, BUILD, *felt)
     log = BUILD / "server.log"
-    with log.open("w", encoding="utf-8") as file:
-        process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT)
+    with log.open("w", encoding="utf-8") as said:
+        process = subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the server's, which then ends by itself
     if not answers(process):
         sys.stderr.write(f"The server ended: {log.read_text(encoding='utf-8')[-1000:]}\n")

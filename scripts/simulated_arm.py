@@ -36,7 +36,8 @@ FRUIT = json.loads(Path(sys.argv[6]).read_text(encoding="utf-8")) if len(sys.arg
 
 import numpy as np  # noqa: E402
 from felt_fruit import Fruit  # noqa: E402
-from franka_sim import franka_protocol, franka_sim_server, mujoco_franka_sim, robot_state, run_server  # noqa: E402
+from franka_sim import franka_protocol, mujoco_franka_sim, robot_state, run_server  # noqa: E402
+from franka_sim.franka_sim_server import FrankaSimServer as Server  # noqa: E402
 from franka_sim.limits import checker, tables  # noqa: E402
 from franka_sim.server import state_stream  # noqa: E402
 
@@ -56,7 +57,6 @@ STATE_NUMBERS, ACCELEROMETERS = 284, 36
 PATIENCE_S, GLANCE_S, IDLE_S = 0.5, 2e-4, 0.05
 """How long it waits for an answer (libfranka itself gives up after 1 s without a state), how often it looks for it, and
 how long the arm stands still when no state is sent."""
-Server = franka_sim_server.FrankaSimServer
 ticks = threading.Semaphore(0)
 """One per state that is sent."""
 servers: list[Server] = []
@@ -153,9 +153,9 @@ class PandaState:
 class PandaCommands(socket.socket):
     """Commands of version 5 with the flag that version 10 has at their end."""
 
-    def recvfrom(self, size: int) -> tuple:
+    def recvfrom(self, size: int, flags: int = 0, /) -> tuple:
         """One command and where it came from."""
-        data, sender = super().recvfrom(size)
+        data, sender = super().recvfrom(size, flags)
         return data + b"\0", sender
 
 

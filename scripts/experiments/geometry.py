@@ -45,9 +45,9 @@ Array = NDArray[np.float64]
 
 def of_the_paper(name: str) -> Surface:
     """One of the paper's bodies, flat side down."""
-    shape = trimesh.load(real_file("meshes", f"ansys_{name}_5mm.stl"))
+    shape = trimesh.load_mesh(real_file("meshes", f"ansys_{name}_5mm.stl"))
     shape.merge_vertices()
-    return Surface(np.asarray(shape.vertices, float), np.asarray(shape.faces, np.int32))
+    return Surface(np.asarray(shape.vertices, np.float64), np.asarray(shape.faces, np.int32))
 
 
 BODIES: dict[str, Callable[[], Surface]] = {

@@ -50,8 +50,15 @@ def _cutting(size: Size, model: Model) -> tuple[CuttingMotion, float]:
     duration = steps * size.scene.dt_s
     motion = ConstantVelocity(initial_y=top, velocity_y=-SPEED_M_S)
     times = tuple(np.linspace(duration / TIMES, duration, TIMES))
-    options = {"dt": size.scene.dt_s, "sample_rate_hz": size.scene.rate_hz, "keep_times": times}
-    return CuttingMotion(model, motion, duration=duration, **options), duration
+    cutting = CuttingMotion(
+        model,
+        motion,
+        duration=duration,
+        dt=size.scene.dt_s,
+        sample_rate_hz=size.scene.rate_hz,
+        keep_times=times,
+    )
+    return cutting, duration
 
 
 def run(size: Size, kept: Kept) -> dict[str, dict[str, Any]]:

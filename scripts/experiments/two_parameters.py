@@ -8,6 +8,7 @@ paper. Needs the extra `bayes`. A killed run goes on where it was (build/experim
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -84,8 +85,9 @@ def run(size: Size, kept: Kept) -> Iterator[dict[str, dict[str, Any]]]:
     """The grid, then every method once; what there is so far after each of them."""
     target, centre, covariance = posed(size)
     sizes = target.unknowns.sizes
-    where = {"scan_dir": kept.folder, "key": repr(size.scene), "report": kept.tell}
-    brute = Sampling(target, centre, covariance, **where, **size.settings["grid"])
+    key = repr(size.scene)
+    sampling = partial(Sampling, target, centre, covariance, scan_dir=kept.folder, key=key, report=kept.tell)
+    brute = sampling(**size.settings["grid"])
 
     def density() -> dict[str, Any]:
         axes, logs = grid_of(brute)
@@ -93,7 +95,7 @@ def run(size: Size, kept: Kept) -> Iterator[dict[str, dict[str, Any]]]:
 
     out = {"density": kept.once("density", (size.scene, brute.simulations), density)}
     for name, settings in size.settings.items():
-        job = Sampling(target, centre, covariance, **where, **settings)
+        job = sampling(**settings)
 
         def work(name: str = name, job: Sampling = job) -> dict[str, Any]:
             found = sample(name.partition(",")[0], job)
