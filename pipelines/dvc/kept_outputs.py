@@ -36,6 +36,16 @@ def kept_outputs(
     shutil.rmtree(shelter, ignore_errors=True)
 
 
+def kept_stages(scan_dir: Path) -> list[str]:
+    """Stages whose older outputs lie aside: those that run, and those that were killed."""
+    return [path.name.removeprefix(KEPT_PREFIX) for path in scan_dir.glob(f"{KEPT_PREFIX}*")]
+
+
+def restore_outputs(scan_dir: Path, stage: str, outputs: Sequence[Path]) -> None:
+    """Put back what a killed run of the stage laid aside. The caller holds the scan's lock."""
+    _restore(outputs, scan_dir, scan_dir / f"{KEPT_PREFIX}{stage}")
+
+
 def _keep(outputs: Sequence[Path], scan_dir: Path, shelter: Path) -> None:
     for path in [path for output in outputs for path in _files(output)]:
         copy = shelter / path.relative_to(scan_dir)

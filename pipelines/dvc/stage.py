@@ -20,12 +20,12 @@ from pipelines.dvc.broken_rwlock import recovered_from_broken_rwlock
 from pipelines.dvc.commands import BUSY_SENTENCE
 from pipelines.dvc.disk_space import check_disk_space
 from pipelines.dvc.events_tail import EventsTail
-from pipelines.dvc.kept_outputs import kept_outputs
+from pipelines.dvc.kept_outputs import kept_outputs, kept_stages, restore_outputs
 from pipelines.dvc.pipeline_file import listed_while_it_runs, refresh_pipeline_file, stage_address
 from pipelines.dvc.recorded_files import damaged, discard, recorded_outputs
 from pipelines.dvc.redact import redact
 from pipelines.dvc.stopping import STOP, check_stop, running_stage
-from pipelines.dvc.template import StageEntry, resolve
+from pipelines.dvc.template import StageEntry, read_template, resolve
 from pipelines.scans.file_lock import scan_lock
 from pipelines.scans.project import Project
 from stages.runtime.artifacts import read_metrics
@@ -113,7 +113,7 @@ def bring_up_to_date(
     scan_dir = project.scan_dir(scan_id)
     read_scan_file(scan_dir)  # refuses names that DVC must not put into a command line or a path
     scan_yaml = read_mapping(scan_dir / SCAN_FILE_NAME)
-    outputs = [project.root / resolve(out, scan_yaml) for out in entry.outs]
+    outputs = _outputs(project, scan_yaml, entry)
     start = time.monotonic()
     check_disk_space(project.root)
     with (
@@ -123,7 +123,8 @@ def bring_up_to_date(
         ),
         kept_outputs(scan_dir, entry.name, outputs, lambda: _is_recorded(project, scan_id, entry.name)),
     ):
-        remove_abandoned(scan_dir, entry.name)
+        remove_abandoned(scan_dir)
+        _restore_others(project, scan_yaml, scan_dir, entry)
         for done in (restore_broken_lock_file(project, scan_id), refresh_pipeline_file(project, scan_id)):
             if done:
                 listeners.on_line(done)
@@ -144,6 +145,18 @@ def bring_up_to_date(
         outputs=tuple(str(path.relative_to(project.root)) for path in outputs),
         metrics=metrics,
     )
+
+
+def _outputs(project: Project, scan_yaml: dict[str, Any], entry: StageEntry) -> list[Path]:
+    return [project.root / resolve(out, scan_yaml) for out in entry.outs]
+
+
+def _restore_others(project: Project, scan_yaml: dict[str, Any], scan_dir: Path, entry: StageEntry) -> None:
+    """What runs that were killed in other stages laid aside; the scan's lock is held, so none of them lives."""
+    killed = set(kept_stages(scan_dir)) - {entry.name}
+    for other in read_template(project.template) if killed else ():
+        if other.name in killed:
+            restore_outputs(scan_dir, other.name, _outputs(project, scan_yaml, other))
 
 
 def _run_dvc(project: Project, scan_id: str, entry: StageEntry, listeners: Listeners, force: bool) -> Outcome:

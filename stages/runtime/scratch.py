@@ -57,10 +57,10 @@ class Scratch:
         os.close(self._handle)
 
 
-def remove_abandoned(scan_dir: Path, stage: str) -> None:
-    """Remove what killed processes left: scratch directories of this stage, the picture it was showing, half files."""
+def remove_abandoned(scan_dir: Path) -> None:
+    """Remove what killed processes left: scratch directories of any stage, the picture it was showing, half files."""
     remove_half_written(scan_dir)
-    for path in scan_dir.glob(f"{SCRATCH_PREFIX}{stage}-*"):
+    for path in scan_dir.glob(f"{SCRATCH_PREFIX}*"):
         try:
             handle = os.open(path, os.O_RDONLY)
         except FileNotFoundError:

@@ -89,7 +89,7 @@ def _run_guarded(stage: str, scan_dir: Path) -> None:
         }
         return fingerprint(project, dependencies, tracked)
 
-    remove_abandoned(scan_dir, stage)
+    remove_abandoned(scan_dir)
     params = _params(project, scan_dir, stage)
     before = state()
     io = StageIO(scan_dir, scan, stage)

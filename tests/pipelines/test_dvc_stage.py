@@ -75,6 +75,22 @@ def test_outcomes_and_kept_artifacts(project, tmp_path):
     assert runs(project) == ["apple clean"] * 3
 
 
+def test_what_a_kill_in_another_stage_left_is_put_back(project, tmp_path):
+    """Found by counting kills: a whole run was killed in one stage, and the runs after it were of another."""
+    register_scan(project, Request(write_scan(tmp_path, "apple.ply", "good words")))
+    for stage in ("clean", "tetrahedralize"):
+        bring_up_to_date(project, "apple", entry_of(project, stage))
+    good, scan_dir = outputs(project), project.scan_dir("apple")
+    shelter = scan_dir / ".kept-clean" / "clean"
+    shelter.mkdir(parents=True)
+    for path in (scan_dir / "clean").iterdir():
+        path.rename(shelter / path.name)
+    (scan_dir / ".scratch-clean-of-a-killed-run").mkdir()
+    bring_up_to_date(project, "apple", entry_of(project, "tetrahedralize"))
+    assert outputs(project) == good
+    assert not [*scan_dir.glob(".kept-*"), *scan_dir.glob(".scratch-*")]
+
+
 def test_crash_and_timeout_are_failures(project, tmp_path):
     register_scan(project, Request(write_scan(tmp_path, "apple.ply", "crash-clean")))
     with pytest.raises(StageFailedError, match="clean: ZeroDivisionError"):

@@ -151,12 +151,12 @@ def test_scratch_of_the_dead_is_removed_and_that_of_the_living_is_not(project, t
     (held,) = scan_dir.glob(".scratch-clean-*")
     (scan_dir / ".scratch-clean-dead").mkdir()
     (scan_dir / ".scratch-precut-dead").mkdir()
-    remove_abandoned(scan_dir, "clean")
-    assert {path.name for path in scan_dir.glob(".scratch-*")} == {held.name, ".scratch-precut-dead"}
+    remove_abandoned(scan_dir)
+    assert {path.name for path in scan_dir.glob(".scratch-*")} == {held.name}
     process.kill()
     process.wait()
-    remove_abandoned(scan_dir, "clean")
-    assert [path.name for path in scan_dir.glob(".scratch-*")] == [".scratch-precut-dead"]
+    remove_abandoned(scan_dir)
+    assert not list(scan_dir.glob(".scratch-*"))
 
 
 def test_temporary_files_of_a_stage_go_with_its_scratch(project, tmp_path):
@@ -166,12 +166,12 @@ def test_temporary_files_of_a_stage_go_with_its_scratch(project, tmp_path):
     temporary.mkdir()
     process = start_slow(project, scan_dir, tmp_path / "events.jsonl", TMPDIR=str(temporary))
     (scan_dir / LIVE_FILE_NAME).write_bytes(b"picture")
-    remove_abandoned(scan_dir, "clean")
+    remove_abandoned(scan_dir)
     assert (scan_dir / LIVE_FILE_NAME).exists() and len(list(temporary.rglob("forgotten.txt"))) == 1
     process.kill()
     process.wait()
     (scan_dir / f".{LIVE_FILE_NAME}.x7").write_bytes(b"half a picture")
-    remove_abandoned(scan_dir, "clean")
+    remove_abandoned(scan_dir)
     assert list(temporary.iterdir()) == list(scan_dir.glob(f"*{LIVE_FILE_NAME}*")) == []
     assert run_clean(project, scan_dir, TMPDIR=str(temporary)).returncode == 0
     assert list(temporary.iterdir()) == []
@@ -186,12 +186,12 @@ def test_a_killed_process_that_the_kernel_still_takes_apart_holds_nothing(tmp_pa
         (tmp_path / name).mkdir()
         locks.append(os.open(tmp_path / name, os.O_RDONLY))
         fcntl.flock(locks[-1], fcntl.LOCK_EX)
-    remove_abandoned(tmp_path, "clean")
+    remove_abandoned(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == set(names.values())
     killed.kill()
     while running(killed.pid):
         time.sleep(0.01)
-    remove_abandoned(tmp_path, "clean")
+    remove_abandoned(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {names[os.getpid()]}, "the living keeps its own"
     killed.wait()
     for lock in locks:
@@ -207,7 +207,7 @@ def test_a_link_to_another_folder_is_not_followed(tmp_path):
         scratch = tmp_path / ".scratch-clean-dead"
         scratch.mkdir()
         (scratch / TEMPORARY_LINK).symlink_to(tmp_path / target)
-        remove_abandoned(tmp_path, "clean")
+        remove_abandoned(tmp_path)
         assert not scratch.exists()
     assert len(list(tmp_path.rglob("kept.txt"))) == 2
 
@@ -253,5 +253,5 @@ def test_half_written_files_of_killed_processes_are_swept(tmp_path):
     os.utime(older, (0.0, 0.0))
     (tmp_path / ".checkpoints").mkdir()
     (tmp_path / "dvc.lock").write_text("x")
-    remove_abandoned(tmp_path, "clean")
+    remove_abandoned(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {newer.name, ".checkpoints", "dvc.lock"}
