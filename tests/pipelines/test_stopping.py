@@ -10,15 +10,16 @@ import time
 import psutil
 import pytest
 
-from pipelines.dvc import stopping
+from pipelines.dvc import disk_space, stopping
 from pipelines.dvc.stage import bring_up_to_date
 from pipelines.dvc.stopping import StoppedError
-from pipelines.runs import embedded_server, run_request
+from pipelines.runs import dashboard, embedded_server, run_request
 from pipelines.runs.embedded_server import EmbeddedServer, ServerError, check_home
 from pipelines.runs.run_result import RunResult
 from pipelines.runs.server import STOPPED
 from pipelines.scans.register import Request, register_scan
 from tests.pipelines.test_dvc_stage import entry_of
+from tests.pipelines.test_faults import in_namespace
 from tests.pipelines.tiny_project import ROOT, environment, runs, write_scan
 
 LIMIT_S = 240.0
@@ -100,6 +101,37 @@ def test_a_folder_that_prefect_could_not_use_is_a_sentence(tmp_path):
     (tmp_path / "prefect.db").unlink()
     sqlite3.connect(tmp_path / "prefect.db").close()
     check_home(tmp_path)
+
+
+def test_a_full_disk_under_prefects_folder_is_noticed(tmp_path, monkeypatch):
+    monkeypatch.setattr(disk_space, "MIN_FREE_BYTES", 10**18)
+    with pytest.raises(OSError, match="No space left"):
+        check_home(tmp_path)
+
+
+def test_prefects_folder_is_looked_at_before_a_server_starts(project, monkeypatch):
+    monkeypatch.setenv("PREFECT_HOME", str(project.prefect_home))
+    project.prefect_home.mkdir()
+    (project.prefect_home / "prefect.db").write_bytes(b"rubbish" * 100)
+    monkeypatch.setattr(embedded_server.subprocess, "Popen", lambda *_, **__: pytest.fail("it was started"))
+    monkeypatch.setattr(dashboard.os, "execve", lambda *_: pytest.fail("it was started"))
+    for start in (EmbeddedServer().url, lambda p: dashboard.serve_dashboard(p, embedded_server._free_port())):
+        with pytest.raises(ServerError, match="Move it away"):
+            start(project)
+
+
+def test_a_read_only_folder_of_prefect_is_a_sentence(project):
+    """Prefect itself would try for minutes."""
+    project.prefect_home.mkdir()
+    write_scan(project.root, "apple.ply")
+    said = in_namespace(
+        project.root,
+        "mount --bind .prefect .prefect && mount -o remount,ro,bind .prefect",
+        *("env", f"PREFECT_HOME={project.prefect_home}", "PREFECT_API_URL="),
+        *(sys.executable, "-m", "pipelines.cli.main", "run", "apple.ply", "--target", "clean"),
+    )
+    assert said.returncode == 1
+    assert f"error: The disk is read-only ({project.prefect_home}" in said.stderr
 
 
 def test_a_server_that_ends_at_once_is_a_sentence_with_its_last_words(project, monkeypatch):
