@@ -40,8 +40,8 @@ def entered(project: Project, monkeypatch: pytest.MonkeyPatch) -> Project:
 
 @pytest.fixture(scope="session")
 def prefect_server() -> Iterator[None]:
-    """Prefect's own test harness: a temporary database and an API in this process (about 17 s to start)."""
+    """Prefect's own test harness: a temporary database and an API in this process (about 17 s to start, or minutes)."""
     from prefect.testing.utilities import prefect_test_harness
 
-    with prefect_test_harness(server_startup_timeout=120):
+    with prefect_test_harness(server_startup_timeout=900):
         yield

@@ -66,6 +66,8 @@ def test_a_stage_that_is_stopped_leaves_what_was_there(project, tmp_path, stop):
 
     def stop_at_once(fraction, message):
         seen.append(fraction)
+        running = [child.pid for child in psutil.Process().children() if "dvc.child" in words(child)]
+        assert running and os.getpgid(0) not in map(os.getpgid, running), "Ctrl-C reaches the runner alone"
         stop.set()
 
     from pipelines.dvc.stage import Listeners
