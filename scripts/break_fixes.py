@@ -1,6 +1,6 @@
 """`python -m scripts.break_fixes [WORDS]`: take out one fix at a time and see which test notices.
 
-The fixes are in scripts/broken_fixes.yaml, each with the text that takes it out and the tests that should fail then.
+The fixes are in scripts/broken_fixes/, each with the text that takes it out and the tests that should fail then.
 Works on a copy of the last commit, so that nothing here changes. WORDS choose the fixes whose item and description have
 all of them. PYTEST_ADDOPTS='-m "not slow"' leaves slow tests out.
 Exit code 1 if a fix is missed by no test.
@@ -22,15 +22,21 @@ import psutil
 from stages.runtime.yaml_file import parse_yaml
 
 ROOT = Path(__file__).parents[1]
-LIST = ROOT / "scripts" / "broken_fixes.yaml"
+LISTS = ROOT / "scripts" / "broken_fixes"
 LIMIT_S = 600.0
 """A test that waits for ever has noticed too."""
+
+
+def read_fixes() -> list[dict[str, Any]]:
+    """All of them, in the order of their items."""
+    fixes = [fix for path in LISTS.glob("*.yaml") for fix in parse_yaml(path.read_text(encoding="utf-8"))]
+    return sorted(fixes, key=lambda fix: int(fix["item"]))
 
 
 def broken(text: str, fix: dict[str, Any]) -> str:
     """The text of a file without the fix."""
     if text.count(fix["old"]) != 1:
-        raise ValueError(f"{fix['file']} has {text.count(fix['old'])} times {fix['old']!r}; correct {LIST}")
+        raise ValueError(f"{fix['file']} has {text.count(fix['old'])} times {fix['old']!r}; correct {LISTS}")
     return text.replace(fix["old"], fix["new"])
 
 
@@ -95,7 +101,7 @@ def outcomes(fixes: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], list
 
 def main(words: list[str]) -> int:
     """Print a line per fix."""
-    fixes = parse_yaml(LIST.read_text(encoding="utf-8"))
+    fixes = read_fixes()
     missed = 0
     for fix, tests in outcomes(
         [fix for fix in fixes if all(word in f"{fix['item']} {fix['out']}" for word in words)]
