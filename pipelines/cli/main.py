@@ -205,13 +205,18 @@ def main() -> None:
         if os.environ.get(DEBUG_VARIABLE):
             traceback.print_exc()
         is_input = isinstance(error, InputError)
-        plain = str(error) if is_input else f"{type(error).__name__}: {error} (use --debug for more)"
-        print_error(redact(disk_sentence(error) or plain))
+        print_error(redact(disk_sentence(error) or (str(error) if is_input else _in_words(error))))
         sys.exit(EXIT_BAD_INPUT if is_input or is_not_allowed(error) else EXIT_FAILED)
     finally:
         if STOP.is_set():  # nothing is waited for any more, Prefect's threads least of all
             say_stopped()
             end_process()
+
+
+def _in_words(error: Exception) -> str:
+    from pipelines.runs.run_result import is_sentence
+
+    return str(error) if is_sentence(error) else f"{type(error).__name__}: {error} (use --debug for more)"
 
 
 if __name__ == "__main__":
