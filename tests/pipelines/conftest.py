@@ -1,6 +1,7 @@
 """Fixtures: a tiny project, and one Prefect test server for the session."""
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -45,3 +46,17 @@ def prefect_server() -> Iterator[None]:
 
     with prefect_test_harness(server_startup_timeout=900):
         yield
+
+
+@pytest.fixture
+def comes_to_an_end() -> Iterator[None]:
+    """A test that would wait for ever fails after two minutes instead."""
+
+    def give_up(*_signal: object) -> None:
+        raise AssertionError("it waits for ever")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(120)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)

@@ -85,6 +85,7 @@ def test_a_key_that_is_given_twice_is_refused(tmp_path, text, key, line):
     assert parse_yaml("a: {b: 1}\nc: {b: 1}\n") == {"a": {"b": 1}, "c": {"b": 1}}
 
 
+@pytest.mark.usefixtures("comes_to_an_end")
 def test_a_pipe_a_device_or_a_folder_in_the_place_of_a_file_is_not_read(tmp_path):
     pipe, device, folder = tmp_path / "pipe.yaml", tmp_path / "device.yaml", tmp_path / "folder.yaml"
     os.mkfifo(pipe)
@@ -100,6 +101,7 @@ def test_a_pipe_a_device_or_a_folder_in_the_place_of_a_file_is_not_read(tmp_path
 @pytest.mark.parametrize(
     "ask", [lambda p: read_status(p, ["apple"]), lambda p: pull(p, []), lambda p: pull(p, ["apple"])]
 )
+@pytest.mark.usefixtures("comes_to_an_end")
 def test_no_question_about_a_scan_waits_for_a_pipe(project, tmp_path, ask):
     """DVC reads scan.yaml too, and would wait for ever."""
     register_scan(project, Request(write_scan(tmp_path, "apple.ply")))
