@@ -72,6 +72,14 @@ def test_once_ends_with_the_exit_code_of_the_worst(project, tmp_path, monkeypatc
     assert watch(project, tmp_path, once=True, **choices) == exit_code
 
 
+def test_a_memory_that_can_not_be_written_is_said_before_anything_begins(project, tmp_path, monkeypatch):
+    monkeypatch.setattr(watch_module, "scan_pool", lambda *_: pytest.fail("it began"))
+    (project.scans_dir.parent / "inbox_memory.jsonl").symlink_to("/proc/nowhere/memory.jsonl")
+    choices = {"scans_at_once": 1, "settle_s": 0.1, "say": print, "stop": threading.Event()}
+    with pytest.raises(OSError, match="No such file"):
+        watch(project, tmp_path, once=True, **choices)
+
+
 def test_a_place_that_may_not_be_written_is_no_verdict_on_the_delivery(lab, monkeypatch):
     """Refused for ever would be the good scan, not the read-only folder."""
     for name in ("apple", "pear"):
