@@ -32,7 +32,7 @@ from pipelines.cli.terminal import (
 )
 from pipelines.dvc.redact import redact
 from pipelines.dvc.stopping import STOP, StoppedError, end_process, say_stopped
-from stages.runtime.disk_error import disk_sentence
+from stages.runtime.disk_error import disk_sentence, is_not_allowed
 from stages.runtime.exit_codes import EXIT_BAD_INPUT, EXIT_FAILED
 
 app = typer.Typer(
@@ -205,13 +205,18 @@ def main() -> None:
         if os.environ.get(DEBUG_VARIABLE):
             traceback.print_exc()
         is_input = isinstance(error, InputError)
-        plain = str(error) if is_input else f"{type(error).__name__}: {error} (use --debug for more)"
-        print_error(redact(disk_sentence(error) or plain))
-        sys.exit(EXIT_BAD_INPUT if is_input else EXIT_FAILED)
+        print_error(redact(disk_sentence(error) or (str(error) if is_input else _in_words(error))))
+        sys.exit(EXIT_BAD_INPUT if is_input or is_not_allowed(error) else EXIT_FAILED)
     finally:
         if STOP.is_set():  # nothing is waited for any more, Prefect's threads least of all
             say_stopped()
             end_process()
+
+
+def _in_words(error: Exception) -> str:
+    from pipelines.runs.run_result import is_sentence
+
+    return str(error) if is_sentence(error) else f"{type(error).__name__}: {error} (use --debug for more)"
 
 
 if __name__ == "__main__":

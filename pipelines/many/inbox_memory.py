@@ -35,6 +35,11 @@ class InboxMemory:
         for line in self._whole_lines():
             self._take(line)
 
+    def check_place(self) -> None:
+        """OSError if nothing can be remembered there: said before anything is taken in."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._path.open("ab").close()
+
     def state(self, key: str) -> Remembered | None:
         """What is known about these contents."""
         return self._by_key.get(key)

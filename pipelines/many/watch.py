@@ -16,7 +16,14 @@ from pipelines.many.inbox import Delivery, Settling, find_deliveries, signature
 from pipelines.many.inbox_memory import InboxMemory, Remembered, State
 from pipelines.runs.run_result import RunResult, exit_code_of, sentence_of
 from pipelines.scans.project import Project
-from pipelines.scans.register import Request, forget_scan, register_scan, registered_scan, scan_id_of
+from pipelines.scans.register import (
+    PlaceError,
+    Request,
+    forget_scan,
+    register_scan,
+    registered_scan,
+    scan_id_of,
+)
 from stages.runtime.exit_codes import EXIT_BAD_INPUT, EXIT_DONE, EXIT_FAILED
 from stages.runtime.hashing import sha256_of_file, sha256_of_start, sha256_of_value
 
@@ -132,6 +139,8 @@ class InboxWatcher:
         self._memory.add(line)
         try:
             register_scan(self._project, request)
+        except PlaceError:
+            raise  # the delivery may be good: it is tried again after a restart
         except InputError as error:
             self._finish(line, "refused", str(error))
             self._note(EXIT_BAD_INPUT)
@@ -160,7 +169,8 @@ class InboxWatcher:
                 self._note(EXIT_FAILED)
 
     def _take_note(self, key: str, line: Remembered, result: RunResult, *, is_new: bool) -> None:
-        state = STATES.get(result.exit_code, "failed")
+        is_final = not isinstance(result.exception, PlaceError)
+        state = STATES.get(result.exit_code, "failed") if is_final else "failed"
         self._note(result.exit_code)
         if state == "failed":
             self._tried.add(key)
@@ -197,6 +207,7 @@ def watch(
             f"--settle-s is {settle_s:g}. It is a time in seconds, at most {MAX_SETTLE_S:g}. Give one, e.g. 5."
         )
     memory = InboxMemory(project.scans_dir.parent / "inbox_memory.jsonl")
+    memory.check_place()
     with scan_pool(project, scans_at_once, say) as pool, inside_flow():
         watcher = InboxWatcher(project, inbox, memory, pool, say, settle_s=settle_s, target=target)
         say(f"Watching {inbox}; {scans_at_once} at once; Ctrl-C ends it.")

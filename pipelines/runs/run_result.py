@@ -16,14 +16,16 @@ CALIBRATE = "calibrate"
 """The stage that `scan2cut calibrate` runs."""
 
 
+def is_sentence(error: BaseException) -> bool:
+    """True if its text is a sentence for people; of others they also need the type."""
+    return isinstance(error, InputError | StageFailedError | TryAgainError | StoppedError | ServerError)
+
+
 def sentence_of(error: BaseException) -> str:
     """What went wrong, for people, without secrets."""
     if isinstance(error, KeyboardInterrupt):
         return stopped_sentence()
-    is_sentence = isinstance(
-        error, InputError | StageFailedError | TryAgainError | StoppedError | ServerError
-    )
-    plain = str(error) if is_sentence else f"{type(error).__name__}: {error}"
+    plain = str(error) if is_sentence(error) else f"{type(error).__name__}: {error}"
     return redact(disk_sentence(error) or plain)
 
 

@@ -53,8 +53,17 @@ class Project:
         return self.scans_dir / scan_id
 
     def scan_ids(self) -> list[str]:
-        """Registered scans, in alphabetical order."""
-        return sorted(path.parent.name for path in self.scans_dir.glob("*/scan.yaml"))
+        """Registered scans, in alphabetical order; also those whose scan.yaml is a link that leads nowhere."""
+        folders = self.scans_dir.iterdir() if self.scans_dir.is_dir() else ()
+        return sorted(folder.name for folder in folders if _is_there(folder / "scan.yaml"))
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        path.lstat()
+    except OSError:
+        return False
+    return True
 
 
 def known_scans(project: Project, scan_ids: Sequence[str]) -> list[str]:

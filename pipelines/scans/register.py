@@ -21,6 +21,7 @@ from pipelines.scans.file_lock import scan_lock
 from pipelines.scans.kept_folder import holds_only, put_in_place, same_files
 from pipelines.scans.project import Project, known_scans
 from stages.runtime.atomic_file import write_bytes_atomic
+from stages.runtime.disk_error import disk_sentence, is_not_allowed
 from stages.runtime.hashing import sha256_of_file
 from stages.runtime.params import SECTIONS, check_section_names, merge_params
 from stages.runtime.scan_file import (
@@ -46,6 +47,10 @@ SCRATCH_PREFIX = ".scratch-register-"
 """Of the folder, among the scans, into which new files are copied first."""
 RESERVED_SUFFIXES = {".dvc", ".yaml", ".yml", ".lock"}
 """Names that DVC or this project use for other things."""
+
+
+class PlaceError(InputError):
+    """The project's own folders may not be written, so nothing has begun; the files themselves may be good."""
 
 
 @dataclass(frozen=True)
@@ -110,14 +115,19 @@ def known_raw_file(project: Project, scan_id: str) -> Path:
 
 def register_scan(project: Project, request: Request) -> str:
     """Make or update data/scans/<id>/ and return the id. Nothing is changed if anything is refused."""
-    with scan_lock(project, REGISTERING, lambda: None):
-        return _register(project, request)
+    try:
+        with scan_lock(project, REGISTERING, lambda: None):
+            return _register(project, request)
+    except OSError as error:
+        if is_not_allowed(error):
+            raise PlaceError(disk_sentence(error)) from error
+        raise
 
 
 def _register(project: Project, request: Request) -> str:
     scan_id = _checked_id(request.scan_id, "--id") if request.scan_id else scan_id_of(request.scan)
     scan_dir = project.scan_dir(scan_id)
-    known = read_scan_mapping(scan_dir / SCAN_FILE_NAME) if (scan_dir / SCAN_FILE_NAME).exists() else {}
+    known = read_scan_mapping(scan_dir / SCAN_FILE_NAME) if scan_id in project.scan_ids() else {}
     sections = _sections({} if request.reset else known, request.overrides, str(scan_dir / SCAN_FILE_NAME))
     params = merge_params(
         project.root / PARAMS_FILE_NAME, sections, overrides_from="this scan's overrides (--set)"

@@ -12,6 +12,14 @@ REASONS = {
     errno.EIO: ("the disk can't read or write it", "Check the disk (dmesg, smartctl)"),
 }
 
+NOT_ALLOWED = (errno.EROFS, errno.EACCES, errno.EPERM)
+"""Stays so until somebody changes the place: who meets it before anything has begun refuses."""
+
+
+def is_not_allowed(error: BaseException) -> bool:
+    """True if the place may not be written."""
+    return isinstance(error, OSError) and error.errno in NOT_ALLOWED
+
 
 def disk_sentence(error: BaseException) -> str | None:
     """What happened, that nothing was lost, and what to do; None if the error is no error of the disk."""

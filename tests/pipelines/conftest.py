@@ -1,6 +1,7 @@
 """Fixtures: a tiny project, and one Prefect test server for the session."""
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -40,8 +41,22 @@ def entered(project: Project, monkeypatch: pytest.MonkeyPatch) -> Project:
 
 @pytest.fixture(scope="session")
 def prefect_server() -> Iterator[None]:
-    """Prefect's own test harness: a temporary database and an API in this process (about 17 s to start)."""
+    """Prefect's own test harness: a temporary database and an API in this process (about 17 s to start, or minutes)."""
     from prefect.testing.utilities import prefect_test_harness
 
-    with prefect_test_harness(server_startup_timeout=120):
+    with prefect_test_harness(server_startup_timeout=900):
         yield
+
+
+@pytest.fixture
+def comes_to_an_end() -> Iterator[None]:
+    """A test that would wait for ever fails after two minutes instead."""
+
+    def give_up(*_signal: object) -> None:
+        raise AssertionError("it waits for ever")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(120)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)

@@ -13,12 +13,14 @@ import typer
 from typer.testing import CliRunner
 
 from disect_sim.errors import InputError
+from pipelines.cli import main as main_module
 from pipelines.cli import run as run_module
 from pipelines.cli.main import app
 from pipelines.cli.sample import write_sample
 from pipelines.cli.validate import validate_file
 from pipelines.dvc.stage import Outcome, StageReport, bring_up_to_date
 from pipelines.dvc.template import read_template
+from pipelines.runs.embedded_server import ServerError
 from pipelines.runs.run_result import RunResult
 from pipelines.scans.register import Request, register_scan
 from stages.runtime.yaml_file import read_mapping
@@ -193,6 +195,26 @@ def test_unexpected_error_is_exit_1():
     result = RunResult()
     result.fail(ZeroDivisionError("by zero"))
     assert (result.exit_code, result.error) == (1, "ZeroDivisionError: by zero")
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (ServerError("Prefect's server did not start."), "error: Prefect's server did not start.\n"),
+        (ZeroDivisionError("by zero"), "error: ZeroDivisionError: by zero (use --debug for more)\n"),
+    ],
+)
+def test_a_command_that_fails_has_a_type_name_only_where_it_has_no_sentence(
+    monkeypatch, capsys, error, words
+):
+    def fail():
+        raise error
+
+    monkeypatch.setattr(main_module, "app", fail)
+    monkeypatch.setattr(sys, "argv", ["scan2cut", "batch"])
+    with pytest.raises(SystemExit, match="1"):
+        main_module.main()
+    assert capsys.readouterr().err == words
 
 
 def test_stages_as_json(project):

@@ -169,6 +169,14 @@ def test_a_broken_table_of_path_locks_is_removed(cleaned):
     assert json.loads(table.read_text()) is not None
 
 
+def in_namespace(place, mount, *command):
+    """The command with `mount` done before, which nobody else sees; skips where the system does not allow that."""
+    namespace = ["unshare", "--map-root-user", "--mount", "sh", "-c", f'{mount} && exec "$@"', "sh"]
+    if subprocess.run([*namespace, "true"], cwd=place, capture_output=True, check=False).returncode:
+        pytest.skip("user namespaces are not allowed here, so nothing can be mounted")
+    return subprocess.run([*namespace, *command], cwd=place, capture_output=True, text=True, check=False)
+
+
 ON_A_SMALL_DISK = """
 import json, os, shutil, sys
 from pathlib import Path
@@ -243,14 +251,9 @@ def test_on_a_small_disk(tmp_path, kind, free_bytes, words):
     """A disk of its own in a namespace of its own; no rights are needed where user namespaces are allowed."""
     disk = tmp_path / "disk"
     disk.mkdir()
-    mount = f'mount -t tmpfs -o size=128m tmpfs {disk} && exec "$@"'
+    mount = f"mount -t tmpfs -o size=128m tmpfs {disk}"
     script = [sys.executable, "-c", ON_A_SMALL_DISK, str(disk), kind, str(free_bytes)]
-    namespace = ["unshare", "--map-root-user", "--mount", "sh", "-c", mount, "sh"]
-    if subprocess.run([*namespace, "true"], capture_output=True, check=False).returncode:
-        pytest.skip("user namespaces are not allowed here, so no small disk can be made")
-    result = subprocess.run(
-        [*namespace, *script], cwd=ROOT, env={**os.environ}, capture_output=True, text=True, check=False
-    )
+    result = in_namespace(ROOT, mount, *script)
     assert result.returncode == 0, result.stderr[-3000:]
     answer = json.loads(result.stdout.splitlines()[-1])
     assert answer["error"] and re.search(words, answer["error"]), answer
@@ -258,6 +261,27 @@ def test_on_a_small_disk(tmp_path, kind, free_bytes, words):
     assert answer["kept"], "the older artifacts are all there"
     assert answer["after"] == "Completed", "and with the fault gone the run succeeds"
     assert answer["left"] == 0
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("run", "pear.ply"), ("run", "apple"), ("watch", "inbox", "--once"), ("report", "apple")],
+    ids=" ".join,
+)
+def test_read_only_data_is_a_refusal(project, tmp_path, words):
+    register_scan(project, Request(write_scan(tmp_path, "apple.ply")))
+    write_scan(project.root, "pear.ply")
+    (project.root / "inbox").mkdir()
+    before = sorted(project.scans_dir.rglob("*"))
+    said = in_namespace(
+        project.root,
+        "mount --bind data data && mount -o remount,ro,bind data",
+        *(sys.executable, "-m", "pipelines.cli.main", *words),
+    )
+    assert said.returncode == 2, said.stderr
+    assert said.stderr.startswith("error: The disk is read-only (") and "Mount it for writing" in said.stderr
+    assert sorted(project.scans_dir.rglob("*")) == before
+    assert not project.prefect_home.exists(), "nothing was begun"
 
 
 def test_every_output_of_a_run_is_what_the_lock_file_says(cleaned):

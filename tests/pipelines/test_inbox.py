@@ -1,77 +1,14 @@
 """The inbox: pairs, half-copied, late, renamed, duplicate and hostile files, memory across restarts."""
 
 import threading
-from concurrent.futures import Future
 
 import pytest
 
 from pipelines.dvc.template import read_template
-from pipelines.many import inbox as inbox_module
-from pipelines.many import watch as watch_module
 from pipelines.many.inbox import Settling, find_deliveries
-from pipelines.many.inbox_memory import InboxMemory
-from pipelines.many.watch import InboxWatcher, watch
-from pipelines.runs.run_result import RunResult
+from pipelines.many.watch import watch
+from tests.pipelines.inbox_lab import SETTLE_S, Lab
 from tests.pipelines.tiny_project import runs, write_scan
-
-SETTLE_S = 5.0
-
-
-class Runs:
-    """Stands in for the pool: remembers requests, finishes them on command."""
-
-    def __init__(self):
-        self.requests, self.futures, self.targets = [], [], []
-
-    def submit(self, request, *, target=None):
-        future = Future()
-        self.requests.append(request)
-        self.targets.append(target)
-        self.futures.append(future)
-        return future
-
-    def finish(self, exit_code=0, error=None):
-        self.futures[-1].set_result(RunResult(exit_code=exit_code, error=error))
-
-    @property
-    def ids(self):
-        return [request.scan_id for request in self.requests]
-
-
-class Lab:
-    """A watcher with a clock of its own."""
-
-    def __init__(self, project, folder):
-        self.project, self.inbox = project, folder / "inbox"
-        self.inbox.mkdir(exist_ok=True)
-        self.lines, self.now, self.runs = [], 0.0, Runs()
-        self.restart()
-
-    def restart(self):
-        memory = InboxMemory(self.project.root / "data" / "inbox_memory.jsonl")
-        self.watcher = InboxWatcher(
-            self.project,
-            self.inbox,
-            memory,
-            self.runs,
-            self.lines.append,
-            settle_s=SETTLE_S,
-            clock=lambda: self.now,
-        )
-
-    def put(self, name, text):
-        path = self.inbox / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text)
-        return path
-
-    def look(self, seconds=0.0):
-        self.now += seconds
-        self.watcher.look()
-
-    def settle(self):
-        self.look()
-        self.look(SETTLE_S)
 
 
 @pytest.fixture
@@ -274,63 +211,6 @@ def test_a_bad_manifest_is_lines_once_and_nothing_runs(lab, text, sentence):
     lab.settle()
     assert len(lab.lines) == 1 and sentence in lab.lines[0]
     assert lab.runs.ids == []
-
-
-def test_no_delivery_ends_the_watcher_or_those_after_it(lab, monkeypatch):
-    """An error that nobody thought of is said, the exit code of --once tells, and the next delivery runs."""
-    real = watch_module.register_scan
-
-    def register(project, request):
-        if request.scan_id == "apple":
-            raise ZeroDivisionError("nobody thought of this")
-        return real(project, request)
-
-    monkeypatch.setattr(watch_module, "register_scan", register)
-    for name in ("apple", "pear"):
-        lab.put(f"{name}.ply", f"scan of {name}")
-        lab.put(f"{name}.json", "log")
-    locked = lab.inbox / "locked"
-    locked.mkdir()
-    monkeypatch.setattr(inbox_module, "_in_folder", refusing(inbox_module._in_folder, locked))
-    lab.settle()
-    assert lab.runs.ids == ["pear"]
-    assert "apple.ply: ZeroDivisionError: nobody thought of this" in lab.lines
-    assert "locked can't be read (Permission denied). Change its owner or its permissions." in lab.lines
-    assert lab.watcher.exit_code == 2
-    lab.runs.futures[-1].set_exception(ZeroDivisionError("in the run"))
-    lab.look()
-    assert lab.watcher.idle and "pear: failed. ZeroDivisionError: in the run" in lab.lines
-
-
-def refusing(list_folder, locked):
-    def listed(inbox, folder):
-        if folder == locked:
-            raise PermissionError(13, "Permission denied")
-        return list_folder(inbox, folder)
-
-    return listed
-
-
-@pytest.mark.parametrize(("exit_code", "worst"), [(0, 0), (1, 1), (2, 2)])
-def test_the_watcher_knows_the_worst_it_has_seen(lab, exit_code, worst):
-    lab.put("apple.ply", "scan")
-    lab.put("apple.json", "log")
-    lab.settle()
-    lab.runs.finish(exit_code, "because" if exit_code else None)
-    lab.look()
-    assert lab.watcher.exit_code == worst
-
-
-def test_an_inbox_that_is_away_for_a_moment_is_waited_for(lab):
-    lab.inbox.rmdir()
-    lab.look()
-    lab.look()
-    assert len(lab.lines) == 1 and "trying again" in lab.lines[0]
-    lab.inbox.mkdir()
-    lab.put("apple.ply", "scan")
-    lab.put("apple.json", "log")
-    lab.settle()
-    assert lab.runs.ids == ["apple"]
 
 
 def test_links_hidden_files_and_partial_names_are_not_looked_at(lab, tmp_path):

@@ -191,14 +191,16 @@ def test_a_scan_that_changes_a_limit_says_so_in_its_report(project, tmp_path):
 
 
 @pytest.mark.parametrize("port", [0, -1, 65536, 99999999])
-def test_a_port_that_is_none_is_refused(project, port):
+def test_a_port_that_is_none_is_refused(project, port, monkeypatch):
+    monkeypatch.setattr("pipelines.runs.dashboard.os.execve", lambda *_: pytest.fail("it came up"))
     said: list[str] = []
     with pytest.raises(InputError, match="from 1 to 65535"):
         serve_dashboard(project, port, say=said.append)
     assert said == [], "it does not come up"
 
 
-def test_a_port_that_is_taken_is_refused(project):
+def test_a_port_that_is_taken_is_refused(project, monkeypatch):
+    monkeypatch.setattr("pipelines.runs.dashboard.os.execve", lambda *_: pytest.fail("it came up"))
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

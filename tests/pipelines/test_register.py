@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,9 @@ import yaml
 
 from disect_sim.errors import InputError
 from pipelines.cli.overrides import parse_overrides
+from pipelines.scans.file_lock import scan_lock
 from pipelines.scans.register import (
+    REGISTERING,
     Request,
     check_not_replaced,
     register_scan,
@@ -137,6 +140,18 @@ def test_two_processes_can_not_register_two_files_under_one_id(project, tmp_path
     assert len(refused) == 1, said
     winner = "two" if said[0] else "one"
     assert (project.scan_dir("apple") / "apple.ply").read_text() == winner
+
+
+def test_one_registration_waits_for_another(project, tmp_path):
+    """Not only where two happen to begin in the same millisecond."""
+    request = Request(write_scan(tmp_path, "apple.ply"))
+    waiting = threading.Thread(target=register_scan, args=(project, request))
+    with scan_lock(project, REGISTERING, lambda: None):
+        waiting.start()
+        waiting.join(1.0)
+        assert waiting.is_alive() and project.scan_ids() == []
+    waiting.join(60.0)
+    assert project.scan_ids() == ["apple"]
 
 
 def test_a_scan_that_was_replaced_meanwhile_is_not_spoken_of(project, tmp_path):

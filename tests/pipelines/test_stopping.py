@@ -10,15 +10,16 @@ import time
 import psutil
 import pytest
 
-from pipelines.dvc import stopping
+from pipelines.dvc import disk_space, stopping
 from pipelines.dvc.stage import bring_up_to_date
 from pipelines.dvc.stopping import StoppedError
-from pipelines.runs import embedded_server, run_request
-from pipelines.runs.embedded_server import EmbeddedServer, ServerError, answers, check_home
+from pipelines.runs import dashboard, embedded_server, run_request
+from pipelines.runs.embedded_server import EmbeddedServer, ServerError, check_home
 from pipelines.runs.run_result import RunResult
 from pipelines.runs.server import STOPPED
 from pipelines.scans.register import Request, register_scan
 from tests.pipelines.test_dvc_stage import entry_of
+from tests.pipelines.test_faults import in_namespace
 from tests.pipelines.tiny_project import ROOT, environment, runs, write_scan
 
 LIMIT_S = 240.0
@@ -65,6 +66,8 @@ def test_a_stage_that_is_stopped_leaves_what_was_there(project, tmp_path, stop):
 
     def stop_at_once(fraction, message):
         seen.append(fraction)
+        running = [child.pid for child in psutil.Process().children() if "dvc.child" in words(child)]
+        assert running and os.getpgid(0) not in map(os.getpgid, running), "Ctrl-C reaches the runner alone"
         stop.set()
 
     from pipelines.dvc.stage import Listeners
@@ -102,6 +105,37 @@ def test_a_folder_that_prefect_could_not_use_is_a_sentence(tmp_path):
     check_home(tmp_path)
 
 
+def test_a_full_disk_under_prefects_folder_is_noticed(tmp_path, monkeypatch):
+    monkeypatch.setattr(disk_space, "MIN_FREE_BYTES", 10**18)
+    with pytest.raises(OSError, match="No space left"):
+        check_home(tmp_path)
+
+
+def test_prefects_folder_is_looked_at_before_a_server_starts(project, monkeypatch):
+    monkeypatch.setenv("PREFECT_HOME", str(project.prefect_home))
+    project.prefect_home.mkdir()
+    (project.prefect_home / "prefect.db").write_bytes(b"rubbish" * 100)
+    monkeypatch.setattr(embedded_server.subprocess, "Popen", lambda *_, **__: pytest.fail("it was started"))
+    monkeypatch.setattr(dashboard.os, "execve", lambda *_: pytest.fail("it was started"))
+    for start in (EmbeddedServer().url, lambda p: dashboard.serve_dashboard(p, embedded_server._free_port())):
+        with pytest.raises(ServerError, match="Move it away"):
+            start(project)
+
+
+def test_a_read_only_folder_of_prefect_is_a_sentence(project):
+    """Prefect itself would try for minutes."""
+    project.prefect_home.mkdir()
+    write_scan(project.root, "apple.ply")
+    said = in_namespace(
+        project.root,
+        "mount --bind .prefect .prefect && mount -o remount,ro,bind .prefect",
+        *("env", f"PREFECT_HOME={project.prefect_home}", "PREFECT_API_URL="),
+        *(sys.executable, "-m", "pipelines.cli.main", "run", "apple.ply", "--target", "clean"),
+    )
+    assert said.returncode == 1
+    assert f"error: The disk is read-only ({project.prefect_home}" in said.stderr
+
+
 def test_a_server_that_ends_at_once_is_a_sentence_with_its_last_words(project, monkeypatch):
     broken = "import sys; sys.exit('no such table: flow')"
     real = subprocess.Popen
@@ -110,41 +144,9 @@ def test_a_server_that_ends_at_once_is_a_sentence_with_its_last_words(project, m
     )
     with pytest.raises(ServerError, match="no such table: flow"):
         EmbeddedServer().url(project)
-
-
-HEALTHY = """
-import sys
-from http.server import BaseHTTPRequestHandler, HTTPServer
-
-class Healthy(BaseHTTPRequestHandler):
-    def do_GET(self):
-        self.send_response(200)
-        self.end_headers()
-
-HTTPServer(("127.0.0.1", int(sys.argv[1])), Healthy).serve_forever()
-"""
-"""In place of Prefect's server, which takes longer to start."""
-
-
-def test_a_server_that_dies_is_there_again_at_its_address(project, monkeypatch):
-    started = []
-    real = subprocess.Popen
-
-    def start(command, **how):
-        started.append(real([sys.executable, "-c", HEALTHY, command[4]], **how))
-        return started[-1]
-
-    monkeypatch.setattr(embedded_server.subprocess, "Popen", start)
-    server = EmbeddedServer()
-    url = server.url(project)
-    started[0].kill()
-    end = time.monotonic() + 60.0
-    while not (len(started) == 2 and answers(url)) and time.monotonic() < end:
-        time.sleep(0.05)
-    assert server.url(project) == url and len(started) == 2
-    server.end()
-    time.sleep(0.5)
-    assert len(started) == 2 and not answers(url), "one that was ended stays away"
+    monkeypatch.setattr(embedded_server, "START_LIMIT_S", 0.0)
+    with pytest.raises(ServerError, match=r"did not answer within 0 s .* overloaded"):
+        EmbeddedServer().url(project)
 
 
 @pytest.mark.parametrize(("alive", "tries"), [(False, 2), (True, 1)])

@@ -7,8 +7,10 @@ import pytest
 from numpy.typing import NDArray
 
 from stages.clean.neck import cross_sections, neck_ratio, neck_warning
+from stages.clean.scan_file import RawScan
+from stages.clean.stage import clean, metrics
 from stages.shared.surface.triangles import Surface
-from tests.stages.scan_shapes import ball
+from tests.stages.scan_shapes import ball, default_params
 
 RINGS, SECTORS = 120, 48
 
@@ -65,3 +67,9 @@ def test_two_touching_fruits_are_noticed(apart: float) -> None:
 @pytest.mark.parametrize("radius", [pear, apple_with_stem, two_spheres(0.5)])
 def test_a_single_fruit_is_not(radius: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> None:
     assert neck_ratio(turned(radius)) > 0.7
+
+
+def test_the_warning_is_among_the_figures_of_a_cleaned_scan() -> None:
+    body = turned(two_spheres(0.95))
+    result = clean(RawScan(body.vertices, body.faces, "ply"), default_params().clean)
+    assert metrics(result)["warning"] == neck_warning(result.surface) is not None
