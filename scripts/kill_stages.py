@@ -3,7 +3,7 @@
     python -m scripts.kill_stages 1000 --seed 1 [--for-s 3600] [--tally docs/kills.json] [--folder build/kills]
 
 goes on where the tally ends, which has the counts of every seed and version of the code. Its project, a copy of this
-one, and the good results lie in the folder and are made anew when the code has changed. Two seeds may run at once.
+one, and the good results lie in the folder and are made anew when the code has changed. Several seeds may run at once.
 """
 
 import argparse

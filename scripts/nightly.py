@@ -28,7 +28,7 @@ FOLDER = Path("build/nightly")
 KILLS = FOLDER / "kills"
 """A project and a count of its own every night: the tally in git is for counts that are to be added."""
 KILL_S = 3600.0
-"""For the kills, unless told otherwise; the count goes on to a thousand if the machine is that fast."""
+"""For the kills, unless another time is given; the count goes on to a thousand if the machine is that fast."""
 CODE = ("pipelines", "stages", "disect_sim", "scripts", "tests", "benchmarks", "data/sample", "params.yaml")
 """What a result belongs to."""
 SLOW = "mark" + ".slow"

@@ -109,7 +109,7 @@ def test_the_scale_of_the_reading_comes_again():
     assert scale_again([]) == 1.0
 
 
-def test_the_band_knows_how_many_logs_told_the_scale(problem):
+def test_the_band_is_narrower_the_more_logs_there_are(problem):
     """Without draws and with the model's error known, what is left is the scale after so many logs and the next cut."""
     flat = np.full(len(problem.height), 20.0)
     exact = replace(NOTHING, height_m=np.array([-1.0, 1.0]), factor=np.ones(2), deviation=np.zeros(2))
