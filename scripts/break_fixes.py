@@ -3,7 +3,7 @@
 The fixes are in scripts/broken_fixes/, each with the text that takes it out and the tests that should fail then.
 Works on a copy of the last commit, so that nothing here changes. WORDS choose the fixes whose item and description have
 all of them. PYTEST_ADDOPTS='-m "not slow"' leaves slow tests out.
-Exit code 1 if a fix is missed by no test.
+Exit code 1 if there is a fix that no test misses.
 """
 
 import os
