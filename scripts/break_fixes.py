@@ -19,6 +19,7 @@ from typing import Any
 
 import psutil
 
+from stages.runtime.exit_codes import EXIT_BAD_INPUT
 from stages.runtime.yaml_file import parse_yaml
 
 ROOT = Path(__file__).parents[1]
@@ -101,11 +102,12 @@ def outcomes(fixes: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], list
 
 def main(words: list[str]) -> int:
     """Print a line per fix."""
-    fixes = read_fixes()
+    chosen = [fix for fix in read_fixes() if all(word in f"{fix['item']} {fix['out']}" for word in words)]
+    if not chosen:
+        sys.stderr.write(f"No fix has the words {' '.join(words)}. They must stand in {LISTS}. Look there.\n")
+        return EXIT_BAD_INPUT
     missed = 0
-    for fix, tests in outcomes(
-        [fix for fix in fixes if all(word in f"{fix['item']} {fix['out']}" for word in words)]
-    ):
+    for fix, tests in outcomes(chosen):
         found = tests if isinstance(tests, list) else []
         missed += not found
         said = ", ".join(found) or ("NO TEST FAILS" if found is tests else f"NOT TRIED ({tests})")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.break_fixes import broken, read_fixes, seen_by
+from scripts.break_fixes import broken, main, read_fixes, seen_by
 
 ROOT = Path(__file__).parents[1]
 CODE = "def limited(value):\n    return min(value, 3)\n"
@@ -47,3 +47,9 @@ def test_who_notices_is_said_and_the_copy_is_whole_again(tmp_path, old, new, fai
 def test_a_text_that_is_not_there_once_is_an_error(old):
     with pytest.raises(ValueError, match="correct"):
         broken(CODE, {"file": "code_to_break.py", "old": old, "new": ""})
+
+
+def test_words_of_no_fix_are_refused(capsys):
+    """Nothing tried must not look like nothing missed."""
+    assert main(["no", "such", "fix"]) == 2
+    assert "No fix has the words no such fix." in capsys.readouterr().err

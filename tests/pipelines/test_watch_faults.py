@@ -19,19 +19,25 @@ def lab(project, tmp_path):
     return Lab(project, tmp_path)
 
 
-def test_no_delivery_ends_the_watcher_or_those_after_it(lab, monkeypatch):
-    """An error that nobody thought of is said, the exit code of --once tells, and the next delivery runs."""
+def put_two(lab, monkeypatch, error):
+    """An apple, whose registration raises this error, and a pear, whose does not; returns the real registration."""
     real = watch_module.register_scan
 
     def register(project, request):
         if request.scan_id == "apple":
-            raise ZeroDivisionError("nobody thought of this")
+            raise error
         return real(project, request)
 
     monkeypatch.setattr(watch_module, "register_scan", register)
     for name in ("apple", "pear"):
         lab.put(f"{name}.ply", f"scan of {name}")
         lab.put(f"{name}.json", "log")
+    return real
+
+
+def test_no_delivery_ends_the_watcher_or_those_after_it(lab, monkeypatch):
+    """An error that nobody thought of is said, the exit code of --once tells, and the next delivery runs."""
+    put_two(lab, monkeypatch, ZeroDivisionError("nobody thought of this"))
     locked = lab.inbox / "locked"
     locked.mkdir()
     monkeypatch.setattr(inbox_module, "_in_folder", refusing(inbox_module._in_folder, locked))
@@ -82,17 +88,7 @@ def test_a_memory_that_can_not_be_written_is_said_before_anything_begins(project
 
 def test_a_place_that_may_not_be_written_is_no_verdict_on_the_delivery(lab, monkeypatch):
     """Refused for ever would be the good scan, not the read-only folder."""
-    for name in ("apple", "pear"):
-        lab.put(f"{name}.ply", f"scan of {name}")
-        lab.put(f"{name}.json", "log")
-    real = watch_module.register_scan
-
-    def register(project, request):
-        if request.scan_id == "apple":
-            raise PlaceError("The disk is read-only.")
-        return real(project, request)
-
-    monkeypatch.setattr(watch_module, "register_scan", register)
+    real = put_two(lab, monkeypatch, PlaceError("The disk is read-only."))
     lab.settle()
     read_only = RunResult()
     read_only.fail(PlaceError("The disk is read-only."))
