@@ -51,3 +51,8 @@ MATERIALS = {
     "banana": Material(3.048e3, 0.28, 1350.0),
 }
 """Values as printed in Heiden et al. 2022; the banana's modulus is the paper's, low as it looks."""
+LARGE_M3 = {"apple": 280.0e-6, "potato": 340.0e-6, "cucumber": 320.0e-6, "banana": 250.0e-6}
+"""Volume of a large one [m³].
+
+Of the largest size in the USDA's FoodData Central: 223 g at 0.8 g/cm³, 369 g at 1.08, 301 g at 0.95, and 152 g without
+its peel, which is 36 % of a banana, at 0.95."""

@@ -13,4 +13,5 @@ STAGE = Stage(
     key_figure="volume_m3",
     timeout_s=1800,
     files=("scan",),
+    uses_material=True,
 )

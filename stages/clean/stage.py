@@ -21,6 +21,7 @@ from stages.clean.report import RepairLog
 from stages.clean.resampling import EQUILATERAL_AREA
 from stages.clean.scan_file import RawScan, read_scan
 from stages.clean.unit import UnitChoice, choose_unit
+from stages.clean.volume import volume_warning
 from stages.runtime.stage_io import StageIO
 from stages.shared.surface.triangles import Surface, edge_lengths, is_closed
 
@@ -197,9 +198,10 @@ def _pose(surface: Surface, params: CleanParams, log: RepairLog) -> Pose:
     return pose
 
 
-def metrics(result: CleanResult) -> dict[str, object]:
+def metrics(result: CleanResult, material: str) -> dict[str, object]:
     """The artifact clean/metrics."""
     surface = result.surface
+    warnings = (neck_warning(surface), volume_warning(surface.volume_m3, material))
     extent = np.ptp(surface.vertices, axis=0)
     edges = edge_lengths(surface)
     displacement = {key: value for key, value in asdict(result.displacement).items() if key != "diagonal_m"}
@@ -218,7 +220,7 @@ def metrics(result: CleanResult) -> dict[str, object]:
         "metres_per_unit": result.unit.metres_per_unit,
         "unit": result.unit.reason,
         "pose": result.pose.reason,
-        "warning": neck_warning(surface),
+        "warning": " ".join(filter(None, warnings)) or None,
         "moved_fraction": result.displacement.moved_fraction,
         **displacement,
     }
@@ -242,4 +244,4 @@ def run(io: StageIO, params: CleanParams) -> dict[str, object]:
         clean_picture(result.surface, result.raw_vertices, kept=result.raw_kept, removed=result.raw_removed),
     )
     io.progress(1.0, "done")
-    return metrics(result)
+    return metrics(result, io.scan.material)

@@ -62,7 +62,8 @@ def test_sample_is_repaired_and_every_fault_is_in_the_table() -> None:
     assert table["fill holes"][:2] == (4, 0)
     assert table["flip faces"][0] > 100
     assert result.unit.metres_per_unit == 0.001
-    measured = metrics(result)
+    measured = metrics(result, "apple")
+    assert measured["warning"] is None, "one fruit of a usual size"
     assert measured["watertight"] is True
     assert 0.0 < measured["filled_area_fraction"] < 0.1
 

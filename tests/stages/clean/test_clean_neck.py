@@ -72,4 +72,4 @@ def test_a_single_fruit_is_not(radius: Callable[[NDArray[np.float64]], NDArray[n
 def test_the_warning_is_among_the_figures_of_a_cleaned_scan() -> None:
     body = turned(two_spheres(0.95))
     result = clean(RawScan(body.vertices, body.faces, "ply"), default_params().clean)
-    assert metrics(result)["warning"] == neck_warning(result.surface) is not None
+    assert metrics(result, "apple")["warning"] == neck_warning(result.surface) is not None
