@@ -1,7 +1,8 @@
 """Feed damaged scans, logs, YAML, names, arguments and artifacts to their readers.
 
-Every input must end in success or in an InputError with a sentence, within 10 s and 4 GB. Input N of seed S is always
-the same; one that goes wrong is printed, and `python -m scripts.fuzz_inputs 1 --seed S --first N` repeats it.
+Every input must end in success or in an InputError with a sentence, within 10 s and 4 GB; a command line in exit code 0,
+or in 2 with a sentence (scripts.fuzz_commands). Input N of seed S is always the same; one that goes wrong is printed, and
+`python -m scripts.fuzz_inputs 1 --seed S --first N` repeats it.
 """
 
 import argparse
@@ -31,6 +32,7 @@ from pipelines.many.inbox import find_deliveries
 from pipelines.runs.deployment import in_inbox
 from pipelines.scans.project import Project
 from pipelines.scans.register import scan_id_of
+from scripts.fuzz_commands import COMMANDS, MAX_COMMAND_S, run_damaged
 from stages.clean.scan_file import read_scan
 from stages.ingest.log_file import read_log
 from stages.runtime.artifacts import write_json, write_table
@@ -79,6 +81,7 @@ class Kind:
     seeds: tuple[tuple[str, bytes], ...]
     """File names and good contents."""
     read: Callable[[Path], object]
+    max_s: int = MAX_S
 
 
 def damaged(content: bytes, draw: random.Random) -> bytes:
@@ -208,11 +211,12 @@ def kinds() -> dict[str, Kind]:
         "name": Kind((("name", b"My Apple (2).ply"), ("name", b"../inbox/apple.ply")), _name),
         "--memory-gb": Kind((("number", b"2.0"), ("number", b"nan"), ("number", b"inf")), _number),
         "artifact": Kind(_artifact_seeds(), validate_file),
+        "command": Kind(tuple(("line", line.encode()) for line in COMMANDS), run_damaged, MAX_COMMAND_S),
     }
 
 
 class TooLongError(BaseException):
-    """The input took longer than MAX_S; not an Exception, so that no reader can swallow it."""
+    """The input took too long; not an Exception, so that no reader can swallow it."""
 
 
 def _alarm(_number: int, _frame: object) -> None:
@@ -226,7 +230,7 @@ def outcome(kind: Kind, draw: random.Random) -> str:
         path = Path(folder) / name
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(damaged(content, draw))
-        signal.alarm(MAX_S)
+        signal.alarm(kind.max_s)
         try:
             kind.read(path)
         except InputError as error:
