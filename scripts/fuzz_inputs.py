@@ -1,8 +1,8 @@
 """Feed damaged scans, logs, YAML, names, arguments and artifacts to their readers.
 
-Every input must end in success or in an InputError with a sentence, within 10 s and 4 GB; a command line in exit code 0,
-or in 2 with a sentence (scripts.fuzz_commands). Input N of seed S is always the same; one that goes wrong is printed, and
-`python -m scripts.fuzz_inputs 1 --seed S --first N` repeats it.
+Every input must end in success or in an InputError with a sentence, within 10 s and 4 GB; a command line in exit code
+0, or in 2 with a sentence (scripts.fuzz_commands). Input N of seed S is always the same; one that goes wrong is
+printed, and `python -m scripts.fuzz_inputs 1 --seed S --first N` repeats it.
 """
 
 import argparse
