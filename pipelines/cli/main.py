@@ -32,7 +32,7 @@ from pipelines.cli.terminal import (
 )
 from pipelines.dvc.redact import redact
 from pipelines.dvc.stopping import STOP, StoppedError, end_process, say_stopped
-from stages.runtime.disk_error import disk_sentence, is_not_allowed
+from stages.runtime.disk_error import disk_sentence, is_refused
 from stages.runtime.exit_codes import EXIT_BAD_INPUT, EXIT_FAILED
 
 app = typer.Typer(
@@ -206,7 +206,7 @@ def main() -> None:
             traceback.print_exc()
         is_input = isinstance(error, InputError)
         print_error(redact(disk_sentence(error) or (str(error) if is_input else _in_words(error))))
-        sys.exit(EXIT_BAD_INPUT if is_input or is_not_allowed(error) else EXIT_FAILED)
+        sys.exit(EXIT_BAD_INPUT if is_input or is_refused(error) else EXIT_FAILED)
     finally:
         if STOP.is_set():  # nothing is waited for any more, Prefect's threads least of all
             say_stopped()

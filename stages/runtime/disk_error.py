@@ -1,4 +1,4 @@
-"""Errors of the disk as sentences: full, read-only, not permitted."""
+"""Errors of the disk as sentences: full, read-only, not permitted, names that no file can have."""
 
 import errno
 
@@ -9,11 +9,21 @@ REASONS = {
     errno.EROFS: ("the disk is read-only", "Mount it for writing"),
     errno.EACCES: ("this account may not write there", "Change the owner or the permissions"),
     errno.EPERM: ("this account may not do that", "Change the owner or the permissions"),
+    errno.ENAMETOOLONG: ("the name is longer than a disk allows", "Give another"),
+    errno.ELOOP: ("links lead in a circle", "Give the file itself"),
     errno.EIO: ("the disk can't read or write it", "Check the disk (dmesg, smartctl)"),
 }
 
 NOT_ALLOWED = (errno.EROFS, errno.EACCES, errno.EPERM)
 """Stays so until somebody changes the place: who meets it before anything has begun refuses."""
+
+NO_NAME = (errno.ENAMETOOLONG, errno.ELOOP)
+"""The fault of whoever gave the name."""
+
+
+def is_refused(error: BaseException) -> bool:
+    """True if the person who asked has to change something: the place, or a name."""
+    return is_not_allowed(error) or (isinstance(error, OSError) and error.errno in NO_NAME)
 
 
 def is_not_allowed(error: BaseException) -> bool:

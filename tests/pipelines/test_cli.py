@@ -130,6 +130,10 @@ def test_the_shell_completes(project, tmp_path, line, offered):
         (("run", "pear"), "pear is not a file that can be read"),
         (("run", "loop.ply"), "loop.ply is not a file that can be read"),
         (("batch", "loop.ply"), "loop.ply is neither a registered scan nor a file"),
+        *(
+            ((word, 300 * "a"), "longer than a disk allows")
+            for word in ("batch", "watch", "validate", "verify")
+        ),
         (("run", "apple", "--set", "calibrate.shared=5"), "it must be a list in brackets, as in [1, 2]"),
     ],
 )
