@@ -1,6 +1,6 @@
 """Damaged command lines for scripts.fuzz_inputs, each given to a process of its own in a small project.
 
-A command must end with exit code 0, or with 2 and a sentence on stderr. Left out are commands that run until they are
+A command must end with exit code 0, or with 2 and a sentence. Left out are commands that run until they are
 stopped, and arguments that say where something is written: a damaged one could name any place.
 """
 
@@ -38,6 +38,9 @@ COMMANDS = (
 MAX_CPU_S, MAX_COMMAND_S = 10, 60
 """By the CPU, and by the clock: a busy machine is no hang."""
 
+ENDS = (".", ")", "}", "╯")
+"""Of a sentence, of JSON, of the frame around what the reader of the command line says."""
+
 
 def run_damaged(path: Path) -> None:
     """Give a damaged line to `scan2cut` and raise what it refused as an InputError; RuntimeError if it went wrong."""
@@ -53,10 +56,10 @@ def run_damaged(path: Path) -> None:
         check=False,
         preexec_fn=_limit,
     )
-    text = said.stderr.decode("utf-8", "replace").strip()
+    text = (said.stderr or said.stdout).decode("utf-8", "replace").strip()  # --json and help are on stdout
     if said.returncode == EXIT_DONE and "Traceback" not in text:
         return
-    if said.returncode != EXIT_BAD_INPUT or "Traceback" in text or not text.endswith((".", ")", "╯")):
+    if said.returncode != EXIT_BAD_INPUT or "Traceback" in text or not text.endswith(ENDS):
         raise RuntimeError(f"exit code {said.returncode}: {words}: {text[-600:]}")
     raise InputError("It said what was wrong with the line.")
 
@@ -66,7 +69,9 @@ def _limit() -> None:
 
 
 def _make(project: Path) -> None:
-    """A project with one scan that nobody can read."""
+    """A project of DVC, without git, with one scan that nobody can read."""
+    (project / ".dvc").mkdir(parents=True)
+    (project / ".dvc" / "config").write_text("[core]\n    no_scm = true\n")
     for name in (Path("params.yaml"), TEMPLATE):
         (project / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, project / name)
@@ -74,5 +79,6 @@ def _make(project: Path) -> None:
     scan.mkdir(parents=True)
     (scan / "apple.ply").write_text("no scan")
     (scan / "scan.yaml").write_text(
-        "id: apple\nscan: apple.ply\nlog: null\ncut_surface: apple.ply\nmaterial: apple\n"
+        "id: apple\nscan: apple.ply\nlog: null\nforce_log: apple.ply\nair_runs: apple.ply\nfurther_logs: apple.ply\n"
+        "cut_surface: apple.ply\nmaterial: apple\n"
     )

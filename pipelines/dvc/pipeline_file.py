@@ -15,10 +15,13 @@ from disect_sim.errors import InputError
 from pipelines.dvc.lock_file import recorded_stages
 from pipelines.scans.project import TEMPLATE, Project
 from stages.runtime.atomic_file import write_bytes_atomic
-from stages.runtime.scan_file import PIPELINE_FILE_NAME
+from stages.runtime.scan_file import PIPELINE_FILE_NAME, SCAN_FILE_NAME, read_scan_mapping
 
 STAGE = re.compile(r"^  (\w+):\n(?:(?:    .*)?\n)*", re.M)
 """One stage with the empty line after it, as write_template.py writes it."""
+
+KEY = re.compile(r"\$\{(\w+)\}")
+"""What DVC fills in from scan.yaml."""
 
 
 def stage_address(project: Project, scan_id: str, stage: str) -> str:
@@ -42,6 +45,7 @@ def refresh_pipeline_file(project: Project, scan_id: str) -> str | None:
 
     Stages that are in it stay: one of them may be running.
     """
+    _check_keys(project, scan_id)
     if is_current(project, scan_id):
         return None
     path = project.scan_dir(scan_id) / PIPELINE_FILE_NAME
@@ -51,6 +55,17 @@ def refresh_pipeline_file(project: Project, scan_id: str) -> str | None:
     if not outdated:
         return None
     return f"{pipeline_address(project, scan_id)} was outdated; it has the stages of {TEMPLATE} again."
+
+
+def _check_keys(project: Project, scan_id: str) -> None:
+    """Refuse a scan.yaml without a key that dvc.yaml asks for; DVC would say so in words of its parser."""
+    path = project.scan_dir(scan_id) / SCAN_FILE_NAME
+    missing = sorted(set(KEY.findall(_text(project.template))) - read_scan_mapping(path).keys())
+    if missing:
+        raise InputError(
+            f"{path} has no {', '.join(missing)}. Every scan has these keys, as dvc.yaml asks for them. Register the "
+            f"scan again with 'scan2cut run {scan_id}'."
+        )
 
 
 @contextmanager

@@ -38,7 +38,7 @@ def read_status(
     if not chosen:
         return []
     for scan_id in chosen:
-        read_scan_file(project.scan_dir(scan_id))  # DVC would wait for ever for one that is a pipe
+        read_scan_file(project.scan_dir(scan_id))  # DVC would wait for a pipe, and believe another scan's
         refreshed = refresh_pipeline_file(project, scan_id)
         if refreshed:
             say(refreshed)

@@ -112,6 +112,23 @@ def test_no_question_about_a_scan_waits_for_a_pipe(project, tmp_path, ask):
         ask(project)
 
 
+@pytest.mark.parametrize(
+    ("line", "instead", "words"),
+    [
+        ("force_log: apple.ply\n", "", "has no force_log"),
+        ("id: apple\n", "id: pear\n", "Both must be the same"),
+    ],
+)
+def test_status_refuses_a_scan_file_that_lacks_or_confuses_something(project, tmp_path, line, instead, words):
+    register_scan(project, Request(write_scan(tmp_path, "apple.ply")))
+    scan_file = project.scan_dir("apple") / "scan.yaml"
+    text = scan_file.read_text()
+    assert line in text
+    scan_file.write_text(text.replace(line, instead))
+    with pytest.raises(InputError, match=words):
+        read_status(project, ["apple"])
+
+
 @pytest.mark.parametrize("target", ["scan.yaml", "nowhere.yaml"], ids=["loop", "dangling"])
 def test_a_scan_whose_file_is_a_link_to_nowhere_is_named(project, tmp_path, target):
     """Not left out, as if it were not registered; nor may another file take its id meanwhile."""
