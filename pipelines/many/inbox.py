@@ -5,6 +5,7 @@ lie in a folder of their own (apple/scan.ply, apple/cut.json, apple/air.json), o
 (apple.scan2cut.yaml: scan, log, air, id, material, settings) says so.
 """
 
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,8 @@ from stages.shared.inputs.scan_header import CLOUD_SUFFIXES, MESH_SUFFIXES
 SCAN_SUFFIXES = frozenset(MESH_SUFFIXES + CLOUD_SUFFIXES)
 MANIFEST_SUFFIX = ".scan2cut.yaml"
 MANIFEST_KEYS = frozenset({"scan", "log", "air", "id", "material", "settings"})
+LONGEST_NAME = 255
+"""Bytes of a file's name that disks allow."""
 LOG_ENDINGS = ("_log", "-log", ".log", " log")
 """What a log may be called beyond its scan's name. Files with other endings, such as .part, are never looked at."""
 
@@ -164,9 +167,11 @@ def _neighbour(manifest: Path, name: Any) -> Path:
     """A file beside the manifest; nothing outside its folder can be named."""
     path = manifest.parent / str(name)
     is_name = isinstance(name, str) and "\0" not in name and Path(name).name == name
+    is_name = is_name and len(os.fsencode(path.name)) <= LONGEST_NAME
     if not is_name or name.startswith(".") or path.is_symlink():
         raise InputError(
-            f"{manifest.name} names {str(name)[:80]!r}. It may only name files beside it. Put the file there."
+            f"{manifest.name} names {str(name)[:80]!r}. It may only name files beside it, with names of at most "
+            f"{LONGEST_NAME} bytes. Put the file there."
         )
     return path
 

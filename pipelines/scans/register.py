@@ -120,7 +120,7 @@ def register_scan(project: Project, request: Request) -> str:
             return _register(project, request)
     except OSError as error:
         if is_not_allowed(error):
-            raise PlaceError(disk_sentence(error)) from error
+            raise PlaceError(disk_sentence(error) or str(error)) from error
         raise
 
 

@@ -19,6 +19,7 @@ from stages.runtime.atomic_file import write_bytes_atomic
 from stages.runtime.curves import write_curves
 from stages.runtime.hashing import sha256_of_value
 from stages.shared.fitting.low_pass import low_pass
+from stages.shared.inputs.parquet_file import read_parquet
 from stages.shared.surface.triangles import Surface, solid_moments
 
 CERTIFIED = Path("export", "cut", "certified")
@@ -67,7 +68,7 @@ def compare_executed(scan_dir: Path, log: Path, air: Path | None = None) -> dict
             f"{log.name if measured.air else air.name if air else ''} is of the wrong motion. --log is the cut, --air "
             "the air cut. Exchange them."
         )
-    motion = pl.read_parquet(folder / MOTION)
+    motion = read_parquet(folder / MOTION)
     time, found, expected = profiles(document, motion, measured, tare)
     figures = judged(found, expected)
     if measured.simulated:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from stages.export.recording_file import Recording, read_recording
 from stages.export.trajectory_files import Trajectory, read_mcap, read_yaml
 from stages.export.waypoints import joint_rows, table_of_csv, table_of_rows
+from stages.shared.inputs.parquet_file import read_parquet
 
 DOCUMENT = "cut.json"
 SCHEMA = "scan2cut/cut"
@@ -89,7 +90,7 @@ def read_export(folder: Path) -> ExportFiles:
         return ExportFiles(
             folder,
             document,
-            pl.read_parquet(folder / WAYPOINTS_PARQUET),
+            read_parquet(folder / WAYPOINTS_PARQUET),
             table_of_csv((folder / WAYPOINTS_CSV).read_bytes()),
             table_of_rows(document["waypoints"]),
             read_recording(folder / RECORDING),

@@ -14,6 +14,7 @@ from stages.export.motion_table import cut_of
 from stages.export.params import ExportParams
 from stages.export.parting import Parting
 from stages.export.segments import PERIOD_S, EdgeMotion
+from stages.shared.inputs.parquet_file import read_parquet
 from stages.shared.robots.robot import load_robot
 
 
@@ -63,7 +64,7 @@ def demand_of_files(folder: Path, document: dict[str, Any]) -> Demand:
         robot=load_robot(params.arm.robot),
         cell=cell_of(params),
         params=params,
-        cut=cut_of(pl.read_parquet(folder / MOTION)),
+        cut=cut_of(read_parquet(folder / MOTION)),
         knife_of_motion=said["knife_of_motion"],
         fruit=Fruit(
             np.array(fruit["low_m"], float),

@@ -15,6 +15,7 @@ from stages.runtime.catalogue import ARTIFACTS
 from stages.runtime.describe import Artifact, Kind
 from stages.runtime.table_contract import check_table
 from stages.runtime.version import ARTIFACT_FORMAT
+from stages.shared.inputs.parquet_file import panics_as_errors, read_parquet
 
 __all__ = [
     "read_metrics",
@@ -56,7 +57,7 @@ def read_table_file(path: Path, entry: Artifact) -> pl.DataFrame:
             f"stages/{entry.producer} describes today, schema {entry.schema}. Run the stage {entry.producer} again."
         )
     try:
-        frame = pl.read_parquet(path)
+        frame = read_parquet(path)
     except (OSError, pl.exceptions.PolarsError) as error:
         raise _unreadable(path, error) from error
     check_table(entry, frame, str(path))
@@ -70,7 +71,8 @@ def read_metadata(path: Path) -> dict[str, str]:
             f"{path} does not exist. Run the stage that writes it: 'scan2cut run' or 'dvc repro'."
         )
     try:
-        return dict(pl.read_parquet_metadata(path))
+        with panics_as_errors():
+            return dict(pl.read_parquet_metadata(path))
     except (OSError, pl.exceptions.PolarsError) as error:
         raise _unreadable(path, error) from error
 

@@ -189,6 +189,8 @@ def test_a_manifest_may_say_that_there_is_no_log(lab):
     [
         ("scan: ../../secret.ply\n", "may only name files beside it"),
         ("scan: /etc/passwd\n", "may only name files beside it"),
+        (f"scan: {300 * 'a'}.ply\n", "at most 255 bytes"),
+        (f"scan: apple.ply\nair: [{128 * 'ä'}.json]\n", "at most 255 bytes"),
         ("scan: a.ply\nshell: rm\n", "unknown key 'shell'"),
         ("log: a.json\n", "has no scan"),
         ("scan: [1\n", "not valid YAML"),

@@ -6,6 +6,7 @@ from stages.ingest.log_file import LogFile
 from stages.ingest.params import IngestParams
 from stages.ingest.robot_log import RobotLog
 from stages.ingest.table_file import check_unpacked_size, log_of_frame, unreadable
+from stages.shared.inputs.parquet_file import read_parquet
 
 
 def recognises(file: LogFile) -> bool:
@@ -22,7 +23,7 @@ def read(file: LogFile, params: IngestParams) -> RobotLog:
         metadata = pyarrow.parquet.read_metadata(file.path)
         unpacked = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
         check_unpacked_size(file.name, max(unpacked, metadata.num_rows), params.max_bytes)
-        frame = pl.read_parquet(file.path)
+        frame = read_parquet(file.path)
     except (OSError, pyarrow.ArrowException, pl.exceptions.PolarsError) as error:
         raise unreadable(file.name, "Parquet", error) from error
     return log_of_frame(frame, "Parquet", file.name, params)
