@@ -43,7 +43,7 @@ KINDS = {"stage": 4, "dvc": 3, "runner": 2, "group": 2, "server": 1}
 WITH_PREFECT = 0.1
 """Share of the other kinds that are whole runs, with their own server too."""
 IN_A_ROW = 20
-"""Most kills of a round: all but the first hit runs that repair what those before them left."""
+"""Most kills of a round unless said: all but the first hit runs that repair what those before them left."""
 LATER = 1.05
 """Moments are drawn from a little more than the victim's life, so that its last moments are among them."""
 LAST = 0.9
@@ -82,11 +82,13 @@ class KillRounds:
         say: Callable[[str], None] = lambda sentence: None,
         *,
         stages: int | None = None,
+        in_a_row: int = IN_A_ROW,
     ) -> None:
         """`good` is known from an earlier part; without it, all stages are computed. `temporary`: $TMPDIR of runs.
 
-        `stages`: only so many of the pipeline's first stages.
+        `stages`: only so many of the pipeline's first stages. `in_a_row`: most kills of a round.
         """
+        self.in_a_row = in_a_row
         self.project, self.request, self.say = project, replace(request, reset=True), say
         self.temporary = temporary
         temporary.mkdir(exist_ok=True)
@@ -157,7 +159,7 @@ class KillRounds:
             self._register(entry.name, self.good[entry.name].setting)
         faults, phases = [], []
         force = not change
-        for _ in range(draw.randint(1, IN_A_ROW)):
+        for _ in range(draw.randint(1, self.in_a_row)):
             kind = draw.choices(list(KINDS), list(KINDS.values()))[0]
             hit = self._strike(entry, kind, draw, force)
             faults += [*self._of_the_run(hit), *self._examine(entry, change, tally)]

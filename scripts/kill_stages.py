@@ -1,6 +1,6 @@
 """Kill real stages on a synthetic scan, coarse settings, at random moments; count what was lost, wrong or left behind.
 
-    python -m scripts.kill_stages 1000 --seed 1 [--for-s 3600] [--tally docs/kills.json] [--folder build/kills]
+    python -m scripts.kill_stages 1000 --seed 1 [--for-s 3600] [--in-a-row 20] [--tally FILE] [--folder FOLDER]
 
 goes on where the tally ends, which has the counts of every seed and version of the code. Its project, a copy of this
 one, and the good results lie in the folder and are made anew when the code has changed. Several seeds may run at once.
@@ -22,7 +22,7 @@ import trimesh
 from data.sample.make_sample import apple, write_ply
 from pipelines.scans.project import Project, apply_environment
 from pipelines.scans.register import Request
-from scripts.kill_rounds import Good, KillRounds
+from scripts.kill_rounds import IN_A_ROW, Good, KillRounds
 from scripts.kill_tally import Tally, keep, read_tallies, tally_of, total_line
 from stages.runtime.atomic_file import write_bytes_atomic
 from stages.runtime.hashing import sha256_of_path, sha256_of_value
@@ -69,7 +69,7 @@ def code_key() -> str:
     return sha256_of_value({name: sha256_of_path(ROOT / name) for name in CODE} | {"settings": COARSE})[:12]
 
 
-def prepared(folder: Path, code: str) -> KillRounds:
+def prepared(folder: Path, code: str, in_a_row: int) -> KillRounds:
     """The project with its scan; a new one where the folder has none of this code."""
     known = folder / GOOD
     content = json.loads(known.read_text(encoding="utf-8")) if known.exists() else {}
@@ -88,7 +88,9 @@ def prepared(folder: Path, code: str) -> KillRounds:
     os.environ.update(ONE_THREAD)
     apply_environment(project)
     request = Request(folder / "synthetic.ply", LOG, overrides=COARSE)
-    return KillRounds(project, request, environment(project), folder / "temporary", good, say)
+    return KillRounds(
+        project, request, environment(project), folder / "temporary", good, say, in_a_row=in_a_row
+    )
 
 
 def remember(rounds: KillRounds, code: str) -> None:
@@ -122,11 +124,19 @@ def main() -> int:
     parser.add_argument(
         "--for-s", type=float, default=float("inf"), help="end this part after so many seconds"
     )
+    parser.add_argument(
+        "--in-a-row",
+        type=int,
+        choices=range(1, 101),
+        default=IN_A_ROW,
+        metavar="N",
+        help="most kills of a round",
+    )
     options = parser.parse_args()
     end_s = time.monotonic() + options.for_s
     folder = options.folder.absolute() / str(options.seed)
     tally = tally_of(options.tally, code_key(), options.seed)
-    rounds = prepared(folder, tally.code)
+    rounds = prepared(folder, tally.code, options.in_a_row)
     remember(rounds, tally.code)
     count(rounds, tally, options.tally, options.count, end_s)
     for line in tally.lines():

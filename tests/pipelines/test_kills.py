@@ -30,7 +30,8 @@ def seed():
 
 def kill(project, request, folder, number, stages=None):
     """So many kills that found someone alive, in all stages or in the first few, in turn."""
-    rounds = KillRounds(project, request, environment(project), folder / "temporary", stages=stages)
+    temporary = folder / "temporary"
+    rounds = KillRounds(project, request, environment(project), temporary, stages=stages, in_a_row=3)
     tally = Tally()
     while tally.hits < number:
         rounds.round(tally.rounds, seed(), tally)
@@ -101,7 +102,16 @@ def test_kills_of_every_real_stage(tmp_path):
     """The command itself: the real numerics, coarse; their worker processes and checkpoints take part."""
     every = {entry.name for entry in read_template(Project(ROOT).template)}
     tally = tmp_path / "kills.json"
-    options = ("--seed", str(seed()), "--tally", str(tally), "--folder", str(tmp_path / "kills"))
+    options = (
+        "--seed",
+        str(seed()),
+        "--tally",
+        str(tally),
+        "--folder",
+        str(tmp_path / "kills"),
+        "--in-a-row",
+        "2",
+    )
     command = [sys.executable, "-m", "scripts.kill_stages", str(2 * len(every)), *options]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
