@@ -164,6 +164,17 @@ def test_refused_motion_is_a_no_go_without_files(project):
     assert "1 FAILED" in html and "joint 2; Go slower" in html
 
 
+def test_a_scan_of_two_fruits_is_among_the_first_things_said(project):
+    folder = make_scan(project, "apple")
+    write_json(folder, "clean/metrics", METRICS["clean"] | {"warning": "The body has a neck."})
+    html = report_html(ScanData(project, "apple"))
+    assert (
+        html.index("GO. Certified")
+        < html.index("Scan: The body has a neck.")
+        < html.index("before and after</h2>")
+    )
+
+
 def test_unknown_scan(project):
     with pytest.raises(InputError, match="no scan 'pear'"):
         build_report(project, "pear")
