@@ -17,7 +17,7 @@ def half_sphere_surface():
     if folder is not None:
         return trimesh.load_mesh(folder / "meshes" / "ansys_sphere_5mm.stl")
     sphere = trimesh.creation.icosphere(subdivisions=4, radius=0.05)
-    return sphere.slice_plane((0.0, 0.0, 0.0), (0.0, 1.0, 0.0), cap=True)
+    return trimesh.PointCloud(np.maximum(sphere.vertices, (-1.0, 0.0, -1.0))).convex_hull
 
 
 def test_profile_from_1_ms_to_half_a_millisecond(tmp_path):
