@@ -80,7 +80,9 @@ def _counts(data: ScanData, export: dict[str, Any]) -> str:
 def warnings(data: ScanData) -> list[str]:
     """What a person should know before trusting the result."""
     fit, found, export = data.metrics("calibrate"), data.metrics("optimize"), data.metrics("export")
-    out = [f"Scan: {text}" for text in (data.metrics("clean").get("warning"),) if text]
+    out = []
+    if data.metrics("clean").get("warning"):
+        out.append(f"Scan: {data.metrics('clean')['warning']}")
     if data.metrics("ingest") and not data.metrics("ingest").get("samples"):
         out.append("The scan has no force log: all parameters are nominal ones, and forces are guesses.")
     elif fit.get("remedy") and fit.get("outcome") not in FINISHED:
