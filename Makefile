@@ -52,10 +52,10 @@ test-all: lint ## Lint, then all tests, the slow ones too
 	$(BIN)/python -m pytest -q $(PYTEST_ARGS)
 
 nightly: setup ## Every test, 1000 damaged inputs, an hour of kills; goes on where it stopped; build/nightly/summary.txt (hours)
-	$(BIN)/python -m scripts.nightly $(NIGHTLY_ARGS)
+	$(BIN)/python -m lab.faults.nightly $(NIGHTLY_ARGS)
 
 bench: setup ## Print stage times, how precut's time grows, speed and memory of the simulator (minutes)
-	$(BIN)/python -m benchmarks.run
+	$(BIN)/python -m lab.bench.run
 
 dashboard: setup ## Start the Prefect dashboard at http://127.0.0.1:4200 (this machine only)
 	$(BIN)/scan2cut dashboard

@@ -6,8 +6,7 @@ apple.table("calibrate/profile")
 scan2cut.plot_force({"nominal": apple.cut().force})
 """
 
-from disect_sim.errors import InputError
-from pipelines.notebook.pictures import plot_body, plot_force, replay
-from pipelines.notebook.scan import Cut, Scan, scans
+from pipelines.notebook import Cut, Scan, plot_body, plot_force, replay, scans
+from stages.runtime.errors import InputError
 
 __all__ = ["Scan", "Cut", "scans", "plot_force", "plot_body", "replay", "InputError"]

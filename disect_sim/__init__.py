@@ -14,30 +14,28 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from disect_sim.adjoint import Gradients
     from disect_sim.cut_mesh import CutMesh
-    from disect_sim.errors import InputError
     from disect_sim.knife import KNIVES, Knife, knife_from
     from disect_sim.many import Cut, simulate_many
-    from disect_sim.materials import MATERIALS, Material
     from disect_sim.model import Model, build_model
     from disect_sim.motions import ConstantVelocity, RecordedMotion, SlicingMotion
-    from disect_sim.outcome import OutcomeKind
-    from disect_sim.parameters import parameter_info
+    from disect_sim.outcome import InputError, OutcomeKind
+    from disect_sim.parameters import MATERIALS, Material, parameter_info
     from disect_sim.result import Result
     from disect_sim.simulation import simulate
     from disect_sim.torch_module import CuttingForce, CuttingMotion
-    from disect_sim.virtual_nodes import cut_by_plane, cut_by_surface
+    from disect_sim.virtual_nodes.cutting import cut_by_plane, cut_by_surface
 
 _HOME = {
     "Gradients": "adjoint",
     "CutMesh": "cut_mesh",
-    "InputError": "errors",
+    "InputError": "outcome",
     "KNIVES": "knife",
     "Knife": "knife",
     "knife_from": "knife",
     "Cut": "many",
     "simulate_many": "many",
-    "MATERIALS": "materials",
-    "Material": "materials",
+    "MATERIALS": "parameters",
+    "Material": "parameters",
     "Model": "model",
     "build_model": "model",
     "ConstantVelocity": "motions",

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from disect_sim.backward import StepPullback
-from disect_sim.errors import InputError
-from disect_sim.implicit import start_of_step
-from disect_sim.materials import Material
 from disect_sim.motions import Motion
-from disect_sim.parameters import SPRING_NAMES, collect_gradient
+from disect_sim.newton import start_of_step
+from disect_sim.outcome import InputError
+from disect_sim.parameters import SPRING_NAMES, Material, collect_gradient
 from disect_sim.result import kept_step, sampling_operator
 from disect_sim.step_system import StepSystem
 

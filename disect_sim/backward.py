@@ -3,23 +3,217 @@
 All gradients ("bars") have one column per gradient as their last axis: [node_count, 3, columns] in positions.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from inspect import signature
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 import warp as wp
 
-from disect_sim.adjoint_kernel import AdjointKernel, repeated
 from disect_sim.conjugate_gradients import ConjugateGradientSolver
-from disect_sim.device_arrays import clear, host, upload, zeros
+from disect_sim.device_arrays import Launches, clear, host, upload, zeros
 from disect_sim.device_model import input_names
-from disect_sim.edge_pullback import EdgePullback
-from disect_sim.kernels import board, contact_force, contact_point, damage, elasticity, springs
-from disect_sim.launches import Launches
+from disect_sim.edge_cut import EdgeCut, EdgeLoad
+from disect_sim.kernels import boundary, contact_force, contact_point, damage, edge, elasticity, springs
 from disect_sim.linear_solver import CachedCholeskySolver, IndefiniteHessianError
 from disect_sim.model import OVERLAP_ONSET_M
 from disect_sim.parameters import CONTACT_NAMES, CONTACT_PER_AREA, SPRING_NAMES
 from disect_sim.step_system import StepStart, StepSystem
+
+# A kernel run backwards for many gradients at once, its arguments addressed by name.
+
+
+class AdjointKernel:
+    """A kernel with its constants, differentiable inputs and outputs, and the adjoints of the latter two.
+
+    Names are those of the kernel's arguments without `_in` and `_out`. Every element stands in the arrays once per
+    column, so that each gradient has adjoints of its own: [all elements of column 0, all of column 1, ...].
+    Values have the shape [count, ...], adjoints [count, ..., columns]; count may be smaller than the capacity.
+    """
+
+    def __init__(
+        self,
+        kernel: wp.Kernel,
+        capacity: int,
+        columns: int,
+        *,
+        constants: Mapping[str, Any],
+        inputs: Mapping[str, Any],
+        outputs: Mapping[str, Any],
+    ) -> None:
+        """constants: name → value. inputs, outputs: name → Warp type (or a pair of type and row length)."""
+        self._columns = columns
+        size = capacity * columns
+        self._inputs = {name: _zeros(size, kind) for name, kind in inputs.items()}
+        self._outputs = {name: _zeros(size, kind) for name, kind in outputs.items()}
+        self._input_bars = {name: _zeros(size, kind) for name, kind in inputs.items()}
+        self._output_bars = {name: _zeros(size, kind) for name, kind in outputs.items()}
+        named = [*constants, *(f"{n}_in" for n in inputs), *(f"{n}_out" for n in outputs)]
+        wanted = list(signature(kernel.func).parameters)
+        if named != wanted:
+            raise TypeError(f"{kernel.key} takes {wanted} in this order, not {named}")
+        self._launch: wp.Launch | None = None
+        if size:
+            # Structs are handed over as their own adjoints: nothing is asked of what they hold.
+            no_adjoints = [None if isinstance(c, wp.array) else c for c in constants.values()]
+            self._launch = wp.launch(
+                kernel,
+                dim=size,
+                inputs=[*constants.values(), *self._inputs.values()],
+                outputs=list(self._outputs.values()),
+                adj_inputs=[*no_adjoints, *self._input_bars.values()],
+                adj_outputs=list(self._output_bars.values()),
+                adjoint=True,
+                record_cmd=True,
+            )
+
+    def fill(self, **values: np.ndarray) -> None:
+        """Set inputs by name."""
+        for name, value in values.items():
+            upload(self._inputs[name], repeated(value, self._columns))
+
+    def run(self, count: int, **seeds: np.ndarray) -> dict[str, np.ndarray]:
+        """Gradients in the inputs of `count` elements, given those in the outputs; what is not named has none."""
+        size = count * self._columns
+        for name in (*self._output_bars, *seeds):
+            bar = self._output_bars[name]
+            if name in seeds:
+                upload(bar, _one_block_per_column(seeds[name]))
+            else:
+                clear(bar)
+        for bar in self._input_bars.values():
+            clear(bar)
+        if self._launch is not None and size:
+            self._launch.set_dim(size)
+            self._launch.launch()
+        return {name: self._by_column(host(bar)[:size], count) for name, bar in self._input_bars.items()}
+
+    def _by_column(self, values: np.ndarray, count: int) -> np.ndarray:
+        """A copy of the shape [count, ..., columns]."""
+        if self._columns == 1:
+            return values[..., None].copy()
+        split = values.reshape(self._columns, count, *values.shape[1:])
+        return np.ascontiguousarray(np.moveaxis(split, 0, -1))
+
+
+def _one_block_per_column(values: np.ndarray) -> np.ndarray:
+    """From [count, ..., columns] to [columns count, ...]."""
+    if values.shape[-1] == 1:
+        return values[..., 0]
+    return np.moveaxis(values, -1, 0).reshape(-1, *values.shape[1:-1])
+
+
+def repeated(values: np.ndarray, columns: int) -> np.ndarray:
+    """The values once per column, one block after the other."""
+    return values if columns == 1 else np.concatenate([values] * columns)
+
+
+def _zeros(size: int, kind: Any) -> wp.array:
+    if isinstance(kind, tuple):
+        return zeros((size, kind[1]), dtype=kind[0])
+    return zeros(size, dtype=kind)
+
+
+# The vector-Jacobian products of the edge law, for one or many gradients at once (last axis: columns).
+
+
+SEVERED_AFTER_M = float(edge.SEVER_LENGTH)
+"""Depth at which a sample's springs are gone [m]."""
+
+
+@dataclass
+class EdgeBars:
+    """Gradients in what the edge's force or its way through the body depends on."""
+
+    x: np.ndarray
+    """In the positions it was asked at [1/m], shape [node_count, 3, columns]."""
+    pose: np.ndarray
+    """In the knife's position [1/m], shape [3, columns]."""
+    passed: np.ndarray
+    """In the largest depths at the start of the step [1/m], shape [sample_count, columns]."""
+
+
+class EdgePullback:
+    """Runs the edge law backwards, and adds up the gradients in its parameters on the way."""
+
+    def __init__(self, cut: EdgeCut, columns: int) -> None:
+        self._cut, self._columns = cut, columns
+        self._mean_transposed = cut.spring_mean.T.tocsr()
+        count = len(cut.samples)
+        self._toughness, self._rise = np.zeros((2, count, columns))
+        self._area = zeros(count * columns, wp.float64)
+        numbers = dict.fromkeys(("passed", "toughness", "rise"), wp.float64)
+        self._force = AdjointKernel(
+            edge.edge_force,
+            count,
+            columns,
+            constants={"half_length": cut.half_length, "area": self._area},
+            inputs={"point": wp.vec3d, "velocity": wp.vec3d} | numbers,
+            outputs={"force": wp.vec3d},
+        )
+        self._passes = AdjointKernel(
+            edge.edge_passes,
+            count,
+            columns,
+            constants={"half_length": cut.half_length},
+            inputs={"point": wp.vec3d, "passed": wp.float64},
+            outputs={"passed": wp.float64, "severed": wp.float64},
+        )
+
+    def load(
+        self, load: EdgeLoad, passed: np.ndarray, v: np.ndarray, force_bar: np.ndarray
+    ) -> tuple[EdgeBars, np.ndarray]:
+        """Through the edge's force on the body and on the knife; also the gradient in the knife's velocity.
+
+        v: what the force on the nodes is worth, shape [node_count, 3, columns]; force_bar: the same for the knife.
+        """
+        paying, at = load.paying, self._cut.at_samples
+        count = len(paying)
+        upload(self._area, repeated(self._cut.samples.area[paying], self._columns))
+        self._force.fill(
+            point=load.point[paying],
+            velocity=np.tile(load.velocity, (count, 1)),
+            passed=passed[paying],
+            toughness=at.toughness[paying],
+            rise=at.rise[paying],
+        )
+        bar = self._force.run(count, force=self._cut.samples.places(v)[paying] - force_bar)
+        self._toughness[paying] += bar["toughness"]
+        self._rise[paying] += bar["rise"]
+        passed_bar = np.zeros((len(passed), self._columns))
+        passed_bar[paying] = bar["passed"]
+        return self._bars(bar["point"], paying, passed_bar), bar["velocity"].sum(axis=0)
+
+    def passes(
+        self,
+        x: np.ndarray,
+        pose: np.ndarray,
+        passed: np.ndarray,
+        passed_bar: np.ndarray,
+        stiffness_bar: np.ndarray,
+    ) -> EdgeBars:
+        """Through the state at the end of a step: largest depths and stiffness [spring_count, columns]."""
+        cut = self._cut
+        point = cut.samples.places(x) - pose
+        near = np.flatnonzero((point[:, 1] > passed) | ((passed > 0.0) & (passed < SEVERED_AFTER_M)))
+        self._passes.fill(point=point[near], passed=passed[near])
+        severed_bar = -(self._mean_transposed @ (cut.initial[:, None] * stiffness_bar))
+        bar = self._passes.run(len(near), passed=passed_bar[near], severed=severed_bar[near])
+        before = passed_bar.copy()  # what the edge has not come nearer to stays as it was
+        before[near] = bar["passed"]
+        return self._bars(bar["point"], near, before)
+
+    def spring_gradients(self) -> dict[str, np.ndarray]:
+        """In the parameters of the law, each of shape [spring_count, columns]."""
+        return self._cut.spring_gradients(self._toughness, self._rise)
+
+    def _bars(self, point_bar: np.ndarray, which: np.ndarray, passed_bar: np.ndarray) -> EdgeBars:
+        at_samples = np.zeros((len(self._cut.samples), 3, self._columns))
+        at_samples[which] = point_bar
+        return EdgeBars(self._cut.to_nodes(at_samples), -point_bar.sum(axis=0), passed_bar)
+
 
 ADJOINT_TOLERANCE = 1.0e-7
 """Relative accuracy of the adjoint's linear solves."""
@@ -149,7 +343,7 @@ class StepPullback:
     def _board_kernel(self) -> AdjointKernel:
         d = self.system.on_device
         return AdjointKernel(
-            board.board_force,
+            boundary.board_force,
             len(self.model.board_nodes),
             self.columns,
             constants={"board": d.board, "dt": d.dt},

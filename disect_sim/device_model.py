@@ -1,15 +1,13 @@
 """The model and the parameters of a run as the kernels want them: structs and arrays that no step changes."""
 
-from importlib import import_module
 from inspect import signature
 
 import numpy as np
 import warp as wp
 
 from disect_sim.edge_cut import EdgeCut
-from disect_sim.kernels import board, contact_point, damage, elasticity, hold, springs
-from disect_sim.laws.contact import contact_law
-from disect_sim.laws.damage import damage_law
+from disect_sim.kernels import boundary, contact_point, damage, elasticity, springs
+from disect_sim.laws import contact_law, damage_law
 from disect_sim.model import HAND_N_M, ONSET_M, OVERLAP_ONSET_M, REGULARISER_M, Model
 from disect_sim.parameters import CONTACT_NAMES, CONTACT_PER_AREA, SPRING_NAMES, ExpandedParameters
 from disect_sim.sparsity import BlockPattern, element_slots, launch_groups
@@ -41,7 +39,7 @@ class DeviceModel:
         self.edge = EdgeCut(model, parameters) if law.at_edge else None
         self.damage_kernel: wp.Kernel | None = None
         if not law.at_edge:
-            self.damage_kernel = import_module(f"disect_sim.kernels.{law.kernels}").damage
+            self.damage_kernel = getattr(damage, law.kernel)
         self.damage = damage.DamageSetting()
         self.damage.dt, self.damage.area_ratio, self.damage.normal = dt, self.area_ratio, self.springs.normal
         self.contact = _contact_setting(model, dt)
@@ -138,9 +136,9 @@ def _springs(model: Model) -> springs.SpringGeometry:
     return s
 
 
-def _held(model: Model) -> hold.Held:
+def _held(model: Model) -> boundary.Held:
     """The hand's stiffness, shared out by volume."""
-    h = hold.Held()
+    h = boundary.Held()
     h.nodes = wp.array(model.guided)
     h.rest = wp.array(model.mesh.nodes[model.guided, 2], dtype=wp.float64)
     volume = model.node_volume[model.one.guided]
@@ -166,8 +164,8 @@ def _contact_table(model: Model, parameters: ExpandedParameters) -> np.ndarray:
     return both.reshape(-1, len(CONTACT_NAMES))
 
 
-def _board(model: Model) -> board.Board:
-    b, given = board.Board(), model.board
+def _board(model: Model) -> boundary.Board:
+    b, given = boundary.Board(), model.board
     b.stiffness, b.damping, b.friction_speed = given.ke, given.kd, given.kf
     b.mu, b.radius, b.onset, b.onset_speed = given.mu, given.radius_m, ONSET_M, ONSET_SPEED_M_S
     return b

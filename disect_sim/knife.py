@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from disect_sim.errors import InputError
+from disect_sim.outcome import InputError
 
 if TYPE_CHECKING:
-    from disect_sim.kernels.knife_distance import KnifeShape
+    from disect_sim.kernels.contact_point import KnifeShape
 
 END_BLEND_M = 1.0e-3
 """Width of the rounding of the smooth knife towards spine and ends [m]; about one spring spacing / 5."""
@@ -44,7 +44,7 @@ class Knife:
 
     def shape(self) -> "KnifeShape":
         """The geometry as the kernels want it."""
-        from disect_sim.kernels.knife_distance import KnifeShape
+        from disect_sim.kernels.contact_point import KnifeShape
 
         across = 0.5 * (self.spine_m - self.edge_m)
         up = self.height_m - self.tip_m
@@ -67,7 +67,7 @@ class Knife:
         """
         import warp as wp
 
-        from disect_sim.kernels.knife_distance import sample_distance
+        from disect_sim.kernels.contact_point import sample_distance
 
         n = len(points)
         exact = side is None

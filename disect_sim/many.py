@@ -1,24 +1,152 @@
 """Many cuts at once: parameter sets, motions, bodies, over the cores of this machine or on its CUDA device."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from inspect import signature
 from typing import Any, Generic, TypeVar, overload
 
 import numpy as np
+import scipy.sparse as sp
 
-from disect_sim.batch import batches, can_batch, simulate_batch
-from disect_sim.errors import InputError
+from disect_sim.cut_mesh import CutMesh
 from disect_sim.model import Model
 from disect_sim.motions import Motion
-from disect_sim.outcome import Outcome
-from disect_sim.parameters import Values
+from disect_sim.outcome import InputError, Outcome
+from disect_sim.parameters import Values, joined
 from disect_sim.processes import Workers
-from disect_sim.result import Result
-from disect_sim.setting import Setting, settle
-from disect_sim.simulation import simulate
-from disect_sim.solvers import choose_device
+from disect_sim.resident import run_resident
+from disect_sim.result import Record, Result
+from disect_sim.simulation import Setting, choose_device, settle, simulate
+from disect_sim.step_system import StepSystem
+
+# Several copies of one body, side by side in memory: what a batch of cuts in one launch works on.
+
+
+def repeated(model: Model, copies: int) -> Model:
+    """The model so many times; copies have no node, and so no force, in common.
+
+    In every array one copy follows another, each in the order of the model.
+    """
+    if copies == 1:
+        return model
+
+    def again(values: np.ndarray) -> np.ndarray:
+        return np.concatenate([values] * copies)
+
+    def on_nodes(values: np.ndarray) -> np.ndarray:
+        return _counted_on(values, copies, model.node_count)
+
+    return replace(
+        model,
+        mesh=_repeated_mesh(model.mesh, copies),
+        fixed=again(model.fixed),
+        guided=on_nodes(model.guided),
+        tet_nodes=on_nodes(model.tet_nodes),
+        tet_shape_gradients=again(model.tet_shape_gradients),
+        tet_volume=again(model.tet_volume),
+        node_volume=again(model.node_volume),
+        spring_nodes=on_nodes(model.spring_nodes),
+        spring_weights=again(model.spring_weights),
+        cut_triangles=_counted_on(model.cut_triangles, copies, model.spring_count),
+        spring_normal=again(model.spring_normal),
+        spring_area_ratio=again(model.spring_area_ratio),
+        overlap_stiffness=again(model.overlap_stiffness),
+        contact_parents=on_nodes(model.contact_parents),
+        contact_coordinate=again(model.contact_coordinate),
+        contact_side=again(model.contact_side),
+        contact_offset=again(model.contact_offset),
+        board_nodes=on_nodes(model.board_nodes),
+        board_area_ratio=again(model.board_area_ratio),
+        spring_operator=sp.block_diag([model.spring_operator] * copies, format="csr"),
+        original=model,
+    )
+
+
+def _repeated_mesh(mesh: CutMesh, copies: int) -> CutMesh:
+    """Every field again and again; indices count on."""
+    sizes = {
+        "node_original": int(mesh.node_original.max()) + 1,
+        "tets": len(mesh.nodes),
+        "tet_original": int(mesh.tet_original.max()) + 1,
+        "virtual_parents": len(mesh.nodes),
+        "spring_virtual": len(mesh.virtual_parents),
+    }
+    fields = {
+        name: _counted_on(values, copies, sizes.get(name, 0))
+        for name, values in vars(mesh).items()
+        if isinstance(values, np.ndarray)
+    }
+    return replace(mesh, **fields, snapped_vertices=copies * mesh.snapped_vertices)
+
+
+def _counted_on(values: np.ndarray, copies: int, size: int) -> np.ndarray:
+    """The values again and again, each time more by the size, in their own type; as they are with a size of 0."""
+    if size == 0:
+        return np.concatenate([values] * copies)
+    return np.concatenate([values + copy * size for copy in range(copies)]).astype(values.dtype)
+
+
+# Many cuts of one body in one launch per step: as many copies of the body as there are cuts, on one device.
+
+
+LARGEST_BATCH_TETS = 200_000
+"""More cuts than this many tets have are run in several batches: about 2 GB with what is kept of every step."""
+
+
+def can_batch(setting: Setting) -> bool:
+    """Whether the run can be part of a batch: it is solved on the device, and keeps no states for gradients."""
+    implicit = setting.integrator == "implicit"
+    return implicit and setting.solver == "conjugate_gradients" and not setting.differentiable
+
+
+def batches(settings: Sequence[Setting]) -> list[list[int]]:
+    """Which runs go together: those of one body with the same steps, kept times and tolerances, up to a size."""
+    alike: dict[tuple, list[int]] = {}
+    for number, s in enumerate(settings):
+        key = (id(s.model), s.device, s.dt, len(s.times), s.keep_times, s.newton)
+        alike.setdefault(key, []).append(number)
+    found = []
+    for numbers in alike.values():
+        size = max(1, LARGEST_BATCH_TETS // settings[numbers[0]].model.tet_count)
+        found += [numbers[first : first + size] for first in range(0, len(numbers), size)]
+    return found
+
+
+def simulate_batch(settings: Sequence[Setting], progress: Callable[[float], None]) -> list[Result]:
+    """Run what `batches` puts together; every result is that of its own run."""
+    first, copies = settings[0], len(settings)
+    model = repeated(first.model, copies)
+    parameters = joined([s.parameters for s in settings])
+    system = StepSystem(model, parameters, first.dt, first.device)
+    poses = np.stack([s.poses for s in settings])
+    x = np.concatenate([s.x for s in settings])
+    velocity = np.concatenate([s.velocity for s in settings])
+    system.begin(x, x, parameters.row("cut_spring_ke"), poses[:, 0], poses[:, 0])
+    system.gradient(x)
+    untouched = np.zeros(0 if system.edge is None else len(first.model.edge_samples))
+    records = []
+    for copy, s in enumerate(settings):
+        stiffness = s.parameters.row("cut_spring_ke").copy()
+        record = Record(s.model, s.dt, s.poses, s.keep_times, stiffness, untouched)
+        record.begin(system.energies(copy), *system.motion_energies(s.x, s.velocity, copy))
+        records.append(record)
+    runs = run_resident(
+        system,
+        poses,
+        x,
+        velocity,
+        records,
+        first.newton,
+        progress,
+        keep_states=False,
+        force_limits_n=[s.force_limit_n for s in settings],
+    )
+    return [
+        record.result(run.outcome, s.sample_rate_hz, run.last)
+        for record, run, s in zip(records, runs, settings, strict=True)
+    ]
+
 
 Value = TypeVar("Value")
 

@@ -7,13 +7,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from disect_sim.cut_mesh import CutMesh
-from disect_sim.cut_surface import cut_normals, cut_triangles
-from disect_sim.edge_samples import EdgeSamples, edge_samples
-from disect_sim.errors import InputError
+from disect_sim.cut_surface import EdgeSamples, cut_normals, cut_triangles, edge_samples
 from disect_sim.knife import Knife
-from disect_sim.laws.contact import CONTACT_LAWS, DEFAULT_CONTACT_LAW
-from disect_sim.laws.damage import DAMAGE_LAWS, DEFAULT_DAMAGE_LAW
-from disect_sim.materials import Material
+from disect_sim.laws import CONTACT_LAWS, DAMAGE_LAWS, DEFAULT_CONTACT_LAW, DEFAULT_DAMAGE_LAW
+from disect_sim.outcome import InputError
+from disect_sim.parameters import Material
 
 REFERENCE_AREA_M2 = 1.2e-5
 """Area per spring for which the spring and contact parameters are stated [m^2]: that of a 5 mm tet mesh."""

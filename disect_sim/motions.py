@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from scipy.interpolate import CubicHermiteSpline, CubicSpline
 
-from disect_sim.errors import InputError
+from disect_sim.outcome import InputError
 
 GAUSS_POINTS = torch.tensor([-np.sqrt(0.6), 0.0, np.sqrt(0.6)], dtype=torch.float64)
 GAUSS_WEIGHTS = torch.tensor([5.0 / 18.0, 8.0 / 18.0, 5.0 / 18.0], dtype=torch.float64)

@@ -1,8 +1,10 @@
 """Long jobs in processes of their own, with live messages, that die with the process that started them."""
 
+import ctypes
 import multiprocessing
 import os
 import pickle
+import signal
 import sys
 from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -11,7 +13,23 @@ from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
 
-from disect_sim.parent_process import end_with_parent
+# A process that must not outlive the one that started it.
+
+
+PR_SET_PDEATHSIG = 1
+"""From linux/prctl.h."""
+_LIBC = ctypes.CDLL(None)
+
+
+def end_with_parent(parent: int) -> bool:
+    """Ask the kernel to kill this process when its parent dies (Linux only); False if that is gone already.
+
+    The parent may die while this process is still importing, so its process id is compared as well.
+    """
+    if sys.platform.startswith("linux"):
+        _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    return os.getppid() == parent
+
 
 POLL_S = 0.5
 """How often the parent looks for messages [s]."""

@@ -1,22 +1,296 @@
 """Run a cut."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
+import scipy.sparse as sp
+import warp as wp
+from scipy.sparse.linalg import eigsh
 
 from disect_sim.adjoint import Tape
-from disect_sim.explicit import run_explicit
-from disect_sim.implicit import run_implicit
+from disect_sim.device_arrays import Stopwatch
+from disect_sim.laws import contact_law, damage_law
 from disect_sim.model import Model
 from disect_sim.motions import Motion
-from disect_sim.newton import NewtonOptions
-from disect_sim.outcome import Outcome
-from disect_sim.parameters import Values
-from disect_sim.recorder import Recorder
+from disect_sim.newton import NewtonOptions, run_implicit
+from disect_sim.outcome import InputError, Outcome, OutcomeKind
+from disect_sim.parameters import ExpandedParameters, Values, expand
 from disect_sim.resident import run_resident
-from disect_sim.result import Result
-from disect_sim.setting import Setting, settle
+from disect_sim.result import Recorder, Result
 from disect_sim.step_system import StepSystem
+
+# Semi-implicit Euler, the paper's Algorithm 1: many small steps, forward only.
+
+
+SAFETY = 0.5
+"""Share of the stability limit used: contact and damping can stiffen the system beyond its rest state."""
+
+
+def stable_step(model: Model, parameters: ExpandedParameters, device: str) -> float:
+    """Largest stable explicit step [s] around the rest state with every spring whole and every edge in contact.
+
+    For the highest frequency w and the highest damping rate c: 2/w (sqrt(1 + z^2) - z), z = c / (2 w).
+    """
+    mass, stiffness, damping = _rest_matrices(model, parameters, device)
+    scale = sp.diags(1.0 / np.sqrt(mass))
+    frequency = np.sqrt(_largest(scale @ stiffness @ scale))
+    ratio = _largest(scale @ damping @ scale) / (2.0 * frequency)
+    return float(2.0 / frequency * (np.sqrt(1.0 + ratio**2) - ratio))
+
+
+def _rest_matrices(
+    model: Model, parameters: ExpandedParameters, device: str
+) -> tuple[np.ndarray, sp.csr_matrix, sp.csr_matrix]:
+    """Mass [kg], stiffness [N/m] and damping [N s/m] of the free nodes at rest, with every edge pressed by the knife.
+
+    The Hessian of a step is M/dt^2 + C/dt + K: two different steps tell C and K apart.
+    """
+    free = ~model.fixed
+    rest = model.mesh.nodes
+    nowhere = np.array([0.0, 10.0, 0.0])
+    short, long = 1.0e-5, 1.0e-3
+    without_mass = []
+    for dt in (short, long):
+        system = StepSystem(model, parameters, dt, device)
+        system.begin(rest, rest, parameters.row("cut_spring_ke"), nowhere, nowhere)
+        system.gradient(rest)
+        pattern = system.pattern
+        size = 3 * pattern.free_count
+        hessian = sp.bsr_matrix(
+            (system.hessian().copy(), pattern.indices, pattern.indptr), shape=(size, size)
+        )
+        mass = np.repeat(system.mass[free], 3)
+        without_mass.append(hessian - sp.diags(mass / dt**2))
+    damping = (without_mass[0] - without_mass[1]) / (1.0 / short - 1.0 / long)
+    stiffness = without_mass[1] - damping / long
+    return (
+        mass,
+        stiffness + _pressed(model, parameters, "sdf_ke"),
+        damping + _pressed(model, parameters, "sdf_kd"),
+    )
+
+
+def _pressed(model: Model, parameters: ExpandedParameters, name: str) -> sp.dia_matrix:
+    """What knife contact on every cut edge adds to the diagonal, for its stiffness or damping."""
+    value = np.tile(parameters.row(name) * model.spring_area_ratio, 2)
+    diagonal = np.zeros(model.node_count)
+    np.add.at(diagonal, model.contact_parents[:, 0], value * (1.0 - model.contact_coordinate) ** 2)
+    np.add.at(diagonal, model.contact_parents[:, 1], value * model.contact_coordinate**2)
+    return sp.diags(np.repeat(diagonal[~model.fixed], 3))
+
+
+def _largest(matrix: sp.csr_matrix) -> float:
+    start = np.sin(np.arange(matrix.shape[0]) + 1.0)
+    return float(eigsh(matrix.tocsr(), k=1, which="LA", tol=1e-3, v0=start, return_eigenvectors=False)[0])
+
+
+def run_explicit(
+    system: StepSystem,
+    poses: np.ndarray,
+    x: np.ndarray,
+    velocity: np.ndarray,
+    recorder: Recorder,
+    progress: Callable[[float], None],
+) -> tuple[np.ndarray, Outcome | None]:
+    """Step through the motion. Returns the last good positions and, if the run had to stop, why."""
+    dt, fixed = system.dt, system.model.fixed
+    inverse_mass = np.where(fixed, 0.0, 1.0 / system.mass)[:, None]
+    gravity = np.where(fixed[:, None], 0.0, system.model.gravity)
+    stiffness, passed = recorder.stiffness[0], recorder.passed[0]
+    watch = Stopwatch()
+    outcome = None
+    last_good = x
+    steps = len(poses) - 1
+    x_previous = x - dt * velocity
+    for n in range(steps):
+        with watch("gradient"):
+            system.begin(x_previous, x, stiffness, poses[max(n - 1, 0)], poses[n], ahead=x)
+            acceleration = gravity - inverse_mass * system.gradient(x)
+        stiffness, passed = system.damaged(stiffness, x, poses[n], passed)
+        outcome = recorder.step(x, x_previous, stiffness, passed)
+        if outcome is not None:
+            last_good = x_previous if outcome.kind is OutcomeKind.DIVERGED else x
+            break
+        velocity = velocity + dt * acceleration
+        x_previous, x = x, x + dt * velocity
+        if n % 1000 == 0:
+            progress((n + 1) / steps)
+        last_good = x
+    recorder.statistics.seconds = watch.split()
+    return last_good, outcome
+
+
+# Which device and which linear solver a run uses.
+
+
+SOLVERS = {
+    "cholesky": "conjugate gradients with an old Cholesky factor, on the host",
+    "conjugate_gradients": "conjugate gradients with block-Jacobi and affine clusters; a whole run stays on the device",
+}
+LARGE_TETS = 20_000
+"""Beyond so many tets conjugate gradients are the faster ones on the CPU too (docs/performance.md)."""
+LARGE_FORWARD_TETS = 6_000
+"""The same for a run without gradient, whose steps then never leave the device."""
+OLDEST_DRIVER = "12.4"
+"""CUDA version of the oldest driver whose graphs have loops."""
+
+
+def choose_device(device: str | None) -> str:
+    """The device asked for, or CUDA if there is one, or the CPU."""
+    if device is None:
+        return "cuda:0" if wp.is_cuda_available() else "cpu"
+    if device.startswith("cuda") and not wp.is_cuda_available():
+        raise InputError(
+            f"simulate: device {device!r} was asked for, but no CUDA device is here. Use device='cpu'."
+        )
+    return device
+
+
+def on_cuda() -> bool:
+    """Whether runs use a CUDA device by default: many cuts then go there in batches, not to processes."""
+    return choose_device(None) != "cpu"
+
+
+def choose_solver(name: str | None, device: str, tets: int) -> str:
+    """The solver asked for, or the one made for the device and for so many tets."""
+    able = device == "cpu" or wp.is_conditional_graph_supported()
+    if name is None:
+        better = device != "cpu" or tets > LARGE_TETS
+        return "conjugate_gradients" if better and able else "cholesky"
+    if name not in SOLVERS:
+        raise InputError(
+            f"simulate: solver is {name!r}. It must be one of {', '.join(map(repr, SOLVERS))}. Choose one."
+        )
+    if name == "conjugate_gradients" and not able:
+        raise InputError(
+            f"simulate: solver {name!r} needs a CUDA driver of version {OLDEST_DRIVER} or newer. Update the driver, or "
+            "use solver='cholesky'."
+        )
+    return name
+
+
+def forward_solver(tets: int) -> str | None:
+    """The fastest solver of a run without gradient, for `simulate`; the force is the same to 1e-6."""
+    large = not on_cuda() and tets > LARGE_FORWARD_TETS
+    return "conjugate_gradients" if large else None
+
+
+def describe_device() -> str:
+    """One sentence: the device that a run uses by default, and how it solves its steps there."""
+    device = choose_device(None)
+    solver = choose_solver(None, device, 0)
+    if device == "cpu":
+        return f"no CUDA device; the simulator runs on the CPU: up to {LARGE_TETS:,} tets {SOLVERS[solver]}"
+    found = wp.get_device(device)
+    name = f"{found.name}, {found.total_memory / 1e9:.0f} GB ({device})"
+    if solver == "cholesky":
+        return f"{name}: {SOLVERS[solver]}, since the driver is older than CUDA {OLDEST_DRIVER}; update it"
+    return f"{name}: {SOLVERS[solver]}"
+
+
+# A run before it starts: the arguments of `simulate`, checked and with everything chosen that was left open.
+
+
+DEFAULT_DT_S = 3.0e-3
+"""Implicit time step [s]: 0.15 mm of the knife's way at a usual 50 mm/s; its error is in docs/simulator.md."""
+STEP_ROUNDING = 1.0e-6
+"""A duration this share of a step beyond a whole number of steps is meant to be that whole number."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One run."""
+
+    model: Model
+    motion: Motion
+    parameters: ExpandedParameters
+    integrator: str
+    device: str
+    solver: str
+    dt: float
+    """[s]."""
+    times: np.ndarray
+    """[s], shape [step_count + 1]."""
+    poses: np.ndarray
+    """Knife [m], shape [step_count + 1, 3]."""
+    x: np.ndarray
+    """Nodes at the start [m], shape [node_count, 3]."""
+    velocity: np.ndarray
+    """[m/s], shape [node_count, 3]."""
+    differentiable: bool
+    sample_rate_hz: float
+    keep_times: tuple[float, ...]
+    newton: NewtonOptions
+    force_limit_n: float
+
+
+def settle(
+    *,
+    model: Model,
+    motion: Motion,
+    parameters: Values | None,
+    duration: float,
+    dt: float | None,
+    integrator: str,
+    differentiable: bool,
+    sample_rate_hz: float,
+    keep_times: Sequence[float],
+    device: str | None,
+    solver: str | None,
+    newton: NewtonOptions | None,
+    initial_positions: np.ndarray | None,
+    initial_velocity: np.ndarray | None,
+    force_limit_n: float,
+) -> Setting:
+    """Check and choose; the arguments are those of `simulate`, where they and their defaults are described."""
+    if integrator not in ("implicit", "explicit"):
+        raise InputError(
+            f"simulate: integrator is {integrator!r}. It must be 'implicit' or 'explicit'. Choose one."
+        )
+    if not duration > 0.0 or (dt is not None and not 0.0 < dt <= duration):
+        raise InputError(
+            f"simulate: duration {duration} s, dt {dt} s. Both must be > 0 and dt <= duration. Correct them."
+        )
+    smooth = contact_law(model.contact_law).differentiable and damage_law(model.damage_law).differentiable
+    if differentiable and (integrator == "explicit" or not smooth):
+        raise InputError(
+            f"simulate: no gradient for the {integrator} integrator with {model.contact_law} contact and damage by "
+            f"{model.damage_law}: it would be useless (see docs/simulator.md). Use integrator='implicit' and "
+            "contact_law='one_sided'."
+        )
+    if integrator == "explicit" and damage_law(model.damage_law).at_edge:
+        raise InputError(
+            "simulate: the explicit integrator has no edge law. Use integrator='implicit', or a model with "
+            "damage_law='force'."
+        )
+    expanded = expand(parameters or {}, model.material, model.surface, model.damage_law)
+    name = choose_device(device)
+    if dt is None:
+        dt = duration / np.ceil(duration / DEFAULT_DT_S - STEP_ROUNDING)
+        if integrator == "explicit":
+            limit = SAFETY * stable_step(model, expanded, name)
+            dt = 1.0 / (sample_rate_hz * np.ceil(1.0 / (sample_rate_hz * limit)))
+    times = np.arange(int(np.ceil(duration / dt - STEP_ROUNDING)) + 1) * dt
+    rest = model.mesh.nodes
+    return Setting(
+        model=model,
+        motion=motion,
+        parameters=expanded,
+        integrator=integrator,
+        device=name,
+        solver=choose_solver(solver, name, model.tet_count),
+        dt=float(dt),
+        times=times,
+        poses=motion.poses(times),
+        x=rest.copy() if initial_positions is None else np.array(initial_positions, float),
+        velocity=np.zeros_like(rest) if initial_velocity is None else np.array(initial_velocity, float),
+        differentiable=differentiable,
+        sample_rate_hz=sample_rate_hz,
+        keep_times=tuple(keep_times),
+        newton=newton or NewtonOptions(),
+        force_limit_n=force_limit_n,
+    )
 
 
 def simulate(

@@ -4,17 +4,46 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 import warp as wp
 
-from disect_sim.device_arrays import clear, host, upload, zeros
+from disect_sim.device_arrays import Launches, clear, host, upload, zeros
 from disect_sim.device_model import DeviceModel, HessianSlots, node_mass
 from disect_sim.edge_cut import EdgeCut, EdgeLoad
-from disect_sim.kernels import board, elasticity, hold, inertia, knife_contact, springs
-from disect_sim.launches import Launches
-from disect_sim.model import Model
+from disect_sim.kernels import boundary, elasticity, knife_contact, springs
+from disect_sim.model import ONSET_M, OVERLAP_ONSET_M, Model
 from disect_sim.parameters import ExpandedParameters
-from disect_sim.sparsity import block_pattern
-from disect_sim.switches import Switches
+from disect_sim.sparsity import BlockPattern, block_pattern
+
+# Stiffnesses that switch on and off during a cut: where the halves press on each other, and nodes on the board.
+
+
+class Switches:
+    """One switch per spring, along the normal of the cut, then one per node that can touch the board, upwards."""
+
+    def __init__(self, model: Model, pattern: BlockPattern) -> None:
+        m = self._model = model
+        springs, board = m.spring_count, len(m.board_nodes)
+        nodes = np.concatenate([np.repeat(m.spring_nodes.ravel(), 3), m.board_nodes])
+        axis = np.concatenate([np.tile([0, 1, 2], 4 * springs), np.ones(board, int)])
+        weights = (m.spring_weights[:, :, None] * m.spring_normal[:, None, :]).ravel()
+        values = np.concatenate([weights, np.ones(board)])
+        rows = np.concatenate([np.repeat(np.arange(springs), 12), springs + np.arange(board)])
+        free = pattern.free_index[nodes] >= 0
+        columns = 3 * pattern.free_index[nodes] + axis
+        self.directions = sp.csr_matrix(
+            (values[free], (rows[free], columns[free])), shape=(springs + board, 3 * pattern.free_count)
+        )
+        """Rows over the unknowns of the Hessian, shape [switch_count, 3 free_count]."""
+
+    def stiffness(self, x: np.ndarray, spring_stiffness: np.ndarray) -> np.ndarray:
+        """At the positions x, with these springs: stiffness along the directions [N/m], shape [switch_count]."""
+        m = self._model
+        apart = ((m.spring_operator @ x) * m.spring_normal).sum(axis=1)
+        closed = m.overlap_stiffness * np.clip(-apart / OVERLAP_ONSET_M, 0.0, 1.0)
+        depth = m.board.radius_m - x[m.board_nodes, 1]
+        pressed = m.board.ke * m.board_area_ratio * np.clip(depth / ONSET_M, 0.0, 1.0)
+        return np.concatenate([spring_stiffness + closed, pressed])
 
 
 @dataclass(frozen=True)
@@ -99,7 +128,7 @@ class StepSystem:
             self._record_springs()
             self._record_contacts()
             mirrored = [self._slots.upper, self._slots.lower, self.blocks]
-            self._hessian.add(inertia.mirror_lower, len(self.pattern.upper), mirrored)
+            self._hessian.add(boundary.mirror_lower, len(self.pattern.upper), mirrored)
             self._record_damage()
 
     def _allocate(self) -> None:
@@ -145,21 +174,21 @@ class StepSystem:
     def _record_inertia(self) -> None:
         count, mass, dt = self.model.node_count, self.on_device.mass, self.on_device.dt
         state, outputs = [self.x, self.predicted], [self.energy_inertia, self.grad]
-        self._gradient.add(inertia.inertia_gradient, count, [mass, dt, *state, *outputs])
-        self._hessian.add(inertia.inertia_hessian, count, [mass, dt, self._slots.nodes, self.blocks])
+        self._gradient.add(boundary.inertia_gradient, count, [mass, dt, *state, *outputs])
+        self._hessian.add(boundary.inertia_hessian, count, [mass, dt, self._slots.nodes, self.blocks])
 
     def _record_board(self) -> None:
         d, count = self.on_device, len(self.model.board_nodes)
         shared = [d.board, d.dt, d.board_nodes, d.board_area_ratio]
         state = [self.x, self.x_previous]
-        self._gradient.add(board.board_gradient, count, [*shared, *state, self.energy_board, self.grad])
-        self._hessian.add(board.board_hessian, count, [*shared, self._slots.board, *state, self.blocks])
+        self._gradient.add(boundary.board_gradient, count, [*shared, *state, self.energy_board, self.grad])
+        self._hessian.add(boundary.board_hessian, count, [*shared, self._slots.board, *state, self.blocks])
 
     def _record_hold(self) -> None:
         d, count = self.on_device, len(self.model.guided)
         if count:
-            self._gradient.add(hold.hold_gradient, count, [d.held, self.x, self.energy_hold, self.grad])
-            self._hessian.add(hold.hold_hessian, count, [d.held, self._slots.held, self.blocks])
+            self._gradient.add(boundary.hold_gradient, count, [d.held, self.x, self.energy_hold, self.grad])
+            self._hessian.add(boundary.hold_hessian, count, [d.held, self._slots.held, self.blocks])
 
     def _record_tets(self) -> None:
         d = self.on_device

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts import real_data
+from lab.real_logs import real_data
 
 
 def real_file(*parts: str) -> Path:

@@ -5,16 +5,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from disect_sim.errors import InputError
-from scripts import attack_certificate
-from scripts.attack_certificate import Tally, attack, attempt, load
-from scripts.attack_edits import EDITS, _with_edge, _with_joints
-from scripts.attack_export import base_attack, exported
-from scripts.motion_judge import FORCE_FACTOR, flange_poses, violations
+from lab.attack import attack_certificate
+from lab.attack.attack_certificate import Tally, attack, attempt, load
+from lab.attack.attack_edits import EDITS, _with_edge, _with_joints
+from lab.attack.attack_export import base_attack, exported
+from lab.attack.motion_judge import FORCE_FACTOR, flange_poses, violations
 from stages.export.certificate import first_failure
-from stages.export.document import says_what_is_so
+from stages.export.demand import says_what_is_so
 from stages.export.load_checks import UPPER_BAND
 from stages.export.motion_checks import cut_phase, edge_poses, in_cutting_frame, kinematics
+from stages.runtime.errors import InputError
 from tests.stages.franka_reference import flange
 
 BASE = base_attack()

@@ -184,5 +184,5 @@ def test_the_checks_find_faults(check, text):
 
 
 def test_the_checks_leave_good_text_alone():
-    good = "`stages/shared/robots/*.json`, `python -m scripts.real_data`, `stages/<stage>/params.py`; is there room?"
+    good = "`stages/shared/robots/*.json`, `python -m lab.real_logs.real_data`, `stages/<stage>/params.py`; is there room?"
     assert banned(good) + outside(good) + missing_paths(good) + missing_modules(good) == []

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from scripts.experiments.kept import Kept
-from scripts.experiments.page import PAGE, spent_s, table, write_part
-from scripts.real_data import VARIABLE, real_data
+from lab.paper.kept import Kept
+from lab.paper.page import PAGE, spent_s, table, write_part
+from lab.real_logs.real_data import VARIABLE, real_data
 
 NAMES = ("two_parameters", "ranks", "losses", "duration", "velocity", "nodal_motion", "slicing")
 REAL = ("prism", "geometry")
@@ -29,7 +29,7 @@ def runs():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", runs())
 def test_an_experiment_writes_its_part_of_the_page(name, tmp_path):
-    experiment = import_module(f"scripts.experiments.{name}")
+    experiment = import_module(f"lab.paper.{name}")
     page = tmp_path / "experiments.md"
     shutil.copy(PAGE, page)
     where = {"page": page, "folder": tmp_path, "pictures": tmp_path}
@@ -46,7 +46,7 @@ def test_an_experiment_writes_its_part_of_the_page(name, tmp_path):
 
 
 def test_every_experiment_has_its_part_and_every_part_its_command():
-    folder = Path(import_module("scripts.experiments").__file__).parent
+    folder = Path(import_module("lab.paper").__file__).parent
     commands = {
         path.stem
         for path in folder.glob("*.py")
@@ -55,13 +55,13 @@ def test_every_experiment_has_its_part_and_every_part_its_command():
     assert commands == {*NAMES, *REAL, READER}
     text = PAGE.read_text()
     for name in (*NAMES, *REAL, READER):
-        assert f"python -m scripts.experiments.{name}" in text
+        assert f"python -m lab.paper.{name}" in text
         assert text.count(f"<!-- {name} -->") == text.count(f"<!-- end of {name} -->") == 1
 
 
 @pytest.mark.parametrize("name", REAL)
 def test_without_real_data_it_says_what_it_needs(name, tmp_path, monkeypatch):
-    experiment = import_module(f"scripts.experiments.{name}")
+    experiment = import_module(f"lab.paper.{name}")
     monkeypatch.setenv(VARIABLE, str(tmp_path))
     where = {"page": tmp_path / "page.md", "folder": tmp_path / "kept", "pictures": tmp_path}
     with pytest.raises(SystemExit, match=r"is not in .*, the folder of SCAN2CUT_REAL_DATA"):
@@ -70,7 +70,7 @@ def test_without_real_data_it_says_what_it_needs(name, tmp_path, monkeypatch):
 
 
 def test_real_logs_are_those_of_the_fits_and_missing_ones_are_named(tmp_path):
-    experiment = import_module(f"scripts.experiments.{READER}")
+    experiment = import_module(f"lab.paper.{READER}")
     page = tmp_path / "experiments.md"
     shutil.copy(PAGE, page)
     size, where = experiment.Size(tmp_path), {"page": page, "folder": tmp_path, "pictures": tmp_path}
@@ -128,7 +128,7 @@ def test_a_step_that_fails_is_not_kept(tmp_path):
 
 
 def test_what_a_killed_run_took_counts(tmp_path, monkeypatch):
-    monkeypatch.setattr("scripts.experiments.kept.TELL_S", 0.0)
+    monkeypatch.setattr("lab.paper.kept.TELL_S", 0.0)
 
     def burn(kept, *, then):
         end = time.process_time() + 0.3

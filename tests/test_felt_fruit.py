@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from scripts.felt_fruit import Fruit
+from pipelines.arm.felt_fruit import Fruit
 
 MS = np.arange(1501)
 STEP = np.array([0.1, -0.2, 0.0, 0.3, 0.0, 0.1, -0.1])

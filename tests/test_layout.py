@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pipelines.dvc.code_files import RUNTIME, code_of, imported_files
-from pipelines.dvc.write_template import template_text
-from pipelines.scans.project import TEMPLATE
+from pipelines.dvc.template_writer import RUNTIME, code_of, imported_files, template_text
+from pipelines.project import TEMPLATE
 from stages.runtime.catalogue import ARTIFACTS, STAGES
 from stages.runtime.params import SECTIONS
 
@@ -46,7 +45,7 @@ def test_a_stages_folder_is_complete(stage):
 
 def test_template_is_current():
     written = (ROOT / TEMPLATE).read_text(encoding="utf-8")
-    assert written == template_text(ROOT), "it is old: run `python -m scripts.write_pipeline`"
+    assert written == template_text(ROOT), "it is old: run `scan2cut dev pipeline`"
 
 
 @pytest.mark.parametrize("stage", WITH_CODE)
@@ -76,7 +75,7 @@ def test_listed_code_exists_and_leaves_the_runtime_out(stage):
     listed = code_of(ROOT, folders)
     assert all((ROOT / path).exists() for path in listed)
     assert not any(path.startswith(RUNTIME) for path in listed)
-    assert "disect_sim/errors.py" in listed
+    assert "disect_sim/outcome.py" in listed
 
 
 @pytest.mark.parametrize("stage", WITH_CODE)

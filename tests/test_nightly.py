@@ -6,8 +6,8 @@ import subprocess
 import tomllib
 from pathlib import Path
 
-from scripts import nightly
-from scripts.nightly import Night, Result, files_with_slow_tests, parts
+from lab.faults import nightly
+from lab.faults.nightly import Night, Result, files_with_slow_tests, parts
 
 ROOT = Path(__file__).parents[1]
 
@@ -37,7 +37,7 @@ def test_it_leaves_no_test_out():
         text=True,
         check=True,
     )
-    assert made.stdout.split()[-2:] == ["-m", "scripts.nightly"]
+    assert made.stdout.split()[-2:] == ["-m", "lab.faults.nightly"]
 
 
 def test_every_file_with_slow_tests_is_a_part():

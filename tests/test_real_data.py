@@ -2,8 +2,8 @@
 
 import pytest
 
-from scripts import real_data
-from scripts.real_data import VARIABLE
+from lab.real_logs import real_data
+from lab.real_logs.real_data import VARIABLE
 from tests import real_data as for_tests
 
 

@@ -16,10 +16,10 @@ from pathlib import Path
 import numpy as np
 
 from disect_sim import KNIVES, MATERIALS, RecordedMotion, build_model, cut_by_plane, simulate
+from stages.clean.clean import clean
 from stages.clean.scan_file import read_scan
-from stages.clean.stage import clean
 from stages.runtime.params import load_params
-from stages.tetrahedralize.stage import tetrahedralize
+from stages.tetrahedralize.tetrahedralize import tetrahedralize
 
 FOLDER = Path(__file__).parent
 TRUTH = {

@@ -12,18 +12,197 @@ shift the surface. Depth = radius - D. The exact law has neither regulariser nor
 
 import warp as wp
 
-from disect_sim.kernels.knife_distance import (
-    KnifeShape,
-    exact_distance,
-    exact_gradient,
-    one_sided_distance,
-    one_sided_gradient,
-    one_sided_hessian,
-)
-from disect_sim.laws.contact import CONTACT_LAWS
+from disect_sim.laws import CONTACT_LAWS
 
+# Signed distance to the knife: the one-sided smooth shape and the exact pentagon prism.
+#
+# Local frame: origin at the tip of the edge in the middle of the blade, x across, y up, z along the blade [m].
+# The one-sided distance sees the knife from one half of the fruit only (side = +1 or -1), so it has no medial axis:
+#
+#     m = (a + b + sqrt((a - b)^2 + tip^2)) / 2     a: flank plane, b: horizontal plane under the edge
+#     d = max3(max3(m, top), end)                   max3: cubic smooth maximum of width `blend`, C2, exact outside
+#
+# All pieces are affine or convex and 1-Lipschitz, so d is convex and 1-Lipschitz.
+
+
+vec2 = wp.vec2d
 vec3 = wp.vec3d
 mat33 = wp.mat33d
+
+HALF = wp.constant(wp.float64(0.5))
+ONE = wp.constant(wp.float64(1.0))
+ZERO = wp.constant(wp.float64(0.0))
+
+
+@wp.struct
+class KnifeShape:
+    flank_x: wp.float64  # outward unit normal of the right flank, x component [-]
+    flank_y: wp.float64  # y component [-]
+    flank_offset: wp.float64  # n . (edge/2, tip) [m]
+    half_spine: wp.float64  # [m]
+    half_edge: wp.float64  # [m]
+    tip_height: wp.float64  # [m]
+    height: wp.float64  # [m]
+    half_length: wp.float64  # [m]
+    blend: wp.float64  # width of the rounding towards spine and ends [m]
+
+
+@wp.func
+def smooth_max_weight(a: wp.float64, b: wp.float64, width: wp.float64):
+    """d(smooth maximum)/da: 1 where a wins by more than width, 0 where b does."""
+    z = (a - b) / width
+    h = wp.max(ZERO, ONE - wp.abs(z))
+    low = HALF * h * h
+    return wp.where(z > ZERO, ONE - low, low)
+
+
+@wp.func
+def smooth_max_curvature(a: wp.float64, b: wp.float64, width: wp.float64):
+    """d2(smooth maximum)/da2 [1/m]."""
+    return wp.max(ZERO, ONE - wp.abs(a - b) / width) / width
+
+
+@wp.func
+def smooth_max(a: wp.float64, b: wp.float64, width: wp.float64):
+    h = wp.max(ZERO, ONE - wp.abs(a - b) / width)
+    return wp.max(a, b) + width * h * h * h / wp.float64(6.0)
+
+
+@wp.func
+def edge_section(q: vec3, side: wp.float64, tip: wp.float64, shape: KnifeShape):
+    """Smooth maximum of flank plane and plane under the edge [m], the flank's weight in it, and its root [m]."""
+    flank = shape.flank_x * side * q[0] + shape.flank_y * q[1] - shape.flank_offset
+    bottom = -q[1]
+    gap = flank - bottom
+    root = wp.sqrt(gap * gap + tip * tip)
+    return HALF * (flank + bottom + root), HALF * (ONE + gap / root), root
+
+
+@wp.func
+def one_sided_distance(q: vec3, side: wp.float64, tip: wp.float64, shape: KnifeShape):
+    m, _flank_weight, _root = edge_section(q, side, tip, shape)
+    d = smooth_max(m, q[1] - shape.height, shape.blend)
+    return smooth_max(d, wp.abs(q[2]) - shape.half_length, shape.blend)
+
+
+@wp.func
+def one_sided_gradient(q: vec3, side: wp.float64, tip: wp.float64, shape: KnifeShape):
+    m, flank_weight, _root = edge_section(q, side, tip, shape)
+    top = q[1] - shape.height
+    end = wp.abs(q[2]) - shape.half_length
+    d = smooth_max(m, top, shape.blend)
+    top_weight = ONE - smooth_max_weight(m, top, shape.blend)
+    end_weight = ONE - smooth_max_weight(d, end, shape.blend)
+    section = (ONE - end_weight) * (ONE - top_weight)
+    gx = section * flank_weight * shape.flank_x * side
+    gy = section * (flank_weight * (shape.flank_y + ONE) - ONE) + (ONE - end_weight) * top_weight
+    gz = end_weight * wp.sign(q[2])
+    return vec3(gx, gy, gz)
+
+
+@wp.func
+def one_sided_hessian(q: vec3, side: wp.float64, tip: wp.float64, shape: KnifeShape):
+    m, flank_weight, root = edge_section(q, side, tip, shape)
+    top = q[1] - shape.height
+    end = wp.abs(q[2]) - shape.half_length
+    d = smooth_max(m, top, shape.blend)
+    keep_top = smooth_max_weight(m, top, shape.blend)
+    keep_end = smooth_max_weight(d, end, shape.blend)
+    flank_minus_bottom = vec3(shape.flank_x * side, shape.flank_y + ONE, ZERO)
+    grad_m = vec3(shape.flank_x * side * flank_weight, flank_weight * (shape.flank_y + ONE) - ONE, ZERO)
+    grad_top = vec3(ZERO, ONE, ZERO)
+    grad_d = grad_m * keep_top + grad_top * (ONE - keep_top)
+    grad_end = vec3(ZERO, ZERO, wp.sign(q[2]))
+    hess_m = wp.outer(flank_minus_bottom, flank_minus_bottom) * (HALF * tip * tip / (root * root * root))
+    m_top = grad_m - grad_top
+    hess_d = hess_m * keep_top + wp.outer(m_top, m_top) * smooth_max_curvature(m, top, shape.blend)
+    d_end = grad_d - grad_end
+    return hess_d * keep_end + wp.outer(d_end, d_end) * smooth_max_curvature(d, end, shape.blend)
+
+
+@wp.func
+def segment_closest(p: vec2, a: vec2, b: vec2):
+    """Closest point to p on the segment a-b."""
+    ab = b - a
+    t = wp.clamp(wp.dot(p - a, ab) / wp.dot(ab, ab), ZERO, ONE)
+    return a + ab * t
+
+
+@wp.func
+def pentagon_distance(q: vec3, shape: KnifeShape):
+    """Exact 2D signed distance to the pentagon (x, y) with its gradient: (d, dx, dy)."""
+    sign_x = wp.where(q[0] >= ZERO, ONE, -ONE)
+    p = vec2(wp.abs(q[0]), q[1])
+    tip = vec2(ZERO, ZERO)
+    shoulder = vec2(shape.half_edge, shape.tip_height)
+    spine = vec2(shape.half_spine, shape.height)
+    c = segment_closest(p, tip, shoulder)
+    c2 = segment_closest(p, shoulder, spine)
+    if wp.length_sq(p - c2) < wp.length_sq(p - c):
+        c = c2
+    c3 = segment_closest(p, spine, vec2(ZERO, shape.height))
+    if wp.length_sq(p - c3) < wp.length_sq(p - c):
+        c = c3
+    tip_plane = shape.tip_height * p[0] - shape.half_edge * p[1]
+    flank_plane = shape.flank_x * p[0] + shape.flank_y * p[1] - shape.flank_offset
+    inside = tip_plane < ZERO and flank_plane < ZERO and p[1] < shape.height
+    away = p - c
+    length = wp.length(away)
+    direction = vec2(shape.flank_x, shape.flank_y)
+    if length > wp.float64(1.0e-15):
+        direction = away / length
+        if inside:
+            direction = -direction
+    d = wp.where(inside, -length, length)
+    return vec3(d, direction[0] * sign_x, direction[1])
+
+
+@wp.func
+def exact_distance(q: vec3, shape: KnifeShape):
+    """Exact signed distance to the pentagon prism with ends [m]."""
+    d2 = pentagon_distance(q, shape)[0]
+    end = wp.abs(q[2]) - shape.half_length
+    outside = vec2(wp.max(d2, ZERO), wp.max(end, ZERO))
+    return wp.length(outside) + wp.min(wp.max(d2, end), ZERO)
+
+
+@wp.func
+def exact_gradient(q: vec3, shape: KnifeShape):
+    """Gradient of the exact distance (a subgradient on edges and the medial axis) [-]."""
+    p = pentagon_distance(q, shape)
+    d2 = p[0]
+    end = wp.abs(q[2]) - shape.half_length
+    section = vec3(p[1], p[2], ZERO)
+    along = vec3(ZERO, ZERO, wp.sign(q[2]))
+    if d2 > ZERO and end > ZERO:
+        return (section * d2 + along * end) / wp.sqrt(d2 * d2 + end * end)
+    if end > d2:
+        return along
+    return section
+
+
+@wp.kernel
+def sample_distance(
+    shape: KnifeShape,
+    exact: int,
+    tip: wp.float64,
+    side: wp.array(dtype=wp.float64),
+    points_in: wp.array(dtype=vec3),
+    distance_out: wp.array(dtype=wp.float64),
+    gradient_out: wp.array(dtype=vec3),
+    hessian_out: wp.array(dtype=mat33),
+):
+    """Distance, gradient and (one-sided only) Hessian at given points in the knife frame."""
+    i = wp.tid()
+    q = points_in[i]
+    if exact == 1:
+        distance_out[i] = exact_distance(q, shape)
+        gradient_out[i] = exact_gradient(q, shape)
+    else:
+        distance_out[i] = one_sided_distance(q, side[i], tip, shape)
+        gradient_out[i] = one_sided_gradient(q, side[i], tip, shape)
+        hessian_out[i] = one_sided_hessian(q, side[i], tip, shape)
+
 
 ONE_SIDED = wp.constant(CONTACT_LAWS["one_sided"].code)
 EXACT = wp.constant(CONTACT_LAWS["exact"].code)
@@ -36,10 +215,6 @@ MU = wp.constant(3)  # friction coefficient [-]
 STRIBECK = wp.constant(4)  # what static friction has more [-]
 RADIUS = wp.constant(5)  # rounding [m]
 TIP = wp.constant(6)  # tip width [m]
-
-ZERO = wp.constant(wp.float64(0.0))
-HALF = wp.constant(wp.float64(0.5))
-ONE = wp.constant(wp.float64(1.0))
 
 
 @wp.struct

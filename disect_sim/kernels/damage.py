@@ -1,4 +1,4 @@
-"""What the damage laws share. Each law is a file with one kernel `damage` and a line in disect_sim/laws/damage.py.
+"""What the damage laws share. Each law is a file with one kernel `damage` and a line in disect_sim/laws.py.
 
 The kernel takes a DamageSetting, whichever of these it needs (arrays [spring_count]), and stiffness_out:
 
@@ -35,3 +35,71 @@ def rounded_norm(v: wp.vec3d, tiny: wp.float64):
 def weakened(stiffness: wp.float64, softness: wp.float64, rate: wp.float64, dt: wp.float64):
     """Stiffness after a step at dk/dt = -(softness / 1e-5 s) rate, never below zero."""
     return wp.max(wp.float64(0.0), stiffness - softness * (dt / DAMAGE_TIME) * rate)
+
+
+# Damage by stretch: dk/dt = -(softness / 1e-5 s) |d| while the knife touches.
+
+
+vec3 = wp.vec3d
+
+
+@wp.kernel
+def damage_stretch(
+    setting: DamageSetting,
+    stiffness_in: wp.array(dtype=wp.float64),
+    cut_spring_softness_in: wp.array(dtype=wp.float64),
+    touch_positive_in: wp.array(dtype=wp.float64),
+    touch_negative_in: wp.array(dtype=wp.float64),
+    d_in: wp.array(dtype=vec3),
+    stiffness_out: wp.array(dtype=wp.float64),
+):
+    """Stiffness [N/m per reference area] at the end of the step."""
+    i = wp.tid()
+    touch = wp.float64(0.5) * (touch_positive_in[i] + touch_negative_in[i])
+    rate = touch * rounded_norm(d_in[i], TINY_STRETCH)
+    stiffness_out[i] = weakened(stiffness_in[i], cut_spring_softness_in[i], rate, setting.dt)
+
+
+# Damage by force: dk/dt = -(softness / 1e-5 s) (|f+| + |f-|) / area_ratio, f the knife's force on either side.
+
+TINY_FORCE = wp.constant(wp.float64(1.0e-3))  # rounds the norm of the force per reference area at zero [N]
+
+
+@wp.kernel
+def damage_force(
+    setting: DamageSetting,
+    stiffness_in: wp.array(dtype=wp.float64),
+    cut_spring_softness_in: wp.array(dtype=wp.float64),
+    force_positive_in: wp.array(dtype=vec3),
+    force_negative_in: wp.array(dtype=vec3),
+    stiffness_out: wp.array(dtype=wp.float64),
+):
+    """Stiffness [N/m per reference area] at the end of the step."""
+    i = wp.tid()
+    per_area = wp.float64(1.0) / setting.area_ratio[i]
+    rate = rounded_norm(force_positive_in[i] * per_area, TINY_FORCE)
+    rate = rate + rounded_norm(force_negative_in[i] * per_area, TINY_FORCE)
+    stiffness_out[i] = weakened(stiffness_in[i], cut_spring_softness_in[i], rate, setting.dt)
+
+
+# Cohesive damage: k = ke (1 - |d| / opening) at the widest opening so far, whether the knife touches or not.
+#
+# Pressing the sides together does not count. The traction ke |d| (1 - |d| / opening) rises, softens and is gone at
+# `opening` (cut_spring_softness under this law), so that parting costs ke opening^2 / 6 per reference area.
+
+
+@wp.kernel
+def damage_cohesive(
+    setting: DamageSetting,
+    stiffness_in: wp.array(dtype=wp.float64),
+    cut_spring_ke_in: wp.array(dtype=wp.float64),
+    cut_spring_softness_in: wp.array(dtype=wp.float64),
+    d_in: wp.array(dtype=vec3),
+    stiffness_out: wp.array(dtype=wp.float64),
+):
+    """Stiffness [N/m per reference area] at the end of the step."""
+    i = wp.tid()
+    normal = setting.normal[i]
+    opening = d_in[i] - wp.min(wp.float64(0.0), wp.dot(d_in[i], normal)) * normal
+    left = wp.float64(1.0) - rounded_norm(opening, TINY_STRETCH) / cut_spring_softness_in[i]
+    stiffness_out[i] = wp.min(stiffness_in[i], cut_spring_ke_in[i] * wp.max(wp.float64(0.0), left))

@@ -2,8 +2,114 @@
 
 import numpy as np
 
-from disect_sim.errors import InputError
-from disect_sim.virtual_nodes.triangle_bvh import TriangleBvh, closest_on_triangles
+from disect_sim.outcome import InputError
+
+# A bounding volume hierarchy over triangles, searched for all points at once.
+
+
+LEAF_SIZE = 4
+"""Triangles per leaf: a few distances at a time are cheaper than one more level of boxes."""
+CHUNK = 8192
+"""Points searched together: bounds the memory of the search (about 100 MB), not the result."""
+
+ROUNDING = 1e-12
+"""Margin for the rounding of distances, as a fraction of the largest coordinate [-]."""
+
+
+class TriangleBvh:
+    """Finds the triangle nearest to a point, exactly."""
+
+    def __init__(self, corners: np.ndarray) -> None:
+        """Build over triangles with corners [m], shape [f, 3, 3]."""
+        self._corners = corners
+        self._rounding = ROUNDING * np.abs(corners).max()
+        self._depth = max(0, int(np.ceil(np.log2(len(corners) / LEAF_SIZE))))
+        centroid = corners.mean(axis=1)
+        # Fill up the last leaf with repeats, then halve every group at the median of its longest extent.
+        order = np.resize(np.arange(len(corners)), (1, LEAF_SIZE << self._depth))
+        for _ in range(self._depth):
+            centres = centroid[order]
+            axis = np.argmax(np.ptp(centres, axis=1), axis=1)
+            along = np.take_along_axis(centres, axis[:, None, None], axis=2)[:, :, 0]
+            order = np.take_along_axis(order, np.argsort(along, axis=1, kind="stable"), axis=1)
+            order = order.reshape(2 * len(order), -1)
+        self._leaves = order
+        low, high = corners[order].min(axis=(1, 2)), corners[order].max(axis=(1, 2))
+        self._boxes = [(low, high)]
+        for _ in range(self._depth):
+            low, high = np.minimum(low[::2], low[1::2]), np.maximum(high[::2], high[1::2])
+            self._boxes.insert(0, (low, high))
+
+    def nearest(self, points: np.ndarray, limit: np.ndarray | None = None) -> np.ndarray:
+        """Index of the nearest triangle to each point [m], shape [p, 3]; result has shape [p].
+
+        With a limit [m], shape [p], a point without a triangle within its limit gets -1.
+        """
+        limit = np.full(len(points), np.inf) if limit is None else limit
+        starts = range(0, len(points), CHUNK)
+        parts = [self._nearest(points[i : i + CHUNK], limit[i : i + CHUNK]) for i in starts]
+        return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+
+    def _nearest(self, points: np.ndarray, limit: np.ndarray) -> np.ndarray:
+        node = np.zeros(len(points), np.int64)
+        for level in range(1, self._depth + 1):
+            left, right = 2 * node, 2 * node + 1
+            go_left = self._box_distance2(level, left, points) <= self._box_distance2(level, right, points)
+            node = np.where(go_left, left, right)
+        reached = np.sqrt(self._leaf_distances2(points, node).min(axis=1))
+        bound = np.minimum(reached + self._rounding, limit) ** 2
+
+        point, node = np.arange(len(points)), np.zeros(len(points), np.int64)
+        for level in range(1, self._depth + 1):
+            point, node = np.repeat(point, 2), (2 * node[:, None] + (0, 1)).ravel()
+            keep = self._box_distance2(level, node, points[point]) <= bound[point]
+            point, node = point[keep], node[keep]
+        distance2 = self._leaf_distances2(points[point], node)
+        best = distance2.argmin(axis=1)
+        triangle, distance2 = self._leaves[node, best], distance2[np.arange(len(node)), best]
+        order = np.lexsort((triangle, distance2, point))
+        order = order[distance2[order] <= bound[point[order]]]
+        found, first = np.unique(point[order], return_index=True)
+        nearest = np.full(len(points), -1)
+        nearest[found] = triangle[order[first]]
+        return nearest
+
+    def _box_distance2(self, level: int, node: np.ndarray, points: np.ndarray) -> np.ndarray:
+        low, high = self._boxes[level]
+        outside = np.maximum(np.maximum(low[node] - points, points - high[node]), 0.0)
+        return np.einsum("ij,ij->i", outside, outside)
+
+    def _leaf_distances2(self, points: np.ndarray, node: np.ndarray) -> np.ndarray:
+        corners = self._corners[self._leaves[node]].reshape(-1, 3, 3)
+        closest, _ = closest_on_triangles(np.repeat(points, LEAF_SIZE, axis=0), corners)
+        offset = closest - np.repeat(points, LEAF_SIZE, axis=0)
+        return np.einsum("ij,ij->i", offset, offset).reshape(-1, LEAF_SIZE)
+
+
+def closest_on_triangles(points: np.ndarray, corners: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Closest points [m], shape [p, 3], on one triangle each (corners [m], shape [p, 3, 3]), and their
+    feature.
+
+    Features, shape [p]: 0 the inside; 1, 2, 3 the edge that starts at corner 0, 1, 2; 4, 5, 6 the corner 0,
+    1, 2.
+    """
+    start, edge = corners, np.roll(corners, -1, axis=1) - corners
+    normal = np.cross(edge[:, 0], edge[:, 1])
+    offset = points[:, None] - start
+    inside = (np.einsum("pij,pij->pi", np.cross(normal[:, None], edge), offset) > 0.0).all(axis=1)
+    height = np.einsum("pi,pi->p", offset[:, 0], normal) / np.einsum("pi,pi->p", normal, normal)
+    on_plane = points - height[:, None] * normal
+
+    t = np.einsum("pij,pij->pi", offset, edge) / np.einsum("pij,pij->pi", edge, edge)
+    t = np.clip(t, 0.0, 1.0)
+    on_edges = start + t[:, :, None] * edge
+    nearest = np.argmin(((points[:, None] - on_edges) ** 2).sum(axis=2), axis=1)
+    row = np.arange(len(points))
+    t_nearest = t[row, nearest]
+    at_start, at_end = t_nearest <= 0.0, t_nearest >= 1.0
+    edge_feature = np.select([at_start, at_end], [4 + nearest, 4 + (nearest + 1) % 3], 1 + nearest)
+    closest = np.where(inside[:, None], on_plane, on_edges[row, nearest])
+    return closest, np.where(inside, 0, edge_feature)
 
 
 class CuttingSurface:

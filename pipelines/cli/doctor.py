@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Literal
 
-from disect_sim.errors import InputError
 from pipelines.dvc.pipeline_file import is_current
+from pipelines.project import TEMPLATE, Project
 from pipelines.runs.dashboard import use_running_dashboard
-from pipelines.scans.project import TEMPLATE, Project
+from stages.runtime.errors import InputError
 
 Verdict = Literal["ok", "missing", "outdated", "optional"]
 PACKAGES = (
@@ -32,7 +32,7 @@ PACKAGES = (
     "torch",
 )
 IMPORTS = {
-    "open3d": "from stages.shared.surface.open3d_import import open3d; open3d()",
+    "open3d": "from stages.shared.surface import open3d; open3d()",
     "pytetwild": "import pytetwild",
     "pyvista": "import pyvista",
     "warp": "import warp",
@@ -136,7 +136,7 @@ def _libgl() -> Finding:
 
 def _device(project: Project) -> Finding:
     """Asked in a process of its own, which may lack Warp or fail in the driver."""
-    code = "from disect_sim.solvers import describe_device; print(describe_device())"
+    code = "from disect_sim.simulation import describe_device; print(describe_device())"
     result = subprocess.run(
         [sys.executable, "-c", code], cwd=project.root, capture_output=True, text=True, check=False
     )

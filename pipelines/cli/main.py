@@ -11,13 +11,13 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from disect_sim.errors import InputError
-from pipelines.cli.completion import scan_ids
-from pipelines.cli.library import add_library_commands
+from pipelines.cli.cuts import (
+    add_library_commands,
+    add_predict_command,
+    add_probe_command,
+    add_robot_commands,
+)
 from pipelines.cli.operations import add_operation_commands
-from pipelines.cli.predict import add_predict_command
-from pipelines.cli.probe import add_probe_command
-from pipelines.cli.robot import add_robot_commands
 from pipelines.cli.run import add_run_commands
 from pipelines.cli.show import add_show_commands
 from pipelines.cli.terminal import (
@@ -28,12 +28,12 @@ from pipelines.cli.terminal import (
     print_error,
     print_json,
     print_note,
+    scan_ids,
     this_project,
 )
-from pipelines.dvc.redact import redact
+from pipelines.dvc.commands import redact
 from pipelines.dvc.stopping import STOP, StoppedError, end_process, say_stopped
-from stages.runtime.disk_error import disk_sentence, is_refused
-from stages.runtime.exit_codes import EXIT_BAD_INPUT, EXIT_FAILED
+from stages.runtime.errors import EXIT_BAD_INPUT, EXIT_FAILED, InputError, disk_sentence, is_refused
 
 app = typer.Typer(
     name="scan2cut",
@@ -97,7 +97,7 @@ def status(
 def stages(as_json: Json = False) -> None:
     """List the stages and the artifacts they write."""
     project = this_project()
-    from pipelines.dvc.template import read_template, upstream
+    from pipelines.dvc.pipeline_file import read_template, upstream
     from stages.runtime.catalogue import artifacts_of
 
     entries = read_template(project.template)
@@ -155,7 +155,7 @@ def sample(
 ) -> None:
     """Write the bundled sample, a synthetic fruit scan with noise, holes and a stray piece."""
     project = this_project()
-    from pipelines.cli.sample import write_sample
+    from pipelines.cli.show import write_sample
 
     paths = write_sample(project, folder)
     if as_json:
@@ -171,7 +171,7 @@ def validate(
     as_json: Json = False,
 ) -> None:
     """Check a file against the contract of the artifact it claims to be."""
-    from pipelines.cli.validate import validate_file
+    from pipelines.cli.show import validate_file
 
     valid = validate_file(file)
     if as_json:
@@ -214,7 +214,7 @@ def main() -> None:
 
 
 def _in_words(error: Exception) -> str:
-    from pipelines.runs.run_result import is_sentence
+    from pipelines.runs.run_summary import is_sentence
 
     return str(error) if is_sentence(error) else f"{type(error).__name__}: {error} (use --debug for more)"
 

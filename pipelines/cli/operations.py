@@ -6,18 +6,19 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from pipelines.cli.completion import scan_ids, stage_names
 from pipelines.cli.terminal import (
     Json,
     OnlyJson,
     out,
     print_json,
     print_note,
+    scan_ids,
+    stage_names,
     stop_soon_on_signals,
     this_project,
 )
 from pipelines.runs.dashboard import HOST
-from stages.runtime.exit_codes import EXIT_FAILED
+from stages.runtime.errors import EXIT_FAILED, InputError
 
 Workers = Annotated[
     int | None, typer.Option(help="Scans at once.", show_default="what cores and memory allow")
@@ -34,6 +35,13 @@ def add_operation_commands(app: typer.Typer) -> None:
     """Add the commands to the command line."""
     for command in (batch, watch, deploy, dashboard, pull, reproduce, datasets):
         app.command()(command)
+    arm = typer.Typer(no_args_is_help=True, help="A simulated arm that executes an exported cut.")
+    arm.command("serve")(serve_arm)
+    app.add_typer(arm, name="arm")
+    develop = typer.Typer(no_args_is_help=True, help="Write the generated files (for developers).")
+    develop.command("pipeline")(dev_pipeline)
+    develop.command("artifacts")(dev_artifacts)
+    app.add_typer(develop, name="dev")
 
 
 def batch(
@@ -59,11 +67,9 @@ def batch(
     project = this_project()
     only_json = OnlyJson() if as_json else None
     stop_soon_on_signals()
-    from pipelines.cli.overrides import parse_overrides
-    from pipelines.many.batch import run_batch
-    from pipelines.many.batch_requests import batch_requests
-    from pipelines.many.capacity import capacity
-    from pipelines.runs.dask_cluster import dask_cluster
+    from pipelines.cli.run import parse_overrides
+    from pipelines.many.batch import batch_requests, capacity, run_batch
+    from pipelines.runs.run_request import dask_cluster
 
     bound = capacity(memory_gb, workers)
     requests = batch_requests(project, scans, parse_overrides(settings or []))
@@ -107,7 +113,7 @@ def watch(
     project = this_project()
     stop_soon_on_signals()
     from pipelines.dvc.stopping import STOP
-    from pipelines.many.capacity import capacity
+    from pipelines.many.batch import capacity
     from pipelines.many.watch import watch as watch_folder
 
     exit_code = watch_folder(
@@ -130,9 +136,9 @@ def deploy(
 ) -> None:
     """Register the flow with the running dashboard and run what is started there or by API."""
     project = this_project()
-    from disect_sim.errors import InputError
-    from pipelines.many.capacity import capacity
+    from pipelines.many.batch import capacity
     from pipelines.runs.dashboard import use_running_dashboard
+    from stages.runtime.errors import InputError
 
     url = use_running_dashboard(project)
     if url is None:
@@ -171,7 +177,7 @@ def pull(
 ) -> None:
     """Fetch what was recorded of these scans from the DVC remote; stages that never ran are left out."""
     project = this_project()
-    from pipelines.versions import pull as module
+    from pipelines.versions import reproduce as module
 
     fetched = module.pull(project, scans or [], print_note, local=local)
     print_json(fetched) if as_json else out.print(f"{len(fetched)} recorded parts are here.")
@@ -209,8 +215,7 @@ def datasets(
 ) -> None:
     """List the versions of the dataset; with two versions, what changed from the first to the second."""
     project = this_project()
-    from pipelines.versions.history import changes_between, list_versions
-    from pipelines.versions.history_table import changes_table, versions_table
+    from pipelines.versions.history import changes_between, changes_table, list_versions, versions_table
 
     if versions:
         changes = changes_between(project, versions[0], versions[1] if len(versions) > 1 else "now")
@@ -218,3 +223,48 @@ def datasets(
         return
     found = list_versions(project)
     print_json([version.as_json() for version in found]) if as_json else out.print(versions_table(found))
+
+
+def serve_arm(
+    robot: Annotated[str, typer.Argument(help="panda or fr3.")],
+    stone: Annotated[
+        tuple[float, float] | None,
+        typer.Option(
+            metavar="HEIGHT_M FORCE_N",
+            help="Below this height in the base frame the end effector feels this force upwards.",
+        ),
+    ] = None,
+    fruit: Annotated[
+        str | None,
+        typer.Option(metavar="FOLDER", help="Feel the certified cut of this scan, e.g. data/scans/apple."),
+    ] = None,
+    factor: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=FACTOR", help="With --fruit: multiply a fitted parameter of the fruit."),
+    ] = None,
+    cpp: Annotated[bool, typer.Option("--cpp", help="Also compile the C++ client (Panda only).")] = False,
+) -> None:
+    """Serve a simulated arm at 127.0.0.1 until Ctrl-C. The first call installs it under build/arm."""
+    from pipelines.arm.serve_arm import NO_STONE, serve
+
+    if factor and not fruit:
+        raise InputError("--factor needs a fruit to multiply. Give --fruit FOLDER too.")
+    code = serve(robot, stone or NO_STONE, [fruit, *(factor or [])] if fruit else [], cpp=cpp)
+    if code:
+        raise typer.Exit(code)
+
+
+def dev_pipeline() -> None:
+    """Write the DVC template of a scan from the stages' descriptions and imports."""
+    project = this_project()
+    from pipelines.dvc.template_writer import write_template
+
+    out.print(f"Wrote {write_template(project.root)}", highlight=False)
+
+
+def dev_artifacts() -> None:
+    """Write docs/artifacts.md: every artifact with its columns and units."""
+    project = this_project()
+    from pipelines.dvc.template_writer import write_artifacts_page
+
+    out.print(f"Wrote {write_artifacts_page(project.root)}", highlight=False)

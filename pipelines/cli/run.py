@@ -2,32 +2,61 @@
 
 import os
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+import yaml
 
-from pipelines.cli.completion import materials, robots, scan_ids, stage_names
 from pipelines.cli.terminal import (
     DEBUG_VARIABLE,
     Json,
     OnlyJson,
     err,
+    materials,
     out,
     print_error,
     print_note,
     print_text,
+    robots,
+    scan_ids,
+    stage_names,
     stop_soon_on_signals,
     this_project,
 )
 from pipelines.dvc.stopping import say_stopped
-from stages.runtime.exit_codes import EXIT_INTERRUPTED
+from stages.runtime.errors import EXIT_INTERRUPTED, InputError
+from stages.runtime.files import parse_yaml
+from stages.runtime.params import shown
 
 if TYPE_CHECKING:
-    from pipelines.runs.run_result import RunResult
-    from pipelines.scans.project import Project
+    from pipelines.project import Project
+    from pipelines.runs.run_summary import RunResult
     from pipelines.scans.register import Request
+
+
+# Parsing `--set stage.parameter=value`.
+
+
+def parse_overrides(settings: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """['clean.unit=mm'] → {'clean': {'unit': 'mm'}}; values are YAML, so 0.5, null and [1, 2] work."""
+    overrides: dict[str, dict[str, Any]] = {}
+    for setting in settings:
+        path, equals, text = setting.partition("=")
+        stage, dot, key = path.strip().partition(".")
+        if not (equals and dot and stage and key):
+            raise InputError(
+                f"--set {shown(setting)} can't be read. It must be stage.parameter=value, as in clean.unit=mm."
+            )
+        try:
+            overrides.setdefault(stage, {})[key] = parse_yaml(text)
+        except yaml.YAMLError as error:
+            raise InputError(
+                f"--set {shown(path)}: {shown(text)} is not a value. Give a number, a word or a list."
+            ) from error
+    return overrides
+
 
 EXPORT = "export"
 """The stage that `scan2cut export` runs."""
@@ -90,7 +119,6 @@ def run(
     The scan is copied to data/scans/<id>/ and put under DVC. Stages that are fresh are skipped.
     """
     project, only_json = this_project(), OnlyJson() if as_json else None
-    from pipelines.cli.overrides import parse_overrides
     from pipelines.scans.register import Request, registered_scan
 
     def request() -> Request:
@@ -147,10 +175,10 @@ def export(
 
 def _print_run(project: "Project", result: "RunResult", only_json: OnlyJson | None) -> None:
     """The result of a run in the form that was asked for, then leave with its exit code."""
-    from pipelines.cli.run_table import run_table
-    from pipelines.report.parameters import certainty
+    from pipelines.cli.terminal import run_table
     from pipelines.report.scan_data import ScanData
-    from pipelines.runs.summary import headlines
+    from pipelines.report.tables import certainty
+    from pipelines.runs.run_summary import headlines
 
     if only_json:
         only_json.print(result.as_json())
@@ -195,9 +223,8 @@ def calibrate(
 ) -> None:
     """Fit the simulator's parameters to a force log: the stage calibrate and what it needs, nothing else."""
     project, only_json = this_project(), OnlyJson() if as_json else None
-    from pipelines.cli.overrides import parse_overrides
-    from pipelines.cli.run_table import run_table
-    from pipelines.runs.run_result import CALIBRATE, calibration_json
+    from pipelines.cli.terminal import run_table
+    from pipelines.runs.run_summary import CALIBRATE, calibration_json
     from pipelines.scans.register import Request, registered_scan
 
     def request() -> Request:
@@ -244,10 +271,10 @@ def _run(
     target: str | None = None,
 ) -> "RunResult":
     """Register and run what the request says, and show its progress; a failure is in the result, never raised."""
-    from pipelines.cli.progress_bars import ProgressBars
+    from pipelines.cli.terminal import ProgressBars
     from pipelines.runs.progress_lines import ProgressLines
     from pipelines.runs.run_request import run_request
-    from pipelines.runs.run_result import RunResult
+    from pipelines.runs.run_summary import RunResult
 
     result = RunResult()
     try:

@@ -1,11 +1,57 @@
 """Running `dvc` and `git` in a project, each as a process of its own: DVC is neither thread-safe nor interruptible."""
 
+import json
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
-from pipelines.dvc.redact import redact
-from pipelines.scans.project import Project
+from pipelines.project import Project
+
+# Reading the events that a running stage appends to its file.
+
+
+class EventsTail:
+    """Hands out each complete line of a growing JSON-lines file once."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = 0
+
+    def new_events(self) -> list[dict[str, Any]]:
+        """Events written since the last call; a half-written last line waits for the next."""
+        with self._path.open("rb") as file:
+            file.seek(self._offset)
+            data = file.read()
+        whole = data[: data.rfind(b"\n") + 1]
+        self._offset += len(whole)
+        return [json.loads(line) for line in whole.splitlines()]
+
+
+# Keeping secrets out of logs: values of secret-looking variables, and passwords in addresses.
+
+
+SECRET_NAME = re.compile(
+    r"SECRET|TOKEN|PASSW|AUTH_STRING|ACCESS_KEY|API_KEY|CONNECTION_URL|CONNECTION_STRING", re.I
+)
+IN_ADDRESS = re.compile(r"(\w[\w+.-]*://)[^\s/@]+@")
+"""user:password@ in front of a host."""
+MIN_LENGTH = 6
+"""Shorter values would blank out ordinary words."""
+BLANK = "***"
+
+
+def redact(text: str) -> str:
+    """The text without passwords in addresses and without the values of this process's secrets."""
+    for name, value in os.environ.items():
+        if SECRET_NAME.search(name) and len(value) >= MIN_LENGTH:
+            for part in {value, value.partition(":")[2]}:
+                if len(part) >= MIN_LENGTH:
+                    text = text.replace(part, BLANK)
+    return IN_ADDRESS.sub(rf"\1{BLANK}@", text)
+
 
 BUSY_SENTENCE = "is busy, it is being blocked by"
 """DVC's own words where another dvc command works on the same files; the pin dvc>=3.67,<3.68 and a test hold them."""
@@ -44,3 +90,16 @@ def _run(
         shown = redact(said.strip()[-SHOWN_CHARACTERS:])
         raise CommandError(f"'{name} {words}' failed in {folder}: {shown}", said)
     return result.stdout
+
+
+# DVC's cache of this project, wherever its configuration puts it.
+
+
+def cache_dir(project: Project) -> Path:
+    """Where DVC keeps this project's data (`cache.dir` of its configuration, or its default)."""
+    return project.root / run_dvc(project, "cache", "dir").strip()
+
+
+def cached_file(cache: Path, md5: str) -> Path:
+    """Where the cache has the content with this hash, if it has it."""
+    return cache / "files" / "md5" / md5[:2] / md5[2:]

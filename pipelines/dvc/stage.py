@@ -14,29 +14,36 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from disect_sim.errors import InputError
-from pipelines.dvc.broken_lock_file import keep_spare_lock_file, restore_broken_lock_file
-from pipelines.dvc.broken_rwlock import recovered_from_broken_rwlock
-from pipelines.dvc.commands import BUSY_SENTENCE
-from pipelines.dvc.disk_space import check_disk_space
-from pipelines.dvc.events_tail import EventsTail
-from pipelines.dvc.kept_outputs import kept_outputs, kept_stages, restore_outputs
-from pipelines.dvc.pipeline_file import listed_while_it_runs, refresh_pipeline_file, stage_address
-from pipelines.dvc.recorded_files import damaged, discard, recorded_outputs
-from pipelines.dvc.redact import redact
+from pipelines.dvc.commands import BUSY_SENTENCE, EventsTail, redact
+from pipelines.dvc.pipeline_file import (
+    StageEntry,
+    listed_while_it_runs,
+    read_template,
+    refresh_pipeline_file,
+    resolve,
+    stage_address,
+)
+from pipelines.dvc.repair import (
+    check_disk_space,
+    damaged,
+    discard,
+    keep_spare_lock_file,
+    kept_outputs,
+    kept_stages,
+    recorded_outputs,
+    recovered_from_broken_rwlock,
+    restore_broken_lock_file,
+    restore_outputs,
+)
 from pipelines.dvc.stopping import STOP, check_stop, running_stage
-from pipelines.dvc.template import StageEntry, read_template, resolve
-from pipelines.scans.file_lock import scan_lock
-from pipelines.scans.project import Project
+from pipelines.project import Project, scan_lock
 from stages.runtime.artifacts import read_metrics
-from stages.runtime.checkpoint_files import remove_checkpoints
-from stages.runtime.disk_error import REASONS
-from stages.runtime.events import EVENTS_VARIABLE
-from stages.runtime.exit_codes import EXIT_BAD_INPUT, EXIT_INPUTS_CHANGED
-from stages.runtime.guard import PARENT_VARIABLE
+from stages.runtime.checkpoint import remove_checkpoints
+from stages.runtime.errors import EXIT_BAD_INPUT, EXIT_INPUTS_CHANGED, REASONS, InputError
+from stages.runtime.files import read_mapping, remove_abandoned
 from stages.runtime.scan_file import SCAN_FILE_NAME, read_scan_file
-from stages.runtime.scratch import remove_abandoned
-from stages.runtime.yaml_file import read_mapping
+from stages.runtime.stage_io import EVENTS_VARIABLE
+from stages.runtime.stage_main import PARENT_VARIABLE
 
 UNCHANGED_SENTENCE = "didn't change, skipping"
 CACHED_SENTENCE = "is cached - skipping run"

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
 
-from stages.runtime.exit_codes import EXIT_INTERRUPTED
+from stages.runtime.errors import EXIT_INTERRUPTED
 
 PATIENCE_S = float(os.environ.get("SCAN2CUT_PATIENCE_S", "1.5"))
 """After this the process ends wherever it is: results are safe against that, as they are against kill -9. Where a busy

@@ -8,14 +8,20 @@ from pathlib import Path
 from threading import Event
 from typing import Protocol
 
-from disect_sim.errors import InputError
+from pipelines.dvc.pipeline_file import needed_for, read_template
 from pipelines.dvc.stopping import check_stop, inside_flow
-from pipelines.dvc.template import needed_for, read_template
 from pipelines.many.batch import Say, scan_pool
-from pipelines.many.inbox import Delivery, Settling, find_deliveries, signature
-from pipelines.many.inbox_memory import InboxMemory, Remembered, State
-from pipelines.runs.run_result import RunResult, exit_code_of, sentence_of
-from pipelines.scans.project import Project
+from pipelines.many.inbox import (
+    Delivery,
+    InboxMemory,
+    Remembered,
+    Settling,
+    State,
+    find_deliveries,
+    signature,
+)
+from pipelines.project import Project
+from pipelines.runs.run_summary import RunResult, exit_code_of, sentence_of
 from pipelines.scans.register import (
     PlaceError,
     Request,
@@ -24,8 +30,8 @@ from pipelines.scans.register import (
     registered_scan,
     scan_id_of,
 )
-from stages.runtime.exit_codes import EXIT_BAD_INPUT, EXIT_DONE, EXIT_FAILED
-from stages.runtime.hashing import sha256_of_file, sha256_of_start, sha256_of_value
+from stages.runtime.errors import EXIT_BAD_INPUT, EXIT_DONE, EXIT_FAILED, InputError
+from stages.runtime.files import sha256_of_file, sha256_of_start, sha256_of_value
 
 STATES: dict[int, State] = {EXIT_DONE: "done", EXIT_BAD_INPUT: "refused"}
 MAX_SETTLE_S = 3600.0

@@ -1,21 +1,75 @@
 """What a scan's directory holds for a reader: every part may be missing or broken."""
 
 import json
-from dataclasses import dataclass, field
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from disect_sim.errors import InputError
-from pipelines.dvc.lock_file import recorded_stages
-from pipelines.report.run_record import RunRecord, read_run_record
-from pipelines.scans.project import Project
+from pipelines.dvc.repair import recorded_stages
+from pipelines.project import Project
 from stages.runtime.artifacts import read_metrics, read_table
 from stages.runtime.catalogue import ARTIFACTS
+from stages.runtime.errors import InputError
+from stages.runtime.files import read_mapping, write_bytes_atomic
 from stages.runtime.scan_file import PARAMS_FILE_NAME, SCAN_FILE_NAME
-from stages.runtime.yaml_file import read_mapping
+
+# run.json: how the last run of a scan went, and how long each stage took when it last really ran.
+
+
+RUN_FILE_NAME = "run.json"
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """One run."""
+
+    finished: str = ""
+    """Local time, ISO 8601; empty if no run was recorded."""
+    ok: bool | None = None
+    """None: no run was recorded."""
+    error: str | None = None
+    failed_stage: str | None = None
+    stages: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Stage → outcome and seconds in this run, in order."""
+    computed_s: dict[str, float] = field(default_factory=dict)
+    """Stage → seconds of its last real computation, kept over runs that found it unchanged."""
+
+
+def read_run_record(scan_dir: Path) -> RunRecord:
+    """The record, an empty one if there is none that can be read."""
+    try:
+        content = json.loads((scan_dir / RUN_FILE_NAME).read_text(encoding="utf-8"))
+        return RunRecord(**content)
+    except (OSError, ValueError, TypeError):
+        return RunRecord()
+
+
+def write_run_record(
+    scan_dir: Path,
+    *,
+    reports: Sequence[tuple[str, str, float, bool]],
+    error: str | None,
+    failed_stage: str | None,
+) -> RunRecord:
+    """Write the record of a run; reports are (stage, outcome, seconds, cached) of those that succeeded."""
+    computed = dict(read_run_record(scan_dir).computed_s)
+    computed |= {name: seconds for name, _, seconds, cached in reports if not cached}
+    record = RunRecord(
+        finished=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        ok=error is None,
+        error=error,
+        failed_stage=failed_stage,
+        stages={name: {"outcome": outcome, "seconds": seconds} for name, outcome, seconds, _ in reports},
+        computed_s=computed,
+    )
+    write_bytes_atomic(scan_dir / RUN_FILE_NAME, (json.dumps(asdict(record), indent=1) + "\n").encode())
+    return record
+
 
 CUT_FOLDERS = ("certified", "refused")
 CUT_DOCUMENT = "cut.json"

@@ -8,10 +8,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NoReturn
 
-from disect_sim.errors import InputError
-from pipelines.runs.embedded_server import EMBEDDED_SERVER, answers, check_home
-from pipelines.runs.origin_guard import loopback_hosts
-from pipelines.scans.project import Project
+from pipelines.project import Project
+from pipelines.runs.server import EMBEDDED_SERVER, answers, check_home, loopback_hosts
+from stages.runtime.errors import InputError
 
 HOST = "127.0.0.1"
 API_VARIABLE = "PREFECT_API_URL"

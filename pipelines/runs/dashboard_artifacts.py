@@ -20,8 +20,14 @@ from prefect.runtime import flow_run
 from prefect.settings import PREFECT_API_URL, PREFECT_UI_URL
 
 from pipelines.dvc.stage import StageReport
-from pipelines.runs.summary import artifact_key, summary
-from pipelines.scans.project import Project
+from pipelines.project import Project
+from pipelines.report.build import tolerant
+from pipelines.report.drawings import standalone
+from pipelines.report.page import Drawing
+from pipelines.report.scan_data import ScanData
+from pipelines.report.sections.body import cut_surface
+from pipelines.report.sections.second_cut import path as knife_path
+from pipelines.runs.run_summary import artifact_key, summary
 
 UPDATE_EVERY_S = 1.0
 
@@ -121,3 +127,20 @@ def page_url() -> str:
 
 def _text(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+# The report's own drawings in the Prefect dashboard, beside the stages' previews.
+
+
+def show_drawings(project: Project, scan_id: str) -> None:
+    """Springs by fitted parameter and by data, and the knife's path, as images that need no file server."""
+    data = ScanData(project, scan_id)
+    for section in (tolerant(cut_surface, data), tolerant(knife_path, data)):
+        drawings = [block for block in section.blocks if isinstance(block, Drawing)]
+        for number, drawing in enumerate(drawings, start=1):
+            picture = base64.b64encode(standalone(drawing.svg).encode()).decode()
+            create_image_artifact(
+                image_url=f"data:image/svg+xml;base64,{picture}",
+                key=artifact_key(scan_id, section.anchor, str(number)),
+                description=drawing.caption,
+            )

@@ -8,14 +8,13 @@ from typing import Any
 from prefect import flow
 from prefect.runtime import flow_run
 
-from disect_sim.errors import InputError
 from pipelines.dvc.stopping import STOP, end_process, inside_flow, say_stopped
+from pipelines.project import Project, find_project
 from pipelines.runs.flow import WATCHER, Watcher, final_state, refused, run_stages
 from pipelines.runs.run_request import finish_run
-from pipelines.runs.run_result import RunResult
-from pipelines.scans.project import Project, find_project
-from pipelines.scans.register import Request, register_scan, registered_scan, scan_id_of
-from pipelines.scans.safety_limits import refuse_from_outside
+from pipelines.runs.run_summary import RunResult
+from pipelines.scans.register import Request, refuse_from_outside, register_scan, registered_scan, scan_id_of
+from stages.runtime.errors import InputError
 
 DEPLOYMENT = "lab"
 STOPPED = "The deployment has ended and its runs with it; start them again when it is back."

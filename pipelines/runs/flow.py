@@ -16,27 +16,32 @@ from prefect.client.schemas.objects import State, TaskRun
 from prefect.states import Cancelled, Completed, Failed
 from prefect.tasks import Task
 
-from disect_sim.errors import InputError
-from pipelines.dvc.clone import Source, open_workspace
-from pipelines.dvc.commands import CommandError
-from pipelines.dvc.lock_file import has_results
-from pipelines.dvc.recorded_files import check_raw_files
-from pipelines.dvc.stage import Listeners, StageReport, TryAgainError, bring_up_to_date
-from pipelines.dvc.stopping import StoppedError
-from pipelines.dvc.template import StageEntry, needed_for, read_template, upstream
-from pipelines.dvc.transfer import (
+from pipelines.dvc.clone import (
+    Source,
     fetch_inputs,
     fetch_outputs,
+    open_workspace,
     result_files,
     send_outputs,
     text_files,
     write_text_files,
 )
-from pipelines.runs.dashboard_artifacts import LivePicture, ProgressArtifact, show_run, show_stage
-from pipelines.runs.dashboard_drawings import show_drawings
-from pipelines.runs.run_result import refusal
-from pipelines.scans.project import Project
+from pipelines.dvc.commands import CommandError
+from pipelines.dvc.pipeline_file import StageEntry, needed_for, read_template, upstream
+from pipelines.dvc.repair import check_raw_files, has_results
+from pipelines.dvc.stage import Listeners, StageReport, TryAgainError, bring_up_to_date
+from pipelines.dvc.stopping import StoppedError
+from pipelines.project import Project
+from pipelines.runs.dashboard_artifacts import (
+    LivePicture,
+    ProgressArtifact,
+    show_drawings,
+    show_run,
+    show_stage,
+)
+from pipelines.runs.run_summary import refusal
 from pipelines.scans.status import read_status
+from stages.runtime.errors import InputError
 
 RETRY_DELAY_S = 2
 REFUSED = "Refused"

@@ -2,22 +2,70 @@
 
 import logging
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
-from disect_sim.errors import InputError
+from pipelines.dvc.clone import Source, find_source, send_raw_files
+from pipelines.dvc.pipeline_file import needed_for, read_template
 from pipelines.dvc.stage import StageFailedError, StageReport, TryAgainError
 from pipelines.dvc.stopping import StoppedError, check_stop, inside_flow
-from pipelines.dvc.template import needed_for, read_template
-from pipelines.dvc.transfer import send_raw_files
-from pipelines.report.after_run import keep_report, record_and_report
+from pipelines.project import Project
+from pipelines.report.build import keep_report, record_and_report
 from pipelines.runs.dashboard import api_url, is_chosen_here
-from pipelines.runs.dask_cluster import Cluster
-from pipelines.runs.embedded_server import answers
-from pipelines.runs.run_result import RunResult
-from pipelines.scans.project import Project
+from pipelines.runs.run_summary import RunResult
+from pipelines.runs.server import answers
 from pipelines.scans.register import Request, check_not_replaced, forget_scan, register_scan, track_raw_files
-from stages.runtime.exit_codes import EXIT_BAD_INPUT
-from stages.runtime.hashing import sha256_of_file
+from stages.runtime.errors import EXIT_BAD_INPUT, InputError
+from stages.runtime.files import sha256_of_file
+
+# A Dask cluster as the place where stages run; needs the extra `dask`.
+
+
+LOCAL = "local"
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A scheduler that answers, and where its workers get code and data from."""
+
+    address: str
+    source: Source
+
+    def task_runner(self) -> Any:
+        """Prefect's task runner for this cluster."""
+        from prefect_dask import DaskTaskRunner
+
+        return DaskTaskRunner(address=self.address)
+
+
+@contextmanager
+def dask_cluster(
+    project: Project, address: str | None, repository: str | None, workers: int
+) -> Iterator[Cluster | None]:
+    """The cluster at the address, or one on this machine with a process per worker; None gives none."""
+    if address is None:
+        yield None
+        return
+    try:
+        from distributed import LocalCluster
+    except ImportError as error:
+        raise InputError(
+            "--dask needs dask and prefect-dask, which are not installed. Install them: pip install '.[dask]'."
+        ) from error
+    source = find_source(project, repository)
+    if address != LOCAL:
+        yield Cluster(address, source)
+        return
+    with LocalCluster(
+        n_workers=workers,
+        threads_per_worker=1,
+        processes=True,
+        host="127.0.0.1",
+        dashboard_address="127.0.0.1:0",
+    ) as cluster:
+        yield Cluster(cluster.scheduler_address, source)
 
 
 def run_request(

@@ -4,12 +4,91 @@ With --embedded it belongs to the run that started it: without pages, and it end
 the kernel closes however that run dies.
 """
 
+import atexit
+import contextlib
+import json
 import os
+import signal
+import socket
+import sqlite3
+import subprocess
 import sys
+import tempfile
 import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Awaitable, Callable, MutableMapping
+from pathlib import Path
+from typing import Any
 
-from pipelines.dvc.stopping import STOP, end_process, say_stopped, stop_on_signals
-from pipelines.runs.origin_guard import App, OriginGuard, loopback_hosts
+from pipelines.dvc.repair import check_disk_space
+from pipelines.dvc.stopping import STOP, StoppedError, end_process, say_stopped, stop_on_signals
+from pipelines.project import Project
+
+# Who may speak to Prefect's server: pages of its own address, and programs on this machine.
+#
+# A browser sends a page's requests to any address, this machine's included. Without this guard every web page
+# that a user of the machine opens could start runs here.
+
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
+POLICY_VIOLATION = 1008
+"""Of WebSocket's close codes."""
+
+
+def loopback_hosts(port: int) -> frozenset[str]:
+    """What the header Host may say on this machine."""
+    return frozenset(f"{name}:{port}" for name in LOOPBACK_NAMES)
+
+
+class OriginGuard:
+    """An ASGI application that lets only requests of its own address through to another."""
+
+    def __init__(self, app: App, hosts: frozenset[str] | None) -> None:
+        """`hosts` are the allowed values of the header Host; None allows all, for a server that asks for a password."""
+        self._app, self._hosts = app, hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, or refuse it with a sentence."""
+        sentence = self._refusal(scope) if scope["type"] in ("http", "websocket") else None
+        if sentence is None:
+            await self._app(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await receive()
+            await send({"type": "websocket.close", "code": POLICY_VIOLATION, "reason": sentence[:120]})
+        else:
+            await _forbid(sentence, send)
+
+    def _refusal(self, scope: Scope) -> str | None:
+        headers = {key.decode("latin-1").lower(): value.decode("latin-1") for key, value in scope["headers"]}
+        host, origin = headers.get("host", "").lower(), headers.get("origin", "").lower()
+        if self._hosts is not None and host not in self._hosts:
+            return (
+                f"The request is for {host[:80]!r}. This server answers for {', '.join(sorted(self._hosts))} only. "
+                "Use one of these addresses."
+            )
+        page = origin.partition("://")[2]
+        if origin and page != host and page not in (self._hosts or ()):
+            return (
+                f"The request comes from a page of {origin[:80]!r}. Only pages of this server may speak to it. "
+                f"Open http://{host[:80]} instead."
+            )
+        return None
+
+
+async def _forbid(sentence: str, send: Send) -> None:
+    body = json.dumps({"detail": sentence}).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": 403, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
 
 SHUTDOWN_S = 1
 """Open pages hold their connections; the server does not wait longer for them."""
@@ -72,3 +151,155 @@ def _end_with_standard_input() -> None:
 
 if __name__ == "__main__":
     main(sys.argv[1:])
+
+
+# Prefect's server for one run, where no dashboard is there: a process of its own that can't outlive this one.
+
+
+HOST = "127.0.0.1"
+START_LIMIT_S = 600.0
+"""18 s the first time on a machine that has nothing else to do, minutes on one that is overloaded. One that ends is
+noticed at once; this is only for one that hangs."""
+END_LIMIT_S = 3.0
+POLL_S = 0.1
+DATABASE_VARIABLES = ("PREFECT_SERVER_DATABASE_CONNECTION_URL", "PREFECT_API_DATABASE_CONNECTION_URL")
+
+
+class ServerError(RuntimeError):
+    """Prefect's server can't start; the sentence says why and what to do."""
+
+
+class EmbeddedServer:
+    """One per process: started at the first use, and again at the same address if it dies.
+
+    A run that asks it meanwhile asks again for a minute (Prefect's client does), and goes on.
+    """
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._url = ""
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        """On purpose."""
+
+    def url(self, project: Project) -> str:
+        """Where it answers."""
+        self._ended.clear()
+        with self._lock:
+            if self._process is None or self._process.poll() is not None:
+                check_home(Path(os.environ.get("PREFECT_HOME", project.prefect_home)))
+                self._start(project, _free_port())
+            return self._url
+
+    def end(self) -> None:
+        """End it and wait, but not for long."""
+        self._ended.set()
+        with self._lock:
+            process, self._process = self._process, None
+        if process is None:
+            return
+        process.terminate()
+        try:
+            process.wait(END_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def kill(self) -> None:
+        """End it at once."""
+        self._ended.set()
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+    def _start(self, project: Project, port: int) -> None:
+        with tempfile.TemporaryFile() as said:
+            self._process = process = subprocess.Popen(
+                [sys.executable, "-m", "pipelines.runs.server", HOST, str(port), EMBEDDED],
+                env={**os.environ, "PREFECT_API_URL": ""},
+                stdin=subprocess.PIPE,  # never written to: its end is how the server learns of this process's death
+                stdout=said,
+                stderr=said,
+                start_new_session=True,  # Ctrl-C reaches this process, which still has to tell the server of it
+            )
+            self._url = f"http://{HOST}:{port}/api"
+            atexit.register(self.end)
+            end = time.monotonic() + START_LIMIT_S
+            while not answers(self._url):
+                if STOP.is_set() or self._ended.is_set():
+                    self.kill()
+                    raise StoppedError
+                is_late = time.monotonic() > end
+                if process.poll() is not None or is_late:
+                    process.kill()
+                    said.seek(0)
+                    raise ServerError(
+                        _sentence(project, said.read().decode(errors="replace"), is_late=is_late)
+                    )
+                time.sleep(POLL_S)
+        threading.Thread(target=self._replace, args=(process, project, port), daemon=True).start()
+
+    def _replace(self, process: subprocess.Popen[bytes], project: Project, port: int) -> None:
+        """Start another one when this one dies, unless it was ended or replaced; one that can't start is the last."""
+        process.wait()
+        with self._lock, contextlib.suppress(ServerError, StoppedError, OSError):
+            if self._process is process and not (self._ended.is_set() or STOP.is_set()):
+                self._start(project, port)
+
+
+EMBEDDED_SERVER = EmbeddedServer()
+
+
+def answers(url: str, timeout_s: float = 5.0) -> bool:
+    """True if a Prefect API is there and well."""
+    try:
+        with urllib.request.urlopen(f"{url}/health", timeout=timeout_s):
+            return True
+    except (OSError, urllib.error.URLError, ValueError):
+        return False
+
+
+def check_home(home: Path) -> None:
+    """Refuse a folder that Prefect could not work in; it would try for minutes. OSError of the disk, or ServerError."""
+    home.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=home):
+        pass
+    check_disk_space(home)
+    database = home / "prefect.db"
+    if any(os.environ.get(name) for name in DATABASE_VARIABLES) or not database.exists():
+        return
+    try:
+        with contextlib.closing(sqlite3.connect(database, timeout=5.0)) as connection:
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except sqlite3.OperationalError as error:
+        if "locked" not in str(error):
+            raise ServerError(_unreadable(database, error)) from error
+    except sqlite3.DatabaseError as error:
+        raise ServerError(_unreadable(database, error)) from error
+
+
+def _unreadable(database: Path, error: Exception) -> str:
+    return (
+        f"{database}, the history of runs that Prefect keeps, can't be read ({error}). It must be a SQLite database. "
+        "Move it away; a new one is made. Scans and results are not in it."
+    )
+
+
+def _sentence(project: Project, said: str, *, is_late: bool) -> str:
+    lines = [line for line in said.strip().splitlines() if line.strip()]
+    reason = lines[-1][:300] if lines else "it said nothing"
+    if is_late:
+        return (
+            f"Prefect's server did not answer within {START_LIMIT_S:.0f} s ({reason}). A run needs it. If the machine "
+            "is overloaded, run it again when it is not; 'scan2cut dashboard' keeps one running."
+        )
+    return (
+        f"Prefect's server did not start ({reason}). It needs a free port and {project.prefect_home}. If it goes on, "
+        "move that folder away; only the history of runs is in it."
+    )
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind((HOST, 0))
+        return int(found.getsockname()[1])

@@ -4,25 +4,19 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from disect_sim.errors import InputError
 from pipelines.dvc.commands import run_dvc
-from pipelines.dvc.lock_file import has_results
 from pipelines.dvc.pipeline_file import refresh_pipeline_file
-from pipelines.dvc.recorded_files import md5_of_path, recorded_md5
-from pipelines.scans import air_runs, further_logs
-from pipelines.scans.file_lock import scan_lock
-from pipelines.scans.kept_folder import holds_only, put_in_place, same_files
-from pipelines.scans.project import Project, known_scans
-from stages.runtime.atomic_file import write_bytes_atomic
-from stages.runtime.disk_error import disk_sentence, is_not_allowed
-from stages.runtime.hashing import sha256_of_file
+from pipelines.dvc.repair import has_results, md5_of_path, recorded_md5
+from pipelines.project import Project, known_scans, scan_lock
+from stages.runtime.errors import InputError, disk_sentence, is_not_allowed
+from stages.runtime.files import PlainDumper, sha256_of_file, write_bytes_atomic
 from stages.runtime.params import SECTIONS, check_section_names, merge_params
 from stages.runtime.scan_file import (
     ID_PATTERN,
@@ -34,9 +28,139 @@ from stages.runtime.scan_file import (
     read_scan_file,
     read_scan_mapping,
 )
-from stages.runtime.yaml_file import PlainDumper
-from stages.shared.inputs.file_size import check_log_size
-from stages.shared.inputs.scan_header import check_scan_size, check_scan_suffix
+from stages.shared.input_files import air_name, check_log_size, log_name
+from stages.shared.scan_header import check_scan_size, check_scan_suffix
+
+# Parameters on which the safety of the robot and of this machine rests: who may set them, and which a scan changes.
+
+
+LIMITS = {
+    "cut": re.compile(r"(max|min)_|.*limit|.*clearance|.*speed"),
+    "optimize": re.compile(r"(max|min)_|.*limit|.*clearance|.*overlap|final_"),
+    "arm": re.compile(""),
+    "export": re.compile(""),
+}
+"""Section → the parameters that keep arm, knife and people apart; everything of arm and export does."""
+GUARDS = {
+    "clean": re.compile(r"max_(bytes|faces)"),
+    "ingest": re.compile(r"max_bytes|allow_pickle"),
+}
+"""Section → the parameters that protect this machine against files."""
+
+
+def refuse_from_outside(settings: Mapping[str, Any], source: str) -> None:
+    """InputError if settings that come by API or with a delivery touch a limit; people set these at this machine."""
+    for section, values in settings.items():
+        patterns = [table[section] for table in (LIMITS, GUARDS) if section in table]
+        keys = values if isinstance(values, Mapping) else {}
+        for key in keys:
+            if any(pattern.match(str(key)) for pattern in patterns):
+                raise InputError(
+                    f"{source} sets {section}.{str(key)[:80]}, a limit. Limits are set at this machine only. Take it "
+                    f"out, and use 'scan2cut run SCAN --set {section}.{str(key)[:80]}=VALUE' here if it is meant."
+                )
+
+
+def changed_limits(params: Mapping[str, Any], scan: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    """Name, value of params.yaml and value of scan.yaml, where a scan overrides a limit."""
+    for section, pattern in LIMITS.items():
+        shipped, own = params.get(section) or {}, scan.get(section) or {}
+        for key, value in own.items():
+            if pattern.match(str(key)) and value != shipped.get(key):
+                yield f"{section}.{key}", shipped.get(key), value
+
+
+# A folder of raw files in a scan's directory, put in place as a whole.
+
+
+def same_files(folder: Path, wanted: Mapping[str, Path]) -> bool:
+    """True if the folder holds exactly these files (name in it → source)."""
+    stored = [path.name for path in sorted(folder.glob("*"))]
+    return stored == sorted(wanted) and holds_only(folder, wanted)
+
+
+def holds_only(folder: Path, wanted: Mapping[str, Path]) -> bool:
+    """True if everything in the folder is among these files, unchanged."""
+    return all(
+        path.name in wanted and sha256_of_file(path) == sha256_of_file(wanted[path.name])
+        for path in folder.glob("*")
+    )
+
+
+def put_in_place(folder: Path, wanted: Mapping[str, Path]) -> None:
+    """Put the files in place of those that are there; none removes the folder."""
+    scratch = folder.parent / f".scratch-{folder.name}"
+    shutil.rmtree(scratch, ignore_errors=True)
+    if wanted:
+        scratch.mkdir()
+        for name, source in wanted.items():
+            shutil.copyfile(source, scratch / name)
+    (folder.parent / f"{folder.name}.dvc").unlink(missing_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)
+    if wanted:
+        scratch.replace(folder)
+
+
+# No-contact runs that belong to a force log: found beside it, kept together in the scan's directory air/.
+
+
+AIR_FOLDER = "air"
+"""In the scan's directory."""
+SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+
+
+def air_runs_beside(log: Path) -> list[Path]:
+    """Files called air* with the log's ending, in its directory: air.json, air2.json beside cut.json."""
+    found = (path for path in log.parent.glob(f"air*{log.suffix}") if path.is_file())
+    return sorted(path for path in found if path.name != log.name)
+
+
+def check_air_runs(sources: Sequence[Path]) -> None:
+    """Refuse what can't be read."""
+    for source in sources:
+        if not source.is_file():
+            raise InputError(f"{source} is not a file that can be read. Give the path of a no-contact run.")
+
+
+def stored_air_runs(sources: Sequence[Path]) -> dict[str, Path]:
+    """Name in air/ → source: its own name, or a number where names repeat or hold odd characters."""
+    names = [source.name for source in sources]
+    if len(set(names)) == len(names) and all(SAFE_NAME.fullmatch(name) for name in names):
+        return dict(zip(names, sources, strict=True))
+    return {f"{i:03}{source.suffix.lower()}": source for i, source in enumerate(sources, start=1)}
+
+
+# Logs of further cuts of a scan's fruit, each with its no-contact runs, kept together in further_logs/.
+
+
+FURTHER_FOLDER = "further_logs"
+"""In the scan's directory."""
+
+
+def check_different(logs: Sequence[Path]) -> None:
+    """Refuse a log that is given twice: one cut would count as two."""
+    seen: dict[str, Path] = {}
+    for log in filter(Path.is_file, logs):
+        digest = sha256_of_file(log)
+        if digest in seen:
+            raise InputError(
+                f"{log} is the same log as {seen[digest]}. Every --log is a cut of its own, or one cut would count "
+                "twice. Give it once."
+            )
+        seen[digest] = log
+
+
+def stored_further_logs(logs: Sequence[Path]) -> dict[str, Path]:
+    """Name in further_logs/ → source: the second cut's log, its no-contact runs, and so on."""
+    out: dict[str, Path] = {}
+    for number, log in enumerate(logs, start=2):
+        if not log.is_file():
+            raise InputError(f"{log} is not a file that can be read. Give the path of a force log.")
+        out[log_name(number, log.suffix.lower())] = log
+        beside = stored_air_runs(air_runs_beside(log))
+        out |= {air_name(number, name): source for name, source in beside.items()}
+    return out
+
 
 DEFAULT_MATERIAL = "apple"
 REGISTERING = ".registering"
@@ -144,11 +268,11 @@ def _register(project: Project, request: Request) -> str:
     )
     content["force_log"] = content["log"] or content["scan"]
     new_air = _air_runs(request, content["log"])
-    has_air = (scan_dir / air_runs.FOLDER).is_dir() if new_air is None else bool(new_air)
-    content["air_runs"] = air_runs.FOLDER if has_air else content["scan"]
+    has_air = (scan_dir / AIR_FOLDER).is_dir() if new_air is None else bool(new_air)
+    content["air_runs"] = AIR_FOLDER if has_air else content["scan"]
     new_further = _further_logs(request, scan_dir)
-    has_further = (scan_dir / further_logs.FOLDER).is_dir() if new_further is None else bool(new_further)
-    content["further_logs"] = further_logs.FOLDER if has_further else content["scan"]
+    has_further = (scan_dir / FURTHER_FOLDER).is_dir() if new_further is None else bool(new_further)
+    content["further_logs"] = FURTHER_FOLDER if has_further else content["scan"]
     if request.surface:
         old_surface = (known.get("precut") or {}).get("surface_file")
         sections["precut"]["surface_file"] = intake.stored_name(request.surface, "surface", old_surface)
@@ -164,9 +288,9 @@ def _register(project: Project, request: Request) -> str:
     check_material(str(content["material"]))
     for log in filter(None, (request.log, *(new_air or ()), *(new_further or {}).values())):
         check_log_size(log, params.ingest.max_bytes, str(log))
-    if new_air is not None and same_files(scan_dir / air_runs.FOLDER, air_runs.stored_names(new_air)):
+    if new_air is not None and same_files(scan_dir / AIR_FOLDER, stored_air_runs(new_air)):
         new_air = None
-    if new_air is not None and (scan_dir / air_runs.FOLDER).is_dir() and not intake.replace:
+    if new_air is not None and (scan_dir / AIR_FOLDER).is_dir() and not intake.replace:
         raise InputError(
             f"The no-contact runs ({', '.join(path.name for path in new_air) or 'none'}) differ from those already "
             f"registered for scan {scan_id!r}. One id stands for one cut. Give another name with --id, or replace "
@@ -174,9 +298,9 @@ def _register(project: Project, request: Request) -> str:
         )
     _write(project, scan_id, intake.new_files, {**content, **sections})
     if new_air is not None:
-        put_in_place(scan_dir / air_runs.FOLDER, air_runs.stored_names(new_air))
+        put_in_place(scan_dir / AIR_FOLDER, stored_air_runs(new_air))
     if new_further is not None:
-        put_in_place(scan_dir / further_logs.FOLDER, new_further)
+        put_in_place(scan_dir / FURTHER_FOLDER, new_further)
     for name in intake.replaced - set(intake.new_files):
         (scan_dir / name).unlink()
         (scan_dir / f"{name}.dvc").unlink(missing_ok=True)
@@ -227,19 +351,19 @@ def _air_runs(request: Request, log: str | None) -> list[Path] | None:
             "--air gives no-contact runs, but the scan has no log. They belong to one. Give it with --log."
         )
     if request.air or request.log:
-        found = list(request.air) or air_runs.beside(request.log or Path())
-        air_runs.check(found)
+        found = list(request.air) or air_runs_beside(request.log or Path())
+        check_air_runs(found)
         return found
     return None
 
 
 def _further_logs(request: Request, scan_dir: Path) -> dict[str, Path] | None:
     """The further logs to store, by their names there; None if the request says nothing new about them."""
-    folder = scan_dir / further_logs.FOLDER
+    folder = scan_dir / FURTHER_FOLDER
     if not request.further:
         return {} if request.replace and request.log and folder.is_dir() else None
-    further_logs.check_different([log for log in (request.log, *request.further) if log is not None])
-    wanted = further_logs.stored_names(request.further)
+    check_different([log for log in (request.log, *request.further) if log is not None])
+    wanted = stored_further_logs(request.further)
     if same_files(folder, wanted):
         return None
     if not holds_only(folder, wanted) and not request.replace:

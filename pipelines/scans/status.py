@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from pipelines.dvc.commands import CommandError, run_dvc
-from pipelines.dvc.lock_file import recorded_stages
-from pipelines.dvc.pipeline_file import pipeline_address, refresh_pipeline_file
-from pipelines.dvc.template import read_template
-from pipelines.scans.project import Project, known_scans
+from pipelines.dvc.pipeline_file import pipeline_address, read_template, refresh_pipeline_file
+from pipelines.dvc.repair import recorded_stages
+from pipelines.project import Project, known_scans
 from stages.runtime.scan_file import read_scan_file
 
 State = Literal["fresh", "stale", "never run", "running"]

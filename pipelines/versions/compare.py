@@ -7,16 +7,26 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table as RichTable
 
-from disect_sim.errors import InputError
-from pipelines.dvc.template import read_template
-from pipelines.report.blocks import Block, Curve, Note, Plot, Section, Table
-from pipelines.report.page import render_page
+from pipelines.dvc.pipeline_file import read_template
+from pipelines.project import Project
+from pipelines.report.page import (
+    MISSING,
+    Block,
+    Curve,
+    Note,
+    Plot,
+    Section,
+    Table,
+    label,
+    number,
+    percent,
+    render_page,
+)
 from pipelines.report.scan_data import ScanData
-from pipelines.report.sections.common import column
-from pipelines.report.words import MISSING, label, number, percent
-from pipelines.scans.project import Project
-from pipelines.versions.past_version import at_revision
-from stages.runtime.atomic_file import write_bytes_atomic
+from pipelines.report.tables import column
+from pipelines.versions.history import at_revision
+from stages.runtime.errors import InputError
+from stages.runtime.files import write_bytes_atomic
 from stages.runtime.params import SECTIONS
 
 SHARES = {"nmae", "nmae_held_out", "nmae_shared", "reduction", "confirmed_reduction", "peak_reduction"}

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from stages.runtime.atomic_file import write_bytes_atomic
+from stages.runtime.files import write_bytes_atomic
 
 
 def collect(scans_dir: Path) -> list[dict[str, Any]]:

@@ -1,19 +1,67 @@
 """Versions of the dataset: what git and DVC know about data/scans, and what changed between two of them."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import yaml
+from rich.table import Table
 
-from disect_sim.errors import InputError
-from pipelines.dvc.commands import CommandError, run_git
-from pipelines.dvc.lock_file import LOCK_FILE_NAME
-from pipelines.scans.project import Project
+from pipelines.dvc.commands import CommandError, cache_dir, cached_file, run_git
+from pipelines.dvc.repair import LOCK_FILE_NAME, recorded_stages
+from pipelines.project import TEMPLATE, Project
+from stages.runtime.errors import InputError
+from stages.runtime.files import parse_yaml
 from stages.runtime.scan_file import PARAMS_FILE_NAME, SCAN_FILE_NAME
-from stages.runtime.yaml_file import parse_yaml
+
+# An earlier version of a scan: what git has of it, with its outputs out of DVC's cache.
+
+
+def at_revision(project: Project, scan_id: str, revision: str, scratch: Path) -> Project:
+    """A project in `scratch` that holds the scan as it was committed at a git revision.
+
+    Text files (scan.yaml, dvc.lock, metrics) come from git, tables and pictures from DVC's cache where it still has
+    them. The user's own files are not touched.
+    """
+    try:
+        found = run_git(project.root, "rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}")
+    except CommandError as error:
+        raise InputError(
+            f"compare: git knows no revision {revision!r} here. It must be a commit, tag or branch. See 'git log'."
+        ) from error
+    commit = found.decode().strip()
+    root = scratch / commit[:12] / scan_id
+    folder = f"data/scans/{scan_id}"
+    wanted = (folder, PARAMS_FILE_NAME, str(TEMPLATE))
+    listed = run_git(project.root, "ls-tree", "-r", "--name-only", "-z", commit, "--", *wanted)
+    names = [name for name in listed.decode().split("\0") if name]
+    if f"{folder}/scan.yaml" not in names:
+        raise InputError(
+            f"compare: the scan {scan_id!r} was not committed at {revision}. Its scan.yaml, dvc.lock and metrics "
+            "must be in git (docs/pipeline.md). Commit them, or name a later revision."
+        )
+    for name in names:
+        target = root / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(run_git(project.root, "show", f"{commit}:./{name}"))
+    _link_cached_outputs(project, root, root / folder)
+    return Project(root)
+
+
+def _link_cached_outputs(project: Project, root: Path, scan_dir: Path) -> None:
+    """Put single files that DVC's cache still has in their place."""
+    outs = [out for stage in recorded_stages(scan_dir).values() for out in stage.get("outs", [])]
+    if not outs:
+        return
+    cache = cache_dir(project)
+    for out in outs:
+        source, target = cached_file(cache, str(out.get("md5", ""))), root / str(out.get("path", ""))
+        if source.is_file() and root in target.resolve().parents and not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.symlink_to(source)
+
 
 NOW = "now"
 """The work tree, committed or not."""
@@ -207,3 +255,30 @@ def _git(project: Project, *arguments: str, stdin: str | None = None) -> str:
             f"git could not {arguments[0]} ({error.reason}). Versions are tags and commits of this repository. "
             "'scan2cut datasets' lists them."
         ) from error
+
+
+# Versions of the dataset and their differences as tables for people.
+
+
+def versions_table(versions: Sequence[Version]) -> Table:
+    """One row per version."""
+    table = Table("version", "date", "scans", "what")
+    for version in versions:
+        table.add_row(version.name, version.date, str(version.scans), version.subject)
+    return table
+
+
+def changes_table(changes: Changes) -> Table:
+    """One row per scan that differs, the parameters of all scans first."""
+    table = Table("scan", "", "what changed", title=f"from {changes.old} to {changes.new}")
+    if changes.params:
+        table.add_row("all", "params.yaml", "\n".join(changes.params))
+    for scan in changes.scans:
+        lines = [f"raw file {name}" for name in scan.raw]
+        lines += [f"setting {text}" for text in scan.settings]
+        lines += [f"outputs of {', '.join(scan.stages)}"] if scan.stages else []
+        lines += list(scan.metrics)
+        table.add_row(scan.scan, scan.kind, "\n".join(lines))
+    if not changes.params and not changes.scans:
+        table.add_row("", "", "nothing")
+    return table

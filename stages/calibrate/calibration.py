@@ -8,29 +8,22 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from disect_sim.errors import InputError
-from disect_sim.laws.damage import damage_law
+from disect_sim.laws import damage_law
 from disect_sim.model import Model
 from disect_sim.parameters import SPRING_NAMES, SURFACE_PREFIX, expand, parameter_info
-from stages.calibrate.certainty import Certainty, certainties
-from stages.calibrate.individual_fit import fit_individual
-from stages.calibrate.losses import LOSSES
-from stages.calibrate.material_fit.fit import MaterialFit, fit_material, material_unknowns
-from stages.calibrate.material_fit.posterior import KNOWN
-from stages.calibrate.material_fit.sampled import check_posterior
-from stages.calibrate.material_fit.unknowns import HEIGHT_SPREAD_M, MaterialUnknowns, relative_slope
-from stages.calibrate.methods.table import METHODS
-from stages.calibrate.outcome import FitOutcome
-from stages.calibrate.params import CalibrateParams
-from stages.calibrate.phase import HistoryRow, Report
-from stages.calibrate.problem import OFFSET, Problem, pose_problem
-from stages.calibrate.recorded_cut import RecordedCut
-from stages.calibrate.shared_fit import SharedFit, fit_from_starts, scattered_starts
-from stages.calibrate.spring_posterior import SpringPosterior, spring_posteriors
-from stages.calibrate.unknowns import Values, parameter_bounds, shared_unknowns
-from stages.calibrate.validation import contact_impulse
+from stages.calibrate.description import CalibrateParams
+from stages.calibrate.material.fit import MaterialFit, fit_material, material_unknowns
+from stages.calibrate.material.posterior import KNOWN
+from stages.calibrate.material.sampled import check_posterior
+from stages.calibrate.material.unknowns import HEIGHT_SPREAD_M, MaterialUnknowns, relative_slope
+from stages.calibrate.methods import LOSSES, METHODS
+from stages.calibrate.phase import FitOutcome, HistoryRow, Report, Values, parameter_bounds, shared_unknowns
+from stages.calibrate.problem import OFFSET, Problem, RecordedCut, contact_impulse, pose_problem
+from stages.calibrate.springs.fit import SharedFit, fit_from_starts, fit_individual, scattered_starts
+from stages.calibrate.springs.posterior import Certainty, SpringPosterior, certainties, spring_posteriors
 from stages.runtime.checkpoint import remove_checkpoints
-from stages.shared.fitting.bounded import Bound
+from stages.runtime.errors import InputError
+from stages.shared.fitting import Bound
 from stages.shared.library.library import ANY_MATERIAL
 
 FIT_SHARE = 0.1

@@ -1,29 +1,126 @@
 """The force of a cut that the fit has not seen, with its band, beside what anybody could guess without a model."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from disect_sim.errors import InputError
 from disect_sim.many import force_of, simulate_many
-from disect_sim.materials import MATERIALS
-from stages.calibrate.material_fit.baselines import best_amplitude, repeated_profile
-from stages.calibrate.material_fit.left_over import NOTHING, LeftOver, read_left_over, scale_variance
-from stages.calibrate.nominal import nominal_values
-from stages.calibrate.params import CalibrateParams
-from stages.calibrate.problem import OFFSET, Problem, pose_problem
-from stages.calibrate.recorded_cut import read_recorded_cut
-from stages.calibrate.validation import errors
-from stages.shared.cut.cut_mesh_tables import read_cut_mesh
-from stages.shared.cut.cutting_model import cutting_model
-from stages.shared.cut.relative_depth import relative_depth
-from stages.shared.cut.second_cut_values import of_material, read_first_cut_values, read_possible_materials
+from disect_sim.model import Model
+from disect_sim.parameters import MATERIALS
+from stages.calibrate.description import CalibrateParams
+from stages.calibrate.material.discrepancy import NOTHING, LeftOver, read_left_over, scale_variance
+from stages.calibrate.material.fit import best_amplitude, material_unknowns, repeated_profile
+from stages.calibrate.material.likelihood import depth_likelihood
+from stages.calibrate.material.search import MaterialSearch
+from stages.calibrate.material.unknowns import MaterialUnknowns
+from stages.calibrate.phase import Values
+from stages.calibrate.problem import (
+    OFFSET,
+    Problem,
+    RecordedCut,
+    errors,
+    find_onset,
+    pose_problem,
+    read_recorded_cut,
+)
+from stages.runtime.errors import InputError
+from stages.runtime.stage_io import stage_workers
+from stages.shared.cut import (
+    cutting_model,
+    of_material,
+    read_cut_mesh,
+    read_first_cut_values,
+    read_possible_materials,
+    relative_depth,
+)
 from stages.shared.library.library import CUT_SPREAD, NINETY
 
+# The parameters of a cut before any log of it is seen.
+
+
+def nominal_values(params: CalibrateParams, material: str, *, leave_out: Collection[str] = ()) -> Values:
+    """The start values; where the material is fitted, with what the library leads to expect of it."""
+    values = {name: np.asarray(value, float) for name, value in params.start.items()}
+    if params.fit != "material":
+        return values
+    unknowns = material_unknowns([], material, params, leave_out=leave_out)
+    sizes = unknowns.sizes(np.zeros(len(unknowns)))
+    return values | {name: np.asarray(size) for name, size in sizes.items()}
+
+
+# How sure a figure would be after the log of a motion that has not been executed yet.
+
+
 Array = NDArray[np.float64]
+Sensitivity = tuple[float, Mapping[str, Array]]
+"""A figure, and its derivatives in the simulator's parameters by name."""
+
+
+@dataclass(frozen=True)
+class PlannedLog:
+    """The log that a motion would give with the expected material; what a fit would then know."""
+
+    motion: pl.DataFrame
+    """Time, position, velocity and expected force, with the columns of optimize/motion."""
+    model: Model
+    unknowns: MaterialUnknowns
+    params: CalibrateParams
+
+    def covariance(self) -> Array:
+        """Of the unknowns after the log, shape [unknown_count, unknown_count]; before it they are standard normal.
+
+        By the fit's own likelihood, linear around the expected material.
+        """
+        problem = pose_problem(self.model, recorded(self.motion), self.params)
+        use = problem.contact & problem.valid
+        likelihood = depth_likelihood(problem, use, self.params.force_uncertainty_n)
+        return MaterialSearch("probe", self.unknowns, [likelihood], 0).covariance()
+
+
+def recorded(motion: pl.DataFrame) -> RecordedCut:
+    """A motion with its force as a log of it."""
+    time, force = motion["time_s"].to_numpy(), motion["force_n"].to_numpy()
+    onset = find_onset(time, np.linalg.norm(force, axis=1))
+    return RecordedCut(
+        time,
+        motion["position_m"].to_numpy(),
+        motion["velocity_m_s"].to_numpy(),
+        force,
+        np.ones(len(time), bool),
+        float(time[0]) if onset is None else onset,
+    )
+
+
+def saving_slope(unknowns: MaterialUnknowns, vertical: Sensitivity, slicing: Sensitivity) -> Array:
+    """Derivatives of 1 - slicing / vertical in the unknowns at the expected material, shape [unknown_count]."""
+    (straight_n, straight), (sliced_n, sliced) = vertical, slicing
+    expected, no_offset = np.zeros(len(unknowns)), {OFFSET: np.zeros(())}
+    by_straight, by_sliced = (
+        unknowns.derivative(expected, 0, {**gradient, **no_offset}) for gradient in (straight, sliced)
+    )
+    out: Array = sliced_n * by_straight / straight_n**2 - by_sliced / straight_n
+    return out
+
+
+def deviation(slope: Array, covariance: Array | None = None) -> float:
+    """Standard deviation of a figure with this slope; before any log if there is no covariance."""
+    return float(np.linalg.norm(slope) if covariance is None else np.sqrt(slope @ covariance @ slope))
+
+
+def expected_parameters(unknowns: MaterialUnknowns) -> dict[str, Array]:
+    """The simulator's parameters of the expected material."""
+    return unknowns.material(np.zeros(len(unknowns)))
+
+
+def covariances(logs: Sequence[PlannedLog], on_done: Callable[[int], None]) -> list[Array]:
+    """Of every planned log, side by side in processes; on_done gets how many are there."""
+    with stage_workers(logs[0].params.processes) as workers:
+        return workers.run(PlannedLog.covariance, logs, on_done=on_done)
+
+
 Read = Callable[[str], pl.DataFrame]
 
 

@@ -1,13 +1,16 @@
 """The forward problem: the recorded motion through the scanned body, as a profile that can be compared."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+import polars as pl
 import torch
 from numpy.typing import NDArray
+from scipy.signal import find_peaks
 
-from disect_sim.errors import InputError
+from disect_sim.cut_mesh import CutMesh
 from disect_sim.many import Answer, Cut
 from disect_sim.model import Model
 from disect_sim.motions import RecordedMotion
@@ -15,17 +18,199 @@ from disect_sim.outcome import Outcome
 from disect_sim.result import Result
 from disect_sim.simulation import simulate
 from disect_sim.torch_module import CuttingForce
-from stages.calibrate.live import NearestCurve
-from stages.calibrate.params import CalibrateParams
-from stages.calibrate.recorded_cut import (
-    PUNCTURE_WINDOW_S,
-    RecordedCut,
-    find_onset,
-    find_puncture,
-    top_of_body,
-)
-from stages.calibrate.validation import held_out_blocks
-from stages.shared.fitting.low_pass import low_pass
+from stages.calibrate.description import CalibrateParams
+from stages.runtime.errors import InputError
+from stages.shared.fitting import low_pass
+from stages.shared.input_files import LOGS_NOTE
+from stages.shared.pictures import FRUIT, TEXT, new_figure, pixels_of
+
+# Is the fit good, and what could the log tell at all?
+
+
+TOUCHED_NS = 1.0e-4
+"""A spring that got less impulse from the knife than this was not touched [N s]: 0.1 N for a millisecond."""
+
+Array = NDArray[np.float64]
+
+
+def held_out_blocks(time: Array, block_s: float, fraction: float) -> NDArray[np.bool_]:
+    """Every so many blocks of time after contact (time 0), one is kept from the fit; shape [sample_count].
+
+    A filter mixes neighbours within 1 / cutoff, so the first samples of a block are not wholly unseen.
+    """
+    if fraction == 0.0:
+        return np.zeros(len(time), bool)
+    every = max(2, round(1.0 / fraction))
+    block = np.floor(time / block_s).astype(int)
+    return (time >= 0.0) & (block % every == every - 1)
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Differences of two profiles over the contact window."""
+
+    nmae: float
+    """Mean absolute error over the mean measured force [-]."""
+    mae_n: float
+    peak_error_n: float
+    """Largest simulated minus largest measured force [N]."""
+
+
+def errors(simulated: Array, measured: Array, use: NDArray[np.bool_], mean_force: float) -> Errors:
+    """Errors over the samples in use; profiles [N], shape [sample_count]."""
+    mae = float(np.abs(simulated - measured)[use].mean())
+    return Errors(mae / mean_force, mae, float(simulated[use].max() - measured[use].max()))
+
+
+def contact_impulse(result: Result) -> Array:
+    """Impulse that the knife gave each spring's two edges over the run [N s], shape [spring_count].
+
+    Replays the kept states of a differentiable run; one force evaluation per step.
+    """
+    tape = result.tape
+    assert tape is not None
+    system = tape.system
+    count = system.model.spring_count
+    total = np.zeros(count)
+    for n in range(len(tape.states) - 2):
+        x_n, x = tape.states[n + 1], tape.states[n + 2]
+        system.begin(x_n, x, tape.stiffness[n], tape.poses[n], tape.poses[n + 1])
+        system.gradient(x)
+        force = system.normal_force.numpy() + system.friction_force.numpy()
+        size = np.linalg.norm(force, axis=1)
+        total += system.dt * (size[:count] + size[count:])
+    return total
+
+
+# What a fit that still runs can show: the curve that came nearest to the measured one so far.
+
+
+SIZE_INCHES = (8.0, 4.5)
+
+
+class NearestCurve:
+    """The simulated force curve nearest to the measured one, of all that were tried in this process."""
+
+    def __init__(self) -> None:
+        self.curve: Array | None = None
+        """[N], shape [sample_count]; None before the first simulation ends."""
+        self.error_n = np.inf
+        """Its mean distance from the measured one [N]."""
+
+    def offer(self, curve: Array, measured: Array, use: NDArray[np.bool_]) -> None:
+        """Keep the curve if it is nearer over the samples in use."""
+        error = float(np.abs(curve - measured)[use].mean())
+        if error < self.error_n:
+            self.curve, self.error_n = curve.copy(), error
+
+
+def live_picture(problem: Any, text: str) -> NDArray[np.uint8]:
+    """Measured force and the nearest curve so far; 8-bit pixels, shape [height, width, 3]."""
+    figure, canvas = new_figure(SIZE_INCHES)
+    axis = figure.subplots()
+    axis.plot(problem.time, problem.measured, color=TEXT, lw=1.5, label="measured")
+    nearest = problem.nearest
+    if nearest.curve is not None:
+        label = f"nearest so far, {nearest.error_n:.2f} N off on average"
+        axis.plot(problem.time, nearest.curve, color=FRUIT, lw=2, label=label)
+    axis.set(xlabel="time [s]", ylabel="force on the knife [N]")
+    axis.set_title(text, color=TEXT)
+    axis.legend(frameon=False)
+    return pixels_of(canvas)
+
+
+# The recorded cut: what the robot measured, where contact begins, and the part that is simulated.
+
+
+ONSET_N = 1.0
+"""A simulated force above this is contact [N]; that of a log is found by ingest."""
+ONSET_HOLD_S = 0.03
+"""The force must stay above the threshold this long to count as contact, not as a bump [s]."""
+PEAK_PROMINENCE = 0.02
+"""A puncture shows as a peak that stands out by this share of the largest force [-]."""
+PUNCTURE_WINDOW_S = 0.05
+"""A simulated peak further than this from the measured one is another event [s]: one period of a 20 Hz low-pass."""
+
+
+@dataclass(frozen=True)
+class RecordedCut:
+    """A force log in the cutting frame."""
+
+    time: Array
+    """[s], strictly increasing, shape [m]."""
+    position: Array
+    """Knife's edge (x, y up above the board, z along the blade) [m], shape [m, 3]."""
+    velocity: Array
+    """[m/s], shape [m, 3]."""
+    force: Array
+    """On the knife, tared [N], shape [m, 3]."""
+    valid: NDArray[np.bool_]
+    """Samples that may be compared, shape [m]."""
+    onset_s: float
+    """When the knife first touches the fruit."""
+
+
+def read_recorded_cut(table: pl.DataFrame) -> RecordedCut | None:
+    """The recorded cut in ingest's table; None where the scan has no log."""
+    if not len(table):
+        return None
+    return RecordedCut(
+        table["time_s"].to_numpy(),
+        table["position_m"].to_numpy(),
+        table["velocity_m_s"].to_numpy(),
+        table["force_n"].to_numpy(),
+        table["valid"].to_numpy(),
+        float(table.filter("contact")["time_s"][0]),
+    )
+
+
+def read_further_cuts(table: pl.DataFrame) -> list[RecordedCut]:
+    """Further cuts of the fruit, in ingest's second table."""
+    parts = table.partition_by("log", maintain_order=True)
+    return [cut for cut in map(read_recorded_cut, parts) if cut is not None]
+
+
+def own_logs(notes: Callable[[str], Mapping[str, str]]) -> list[str]:
+    """Digests of the logs in ingest's tables, of which `notes` gives the notes."""
+    tables = ("ingest/force", "ingest/further")
+    return [digest for table in tables for digest in notes(table).get(LOGS_NOTE, "").split()]
+
+
+def find_onset(time: Array, norm: Array, threshold_n: float = ONSET_N) -> float | None:
+    """When a force norm [N] rises above the threshold and stays there [s]; None if it never does."""
+    above = norm > threshold_n
+    if not above.any():
+        return None
+    ends = np.searchsorted(time, time + ONSET_HOLD_S)
+    count = np.concatenate([[0], np.cumsum(above)])
+    held = (count[ends] - count[:-1]) == (ends - np.arange(len(time)))
+    starts = np.flatnonzero(above & held)
+    if not len(starts):
+        return None
+    i = int(starts[0])
+    if i == 0:
+        return float(time[0])
+    rise = norm[i] - norm[i - 1]
+    share = 1.0 if rise <= 0.0 else (threshold_n - norm[i - 1]) / rise
+    return float(time[i - 1] + np.clip(share, 0.0, 1.0) * (time[i] - time[i - 1]))
+
+
+def find_puncture(time: Array, norm: Array, *, near_s: float | None = None) -> tuple[float, float] | None:
+    """Time [s] and height [N] of the first peak that stands out of a profile: the skin giving way.
+
+    With `near_s`, the nearest such peak at most PUNCTURE_WINDOW_S from that time; None if there is none.
+    """
+    peaks, _ = find_peaks(norm, prominence=PEAK_PROMINENCE * float(norm.max()))
+    if near_s is not None:
+        peaks = sorted(peaks, key=lambda i: abs(time[i] - near_s))
+        peaks = [i for i in peaks[:1] if abs(time[i] - near_s) <= PUNCTURE_WINDOW_S]
+    return (float(time[peaks[0]]), float(norm[peaks[0]])) if len(peaks) else None
+
+
+def top_of_body(mesh: CutMesh) -> float:
+    """Highest point of the cut face [m]: where the knife meets the body first."""
+    return float(mesh.virtual_positions()[:, 1].max())
+
 
 NORM_ROUNDING_N = 1.0e-3
 """Rounds the norm at zero force, where it has no derivative [N]."""
@@ -37,8 +222,6 @@ SETS_IN_N = 2.0
 """A force that passes this after the first touch is no dent and no noise [N]: here the heights are aligned."""
 OFFSET = "offset_y"
 """The motion's parameter: height of the recorded motion over the aligned one [m]."""
-
-Array = NDArray[np.float64]
 
 
 class TrialFailedError(RuntimeError):

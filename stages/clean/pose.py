@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from scipy.spatial import ConvexHull
 from scipy.spatial.transform import Rotation
 
-from stages.shared.surface.triangles import Surface, solid_moments
+from stages.shared.surface import Surface, solid_moments
 
 ROUND_FRACTION = 0.02
 """Horizontal axes whose radii of gyration differ by less than this are taken as equal: the fruit is round."""

@@ -12,15 +12,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from disect_sim.errors import InputError
-from stages.shared.inputs.scan_header import (
-    CLOUD_SUFFIXES,
-    MAX_FILE_BYTES,
-    ScanHeader,
-    malformed,
-    read_header,
-)
-from stages.shared.surface.open3d_import import open3d
+from stages.runtime.errors import InputError
+from stages.shared.scan_header import CLOUD_SUFFIXES, MAX_FILE_BYTES, ScanHeader, malformed, read_header
+from stages.shared.surface import open3d
 
 MIN_FACES = 8
 """Fewer faces than an octahedron cannot describe a fruit."""

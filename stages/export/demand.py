@@ -1,16 +1,124 @@
 """What an export is held against: the cell as it stands, the motion that was optimised, the fruit."""
 
-from dataclasses import dataclass
+import io
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
-from disect_sim.errors import InputError
-from stages.export.cell import Cell
-from stages.export.params import ExportParams
-from stages.export.parting import Parting
-from stages.export.segments import EdgeMotion
-from stages.shared.robots.robot import Robot
+from stages.export.cell import Cell, cell_of
+from stages.export.checks import Check, holds
+from stages.export.description import ExportParams
+from stages.export.export_files import MOTION, ExportFiles
+from stages.export.waypoints import CUT, PERIOD_S, WAYPOINT_STRIDE, EdgeMotion, whole_motion
+from stages.runtime.artifacts import read_parquet
+from stages.runtime.errors import InputError
+from stages.shared.robots.robot import Robot, limits_of, load_robot
+
+# The optimised motion, read from its table: exactly one row per millisecond.
+
+
+SHORTEST = 10
+"""Rows; a shorter motion is none."""
+GRID_S = 1e-9
+
+
+def cut_of(table: pl.DataFrame) -> EdgeMotion:
+    """The cut of the table optimize/motion; InputError if its rows are not 1 ms apart."""
+    time = table["time_s"].to_numpy()
+    if len(time) < SHORTEST:
+        raise InputError(
+            f"The motion has {len(time)} rows. It needs at least {SHORTEST}. Run optimize again."
+        )
+    off = np.abs(time - time[0] - PERIOD_S * np.arange(len(time)))
+    if off.max() > GRID_S:
+        row = int((off > GRID_S).argmax())
+        raise InputError(
+            f"The motion's row {row} is at {time[row]:.6f} s, {1e3 * off[row]:.3g} ms off the 1 ms grid. The robot "
+            "needs exactly one row per millisecond. Run optimize again."
+        )
+    position, velocity, acceleration, force = (
+        table[name].to_numpy() for name in ("position_m", "velocity_m_s", "acceleration_m_s2", "force_n")
+    )
+    bad = ~np.isfinite(np.concatenate([position, velocity, acceleration, force], axis=1)).all(axis=1)
+    if bad.any():
+        raise InputError(
+            f"The motion's row {int(bad.argmax())} holds NaN or infinity. All must be finite. Run optimize again."
+        )
+    return EdgeMotion(position, velocity, acceleration, force, np.full(len(time), CUT))
+
+
+# What the simulated cut of this motion left whole, from the tables of the stage replay.
+
+
+WHOLE = 0.5
+"""A spring with more than this share of its stiffness still holds."""
+LINES = 200
+"""Heights at which the section's width is taken."""
+
+
+@dataclass(frozen=True)
+class Parting:
+    """The end of the simulated cut."""
+
+    cut_fraction: float
+    """Share of the springs' stiffness that is gone."""
+    reached_fraction: float
+    """The same for the springs above the height where the edge ends, each counting the same."""
+    end_position_m: NDArray[np.float64]
+    """Where the simulated knife was at the last frame, shape [3]."""
+    springs: int
+    whole_heights_m: NDArray[np.float64]
+    """Heights above the board, before the cut, of the springs that still hold, ascending."""
+
+    def remains(self) -> str:
+        """What still holds, in words."""
+        count = len(self.whole_heights_m)
+        if count == 0:
+            return f"none of {self.springs} springs holds"
+        low, high = (f"{1e3 * height:.1f}" for height in self.whole_heights_m[[0, -1]])
+        where = low if low == high else f"{low} to {high}"
+        return f"{count} of {self.springs} springs hold, {where} mm above the board"
+
+
+def parting_of(frames: pl.DataFrame, springs: pl.DataFrame) -> Parting:
+    """From the tables replay/frames and replay/springs."""
+    last = len(frames) - 1
+    before = springs.filter(pl.col("frame") == 0)["plus_m"].to_numpy()[:, 1]
+    left = springs.filter(pl.col("frame") == last)["remaining_fraction"].to_numpy()
+    end = frames["knife_position_m"].to_numpy()[last]
+    reached = before > end[1]
+    return Parting(
+        cut_fraction=float(frames["cut_fraction"][last]),
+        reached_fraction=1.0 - float(left[reached].mean()) if reached.any() else 0.0,
+        end_position_m=end,
+        springs=len(left),
+        whole_heights_m=np.sort(before[left > WHOLE].astype(np.float64)),
+    )
+
+
+def area_below(section: NDArray[np.float64], height_m: float) -> float:
+    """Area of the cut section below a height above the board [m²]; section: outline as in Fruit.section."""
+    low, high = float(section[..., 1].min()), min(height_m, float(section[..., 1].max()))
+    if high <= low:
+        return 0.0
+    step = (high - low) / LINES
+    heights = low + step * (np.arange(LINES) + 0.5)
+    return step * sum(_width(section, height) for height in heights)
+
+
+def _width(section: NDArray[np.float64], height: float) -> float:
+    """Of the section at a height [m]: between the first and second crossing, the third and fourth, ..."""
+    first, second = section[:, 0], section[:, 1]
+    crossed = (first[:, 1] > height) != (second[:, 1] > height)
+    a, b = first[crossed], second[crossed]
+    places = np.sort(a[:, 0] + (height - a[:, 1]) / (b[:, 1] - a[:, 1]) * (b[:, 0] - a[:, 0]))
+    pairs = len(places) // 2
+    return float((places[1 : 2 * pairs : 2] - places[0 : 2 * pairs : 2]).sum())
 
 
 @dataclass(frozen=True)
@@ -79,3 +187,168 @@ def _crossing(
     share = vertices[a, 0] / (vertices[a, 0] - vertices[b, 0])
     point = vertices[a] + share * (vertices[b] - vertices[a])
     return point[[2, 1]]
+
+
+# What cut.json says of robot, tool, timing and poses: written by the export, and held against the cell by check 6.
+
+
+def robot_part(robot: Robot) -> dict[str, Any]:
+    """Names, program, file and kinematics of the robot."""
+    return {
+        "name": robot.name,
+        "title": robot.title,
+        "joint_names": list(robot.joint_names),
+        "control": asdict(robot.control),
+        "file_sha256": robot.file_sha256,
+        "origin": robot.origin,
+        "dh": {
+            "convention": "Craig (modified), one row per joint, then the flange along z",
+            "a_m": robot.table.a_m.tolist(),
+            "d_m": robot.table.d_m.tolist(),
+            "alpha_rad": robot.table.alpha_rad.tolist(),
+            "theta_rad": robot.table.theta_rad.tolist(),
+            "flange_m": robot.table.flange_m,
+        },
+    }
+
+
+def tool_part(cell: Cell) -> dict[str, Any]:
+    """Knife, fixture and load."""
+    return {
+        "knife": cell.knife,
+        "blade_length_m": cell.blade_length_m,
+        "blade_height_m": cell.blade_height_m,
+        "fixture_low_m": cell.fixture_low_m.tolist(),
+        "fixture_high_m": cell.fixture_high_m.tolist(),
+        "mass_kg": cell.tool_mass_kg,
+        "com_in_flange_m": cell.tool_com_m.tolist(),
+    }
+
+
+def timing_part(edge: EdgeMotion) -> dict[str, Any]:
+    """Samples and phases of the whole motion."""
+    starts = [0, *(np.flatnonzero(edge.phase[1:] != edge.phase[:-1]) + 1).tolist()]
+    ends = [*(s - 1 for s in starts[1:]), len(edge) - 1]
+    return {
+        "period_s": PERIOD_S,
+        "samples": len(edge),
+        "waypoint_period_s": PERIOD_S * WAYPOINT_STRIDE,
+        "phases": [
+            {"phase": str(edge.phase[s]), "start_s": PERIOD_S * s, "end_s": PERIOD_S * e}
+            for s, e in zip(starts, ends, strict=True)
+        ],
+    }
+
+
+def pose_parts(demand: Demand, start: np.ndarray, air_start: np.ndarray) -> dict[str, Any]:
+    """Where the arm begins, and how much higher the air cut is; start poses of cut and air cut [rad]."""
+    return {
+        "ready_pose_rad": demand.robot.ready_pose_rad.tolist(),
+        "start_pose_rad": start.tolist(),
+        "air_cut": {"lift_m": demand.params.air_cut_lift_m, "start_pose_rad": air_start.tolist()},
+    }
+
+
+def says_what_is_so(files: ExportFiles, demand: Demand) -> list[Check]:
+    """Check 6: what the run script takes from cut.json is what cell, robot, motion and joint files give."""
+    poses = [variant.joints[0] for variant in (files.cut, files.air)]
+    wanted = {
+        "robot": robot_part(demand.robot),
+        "tool": tool_part(demand.cell),
+        "limits": limits_of(demand.robot),
+        "timing": timing_part(whole_motion(demand.cut, demand.params)),
+        **pose_parts(demand, *poses),
+    }
+    said = {name: files.document.get(name) for name in wanted}
+    wanted["settings"] = demand.params.model_dump(mode="json")
+    said["settings"] = files.document["demand"].get("params")
+    plain = json.loads(json.dumps(wanted))
+    differ = [name for name, part in plain.items() if said[name] != part]
+    return [
+        holds(
+            6,
+            "cut.json says what cell, robot and motion give",
+            not differ,
+            f"differs: {', '.join(differ)}" if differ else ", ".join(plain),
+            remedy="The file is of another cell, robot or motion, or was changed; export again",
+        )
+    ]
+
+
+# What an export was held against, as it is stated in its own files, so that the folder can be checked anywhere.
+
+
+def stated(demand: Demand) -> dict[str, Any]:
+    """For cut.json: settings, fruit, and what the simulated cut left whole."""
+    fruit, parting = demand.fruit, demand.parting
+    return {
+        "params": demand.params.model_dump(mode="json"),
+        "knife_of_motion": demand.knife_of_motion,
+        "fruit": {
+            "low_m": fruit.low_m.tolist(),
+            "high_m": fruit.high_m.tolist(),
+            "section_m": fruit.section.tolist(),
+        },
+        "parting": {
+            "cut_fraction": _plain(parting.cut_fraction),
+            "reached_fraction": _plain(parting.reached_fraction),
+            "end_position_m": parting.end_position_m.tolist(),
+            "springs": parting.springs,
+            "whole_heights_m": parting.whole_heights_m.tolist(),
+        },
+    }
+
+
+def motion_bytes(cut: EdgeMotion) -> bytes:
+    """The optimised motion at 1 kHz with its predicted force, as Parquet."""
+    names = ("position_m", "velocity_m_s", "acceleration_m_s2", "force_n")
+    columns = (cut.position, cut.velocity, cut.acceleration, cut.force)
+    frame = pl.DataFrame(
+        [
+            pl.Series("time_s", PERIOD_S * np.arange(len(cut)), pl.Float64),
+            *(pl.Series(n, c, pl.Array(pl.Float64, 3)) for n, c in zip(names, columns, strict=True)),
+        ]
+    )
+    buffer = io.BytesIO()
+    frame.write_parquet(buffer, compression="zstd")
+    return buffer.getvalue()
+
+
+def demand_of_files(folder: Path, document: dict[str, Any]) -> Demand:
+    """The demand as stated in the folder; the robot is the one of this release's data file."""
+    said = document["demand"]
+    params = ExportParams.model_validate(said["params"])
+    fruit, parting = said["fruit"], said["parting"]
+    section = np.array(fruit["section_m"], float)
+    return Demand(
+        robot=load_robot(params.arm.robot),
+        cell=cell_of(params),
+        params=params,
+        cut=cut_of(read_parquet(folder / MOTION)),
+        knife_of_motion=said["knife_of_motion"],
+        fruit=Fruit(
+            np.array(fruit["low_m"], float),
+            np.array(fruit["high_m"], float),
+            float(section[..., 0].min()),
+            float(section[..., 0].max()),
+            section,
+            np.zeros((0, 3, 2)),
+        ),
+        parting=Parting(
+            _number(parting["cut_fraction"]),
+            _number(parting["reached_fraction"]),
+            np.array(parting["end_position_m"], float),
+            int(parting["springs"]),
+            np.array(parting["whole_heights_m"], float),
+        ),
+        provenance=document["provenance"]["upstream_sha256"],
+        broken_links=(),
+    )
+
+
+def _plain(value: float) -> float | None:
+    return value if np.isfinite(value) else None
+
+
+def _number(value: float | None) -> float:
+    return float("nan") if value is None else float(value)

@@ -1,8 +1,70 @@
 """What DVC and the flow need to know of the stage export."""
 
-from stages.export.artifacts import ARTIFACTS
-from stages.export.params import ExportParams
-from stages.runtime.describe import Stage
+from typing import Annotated
+
+from pydantic import Field
+
+from stages.runtime.describe import Stage, StageParams, Vector, folder, metrics, picture
+from stages.shared.cut_description import CutParams
+from stages.shared.robots.robot import ArmParams
+
+ARTIFACTS = (
+    folder(
+        "export/cut",
+        "the cut for the robot, in the subfolder `certified` or, with REASON.txt, `refused`; files: docs/export.md",
+    ),
+    metrics(
+        "export",
+        "the certificate's verdict, where the files are, and how far the motion is inside its limits",
+    ),
+    picture(
+        "export", "the knife's track over the fruit, the joints against their limits, the predicted force"
+    ),
+)
+
+
+class ExportParams(StageParams):
+    """export: the cell (board, knife) and how the knife goes to the cut and away from it."""
+
+    cut: CutParams
+    arm: ArmParams
+    board_position_m: Vector
+    """Origin of the cutting frame (on the board, in the cut plane) in the robot's base frame."""
+    blade_yaw_deg: Annotated[float, Field(ge=-360, le=360)]
+    """Direction of the blade (the cutting frame's z) on the board, from the base's x axis."""
+    edge_offset_m: Vector
+    """Centre of the knife's edge in the flange's frame."""
+    blade_angle_deg: Annotated[float, Field(ge=-360, le=360)]
+    """Direction of the blade in the flange's x-y plane, from the flange's x axis."""
+    fixture_low_m: Vector
+    """Corner of a box around all that moves with the knife, save the blade; in the edge's frame (y up, z along)."""
+    fixture_high_m: Vector
+    tool_mass_kg: Annotated[float, Field(ge=0, le=3)]
+    tool_com_m: Vector
+    """Centre of mass of knife and fixture in the flange's frame."""
+    joint_stiffness_nm_rad: Annotated[float, Field(ge=100, le=14250)]
+    """Of the robot's joint impedance controller; the predicted deflection is stated for it."""
+    max_deflection_m: Annotated[float, Field(gt=0, le=0.01)]
+    """An edge that gives way by more than a centimetre makes another cut than the one that was simulated."""
+    min_board_clearance_m: Annotated[float, Field(ge=0, le=0.05)]
+    """Least height of the edge above the board."""
+    fixture_clearance_m: Annotated[float, Field(ge=0, le=0.1)]
+    """Least distance of the fixture from board and fruit."""
+    blade_overlap_m: Annotated[float, Field(ge=0, le=0.1)]
+    """How far the blade reaches at least beyond the fruit at both ends."""
+    approach_height_m: Annotated[float, Field(gt=0, le=0.5)]
+    """Height above the start of the cut where the motion begins and ends."""
+    approach_speed_m_s: Annotated[float, Field(gt=0, le=0.25)]
+    approach_acceleration_m_s2: Annotated[float, Field(gt=0, le=5)]
+    approach_jerk_m_s3: Annotated[float, Field(gt=0, le=500)]
+    dwell_s: Annotated[float, Field(ge=0.01, le=10)]
+    """Rest before and after the approach, the cut and the retract."""
+    air_cut_lift_m: Annotated[float, Field(ge=0.01, le=0.3)]
+    min_cut_fraction: Annotated[float, Field(ge=0.5, le=1)]
+    """Least share of the cut that the simulated motion must part; with less than half of it, it is no cut."""
+    replay: bool
+    """Replay the motion at torque level with MuJoCo (the extra `verify`)."""
+
 
 CHAIN = (
     "clean",

@@ -1,12 +1,13 @@
 """What the joints have to hold: rigid-body torques, the cutting force, and how far the edge gives way."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from stages.export.cell import Cell
 from stages.export.inverse import JointMotion
-from stages.shared.kinematics import flange_pose, jacobian, joint_poses
-from stages.shared.robots.robot import Robot
+from stages.shared.robots.robot import Robot, flange_pose, jacobian, joint_poses, load_robot
 
 GRAVITY_M_S2 = 9.80665
 
@@ -76,3 +77,30 @@ def _carried(
 ) -> NDArray[np.float64]:
     """Acceleration of a point relative to another of the same body, an arm [m] away."""
     return np.cross(push, arm) + np.cross(turn, np.cross(turn, arm))
+
+
+# Torques at the waypoints of a finished export, for people who look at it.
+
+
+def waypoint_torques(document: dict[str, Any]) -> list[list[float]]:
+    """Torques of the motors [Nm] with the predicted force, one per joint and waypoint of the document cut.json."""
+
+    def column(name: str) -> NDArray[np.float64]:
+        return np.array([row[name] for row in document["waypoints"]], float)
+
+    frames, tool = document["frames"], document["tool"]
+    cell = Cell(
+        o_t_c=np.array(frames["O_T_C"]),
+        f_t_e=np.array(frames["F_T_E"]),
+        knife=tool["knife"],
+        blade_length_m=tool["blade_length_m"],
+        blade_height_m=tool["blade_height_m"],
+        fixture_low_m=np.array(tool["fixture_low_m"]),
+        fixture_high_m=np.array(tool["fixture_high_m"]),
+        tool_mass_kg=tool["mass_kg"],
+        tool_com_m=np.array(tool["com_in_flange_m"]),
+    )
+    motion = JointMotion(column("q_rad"), column("dq_rad_s"), column("ddq_rad_s2"))
+    torques = joint_torques(load_robot(document["robot"]["name"]), cell, motion, column("force_n"))
+    plain: list[list[float]] = torques.tolist()
+    return plain

@@ -10,17 +10,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from disect_sim.errors import InputError
-from stages.export.collision import FACTOR
 from stages.export.export_files import DOCUMENT, MOTION
-from stages.export.load_checks import UPPER_BAND
-from stages.runtime.artifacts import read_table
-from stages.runtime.atomic_file import write_bytes_atomic
-from stages.runtime.curves import write_curves
-from stages.runtime.hashing import sha256_of_value
-from stages.shared.fitting.low_pass import low_pass
-from stages.shared.inputs.parquet_file import read_parquet
-from stages.shared.surface.triangles import Surface, solid_moments
+from stages.export.load_checks import FACTOR, UPPER_BAND
+from stages.runtime.artifacts import read_parquet, read_table, write_curves
+from stages.runtime.errors import InputError
+from stages.runtime.files import sha256_of_value, write_bytes_atomic
+from stages.shared.fitting import low_pass
+from stages.shared.surface import Surface, solid_moments
 
 CERTIFIED = Path("export", "cut", "certified")
 PLACE = "executed"

@@ -9,10 +9,9 @@ from numpy.typing import NDArray
 from stages.export.checks import AGAIN, Check, at_most, holds, otherwise
 from stages.export.demand import Demand
 from stages.export.export_files import ExportFiles, Variant
-from stages.export.segments import PERIOD_S, EdgeMotion
 from stages.export.trajectory_files import Trajectory, same
-from stages.export.waypoints import trajectory_of
-from stages.runtime.hashing import sha256_of_file
+from stages.export.waypoints import PERIOD_S, EdgeMotion, trajectory_of
+from stages.runtime.files import sha256_of_file
 
 GRID_S = 1e-12
 REST_RAD_S, REST_RAD_S2 = 1e-6, 1e-3

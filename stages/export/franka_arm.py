@@ -123,7 +123,9 @@ def connect(name: str, host: str, *, realtime: bool) -> Any:
     except arm.errors(library) as error:
         check = "--host, the cable, FCI in Desk and the robot's system version"
         if not realtime:
-            check = "that the simulated robot is served (python -m scripts.serve_arm) and is the same arm"
+            check = (
+                "that the simulated robot is served (python -m pipelines.arm.serve_arm) and is the same arm"
+            )
         raise RefusalError(
             f"No robot answers at {host} that {arm.package} can speak to ({error}). Check {check}."
         ) from error

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from disect_sim.errors import InputError
-from stages.shared.kinematics import LinkTable, flange_pose, jacobian, jacobian_rate, joint_poses
-from stages.shared.robots.robot import Robot
+from stages.runtime.errors import InputError
+from stages.shared.robots.robot import LinkTable, Robot, flange_pose, jacobian, jacobian_rate, joint_poses
 
 MAX_ITERATIONS = 60
 MAX_STEP_RAD = 0.2

@@ -7,8 +7,8 @@ from stages.export.checks import AGAIN, Check, at_least, at_most, otherwise
 from stages.export.demand import Demand
 from stages.export.export_files import ExportFiles, Variant
 from stages.export.inverse import smallest_singular_value
-from stages.export.segments import CUT, PERIOD_S, WAYPOINT_STRIDE, whole_motion
-from stages.shared.kinematics import flange_pose
+from stages.export.waypoints import CUT, PERIOD_S, WAYPOINT_STRIDE, whole_motion
+from stages.shared.robots.robot import flange_pose
 
 POSITION_MARGIN_RAD = 0.1
 SPEED_SHARE, ACCELERATION_SHARE, JERK_SHARE = 0.5, 0.6, 0.2

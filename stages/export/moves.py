@@ -9,13 +9,13 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.export.cell_checks import BASE_CLEARANCE_M, LINK_CLEARANCE_M
+from stages.export.cell import base_distance, link_heights, tool_corners
 from stages.export.checks import AGAIN, Check, at_least, at_most
 from stages.export.demand import Demand
 from stages.export.export_files import TO_READY, TO_START, ExportFiles
-from stages.export.links import base_distance, link_heights, tool_corners
 from stages.export.motion_checks import ACCELERATION_SHARE, JERK_SHARE, SPEED_SHARE, edge_poses, limits, rates
-from stages.export.segments import PERIOD_S
+from stages.export.place_checks import BASE_CLEARANCE_M, LINK_CLEARANCE_M
+from stages.export.waypoints import PERIOD_S
 from stages.shared.robots.robot import Robot
 
 USED = 0.5

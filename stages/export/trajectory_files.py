@@ -6,8 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import yaml
 from numpy.typing import NDArray
+
+from stages.export.cell import Cell
+from stages.export.dynamics import joint_torques
+from stages.export.inverse import JointMotion
+from stages.shared.robots.robot import Robot, flange_pose, joint_poses
 
 MESSAGE = "trajectory_msgs/msg/JointTrajectory"
 TOPIC = "/joint_trajectory"
@@ -131,3 +137,166 @@ def message_types() -> Any:
     from rosbags.typesys import Stores, get_typestore
 
     return get_typestore(Stores.ROS2_HUMBLE)
+
+
+# motion.mcap: joint states, frames and predicted force over time, to be played in Foxglove, RViz or Rerun.
+
+
+JOINT_STATES, FRAMES, WRENCH = "/joint_states", "/tf", "/knife_wrench"
+TYPES = {
+    JOINT_STATES: "sensor_msgs/msg/JointState",
+    FRAMES: "tf2_msgs/msg/TFMessage",
+    WRENCH: "geometry_msgs/msg/WrenchStamped",
+}
+EDGE_FRAME, BOARD_FRAME = "knife_edge", "cutting_frame"
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What motion.mcap says, one row per waypoint."""
+
+    joint_names: tuple[str, ...]
+    time_ns: NDArray[np.int64]
+    """Shape [n]."""
+    position: NDArray[np.float64]
+    """Joints [rad], shape [n, joint_count]."""
+    velocity: NDArray[np.float64]
+    effort: NDArray[np.float64]
+    """Predicted torques [Nm], shape [n, joint_count]."""
+    force: NDArray[np.float64]
+    """Predicted force on the knife in the edge's axes [N], shape [n, 3]."""
+    edge: NDArray[np.float64]
+    """Where the chain of frames puts the edge in the base frame [m], shape [n, 3]."""
+
+
+def recording_bytes(table: pl.DataFrame, robot: Robot, cell: Cell) -> bytes:
+    """The waypoints as a bag: one message per topic and waypoint; the same table gives the same bytes."""
+    from rosbags.rosbag2 import StoragePlugin, Writer
+
+    store = message_types()
+    motion = JointMotion(*(table[name].to_numpy() for name in ("q_rad", "dq_rad_s", "ddq_rad_s2")))
+    force = table["force_n"].to_numpy()
+    effort = joint_torques(robot, cell, motion, force)
+    times = np.rint(table["time_s"].to_numpy() * NANOSECONDS).astype(np.int64)
+    frames = _frames(robot, cell, motion.position)
+    with tempfile.TemporaryDirectory() as folder:
+        bag = Path(folder) / "motion"
+        with Writer(bag, version=9, storage_plugin=StoragePlugin.MCAP) as writer:
+            topics = {
+                name: writer.add_connection(name, kind, typestore=store) for name, kind in TYPES.items()
+            }
+            for i, time in enumerate(times.tolist()):
+                messages = {
+                    JOINT_STATES: _joint_state(store, robot, time, motion, effort, i),
+                    FRAMES: _tree(store, time, [(a, b, pose[i]) for a, b, pose in frames]),
+                    WRENCH: _wrench(store, time, force[i] @ cell.o_t_c[:3, :3]),
+                }
+                for name, message in messages.items():
+                    writer.write(topics[name], time, store.serialize_cdr(message, TYPES[name]))
+        return next(bag.glob("*.mcap")).read_bytes()
+
+
+def read_recording(path: Path) -> Recording:
+    """The bag read back; ValueError if a topic is missing."""
+    from rosbags.rosbag2 import Reader
+
+    store = message_types()
+    found: dict[str, list[Any]] = {name: [] for name in TYPES}
+    times = []
+    with Reader(path) as reader:
+        for connection, time, raw in reader.messages():
+            if connection.topic in found:
+                found[connection.topic].append(store.deserialize_cdr(raw, TYPES[connection.topic]))
+                if connection.topic == JOINT_STATES:
+                    times.append(time)
+    if not all(found.values()):
+        raise ValueError(f"{path.name} lacks one of {', '.join(TYPES)}")
+    states, wrenches = found[JOINT_STATES], [message.wrench.force for message in found[WRENCH]]
+    return Recording(
+        tuple(states[0].name),
+        np.array(times, np.int64),
+        np.array([s.position for s in states]),
+        np.array([s.velocity for s in states]),
+        np.array([s.effort for s in states]),
+        np.array([[f.x, f.y, f.z] for f in wrenches]),
+        np.array([_edge_of(message) for message in found[FRAMES]]),
+    )
+
+
+def _frames(robot: Robot, cell: Cell, q: NDArray[np.float64]) -> list[tuple[str, str, NDArray[np.float64]]]:
+    """Parent, child and pose of the child in its parent, shape [n, 4, 4]."""
+    base, *links = robot.frame_names
+    count = len(q)
+    poses = [*np.moveaxis(joint_poses(robot.table, q), 1, 0), flange_pose(robot.table, q)]
+    out, before = [], np.broadcast_to(np.eye(4), (count, 4, 4))
+    parent = base
+    for name, pose in zip(links, poses, strict=True):
+        out.append((parent, name, np.linalg.inv(before) @ pose))
+        parent, before = name, pose
+    out.append((parent, EDGE_FRAME, np.broadcast_to(cell.f_t_e, (count, 4, 4))))
+    out.append((base, BOARD_FRAME, np.broadcast_to(cell.o_t_c, (count, 4, 4))))
+    return out
+
+
+def _edge_of(message: Any) -> NDArray[np.float64]:
+    """Follow the frames from the base to the edge."""
+    from scipy.spatial.transform import Rotation
+
+    pose = np.eye(4)
+    for item in message.transforms:
+        if item.child_frame_id == BOARD_FRAME:
+            continue
+        step, t, r = np.eye(4), item.transform.translation, item.transform.rotation
+        step[:3, 3] = [t.x, t.y, t.z]
+        step[:3, :3] = Rotation.from_quat([r.x, r.y, r.z, r.w]).as_matrix()
+        pose = pose @ step
+    return pose[:3, 3]
+
+
+def _header(store: Any, time_ns: int, frame: str) -> Any:
+    stamp = store.types["builtin_interfaces/msg/Time"](
+        sec=time_ns // NANOSECONDS, nanosec=time_ns % NANOSECONDS
+    )
+    return store.types["std_msgs/msg/Header"](stamp=stamp, frame_id=frame)
+
+
+def _joint_state(
+    store: Any, robot: Robot, time_ns: int, motion: JointMotion, effort: NDArray[np.float64], row: int
+) -> Any:
+    return store.types[TYPES[JOINT_STATES]](
+        header=_header(store, time_ns, ""),
+        name=list(robot.joint_names),
+        position=motion.position[row],
+        velocity=motion.velocity[row],
+        effort=effort[row],
+    )
+
+
+def _tree(store: Any, time_ns: int, frames: list[tuple[str, str, NDArray[np.float64]]]) -> Any:
+    from scipy.spatial.transform import Rotation
+
+    kinds = {
+        name: store.types[f"geometry_msgs/msg/{name}"]
+        for name in ("TransformStamped", "Transform", "Vector3", "Quaternion")
+    }
+    turns = Rotation.from_matrix(np.stack([pose[:3, :3] for _, _, pose in frames])).as_quat()
+    items = [
+        kinds["TransformStamped"](
+            header=_header(store, time_ns, parent),
+            child_frame_id=child,
+            transform=kinds["Transform"](
+                translation=kinds["Vector3"](*pose[:3, 3].tolist()),
+                rotation=kinds["Quaternion"](*turn.tolist()),
+            ),
+        )
+        for (parent, child, pose), turn in zip(frames, turns, strict=True)
+    ]
+    return store.types[TYPES[FRAMES]](transforms=items)
+
+
+def _wrench(store: Any, time_ns: int, force: NDArray[np.float64]) -> Any:
+    vector = store.types["geometry_msgs/msg/Vector3"]
+    wrench = store.types["geometry_msgs/msg/Wrench"](
+        force=vector(*force.tolist()), torque=vector(0.0, 0.0, 0.0)
+    )
+    return store.types[TYPES[WRENCH]](header=_header(store, time_ns, EDGE_FRAME), wrench=wrench)

@@ -6,12 +6,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
-from disect_sim.errors import InputError
-from stages.ingest.json_text import parse_json
-from stages.ingest.params import IngestParams
-from stages.ingest.robot_log import RobotLog
-from stages.shared.inputs.file_size import check_log_size
-from stages.shared.inputs.log_formats import LOG_FORMATS
+from stages.ingest.description import IngestParams
+from stages.ingest.robot_log import RobotLog, parse_json
+from stages.runtime.errors import InputError
+from stages.shared.input_files import LOG_FORMATS, check_log_size
 
 START_BYTES = 64
 

@@ -1,9 +1,68 @@
 """What a log holds, in one form for all formats: SI units, the robot's base frame, the log's own sign."""
 
-from dataclasses import dataclass
+import json
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from stages.ingest.description import IngestParams
+from stages.runtime.errors import InputError
+
+# Turning lists of a parsed file into arrays, with a sentence when they are not what they should be.
+
+
+def number_array(values: Any, width: int | None, name: str, source: str) -> NDArray[np.float64]:
+    """An array of shape [n, width], or [n] if width is None; null becomes NaN, which is refused later."""
+    shape = "numbers" if width is None else f"rows of {width} numbers"
+    if not isinstance(values, list | np.ndarray):
+        raise InputError(
+            f"{source}: {name} is {str(values)[:40]!r}. It must be a list of {shape}, one per sample. Record it again."
+        )
+    try:
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InputError(
+            f"{source}: {name} is not a list of {shape} ({str(error)[:80]}). Every sample must have all of them. "
+            "Record the log again."
+        ) from error
+    expected = array.ndim == 1 if width is None else array.ndim == 2 and array.shape[1] == width
+    if array.size and not expected:
+        raise InputError(
+            f"{source}: {name} has the shape {array.shape}. It must be {shape}, one per sample. Record the log again."
+        )
+    return array if width is None else array.reshape(-1, width)
+
+
+def column_array(values: Any, name: str, source: str) -> NDArray[np.float64]:
+    """An array of shape [n] or [n, k] from a column of a table, an array of an archive or a list of a pickle."""
+    array = np.asarray(values)
+    if array.dtype.kind not in "fiu" or array.ndim not in (1, 2):
+        raise InputError(
+            f"{source}: {name} is {array.dtype} of shape {array.shape}. It must be numbers, one row per sample. "
+            "Correct ingest.columns or export the log again."
+        )
+    return array.astype(np.float64)
+
+
+# Parsing untrusted JSON: a sentence for everything that is wrong with it.
+
+
+def parse_json(text: str, source: str) -> Any:
+    """The value; InputError if it is no JSON or nested too deeply for the parser."""
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise InputError(
+            f"{source} nests lists too deeply to be read. A log has at most 3 levels. "
+            "Export it as one object of arrays."
+        ) from error
+    except ValueError as error:
+        raise InputError(
+            f"{source} is not valid JSON ({error}). It must be whole. Record or export it again."
+        ) from error
+
 
 EXERTED = -1.0
 """Factor from a force that the robot exerts to the force on the knife."""
@@ -42,3 +101,25 @@ def pose_parts(column_major: NDArray[np.float64]) -> tuple[NDArray[np.float64], 
     """Positions [n, 3] and rotations [n, 3, 3] of column-major 4×4 poses, shape [n, 16]."""
     poses = column_major.reshape(-1, 4, 4).transpose(0, 2, 1)
     return poses[:, :3, 3], poses[:, :3, :3]
+
+
+# Bringing a log to SI units, by what the user said or by the rule of its format.
+
+
+SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+METRES = {"m": 1.0, "cm": 1e-2, "mm": 1e-3}
+NEWTONS = {"N": 1.0, "mN": 1e-3, "kN": 1e3}
+FACTORS = {"exerted": EXERTED, "on_knife": ON_KNIFE}
+
+
+def in_si(log: RobotLog, params: IngestParams) -> RobotLog:
+    """The log with the units and the sign of the params in place of its format's own."""
+    time_unit = log.time_unit if params.time_unit == "auto" else params.time_unit
+    return replace(
+        log,
+        time_s=log.time_s * (SECONDS[time_unit] / SECONDS[log.time_unit]),
+        time_unit=time_unit,
+        position_m=None if log.position_m is None else log.position_m * METRES[params.length_unit],
+        force_n=None if log.force_n is None else log.force_n * NEWTONS[params.force_unit],
+        force_factor=log.force_factor if params.force_is == "auto" else FACTORS[params.force_is],
+    )

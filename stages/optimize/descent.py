@@ -6,14 +6,236 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial import ConvexHull
 
 from stages.optimize.constraints import Constraints, rules_of
-from stages.optimize.curvature import Curvature
-from stages.optimize.inner_problem import ForceModel, solve
-from stages.optimize.params import OptimizeParams
+from stages.optimize.description import OPTIMISERS, OptimizeParams
+from stages.optimize.kinematics import Trajectory
 from stages.optimize.slicing_cut import CutFailedError, SlicingCut, speed_term
 from stages.runtime.checkpoint import Checkpoint
-from stages.shared.fitting.resumable import run_to_end
+from stages.runtime.describe import load_named
+from stages.shared.fitting import run_to_end
+from stages.shared.pictures import FRUIT, TEXT, WARNING, new_figure, pixels_of
+
+# What a search that still runs can show: the best motion so far, and how the mean force fell.
+
+
+SIZE_INCHES = (11.0, 4.5)
+MM = 1e3
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Reached:
+    """What a descent reports after every simulation."""
+
+    start: str
+    simulations: int
+    mean_force_n: float
+    """Of the motion simulated last."""
+    best: Array | None = None
+    """Variables of its best motion that keeps every rule; None if there is none yet or none is wanted."""
+    best_mean_n: float = np.inf
+
+
+@dataclass
+class SoFar:
+    """All descents together."""
+
+    cut: SlicingCut
+    vertical_n: float
+    """Mean force of the vertical cut."""
+    means: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
+    """Start → (simulation, mean force [N])."""
+    best: Array | None = None
+    best_mean_n: float = np.inf
+
+    def add(self, reached: Reached) -> None:
+        """Take note of one report."""
+        self.means.setdefault(reached.start, []).append((reached.simulations, reached.mean_force_n))
+        if reached.best is not None and reached.best_mean_n < self.best_mean_n:
+            self.best, self.best_mean_n = reached.best, reached.best_mean_n
+
+
+def live_picture(so_far: SoFar, silhouette: Array) -> NDArray[np.uint8]:
+    """8-bit pixels, shape [height, width, 3]; silhouette: points (z, y) of the fruit [m], shape [n, 2]."""
+    figure, canvas = new_figure(SIZE_INCHES)
+    left, right = figure.subplots(1, 2)
+    hull = MM * silhouette[ConvexHull(silhouette).vertices]
+    left.fill(hull[:, 0], hull[:, 1], color=FRUIT, alpha=0.35, lw=0)
+    title = "no motion keeps every constraint yet"
+    if so_far.best is not None:
+        position = so_far.cut.trajectory(so_far.best).position
+        left.plot(MM * position[:, 2], MM * position[:, 1], color=TEXT, lw=2)
+        title = f"best so far: {so_far.best_mean_n:.2f} N, vertical cut {so_far.vertical_n:.2f} N"
+    left.set(xlabel="along the blade, z [mm]", ylabel="height [mm]", aspect="equal")
+    left.set_title(title, color=TEXT)
+    for name, rows in so_far.means.items():
+        right.plot(*zip(*rows, strict=True), marker=".", label=name)
+    right.axhline(so_far.vertical_n, color=WARNING, lw=1, ls="--", label="vertical cut")
+    right.set(xlabel="simulation", ylabel="mean force [N]")
+    right.xaxis.get_major_locator().set_params(integer=True)
+    right.legend(frameon=False)
+    return pixels_of(canvas)
+
+
+# Adam and Adamax in NumPy (Kingma and Ba 2015): torch's cost more time than the steps of MDMM themselves.
+
+BETA1, BETA2, EPSILON = 0.9, 0.999, 1.0e-8
+"""Memory of mean and size of the gradient, and what keeps the size from zero: the paper's, and torch's, defaults."""
+
+
+class Adamax:
+    """Steps of about the rate: the mean gradient over the largest one of late."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._mean: Array | float = 0.0
+        self._largest: Array | float = 0.0
+
+    def step(self, gradient: Array, rate: float) -> Array:
+        """What to add to the variables."""
+        self._count += 1
+        self._mean = BETA1 * self._mean + (1.0 - BETA1) * gradient
+        self._largest = np.maximum(BETA2 * self._largest, np.abs(gradient) + EPSILON)
+        return -rate / (1.0 - BETA1**self._count) * self._mean / self._largest
+
+
+class Adam:
+    """Steps of about the rate: the mean gradient over its root mean square."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._mean: Array | float = 0.0
+        self._square: Array | float = 0.0
+
+    def step(self, gradient: Array, rate: float) -> Array:
+        """What to add to the variables."""
+        self._count += 1
+        self._mean = BETA1 * self._mean + (1.0 - BETA1) * gradient
+        self._square = BETA2 * self._square + (1.0 - BETA2) * gradient * gradient
+        size = np.sqrt(self._square / (1.0 - BETA2**self._count)) + EPSILON
+        return -rate / (1.0 - BETA1**self._count) * self._mean / size
+
+
+# Curvature of the mean force, learnt from the slopes of simulated motions (damped BFGS).
+
+
+DAMPING = 0.2
+"""Powell's: a step along which the slope hardly changes, or falls, counts as this share of what was expected."""
+
+
+class Curvature:
+    """A positive definite matrix over the flat variables, shape [n, n]."""
+
+    def __init__(self, slope: Array, radius: float) -> None:
+        """At first the same in all directions, so that the step down the first slope has the radius' length."""
+        self.matrix: Array = np.eye(slope.size) * (float(np.linalg.norm(slope)) / radius)
+
+    def learn(self, step: Array, slope_change: Array) -> None:
+        """Take in how the slope changed along a step; both of the variables' shape."""
+        s, y = step.reshape(-1), slope_change.reshape(-1)
+        expected = self.matrix @ s
+        size = float(s @ expected)
+        if size <= 0.0:
+            return
+        along = float(s @ y)
+        if along < DAMPING * size:
+            share = (1.0 - DAMPING) * size / (size - along)
+            y = share * y + (1.0 - share) * expected
+            along = float(s @ y)
+        self.matrix = self.matrix - np.outer(expected, expected) / size + np.outer(y, y) / along
+
+    def energy(self, step: Array) -> tuple[float, Array]:
+        """Half the matrix applied twice to a step [-], and the derivatives in the step."""
+        flat = self.matrix @ step.reshape(-1)
+        return 0.5 * float(step.reshape(-1) @ flat), flat.reshape(step.shape)
+
+
+# One step of the search: MDMM on the motion, with the mean force replaced by a quadratic model.
+#
+# A simulation with its gradient takes seconds, a trajectory a fraction of a millisecond. So between two
+# simulations MDMM solves the whole constrained problem, hundreds of small steps, and every motion that is
+# simulated is (nearly) feasible.
+
+
+STEPS_PER_RADIUS = 20.0
+"""The optimiser's rate is the radius over this, so that it can cross the radius and come back."""
+LEAST_SLOPE = 1.0e-3
+"""Of the wall, so that there is one without a slope [-]."""
+FAR = 1.0
+"""How far a wish may be outside the limits, in the variables' units; farther costs accuracy."""
+WALL = 10.0
+"""Stiffness of the wall at the radius, in slopes per radius: the step ends at most a tenth of it beyond."""
+
+
+@dataclass(frozen=True)
+class ForceModel:
+    """The mean force near a motion, over the vertical cut's: slope · d + d · curvature d / 2 for a step d."""
+
+    centre: Array
+    """Variables of the motion, shape [3, keyframes]."""
+    slope: Array
+    """Gradient in them, same shape."""
+    curvature: Curvature
+
+    def change(self, variables: Array) -> tuple[float, Array]:
+        """Change of the mean force from the centre [-], and the derivatives in the variables."""
+        step = variables - self.centre
+        bent, bent_slope = self.curvature.energy(step)
+        return float((self.slope * step).sum()) + bent, self.slope + bent_slope
+
+
+def solve(
+    cut: SlicingCut, constraints: Constraints, model: ForceModel, radius: float, params: OptimizeParams
+) -> Array:
+    """The variables that minimise the model of the mean force plus the speed term under the rules.
+
+    There is a steep wall where the step is longer than the radius. With a slope of 0 the answer is the feasible motion
+    next to the centre. The multipliers go on from where the last call left them.
+    """
+    variables = model.centre.copy()
+    optimiser = load_named(OPTIMISERS[params.optimiser])()
+    for number in range(params.inner_iterations):
+        rate = 0.5 * radius / STEPS_PER_RADIUS * (1.0 + np.cos(np.pi * number / params.inner_iterations))
+        _, gradient, ascent = lagrangian(cut, constraints, model, radius, params, variables)
+        variables = variables + optimiser.step(gradient, rate)
+        constraints.multipliers = constraints.multipliers + params.multiplier_rate * ascent
+    return variables
+
+
+def lagrangian(
+    cut: SlicingCut,
+    constraints: Constraints,
+    model: ForceModel,
+    radius: float,
+    params: OptimizeParams,
+    variables: Array,
+) -> tuple[float, Array, Array]:
+    """What MDMM descends [-], its derivatives in the variables, and those in the multipliers."""
+    trajectory, pullback = cut.coarse_trajectory(variables)
+    bar = Trajectory.zeros(len(trajectory.velocity))
+    force, force_slope = model.change(variables)
+    beyond, beyond_slope = _wall(variables - model.centre, model.slope, radius)
+    speed = speed_term(trajectory, params, bar)
+    rules, ascent = constraints.lagrangian(trajectory, bar)
+    return force + beyond + speed + rules, force_slope + beyond_slope + pullback(bar), ascent
+
+
+def _wall(step: Array, slope: Array, radius: float) -> tuple[float, Array]:
+    """Energy of a step beyond the radius [-], and its derivatives in the step."""
+    stiffness = WALL * max(float(np.linalg.norm(slope)), LEAST_SLOPE) / radius
+    length = float(np.sqrt((step * step).sum() + 1e-12))
+    beyond = max(0.0, length - radius)
+    return 0.5 * stiffness * beyond * beyond, stiffness * beyond / length * step
+
+
+def nearest_feasible(cut: SlicingCut, constraints: Constraints, wish: Array, params: OptimizeParams) -> Array:
+    """The motion inside all limits that is nearest to the wish."""
+    flat = Curvature(np.full_like(wish, LEAST_SLOPE / wish.size**0.5), FAR)
+    return solve(cut, constraints, ForceModel(wish, np.zeros_like(wish), flat), FAR, params)
+
 
 GROW, SHRINK = 1.5, 0.4
 """What a step that was better, or was not, does to the radius of the next one."""
@@ -21,8 +243,6 @@ CONVERGED = "converged"
 NO_GAIN = "no step promises more than least_gain"
 LEFT_BEHIND = "left behind by a better start"
 """How a descent may end."""
-
-Array = NDArray[np.float64]
 
 
 @dataclass

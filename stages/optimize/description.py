@@ -1,9 +1,200 @@
 """What DVC and the flow need to know of the stage optimize."""
 
-from stages.optimize.artifacts import ARTIFACTS
-from stages.optimize.params import OptimizeParams
-from stages.runtime.describe import Stage
-from stages.shared.cut.names import cut_mesh
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from stages.runtime.describe import (
+    Column,
+    Positive,
+    Stage,
+    StageParams,
+    metrics,
+    one_of,
+    picture,
+    plot,
+    table,
+)
+from stages.shared.cut_description import CutParams, cut_mesh
+from stages.shared.robots.robot import ArmParams, fill_edge_limits
+
+OPTIMISERS = {
+    "adamax": "stages.optimize.descent:Adamax",
+    "adam": "stages.optimize.descent:Adam",
+}
+"""By the name used in params.yaml: a class with `step(gradient, rate)`, which returns what to add to the variables."""
+
+
+ARTIFACTS = (
+    table(
+        "optimize/motion",
+        [
+            Column("time_s", "f64", "s", "from the start of the cut, exactly one row per millisecond"),
+            Column("position_m", "array[f64,3]", "m", "centre of the knife's edge in the cutting frame"),
+            Column("velocity_m_s", "array[f64,3]", "m/s", "its velocity, zero in the first and last row"),
+            Column(
+                "acceleration_m_s2",
+                "array[f64,3]",
+                "m/s²",
+                "its acceleration, zero in the first and last row",
+            ),
+            Column("force_n", "array[f64,3]", "N", "predicted force on the knife"),
+        ],
+        meaning="the optimised cut with its final draw along the board, from rest to rest",
+    ),
+    table(
+        "optimize/profile",
+        [
+            Column("time_s", "f64", "s", "from the start of the cut"),
+            Column("vertical_n", "f64", "N", "norm of the force of the vertical cut"),
+            Column("optimized_n", "f64", "N", "norm of the force of the optimised cut"),
+            Column("vertical_force_n", "array[f64,3]", "N", "force of the vertical cut on the knife"),
+            Column("optimized_force_n", "array[f64,3]", "N", "force of the optimised cut on the knife"),
+            Column("vertical_position_m", "array[f64,3]", "m", "centre of the edge, vertical cut"),
+            Column("optimized_position_m", "array[f64,3]", "m", "centre of the edge, optimised cut"),
+        ],
+        meaning="the optimised cut beside the vertical one of the same duration and end height",
+    ),
+    table(
+        "optimize/keyframes",
+        [
+            Column("time_s", "f64", "s", "of the keyframe"),
+            Column("amplitude_m_s", "f64", "m/s", "its sawing speed, before blending with its neighbours"),
+            Column("frequency_rad_s", "f64", "rad/s", "its sawing frequency, likewise"),
+            Column("velocity_y_m_s", "f64", "m/s", "its vertical velocity, likewise"),
+        ],
+        meaning="parameters of the optimised motion (SlicingMotion of disect_sim)",
+    ),
+    table(
+        "optimize/history",
+        [
+            Column("start", "str", "", "vertical, drawn 1, ..., or unconstrained: the ablation"),
+            Column("iteration", "i64", "-", "simulation of that start, from 1"),
+            Column("objective", "f64", "-", "mean force over the vertical cut's, plus the speed term"),
+            Column("mean_force_n", "f64", "N", "mean norm of the force; NaN if the cut did not finish"),
+            Column("radius", "f64", "-", "length of the step that was allowed, in the search's units"),
+            Column("feasible", "bool", "", "true if every constraint holds within its tolerance"),
+            Column("better", "bool", "", "true if it was the best of its start so far"),
+            Column("end_height_residual_m", "f64", "m", "distance from the wanted end height"),
+            Column("lateral_residual_m", "f64", "m", "by how much the blade uncovers the fruit"),
+            Column("speed_residual_m_s", "f64", "m/s", "by how much the speed is too high"),
+            Column("acceleration_along_residual_m_s2", "f64", "m/s²", "the same along the blade"),
+            Column("acceleration_vertical_residual_m_s2", "f64", "m/s²", "the same vertically"),
+            Column("board_residual_m", "f64", "m", "by how much the edge is below its end height"),
+        ],
+        meaning="the search, simulation by simulation",
+    ),
+    table(
+        "optimize/confirmation",
+        [
+            Column("check", "str", "", "what was changed"),
+            Column("mean_force_vertical_n", "f64", "N", "of the vertical cut; NaN if it did not finish"),
+            Column("mean_force_optimized_n", "f64", "N", "of the optimised cut; NaN if it did not finish"),
+            Column("reduction", "f64", "-", "share of the mean force that is saved"),
+            Column("peak_force_optimized_n", "f64", "N", "largest force of the optimised motion"),
+        ],
+        meaning="both motions simulated again with a finer mesh, finer steps and other parameters",
+    ),
+    plot(
+        "optimize/profile_plot",
+        [
+            Column("time_s", "f64", "s", "time"),
+            Column("vertical_n", "f64", "N", "as in optimize/profile"),
+            Column("optimized_n", "f64", "N", "as in optimize/profile"),
+        ],
+        axes=("time_s", "vertical_n", "optimized_n"),
+        meaning="force of both cuts for `dvc plots`",
+    ),
+    plot(
+        "optimize/history_plot",
+        [
+            Column("start", "str", "", "as in optimize/history"),
+            Column("iteration", "i64", "-", "simulation"),
+            Column("mean_force_n", "f64", "N", "as in optimize/history"),
+        ],
+        axes=("iteration", "mean_force_n"),
+        meaning="the search for `dvc plots`",
+    ),
+    metrics(
+        "optimize",
+        "both mean forces, the reduction, its band and whether it survives finer simulations, pressing down, work, "
+        "residuals of the constraints",
+    ),
+    picture(
+        "optimize",
+        "both forces, the knife's path over the fruit, the search and the simulations that confirm it",
+    ),
+)
+
+
+class ConstraintWeight(StageParams):
+    """How hard MDMM pulls on one constraint."""
+
+    scale: Positive
+    damping: Positive
+
+
+class OptimizeParams(StageParams):
+    """optimize: the slicing motion, its limits and how it is searched for."""
+
+    cut: CutParams
+    arm: ArmParams
+    mean_over: Literal["time", "depth"]
+    """Whether every moment, or every millimetre of the way down, counts the same in the mean force."""
+    blade_overlap_m: Annotated[float, Field(ge=0, le=0.1)]
+    """How far the blade reaches beyond the fruit at both ends, at all times."""
+    max_speed_m_s: Annotated[float, Field(gt=0, le=2)]
+    """This and the accelerations: null in params.yaml takes those of arm.robot."""
+    max_acceleration_along_m_s2: Annotated[float, Field(gt=0, le=20)]
+    max_acceleration_vertical_m_s2: Annotated[float, Field(gt=0, le=20)]
+    keyframe_spacing_s: Annotated[float, Field(ge=0.02, le=10)]
+    sigma2_s2: Annotated[float, Field(gt=0, le=10)]
+    window_s: Annotated[float, Field(ge=0.12, le=1)]
+    """Rise and fall of the motion at its ends; below 120 ms a controller refuses it. Null: as arm.robot needs it."""
+    final_strokes: Annotated[int, Field(ge=0, le=10)]
+    """Strokes along the board after the cut, at most: as many as part the fruit. 0 ends with the cut."""
+    final_stroke_s: Annotated[float, Field(ge=0.1, le=5)]
+    final_height_m: Annotated[float, Field(ge=0, le=0.1)]
+    """Height of the edge above the board to which they sink; a cut that ends lower stays there."""
+    starts: Annotated[int, Field(ge=1, le=20)]
+    """The first begins beside the vertical cut, the others are drawn."""
+    candidates: Annotated[int, Field(ge=1, le=1000)]
+    """Motions that are drawn and simulated once; the starts but the first are the best of them."""
+    start_amplitude_m_s: Positive
+    """Of the first start; at 0 the descent can't leave the vertical cut, by symmetry."""
+    start_amplitude_range_m_s: tuple[Positive, Positive]
+    start_frequency_range_rad_s: tuple[Positive, Positive]
+    iterations: Annotated[int, Field(ge=1, le=10_000)]
+    """Simulations per start."""
+    ablation_iterations: Annotated[int, Field(ge=1, le=10_000)]
+    """Of the search without constraints, which is only reported."""
+    start_radius: Annotated[float, Field(gt=0, le=10)]
+    """First length of a step, in the optimiser's units (0.1 m/s, 10 rad/s, a fifth of the descent)."""
+    least_radius: Annotated[float, Field(gt=0, le=10)]
+    """A start ends as converged when its steps have become shorter than this."""
+    least_gain: Annotated[float, Field(ge=0, le=0.1)]
+    """A start also ends when the model of the force promises less than this share of the mean force of its next step.
+
+    Less is below the simulation's own error: steps of 3 ms put the force of a sawing cut 0.6 % off (docs/simulator.md).
+    0 ends a start only when no step promises anything.
+    """
+    optimiser: Annotated[str, one_of(OPTIMISERS)]
+    """Of MDMM: a key of stages.optimize.description.OPTIMISERS."""
+    inner_iterations: Annotated[int, Field(ge=10, le=100_000)]
+    """Steps of MDMM between two simulations."""
+    multiplier_rate: Annotated[float, Field(ge=0, le=100)]
+    constraints: dict[str, ConstraintWeight]
+    speed_weight_s2_m2: Annotated[float, Field(ge=0, le=100)]
+    """Weight of the mean squared speed beside the mean force over that of the vertical cut."""
+    draws: Annotated[int, Field(ge=1, le=100)]
+    """Sets of parameters the mean force is averaged over: 1 is the fitted one alone."""
+    draw_spread: Annotated[float, Field(ge=0, le=1)]
+    processes: Annotated[int, Field(ge=0, le=256)]
+    """For starts, candidates and checks; 0 takes every core the stage is given. The result does not depend on it."""
+    seed: int
+
+    _limits_of_the_arm = model_validator(mode="before")(fill_edge_limits)
+
 
 STAGE = Stage(
     name="optimize",

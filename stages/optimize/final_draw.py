@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from disect_sim import Model, RecordedMotion, simulate
 from disect_sim.result import Result
+from stages.optimize.constraints import RATE_HZ, Passage
+from stages.optimize.description import OptimizeParams
 from stages.optimize.kinematics import Trajectory
-from stages.optimize.params import OptimizeParams
-from stages.optimize.passage import RATE_HZ, Passage
 from stages.optimize.slicing_cut import SlicingCut, Values
 
 PARTED = 0.995

@@ -6,17 +6,19 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
+from scipy.spatial import ConvexHull
 
 from disect_sim import Model
-from disect_sim.errors import InputError
+from disect_sim.cut_mesh import CutMesh
 from disect_sim.many import force_of, simulate_many
+from stages.optimize.constraints import passage_of
+from stages.optimize.description import OptimizeParams
 from stages.optimize.final_draw import NO_DRAW, final_draw
-from stages.optimize.optimization import Measured
-from stages.optimize.params import OptimizeParams
-from stages.optimize.passage import passage_of
-from stages.optimize.report import motion_rows
+from stages.optimize.optimize_report import motion_rows
+from stages.optimize.search import Measured, drawn_motions
 from stages.optimize.slicing_cut import SlicingCut, Values
-from stages.optimize.starts import drawn_motions
+from stages.runtime.errors import InputError
+from stages.shared.pictures import CUT, FRUIT, SCAN, TEXT, new_figure, pixels_of
 
 Array = NDArray[np.float64]
 VERTICAL = "vertical"
@@ -78,3 +80,49 @@ def to_execute(first: FirstCut, model: Model, values: Values, params: OptimizePa
     """The motion with its final draw, with the columns of optimize/motion."""
     draw = final_draw(model, values, first.motion.cut, first.motion.variables, params)
     return motion_rows(first.motion, draw)
+
+
+# The picture of a probe: how sure the saving is after every first cut, path and force of the chosen one.
+
+
+MM = 1.0e3
+
+
+def first_cuts_picture(
+    mesh: CutMesh, chosen: FirstCut, bands: Mapping[str, float], before: float
+) -> NDArray[np.uint8]:
+    """8-bit pixels, shape [height, width, 3].
+
+    Args:
+        mesh: The fruit.
+        chosen: The first cut to execute.
+        bands: By the name of the first cut, half of the saving's 90 % interval after its log [-].
+        before: The same before any log [-].
+    """
+    figure, canvas = new_figure((12.0, 4.2))
+    known, path, force = figure.subplots(1, 3)
+    names = sorted(bands, key=lambda name: -bands[name])
+    colours = [CUT if name == chosen.name else SCAN for name in names]
+    known.barh(names, [100.0 * bands[name] for name in names], color=colours)
+    known.axvline(100.0 * before, color=TEXT, lw=1, ls="--")
+    known.set(xlabel="saving known to ± points (dashed: before any log)")
+    known.set_title("after the log of each first cut", color=TEXT, fontsize=10)
+
+    table = chosen.table()
+    position, newtons = table["position_m"].to_numpy(), table["force_n"].to_numpy()
+    silhouette = mesh.nodes[~mesh.node_ghost][:, [2, 1]]
+    hull = MM * silhouette[ConvexHull(silhouette).vertices]
+    path.fill(hull[:, 0], hull[:, 1], color=FRUIT, alpha=0.35, lw=0)
+    path.plot(MM * position[:, 2], MM * position[:, 1], color=CUT, lw=1.5)
+    path.axhline(0.0, color=TEXT, lw=1)
+    path.set(xlabel="along the blade [mm]", ylabel="height [mm]", aspect="equal")
+    path.set_title(f"path of the edge's middle: {chosen.name}", color=TEXT, fontsize=10)
+
+    for values, colour, label in (
+        (newtons[:, 1], CUT, "upward"),
+        (np.abs(newtons[:, 2]), FRUIT, "along the blade, size"),
+    ):
+        force.plot(table["time_s"], values, color=colour, label=label)
+    force.set(xlabel="time [s]", ylabel="expected force on the knife [N]")
+    force.legend(frameon=False)
+    return pixels_of(canvas)

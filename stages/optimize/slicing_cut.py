@@ -10,9 +10,9 @@ from disect_sim import Model, SlicingMotion, simulate
 from disect_sim.many import Cut, force_of
 from disect_sim.outcome import Outcome
 from disect_sim.result import Result
+from stages.optimize.constraints import RATE_HZ, Passage
+from stages.optimize.description import OptimizeParams
 from stages.optimize.kinematics import Kinematics, Pullback, Trajectory
-from stages.optimize.params import OptimizeParams
-from stages.optimize.passage import RATE_HZ, Passage
 
 AMPLITUDE_M_S, FREQUENCY_RAD_S, DESCENT = 0.1, 10.0, 0.2
 """One unit of the optimiser's variables: sawing speed, its frequency, share of the straight cut's descent. An optimiser

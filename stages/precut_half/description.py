@@ -1,7 +1,14 @@
 """What DVC and the flow need to know of the stage precut_half."""
 
-from stages.precut_half.params import PrecutHalfParams
+from stages.precut.description import PrecutParams
 from stages.runtime.describe import Instance
+
+
+class PrecutHalfParams(PrecutParams):
+    """precut_half: as precut, but always by a plane, because DVC tracks the surface file of the first cut only."""
+
+    surface_file: None = None
+
 
 STAGE = Instance(
     name="precut_half",

@@ -3,30 +3,115 @@
 import io
 import json
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from disect_sim.errors import InputError
-from stages.runtime.atomic_file import write_bytes_atomic
 from stages.runtime.catalogue import ARTIFACTS
-from stages.runtime.describe import Artifact, Kind
-from stages.runtime.table_contract import check_table
+from stages.runtime.describe import Artifact, Column, Kind
+from stages.runtime.errors import InputError
+from stages.runtime.files import write_bytes_atomic
 from stages.runtime.version import ARTIFACT_FORMAT
-from stages.shared.inputs.parquet_file import panics_as_errors, read_parquet
 
-__all__ = [
-    "read_metrics",
-    "read_notes",
-    "read_table",
-    "write_bytes_atomic",
-    "write_csv",
-    "write_json",
-    "write_picture",
-    "write_table",
-]
+# Reading Parquet files that may be damaged.
+
+
+def read_parquet(path: Path) -> pl.DataFrame:
+    """The table; PolarsError or OSError if the file is damaged."""
+    with panics_as_errors():
+        return pl.read_parquet(path)
+
+
+@contextmanager
+def panics_as_errors() -> Iterator[None]:
+    """Within this, a panic of polars' Rust code is a PolarsError; by itself it is no Exception and ends everything."""
+    try:
+        yield
+    except pl.exceptions.PanicException as error:
+        raise pl.exceptions.ComputeError(str(error)) from error
+
+
+# Two curves that a command compares outside of the pipeline: a table and a picture in a folder of their own.
+
+
+def write_curves(folder: Path, table: pl.DataFrame, png: bytes) -> dict[str, str]:
+    """Write force.csv and force.png, each whole at any time; where they are, as `table` and `picture`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    buffer = io.BytesIO()
+    table.write_csv(buffer)
+    for name, content in (("force.csv", buffer.getvalue()), ("force.png", png)):
+        write_bytes_atomic(folder / name, content)
+    return {"table": str(folder / "force.csv"), "picture": str(folder / "force.png")}
+
+
+# Checking a table against the columns that its description promises.
+
+
+_SCALARS = {
+    "f64": pl.Float64,
+    "f32": pl.Float32,
+    "i64": pl.Int64,
+    "i32": pl.Int32,
+    "i8": pl.Int8,
+    "bool": pl.Boolean,
+    "str": pl.String,
+}
+_ARRAY = re.compile(r"array\[(\w+),(\d+)\]")
+
+
+def polars_dtype(dtype: str) -> pl.DataType:
+    """The polars type for a catalogue dtype such as f64 or array[f64,3]."""
+    match = _ARRAY.fullmatch(dtype)
+    if match:
+        return pl.Array(_SCALARS[match[1]], int(match[2]))
+    return _SCALARS[dtype]()
+
+
+def check_table(artifact: Artifact, frame: pl.DataFrame, source: str) -> None:
+    """Refuse a frame whose columns, types or values break the artifact's contract."""
+    expected = [column.name for column in artifact.columns]
+    if frame.columns != expected:
+        raise InputError(
+            f"{source}: the columns are {_list(frame.columns)}. {artifact.name} must have exactly "
+            f"{_list(expected)}, in this order. {_remedy(artifact)}"
+        )
+    for column in artifact.columns:
+        _check_column(artifact, column, frame[column.name], source)
+
+
+def _check_column(artifact: Artifact, column: Column, series: pl.Series, source: str) -> None:
+    if series.dtype != polars_dtype(column.dtype):
+        raise InputError(
+            f"{source}: column {column.name} is {series.dtype}. It must be {column.dtype}. "
+            f"{_remedy(artifact)}"
+        )
+    flat = series.explode() if isinstance(series.dtype, pl.Array) else series
+    missing = series.null_count() or (flat.null_count() if len(series) else 0)
+    if missing:
+        raise InputError(
+            f"{source}: column {column.name} has {missing} missing values, none are allowed. "
+            f"{_remedy(artifact)}"
+        )
+    if flat.dtype.is_float():
+        not_finite = int((~flat.is_finite()).sum())
+        if not_finite:
+            raise InputError(
+                f"{source}: column {column.name} has {not_finite} values that are NaN or infinite. "
+                f"All must be finite. {_remedy(artifact)}"
+            )
+
+
+def _remedy(artifact: Artifact) -> str:
+    return f"Run the stage {artifact.producer} again."
+
+
+def _list(names: list[str]) -> str:
+    return ", ".join(names) or "(none)"
+
 
 PREFIX = "scan2cut."
 """Before every key of ours in a Parquet file's metadata."""

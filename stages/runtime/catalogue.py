@@ -1,7 +1,7 @@
 """The catalogue: every stage and every artifact, collected from the stages' folders.
 
-docs/artifacts.md and pipelines/dvc/scan.dvc.yaml are generated from it (`python -m scripts.write_artifacts_doc`,
-`python -m scripts.write_pipeline`).
+docs/artifacts.md and pipelines/dvc/scan.dvc.yaml are generated from it (`scan2cut dev artifacts`,
+`scan2cut dev pipeline`).
 """
 
 from collections.abc import Mapping

@@ -1,17 +1,54 @@
 """Checkpoints: a killed stage goes on where it was, and ends with the same numbers."""
 
+import hashlib
 import io
 import logging
 import pickle
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
+import numpy as np
+from numpy.typing import NDArray
 
-from stages.runtime.atomic_file import write_bytes_atomic
-from stages.runtime.checkpoint_files import FOLDER, remove_checkpoints
+from stages.runtime.describe import StageParams
+from stages.runtime.files import sha256_of_path, write_bytes_atomic
 
-__all__ = ["FOLDER", "Checkpoint", "remove_checkpoints"]
+if TYPE_CHECKING:
+    from disect_sim.model import Model
+
+SHARED_CODE = (Path(__file__).parents[2] / "disect_sim", Path(__file__).parents[1] / "shared")
+"""Code behind a fit or a search beside the stage's own."""
+
+
+def work_key(model: "Model", data: Iterable[NDArray], params: StageParams, own_code: Path) -> str:
+    """Hex digest of mesh, material, data, parameters, code (own_code, SHARED_CODE) and torch's version."""
+    import torch  # loads in seconds; only long searches need it
+
+    digest = hashlib.sha256()
+    for part in (*vars(model.mesh).values(), *data):
+        digest.update(np.ascontiguousarray(part).tobytes())
+    for text in (repr(model.material), params.model_dump_json(), torch.__version__):
+        digest.update(text.encode())
+    for folder in (own_code, *SHARED_CODE):
+        digest.update(sha256_of_path(folder).encode())
+    return digest.hexdigest()
+
+
+CHECKPOINT_FOLDER = ".checkpoints"
+"""In the scan's directory; ignored by git and DVC."""
+
+
+def remove_checkpoints(scan_dir: Path | None, stage: str) -> None:
+    """The stage is done: its checkpoints go, and so do those that a kill left half-written."""
+    if scan_dir is None or not (folder := scan_dir / CHECKPOINT_FOLDER).is_dir():
+        return
+    for pattern in (f"{stage}-*", f".{stage}-*"):
+        for path in folder.glob(pattern):
+            path.unlink(missing_ok=True)
+    if not any(folder.iterdir()):
+        folder.rmdir()
+
 
 FORMAT = 2
 """Raise it when the content changes its meaning; older checkpoints are then not read."""
@@ -23,7 +60,7 @@ class Checkpoint:
 
     def __init__(self, scan_dir: Path | None, key: str, *, stage: str, part: str) -> None:
         self._key = key
-        self._path = None if scan_dir is None else scan_dir / FOLDER / f"{stage}-{part}.pt"
+        self._path = None if scan_dir is None else scan_dir / CHECKPOINT_FOLDER / f"{stage}-{part}.pt"
 
     def load(self) -> dict[str, Any] | None:
         """What was saved; None if there is nothing, nothing whole, or that of other work."""
@@ -34,6 +71,8 @@ class Checkpoint:
         """Save the state; the file is whole at any time."""
         if self._path is None:
             return
+        import torch
+
         buffer = io.BytesIO()
         torch.save({"format": FORMAT, "key": self._key, "state": state}, buffer)
         write_bytes_atomic(self._path, buffer.getvalue())
@@ -41,6 +80,8 @@ class Checkpoint:
     def _read(self) -> dict[str, Any] | None:
         if self._path is None or not self._path.is_file():
             return None
+        import torch
+
         try:
             content = torch.load(io.BytesIO(self._path.read_bytes()), weights_only=True)
         except (OSError, RuntimeError, EOFError, ValueError, KeyError, pickle.UnpicklingError) as error:

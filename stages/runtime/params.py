@@ -12,12 +12,11 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from disect_sim.errors import InputError
 from stages.runtime.catalogue import STAGES
-from stages.runtime.describe import Stage
-from stages.runtime.params_base import SharedSection, StageParams
+from stages.runtime.describe import SharedSection, Stage, StageParams
+from stages.runtime.errors import InputError
+from stages.runtime.files import read_mapping
 from stages.runtime.scan_file import IDENTITY_KEYS, read_scan_mapping
-from stages.runtime.yaml_file import read_mapping
 
 SHARED: dict[str, type[SharedSection]] = {
     name: model for stage in STAGES.values() for name, model in stage.params.shared_sections().items()

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from disect_sim.errors import InputError
-from disect_sim.materials import MATERIALS
-from stages.runtime.yaml_file import read_mapping
+from disect_sim.parameters import MATERIALS
+from stages.runtime.errors import InputError
+from stages.runtime.files import read_mapping
 
 SCAN_FILE_NAME = "scan.yaml"
 PIPELINE_FILE_NAME = "dvc.yaml"
@@ -42,7 +42,7 @@ class ScanFile:
     further_logs: str
     """Directory of the logs of further cuts, or the raw scan itself where there are none."""
     material: str
-    """A key of disect_sim.materials.MATERIALS."""
+    """A key of disect_sim.parameters.MATERIALS."""
 
 
 def read_scan_file(scan_dir: Path) -> ScanFile:

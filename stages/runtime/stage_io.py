@@ -5,16 +5,19 @@ so that a failing stage leaves the older artifacts as they were.
 """
 
 import io
+import json
 import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 
+from disect_sim.processes import Workers, cores_given
 from stages.runtime.artifacts import (
     artifact,
     read_notes,
@@ -24,11 +27,118 @@ from stages.runtime.artifacts import (
     write_picture,
     write_table,
 )
-from stages.runtime.atomic_file import write_bytes_atomic
 from stages.runtime.catalogue import ARTIFACTS, STAGES
-from stages.runtime.events import emit, someone_listens
+from stages.runtime.describe import StageParams
+from stages.runtime.describe import provenance as provenance_artifact
+from stages.runtime.errors import InputError
+from stages.runtime.files import LIVE_FILE_NAME, Scratch, sha256_of_path, sha256_of_value, write_bytes_atomic
 from stages.runtime.scan_file import ScanFile
-from stages.runtime.scratch import LIVE_FILE_NAME, Scratch
+from stages.runtime.version import ARTIFACT_FORMAT
+
+# Jobs of a stage in processes: the simulator's own helper, which every stage shares.
+
+
+SHARE_VARIABLE = "OMP_NUM_THREADS"
+"""Where several scans run at once, their share of the cores; a person may set it too."""
+
+
+def stage_workers(processes: int) -> Workers:
+    """So many processes; 0: one per core that the stage is given, at most SHARE_VARIABLE if that is a number."""
+    share = os.environ.get(SHARE_VARIABLE, "")
+    most = int(share) if share.isdigit() and int(share) > 0 else cores_given()
+    return Workers(processes or min(most, cores_given()))
+
+
+# What a stage's files were made from: the file provenance.json that every stage writes beside its results.
+#
+# It is apart from the results, so that they are the same bytes whenever their content is the same.
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """What one stage read and wrote."""
+
+    stage: str
+    inputs: dict[str, str]
+    """Path relative to the scan's directory → sha256 when it was read."""
+    outputs: dict[str, str]
+    """Path relative to the scan's directory → sha256 when it was written."""
+
+
+def provenance_content(
+    stage: str,
+    params: StageParams,
+    digests: Mapping[str, str],
+    outputs: Mapping[str, Path],
+    *,
+    own_folder: Path,
+) -> dict[str, Any]:
+    """The content of provenance.json.
+
+    Args:
+        stage: The stage that ran.
+        params: Its parameters.
+        digests: sha256 of every dependency by its path relative to the project.
+        outputs: Where each output lies now, by its path relative to the scan's directory.
+        own_folder: The scan's directory relative to the project.
+    """
+    inputs, code = {}, {}
+    for path, digest in digests.items():
+        if Path(path).is_relative_to(own_folder):
+            inputs[Path(path).relative_to(own_folder).as_posix()] = digest
+        else:
+            code[path] = digest
+    return {
+        "stage": stage,
+        "format": ARTIFACT_FORMAT,
+        "params": params.model_dump(mode="json"),
+        "inputs_sha256": inputs,
+        "outputs_sha256": {path: sha256_of_path(place) for path, place in outputs.items()},
+        "code_sha256": sha256_of_value(code),
+    }
+
+
+def read_provenance(scan_dir: Path, stage: str) -> Provenance:
+    """What the stage recorded; InputError if the file is missing or not as the runtime writes it."""
+    path = scan_dir / provenance_artifact(stage).path
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return Provenance(
+            str(content["stage"]), _digests(content["inputs_sha256"]), _digests(content["outputs_sha256"])
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise InputError(
+            f"{path} can't be read ({type(error).__name__}: {error}). It must say what the files of {stage} were made "
+            "from. Run the stage again."
+        ) from error
+
+
+def _digests(value: Any) -> dict[str, str]:
+    return {str(path): str(digest) for path, digest in value.items()}
+
+
+# What a running stage tells the outside: JSON lines in the file that an environment variable names.
+#
+# The stage never knows who listens; without the variable, events go nowhere.
+
+
+EVENTS_VARIABLE = "SCAN2CUT_EVENTS"
+
+
+def someone_listens() -> bool:
+    """True if events go anywhere; what only people see need not be made otherwise."""
+    return bool(os.environ.get(EVENTS_VARIABLE))
+
+
+def emit(kind: str, **fields: Any) -> None:
+    """Append one event; kinds are progress (fraction, message), picture (path) and error (exit_code, message)."""
+    path = os.environ.get(EVENTS_VARIABLE)
+    if not path:
+        return
+    line = json.dumps({"kind": kind, "time_s": time.time(), **fields}) + "\n"
+    with open(path, "a", encoding="utf-8") as file:
+        file.write(line)
+
 
 SHOW_EVERY_S = 15.0
 """Between two of its pictures; one takes a tenth of a second to draw."""

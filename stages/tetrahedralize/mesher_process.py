@@ -5,12 +5,52 @@ depends on nothing but its input and the seed. It reads and writes in the workin
 leaves a file of its own (__tracked_surface.stl).
 """
 
+import ctypes
 import sys
+from importlib.util import find_spec
 
 import numpy as np
 
-from stages.runtime.guard import die_with_parent
-from stages.tetrahedralize.seeded_random import SeededRandom, UnseededError
+from stages.runtime.stage_main import die_with_parent
+
+# The seed of the mesher: loads the library made of seeded_random.c, which stands in for std::random_device.
+#
+# `pip install` builds it (setup.py) under a name of its own outside of the packages, so that a clone which runs with
+# this environment finds it too (`scan2cut reproduce`, workers of a cluster).
+
+
+LIBRARY = "scan2cut_seeded_random"
+"""Looked up like a module, because that is how it is installed; never imported."""
+
+
+class UnseededError(RuntimeError):
+    """The mesher's random numbers can't be seeded; says why."""
+
+
+class SeededRandom:
+    """The library, loaded in front of libstdc++; must be made before pytetwild is imported."""
+
+    def __init__(self) -> None:
+        spec = find_spec(LIBRARY)
+        if spec is None or spec.origin is None:
+            raise UnseededError(f"the library {LIBRARY} was not built")
+        try:
+            library = ctypes.CDLL(spec.origin, mode=ctypes.RTLD_GLOBAL)
+            self._seed, self._draws = library.scan2cut_seed, library.scan2cut_draws
+        except (OSError, AttributeError) as error:
+            raise UnseededError(f"{spec.origin} can't be loaded ({error})") from error
+        self._seed.argtypes, self._seed.restype = [ctypes.c_uint64], None
+        self._draws.argtypes, self._draws.restype = [], ctypes.c_uint64
+
+    def seed(self, seed: int) -> None:
+        """Start the sequence that belongs to this seed."""
+        self._seed(seed)
+
+    def check_used(self) -> None:
+        """Raise UnseededError if nothing was drawn since the last seed: the mesher draws from elsewhere then."""
+        if self._draws() == 0:
+            raise UnseededError(f"the mesher does not draw from {LIBRARY}; it must use GNU's libstdc++")
+
 
 INPUT, OUTPUT = "input.npz", "output.npz"
 

@@ -1,9 +1,59 @@
 """What DVC and the flow need to know of the stage transport."""
 
-from stages.runtime.describe import Stage
-from stages.shared.cut.names import cut_mesh
-from stages.transport.artifacts import ARTIFACTS
-from stages.transport.params import TransportParams
+from dataclasses import replace
+from typing import Annotated
+
+from pydantic import Field
+
+from stages.runtime.describe import Column, Stage, StageParams, metrics, picture, table
+from stages.shared.cut_description import SPRING_ROW, CutParams, cut_mesh
+
+ARTIFACTS = (
+    table(
+        "transport/parameters",
+        [
+            replace(
+                column,
+                meaning="true for skin; false for flesh that the first cut laid bare",
+            )
+            if column.name == "surface"
+            else column
+            for column in SPRING_ROW
+        ],
+        meaning="parameters of the second cut's springs, in the rows of precut_half/springs",
+    ),
+    table(
+        "transport/plan",
+        [
+            Column("target", "i32", "index", "row of precut_half/springs"),
+            Column("source", "i32", "index", "row of precut/springs"),
+            Column("weight", "f64", "-", "share of the source in the target's values; sums to 1 per target"),
+        ],
+        meaning="which springs of the first cut the values come from, in order of target and source",
+    ),
+    metrics(
+        "transport",
+        "cost, marginal errors and method of the plan, spread that it keeps, and the force beside that of averages",
+    ),
+    picture("transport", "both cut surfaces in matching colours, and parameters before and after"),
+)
+
+
+class TransportParams(StageParams):
+    """transport: parameters of the first cut's springs, carried over to those of the second."""
+
+    cut: CutParams
+    max_exact_springs: Annotated[int, Field(ge=1, le=20_000)]
+    """Larger sets get the entropic plan."""
+    entropy: Annotated[float, Field(ge=1e-5, le=1)]
+    """Of the entropic plan, in squared widths of the unit box."""
+    touched_ns: Annotated[float, Field(ge=0)]
+    """A spring that got less impulse from the knife than this was not touched."""
+    untouched_weight: Annotated[float, Field(gt=0, le=1)]
+    """Weight of such a spring beside a touched one of the same area."""
+    bare_within_m: Annotated[float, Field(ge=0, le=0.01)]
+    """Surface springs this near to the first cut's face are flesh laid bare, not skin."""
+
 
 STAGE = Stage(
     name="transport",

@@ -1,13 +1,231 @@
 """The Earth Mover's plan between two sets of springs, as weights of sources for each target."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
+import torch
+from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
-from disect_sim.errors import InputError
-from stages.transport.spring_set import Floats, SpringSet
+from disect_sim.cut_mesh import CutMesh
+from disect_sim.parameters import SPRING_NAMES, Material
+from disect_sim.result import Result
+from disect_sim.simulation import simulate
+from stages.runtime.errors import InputError
+from stages.shared.cut import cutting_model, straight_cut
+from stages.shared.fitting import Bound
+from stages.transport.description import TransportParams
+
+# The springs of one cut surface, as optimal transport sees them: points in a box, with masses.
+
+
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+MIN_AREA_FRACTION = 1.0e-3
+"""Of the mean area: no spring weighs less, so that every target gets a share of the plan that is not rounding."""
+
+
+@dataclass(frozen=True)
+class SpringSet:
+    """Springs of one cut surface."""
+
+    position_m: Floats
+    """2D position on the cut surface [m], shape [spring_count, 2]."""
+    area_m2: Floats
+    """Tributary area [m²], shape [spring_count]."""
+    skin: Flags
+    """True for springs in the skin, shape [spring_count]."""
+
+    def check(self, name: str) -> None:
+        """Refuse an empty set, and numbers that are none; `name` says whose springs they are."""
+        if len(self.area_m2) == 0:
+            raise InputError(f"{name} has no springs. A cut needs at least one. Run the stage again.")
+        if not (np.isfinite(self.position_m).all() and np.isfinite(self.area_m2).all()):
+            raise InputError(
+                f"{name} has positions or areas that are NaN or infinite. All must be finite. Run the stage again."
+            )
+        if not (self.area_m2 >= 0.0).all() or not (self.area_m2 > 0.0).any():
+            raise InputError(
+                f"{name} has areas from {self.area_m2.min():g} to {self.area_m2.max():g} m2. None may be negative, and "
+                "not all may be 0. Run the stage again."
+            )
+
+    @property
+    def in_unit_box(self) -> Floats:
+        """Positions scaled to the unit box, each axis for itself [-], shape [spring_count, 2].
+
+        The knife goes from the top of a cut surface to its bottom, and the blade from one end to the other, whatever
+        the surface's size. So top goes to top and end to end, also on a half that is half as high as the fruit.
+        An axis along which all springs are in one place has the coordinate 1/2.
+        """
+        low, high = self.position_m.min(axis=0), self.position_m.max(axis=0)
+        flat = high - low <= 1e-9 * np.abs(high - low).max()
+        scaled = (self.position_m - low) / np.where(flat, 1.0, high - low)
+        return np.where(flat, 0.5, scaled)
+
+    def masses(self, weight: Floats | None = None) -> Floats:
+        """Areas times a weight, made to sum to one [-], shape [spring_count].
+
+        Areas, because what is carried over is a field on a surface: a spot that the mesher filled with many springs
+        must not count for more than its area.
+        """
+        mass = np.maximum(self.area_m2, MIN_AREA_FRACTION * self.area_m2.mean())
+        if weight is not None:
+            mass = mass * weight
+        return mass / mass.sum()
+
+
+def bare_flesh(positions_m: Floats, point_m: Floats, normal: Floats, within_m: float) -> Flags:
+    """Points [m], shape [n, 3], no further than `within_m` from a plane: where the first cut took the skin away."""
+    return np.abs((positions_m - point_m) @ normal) <= within_m
+
+
+def touch_weights(touched: Flags, untouched_weight: float) -> Floats:
+    """1 for springs that the knife touched, less for others, of which only the smoothing of the fit knows.
+
+    If none was touched (a scan without a log) all weigh the same. Shape [spring_count].
+    """
+    if not touched.any():
+        return np.ones(len(touched))
+    return np.where(touched, 1.0, untouched_weight)
+
+
+# Values of the target's springs: barycentric combinations in the free numbers that the fit sought.
+
+
+Bounds = Mapping[tuple[str, bool], Bound]
+"""(parameter, is skin) → its range."""
+Values = dict[str, Floats]
+"""Parameter → one value per spring, shape [spring_count]."""
+
+
+def combine(
+    weights: sp.csr_array,
+    values: Mapping[str, Floats],
+    bounds: Bounds,
+    source_skin: Flags,
+    target_skin: Flags,
+) -> Values:
+    """Every target's values from those of its sources.
+
+    Averages are taken in the free numbers of the fit, where any combination is inside the bounds. The result is kept
+    between the smallest and the largest of a target's sources, which it is anyway but for rounding and for values
+    that stand on a bound (or, if they are constants, beyond one): equal sources give that value to the bit.
+
+    Args:
+        weights: shares of the sources [-], shape [target_count, source_count]; each row sums to one.
+        values: parameter → value of each source, shape [source_count].
+        bounds: ranges of the parameters.
+        source_skin: True for sources in the skin, shape [source_count].
+        target_skin: True for targets in the skin, shape [target_count].
+    """
+    out = {}
+    for name in SPRING_NAMES:
+        value = values[name]
+        if not np.isfinite(value).all():
+            raise InputError(
+                f"calibrate/parameters: {name} has values that are NaN or infinite. All must be finite. Run the stage "
+                "calibrate again."
+            )
+        mixed = np.empty(len(target_skin))
+        free = np.empty(len(source_skin))
+        for skin in (True, False):
+            free[source_skin == skin] = (
+                bounds[name, skin].free(torch.as_tensor(value[source_skin == skin])).numpy()
+            )
+        average = torch.as_tensor(weights @ free)
+        for skin in (True, False):
+            mixed[target_skin == skin] = bounds[name, skin].value(average[target_skin == skin]).numpy()
+        out[name] = np.clip(mixed, *_range_of_sources(weights, value))
+    return out
+
+
+def average_weights(mass: Floats, source_skin: Flags, target_skin: Flags) -> sp.csr_array:
+    """Weights that give every target the average of all sources of its kind: the baseline of the comparison.
+
+    Each row holds the sources' masses [-] (shape [source_count]) of the same kind, or of all if there are none.
+    """
+    rows = []
+    for skin in target_skin:
+        same = source_skin == skin
+        row = np.where(same, mass, 0.0) if same.any() else mass
+        rows.append(row / row.sum())
+    return sp.csr_array(np.array(rows))
+
+
+def _range_of_sources(
+    weights: sp.csr_array, value: Floats
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Smallest and largest value among each target's sources, shapes [target_count]."""
+    taken = value[weights.indices]
+    return (
+        np.minimum.reduceat(taken, weights.indptr[:-1]),
+        np.maximum.reduceat(taken, weights.indptr[:-1]),
+    )
+
+
+# Transported beside averaged parameters: the force of a vertical second cut with each.
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Force profiles of the same vertical cut with two sets of parameters."""
+
+    time_s: Floats
+    """Shape [sample_count]; as far as both runs came."""
+    transported_n: Floats
+    """Norm of the force on the knife [N], shape [sample_count]."""
+    averaged_n: Floats
+    """The same with average parameters."""
+    outcome: str
+    """How the runs ended, in a sentence."""
+
+    @property
+    def nmae(self) -> float | None:
+        """Mean absolute difference over the mean transported force [-]; None if there was no force."""
+        mean = float(self.transported_n.mean()) if len(self.time_s) else 0.0
+        return float(np.abs(self.averaged_n - self.transported_n).mean()) / mean if mean > 0.0 else None
+
+
+def compare(
+    cut: CutMesh,
+    material: Material,
+    transported: Values,
+    averaged: Values,
+    params: TransportParams,
+    *,
+    body: dict[str, float],
+    progress: Callable[[float], None] = lambda fraction: None,
+) -> Comparison:
+    """Simulate the vertical cut twice; a run that stops early is reported, not refused.
+
+    `body` holds parameters of the material that were fitted with the springs'.
+    """
+    motion, duration = straight_cut(cut, params.cut)
+    model = cutting_model(cut, material, params.cut)
+    same = all(np.array_equal(transported[name], averaged[name]) for name in transported)
+
+    def cut_with(values: Values, done: float) -> Result:
+        return simulate(
+            model,
+            motion,
+            {**body, **values},
+            duration=duration,
+            dt=params.cut.dt_s,
+            sample_rate_hz=1.0 / params.cut.dt_s,
+            force_limit_n=params.cut.force_limit_n,
+            progress=lambda fraction: progress(done + 0.5 * fraction),
+        )
+
+    first = cut_with(transported, 0.0)
+    last = first if same else cut_with(averaged, 0.5)
+    count = min(len(first.time), len(last.time))
+    outcome = str(last.outcome if first.outcome.ok else first.outcome)
+    return Comparison(first.time[:count], first.force_norm[:count], last.force_norm[:count], outcome)
+
 
 MAX_PAIRS = 400_000_000
 """Entries of the cost matrix: 3 GB. Larger sets are refused."""

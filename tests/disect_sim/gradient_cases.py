@@ -7,7 +7,7 @@ import numpy as np
 
 from disect_sim import ConstantVelocity, RecordedMotion, SlicingMotion, simulate
 from disect_sim.adjoint import Gradients
-from disect_sim.laws.damage import DAMAGE_LAWS
+from disect_sim.laws import DAMAGE_LAWS
 from disect_sim.model import Model
 from disect_sim.motions import Motion
 from disect_sim.newton import NewtonOptions

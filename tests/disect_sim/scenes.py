@@ -8,11 +8,9 @@ import pytest
 import trimesh
 
 from disect_sim import MATERIALS, build_model, cut_by_plane
-from disect_sim.box_mesh import box_mesh
-from disect_sim.cut_mesh import CutMesh, tet_volumes
-from disect_sim.materials import Material
+from disect_sim.cut_mesh import CutMesh, box_mesh, tet_volumes
 from disect_sim.model import Model
-from disect_sim.parameters import expand
+from disect_sim.parameters import Material, expand
 from disect_sim.step_system import StepSystem
 
 APPLE = MATERIALS["apple"]

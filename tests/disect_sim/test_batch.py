@@ -6,12 +6,10 @@ import numpy as np
 import pytest
 import warp as wp
 
-import disect_sim.batch as batch
 import disect_sim.device_model as device_model
 import disect_sim.many as many
 from disect_sim import ConstantVelocity, Cut, OutcomeKind, SlicingMotion, simulate, simulate_many
-from disect_sim.copies import repeated
-from disect_sim.many import force_of
+from disect_sim.many import force_of, repeated
 from disect_sim.model import BoardProperties
 from disect_sim.newton import NewtonOptions
 from disect_sim.sparsity import launch_groups
@@ -197,7 +195,7 @@ def test_what_goes_together(monkeypatch):
         Cut(models[0], MOTIONS[1], {}, {**short, "sample_rate_hz": 100.0}),
     ]
     sizes: list[int] = []
-    run = batch.simulate_batch
+    run = many.simulate_batch
     monkeypatch.setattr(many, "simulate_batch", lambda s, tell: (sizes.append(len(s)), run(s, tell))[1])
     shares: list[float] = []
     found = together(cuts, progress=shares.append)
@@ -205,7 +203,7 @@ def test_what_goes_together(monkeypatch):
     assert shares == sorted(shares) and shares[-1] == pytest.approx(1.0)
     for cut, result in zip(cuts, found, strict=True):
         assert np.allclose(result.force, alone(cut).force, rtol=1e-5, atol=1e-7)
-    monkeypatch.setattr(batch, "LARGEST_BATCH_TETS", 2 * models[0].tet_count)
+    monkeypatch.setattr(many, "LARGEST_BATCH_TETS", 2 * models[0].tet_count)
     sizes.clear()
     together(cuts)
     assert sizes == [2, 1, 1, 1]

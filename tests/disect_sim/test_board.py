@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from disect_sim import ConstantVelocity, simulate
-from disect_sim.kernels.board import Board
+from disect_sim.kernels.boundary import Board
 from disect_sim.model import BoardProperties
 from tests.disect_sim.scenes import APPLE, block_model, regular_block, step_system
 

@@ -1,8 +1,7 @@
 import numpy as np
 
-from disect_sim.box_mesh import box_mesh
-from disect_sim.cut_mesh import tet_volumes
-from disect_sim.virtual_nodes import outer_faces
+from disect_sim.cut_mesh import box_mesh, tet_volumes
+from disect_sim.virtual_nodes.topology import outer_faces
 
 
 def test_box_mesh_fills_the_box_with_upright_tets_and_matching_faces():

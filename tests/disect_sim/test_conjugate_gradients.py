@@ -4,8 +4,13 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from disect_sim.clusters import CLUSTERS, _positive_inverse, coarse_inverse, node_clusters
-from disect_sim.conjugate_gradients import ConjugateGradientSolver
+from disect_sim.conjugate_gradients import (
+    CLUSTERS,
+    ConjugateGradientSolver,
+    _positive_inverse,
+    coarse_inverse,
+    node_clusters,
+)
 from disect_sim.device_arrays import clear, host
 from disect_sim.linear_solver import IndefiniteHessianError
 from tests.disect_sim.scenes import block_model, dense_hessian, irregular_block, regular_block, step_system

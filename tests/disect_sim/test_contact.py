@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from disect_sim import KNIVES, ConstantVelocity, OutcomeKind, simulate
-from disect_sim.device_model import EXPONENT_SCALE_M, ONSET_M
-from disect_sim.implicit import start_of_step
+from disect_sim.device_model import EXPONENT_SCALE_M
+from disect_sim.model import ONSET_M
+from disect_sim.newton import start_of_step
 from tests.disect_sim.scenes import APPLE, block_model, dense_hessian, irregular_block, step_system
 
 DT = 1e-3

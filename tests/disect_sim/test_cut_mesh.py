@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from disect_sim.errors import InputError
-from disect_sim.virtual_nodes import cut_by_plane
+from disect_sim.outcome import InputError
+from disect_sim.virtual_nodes.cutting import cut_by_plane
 from tests.disect_sim.tet_meshes import BOX_VOLUME, jittered_box, regular_box
 
 

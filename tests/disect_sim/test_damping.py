@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
-from disect_sim.materials import MATERIALS
+from disect_sim.parameters import MATERIALS
 from tests.disect_sim.tet_body import TetBody
 from tests.disect_sim.tet_meshes import jittered_box
 

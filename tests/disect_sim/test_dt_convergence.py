@@ -5,7 +5,7 @@ import pytest
 import trimesh
 
 from disect_sim import ConstantVelocity, OutcomeKind, cut_by_plane, simulate
-from scripts.real_data import real_data
+from lab.real_logs.real_data import real_data
 from tests.disect_sim.scenes import block_model, tetwild
 
 pytestmark = [pytest.mark.slow, pytest.mark.ci]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from disect_sim import KNIVES, ConstantVelocity, InputError, RecordedMotion, cut_by_plane, simulate
-from disect_sim.box_mesh import box_mesh
+from disect_sim.cut_mesh import box_mesh
 from disect_sim.knife import Knife
 from tests.disect_sim.gradient_cases import Case, parameters_of, slicing, smallest_error, straight
 from tests.disect_sim.scenes import APPLE, block_model, irregular_block, regular_block

@@ -5,8 +5,8 @@ import pytest
 from scipy.sparse.linalg import spsolve
 from scipy.spatial.transform import Rotation
 
-from disect_sim.box_mesh import box_mesh
-from disect_sim.materials import MATERIALS
+from disect_sim.cut_mesh import box_mesh
+from disect_sim.parameters import MATERIALS
 from tests.disect_sim.tet_body import TetBody
 from tests.disect_sim.tet_meshes import jittered_box
 

@@ -2,7 +2,7 @@
 
 import pickle
 
-from disect_sim.errors import LONGEST, InputError
+from disect_sim.outcome import LONGEST, InputError
 
 
 def test_the_middle_of_an_endless_message_is_left_out():

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from disect_sim import ConstantVelocity, OutcomeKind, simulate
-from disect_sim.explicit import stable_step
 from disect_sim.model import BoardProperties
 from disect_sim.parameters import expand
+from disect_sim.simulation import stable_step
 from tests.disect_sim.scenes import APPLE, block_model, regular_block
 
 AWAY = ConstantVelocity(initial_y=10.0, velocity_y=0.0)

@@ -5,8 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 from disect_sim import MATERIALS, SlicingMotion, build_model, simulate
-from disect_sim.factor_update import MAX_COLUMNS, FactorUpdate
-from disect_sim.linear_solver import CachedCholeskySolver
+from disect_sim.linear_solver import MAX_COLUMNS, CachedCholeskySolver, FactorUpdate
 from disect_sim.model import BoardProperties
 from disect_sim.parameters import expand
 from disect_sim.step_system import StepSystem

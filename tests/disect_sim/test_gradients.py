@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from disect_sim import KNIVES, InputError, simulate
-from disect_sim.laws.damage import DAMAGE_LAWS
+from disect_sim.laws import DAMAGE_LAWS
 from tests.disect_sim.gradient_cases import (
     ALL_PARAMETERS,
     CUTTING,

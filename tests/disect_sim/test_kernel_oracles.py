@@ -9,14 +9,14 @@ import pytest
 import warp as wp
 
 from disect_sim.kernels import contact_force, elasticity, laws
-from disect_sim.kernels.knife_distance import (
+from disect_sim.kernels.contact_point import (
     KnifeShape,
     exact_distance,
     one_sided_distance,
     one_sided_gradient,
 )
 from disect_sim.knife import KNIVES
-from disect_sim.materials import MATERIALS
+from disect_sim.parameters import MATERIALS
 from disect_sim.step_system import StepStart
 from tests.disect_sim.scenes import block_model, irregular_block, step_system
 from tests.disect_sim.tet_body import TetBody

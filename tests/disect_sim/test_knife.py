@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from disect_sim.errors import InputError
 from disect_sim.knife import END_BLEND_M, KNIVES, Knife, knife_from
+from disect_sim.outcome import InputError
 
 TIPS = (0.2e-3, 1e-3, 3e-3)
 KNIFE = KNIVES["kitchen"]

@@ -17,7 +17,7 @@ import torch
 
 from disect_sim import ConstantVelocity, Cut, InputError, OutcomeKind, simulate, simulate_many
 from disect_sim.processes import THREAD_VARIABLES, WorkerLostError, Workers, cores_given, report_to_parent
-from stages.runtime.parallel import stage_workers
+from stages.runtime.stage_io import stage_workers
 from tests.disect_sim.scenes import block_model, regular_block
 
 ROOT = Path(__file__).parents[2]

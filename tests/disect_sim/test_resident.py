@@ -11,7 +11,13 @@ from disect_sim import ConstantVelocity, InputError, SlicingMotion, simulate
 from disect_sim.kernels.resident_newton import PARTS
 from disect_sim.newton import NewtonOptions
 from disect_sim.outcome import OutcomeKind
-from disect_sim.solvers import LARGE_FORWARD_TETS, LARGE_TETS, choose_solver, describe_device, forward_solver
+from disect_sim.simulation import (
+    LARGE_FORWARD_TETS,
+    LARGE_TETS,
+    choose_solver,
+    describe_device,
+    forward_solver,
+)
 from disect_sim.step_system import Energies
 from tests.disect_sim.scenes import APPLE, BLOCK_HEIGHT, block_model, irregular_block, regular_block
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from scripts.simulator_example import fit_softness
+from lab.docs.simulator_example import fit_softness
 from tests.disect_sim.tet_meshes import jittered_box
 
 ROOT = Path(__file__).parents[2]

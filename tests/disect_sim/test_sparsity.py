@@ -5,7 +5,7 @@ import psutil
 import pytest
 import scipy.sparse as sp
 
-from disect_sim.box_mesh import box_mesh
+from disect_sim.cut_mesh import box_mesh
 from disect_sim.linear_solver import CachedCholeskySolver, IndefiniteHessianError, is_positive_definite
 from disect_sim.sparsity import TET_PAIRS, block_pattern, element_slots, launch_groups
 

@@ -7,7 +7,7 @@ import pytest
 import trimesh
 
 from disect_sim.cut_mesh import tet_volumes
-from disect_sim.virtual_nodes import cut_by_plane, cut_by_surface
+from disect_sim.virtual_nodes.cutting import cut_by_plane, cut_by_surface
 from tests.disect_sim.tet_meshes import assert_conserves, assert_two_manifold_bodies, sheet
 from tests.real_data import real_file
 

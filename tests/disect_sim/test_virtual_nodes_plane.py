@@ -5,11 +5,10 @@ import pytest
 from scipy.spatial import ConvexHull, Delaunay
 
 from disect_sim.cut_mesh import tet_volumes
-from disect_sim.errors import InputError
-from disect_sim.virtual_nodes import cut_by_plane, outer_faces
-from disect_sim.virtual_nodes.copies import duplicate_tets
-from disect_sim.virtual_nodes.snapping import tet_edges
-from disect_sim.virtual_nodes.topology import pair_faces
+from disect_sim.outcome import InputError
+from disect_sim.virtual_nodes.cutting import cut_by_plane
+from disect_sim.virtual_nodes.split import duplicate_tets, tet_edges
+from disect_sim.virtual_nodes.topology import outer_faces, pair_faces
 from tests.disect_sim.tet_meshes import (
     BOX_VOLUME,
     assert_conserves,

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation
 
 from disect_sim.cut_mesh import tet_volumes
-from disect_sim.virtual_nodes import cut_by_plane, half_body
-from disect_sim.virtual_nodes.snapping import tet_edges
+from disect_sim.virtual_nodes.cutting import cut_by_plane
+from disect_sim.virtual_nodes.split import half_body, tet_edges
 from tests.disect_sim.tet_meshes import (
     assert_conserves,
     assert_two_manifold_bodies,

@@ -6,10 +6,10 @@ import trimesh
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from disect_sim.errors import InputError
-from disect_sim.virtual_nodes import cut_by_plane, cut_by_surface, half_body
-from disect_sim.virtual_nodes.signed_distance import CuttingSurface
-from disect_sim.virtual_nodes.triangle_bvh import TriangleBvh, closest_on_triangles
+from disect_sim.outcome import InputError
+from disect_sim.virtual_nodes.cutting import cut_by_plane, cut_by_surface
+from disect_sim.virtual_nodes.signed_distance import CuttingSurface, TriangleBvh, closest_on_triangles
+from disect_sim.virtual_nodes.split import half_body
 from tests.disect_sim.tet_meshes import (
     BOX_VOLUME,
     assert_conserves,

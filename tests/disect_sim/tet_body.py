@@ -8,7 +8,7 @@ import warp as wp
 from scipy.sparse.linalg import spsolve
 
 from disect_sim.kernels import elasticity
-from disect_sim.materials import Material
+from disect_sim.parameters import Material
 from disect_sim.sparsity import block_pattern, element_slots
 
 

@@ -4,9 +4,9 @@ import numpy as np
 import trimesh
 from scipy.spatial import Delaunay
 
-from disect_sim.box_mesh import box_mesh
-from disect_sim.cut_mesh import CutMesh, tet_volumes
-from disect_sim.virtual_nodes import half_body, outer_faces
+from disect_sim.cut_mesh import CutMesh, box_mesh, tet_volumes
+from disect_sim.virtual_nodes.split import half_body
+from disect_sim.virtual_nodes.topology import outer_faces
 
 BOX_LOW, BOX_HIGH = (-0.025, 0.0, -0.03), (0.025, 0.04, 0.03)
 BOX_VOLUME = 0.05 * 0.04 * 0.06

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.scans.project import Project, apply_environment
+from pipelines.project import Project, apply_environment
 from tests.pipelines.tiny_project import make_real_project, make_tiny_project
 
 

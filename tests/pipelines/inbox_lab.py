@@ -2,9 +2,9 @@
 
 from concurrent.futures import Future
 
-from pipelines.many.inbox_memory import InboxMemory
+from pipelines.many.inbox import InboxMemory
 from pipelines.many.watch import InboxWatcher
-from pipelines.runs.run_result import RunResult
+from pipelines.runs.run_summary import RunResult
 
 SETTLE_S = 5.0
 

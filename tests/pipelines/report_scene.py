@@ -12,7 +12,7 @@ from unittest import mock
 import numpy as np
 import polars as pl
 
-from pipelines.scans.project import Project
+from pipelines.project import Project
 from stages.runtime.artifacts import write_json, write_table
 from stages.runtime.catalogue import ARTIFACTS
 from stages.runtime.describe import Column

@@ -5,8 +5,8 @@ import os
 import pytest
 import yaml
 
-from disect_sim.errors import InputError
 from pipelines.scans.register import Request, register_scan, track_raw_files
+from stages.runtime.errors import InputError
 from stages.runtime.scan_file import read_scan_file
 from tests.pipelines.tiny_project import write_scan
 

@@ -5,10 +5,9 @@ import os
 import pytest
 
 from data.sample.make_variations import write_variations
-from pipelines.dvc.template import read_template
-from pipelines.dvc.transfer import text_files
-from pipelines.many.batch import run_batch
-from pipelines.many.batch_requests import batch_requests
+from pipelines.dvc.clone import text_files
+from pipelines.dvc.pipeline_file import read_template
+from pipelines.many.batch import batch_requests, run_batch
 from pipelines.scans.register import Request
 from pipelines.versions.reproduce import SAME, reproduce
 from tests.pipelines.tiny_project import LIGHT, commit, make_tiny_project, runs, write_scan

@@ -12,18 +12,17 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from disect_sim.errors import InputError
 from pipelines.cli import main as main_module
 from pipelines.cli import run as run_module
 from pipelines.cli.main import app
-from pipelines.cli.sample import write_sample
-from pipelines.cli.validate import validate_file
+from pipelines.cli.show import validate_file, write_sample
+from pipelines.dvc.pipeline_file import read_template
 from pipelines.dvc.stage import Outcome, StageReport, bring_up_to_date
-from pipelines.dvc.template import read_template
-from pipelines.runs.embedded_server import ServerError
-from pipelines.runs.run_result import RunResult
+from pipelines.runs.run_summary import RunResult
+from pipelines.runs.server import ServerError
 from pipelines.scans.register import Request, register_scan
-from stages.runtime.yaml_file import read_mapping
+from stages.runtime.errors import InputError
+from stages.runtime.files import read_mapping
 from tests.pipelines.test_dvc_stage import entry_of
 from tests.pipelines.tiny_project import environment, write_scan
 

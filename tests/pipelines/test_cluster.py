@@ -2,14 +2,13 @@
 
 import pytest
 
-from disect_sim.errors import InputError
-from pipelines.dvc.clone import find_source
-from pipelines.dvc.recorded_files import damaged, recorded_outputs
-from pipelines.dvc.template import needed_for, read_template
-from pipelines.dvc.transfer import result_files, text_files, write_text_files
+from pipelines.dvc.clone import find_source, result_files, text_files, write_text_files
+from pipelines.dvc.pipeline_file import needed_for, read_template
+from pipelines.dvc.repair import damaged, recorded_outputs
 from pipelines.many.batch import run_batch
-from pipelines.runs.dask_cluster import dask_cluster
+from pipelines.runs.run_request import dask_cluster
 from pipelines.scans.register import Request, register_scan
+from stages.runtime.errors import InputError
 from tests.pipelines.tiny_project import commit, dvc, runs, write_scan
 
 TARGET = "tetrahedralize"

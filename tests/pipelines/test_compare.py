@@ -6,9 +6,9 @@ import subprocess
 import pytest
 from typer.testing import CliRunner
 
-from disect_sim.errors import InputError
 from pipelines.cli.main import app
 from pipelines.versions.compare import compare_html, compare_tables, read_runs, setting_rows
+from stages.runtime.errors import InputError
 from tests.pipelines.report_scene import ROWS, make_project, make_scan
 
 

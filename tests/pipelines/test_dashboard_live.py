@@ -14,7 +14,7 @@ import urllib.request
 import psutil
 import pytest
 
-from pipelines.dvc.template import read_template
+from pipelines.dvc.pipeline_file import read_template
 from pipelines.runs.dashboard import SERVER_AUTH
 from pipelines.runs.deployment import STOPPED as STOPPED_DEPLOYMENT
 from pipelines.runs.server import STOPPED as STOPPED_DASHBOARD

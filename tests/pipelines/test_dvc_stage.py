@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from disect_sim.errors import InputError
+from pipelines.dvc.pipeline_file import read_template
 from pipelines.dvc.stage import Listeners, Outcome, StageFailedError, TryAgainError, bring_up_to_date
-from pipelines.dvc.template import read_template
 from pipelines.scans.register import Request, register_scan, track_raw_files
 from pipelines.scans.status import read_status
+from stages.runtime.errors import InputError
 from tests.pipelines.tiny_project import dvc, environment, runs, write_scan
 
 
@@ -177,8 +177,8 @@ def test_killed_in_the_middle_then_rerun(project, tmp_path):
     good = outputs(project)
     register_scan(project, Request(scan, overrides={"clean": {"unit": "mm"}}))
     code = (
-        "import sys; from pathlib import Path; from pipelines.scans.project import Project\n"
-        "from pipelines.dvc.template import read_template; from pipelines.dvc.stage import *\n"
+        "import sys; from pathlib import Path; from pipelines.project import Project\n"
+        "from pipelines.dvc.pipeline_file import read_template; from pipelines.dvc.stage import *\n"
         "p = Project(Path(sys.argv[1])); e = read_template(p.template)[0]; bring_up_to_date(p, 'apple', e)"
     )
     runner = subprocess.Popen(

@@ -10,7 +10,7 @@ import urllib.request
 import psutil
 import pytest
 
-from pipelines.runs.embedded_server import EmbeddedServer, answers
+from pipelines.runs.server import EmbeddedServer, answers
 from tests.pipelines.tiny_project import ROOT
 
 LIMIT_S = 120.0

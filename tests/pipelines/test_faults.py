@@ -11,12 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from disect_sim.errors import InputError
-from pipelines.dvc.broken_rwlock import BROKEN_SENTENCE
-from pipelines.dvc.cache import cache_dir, cached_file
-from pipelines.dvc.recorded_files import check_raw_files, damaged, recorded_outputs
+from pipelines.dvc.commands import cache_dir, cached_file
+from pipelines.dvc.repair import BROKEN_SENTENCE, check_raw_files, damaged, recorded_outputs
 from pipelines.dvc.stage import Outcome, StageFailedError, bring_up_to_date
 from pipelines.scans.register import Request, register_scan, track_raw_files
+from stages.runtime.errors import InputError
 from tests.pipelines.test_dvc_stage import entry_of, outputs
 from tests.pipelines.tiny_project import dvc, runs, write_scan
 
@@ -301,7 +300,7 @@ def test_every_output_of_a_run_is_what_the_lock_file_says(cleaned):
 @pytest.mark.slow
 def test_hash_of_a_directory_is_dvcs(project, tmp_path):
     """DVC's own number for a directory, so that outputs that are directories are checked too."""
-    from pipelines.dvc.recorded_files import md5_of_path, recorded_md5
+    from pipelines.dvc.repair import md5_of_path, recorded_md5
 
     folder = project.scans_dir / "some"
     (folder / "b").mkdir(parents=True)

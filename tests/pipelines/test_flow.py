@@ -5,13 +5,13 @@ import os
 import pytest
 
 from pipelines.dvc import stage as stage_module
-from pipelines.dvc.template import needed_for, read_template
+from pipelines.dvc.pipeline_file import needed_for, read_template
+from pipelines.project import Project
 from pipelines.runs.flow import fresh_at_first
 from pipelines.runs.run_request import run_flow, run_request
-from pipelines.runs.run_result import RunResult
-from pipelines.scans.project import Project
+from pipelines.runs.run_summary import RunResult
 from pipelines.scans.register import Request, register_scan
-from stages.runtime.atomic_file import write_bytes_atomic
+from stages.runtime.files import write_bytes_atomic
 from tests.pipelines.tiny_project import runs, write_scan
 
 pytestmark = pytest.mark.usefixtures("prefect_server")

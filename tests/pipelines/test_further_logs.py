@@ -2,11 +2,11 @@
 
 import pytest
 
-from disect_sim.errors import InputError
 from pipelines.many.inbox import find_deliveries
 from pipelines.scans.register import Request, register_scan, track_raw_files
+from stages.runtime.errors import InputError
 from stages.runtime.scan_file import read_scan_file
-from stages.shared.inputs.further_logs import further_logs
+from stages.shared.input_files import further_logs
 from tests.pipelines.tiny_project import write_scan
 
 

@@ -6,10 +6,10 @@ from collections import Counter
 
 import pytest
 
-from disect_sim.errors import InputError
-from scripts import fuzz_commands
-from scripts.fuzz_commands import run_damaged
-from scripts.fuzz_inputs import Kind, fuzz, kinds, outcome
+from lab.faults import fuzz_commands
+from lab.faults.fuzz_commands import run_damaged
+from lab.faults.fuzz_inputs import Kind, fuzz, kinds, outcome
+from stages.runtime.errors import InputError
 
 EACH = 8
 

@@ -7,19 +7,16 @@ import subprocess
 import pytest
 
 from pipelines.cli.doctor import examine
-from pipelines.dvc.cache import cache_dir, cached_file
-from pipelines.dvc.commands import CommandError, run_git
-from pipelines.dvc.lock_file import recorded_stages
-from pipelines.dvc.pipeline_file import is_current, listed_while_it_runs, refresh_pipeline_file
-from pipelines.dvc.recorded_files import damaged, md5_of_path, recorded_outputs
+from pipelines.dvc.commands import CommandError, cache_dir, cached_file, run_git
+from pipelines.dvc.pipeline_file import is_current, listed_while_it_runs, read_template, refresh_pipeline_file
+from pipelines.dvc.repair import damaged, md5_of_path, recorded_outputs, recorded_stages
 from pipelines.dvc.stage import StageFailedError, bring_up_to_date
-from pipelines.dvc.template import read_template
-from pipelines.scans.project import TEMPLATE, Project
+from pipelines.project import TEMPLATE, Project
 from pipelines.scans.register import Request, register_scan, track_raw_files
 from pipelines.scans.status import read_status
-from pipelines.versions.past_version import at_revision
-from pipelines.versions.pull import pull
-from stages.runtime.yaml_file import parse_yaml, read_mapping
+from pipelines.versions.history import at_revision
+from pipelines.versions.reproduce import pull
+from stages.runtime.files import parse_yaml, read_mapping
 from tests.pipelines.test_dvc_stage import entry_of, outputs
 from tests.pipelines.tiny_project import commit, dvc, runs, write_scan
 

@@ -12,17 +12,17 @@ import numpy as np
 import pytest
 import yaml
 
-from disect_sim.errors import InputError
-from pipelines.cli.overrides import parse_overrides
+from pipelines.cli.run import parse_overrides
 from pipelines.dvc.stage import bring_up_to_date
 from pipelines.many.watch import watch
 from pipelines.scans.register import Request, register_scan
 from pipelines.scans.status import read_status
-from pipelines.versions.pull import pull
+from pipelines.versions.reproduce import pull
 from stages.ingest.log_file import read_log
 from stages.runtime.artifacts import read_metrics
+from stages.runtime.errors import InputError
+from stages.runtime.files import PlainDumper, parse_yaml, read_mapping
 from stages.runtime.params import load_params
-from stages.runtime.yaml_file import PlainDumper, parse_yaml, read_mapping
 from tests.pipelines.test_dvc_stage import entry_of
 from tests.pipelines.tiny_project import ROOT, runs, write_scan
 

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from pipelines.dvc.template import read_template
+from pipelines.dvc.pipeline_file import read_template
 from pipelines.many.inbox import Settling, find_deliveries
 from pipelines.many.watch import watch
 from tests.pipelines.inbox_lab import SETTLE_S, Lab

@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from pipelines.dvc.kept_outputs import kept_outputs
+from pipelines.dvc.repair import kept_outputs
 
 
 def test_folder_comes_back_when_the_stage_fails(tmp_path):

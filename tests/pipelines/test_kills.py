@@ -8,13 +8,13 @@ import time
 
 import pytest
 
-from pipelines.dvc.template import read_template
-from pipelines.scans.project import Project
+from lab.faults import kill_victim
+from lab.faults.kill_rounds import KINDS, KillRounds
+from lab.faults.kill_stages import CODE, code_key, count
+from lab.faults.kill_tally import Tally, keep, read_tallies, tally_of, total_line
+from pipelines.dvc.pipeline_file import read_template
+from pipelines.project import Project
 from pipelines.scans.register import Request
-from scripts import kill_victim
-from scripts.kill_rounds import KINDS, KillRounds
-from scripts.kill_stages import CODE, code_key, count
-from scripts.kill_tally import Tally, keep, read_tallies, tally_of, total_line
 from tests.pipelines.tiny_project import ROOT, environment, write_scan
 
 DOZEN = 12
@@ -112,7 +112,7 @@ def test_kills_of_every_real_stage(tmp_path):
         "--in-a-row",
         "2",
     )
-    command = [sys.executable, "-m", "scripts.kill_stages", str(2 * len(every)), *options]
+    command = [sys.executable, "-m", "lab.faults.kill_stages", str(2 * len(every)), *options]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     (counted,) = read_tallies(tally)
@@ -136,7 +136,7 @@ class OneKillEach:
 
 def test_a_count_goes_on_in_its_file_and_a_new_code_begins_beside_it(tmp_path, monkeypatch):
     """The file is in git, so that another machine can go on; the sum is over all seeds and versions."""
-    monkeypatch.setattr("scripts.kill_stages.remember", lambda rounds, code: None)
+    monkeypatch.setattr("lab.faults.kill_stages.remember", lambda rounds, code: None)
     path, end_s = tmp_path / "kills.json", float("inf")
     first = OneKillEach()
     count(first, tally_of(path, "old", 1), path, 3, end_s)
@@ -167,5 +167,5 @@ def test_two_processes_keep_their_counts_in_one_file(tmp_path):
 def test_a_count_belongs_to_the_code_that_was_killed(monkeypatch):
     assert {"pipelines", "stages", "disect_sim", "params.yaml"} == set(CODE)
     before = code_key()
-    monkeypatch.setattr("scripts.kill_stages.COARSE", {"clean": {"target_edge_m": 0.01}})
+    monkeypatch.setattr("lab.faults.kill_stages.COARSE", {"clean": {"target_edge_m": 0.01}})
     assert code_key() != before

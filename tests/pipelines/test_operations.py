@@ -7,14 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from disect_sim.errors import InputError
-from pipelines.dvc.redact import redact
+from pipelines.dvc.commands import redact
 from pipelines.dvc.stage import Outcome, StageReport
-from pipelines.many import capacity as capacity_module
-from pipelines.many.batch_requests import batch_requests
-from pipelines.many.capacity import capacity, share_cores
+from pipelines.many import batch as capacity_module
+from pipelines.many.batch import batch_requests, capacity, share_cores
 from pipelines.report.scan_data import ScanData
-from pipelines.report.sections.limits import limits
+from pipelines.report.sections.summary import limits
 from pipelines.runs import run_request as run_request_module
 from pipelines.runs.dashboard import (
     CLIENT_AUTH,
@@ -26,10 +24,9 @@ from pipelines.runs.dashboard import (
 from pipelines.runs.deployment import in_inbox, register_requested
 from pipelines.runs.progress_lines import ProgressLines
 from pipelines.runs.run_request import run_request
-from pipelines.runs.run_result import RunResult
-from pipelines.runs.summary import headlines, summary
-from pipelines.scans.register import Request, register_scan
-from pipelines.scans.safety_limits import refuse_from_outside
+from pipelines.runs.run_summary import RunResult, headlines, summary
+from pipelines.scans.register import Request, refuse_from_outside, register_scan
+from stages.runtime.errors import InputError
 from stages.runtime.params import load_params
 from tests.pipelines.tiny_project import write_scan
 
@@ -106,7 +103,7 @@ def test_a_wider_address_without_a_good_auth_string_is_refused(host, auth):
 
 
 def test_a_wider_address_with_an_auth_string_gets_csrf_protection(monkeypatch, tmp_path):
-    from pipelines.scans.project import Project
+    from pipelines.project import Project
 
     auth = "admin:correct-horse-battery"
     found = server_environment("0.0.0.0", 4200, {SERVER_AUTH: auth})

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from pipelines.runs.origin_guard import OriginGuard, loopback_hosts
+from pipelines.runs.server import OriginGuard, loopback_hosts
 
 HOST = "127.0.0.1:4200"
 

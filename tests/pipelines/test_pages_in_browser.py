@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.report.after_run import record_and_report
-from pipelines.report.replay_view.page import build_replay
+from pipelines.report.build import record_and_report
+from pipelines.report.replay_view import build_replay
 from pipelines.versions.compare import read_runs, write_compare
 from tests.pipelines.report_scene import FRAMES, make_project, make_scan
 

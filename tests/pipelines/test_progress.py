@@ -6,10 +6,9 @@ from types import SimpleNamespace
 
 from rich.console import Console
 
-from pipelines.cli.progress_bars import ProgressBars
+from pipelines.cli.terminal import ProgressBars
 from pipelines.dvc.stage import Outcome, StageReport
-from pipelines.runs.pace import Pace, duration
-from pipelines.runs.progress_lines import ProgressLines
+from pipelines.runs.progress_lines import Pace, ProgressLines, duration
 
 CALIBRATE = SimpleNamespace(name="calibrate")
 
@@ -102,7 +101,7 @@ def test_bars_show_the_time_left(monkeypatch):
     shown = io.StringIO()
     console = Console(file=shown, force_terminal=True, width=120, color_system=None)
     clock = Clock()
-    monkeypatch.setattr("pipelines.cli.progress_bars.time", SimpleNamespace(monotonic=clock))
+    monkeypatch.setattr("pipelines.cli.terminal.time", SimpleNamespace(monotonic=clock))
     with ProgressBars(console) as bars:
         bars.wait("register", "copying")
         bars.on_start(CALIBRATE)

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from disect_sim.errors import InputError
-from pipelines.cli.overrides import parse_overrides
-from pipelines.scans.file_lock import scan_lock
+from pipelines.cli.run import parse_overrides
+from pipelines.project import scan_lock
 from pipelines.scans.register import (
     REGISTERING,
     Request,
@@ -20,7 +19,8 @@ from pipelines.scans.register import (
     scan_id_of,
     track_raw_files,
 )
-from stages.runtime.hashing import sha256_of_file
+from stages.runtime.errors import InputError
+from stages.runtime.files import sha256_of_file
 from stages.runtime.scan_file import read_scan_file
 from tests.pipelines.tiny_project import write_scan
 
@@ -125,7 +125,7 @@ def test_a_scan_is_bound_to_its_content_before_any_stage_has_run(project, tmp_pa
 
 def test_two_processes_can_not_register_two_files_under_one_id(project, tmp_path):
     register = (
-        "import sys; from pathlib import Path; from pipelines.scans.project import Project\n"
+        "import sys; from pathlib import Path; from pipelines.project import Project\n"
         "from pipelines.scans.register import Request, register_scan\n"
         "register_scan(Project(Path(sys.argv[1])), Request(Path(sys.argv[2])))"
     )

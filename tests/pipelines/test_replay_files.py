@@ -6,11 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from disect_sim.errors import InputError
-from pipelines.report.replay_view.blade import WEDGE, blade_points
-from pipelines.report.replay_view.extras import need
-from pipelines.report.replay_view.page import GRAIN_M, replay_data
-from pipelines.report.replay_view.recording import read_recording
+from pipelines.report.replay_view import GRAIN_M, WEDGE, blade_points, need, read_recording, replay_data
+from stages.runtime.errors import InputError
 from tests.pipelines.report_scene import FRAMES, METRICS, ROWS, make_project, make_scan
 
 
@@ -47,7 +44,7 @@ def test_a_missing_viewer_is_named_with_its_extra():
 def test_usd_file(recording, tmp_path):
     usd = pytest.importorskip("pxr.Usd")
     geom = pytest.importorskip("pxr.UsdGeom")
-    from pipelines.report.replay_view.usd_file import write_usd
+    from pipelines.report.replay_view import write_usd
 
     stage = usd.Stage.Open(str(write_usd(recording, tmp_path / "cut.usda")))
     fruit = geom.Mesh(stage.GetPrimAtPath("/cut/fruit"))
@@ -60,7 +57,7 @@ def test_usd_file(recording, tmp_path):
 
 def test_rerun_file(recording, tmp_path):
     pytest.importorskip("rerun")
-    from pipelines.report.replay_view.rerun_file import write_rrd
+    from pipelines.report.replay_view import write_rrd
 
     path = write_rrd(recording, tmp_path / "cut.rrd")
     rerun = Path(sys.executable).with_name("rerun")

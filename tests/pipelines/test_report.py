@@ -8,27 +8,23 @@ from xml.etree import ElementTree
 import polars as pl
 import pytest
 
-from disect_sim.errors import InputError
+from pipelines.dvc.pipeline_file import read_template
 from pipelines.dvc.stage import Outcome, StageReport
-from pipelines.dvc.template import read_template
-from pipelines.report.after_run import keep_report, record_and_report
-from pipelines.report.blocks import Plot, Section, Table
-from pipelines.report.build import SECTIONS, build_report, report_html
+from pipelines.project import Project
+from pipelines.report.build import SECTIONS, build_report, keep_report, record_and_report, report_html
 from pipelines.report.drawings import knife_path, spring_map, standalone
-from pipelines.report.page import render_page
-from pipelines.report.parameters import at_bounds, certainty
-from pipelines.report.run_record import read_run_record
-from pipelines.report.scan_data import ScanData
-from pipelines.report.sections.decision import tightest
+from pipelines.report.page import Plot, Section, Table, label, labelled, number, percent, render_page
+from pipelines.report.scan_data import ScanData, read_run_record
 from pipelines.report.sections.force import force
 from pipelines.report.sections.provenance import command
 from pipelines.report.sections.robot import _groups as certificate_groups
 from pipelines.report.sections.robot import joints
 from pipelines.report.sections.second_cut import path
-from pipelines.report.words import label, labelled, number, percent
-from pipelines.scans.project import Project
+from pipelines.report.sections.summary import tightest
+from pipelines.report.tables import at_bounds, certainty
 from stages.runtime.artifacts import write_json, write_table
 from stages.runtime.catalogue import ARTIFACTS
+from stages.runtime.errors import InputError
 from tests.pipelines.report_scene import METRICS, ROWS, make_project, make_scan
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&"

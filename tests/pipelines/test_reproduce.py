@@ -5,12 +5,12 @@ import subprocess
 
 import pytest
 
-from disect_sim.errors import InputError
+from pipelines.dvc.pipeline_file import read_template
 from pipelines.dvc.stage import bring_up_to_date
-from pipelines.dvc.template import read_template
 from pipelines.scans.register import Request, register_scan, track_raw_files
 from pipelines.versions.history import changes_between, list_versions
 from pipelines.versions.reproduce import DIFFERENT, SAME, reproduce
+from stages.runtime.errors import InputError
 from tests.pipelines.test_dvc_stage import outputs
 from tests.pipelines.tiny_project import commit, stage_file, write_scan
 

@@ -7,8 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 from pipelines.cli.main import app
-from stages.export.provenance import Chain
-from stages.export.stage import export
+from stages.export.export import export
+from stages.export.export_files import Chain
 from tests.stages.synthetic_cut import PARAMS, body_tables, motion_table, parting_at_end
 
 

@@ -10,13 +10,12 @@ from importlib.util import find_spec
 
 import pytest
 
-from pipelines.dvc.cache import cache_dir
-from pipelines.dvc.commands import CommandError
+from pipelines.dvc.commands import CommandError, cache_dir
+from pipelines.dvc.pipeline_file import read_template
 from pipelines.dvc.stage import bring_up_to_date
-from pipelines.dvc.template import read_template
-from pipelines.runs.embedded_server import _free_port
+from pipelines.runs.server import _free_port
 from pipelines.scans.register import Request, register_scan, track_raw_files
-from pipelines.versions.pull import pull
+from pipelines.versions.reproduce import pull
 from tests.pipelines.test_dvc_stage import outputs
 from tests.pipelines.test_history_of_data import clone_at, tag
 from tests.pipelines.tiny_project import dvc, runs, write_scan

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.dvc.template import read_template
-from pipelines.scans.project import Project
+from pipelines.dvc.pipeline_file import read_template
+from pipelines.project import Project
 from pipelines.scans.register import Request, register_scan
 from stages.runtime.catalogue import STAGES
 from tests.pipelines.tiny_project import LIGHT, ROOT, dvc, make_real_project

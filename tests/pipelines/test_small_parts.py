@@ -7,10 +7,10 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from pipelines.cli import doctor
-from pipelines.dvc.events_tail import EventsTail
-from pipelines.dvc.kept_outputs import kept_outputs
+from pipelines.dvc.commands import EventsTail
+from pipelines.dvc.repair import kept_outputs
+from pipelines.project import Project, find_project, quiet_environment
 from pipelines.runs.dashboard import use_running_dashboard
-from pipelines.scans.project import Project, find_project, quiet_environment
 from pipelines.versions.figures_table import collect, to_csv
 
 

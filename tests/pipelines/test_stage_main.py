@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.scans.project import Project
+from pipelines.project import Project
 from pipelines.scans.register import Request, register_scan
 from stages.runtime.catalogue import artifacts_of
-from stages.runtime.scratch import LIVE_FILE_NAME, TEMPORARY_LINK, remove_abandoned
+from stages.runtime.files import LIVE_FILE_NAME, TEMPORARY_LINK, remove_abandoned
 from tests.pipelines.tiny_project import environment, write_scan
 
 
@@ -243,7 +243,7 @@ def test_faulty_scan_file(project, content, words):
 def test_half_written_files_of_killed_processes_are_swept(tmp_path):
     """write_bytes_atomic that is killed leaves its temporary file; one that another process is writing stays."""
     killed = (
-        "import os, sys; from pathlib import Path; from stages.runtime.atomic_file import write_bytes_atomic\n"
+        "import os, sys; from pathlib import Path; from stages.runtime.files import write_bytes_atomic\n"
         "os.replace = lambda *paths: os.kill(os.getpid(), 9)\n"
         "write_bytes_atomic(Path(sys.argv[1]), b'new')"
     )

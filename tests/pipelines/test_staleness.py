@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.scans.project import Project
+from pipelines.project import Project
 from pipelines.scans.register import Request, register_scan
 from stages.runtime.catalogue import STAGES
 from tests.pipelines.tiny_project import commit, dvc, make_tiny_project, runs, write_scan
@@ -65,8 +65,8 @@ CUTTING = {"simulate", "calibrate", "transport", "optimize", "export", "replay"}
         ("stages/runtime/version.py", lambda t: re.sub(r"(ARTIFACT_FORMAT = )\d+", r"\g<1>99", t), EVERY),
         ("pipelines/runs/flow.py", commented, set()),
         ("params.yaml", commented, set()),
-        ("stages/clean/picture.py", commented, {"clean"}),
-        ("stages/precut/picture.py", commented, {"precut", "precut_half"}),
+        ("stages/clean/clean.py", commented, {"clean"}),
+        ("stages/precut/precut.py", commented, {"precut", "precut_half"}),
         ("stages/precut_half/description.py", commented, {"precut_half"}),
         ("stages/shared/robots/robot.py", commented, {"ingest", "export"}),
         ("stages/shared/robots/panda.json", lambda t: t + "\n", {"ingest", "optimize", "export"}),
@@ -100,7 +100,7 @@ def test_a_new_column_reaches_the_readers_of_its_table_and_nobody_else(fresh):
     new = 'Column("temperature_c", "f64", "°C", "of the knife"),'
     put_back = edit(
         fresh,
-        "stages/ingest/artifacts.py",
+        "stages/ingest/description.py",
         lambda t: t.replace('Column("time_s"', f'{new}\n            Column("time_s"', 1),
     )
     try:

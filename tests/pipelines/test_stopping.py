@@ -10,13 +10,12 @@ import time
 import psutil
 import pytest
 
-from pipelines.dvc import disk_space, stopping
+from pipelines.dvc import repair, stopping
 from pipelines.dvc.stage import bring_up_to_date
 from pipelines.dvc.stopping import StoppedError
-from pipelines.runs import dashboard, embedded_server, run_request
-from pipelines.runs.embedded_server import EmbeddedServer, ServerError, check_home
-from pipelines.runs.run_result import RunResult
-from pipelines.runs.server import STOPPED
+from pipelines.runs import dashboard, run_request, server
+from pipelines.runs.run_summary import RunResult
+from pipelines.runs.server import STOPPED, EmbeddedServer, ServerError, check_home
 from pipelines.scans.register import Request, register_scan
 from tests.pipelines.test_dvc_stage import entry_of
 from tests.pipelines.test_faults import in_namespace
@@ -106,7 +105,7 @@ def test_a_folder_that_prefect_could_not_use_is_a_sentence(tmp_path):
 
 
 def test_a_full_disk_under_prefects_folder_is_noticed(tmp_path, monkeypatch):
-    monkeypatch.setattr(disk_space, "MIN_FREE_BYTES", 10**18)
+    monkeypatch.setattr(repair, "MIN_FREE_BYTES", 10**18)
     with pytest.raises(OSError, match="No space left"):
         check_home(tmp_path)
 
@@ -115,9 +114,9 @@ def test_prefects_folder_is_looked_at_before_a_server_starts(project, monkeypatc
     monkeypatch.setenv("PREFECT_HOME", str(project.prefect_home))
     project.prefect_home.mkdir()
     (project.prefect_home / "prefect.db").write_bytes(b"rubbish" * 100)
-    monkeypatch.setattr(embedded_server.subprocess, "Popen", lambda *_, **__: pytest.fail("it was started"))
+    monkeypatch.setattr(server.subprocess, "Popen", lambda *_, **__: pytest.fail("it was started"))
     monkeypatch.setattr(dashboard.os, "execve", lambda *_: pytest.fail("it was started"))
-    for start in (EmbeddedServer().url, lambda p: dashboard.serve_dashboard(p, embedded_server._free_port())):
+    for start in (EmbeddedServer().url, lambda p: dashboard.serve_dashboard(p, server._free_port())):
         with pytest.raises(ServerError, match="Move it away"):
             start(project)
 
@@ -140,11 +139,11 @@ def test_a_server_that_ends_at_once_is_a_sentence_with_its_last_words(project, m
     broken = "import sys; sys.exit('no such table: flow')"
     real = subprocess.Popen
     monkeypatch.setattr(
-        embedded_server.subprocess, "Popen", lambda _, **how: real([sys.executable, "-c", broken], **how)
+        server.subprocess, "Popen", lambda _, **how: real([sys.executable, "-c", broken], **how)
     )
     with pytest.raises(ServerError, match="no such table: flow"):
         EmbeddedServer().url(project)
-    monkeypatch.setattr(embedded_server, "START_LIMIT_S", 0.0)
+    monkeypatch.setattr(server, "START_LIMIT_S", 0.0)
     with pytest.raises(ServerError, match=r"did not answer within 0 s .* overloaded"):
         EmbeddedServer().url(project)
 
@@ -248,7 +247,7 @@ serve(app, "127.0.0.1", int(sys.argv[1]), keep_alive_s=5, log_level="error")
 
 @pytest.mark.parametrize(("number", "exit_code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_even_a_stuck_dashboard_ends_with_one_line(number, exit_code):
-    command = [sys.executable, "-c", STUBBORN, str(embedded_server._free_port())]
+    command = [sys.executable, "-c", STUBBORN, str(server._free_port())]
     stuck = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert stuck.stdout.readline() == "up\n"
     stuck.send_signal(number)

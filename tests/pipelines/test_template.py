@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.dvc.template import needed_for, read_template, resolve, upstream
+from pipelines.dvc.pipeline_file import needed_for, read_template, resolve, upstream
 
 ROOT = Path(__file__).parents[2]
 

@@ -8,7 +8,7 @@ import pytest
 from pipelines.many import inbox as inbox_module
 from pipelines.many import watch as watch_module
 from pipelines.many.watch import watch
-from pipelines.runs.run_result import RunResult
+from pipelines.runs.run_summary import RunResult
 from pipelines.scans.register import PlaceError
 from tests.pipelines.inbox_lab import Lab
 from tests.pipelines.tiny_project import write_scan

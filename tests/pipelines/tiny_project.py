@@ -6,8 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from pipelines.dvc.template import read_template
-from pipelines.scans.project import Project, quiet_environment
+from pipelines.dvc.pipeline_file import read_template
+from pipelines.project import Project, quiet_environment
 from stages.runtime.catalogue import base_of
 
 ROOT = Path(__file__).parents[2]

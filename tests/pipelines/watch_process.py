@@ -10,7 +10,7 @@ from types import TracebackType
 
 import psutil
 
-from pipelines.scans.project import Project
+from pipelines.project import Project
 from tests.pipelines.tiny_project import environment
 
 POLL_S = 0.2

@@ -7,12 +7,12 @@ import polars as pl
 
 from disect_sim import RecordedMotion, simulate
 from disect_sim.model import Model
-from stages.calibrate.params import CalibrateParams
-from stages.calibrate.recorded_cut import RecordedCut, find_onset
+from stages.calibrate.description import CalibrateParams
+from stages.calibrate.problem import RecordedCut, find_onset
+from stages.runtime.artifacts import polars_dtype
 from stages.runtime.catalogue import ARTIFACTS
 from stages.runtime.params import load_params
-from stages.runtime.table_contract import polars_dtype
-from stages.shared.fitting.low_pass import low_pass
+from stages.shared.fitting import low_pass
 from tests.disect_sim.scenes import BLOCK_HEIGHT, block_model, regular_block
 
 ROOT = Path(__file__).parents[2]

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from stages.ingest.params import IngestParams
+from stages.ingest.description import IngestParams
 from stages.runtime.params import load_params
-from stages.shared.kinematics import flange_pose, jacobian
-from stages.shared.robots.robot import load_robot
+from stages.shared.robots.robot import flange_pose, jacobian, load_robot
 
 ROOT = Path(__file__).parents[2]
 PANDA = load_robot("panda").table

@@ -6,7 +6,7 @@ import numpy as np
 import trimesh
 
 from stages.runtime.params import Params, load_params
-from stages.shared.surface.triangles import Surface
+from stages.shared.surface import Surface
 
 PROJECT = Path(__file__).parents[2]
 SAMPLE = PROJECT / "data" / "sample" / "synthetic_apple.ply"

@@ -10,16 +10,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from scripts.serve_arm import answers, server_command
+from pipelines.arm.serve_arm import answers, server_command
 
 PLACE = Path(os.environ.get("SCAN2CUT_ARM", "nowhere")).absolute()
-"""The folder that scripts.serve_arm made."""
+"""The folder that pipelines.arm.serve_arm made."""
 SERVER, CLIENT = (PLACE / name / "bin" / "python" for name in ("server", "client"))
 
 NEEDS_ARM = [
     pytest.mark.slow,
     pytest.mark.skipif(
-        "SCAN2CUT_ARM" not in os.environ, reason="SCAN2CUT_ARM names no folder that scripts.serve_arm made"
+        "SCAN2CUT_ARM" not in os.environ,
+        reason="SCAN2CUT_ARM names no folder that pipelines.arm.serve_arm made",
     ),
 ]
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import numpy as np
 
-from disect_sim.box_mesh import box_mesh
+from disect_sim.cut_mesh import box_mesh
 from disect_sim.model import Model
-from stages.optimize.params import OptimizeParams
-from stages.optimize.passage import passage_of
+from stages.optimize.constraints import passage_of
+from stages.optimize.description import OptimizeParams
 from stages.optimize.slicing_cut import SlicingCut
 from stages.runtime.params import load_params
 from tests.disect_sim.scenes import BLOCK_HIGH, BLOCK_LOW, block_model, regular_block

@@ -8,11 +8,10 @@ import torch
 import trimesh
 
 from disect_sim.motions import SlicingMotion
-from stages.export.demand import Demand
-from stages.export.params import ExportParams
-from stages.export.parting import Parting
-from stages.export.provenance import Chain
-from stages.export.stage import Exported, demand_of, export
+from stages.export.demand import Demand, Parting
+from stages.export.description import ExportParams
+from stages.export.export import Exported, demand_of, export
+from stages.export.export_files import Chain
 from stages.runtime.params import load_params
 
 ROOT = Path(__file__).parents[2]

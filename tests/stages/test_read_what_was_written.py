@@ -13,11 +13,11 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from disect_sim.errors import InputError
 from stages.clean.scan_file import read_scan
 from stages.ingest.log_file import read_log
-from stages.shared.inputs.log_formats import LOG_FORMATS
-from stages.shared.inputs.scan_header import CLOUD_SUFFIXES, MESH_SUFFIXES
+from stages.runtime.errors import InputError
+from stages.shared.input_files import LOG_FORMATS
+from stages.shared.scan_header import CLOUD_SUFFIXES, MESH_SUFFIXES
 from tests.stages.force_logs import SyntheticCut, libfranka_text, recording, synthetic_cut, with_params
 from tests.stages.ros_logs import write_bag
 from tests.stages.scan_writers import WRITERS

@@ -4,10 +4,10 @@ import numpy as np
 
 from disect_sim.parameters import SPRING_NAMES, SPRING_PARAMETERS
 from stages.runtime.params import load_params
-from stages.shared.fitting.bounded import Bound, make_bound
-from stages.transport.params import TransportParams
-from stages.transport.spring_set import SpringSet
-from stages.transport.stage import Source
+from stages.shared.fitting import Bound, make_bound
+from stages.transport.description import TransportParams
+from stages.transport.plan import SpringSet
+from stages.transport.transport import Source
 from tests.stages.scan_shapes import PROJECT
 
 SHIPPED: TransportParams = load_params(PROJECT / "params.yaml").transport

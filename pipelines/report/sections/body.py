@@ -2,13 +2,10 @@
 
 import polars as pl
 
-from pipelines.report.blocks import Block, Curve, Drawing, Note, Plot, Section, Table
-from pipelines.report.colours import DATA_MAP, MAP
-from pipelines.report.drawings import spring_map
-from pipelines.report.parameters import damage_law, in_words
+from pipelines.report.drawings import DATA_MAP, MAP, spring_map
+from pipelines.report.page import Block, Curve, Drawing, Note, Plot, Section, Table, number, readable
 from pipelines.report.scan_data import ScanData
-from pipelines.report.sections.common import column, metrics_table, not_run, preview, table_of
-from pipelines.report.words import number, readable
+from pipelines.report.tables import column, damage_law, in_words, metrics_table, not_run, preview, table_of
 from stages.runtime.catalogue import ARTIFACTS
 
 QUALITY_BINS = 20

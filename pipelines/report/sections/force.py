@@ -2,11 +2,17 @@
 
 import polars as pl
 
-from pipelines.report.blocks import Block, Curve, Note, Plot, Section
-from pipelines.report.parameters import certainty, posterior_table, scalar_table
+from pipelines.report.page import MISSING, Block, Curve, Note, Plot, Section, number, percent, unseen
 from pipelines.report.scan_data import ScanData
-from pipelines.report.sections.common import column, metrics_table, not_run, preview
-from pipelines.report.words import MISSING, number, percent, unseen
+from pipelines.report.tables import (
+    certainty,
+    column,
+    metrics_table,
+    not_run,
+    posterior_table,
+    preview,
+    scalar_table,
+)
 
 DEPTH_BIN_M = 0.004
 TIME, FORCE = "time [s]", "force [N]"

@@ -6,7 +6,7 @@ import subprocess
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from pipelines.report.blocks import Block, Code, Note, Section, Table
+from pipelines.report.page import Block, Code, Note, Section, Table
 from pipelines.report.scan_data import ScanData
 from stages.runtime.params import SECTIONS
 

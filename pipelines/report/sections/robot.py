@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from pipelines.report.blocks import Block, Code, Curve, Note, Plot, Section, Table, Tone
+from pipelines.report.page import Block, Code, Curve, Note, Plot, Section, Table, Tone, number
 from pipelines.report.scan_data import ScanData
-from pipelines.report.sections.common import not_run, preview
-from pipelines.report.sections.decision import used_share
-from pipelines.report.words import number
+from pipelines.report.sections.summary import used_share
+from pipelines.report.tables import not_run, preview
 from stages.runtime.catalogue import ARTIFACTS
 
 JOINTS = 7
@@ -87,7 +86,7 @@ def joints(data: ScanData) -> Section:
 
 
 def _torques(cut: dict[str, Any]) -> list[list[float]]:
-    from stages.export.joint_loads import waypoint_torques
+    from stages.export.dynamics import waypoint_torques
 
     return waypoint_torques(cut)
 

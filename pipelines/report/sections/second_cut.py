@@ -4,11 +4,22 @@ from typing import Any
 
 import polars as pl
 
-from pipelines.report.blocks import Block, Curve, Drawing, Figures, Note, Plot, Section, Table
 from pipelines.report.drawings import knife_path
+from pipelines.report.page import (
+    Block,
+    Curve,
+    Drawing,
+    Figures,
+    Note,
+    Plot,
+    Section,
+    Table,
+    labelled,
+    number,
+    percent,
+)
 from pipelines.report.scan_data import ScanData
-from pipelines.report.sections.common import column, metrics_table, not_run, preview, table_of
-from pipelines.report.words import labelled, number, percent
+from pipelines.report.tables import column, metrics_table, not_run, preview, table_of
 
 TIME, FORCE = "time [s]", "force [N]"
 RESIDUAL_DIGITS = 6

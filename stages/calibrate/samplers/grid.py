@@ -3,10 +3,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from disect_sim.errors import InputError
-from stages.calibrate.samplers.memory import RememberedSimulations
-from stages.calibrate.samplers.sampling import Samples, Sampling
-from stages.runtime.parallel import Workers
+from disect_sim.processes import Workers
+from stages.calibrate.samplers.sampling import RememberedSimulations, Samples, Sampling
+from stages.runtime.errors import InputError
 
 MOST_UNKNOWNS = 3
 REACH = 4.0
@@ -17,7 +16,7 @@ OUTERMOST = 1.0e-3
 Array = NDArray[np.float64]
 
 
-def sample(sampling: Sampling) -> Samples:
+def sample_grid(sampling: Sampling) -> Samples:
     """Points drawn from the cells of a grid; `simulations` is its size."""
     count = len(sampling.centre)
     if count > MOST_UNKNOWNS:

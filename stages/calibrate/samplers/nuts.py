@@ -16,7 +16,7 @@ ACCEPTED = 0.8
 NAME = "z"
 
 
-def sample(sampling: Sampling) -> Samples:
+def sample_nuts(sampling: Sampling) -> Samples:
     """Chains in processes."""
     return run_chains("nuts", run, sampling)
 

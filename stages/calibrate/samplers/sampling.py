@@ -1,5 +1,6 @@
 """What a posterior method gets, and what it gives back."""
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -7,13 +8,15 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
+import torch
+from arviz_stats.base import array_stats
 from numpy.typing import NDArray
 
-from disect_sim.errors import InputError
-from stages.calibrate.samplers.table import EXTRA, POSTERIORS
+from disect_sim.processes import Workers
+from stages.calibrate.methods import EXTRA, POSTERIORS
 from stages.runtime.checkpoint import Checkpoint
-from stages.runtime.named import load
-from stages.runtime.parallel import Workers
+from stages.runtime.describe import load_named
+from stages.runtime.errors import InputError
 
 START_SPREAD = 2.0
 """Chains start this many Laplace standard deviations around the centre, so that R-hat can see if they do not meet."""
@@ -113,7 +116,7 @@ class Samples:
 def sample(method: str, sampling: Sampling) -> Samples:
     """Sample a posterior by a method of the table, from its start or its checkpoints. Every method is like this."""
     check_installed(method)
-    run = load(POSTERIORS[method].function)
+    run = load_named(POSTERIORS[method].function)
     found: Samples = run(sampling)
     return found
 
@@ -127,3 +130,129 @@ def check_installed(method: str) -> None:
             f"calibrate.posterior is {method}, but the package {needs} is not installed. It is in the extra `bayes`. "
             f"Run {EXTRA}, or take one of {without}."
         )
+
+
+# Are there enough points, and did the chains find the same posterior? Rank-normalised R-hat and effective sizes.
+
+
+WORST_RHAT = 1.05
+"""Above this the chains have not met."""
+FEWEST_EFFECTIVE = 50.0
+"""Below this a 90 % interval is a guess: its ends have an error of a fifth of a standard deviation."""
+
+
+@dataclass(frozen=True)
+class Diagnostics:
+    """Per unknown."""
+
+    rhat: Array
+    """1 if all chains agree, shape [unknown_count]; NaN for independent points or a single chain."""
+    effective: Array
+    """Independent points that would say as much of the mean, shape [unknown_count]."""
+
+    @property
+    def warning(self) -> str:
+        """What is wrong and what helps; empty if nothing is."""
+        found = []
+        if np.nanmax(self.rhat, initial=0.0) > WORST_RHAT:
+            found.append(
+                f" The chains do not agree (R-hat {np.nanmax(self.rhat):.2f}, above {WORST_RHAT}): raise "
+                "calibrate.burn_in and calibrate.samples."
+            )
+        if self.effective.min() < FEWEST_EFFECTIVE:
+            found.append(
+                f" The posterior rests on {self.effective.min():.0f} independent points (fewer than "
+                f"{FEWEST_EFFECTIVE:.0f}): raise calibrate.samples."
+            )
+        return "".join(found)
+
+
+def diagnose(samples: Samples) -> Diagnostics:
+    """Of the points after burn-in; independent ones need no asking."""
+    chains, length, count = samples.t.shape
+    if not samples.chained:
+        return Diagnostics(np.full(count, np.nan), np.full(count, float(chains * length)))
+    columns = np.moveaxis(samples.t, -1, 0)
+    effective = np.array([float(array_stats.ess(column, method="bulk")) for column in columns])
+    rhat = np.full(count, np.nan)
+    if chains > 1:
+        rhat = np.array([float(array_stats.rhat(column, method="rank")) for column in columns])
+    return Diagnostics(rhat, effective)
+
+
+def mean_error(samples: Samples) -> Array:
+    """Monte-Carlo standard error of the means, shape [unknown_count]."""
+    return np.asarray(samples.flat.std(axis=0) / np.sqrt(diagnose(samples).effective), float)
+
+
+# Answers of a target that are kept on disk: a killed run asks again from its seed and gets them for nothing.
+#
+# So a sampler of another package, which can't be stopped and saved, ends with the same points all the same.
+
+
+SAVE_S = 1.0
+"""Gradients are saved when the last save is so long ago [s]: what a kill may lose."""
+BATCH = 16
+"""Simulations between two saves."""
+
+
+class RememberedGradients:
+    """Log-probability and gradient of a target, kept in the order in which they were asked."""
+
+    def __init__(self, target: Target, checkpoint: Checkpoint) -> None:
+        self._target, self._checkpoint = target, checkpoint
+        saved = checkpoint.load()
+        self._known: list[Array] = [] if saved is None else list(saved["known"].numpy())
+        """One row per question: t, log-probability, gradient."""
+        self.asked = 0
+        """Gradients that the run has used, remembered ones included."""
+        self._saved = time.monotonic()
+
+    def __call__(self, t: Array) -> tuple[float, Array]:
+        """Log-probability and gradient."""
+        count = len(t)
+        if self.asked < len(self._known):
+            row = self._known[self.asked]
+            if np.array_equal(row[:count], t):
+                self.asked += 1
+                return float(row[count]), row[count + 1 :].copy()
+            del self._known[self.asked :]
+        value, gradient = self._target.log_probability(t)
+        self._known.append(np.concatenate([t, [value], gradient]))
+        self.asked += 1
+        if time.monotonic() - self._saved >= SAVE_S:
+            self._checkpoint.save({"known": torch.as_tensor(np.array(self._known))})
+            self._saved = time.monotonic()
+        return value, gradient
+
+
+class RememberedSimulations:
+    """A function of many points, shape [point_count, unknown_count] → [point_count, ...], kept batch by batch."""
+
+    def __init__(self, work: Callable[[Array], Array], checkpoint: Checkpoint) -> None:
+        self._work, self._checkpoint = work, checkpoint
+        saved = checkpoint.load()
+        self._points: list[Array] = [] if saved is None else list(saved["points"].numpy())
+        self._answers: list[Array] = [] if saved is None else list(saved["answers"].numpy())
+        self.asked = 0
+
+    def __call__(self, points: Array, report: Callable[[int], None] = lambda done: None) -> Array:
+        """The answers of all points; `report` gets how many there are."""
+        first = self.asked
+        known = self._points[first : first + len(points)]
+        if not all(np.array_equal(a, b) for a, b in zip(known, points, strict=False)):
+            del self._points[first:], self._answers[first:]
+            known = []
+        for low in range(len(known), len(points), BATCH):
+            batch = points[low : low + BATCH]
+            self._answers += list(self._work(batch))
+            self._points += list(batch)
+            self._checkpoint.save(
+                {
+                    "points": torch.as_tensor(np.array(self._points)),
+                    "answers": torch.as_tensor(np.array(self._answers)),
+                }
+            )
+            report(low + len(batch))
+        self.asked = first + len(points)
+        return np.array(self._answers[first : self.asked])

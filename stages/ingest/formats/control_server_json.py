@@ -5,11 +5,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from disect_sim.errors import InputError
-from stages.ingest.fields import number_array
+from stages.ingest.description import IngestParams
 from stages.ingest.log_file import LogFile
-from stages.ingest.params import IngestParams
-from stages.ingest.robot_log import RobotLog, pose_parts
+from stages.ingest.robot_log import RobotLog, number_array, pose_parts
+from stages.runtime.errors import InputError
 
 WIDTHS = {"O_T_EE": 16, "F_T_EE": 16, "O_F_ext_hat_K": 6, "q": 7, "tau_ext_hat_filtered": 7}
 """Numbers per sample of the fields that are read; a field that is missing or null is not there."""

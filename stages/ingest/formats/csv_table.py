@@ -2,10 +2,10 @@
 
 import polars as pl
 
+from stages.ingest.column_map import log_of_frame, unreadable
+from stages.ingest.description import IngestParams
 from stages.ingest.log_file import LogFile
-from stages.ingest.params import IngestParams
 from stages.ingest.robot_log import RobotLog
-from stages.ingest.table_file import log_of_frame, unreadable
 
 
 def recognises(file: LogFile) -> bool:

@@ -6,10 +6,10 @@ column between states and commands. What is measured stands in the same places i
 
 import numpy as np
 
-from disect_sim.errors import InputError
+from stages.ingest.description import IngestParams
 from stages.ingest.log_file import LogFile
-from stages.ingest.params import IngestParams
 from stages.ingest.robot_log import RobotLog
+from stages.runtime.errors import InputError
 
 NEW_START = "time,success_rate,state.q[0]"
 OLD_START = "duration, success rate, q[0]"

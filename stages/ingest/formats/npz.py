@@ -5,13 +5,11 @@ import zipfile
 import numpy as np
 from numpy.typing import NDArray
 
-from disect_sim.errors import InputError
-from stages.ingest.column_map import read_columns
-from stages.ingest.fields import column_array
+from stages.ingest.column_map import check_unpacked_size, read_columns, unreadable
+from stages.ingest.description import IngestParams
 from stages.ingest.log_file import LogFile
-from stages.ingest.params import IngestParams
-from stages.ingest.robot_log import RobotLog
-from stages.ingest.table_file import check_unpacked_size, unreadable
+from stages.ingest.robot_log import RobotLog, column_array
+from stages.runtime.errors import InputError
 
 
 def recognises(file: LogFile) -> bool:

@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from disect_sim.errors import InputError
 from stages.ingest.column_map import read_columns
-from stages.ingest.fields import column_array
+from stages.ingest.description import IngestParams
 from stages.ingest.log_file import LogFile
-from stages.ingest.params import IngestParams
-from stages.ingest.robot_log import RobotLog
-from stages.shared.inputs.memory_bound import memory_bound
+from stages.ingest.robot_log import RobotLog, column_array
+from stages.runtime.errors import InputError
+from stages.shared.input_files import memory_bound
 
 ALLOWED = {
     (module, name)

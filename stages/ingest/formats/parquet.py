@@ -2,11 +2,11 @@
 
 import polars as pl
 
+from stages.ingest.column_map import check_unpacked_size, log_of_frame, unreadable
+from stages.ingest.description import IngestParams
 from stages.ingest.log_file import LogFile
-from stages.ingest.params import IngestParams
 from stages.ingest.robot_log import RobotLog
-from stages.ingest.table_file import check_unpacked_size, log_of_frame, unreadable
-from stages.shared.inputs.parquet_file import read_parquet
+from stages.runtime.artifacts import read_parquet
 
 
 def recognises(file: LogFile) -> bool:

@@ -4,13 +4,11 @@ from typing import Any
 
 import numpy as np
 
-from disect_sim.errors import InputError
-from stages.ingest.fields import number_array
+from stages.ingest.description import IngestParams
 from stages.ingest.formats.control_server_json import WIDTHS
-from stages.ingest.json_text import parse_json
 from stages.ingest.log_file import LogFile
-from stages.ingest.params import IngestParams
-from stages.ingest.robot_log import RobotLog, pose_parts
+from stages.ingest.robot_log import RobotLog, number_array, parse_json, pose_parts
+from stages.runtime.errors import InputError
 
 
 def recognises(file: LogFile) -> bool:

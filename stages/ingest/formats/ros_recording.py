@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from disect_sim.errors import InputError
+from stages.ingest.description import IngestParams
 from stages.ingest.log_file import LogFile
-from stages.ingest.params import IngestParams
 from stages.ingest.robot_log import EXERTED, ON_KNIFE, RobotLog, pose_parts
-from stages.shared.inputs.memory_bound import memory_bound
+from stages.runtime.errors import InputError
+from stages.shared.input_files import memory_bound
 
 FRANKA_ROS1 = "franka_msgs/msg/FrankaState"
 FRANKA_ROS2 = "franka_msgs/msg/FrankaRobotState"

@@ -2,15 +2,136 @@
 
 import json
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from disect_sim.errors import InputError
-from stages.runtime.hashing import sha256_of_file
-from stages.shared.kinematics import LinkTable
-from stages.shared.robots.names import FOLDER, ROBOTS
+from stages.runtime.describe import SharedSection, one_of
+from stages.runtime.errors import InputError
+from stages.runtime.files import sha256_of_file
+
+# Forward kinematics and Jacobian of a serial arm of turning joints, from its Denavit–Hartenberg table.
+
+
+@dataclass(frozen=True)
+class LinkTable:
+    """Craig's (modified) Denavit–Hartenberg parameters, one number per joint, shape [joint_count] each."""
+
+    a_m: NDArray[np.float64]
+    d_m: NDArray[np.float64]
+    alpha_rad: NDArray[np.float64]
+    theta_rad: NDArray[np.float64]
+    """Added to each joint's angle."""
+    flange_m: float
+    """From the last joint's frame to the flange, along its axis."""
+
+    def __len__(self) -> int:
+        return len(self.a_m)
+
+
+def joint_poses(table: LinkTable, joints: NDArray[Any]) -> NDArray[Any]:
+    """Poses of the joint frames in the base frame, shape [n, joint_count, 4, 4], for joints [rad], [n, joint_count].
+
+    Complex joints are allowed: the imaginary part then is a derivative (complex step).
+    """
+    pose = np.broadcast_to(np.eye(4), (len(joints), 4, 4))
+    poses = []
+    rows = zip(table.a_m, table.d_m, table.alpha_rad, table.theta_rad, joints.T, strict=True)
+    for a, d, alpha, offset, angle in rows:
+        pose = pose @ _link(a, d, alpha, angle + offset)
+        poses.append(pose)
+    return np.stack(poses, axis=1)
+
+
+def flange_pose(table: LinkTable, joints: NDArray[Any]) -> NDArray[Any]:
+    """Pose of the flange in the base frame [m], shape [n, 4, 4], for joints [rad], shape [n, joint_count]."""
+    return joint_poses(table, joints)[:, -1] @ _flange(table)
+
+
+def jacobian(table: LinkTable, joints: NDArray[Any], tool: NDArray[np.float64] | None = None) -> NDArray[Any]:
+    """Base-frame Jacobian of the tool's origin, linear rows above angular ones, shape [n, 6, joint_count].
+
+    Args:
+        table: The arm.
+        joints: Joint angles [rad], shape [n, joint_count].
+        tool: Pose of the tool in the flange's frame [m], shape [4, 4]; None takes the flange.
+    """
+    poses = joint_poses(table, joints)
+    end = poses[:, -1] @ _flange(table) @ (np.eye(4) if tool is None else tool)
+    axes = poses[:, :, :3, 2]
+    arms = end[:, None, :3, 3] - poses[:, :, :3, 3]
+    return np.concatenate([np.cross(axes, arms), axes], axis=2).transpose(0, 2, 1)
+
+
+def jacobian_rate(
+    table: LinkTable,
+    joints: NDArray[np.float64],
+    rates: NDArray[np.float64],
+    tool: NDArray[np.float64] | None = None,
+) -> NDArray[np.float64]:
+    """Time derivative of the Jacobian at joint rates [rad/s], shape [n, 6, joint_count].
+
+    By complex step, which has no cancellation: exact to rounding.
+    """
+    step = 1e-30
+    return np.asarray(jacobian(table, joints + 1j * step * rates, tool).imag / step)
+
+
+def _flange(table: LinkTable) -> NDArray[np.float64]:
+    offset = np.eye(4)
+    offset[2, 3] = table.flange_m
+    return offset
+
+
+def _link(a: float, d: float, alpha: float, angle: NDArray[Any]) -> NDArray[Any]:
+    """Pose of a joint's frame in the one before it, shape [n, 4, 4]."""
+    c, s = np.cos(angle), np.sin(angle)
+    ca, sa = np.cos(alpha), np.sin(alpha)
+    pose = np.zeros((len(angle), 4, 4), c.dtype)
+    pose[:, 0, 0], pose[:, 0, 1], pose[:, 0, 3] = c, -s, a
+    pose[:, 1, 0], pose[:, 1, 1], pose[:, 1, 2], pose[:, 1, 3] = s * ca, c * ca, -sa, -d * sa
+    pose[:, 2, 0], pose[:, 2, 1], pose[:, 2, 2], pose[:, 2, 3] = s * sa, c * sa, ca, d * ca
+    pose[:, 3, 3] = 1.0
+    return pose
+
+
+# Which robots there are: one data file each, <name>.json in this folder.
+
+
+FOLDER = Path(__file__).parent
+
+ROBOTS = tuple(sorted(path.stem for path in FOLDER.glob("*.json")))
+"""Names that `robot` in params.yaml may have."""
+
+
+def edge_limits(name: str) -> dict[str, float]:
+    """Speed [m/s], accelerations [m/s²] and rise time [s] of the edge that a search uses with this robot."""
+    content = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+    limits: dict[str, float] = content["edge_limits"]
+    return limits
+
+
+# Section `arm` of params.yaml: the robot that cuts, chosen once for the search, the certificate and the files.
+
+
+class ArmParams(SharedSection):
+    """arm: which robot cuts."""
+
+    robot: Annotated[str, one_of(ROBOTS)]
+    """A file of stages/shared/robots."""
+
+
+def fill_edge_limits(values: Any) -> Any:
+    """Values of a section, with the robot's own limits of the edge where they are null."""
+    arm = values.get("arm") if isinstance(values, dict) else None
+    if not isinstance(arm, ArmParams):
+        return values
+    return values | {
+        key: limit for key, limit in edge_limits(arm.robot).items() if values.get(key, 0) is None
+    }
+
 
 VECTORS = (
     "position_low_rad",
@@ -170,3 +291,49 @@ def _capsule(content: dict[str, Any]) -> Capsule:
 
 def _inertia(i: dict[str, float]) -> NDArray[np.float64]:
     return np.array([[i["xx"], i["xy"], i["xz"]], [i["xy"], i["yy"], i["yz"]], [i["xz"], i["yz"], i["zz"]]])
+
+
+# The arm in the replay: its links as capsules and the knife's fixture, in the cutting frame, frame by frame.
+
+
+CUT = "cut"
+DIGITS = 4
+"""Of the places: tenths of a millimetre."""
+
+
+def arm_of(document: dict[str, Any], times_s: list[float]) -> dict[str, Any] | None:
+    """What the page draws of the arm at times of the cut [s]; None if the document has no motion of a known robot.
+
+    `ends` has shape [frames, capsules, 2, 3] and `box` is the fixture's, relative to the knife's edge; all in metres in
+    the cutting frame. The first capsule is the base.
+    """
+    try:
+        robot = load_robot(document["robot"]["name"])
+        start = next(p["start_s"] for p in document["timing"]["phases"] if p["phase"] == CUT)
+        rows = document["waypoints"]
+        known = np.array([row["time_s"] for row in rows], float)
+        joints = np.array([row["q_rad"] for row in rows], float)
+        o_t_c = np.array(document["frames"]["O_T_C"], float)
+        box = [document["tool"][key] for key in ("fixture_low_m", "fixture_high_m")]
+        at = np.array(times_s) + start
+        q = np.stack([np.interp(at, known, column) for column in joints.T], axis=1)
+        poses = joint_poses(robot.table, q)
+    except (KeyError, TypeError, ValueError, IndexError, StopIteration, InputError):
+        return None
+    still = np.broadcast_to(np.eye(4), (len(q), 4, 4))
+    capsules = (robot.base, *robot.capsules)
+    ends = [
+        [_moved(still if c.link == 0 else poses[:, c.link - 1], end) for end in (c.from_m, c.to_m)]
+        for c in capsules
+    ]
+    placed = (np.moveaxis(np.array(ends), 2, 0) - o_t_c[:3, 3]) @ o_t_c[:3, :3]
+    return {
+        "title": robot.title,
+        "ends": np.round(placed, DIGITS).tolist(),
+        "radius": [c.radius_m for c in capsules],
+        "box": box,
+    }
+
+
+def _moved(poses: NDArray[np.float64], place: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.asarray(poses[:, :3, :3] @ place + poses[:, :3, 3])

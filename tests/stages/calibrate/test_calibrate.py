@@ -10,20 +10,17 @@ import numpy as np
 import pytest
 import yaml
 
-from disect_sim.errors import InputError
+from stages.calibrate.calibrate_report import metrics, parameter_table, profile_table, scalar_table
 from stages.calibrate.calibration import calibrate, check_names
-from stages.calibrate.live import live_picture
-from stages.calibrate.methods.table import METHODS
-from stages.calibrate.objective import Objective
-from stages.calibrate.outcome import FitOutcome
-from stages.calibrate.report import metrics, parameter_table, profile_table, scalar_table
-from stages.calibrate.validation import TOUCHED_NS, errors
-from stages.ingest.stage import empty_table
-from stages.precut.stage import precut, tables
-from stages.runtime.artifacts import read_metrics, read_table, write_table
+from stages.calibrate.methods import METHODS
+from stages.calibrate.phase import FitOutcome, Objective
+from stages.calibrate.problem import TOUCHED_NS, errors, live_picture
+from stages.ingest.ingest import empty_table
+from stages.precut.precut import precut, tables
+from stages.runtime.artifacts import check_table, read_metrics, read_table, write_table
 from stages.runtime.catalogue import ARTIFACTS, artifacts_of
+from stages.runtime.errors import InputError
 from stages.runtime.params import load_params
-from stages.runtime.table_contract import check_table
 from tests.disect_sim.tet_meshes import jittered_box
 from tests.stages.calibration_scenes import ROOT, SHIPPED, TRUTH, force_frame, quick, record, small_block
 

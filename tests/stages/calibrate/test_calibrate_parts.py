@@ -8,20 +8,18 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from disect_sim.errors import InputError
 from disect_sim.parameters import SPRING_NAMES
+from stages.calibrate.calibrate_report import bound_table
 from stages.calibrate.calibration import check_names
-from stages.calibrate.losses import LOSSES, l1
-from stages.calibrate.objective import Objective, Trial
-from stages.calibrate.phase import Phase, fit
-from stages.calibrate.recorded_cut import find_onset, find_puncture
-from stages.calibrate.report import bound_table
-from stages.calibrate.smoothness import Smoothness, neighbour_pairs
-from stages.calibrate.validation import errors, held_out_blocks
+from stages.calibrate.methods import LOSSES, l1
+from stages.calibrate.phase import Objective, Phase, Trial, fit
+from stages.calibrate.problem import errors, find_onset, find_puncture, held_out_blocks
+from stages.calibrate.springs.fit import Smoothness, neighbour_pairs
+from stages.runtime.artifacts import check_table
 from stages.runtime.catalogue import ARTIFACTS
-from stages.runtime.checkpoint import FOLDER, Checkpoint, remove_checkpoints
-from stages.runtime.table_contract import check_table
-from stages.shared.fitting.bounded import make_bound
+from stages.runtime.checkpoint import CHECKPOINT_FOLDER, Checkpoint, remove_checkpoints
+from stages.runtime.errors import InputError
+from stages.shared.fitting import make_bound
 from tests.stages.calibration_scenes import quick
 
 MEASURED = torch.tensor([0.0, 1.0, 4.0, 9.0, 7.0, 8.0], dtype=torch.float64)
@@ -139,7 +137,7 @@ def test_checkpoints_survive_corruption_and_other_fits(tmp_path):
     ours.save(state)
     assert torch.equal(ours.load()["free"], state["free"])
     assert Checkpoint(tmp_path, "another key", stage="calibrate", part="shared").load() is None
-    file = tmp_path / FOLDER / "calibrate-shared.pt"
+    file = tmp_path / CHECKPOINT_FOLDER / "calibrate-shared.pt"
     whole = file.read_bytes()
     for broken in (
         b"",

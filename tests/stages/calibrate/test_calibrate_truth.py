@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from stages.calibrate.calibration import calibrate
-from stages.calibrate.problem import pose_problem
-from stages.calibrate.validation import errors
+from stages.calibrate.problem import errors, pose_problem
 from tests.disect_sim.scenes import block_model, regular_block
 from tests.stages.calibration_scenes import TRUTH, quick, record
 

@@ -4,7 +4,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from stages.calibrate.information import (
+from stages.calibrate.material.fit import material_unknowns
+from stages.calibrate.prediction import (
     PlannedLog,
     covariances,
     deviation,
@@ -12,7 +13,6 @@ from stages.calibrate.information import (
     recorded,
     saving_slope,
 )
-from stages.calibrate.material_fit.fit import material_unknowns
 from stages.calibrate.problem import OFFSET
 from tests.disect_sim.scenes import block_model, regular_block
 from tests.stages.calibrate.test_material_fit import EDGE_TRUTH, quick_material

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from disect_sim.errors import InputError
-from stages.calibrate.samplers import region
-from stages.calibrate.samplers.region import Region
+from stages.calibrate.samplers import learnt
+from stages.calibrate.samplers.learnt import Region
 from stages.calibrate.samplers.sampling import sample
+from stages.runtime.errors import InputError
 from tests.stages.calibrate.posterior_problems import curved_target, sampling_of
 
 ROUNDS = {"chains": 1, "samples": 20, "simulations": 100, "rounds": 2}
@@ -51,7 +51,7 @@ def test_points_come_from_the_prior_inside_the_region():
 
 def test_far_out_in_the_prior_points_come_from_the_posterior(monkeypatch):
     """Five deviations out the prior has one point in a million inside; the region's points still lie as the prior's."""
-    monkeypatch.setattr(region, "MOST", 40_000)
+    monkeypatch.setattr(learnt, "MOST", 40_000)
     found = narrowed(Normal([5.5, 0.0], 0.2))
     points = found.of_prior(400, np.random.default_rng(0))
     assert len(points) == 400 == len(np.unique(points, axis=0))
@@ -88,10 +88,10 @@ def test_a_network_never_learns_from_fewer_points_than_at_first():
 def test_a_posterior_that_is_too_narrow_for_further_rounds_is_a_sentence(monkeypatch):
     pytest.importorskip("sbi")
     learnt = pytest.importorskip("stages.calibrate.samplers.learnt")
-    for module in (region, learnt):
+    for module in (learnt, learnt):
         monkeypatch.setattr(module, "MOST", 20)
         monkeypatch.setattr(module, "DRAWN", 20)
-    monkeypatch.setattr(region, "BATCH", 20)
+    monkeypatch.setattr(learnt, "BATCH", 20)
     with pytest.raises(
         InputError,
         match=r"round 2 of bayessim does not find the 20 points.*Lower calibrate.rounds",

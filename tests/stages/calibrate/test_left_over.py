@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from stages.calibrate.material_fit.left_over import (
+from stages.calibrate.material.discrepancy import (
     NOTHING,
     left_over,
     left_over_table,
@@ -13,13 +13,12 @@ from stages.calibrate.material_fit.left_over import (
     scale_again,
     scale_variance,
 )
-from stages.calibrate.material_fit.likelihood import MODEL_ERROR, depth_likelihood
+from stages.calibrate.material.likelihood import MODEL_ERROR, depth_likelihood
 from stages.calibrate.prediction import band
-from stages.calibrate.problem import pose_problem
-from stages.calibrate.recorded_cut import top_of_body
+from stages.calibrate.problem import pose_problem, top_of_body
+from stages.runtime.artifacts import check_table
 from stages.runtime.catalogue import ARTIFACTS
-from stages.runtime.table_contract import check_table
-from stages.shared.fitting.correlation import correlation, rough_correlation
+from stages.shared.fitting import correlation, rough_correlation
 from stages.shared.library.library import CUT_SPREAD, NINETY, SCALE_SPREAD
 from tests.disect_sim.scenes import block_model, regular_block
 from tests.stages.calibrate.test_material_fit import EDGE_TRUTH, quick_material

@@ -8,23 +8,23 @@ import numpy as np
 import polars as pl
 import pytest
 
-from disect_sim.box_mesh import box_mesh
-from disect_sim.errors import InputError
+from disect_sim.cut_mesh import box_mesh
+from stages.calibrate.calibrate_picture import calibrate_picture
+from stages.calibrate.calibrate_report import metrics, parameter_table
 from stages.calibrate.calibration import calibrate
-from stages.calibrate.material_fit.fit import material_unknowns, profiles_of_draws
-from stages.calibrate.material_fit.left_over import AGAIN, left_over, left_over_table, scale_again
-from stages.calibrate.material_fit.likelihood import depth_likelihood
-from stages.calibrate.material_fit.posterior import Posterior, draw_table, posterior_table
-from stages.calibrate.material_fit.search import MaterialSearch
-from stages.calibrate.material_fit.unknowns import MaterialUnknowns
-from stages.calibrate.picture import calibrate_picture
+from stages.calibrate.material.discrepancy import AGAIN, left_over, left_over_table, scale_again
+from stages.calibrate.material.fit import material_unknowns, profiles_of_draws
+from stages.calibrate.material.likelihood import depth_likelihood
+from stages.calibrate.material.posterior import Posterior, draw_table, posterior_table
+from stages.calibrate.material.search import MaterialSearch
+from stages.calibrate.material.unknowns import MaterialUnknowns
 from stages.calibrate.prediction import predict
 from stages.calibrate.problem import pose_problem
-from stages.calibrate.report import metrics, parameter_table
-from stages.precut.stage import precut, tables
+from stages.precut.precut import precut, tables
+from stages.runtime.artifacts import check_table
 from stages.runtime.catalogue import ARTIFACTS
+from stages.runtime.errors import InputError
 from stages.runtime.params import load_params
-from stages.runtime.table_contract import check_table
 from stages.shared.library.library import Expected
 from tests.disect_sim.scenes import BLOCK_HIGH, BLOCK_LOW, block_model, regular_block
 from tests.stages.calibration_scenes import ROOT, TRUTH, force_frame, quick, record

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from stages.calibrate.material_fit.fit import material_unknowns
-from stages.calibrate.material_fit.likelihood import depth_likelihood
-from stages.calibrate.material_fit.search import MaterialSearch
+from stages.calibrate.material.fit import material_unknowns
+from stages.calibrate.material.likelihood import depth_likelihood
+from stages.calibrate.material.search import MaterialSearch
 from stages.calibrate.problem import OFFSET, pose_problem
 from tests.disect_sim.scenes import block_model, regular_block
 from tests.stages.calibrate.test_material_fit import EDGE_TRUTH, quick_material

@@ -4,26 +4,23 @@ import numpy as np
 import polars as pl
 import pytest
 
-from disect_sim.errors import InputError
+from disect_sim.processes import Workers
+from stages.calibrate.calibrate_picture import calibrate_picture, draw_corner
+from stages.calibrate.calibrate_report import band_table, metrics, sample_table
 from stages.calibrate.calibration import calibrate, check_names, spring_values
-from stages.calibrate.material_fit.fit import material_unknowns
-from stages.calibrate.material_fit.posterior import draw_table, posterior_table, what_the_log_says
-from stages.calibrate.material_fit.target import material_target
-from stages.calibrate.material_fit.unknowns import Uniform, relative_slope, size_of
-from stages.calibrate.picture import calibrate_picture
+from stages.calibrate.material.fit import material_unknowns
+from stages.calibrate.material.posterior import draw_table, posterior_table, what_the_log_says
+from stages.calibrate.material.sampled import material_target
+from stages.calibrate.material.unknowns import Uniform, relative_slope, size_of
 from stages.calibrate.problem import pose_problem
-from stages.calibrate.report import metrics
-from stages.calibrate.samplers import memory
-from stages.calibrate.sampling_picture import draw_corner
-from stages.calibrate.sampling_report import band_table, sample_table
-from stages.optimize.starts import parameter_draws
+from stages.calibrate.samplers import sampling
+from stages.optimize.search import parameter_draws
+from stages.runtime.artifacts import check_table
 from stages.runtime.catalogue import ARTIFACTS
-from stages.runtime.parallel import Workers
+from stages.runtime.errors import InputError
 from stages.runtime.params import load_params
-from stages.runtime.table_contract import check_table
-from stages.shared.cut.relative_depth import relative_depth
-from stages.shared.cut.second_cut_values import read_possible_materials
-from stages.shared.pictures.figure import new_figure
+from stages.shared.cut import read_possible_materials, relative_depth
+from stages.shared.pictures import new_figure
 from tests.disect_sim.scenes import block_model, regular_block
 from tests.stages.calibrate.test_material_fit import EDGE_TRUTH, quick_material
 from tests.stages.calibration_scenes import ROOT, TRUTH, record, small_block
@@ -165,7 +162,7 @@ def test_a_killed_posterior_goes_on_and_ends_with_the_same_points(edge, sampled,
         if text.startswith("sgld: chain 2, iteration 3"):
             raise KilledError
 
-    monkeypatch.setattr(memory, "SAVE_S", 0.0)
+    monkeypatch.setattr(sampling, "SAVE_S", 0.0)
     params, where = quick_material(**SHORT), {"scan_dir": tmp_path, "key": "k", "material": "nothing known"}
     with pytest.raises(KilledError):
         calibrate(*edge, params, progress=kill, **where)

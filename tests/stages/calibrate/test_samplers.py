@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from disect_sim.errors import InputError
-from stages.calibrate.samplers import memory, sampling
-from stages.calibrate.samplers.diagnostics import diagnose, mean_error
-from stages.calibrate.samplers.sampling import Samples, sample
-from stages.calibrate.samplers.sgld import step_size
-from stages.calibrate.samplers.table import POSTERIORS
+from stages.calibrate.methods import POSTERIORS
+from stages.calibrate.samplers import sampling
+from stages.calibrate.samplers.chains import step_size
+from stages.calibrate.samplers.sampling import Samples, diagnose, mean_error, sample
+from stages.runtime.errors import InputError
 from tests.stages.calibrate.posterior_problems import curved_target, normal_target, sampling_of
 
 SETTINGS = {
@@ -117,7 +116,7 @@ class KilledError(Exception):
 
 @pytest.mark.parametrize("method", methods())
 def test_a_killed_run_goes_on_to_the_same_points(method, tmp_path, monkeypatch):
-    monkeypatch.setattr(memory, "SAVE_S", 0.0)
+    monkeypatch.setattr(sampling, "SAVE_S", 0.0)
     monkeypatch.chdir(tmp_path)
     settings = SETTINGS[method] | {"samples": 20, "burn_in": 10, "simulations": 100, "chains": 2, "key": "k"}
     if POSTERIORS[method].needs == "sbi":
@@ -156,7 +155,7 @@ def test_a_killed_run_goes_on_to_the_same_points(method, tmp_path, monkeypatch):
 
 def test_another_problem_does_not_get_the_saved_answers(tmp_path, monkeypatch):
     """The points differ, so what is remembered does not apply."""
-    monkeypatch.setattr(memory, "SAVE_S", 0.0)
+    monkeypatch.setattr(sampling, "SAVE_S", 0.0)
     settings = {"chains": 1, "samples": 8, "burn_in": 2, "key": "k"}
     sample("sgld", sampling_of(curved_target(), **settings, scan_dir=tmp_path))
     other = sampling_of(curved_target((0.0, 0.0), seed=9), **settings)

@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 
+from stages.calibrate.calibrate_report import spring_table
 from stages.calibrate.calibration import calibrate
-from stages.calibrate.certainty import PRIOR_SPREAD
-from stages.calibrate.report import spring_table
-from stages.calibrate.spring_posterior import likeness, variance_left
+from stages.calibrate.springs.posterior import PRIOR_SPREAD, likeness, variance_left
+from stages.runtime.artifacts import check_table
 from stages.runtime.catalogue import ARTIFACTS
-from stages.runtime.table_contract import check_table
 from tests.stages.calibration_scenes import TRUTH, quick, record, small_block
 
 NAMES = ["cut_spring_ke", "sdf_ke"]

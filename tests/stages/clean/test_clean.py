@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from disect_sim.errors import InputError
-from stages.clean.neck import neck_warning
-from stages.clean.params import CleanParams
+from stages.clean.clean import CleanResult, clean, metrics
+from stages.clean.components import neck_warning
+from stages.clean.description import CleanParams
 from stages.clean.scan_file import RawScan, read_scan
-from stages.clean.stage import CleanResult, clean, metrics
-from stages.shared.surface.triangles import Surface, is_closed
+from stages.runtime.errors import InputError
+from stages.shared.surface import Surface, is_closed
 from tests.real_data import real_file
 from tests.stages.scan_shapes import SAMPLE, ball, box, default_params, without_cap
 

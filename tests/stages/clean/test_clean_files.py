@@ -11,8 +11,8 @@ import trimesh
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from disect_sim.errors import InputError
 from stages.clean.scan_file import RawScan, read_scan
+from stages.runtime.errors import InputError
 from tests.stages.scan_shapes import ball, write_binary_ply
 
 MAX_FACES = 100_000

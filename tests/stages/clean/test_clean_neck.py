@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from stages.clean.neck import cross_sections, neck_ratio, neck_warning
+from stages.clean.clean import clean, metrics
+from stages.clean.components import cross_sections, neck_ratio, neck_warning
 from stages.clean.scan_file import RawScan
-from stages.clean.stage import clean, metrics
-from stages.shared.surface.triangles import Surface
+from stages.shared.surface import Surface
 from tests.stages.scan_shapes import ball, default_params
 
 RINGS, SECTORS = 120, 48

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation
 
+from stages.clean.clean import choose_unit
 from stages.clean.pose import Pose, cutting_pose
-from stages.clean.unit import choose_unit
-from stages.shared.surface.triangles import Surface, solid_moments
+from stages.shared.surface import Surface, solid_moments
 from tests.stages.scan_shapes import box
 
 SIDES = (0.03, 0.05, 0.08)

@@ -7,11 +7,10 @@ from hypothesis import strategies as st
 
 from stages.clean import topology
 from stages.clean.components import winding_number
-from stages.clean.displacement import measure_displacement
-from stages.clean.edge_flips import flip_edges
-from stages.clean.holes import boundary_loops, fill_holes
-from stages.clean.resampling import split_long_edges
-from stages.shared.surface.triangles import Surface, edge_lengths, is_closed
+from stages.clean.repair import boundary_loops, fill_holes
+from stages.clean.resampling import measure_displacement, split_long_edges
+from stages.clean.topology import flip_edges
+from stages.shared.surface import Surface, edge_lengths, is_closed
 from tests.stages.scan_shapes import ball, box, without_cap
 
 

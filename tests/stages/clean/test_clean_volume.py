@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from disect_sim.materials import LARGE_M3, MATERIALS
+from disect_sim.parameters import LARGE_M3, MATERIALS
+from stages.clean.clean import FAR_ABOVE, clean, metrics, volume_warning
 from stages.clean.scan_file import RawScan
-from stages.clean.stage import clean, metrics
-from stages.clean.volume import FAR_ABOVE, volume_warning
 from tests.stages.scan_shapes import ball, default_params
 
 

@@ -13,21 +13,18 @@ import numpy as np
 import polars as pl
 import pytest
 
-from disect_sim.errors import InputError
-from stages.export.demand import fruit_of
+from stages.export.demand import cut_of, fruit_of
 from stages.export.description import CHAIN as STAGES_OF_CHAIN
-from stages.export.export_files import read_export
+from stages.export.export import metrics
+from stages.export.export_files import read_export, walk
+from stages.export.export_picture import export_picture
 from stages.export.motion_checks import POSE_M
-from stages.export.motion_table import cut_of
-from stages.export.picture import export_picture
-from stages.export.provenance import walk
-from stages.export.segments import PERIOD_S, whole_motion
-from stages.export.stage import metrics
 from stages.export.trajectory_files import read_mcap, read_yaml
-from stages.export.waypoints import joint_rows, table_of_csv, table_of_rows
+from stages.export.waypoints import PERIOD_S, joint_rows, table_of_csv, table_of_rows, whole_motion
 from stages.runtime.artifacts import read_metrics, write_json, write_table
 from stages.runtime.catalogue import ARTIFACTS
-from stages.runtime.hashing import sha256_of_file
+from stages.runtime.errors import InputError
+from stages.runtime.files import sha256_of_file
 from stages.shared.robots.robot import load_robot
 from tests.stages.synthetic_cut import (
     PARAMS,

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from scripts.serve_arm import STREAM_CUT, client_in_cpp, headers
+from pipelines.arm.serve_arm import STREAM_CUT, client_in_cpp, headers
 from stages.ingest.log_file import read_log
 from stages.runtime.params import load_params
 from stages.shared.robots.robot import load_robot

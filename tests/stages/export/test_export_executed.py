@@ -7,9 +7,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from disect_sim.errors import InputError
 from stages.export.executed import compare_executed
 from stages.runtime.artifacts import write_table
+from stages.runtime.errors import InputError
 from tests.stages.synthetic_cut import PARAMS, body_tables, certified_folder, motion_table
 
 MOTION, BODY = motion_table(), body_tables()

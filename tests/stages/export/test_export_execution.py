@@ -1,6 +1,6 @@
 """run_cut.py on simulated arms of franka-sim, which enforce the robots' limits, with the real libraries.
 
-Server and libraries live in environments of their own. `python -m scripts.serve_arm fr3` makes them; then:
+Server and libraries live in environments of their own. `python -m pipelines.arm.serve_arm fr3` makes them; then:
 
     SCAN2CUT_ARM=build/arm python -m pytest tests/stages/export/test_export_execution.py
 """
@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from scripts.simulated_fruit import write_fruit
+from pipelines.arm.serve_arm import write_fruit
 from stages.export.executed import compare_executed
+from stages.ingest.ingest import ingest
 from stages.ingest.log_file import read_log
-from stages.ingest.stage import ingest
 from stages.runtime.artifacts import write_table
 from stages.runtime.params import load_params
 from stages.shared.robots.robot import load_robot

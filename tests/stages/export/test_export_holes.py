@@ -10,16 +10,14 @@ import polars as pl
 import pytest
 
 from stages.export.cell import cell_of
-from stages.export.cell_checks import tool_fits
 from stages.export.certificate import certify
 from stages.export.checks import Check
-from stages.export.collision import COLLISION_N, collisions, stopping_push, thresholds
-from stages.export.cut_checks import cutting
-from stages.export.demand import Demand
+from stages.export.demand import Demand, parting_of
 from stages.export.export_files import read_export
+from stages.export.load_checks import COLLISION_N, collisions, stopping_push, thresholds
 from stages.export.moves import move_checks
 from stages.export.package import write_package
-from stages.export.parting import parting_of
+from stages.export.place_checks import cutting, tool_fits
 from stages.shared.robots.robot import load_robot
 from tests.stages.synthetic_cut import (
     PARAMS,

@@ -13,9 +13,7 @@ from stages.export.inverse import (
     smallest_singular_value,
     solve,
 )
-from stages.shared.kinematics import flange_pose, jacobian, jacobian_rate, joint_poses
-from stages.shared.robots.names import ROBOTS
-from stages.shared.robots.robot import load_robot
+from stages.shared.robots.robot import ROBOTS, flange_pose, jacobian, jacobian_rate, joint_poses, load_robot
 from tests.stages.franka_reference import flange
 from tests.stages.franka_reference import smallest_singular_value as second_sigma
 from tests.stages.synthetic_cut import PARAMS

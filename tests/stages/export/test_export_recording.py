@@ -12,7 +12,7 @@ from stages.export.cell import cell_of
 from stages.export.demand import Demand
 from stages.export.export_files import read_export
 from stages.export.file_checks import rest_and_copies
-from stages.export.recording_file import TYPES, read_recording, recording_bytes
+from stages.export.trajectory_files import TYPES, read_recording, recording_bytes
 from stages.shared.robots.robot import load_robot
 from tests.stages.synthetic_cut import PARAMS, certified_folder, demand_for, motion_table
 

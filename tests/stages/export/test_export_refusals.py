@@ -9,10 +9,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from disect_sim.errors import InputError
 from stages.export.cell import cell_of
 from stages.export.certificate import Certificate, certify
-from stages.export.stage import Exported
+from stages.export.export import Exported
+from stages.runtime.errors import InputError
 from stages.shared.robots.robot import load_robot
 from tests.stages.independent_limits import violations
 from tests.stages.synthetic_cut import PARAMS, body_tables, demand_for, exported_cut, motion_table, table_of

@@ -5,14 +5,13 @@ import sys
 import numpy as np
 import pytest
 
-from disect_sim.errors import InputError
 from stages.export.cell import cell_of
 from stages.export.dynamics import deflection, joint_torques
 from stages.export.inverse import JointMotion
 from stages.export.load_checks import UPPER_BAND
-from stages.export.replay import arm_xml, replay
-from stages.shared.kinematics import flange_pose
-from stages.shared.robots.robot import load_robot
+from stages.export.mujoco_check import arm_xml, replay
+from stages.runtime.errors import InputError
+from stages.shared.robots.robot import flange_pose, load_robot
 from tests.stages.synthetic_cut import PARAMS, exported_cut, motion_table
 
 CELL = cell_of(PARAMS)

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from stages.export.cell import cell_of, flange_targets
+from stages.export.certificate import verify
 from stages.export.inverse import choose_posture, smallest_singular_value, solve
-from stages.export.verify import verify
 from stages.runtime.params import merge_params
-from stages.shared.kinematics import flange_pose, jacobian
-from stages.shared.robots.robot import load_robot
+from stages.shared.robots.robot import flange_pose, jacobian, load_robot
 from tests.stages.synthetic_cut import ROOT, exported_cut, motion_table
 
 UR5E = load_robot("ur5e")

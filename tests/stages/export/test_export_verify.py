@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from disect_sim.errors import InputError
-from stages.export.verify import verify
-from stages.runtime.hashing import sha256_of_file, sha256_of_value
+from stages.export.certificate import verify
+from stages.runtime.errors import InputError
+from stages.runtime.files import sha256_of_file, sha256_of_value
 from tests.stages.synthetic_cut import PARAMS, certified_folder, motion_table
 
 MOTION = motion_table()

@@ -4,15 +4,15 @@ import numpy as np
 import polars as pl
 import pytest
 
-from disect_sim.errors import InputError
-from stages.halve.params import HalveParams
-from stages.halve.stage import halve, metrics, on_cut_face, run
-from stages.precut.stage import precut, tables
+from stages.halve.description import HalveParams
+from stages.halve.halve import halve, metrics, on_cut_face, run
+from stages.precut.precut import precut, tables
 from stages.runtime.artifacts import read_table, write_table
+from stages.runtime.errors import InputError
 from stages.runtime.params import load_params
 from stages.runtime.scan_file import ScanFile
 from stages.runtime.stage_io import StageIO
-from stages.shared.surface.triangles import Surface, is_closed, solid_moments
+from stages.shared.surface import Surface, is_closed, solid_moments
 from tests.disect_sim.tet_meshes import jittered_box, regular_box, sheet
 from tests.stages.scan_shapes import PROJECT
 

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from stages.ingest.force_recovery import force_on_knife
+from stages.ingest.ingest import empty_table, force_table, further_table, ingest, metrics
 from stages.ingest.log_file import read_log
 from stages.ingest.robot_log import EXERTED
-from stages.ingest.stage import empty_table, force_table, further_table, ingest, metrics
 from stages.runtime.artifacts import read_metrics, read_notes, read_table
 from stages.runtime.catalogue import artifacts_of
-from stages.shared.inputs.further_logs import LOGS_NOTE
+from stages.shared.input_files import LOGS_NOTE
 from tests.real_data import real_file
 from tests.stages.force_logs import (
     CONTACT_M,

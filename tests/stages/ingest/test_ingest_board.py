@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from stages.ingest.board_contact import board_contact
-from stages.ingest.descent import find_descent
+from stages.ingest.contact import board_contact, find_descent
+from stages.ingest.ingest import ingest, metrics
 from stages.ingest.log_file import read_log
-from stages.ingest.stage import ingest, metrics
 from tests.stages.force_logs import LOWEST_M, PARAMS, synthetic_cut, with_params, write_recording
 
 BOARD_M = LOWEST_M + 0.002

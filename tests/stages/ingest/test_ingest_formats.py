@@ -8,11 +8,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from disect_sim.errors import InputError
 from stages.ingest.force_recovery import edge_record, force_from_torque
+from stages.ingest.ingest import ingest
 from stages.ingest.log_file import read_log
-from stages.ingest.stage import ingest
-from stages.shared.kinematics import flange_pose, jacobian
+from stages.runtime.errors import InputError
+from stages.shared.robots.robot import flange_pose, jacobian
 from tests.real_data import real_file
 from tests.stages.force_logs import (
     PANDA,

@@ -7,9 +7,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from disect_sim.errors import InputError
+from stages.ingest.ingest import ingest
 from stages.ingest.log_file import read_log
-from stages.ingest.stage import ingest
+from stages.runtime.errors import InputError
 from tests.stages.force_logs import joints_of, libfranka_text, recording, synthetic_cut, with_params
 from tests.stages.ros_logs import write_bag
 

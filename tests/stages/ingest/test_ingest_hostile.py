@@ -10,9 +10,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from disect_sim.errors import InputError
+from stages.ingest.ingest import ingest
 from stages.ingest.log_file import read_log
-from stages.ingest.stage import ingest
+from stages.runtime.errors import InputError
 from tests.stages.force_logs import PARAMS, recording, synthetic_cut, with_params, write_recording
 
 GIGABYTES_2 = 2 * 1024**3

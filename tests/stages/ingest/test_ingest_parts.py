@@ -5,14 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from disect_sim.errors import InputError
-from stages.ingest.air_alignment import matching_time
-from stages.ingest.cutting_frame import AXES, cutting_rotation, describe
-from stages.ingest.descent import find_descent
-from stages.ingest.force_recovery import force_from_torque
-from stages.ingest.onset import find_onset, require_onset
-from stages.shared.fitting.low_pass import low_pass
-from stages.shared.kinematics import flange_pose, jacobian
+from stages.ingest.contact import find_descent, find_onset, require_onset
+from stages.ingest.force_recovery import AXES, cutting_rotation, describe, force_from_torque
+from stages.ingest.tare import matching_time
+from stages.runtime.errors import InputError
+from stages.shared.fitting import low_pass
+from stages.shared.robots.robot import flange_pose, jacobian
 from tests.stages.force_logs import PANDA, READY
 
 JOINTS = st.lists(st.floats(-2.5, 2.5), min_size=7, max_size=7).map(np.array)

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from disect_sim.errors import InputError
 from pipelines.many import inbox
 from stages.ingest import formats
 from stages.ingest.log_file import LogFile, log_format, read_log
 from stages.ingest.robot_log import RobotLog
-from stages.shared.inputs.log_formats import LOG_FORMATS, LOG_SUFFIXES, LogFormat
+from stages.runtime.errors import InputError
+from stages.shared.input_files import LOG_FORMATS, LOG_SUFFIXES, LogFormat
 from tests.stages.force_logs import PARAMS, synthetic_cut, write_recording
 
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from stages.optimize.constraints import Passage
 from stages.optimize.final_draw import PARTED, final_draw, joined, stroke
-from stages.optimize.optimization import Measured
-from stages.optimize.passage import Passage
-from stages.optimize.report import motion_rows
+from stages.optimize.optimize_report import motion_rows
+from stages.optimize.search import Measured
 from tests.disect_sim.scenes import block_model, regular_block
 from tests.stages.slicing_scenes import VALUES, block, quick, slicing_cut
 

@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 
-from disect_sim.errors import InputError
-from stages.optimize.first_cuts import VERTICAL, first_cuts, to_execute
-from stages.optimize.first_cuts_picture import first_cuts_picture
+from stages.optimize.first_cuts import VERTICAL, first_cuts, first_cuts_picture, to_execute
+from stages.runtime.artifacts import check_table
 from stages.runtime.catalogue import ARTIFACTS
-from stages.runtime.table_contract import check_table
+from stages.runtime.errors import InputError
 from tests.disect_sim.scenes import block_model, regular_block
 from tests.stages.slicing_scenes import quick
 

@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 
-from stages.optimize import optimization
-from stages.optimize.descent import LEFT_BEHIND, Descent
-from stages.optimize.live import SoFar
-from stages.optimize.starts import Start, near_vertical
-from stages.runtime.parallel import Workers
+from disect_sim.processes import Workers
+from stages.optimize import search
+from stages.optimize.descent import LEFT_BEHIND, Descent, SoFar
+from stages.optimize.search import Start, near_vertical
 from tests.stages.slicing_scenes import VALUES, block, quick, slicing_cut
 
 
@@ -22,9 +21,9 @@ def runs():
     sawing[0] = 1.0
     start = Start("", True, near, model, (VALUES,), cut.passage, params, scale, None, "")
     patch = pytest.MonkeyPatch()
-    patch.setattr(optimization, "TRIAL", 1)
+    patch.setattr(search, "TRIAL", 1)
     quiet = SoFar(cut, scale)
-    found = optimization._descents(
+    found = search._descents(
         Workers(1), start, {"vertical": near, "drawn 1": sawing}, lambda *_: None, quiet, lambda _: None
     )
     patch.undo()
@@ -39,7 +38,7 @@ def test_the_start_that_is_behind_is_given_up(runs):
     assert found["drawn 1"].best_after(1) < found["vertical"].best_after(1)
     assert found["vertical"].ended == LEFT_BEHIND
     assert len(found["vertical"].history) == 1
-    assert len(found[optimization.UNCONSTRAINED].history) == 1
+    assert len(found[search.UNCONSTRAINED].history) == 1
 
 
 def test_the_other_goes_on_to_the_same_numbers(runs):

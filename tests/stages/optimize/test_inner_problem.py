@@ -6,12 +6,11 @@ import pytest
 import torch
 
 from stages.optimize.constraints import Constraints, rules_of
-from stages.optimize.curvature import Curvature
-from stages.optimize.inner_problem import ForceModel, lagrangian, solve
+from stages.optimize.descent import Curvature, ForceModel, lagrangian, solve
+from stages.optimize.description import OPTIMISERS
 from stages.optimize.kinematics import Trajectory
-from stages.optimize.optimisers import OPTIMISERS
 from stages.optimize.slicing_cut import COARSE, KEYFRAMES
-from stages.runtime.named import load
+from stages.runtime.describe import load_named
 from tests.stages.slicing_scenes import block, quick, slicing_cut
 
 MODEL = block()
@@ -157,7 +156,7 @@ def test_the_lagrangian_and_its_gradients_are_those_of_the_package_mdmm(seed):
 @pytest.mark.parametrize("name", OPTIMISERS)
 def test_the_optimisers_step_like_torchs(name):
     generator = np.random.default_rng(4)
-    ours = load(OPTIMISERS[name])()
+    ours = load_named(OPTIMISERS[name])()
     at, theirs = np.zeros(5), torch.zeros(5, dtype=torch.float64, requires_grad=True)
     optimiser = {"adamax": torch.optim.Adamax, "adam": torch.optim.Adam}[name]([theirs], lr=0.02)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, 40)

@@ -3,14 +3,11 @@
 import numpy as np
 import pytest
 
-from disect_sim.errors import InputError
-from stages.optimize.descent import NO_GAIN, Search, descend
-from stages.optimize.finer_mesh import finer_cut
-from stages.optimize.inner_problem import ForceModel
-from stages.optimize.live import live_picture
-from stages.optimize.optimization import UNCONSTRAINED, optimize
-from stages.optimize.picture import optimize_picture
-from stages.optimize.report import (
+from stages.optimize.confirmation import finer_cut
+from stages.optimize.descent import NO_GAIN, ForceModel, Search, descend, live_picture
+from stages.optimize.optimize import check_plane
+from stages.optimize.optimize_picture import optimize_picture
+from stages.optimize.optimize_report import (
     confirmation_table,
     history_table,
     keyframe_table,
@@ -18,12 +15,12 @@ from stages.optimize.report import (
     motion_table,
     profile_table,
 )
+from stages.optimize.search import UNCONSTRAINED, near_vertical, optimize
 from stages.optimize.slicing_cut import SlicingCut
-from stages.optimize.stage import check_plane
-from stages.optimize.starts import near_vertical
+from stages.runtime.artifacts import check_table
 from stages.runtime.catalogue import ARTIFACTS
 from stages.runtime.checkpoint import Checkpoint
-from stages.runtime.table_contract import check_table
+from stages.runtime.errors import InputError
 from tests.disect_sim.scenes import regular_block
 from tests.stages.slicing_scenes import VALUES, block, quick, slicing_cut, uncut_block
 

@@ -9,20 +9,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from disect_sim.cut_mesh import tet_volumes
-from disect_sim.errors import InputError
 from disect_sim.knife import KNIVES
 from disect_sim.many import Answer, simulate_many
 from disect_sim.outcome import Outcome, OutcomeKind
-from stages.optimize import optimization
-from stages.optimize.confirmation import MATERIALS, POSSIBLE, Check, Confirmed, checks_of
-from stages.optimize.constraints import Constraints, rules_of
-from stages.optimize.curvature import Curvature
-from stages.optimize.finer_mesh import finer_cut, halve_edges, values_on
-from stages.optimize.inner_problem import ForceModel, nearest_feasible, solve
-from stages.optimize.passage import passage_of
-from stages.optimize.report import _band
-from stages.optimize.starts import chosen_starts, drawn_motions, near_vertical, parameter_draws
-from stages.runtime.parallel import Workers
+from disect_sim.processes import Workers
+from stages.optimize import search
+from stages.optimize.confirmation import (
+    MATERIALS,
+    POSSIBLE,
+    Check,
+    Confirmed,
+    checks_of,
+    finer_cut,
+    halve_edges,
+    values_on,
+)
+from stages.optimize.constraints import Constraints, passage_of, rules_of
+from stages.optimize.descent import Curvature, ForceModel, nearest_feasible, solve
+from stages.optimize.optimize_report import _band
+from stages.optimize.search import chosen_starts, drawn_motions, near_vertical, parameter_draws
+from stages.runtime.errors import InputError
 from tests.disect_sim.scenes import BLOCK_HEIGHT, regular_block
 from tests.stages.slicing_scenes import VALUES, block, quick, slicing_cut, uncut_block
 
@@ -225,10 +231,10 @@ def test_on_cuda_the_confirming_cuts_are_a_batch_with_the_same_forces(monkeypatc
     cuts = [*cut.cuts(cut.straight()), *cut.cuts(_wild(cut))]
     shares: list[float] = []
     with Workers(1) as workers:
-        drawn, apart = optimization._confirmations(workers, partial(len, "draw"), cuts, shares.append)
-        monkeypatch.setattr(optimization, "on_cuda", lambda: True)
-        monkeypatch.setattr(optimization, "simulate_many", partial(simulate_many, batch=True))
-        drawn_too, together = optimization._confirmations(workers, partial(len, "draw"), cuts, shares.append)
+        drawn, apart = search._confirmations(workers, partial(len, "draw"), cuts, shares.append)
+        monkeypatch.setattr(search, "on_cuda", lambda: True)
+        monkeypatch.setattr(search, "simulate_many", partial(simulate_many, batch=True))
+        drawn_too, together = search._confirmations(workers, partial(len, "draw"), cuts, shares.append)
     assert drawn == drawn_too == 4
     assert shares[:3] == pytest.approx([1 / 3, 2 / 3, 1.0])
     assert shares[3:] == sorted(shares[3:]) and shares[-1] == 1.0

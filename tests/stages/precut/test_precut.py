@@ -11,16 +11,14 @@ import pytest
 import trimesh
 import yaml
 
-from disect_sim.errors import InputError
-from stages.precut.params import PrecutParams
-from stages.precut.picture import precut_picture
-from stages.precut.stage import metrics, precut, tables
-from stages.precut.surface_file import read_cutting_surface
+from stages.precut.description import PrecutParams
+from stages.precut.precut import metrics, precut, precut_picture, read_cutting_surface, tables
 from stages.runtime.artifacts import read_metrics, read_table, write_table
 from stages.runtime.catalogue import artifacts_of
+from stages.runtime.errors import InputError
 from stages.runtime.params import load_params
-from stages.shared.cut.cut_mesh_tables import read_cut_mesh
-from stages.shared.surface.triangles import Surface
+from stages.shared.cut import read_cut_mesh
+from stages.shared.surface import Surface
 from tests.disect_sim.tet_meshes import BOX_VOLUME, regular_box, sheet
 
 ROOT = Path(__file__).parents[3]

@@ -7,12 +7,13 @@ import polars as pl
 import pytest
 
 from disect_sim import KNIVES, MATERIALS
-from disect_sim.errors import InputError
-from disect_sim.virtual_nodes import cut_by_plane, half_body
-from stages.replay.stage import frame_table, metrics, picture, record, spring_table, surface_tables
+from disect_sim.virtual_nodes.cutting import cut_by_plane
+from disect_sim.virtual_nodes.split import half_body
+from stages.replay.replay import frame_table, metrics, picture, record, spring_table, surface_tables
+from stages.runtime.artifacts import check_table
 from stages.runtime.catalogue import ARTIFACTS
+from stages.runtime.errors import InputError
 from stages.runtime.params import load_params
-from stages.runtime.table_contract import check_table
 from tests.disect_sim.tet_meshes import jittered_box
 
 ROOT = Path(__file__).parents[3]

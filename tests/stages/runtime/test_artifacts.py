@@ -9,17 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from disect_sim.errors import InputError
-from pipelines.cli.validate import validate_file
-from stages.runtime import atomic_file
-from stages.runtime.artifacts import (
-    read_metrics,
-    read_table,
-    write_json,
-    write_picture,
-    write_table,
-)
+from pipelines.cli.show import validate_file
+from stages.runtime import files
+from stages.runtime.artifacts import read_metrics, read_table, write_json, write_picture, write_table
 from stages.runtime.catalogue import ARTIFACTS
+from stages.runtime.errors import InputError
 from stages.runtime.version import ARTIFACT_FORMAT
 
 NAME = "clean/vertices"
@@ -135,7 +129,7 @@ def test_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
     def full_disk(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(atomic_file.os, "fsync", full_disk)
+    monkeypatch.setattr(files.os, "fsync", full_disk)
     with pytest.raises(OSError, match="No space"):
         write_table(tmp_path, NAME, vertices([[9.0, 9.0, 9.0]]))
     assert path.read_bytes() == before

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.dvc.template import read_template
-from scripts.write_artifacts_doc import DOCUMENT, document
+from pipelines.dvc.pipeline_file import read_template
+from pipelines.dvc.template_writer import DOCUMENT, document
+from stages.runtime.artifacts import polars_dtype
 from stages.runtime.catalogue import ARTIFACTS, artifacts_of, readers_of
 from stages.runtime.describe import SUFFIX
-from stages.runtime.table_contract import polars_dtype
 
 ROOT = Path(__file__).parents[3]
 ENTRIES = read_template(ROOT / "pipelines" / "dvc" / "scan.dvc.yaml")
@@ -16,7 +16,7 @@ ENTRIES = read_template(ROOT / "pipelines" / "dvc" / "scan.dvc.yaml")
 
 def test_document_is_current():
     text = (ROOT / DOCUMENT).read_text(encoding="utf-8")
-    assert text == document(), "docs/artifacts.md is old: run `python -m scripts.write_artifacts_doc`"
+    assert text == document(), "docs/artifacts.md is old: run `python -m pipelines.dvc.template_writer`"
 
 
 @pytest.mark.parametrize("artifact", ARTIFACTS.values(), ids=lambda a: a.name)

@@ -10,17 +10,17 @@ import pytest
 import trimesh
 import yaml
 
-from disect_sim.box_mesh import box_mesh
-from disect_sim.errors import InputError
-from stages.precut import stage as precut
+from disect_sim.cut_mesh import box_mesh
+from stages.precut import precut as precut
 from stages.runtime.artifacts import read_metadata, read_table, write_table
 from stages.runtime.catalogue import ARTIFACTS, STAGES, artifacts_of, base_of
+from stages.runtime.errors import InputError
 from stages.runtime.params import SECTIONS, load_params
 from stages.runtime.scan_file import ScanFile
 from stages.runtime.stage_io import StageIO
 from stages.runtime.stage_main import _checked, _in_words_of
-from stages.shared.cut.cut_mesh_tables import read_cut_mesh
-from stages.tetrahedralize import stage as tetrahedralize
+from stages.shared.cut import read_cut_mesh
+from stages.tetrahedralize import tetrahedralize as tetrahedralize
 from stages.tetrahedralize.mesher import TetMesh
 from tests.disect_sim.tet_meshes import regular_box
 from tests.stages.precut.test_precut import make_project

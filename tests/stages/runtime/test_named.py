@@ -5,13 +5,12 @@ import sys
 
 import pytest
 
-from disect_sim.errors import InputError
-from stages.calibrate.losses import LOSSES
-from stages.calibrate.methods.table import METHODS, methods_of
-from stages.optimize.optimisers import OPTIMISERS
-from stages.runtime.named import load
+from stages.calibrate.methods import LOSSES, METHODS, methods_of
+from stages.optimize.description import OPTIMISERS
+from stages.runtime.describe import load_named
+from stages.runtime.errors import InputError
 from stages.runtime.params import merge_params
-from stages.shared.robots.names import ROBOTS
+from stages.shared.robots.robot import ROBOTS
 from tests.stages.calibration_scenes import ROOT
 
 
@@ -21,7 +20,7 @@ def set_param(section, key, value):
 
 @pytest.mark.parametrize("place", [*(method.function for method in METHODS.values()), *OPTIMISERS.values()])
 def test_every_place_is_there(place):
-    assert callable(load(place))
+    assert callable(load_named(place))
 
 
 @pytest.mark.parametrize(
@@ -57,7 +56,7 @@ def test_a_method_that_can_only_do_the_first_phase_is_refused_for_the_second():
 
 def test_the_tables_import_neither_torch_nor_scipy():
     code = (
-        "import sys, stages.calibrate.params, stages.optimize.params, stages.export.params\n"
+        "import sys, stages.calibrate.description, stages.optimize.description, stages.export.description\n"
         "assert not {'torch', 'scipy', 'warp'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)

@@ -6,8 +6,8 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from disect_sim.errors import InputError
 from stages.runtime.catalogue import STAGES
+from stages.runtime.errors import InputError
 from stages.runtime.params import SECTIONS, SHARED, load_params
 
 ROOT = Path(__file__).parents[3]

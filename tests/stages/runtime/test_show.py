@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from stages.runtime import stage_io
-from stages.runtime.events import EVENTS_VARIABLE
+from stages.runtime.files import LIVE_FILE_NAME
 from stages.runtime.scan_file import ScanFile
-from stages.runtime.scratch import LIVE_FILE_NAME
-from stages.runtime.stage_io import StageIO
+from stages.runtime.stage_io import EVENTS_VARIABLE, StageIO
 
 PICTURE = np.zeros((4, 6, 3), np.uint8)
 

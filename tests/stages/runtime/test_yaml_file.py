@@ -2,7 +2,7 @@
 
 import yaml
 
-from stages.runtime.yaml_file import parse_yaml, read_mapping
+from stages.runtime.files import parse_yaml, read_mapping
 
 
 def test_the_same_text_is_parsed_once_and_every_reader_has_its_own_copy(tmp_path, monkeypatch):

@@ -5,9 +5,8 @@ import copy
 import numpy as np
 import pytest
 
-from stages.export.links import link_ends
-from stages.shared.robots.drawn_arm import arm_of
-from stages.shared.robots.robot import load_robot
+from stages.export.cell import link_ends
+from stages.shared.robots.robot import arm_of, load_robot
 from tests.pipelines.report_scene import cut_document
 
 PANDA = load_robot("panda")

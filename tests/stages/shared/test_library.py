@@ -6,16 +6,16 @@ import numpy as np
 import polars as pl
 import pytest
 
-from disect_sim.errors import InputError
-from disect_sim.materials import MATERIALS
-from pipelines.scans.library import FOLDER as IN_PROJECT
-from pipelines.scans.library import add_cut
-from pipelines.scans.project import Project
-from stages.calibrate.material_fit.posterior import Posterior, posterior_table, what_the_log_says
-from stages.calibrate.material_fit.unknowns import MaterialUnknowns
-from stages.ingest.stage import empty_table
+from disect_sim.parameters import MATERIALS
+from pipelines.project import Project
+from pipelines.scans.cuts import FOLDER as IN_PROJECT
+from pipelines.scans.cuts import add_cut
+from stages.calibrate.material.posterior import Posterior, posterior_table, what_the_log_says
+from stages.calibrate.material.unknowns import MaterialUnknowns
+from stages.ingest.ingest import empty_table
 from stages.runtime.artifacts import write_json, write_table
-from stages.shared.inputs.further_logs import LOGS_NOTE
+from stages.runtime.errors import InputError
+from stages.shared.input_files import LOGS_NOTE
 from stages.shared.library.library import ANY_MATERIAL, CUT_TO_CUT, FOLDER, cuts_of, expected, log_alone
 from tests.stages.calibration_scenes import ROOT
 

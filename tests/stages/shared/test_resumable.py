@@ -3,7 +3,7 @@
 import pytest
 
 from stages.runtime.checkpoint import Checkpoint
-from stages.shared.fitting.resumable import run_to_end
+from stages.shared.fitting import run_to_end
 
 
 class Doubling:

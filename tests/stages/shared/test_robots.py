@@ -5,15 +5,14 @@ import json
 import numpy as np
 import pytest
 
-from disect_sim.errors import InputError
 from stages.export.cell import cell_of, flange_targets
-from stages.export.checklist import air_cut
 from stages.export.inverse import choose_posture, follow
 from stages.export.motion_checks import ACCELERATION_SHARE
+from stages.export.package import air_cut
+from stages.runtime.errors import InputError
 from stages.runtime.params import merge_params
 from stages.shared.robots import robot as module
-from stages.shared.robots.names import FOLDER, ROBOTS, edge_limits
-from stages.shared.robots.robot import load_robot
+from stages.shared.robots.robot import FOLDER, ROBOTS, edge_limits, load_robot
 from tests.stages.synthetic_cut import ROOT
 
 PARAMS_YAML = ROOT / "params.yaml"

@@ -7,11 +7,10 @@ import polars as pl
 import pytest
 
 from disect_sim.parameters import SPRING_NAMES
-from stages.calibrate.report import body_table
-from stages.runtime.artifacts import read_table, write_table
+from stages.calibrate.calibrate_report import body_table
+from stages.runtime.artifacts import check_table, read_table, write_table
 from stages.runtime.catalogue import ARTIFACTS
-from stages.runtime.table_contract import check_table
-from stages.shared.cut.second_cut_values import of_material, read_possible_materials, read_second_cut_values
+from stages.shared.cut import of_material, read_possible_materials, read_second_cut_values
 
 PARAMETERS = "transport/parameters"
 

@@ -10,19 +10,24 @@ import pytest
 import yaml
 
 from disect_sim.cut_mesh import CutMesh
-from disect_sim.errors import InputError
-from disect_sim.materials import MATERIALS
-from disect_sim.parameters import SPRING_PARAMETERS
-from disect_sim.virtual_nodes import cut_by_plane
-from stages.precut.stage import precut, tables
+from disect_sim.parameters import MATERIALS, SPRING_PARAMETERS
+from disect_sim.virtual_nodes.cutting import cut_by_plane
+from stages.precut.precut import precut, tables
 from stages.runtime.artifacts import read_metrics, read_table, write_table
 from stages.runtime.catalogue import artifacts_of
+from stages.runtime.errors import InputError
 from stages.runtime.params import load_params
-from stages.shared.cut.cut_mesh_tables import read_cut_mesh
-from stages.shared.cut.straight_cut import straight_cut
-from stages.simulate.params import SimulateParams
-from stages.simulate.picture import Profile, simulate_picture
-from stages.simulate.stage import check_parameters, force_table, metrics, simulate, spring_table
+from stages.shared.cut import read_cut_mesh, straight_cut
+from stages.simulate.description import SimulateParams
+from stages.simulate.simulate import (
+    Profile,
+    check_parameters,
+    force_table,
+    metrics,
+    simulate,
+    simulate_picture,
+    spring_table,
+)
 from tests.disect_sim.tet_meshes import jittered_box
 
 ROOT = Path(__file__).parents[3]

@@ -13,27 +13,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation
 
-from disect_sim.errors import InputError
-from disect_sim.materials import MATERIALS
+from disect_sim.parameters import MATERIALS
 from pipelines.cli import doctor
-from pipelines.runs.summary import headlines
+from pipelines.runs.run_summary import headlines
+from stages.clean.clean import clean
 from stages.clean.scan_file import read_scan
-from stages.clean.stage import clean
-from stages.shared.surface.triangles import Surface, is_closed
-from stages.tetrahedralize.inflation import restore_volume
-from stages.tetrahedralize.mesher import TetMesh, oriented, why_unseeded
+from stages.runtime.errors import InputError
+from stages.shared.surface import Surface, is_closed
+from stages.tetrahedralize.mesher import TetMesh, oriented, sizing_field, target_edge, why_unseeded
+from stages.tetrahedralize.mesher_process import LIBRARY, SeededRandom, UnseededError
 from stages.tetrahedralize.quality import (
     boundary_faces,
     count_pieces,
+    drop_touching,
     p_wave_speed,
     stable_step,
     tet_quality,
     unique_edges,
 )
-from stages.tetrahedralize.seeded_random import LIBRARY, SeededRandom, UnseededError
-from stages.tetrahedralize.sizing import sizing_field, target_edge
-from stages.tetrahedralize.stage import TetResult, metrics, run, tetrahedralize
-from stages.tetrahedralize.touching import drop_touching
+from stages.tetrahedralize.tetrahedralize import TetResult, metrics, restore_volume, run, tetrahedralize
 from tests.real_data import real_file
 from tests.stages.scan_shapes import PROJECT, REAL_SCANS, SAMPLE, ball, default_params
 
@@ -152,7 +150,9 @@ def octahedron(radius_m: float) -> TetMesh:
 
 
 def test_mesh_that_misses_the_volume_is_an_error(monkeypatch) -> None:
-    monkeypatch.setattr("stages.tetrahedralize.stage.mesh_inside", lambda *_, **__: octahedron(0.035))
+    monkeypatch.setattr(
+        "stages.tetrahedralize.tetrahedralize.mesh_inside", lambda *_, **__: octahedron(0.035)
+    )
     # An octahedron in a ball has 1 / pi of its volume, far more than moving its skin by the envelope can give back.
     with pytest.raises(InputError, match=r"volume off by -\d+.*0\.8 mm.*0\.4 mm.*0\.2 mm"):
         tetrahedralize(resting(ball(0.035, 3)), PARAMS)
@@ -269,7 +269,7 @@ def test_without_the_library_the_stage_warns(caplog, monkeypatch) -> None:
         write_png=lambda *_: None,
         scan=SimpleNamespace(material="apple"),
     )
-    monkeypatch.setattr("stages.tetrahedralize.stage.tet_picture", lambda *_: None)
+    monkeypatch.setattr("stages.tetrahedralize.tetrahedralize.tet_picture", lambda *_: None)
     assert run(io, PARAMS)["seeded"] is False
     assert "another run gives another mesh: the library never_built was not built" in caplog.text
 

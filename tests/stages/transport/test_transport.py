@@ -7,17 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from disect_sim.errors import InputError
 from disect_sim.parameters import SPRING_NAMES
-from stages.calibrate.validation import TOUCHED_NS
+from stages.calibrate.problem import TOUCHED_NS
+from stages.runtime.artifacts import check_table
 from stages.runtime.catalogue import ARTIFACTS
-from stages.runtime.table_contract import check_table
-from stages.shared.fitting.bounded import make_bound
-from stages.transport.comparison import Comparison
-from stages.transport.parameters import combine
-from stages.transport.plan import transport_plan
-from stages.transport.spring_set import SpringSet, bare_flesh, touch_weights
-from stages.transport.stage import NO_LOG, Source, metrics, tables, transport
+from stages.runtime.errors import InputError
+from stages.shared.fitting import make_bound
+from stages.transport.plan import Comparison, SpringSet, bare_flesh, combine, touch_weights, transport_plan
+from stages.transport.transport import NO_LOG, Source, metrics, tables, transport
 from tests.stages.transport_scenes import BOUNDS, SHIPPED, disc, field, source_of, with_params
 
 EXACT = {"max_exact": 10_000, "entropy": 0.002}

@@ -4,12 +4,10 @@ import numpy as np
 import pytest
 
 from disect_sim import cut_by_plane
-from disect_sim.box_mesh import box_mesh
-from disect_sim.cut_mesh import CutMesh
-from stages.shared.fitting.bounded import make_bound
-from stages.transport.comparison import compare
-from stages.transport.spring_set import SpringSet
-from stages.transport.stage import transport
+from disect_sim.cut_mesh import CutMesh, box_mesh
+from stages.shared.fitting import make_bound
+from stages.transport.plan import SpringSet, compare
+from stages.transport.transport import transport
 from tests.disect_sim.scenes import APPLE, irregular_block
 from tests.stages.transport_scenes import BOUNDS, SHIPPED, source_of
 

@@ -1,0 +1,1 @@
+"""Attacks on the certificate: edits of exported files, judged independently."""

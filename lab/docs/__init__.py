@@ -1,0 +1,1 @@
+"""Pictures and generated pages for the documentation."""

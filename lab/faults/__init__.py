@@ -1,0 +1,1 @@
+"""Fault injection: kills, damaged inputs, the nightly run."""

@@ -1,0 +1,1 @@
+"""Fits and predictions of real force logs."""

@@ -1,0 +1,44 @@
+"""Where the real scans, logs and meshes are, which are not part of this repository (docs/real_data.md).
+
+The environment variable SCAN2CUT_REAL_DATA names their folder. Scripts and tests ask here and nowhere else.
+"""
+
+import os
+from pathlib import Path
+
+VARIABLE = "SCAN2CUT_REAL_DATA"
+BESIDE = Path(__file__).parents[3] / "shared" / "data"
+"""Taken when the variable is not set, if it exists: a folder beside the repository."""
+
+
+def real_data() -> Path | None:
+    """The folder with panda/, forces/, scans/, meshes/ and logs_other/, or None if there is none.
+
+    A variable that names something else than a folder is an error, not "no data": it was set on purpose.
+    """
+    named = os.environ.get(VARIABLE)
+    if not named:
+        return BESIDE if BESIDE.is_dir() else None
+    folder = Path(named).expanduser()
+    if not folder.is_dir():
+        raise NotADirectoryError(
+            f"{VARIABLE} is {named!r}, which is no folder. It must name the folder described in docs/real_data.md. "
+            "Correct or unset it."
+        )
+    return folder
+
+
+def real_file(*parts: str) -> Path:
+    """A file or folder of the real data, e.g. real_file("panda", "apple"); FileNotFoundError with the remedy."""
+    folder, name = real_data(), "/".join(parts)
+    if folder is None:
+        raise FileNotFoundError(
+            f"{name} is needed, and {VARIABLE} is not set. Real data is not part of this repository. "
+            f"Set {VARIABLE} to its folder (docs/real_data.md)."
+        )
+    path = folder.joinpath(*parts)
+    if not path.exists():
+        raise FileNotFoundError(
+            f"{name} is not in {folder}, the folder of {VARIABLE}. docs/real_data.md says where it can be obtained."
+        )
+    return path

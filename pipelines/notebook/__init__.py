@@ -1,1 +1,0 @@
-"""Use from Python and notebooks: `import scan2cut`."""

@@ -1,0 +1,277 @@
+"""replay.html: the recording in a page of its own, drawn with three.js, opened by a double click."""
+
+import base64
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from pipelines.project import Project
+from pipelines.report.drawings import DATA_MAP, MAP, colour_map, colour_of, rgb
+from pipelines.report.page import asset, environment
+from pipelines.report.scan_data import ScanData
+from stages.runtime.catalogue import ARTIFACTS
+from stages.runtime.errors import InputError
+from stages.runtime.files import write_bytes_atomic
+from stages.shared.robots.robot import arm_of
+
+# The recording that the stage replay wrote, ready for a viewer.
+
+
+TABLES = ("frames", "faces", "vertices", "springs")
+
+
+@dataclass(frozen=True)
+class ReplayRecording:
+    """Tables of the stage replay; vertices and springs hold one frame after the other."""
+
+    scan_id: str
+    frames: pl.DataFrame
+    faces: pl.DataFrame
+    vertices: pl.DataFrame
+    springs: pl.DataFrame
+    metrics: dict[str, Any]
+    cut: dict[str, Any]
+    """cut.json of the export; empty without one."""
+
+    def of_frame(self, table: pl.DataFrame, frame: int) -> pl.DataFrame:
+        """The rows of one frame."""
+        count = len(table) // len(self.frames)
+        return table.slice(frame * count, count)
+
+
+def read_recording(project: Project, scan_id: str) -> ReplayRecording:
+    """Read it; InputError if the stage has not run."""
+    data = ScanData(project, scan_id)
+    found = {name: data.table(f"replay/{name}") for name in TABLES}
+    metrics = data.metrics("replay")
+    missing = [name for name, table in found.items() if table is None]
+    if missing or not metrics:
+        why = f" {data.problems[0]}" if data.problems else ""
+        raise InputError(
+            f"The scan {scan_id!r} has no recording of its cut.{why} The stage replay writes it. "
+            "Run 'scan2cut run SCAN' to its end first."
+        )
+    tables = {name: table for name, table in found.items() if table is not None}
+    return ReplayRecording(scan_id, metrics=metrics, cut=data.cut, **tables)
+
+
+# Viewers that are not installed with scan2cut.
+
+
+def need(module: str, extra: str) -> Any:
+    """The module, or a sentence that says how to get it."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise InputError(
+            f"view: the package {module.partition('.')[0]!r} is not installed. This format needs it. "
+            f"Install it with: pip install 'scan2cut[{extra}]'"
+        ) from error
+
+
+# The knife as triangles, for viewers: a wedge; its 0.08 mm edge would not be seen.
+
+
+WEDGE = ((0, 1, 4), (0, 4, 3), (1, 2, 5), (1, 5, 4), (2, 0, 3), (2, 3, 5), (0, 2, 1), (3, 4, 5))
+"""Faces of blade_points, counter-clockwise seen from outside."""
+
+
+def blade_points(metrics: dict[str, Any]) -> list[tuple[float, float, float]]:
+    """Corners of the blade [m] about the middle of its edge, from replay/metrics."""
+    half, up, side = (
+        0.5 * metrics["blade_length_m"],
+        metrics["blade_height_m"],
+        0.5 * metrics["blade_spine_m"],
+    )
+    section = ((0.0, 0.0), (side, up), (-side, up))
+    return [(x, y, z) for z in (-half, half) for x, y in section]
+
+
+# The recording as an animated USD file (extra `usd`): meshes with moving points and coloured displacement.
+
+
+TICKS_PER_SECOND = 1000.0
+"""USD's time code is one millisecond."""
+SUFFIXES = (".usd", ".usda", ".usdc")
+SPRING_WIDTH_M = 0.0015
+
+
+def write_usd(recording: ReplayRecording, path: Path) -> Path:
+    """Write the file: metres, y up, one time code per millisecond."""
+    if path.suffix not in SUFFIXES:
+        raise InputError(
+            f"view: {path.name!r} is no name of a USD file. It must end with {', '.join(SUFFIXES)}. Rename it."
+        )
+    usd, geom, gf = need("pxr.Usd", "usd"), need("pxr.UsdGeom", "usd"), need("pxr.Gf", "usd")
+    path.unlink(missing_ok=True)
+    stage = usd.Stage.CreateNew(str(path))
+    geom.SetStageUpAxis(stage, geom.Tokens.y)
+    geom.SetStageMetersPerUnit(stage, 1.0)
+    stage.SetTimeCodesPerSecond(TICKS_PER_SECOND)
+    times = [TICKS_PER_SECOND * t for t in recording.frames["time_s"].to_list()]
+    stage.SetStartTimeCode(times[0])
+    stage.SetEndTimeCode(times[-1])
+    stage.SetDefaultPrim(geom.Xform.Define(stage, "/cut").GetPrim())
+    fruit = geom.Mesh.Define(stage, "/cut/fruit")
+    faces = recording.faces["vertices"].explode().to_list()
+    fruit.CreateFaceVertexCountsAttr([3] * (len(faces) // 3))
+    fruit.CreateFaceVertexIndicesAttr(faces)
+    fruit.CreateSubdivisionSchemeAttr(geom.Tokens.none)
+    shade = fruit.CreateDisplayColorPrimvar(geom.Tokens.vertex)
+    springs = geom.Points.Define(stage, "/cut/springs")
+    springs.CreateWidthsAttr([SPRING_WIDTH_M])
+    springs.SetWidthsInterpolation(geom.Tokens.constant)
+    left = springs.CreateDisplayColorPrimvar(geom.Tokens.vertex)
+    knife = geom.Mesh.Define(stage, "/cut/knife")
+    knife.CreatePointsAttr([gf.Vec3f(*p) for p in blade_points(recording.metrics)])
+    knife.CreateFaceVertexCountsAttr([3] * len(WEDGE))
+    knife.CreateFaceVertexIndicesAttr([i for face in WEDGE for i in face])
+    knife.CreateSubdivisionSchemeAttr(geom.Tokens.none)
+    move = knife.AddTranslateOp()
+    most = max(float(recording.metrics["max_displacement_m"]), 1e-9)
+    for i, time in enumerate(times):
+        points = recording.of_frame(recording.vertices, i)
+        fruit.GetPointsAttr().Set([gf.Vec3f(*p) for p in points["position_m"].to_list()], time)
+        shade.Set([gf.Vec3f(*_shade(colour_of(d / most, MAP))) for d in points["displacement_m"]], time)
+        rows = recording.of_frame(recording.springs, i)
+        springs.GetPointsAttr().Set([gf.Vec3f(*p) for p in rows["plus_m"].to_list()], time)
+        left.Set([gf.Vec3f(*_shade(colour_of(r, DATA_MAP))) for r in rows["remaining_fraction"]], time)
+        move.Set(gf.Vec3d(*recording.frames["knife_position_m"].to_list()[i]), time)
+    stage.GetRootLayer().Save()
+    return path
+
+
+def _shade(colour: str) -> list[float]:
+    """USD's colours go from 0 to 1."""
+    return [part / 255 for part in rgb(colour)]
+
+
+# The recording as an .rrd file for Rerun (extra `rerun`), with a layout: 3D view above, force below.
+
+
+CLOCK = "cut time"
+SPRING_RADIUS_M = 0.0008
+
+
+def write_rrd(recording: ReplayRecording, path: Path) -> Path:
+    """Write the file; open it with `rerun FILE` or, in a browser, `rerun --web-viewer FILE`."""
+    rr, blueprint = need("rerun", "rerun"), need("rerun.blueprint", "rerun")
+    stream = rr.RecordingStream("scan2cut", recording_id=recording.scan_id)
+    stream.save(path)
+    stream.send_blueprint(
+        blueprint.Blueprint(
+            blueprint.Vertical(
+                blueprint.Spatial3DView(origin="/", name="cut"),
+                blueprint.TimeSeriesView(origin="/force", name="force on the knife [N]"),
+                row_shares=[3, 1],
+            )
+        )
+    )
+    stream.log("/", rr.ViewCoordinates.RIGHT_HAND_Y_UP, static=True)
+    stream.log(
+        "knife",
+        rr.Mesh3D(vertex_positions=blade_points(recording.metrics), triangle_indices=WEDGE),
+        static=True,
+    )
+    most = max(float(recording.metrics["max_displacement_m"]), 1e-9)
+    for i, frame in enumerate(recording.frames.iter_rows(named=True)):
+        stream.set_time(CLOCK, duration=frame["time_s"])
+        points = recording.of_frame(recording.vertices, i)
+        colours = [rgb(colour_of(d / most, MAP)) for d in points["displacement_m"]]
+        places = points["position_m"].to_list()
+        for side, name in ((1, "half_plus"), (-1, "half_minus")):
+            faces = recording.faces.filter(recording.faces["side"] == side)["vertices"].to_list()
+            mesh = rr.Mesh3D(vertex_positions=places, triangle_indices=faces, vertex_colors=colours)
+            stream.log(f"fruit/{name}", mesh)
+        springs = recording.of_frame(recording.springs, i)
+        left = [rgb(colour_of(r, DATA_MAP)) for r in springs["remaining_fraction"]]
+        ends = [
+            list(pair) for pair in zip(springs["plus_m"].to_list(), springs["minus_m"].to_list(), strict=True)
+        ]
+        stream.log(
+            "springs/ends",
+            rr.Points3D(
+                [p for pair in ends for p in pair],
+                colors=[c for c in left for _ in "+-"],
+                radii=SPRING_RADIUS_M,
+            ),
+        )
+        stream.log("springs/threads", rr.LineStrips3D(ends, colors=left, radii=0.3 * SPRING_RADIUS_M))
+        stream.log("knife", rr.Transform3D(translation=frame["knife_position_m"]))
+        stream.log("force/norm", rr.Scalars(frame["force_norm_n"]))
+    stream.disconnect()
+    return path
+
+
+REPLAY_FILE_NAME = "replay.html"
+GRAIN_M = 1e-5
+"""Positions and displacements are stored in whole hundredths of a millimetre, which reach to 327 mm."""
+GRAIN = 1e-3
+"""Shares are stored in whole thousandths."""
+
+
+def has_replay(project: Project, scan_id: str) -> bool:
+    """True if the stage replay has run."""
+    return (project.scan_dir(scan_id) / ARTIFACTS["replay/frames"].path).is_file()
+
+
+def build_replay(project: Project, scan_id: str) -> Path:
+    """Write replay.html into the scan's directory; returns its path."""
+    path = project.scan_dir(scan_id) / REPLAY_FILE_NAME
+    write_bytes_atomic(path, replay_html(read_recording(project, scan_id)).encode())
+    return path
+
+
+def replay_html(recording: ReplayRecording) -> str:
+    """The page as text."""
+    return (
+        environment()
+        .get_template("replay.html")
+        .render(
+            title=f"scan2cut replay: {recording.scan_id}",
+            data=replay_data(recording),
+            styles=asset("replay.css"),
+            scripts=asset("three.min.js") + "\n" + asset("replay.js"),
+        )
+    )
+
+
+def replay_data(recording: ReplayRecording) -> dict[str, Any]:
+    """What the page's script draws: small numbers as they are, large arrays as base64 of 16-bit integers."""
+    frames, metrics = recording.frames, recording.metrics
+    return {
+        "time_s": frames["time_s"].to_list(),
+        "knife_m": frames["knife_position_m"].to_list(),
+        "force_n": frames["force_norm_n"].to_list(),
+        "cut_fraction": frames["cut_fraction"].to_list(),
+        "blade": {
+            "length_m": metrics["blade_length_m"],
+            "height_m": metrics["blade_height_m"],
+            "spine_m": metrics["blade_spine_m"],
+        },
+        "grain_m": GRAIN_M,
+        "grain": GRAIN,
+        "faces": _packed(recording.faces["vertices"].explode(), 1.0, pl.Int32),
+        "side": _packed(recording.faces["side"], 1.0),
+        "on_cut": _packed(recording.faces["on_cut"].cast(pl.Int16), 1.0),
+        "vertices": _packed(recording.vertices["position_m"].explode(), GRAIN_M),
+        "displacement": _packed(recording.vertices["displacement_m"], GRAIN_M),
+        "plus": _packed(recording.springs["plus_m"].explode(), GRAIN_M),
+        "minus": _packed(recording.springs["minus_m"].explode(), GRAIN_M),
+        "remaining": _packed(recording.springs["remaining_fraction"], GRAIN),
+        "max_displacement_m": metrics["max_displacement_m"],
+        "surface_colours": list(colour_map(MAP)),
+        "spring_colours": list(colour_map(DATA_MAP)),
+        "outcome": metrics["outcome"],
+        "arm": arm_of(recording.cut, frames["time_s"].to_list()),
+    }
+
+
+def _packed(values: pl.Series, grain: float, dtype: Any = pl.Int16) -> str:
+    """Whole multiples of the grain, little-endian; what is too large for the type is cut off, not wrapped."""
+    limit = 2**15 - 1 if dtype == pl.Int16 else 2**31 - 1
+    whole = (values.cast(pl.Float64) / grain).round().clip(-limit, limit).cast(dtype)
+    return base64.b64encode(whole.to_numpy().tobytes()).decode()

@@ -1,1 +1,0 @@
-"""The 3D replay of the optimised cut: one recording, several viewers."""

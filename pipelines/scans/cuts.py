@@ -1,0 +1,281 @@
+"""The first cut that tells most: design it before any log, certify it, and write its files for the robot."""
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pipelines.project import Project, known_scans
+from pipelines.scans import register
+from stages.runtime.errors import InputError
+from stages.runtime.scan_file import PARAMS_FILE_NAME, SCAN_FILE_NAME, read_scan_file
+
+# Adding a scan's calibrated cut to the library of its material, from which the next fit learns what to expect.
+
+
+FOLDER = Path("stages/shared/library/cuts")
+"""Of the library, in the project."""
+WORST_NMAE = 0.15
+"""A fit that misses its own log by more says nothing about the material."""
+
+
+def add_cut(project: Project, scan: str) -> dict[str, Any]:
+    """Write the scan's entry, in place of an earlier one of the same scan, and return it."""
+    from stages.calibrate.material.posterior import what_the_log_says
+    from stages.calibrate.problem import own_logs
+    from stages.runtime.artifacts import read_metrics, read_notes, read_table
+    from stages.runtime.files import write_bytes_atomic
+    from stages.runtime.params import load_params
+
+    known_scans(project, [scan])
+    scan_dir = project.scan_dir(scan)
+    identity = read_scan_file(scan_dir)
+    figures_file = scan_dir / "calibrate" / "metrics.json"
+    if identity.log is None or not figures_file.is_file():
+        raise InputError(
+            f"{scan} has no calibrated cut. An entry of the library is what a log says of a material. Run the scan "
+            "with --log first."
+        )
+    figures = read_metrics(figures_file)
+    params = load_params(project.root / PARAMS_FILE_NAME, scan_dir / SCAN_FILE_NAME)
+    posterior = read_table(scan_dir, "calibrate/posterior")
+    if not len(posterior):
+        raise InputError(
+            f"{scan} was calibrated spring by spring. The library holds materials. Run it with calibrate.fit=material."
+        )
+    if not figures["nmae"] <= WORST_NMAE:
+        raise InputError(
+            f"{scan}: the fit misses its own log by {100 * figures['nmae']:.1f} %. An entry of the library needs "
+            f"{100 * WORST_NMAE:.0f} % or less. Look at its report first."
+        )
+    entry = {
+        "name": scan,
+        "source": f"calibrated on {identity.log} by scan2cut",
+        "logs": own_logs(partial(read_notes, scan_dir)),
+        "damage_law": params.cut.damage_law,
+        "boundary": params.cut.boundary,
+        "knife": params.cut.knife_label,
+        "nmae": round(figures["nmae"], 4),
+        "values": what_the_log_says(posterior),
+    }
+    path = project.root / FOLDER / f"{identity.material}.json"
+    others = [cut for cut in json.loads(path.read_text(encoding="utf-8"))["cuts"] if cut["name"] != scan]
+    write_bytes_atomic(path, library_text([*others, entry]).encode())
+    return {"material": identity.material, "cuts": len(others) + 1, "file": str(path), "entry": entry}
+
+
+def library_text(cuts: list[dict[str, Any]]) -> str:
+    """The library's file, one line per value, so that a change reads well in git."""
+    return json.dumps({"cuts": cuts}, indent=2, ensure_ascii=False) + "\n"
+
+
+# Predict another log of a registered scan: ingest it as the scan's own was, simulate, write the curves.
+
+
+PREDICTION_FOLDER = "predictions"
+"""In the scan's folder, beside those of the stages."""
+
+
+def predict_log(project: Project, scan: str, log: Path, air: list[Path] | None = None) -> dict[str, Any]:
+    """The figures of the prediction, and where its table and picture are."""
+    from stages.calibrate.calibrate_picture import prediction_picture
+    from stages.calibrate.prediction import predict
+    from stages.calibrate.problem import own_logs
+    from stages.ingest.ingest import force_table, ingest
+    from stages.ingest.log_file import read_log
+    from stages.runtime.artifacts import read_notes, read_table, write_curves
+    from stages.runtime.files import sha256_of_file
+    from stages.runtime.params import load_params
+    from stages.runtime.stage_io import encode_png
+
+    known_scans(project, [scan])
+    scan_dir = project.scan_dir(scan)
+    params = load_params(project.root / PARAMS_FILE_NAME, scan_dir / SCAN_FILE_NAME)
+    airs = register.air_runs_beside(log) if air is None else air
+    register.check_air_runs(airs)
+    runs = {path.name: read_log(path, params.ingest) for path in airs}
+    table = force_table(ingest(read_log(log, params.ingest), params.ingest, air_runs=runs, source=log.name))
+    found = predict(
+        lambda name: read_table(scan_dir, name),
+        read_scan_file(scan_dir).material,
+        params.calibrate,
+        table,
+        own=[scan, sha256_of_file(log), *own_logs(partial(read_notes, scan_dir))],
+    )
+    folder = scan_dir / PREDICTION_FOLDER / f"{log.parent.name}_{log.stem}"
+    return {**found.figures(), **write_curves(folder, found.table(), encode_png(prediction_picture(found)))}
+
+
+PROBE_FOLDER = "probe"
+"""In the scan's folder, beside those of the stages."""
+NEEDED = ("clean/vertices", "clean/faces", "precut/nodes", "precut/springs")
+"""Artifacts that a first cut is made from."""
+
+Progress = Callable[[float, str], None]
+
+
+@dataclass(frozen=True)
+class Design:
+    """First cuts of a scan's fruit with the expected material, and how sure the saving would be after each."""
+
+    params: Any
+    model: Any
+    unknowns: Any
+    values: Any
+    """The simulator's parameters of the expected material."""
+    cuts: list[Any]
+    """The vertical one first."""
+    least: Any
+    """The cut with the least force, whose saving is asked for."""
+    before: float
+    """Half of the saving's 90 % interval before any log [-]."""
+    bands: dict[str, float]
+    """The same after the log of every cut, by its name."""
+
+    @property
+    def ranked(self) -> list[Any]:
+        """The cuts, the one that tells most first."""
+        return sorted(self.cuts, key=lambda cut: self.bands[cut.name])
+
+
+def design(project: Project, scan: str, candidates: int, progress: Progress) -> Design:
+    """Simulate first cuts, and ask what the log of each would leave unknown."""
+    from disect_sim.parameters import MATERIALS
+    from stages.calibrate.material.fit import material_unknowns
+    from stages.calibrate.prediction import (
+        PlannedLog,
+        covariances,
+        deviation,
+        expected_parameters,
+        saving_slope,
+    )
+    from stages.optimize.first_cuts import first_cuts
+    from stages.runtime.artifacts import read_table
+    from stages.runtime.params import load_params
+    from stages.shared.cut import cutting_model, read_cut_mesh
+    from stages.shared.library.library import NINETY
+
+    known_scans(project, [scan])
+    scan_dir = project.scan_dir(scan)
+    _check_meshed(scan, scan_dir)
+    params = load_params(project.root / PARAMS_FILE_NAME, scan_dir / SCAN_FILE_NAME)
+    material = read_scan_file(scan_dir).material
+    mesh = read_cut_mesh(lambda name: read_table(scan_dir, name))
+    model = cutting_model(mesh, MATERIALS[material], params.cut)
+    unknowns = material_unknowns([mesh], material, params.calibrate, leave_out=[scan])
+    values = expected_parameters(unknowns)
+    cuts = first_cuts(
+        model, values, params.optimize, candidates, lambda share: progress(0.2 * share, "simulate first cuts")
+    )
+    least = min(cuts, key=lambda cut: cut.motion.mean_n())
+    slope = saving_slope(unknowns, cuts[0].sensitivity(), least.sensitivity())
+    logs = [PlannedLog(cut.table(), model, unknowns, params.calibrate) for cut in cuts]
+    after = covariances(
+        logs, lambda done: progress(0.2 + 0.5 * done / len(logs), "ask what each log would tell")
+    )
+    bands = {cut.name: NINETY * deviation(slope, known) for cut, known in zip(cuts, after, strict=True)}
+    return Design(params, model, unknowns, values, cuts, least, NINETY * deviation(slope), bands)
+
+
+def probe(project: Project, scan: str, candidates: int, progress: Progress) -> dict[str, Any]:
+    """How sure the saving is before any log, after a vertical cut and after the best first cut; where its files are."""
+    found = design(project, scan, candidates, progress)
+    scan_dir, vertical = project.scan_dir(scan), found.cuts[0]
+    chosen, exported = _exported(scan_dir, found, progress)
+    _write_picture(scan_dir, found, chosen)
+    return {
+        "saving": 1.0 - found.least.motion.mean_n() / vertical.motion.mean_n(),
+        "saving_of": found.least.name,
+        "band_before": found.before,
+        "band_after_vertical": found.bands[vertical.name],
+        "band_after_chosen": found.bands[chosen.name],
+        "chosen": chosen.name,
+        "cuts": [
+            {
+                "name": cut.name,
+                "drawn_m": cut.drawn_m,
+                "mean_force_n": cut.motion.mean_n(),
+                "band": found.bands[cut.name],
+            }
+            for cut in found.ranked
+        ],
+        **exported,
+    }
+
+
+def _check_meshed(scan: str, scan_dir: Path) -> None:
+    from stages.runtime.catalogue import ARTIFACTS
+
+    missing = [name for name in NEEDED if not (scan_dir / ARTIFACTS[name].path).exists()]
+    if missing:
+        raise InputError(
+            f"probe: {scan} has no {missing[0]}. A first cut is designed on the scan's cut mesh. Run "
+            f"`scan2cut run {scan} --target precut` first."
+        )
+
+
+def _exported(scan_dir: Path, found: Design, progress: Progress) -> tuple[Any, dict[str, Any]]:
+    """The first of the ranked cuts that the certificate accepts, and its files in place; else the best, refused."""
+    from stages.export.demand import parting_of
+    from stages.export.export import export
+    from stages.export.export_files import walk
+    from stages.optimize.first_cuts import to_execute
+    from stages.replay.replay import frame_table, record, spring_table
+    from stages.runtime.artifacts import read_table
+    from stages.runtime.catalogue import ARTIFACTS
+
+    identity, ranked = read_scan_file(scan_dir), found.ranked
+    model, values, params = found.model, found.values, found.params
+    body = (read_table(scan_dir, NEEDED[0]), read_table(scan_dir, NEEDED[1]))
+    chain = walk(
+        scan_dir,
+        tuple(ARTIFACTS[name].path for name in NEEDED),
+        root=identity.scan,
+        stages=("clean", "tetrahedralize", "precut"),
+    )
+    scratch = scan_dir / f".scratch-{PROBE_FOLDER}"
+    shutil.rmtree(scratch, ignore_errors=True)
+    tried = []
+    for number, cut in enumerate(ranked):
+        progress(0.7 + 0.3 * number / len(ranked), f"certify {cut.name}")
+        motion = to_execute(cut, model, values, params.optimize)
+        recording = record(model.mesh, model.material, motion, values, params.replay)
+        parting = parting_of(frame_table(recording), spring_table(recording))
+        place = scratch / str(number)
+        place.mkdir(parents=True)
+        motion.write_parquet(place / "motion.parquet")
+        made = export(
+            place,
+            motion,
+            body,
+            parting,
+            chain,
+            params.export,
+            knife=params.cut.knife_label,
+            scan_id=identity.id,
+        )
+        tried.append((cut, place, made))
+        if made.certificate.certified:
+            break
+    cut, place, made = tried[-1] if tried[-1][2].certificate.certified else tried[0]
+    folder = scan_dir / PROBE_FOLDER
+    shutil.rmtree(folder, ignore_errors=True)
+    place.replace(folder)
+    shutil.rmtree(scratch)
+    return cut, {
+        "certified": made.certificate.certified,
+        "verdict": made.certificate.verdict,
+        "folder": str(folder / made.folder.name),
+    }
+
+
+def _write_picture(scan_dir: Path, found: Design, chosen: Any) -> None:
+    from stages.optimize.first_cuts import first_cuts_picture
+    from stages.runtime.files import write_bytes_atomic
+    from stages.runtime.stage_io import encode_png
+
+    png = encode_png(first_cuts_picture(found.model.mesh, chosen, found.bands, found.before))
+    write_bytes_atomic(scan_dir / PROBE_FOLDER / "probe.png", png)

@@ -1,0 +1,129 @@
+"""What a fit leaves of its logs and the next cut has again: part of the model's error, and the scale of the reading.
+
+The likelihood expects a model error that keeps its sign over some millimetres. Its most probable course, given the
+logs, is part of the prediction (Kennedy and O'Hagan 2001): a puncture, say, that a handful of numbers does not follow.
+Where no log has been it fades within that length. The same cut has all of it, another cut of the fruit a part.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from stages.calibrate.material.likelihood import CORRELATION_M, MODEL_ERROR, DepthLikelihood
+from stages.calibrate.problem import top_of_body
+from stages.shared.fitting import rough_correlation
+from stages.shared.library.library import CUT_SPREAD, SCALE_SPREAD
+
+SPACING_M = 1.0e-3
+LEAST = 0.1
+"""Of the mean force: below it the share of a small force is lost in noise."""
+AGAIN = 0.7
+"""Correlation of the model's errors in two cuts of one fruit: one tells half of the variance of the other; the rest is
+the cut's own (fibres, the place in the fruit, how it is held)."""
+FITTED = -1
+"""Number of the fitted material in the table, beside those of the draws."""
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class LeftOver:
+    """What the simulated force of a cut is multiplied with, as a function of the edge's height."""
+
+    height_m: Array
+    """Above the board, ascending."""
+    factor: Array
+    deviation: Array
+    """What the model's error is known to after the logs, as a share of the mean force."""
+
+    def at(self, height_m: Array) -> Array:
+        """The factor at these heights; that of the nearest known one beyond them."""
+        return np.interp(height_m, self.height_m, self.factor) if len(self.factor) else np.ones(len(height_m))
+
+    def deviation_at(self, height_m: Array) -> Array:
+        """The deviation at these heights; beyond the known ones the model's own error."""
+        if not len(self.deviation):
+            return np.full(np.shape(height_m), MODEL_ERROR)
+        return np.interp(height_m, self.height_m, self.deviation, left=MODEL_ERROR, right=MODEL_ERROR)
+
+
+NOTHING = LeftOver(np.zeros(0), np.zeros(0), np.zeros(0))
+"""Without a fit of the material: the factor is 1 everywhere."""
+
+
+def left_over_table(lefts: Sequence[LeftOver]) -> pl.DataFrame:
+    """The table calibrate/left_over, of the fitted material and then of the draws."""
+    parts = [
+        pl.DataFrame(
+            {
+                "draw": pl.Series([FITTED + i] * len(left.factor), dtype=pl.Int64),
+                "height_m": left.height_m,
+                "factor": left.factor,
+                "deviation": left.deviation,
+            }
+        )
+        for i, left in enumerate(lefts or [NOTHING])
+    ]
+    return pl.concat(parts)
+
+
+def read_left_over(table: pl.DataFrame) -> list[LeftOver]:
+    """From that table; nothing if it has no rows."""
+    columns = ("height_m", "factor", "deviation")
+    return [
+        LeftOver(*(rows[name].to_numpy() for name in columns))
+        for rows in table.partition_by("draw", maintain_order=True)
+    ]
+
+
+def scale_again(log_amplitudes: Sequence[float]) -> float:
+    """The reading's most probable scale [-], from the logarithms of the amplitudes of cuts that it was read in."""
+    return float(np.exp(sum(log_amplitudes) * scale_variance(len(log_amplitudes)) / CUT_SPREAD**2))
+
+
+def scale_variance(cuts: int) -> float:
+    """Variance of the logarithm of the reading's scale, when the amplitudes of so many cuts are known."""
+    return float(1.0 / (SCALE_SPREAD**-2 + cuts * CUT_SPREAD**-2))
+
+
+def left_over(
+    likelihoods: Sequence[DepthLikelihood],
+    profiles: Sequence[Array],
+    *,
+    again: float = 1.0,
+    scale: float = 1.0,
+) -> LeftOver:
+    """Of fitted cuts of one body.
+
+    Args:
+        likelihoods: Of the logs.
+        profiles: Of the fit [N], each of shape [sample_count].
+        again: Correlation of the model's error with that of the cut that is predicted: 1 for the same cut.
+        scale: Of the reading, by which the factor is multiplied.
+    """
+    heights, shares, noise, forces = [], [], [], []
+    for likelihood, profile in zip(likelihoods, profiles, strict=True):
+        problem, slices = likelihood.problem, likelihood.slices
+        measured, force = slices @ problem.measured, slices @ profile
+        mean = float(measured.mean())
+        heights.append(slices @ problem.height)
+        shares.append((measured - force) / mean)
+        noise.append(np.full(len(slices), (likelihood.noise_n / mean) ** 2))
+        forces.append(force / mean)
+    seen = np.concatenate(heights)
+    covariance = MODEL_ERROR**2 * rough_correlation(seen, seen, CORRELATION_M) + np.diag(
+        np.concatenate(noise)
+    )
+    top = top_of_body(likelihoods[0].problem.model.mesh)
+    height = np.arange(0.0, top + SPACING_M, SPACING_M)
+    order = np.argsort(heights[0])
+    force = np.interp(height, heights[0][order], forces[0][order])
+    alike = MODEL_ERROR**2 * rough_correlation(seen, height, CORRELATION_M)
+    gain = np.linalg.solve(covariance, alike).T
+    share = again * (gain @ np.concatenate(shares))
+    known = again**2 * np.einsum("ij,ji->i", gain, alike)
+    deviation = np.sqrt(np.maximum(0.0, MODEL_ERROR**2 - known))
+    return LeftOver(height, scale * (1.0 + share / np.maximum(force, LEAST)), deviation)

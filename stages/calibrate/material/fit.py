@@ -1,0 +1,262 @@
+"""Fit the material to recorded cuts, and ask how well the same fit would have predicted what it had not seen."""
+
+from collections.abc import Callable, Collection, Container, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from disect_sim.cut_mesh import CutMesh
+from disect_sim.laws import damage_law
+from disect_sim.many import force_of, simulate_many
+from disect_sim.processes import report_to_parent, run_parallel
+from stages.calibrate.description import CalibrateParams
+from stages.calibrate.material.discrepancy import AGAIN, LeftOver, left_over, scale_again
+from stages.calibrate.material.likelihood import DepthLikelihood, depth_likelihood
+from stages.calibrate.material.posterior import Posterior
+from stages.calibrate.material.sampled import Sampled, sample_material
+from stages.calibrate.material.search import Found, MaterialSearch
+from stages.calibrate.material.unknowns import MaterialUnknowns, Uniform
+from stages.calibrate.phase import HistoryRow, parameter_bounds
+from stages.calibrate.problem import Problem, TrialFailedError, errors
+from stages.runtime.checkpoint import Checkpoint
+from stages.runtime.errors import InputError
+from stages.shared.cut import relative_depth
+from stages.shared.fitting import run_to_end
+from stages.shared.library.library import expected
+
+# What anybody could guess without a model.
+
+
+Array = NDArray[np.float64]
+
+
+def best_amplitude(problem: Problem, profile: Array) -> float:
+    """The one factor on a profile [N] that brings it nearest to the measured force [-]."""
+    use = problem.contact & problem.valid
+    a, b = profile[use], problem.measured[use]
+    return float(a @ b / (a @ a))
+
+
+def repeated_profile(own: Problem, height: Array) -> Array:
+    """A known cut's measured force [N], repeated at the same heights."""
+    use = own.contact & own.valid
+    order = np.argsort(own.height[use])
+    known, force = own.height[use][order], own.measured[use][order]
+    return np.where(height > known[-1], 0.0, np.interp(height, known, force))
+
+
+Mask = NDArray[np.bool_]
+Report = Callable[[HistoryRow], None]
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """Force that the fit had not seen, beside a guess without a model."""
+
+    nmae: float
+    """Of the forecast [-]."""
+    nmae_guess: float
+    """Of holding the last force seen, or of repeating another cut's profile [-]."""
+
+
+@dataclass(frozen=True)
+class MaterialFit:
+    """A finished fit."""
+
+    posterior: Posterior
+    found: Found
+    expected_profile: Array
+    """What was expected of the first cut before the logs [N], shape [sample_count]."""
+    tail: Forecast | None
+    """The end of the first cut, from its beginning; the guess holds the last force seen."""
+    next_cut: Forecast | None
+    """The last cut, from the others; the guess repeats the cut before it. None for a single log."""
+    left_over: list[LeftOver]
+    """What the fit leaves of its logs and the next cut has again: of the fitted material, then of the draws."""
+    sampled: Sampled | None = None
+    """Where the posterior was sampled."""
+
+
+def material_unknowns(
+    meshes: Sequence[CutMesh], material: str, params: CalibrateParams, *, leave_out: Collection[str] = ()
+) -> MaterialUnknowns:
+    """What is sought in cuts of these bodies, with the prior of their material but for the entries in `leave_out`.
+
+    With the uniform prior these are the named parameters alone, under any damage law, as in the paper.
+    """
+    law = damage_law(params.cut.damage_law)
+    if params.prior == "uniform":
+        bounds = parameter_bounds(
+            params.material,
+            damage_law=params.cut.damage_law,
+            offset_range_m=params.offset_range_m,
+            given=params.bounds,
+        )
+        flat = {name: Uniform(bound.low, bound.high) for name, bound in bounds.items()}
+        return MaterialUnknowns(
+            flat, 0, _constants(params, flat), tuple(map(relative_depth, meshes)), per_cut=False
+        )
+    if not law.at_edge:
+        raise InputError(
+            f"calibrate.fit is material, but cut.damage_law is {params.cut.damage_law!r}. The material's numbers are "
+            "those of the edge law. Set cut.damage_law to edge, or calibrate.fit to springs, or calibrate.prior to "
+            "uniform."
+        )
+    prior = expected(params.material, material, params.cut.damage_law, leave_out=leave_out)
+    return MaterialUnknowns(
+        prior, params.layers, _constants(params, prior), tuple(map(relative_depth, meshes))
+    )
+
+
+def _constants(params: CalibrateParams, sought: Container[str]) -> dict[str, float]:
+    """The start values that are not sought and have an effect under the damage law."""
+    ignored = damage_law(params.cut.damage_law).ignores
+    return {name: value for name, value in params.start.items() if name not in sought and name not in ignored}
+
+
+@dataclass(frozen=True)
+class _Job:
+    """One search, in a process of its own if there are several."""
+
+    name: str
+    problems: Sequence[Problem]
+    unknowns: MaterialUnknowns
+    masks: Sequence[Mask]
+    """Samples that each of the first cuts shows to the fit."""
+    params: CalibrateParams
+    scan_dir: Path | None
+    key: str
+
+
+def _likelihoods(
+    problems: Sequence[Problem], masks: Sequence[Mask], params: CalibrateParams
+) -> list[DepthLikelihood]:
+    """Of the first cuts, as many as there are masks."""
+    return [
+        depth_likelihood(problem, mask, params.force_uncertainty_n)
+        for problem, mask in zip(problems, masks, strict=False)
+    ]
+
+
+def _run(job: _Job) -> Found:
+    likelihoods = _likelihoods(job.problems, job.masks, job.params)
+    search = MaterialSearch(
+        job.name, job.unknowns.only(len(job.masks)), likelihoods, job.params.shared_iterations
+    )
+    checkpoint = Checkpoint(job.scan_dir, job.key, stage="calibrate", part=job.name)
+    return run_to_end(
+        search, checkpoint, lambda s: report_to_parent((s.history[-1], s.present().cuts[0].profile))
+    ).found()
+
+
+def fit_material(
+    problems: Sequence[Problem],
+    unknowns: MaterialUnknowns,
+    params: CalibrateParams,
+    *,
+    scan_dir: Path | None,
+    key: str,
+    report: Report | None,
+    on_sampling: Callable[[float, str], None] = lambda share, text: None,
+) -> MaterialFit:
+    """The most probable material, its uncertainty, and how well it would have predicted what is known by now."""
+    use = [problem.contact & problem.valid for problem in problems]
+    time = problems[0].time[use[0]]
+    seen = use[0] & (problems[0].time <= time[0] + params.forecast_from * (time[-1] - time[0]))
+    shown = {"material": use}
+    if params.forecast_from:
+        shown["beginning"] = [seen]
+        if len(problems) > 1:
+            shown["others"] = use[:-1]
+    jobs = [_Job(name, problems, unknowns, masks, params, scan_dir, key) for name, masks in shown.items()]
+
+    def listen(message: tuple[HistoryRow, Array]) -> None:
+        row, profile = message
+        problems[0].nearest.offer(profile, problems[0].measured, use[0])
+        if report is not None:
+            report(row)
+
+    found = dict(
+        zip(shown, run_parallel(_run, jobs, processes=params.processes, on_message=listen), strict=True)
+    )
+    best = found["material"]
+    before, _ = problems[0].run(unknowns.values(np.zeros(len(unknowns))), differentiable=False)
+    sampled = None
+    if params.posterior != "laplace":
+        sampled = sample_material(
+            problems,
+            unknowns,
+            best.t,
+            best.covariance,
+            params,
+            scan_dir=scan_dir,
+            key=key,
+            report=on_sampling,
+        )
+    posterior = Posterior(
+        unknowns, best.t, best.covariance, None if sampled is None else sampled.samples.flat
+    )
+    likelihoods = {name: _likelihoods(problems, masks, params) for name, masks in shown.items()}
+    tail = next_cut = None
+    if "beginning" in found:
+        left = left_over(likelihoods["beginning"], found["beginning"].profiles)
+        tail = _tail(problems[0], found["beginning"], left, seen, use[0] & ~seen)
+    if "others" in found:
+        others = found["others"]
+        left = left_for_next(likelihoods["others"], unknowns, others.t, others.profiles)
+        next_cut = _next_cut(problems, unknowns, others, left)
+    draws = posterior.draws(params.draws, params.seed)
+    drawn = profiles_of_draws(problems, unknowns, draws, params.processes)
+    lefts = [
+        left_for_next(likelihoods["material"], unknowns, t, profiles or best.profiles)
+        for t, profiles in zip((best.t, *draws), (best.profiles, *drawn), strict=True)
+    ]
+    return MaterialFit(posterior, best, before, tail, next_cut, lefts, sampled)
+
+
+def profiles_of_draws(
+    problems: Sequence[Problem], unknowns: MaterialUnknowns, draws: Array, processes: int
+) -> list[list[Array]]:
+    """The fitted cuts simulated with possible unknowns, shape [draw_count, unknown_count]: their profiles [N].
+
+    None of a draw, if one of its cuts does not finish.
+    """
+    cuts = [problem.cut(unknowns.values(t, i)) for t in draws for i, problem in enumerate(problems)]
+    answers = simulate_many(cuts, of=force_of, processes=processes)
+    out = []
+    for k, t in enumerate(draws):
+        own = answers[k * len(problems) : (k + 1) * len(problems)]
+        try:
+            out.append([unknowns.amplitude(t, i) * p.profile(own[i]) for i, p in enumerate(problems)])
+        except TrialFailedError:
+            out.append([])
+    return out
+
+
+def left_for_next(
+    likelihoods: Sequence[DepthLikelihood], unknowns: MaterialUnknowns, t: Array, profiles: Sequence[Array]
+) -> LeftOver:
+    """What another cut of the fruit has again, if t are the unknowns and the fitted cuts have these profiles [N]."""
+    amplitudes = [unknowns.amplitude(t, cut) for cut in range(len(likelihoods))]
+    return left_over(likelihoods, profiles, again=AGAIN, scale=scale_again(list(np.log(amplitudes))))
+
+
+def _tail(problem: Problem, found: Found, left: LeftOver, seen: Mask, rest: Mask) -> Forecast:
+    held = np.full_like(found.profiles[0], problem.measured[seen][-1])
+    return _forecast(problem, left.at(problem.height) * found.profiles[0], held, rest)
+
+
+def _next_cut(
+    problems: Sequence[Problem], unknowns: MaterialUnknowns, found: Found, left: LeftOver
+) -> Forecast:
+    last = problems[-1]
+    simulated, _ = last.run(unknowns.next_cut(found.t, len(problems) - 1), differentiable=False)
+    profile = left.at(last.height) * simulated
+    return _forecast(last, profile, repeated_profile(problems[-2], last.height), last.contact & last.valid)
+
+
+def _forecast(problem: Problem, profile: Array, guess: Array, where: Mask) -> Forecast:
+    mean = float(problem.measured[where].mean())
+    return Forecast(*(errors(each, problem.measured, where, mean).nmae for each in (profile, guess)))

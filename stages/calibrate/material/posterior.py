@@ -1,0 +1,169 @@
+"""What is known about the material after the log, beside what was known before."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from disect_sim.parameters import parameter_info
+from stages.calibrate.material.unknowns import (
+    AMPLITUDE,
+    HEIGHT_SPREAD_M,
+    LAYER,
+    TOUGHNESS,
+    MaterialUnknowns,
+    size_of,
+)
+from stages.calibrate.problem import OFFSET
+from stages.shared.library.library import AMPLITUDE_SPREAD, ANY_MATERIAL, NINETY, Expected, log_alone
+
+KNOWN, PARTLY = 0.35, 0.8
+"""Standard deviation after over before the log: below the first the log decides, above the second it says nothing."""
+
+FLAT = 0.95
+"""A uniform prior that a log narrows by less than this factor was not narrowed."""
+DEPTHS = np.linspace(0.0, 1.0, 21)
+"""Relative depths at which a drawn toughness is noted: a quarter of the length over which it keeps its sign."""
+OUTSIDE = (0.05, 0.95)
+"""Quantiles at the ends of the 90 % interval."""
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """A normal distribution of the unknowns' standard numbers around the most probable one, or samples of it."""
+
+    unknowns: MaterialUnknowns
+    mean: Array
+    """Shape [unknown_count]; zero is what was expected."""
+    covariance: Array
+    """Shape [unknown_count, unknown_count]; the identity is what was expected."""
+    samples: Array | None = None
+    """Sampled points, shape [point_count, unknown_count]; they replace the normal distribution."""
+
+    @property
+    def deviation(self) -> Array:
+        """Standard deviations after the log; before it they are 1."""
+        out: Array = np.sqrt(np.diag(self.covariance)) if self.samples is None else self.samples.std(axis=0)
+        return out
+
+    def interval(self, i: int) -> tuple[float, float]:
+        """Of 90 %, the i-th unknown's."""
+        if self.samples is not None:
+            low, high = np.quantile(self.samples[:, i], OUTSIDE)
+            return float(low), float(high)
+        mean, half = float(self.mean[i]), NINETY * float(self.deviation[i])
+        return mean - half, mean + half
+
+    def draws(self, count: int, seed: int) -> Array:
+        """Possible unknowns, shape [count, unknown_count]."""
+        if self.samples is not None:
+            chosen = np.random.default_rng(seed).choice(
+                len(self.samples), count, replace=count > len(self.samples)
+            )
+            return np.asarray(self.samples[chosen])
+        factor = np.linalg.cholesky(self.covariance)
+        return self.mean + np.random.default_rng(seed).standard_normal((count, len(self.mean))) @ factor.T
+
+    def learned(self, name: str) -> str:
+        """What the log added, in words."""
+        deviation = self.deviation[self.unknowns.names.index(name)]
+        if deviation < KNOWN:
+            return "known from this log"
+        return "partly known from this log" if deviation < PARTLY else "as expected"
+
+
+def before_any_log(unknowns: MaterialUnknowns) -> Posterior:
+    """What is known of a material without a log."""
+    return Posterior(unknowns, np.zeros(len(unknowns)), np.eye(len(unknowns)))
+
+
+def posterior_table(posterior: Posterior | None) -> pl.DataFrame:
+    """The table calibrate/posterior."""
+    rows = [] if posterior is None else [_row(posterior, i) for i in range(len(posterior.mean))]
+    schema = {
+        "name": pl.String,
+        "unit": pl.String,
+        "expected": pl.Float64,
+        "expected_low": pl.Float64,
+        "expected_high": pl.Float64,
+        "value": pl.Float64,
+        "low": pl.Float64,
+        "high": pl.Float64,
+        "deviation": pl.Float64,
+        "cuts": pl.Int64,
+        "learned": pl.String,
+    }
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def what_the_log_says(table: pl.DataFrame) -> dict[str, list[float]]:
+    """The values of a library entry from calibrate/posterior: size and deviation of its logarithm, by the log alone."""
+    out = {}
+    for row in table.iter_rows(named=True):
+        if row["name"] in ANY_MATERIAL:
+            spread = _log_spread(row["expected_low"], row["expected_high"])
+            if np.isclose(row["expected"] ** 2, row["expected_low"] * row["expected_high"], rtol=1e-6):
+                before = Expected(row["expected"], spread, row["cuts"])
+                found = log_alone(before, row["value"], row["deviation"])
+            else:  # a uniform prior adds nothing to what the log says
+                known = row["deviation"] < FLAT
+                found = (row["value"], _log_spread(row["low"], row["high"])) if known else None
+            if found is not None:
+                out[row["name"]] = [float(f"{number:.4g}") for number in found]
+    return out
+
+
+def _log_spread(low: float, high: float) -> float:
+    """Standard deviation of a logarithm, from the ends of the 90 % interval."""
+    return float(np.log(high / low)) / (2.0 * NINETY)
+
+
+def draw_table(posterior: Posterior | None, count: int, seed: int) -> pl.DataFrame:
+    """The table calibrate/draws: possible materials over the fitted one."""
+    rows: list[tuple[int, str, float, float]] = []
+    if posterior is not None:
+        fitted = _over_depth(posterior.unknowns, posterior.mean)
+        for i, t in enumerate(posterior.draws(count, seed)):
+            for name, drawn in _over_depth(posterior.unknowns, t).items():
+                factors = drawn / fitted[name]
+                rows += [(i, name, d, f) for d, f in zip(DEPTHS[: len(drawn)], factors, strict=True)]
+    schema = {"draw": pl.Int64, "name": pl.String, "relative_depth": pl.Float64, "factor": pl.Float64}
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def _over_depth(unknowns: MaterialUnknowns, t: Array) -> dict[str, Array]:
+    """Every size, one number; the toughness at DEPTHS, where it varies with depth."""
+    out = {name: np.array([size]) for name, size in unknowns.sizes(t).items()}
+    if unknowns.layers and TOUGHNESS in out:
+        out[TOUGHNESS] = out[TOUGHNESS] * unknowns.by_depth(t, DEPTHS)
+    return out
+
+
+def _row(posterior: Posterior, i: int) -> tuple[object, ...]:
+    name, deviation = posterior.unknowns.names[i], float(posterior.deviation[i])
+    before = [value_of(posterior.unknowns, i, x) for x in (0.0, -NINETY, NINETY)]
+    mean = float(posterior.mean[i])
+    after = [value_of(posterior.unknowns, i, x) for x in (mean, *posterior.interval(i))]
+    prior = posterior.unknowns.prior.get(name)
+    cuts = 0 if prior is None else prior.cuts
+    return (name, unit_of(name), *before, *after, deviation, cuts, posterior.learned(name))
+
+
+def value_of(unknowns: MaterialUnknowns, i: int, t: float) -> float:
+    """The i-th unknown in its unit; layers stay standard numbers."""
+    prior = unknowns.prior.get(unknowns.names[i])
+    if prior is not None:
+        return size_of(prior, t)
+    if unknowns.names[i].startswith(AMPLITUDE):
+        return float(np.exp(AMPLITUDE_SPREAD * t))
+    return HEIGHT_SPREAD_M * t if unknowns.names[i].startswith(OFFSET) else t
+
+
+def unit_of(name: str) -> str:
+    """Of an unknown's value."""
+    if name.startswith(OFFSET):
+        return "m"
+    return "-" if name.startswith((LAYER, AMPLITUDE)) else parameter_info(name).unit

@@ -1,0 +1,155 @@
+"""The unknowns of a material: a handful of sizes, how toughness varies with depth, and what differs between cuts."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from stages.calibrate.problem import OFFSET
+from stages.shared.fitting import correlation
+from stages.shared.library.library import AMPLITUDE_SPREAD, Expected
+
+TOUGHNESS = "edge_toughness"
+LAYER = "toughness_by_depth_"
+"""Unknowns of this name and a number k: the k-th layer from the top, beyond what those above it lead to expect."""
+LAYER_SPREAD = 0.25
+"""Of the logarithm of the toughness over depth: fruit changes over its height by a quarter."""
+LAYER_LENGTH = 0.2
+"""Over which share of the height it keeps its sign; below what a log has seen it goes back to the mean."""
+AMPLITUDE = "amplitude"
+"""Of every cut: its measured force over that of the material."""
+HEIGHT_SPREAD_M = 0.7e-3
+"""How well the height of first touch is known from the log [m]."""
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Uniform:
+    """A parameter of which only the bounds are known."""
+
+    low: float
+    high: float
+    cuts: int = 0
+    """Calibrated cuts that it rests on."""
+
+
+def size_of(prior: Expected | Uniform, t: float) -> float:
+    """The parameter whose standard normal number is t, in its unit."""
+    if isinstance(prior, Uniform):
+        return prior.low + (prior.high - prior.low) * float(ndtr(t))
+    return prior.median * float(np.exp(prior.spread * t))
+
+
+def relative_slope(prior: Expected | Uniform, t: float) -> float:
+    """Derivative of its logarithm in t."""
+    if isinstance(prior, Uniform):
+        slope = (prior.high - prior.low) * float(np.exp(-0.5 * t * t)) / np.sqrt(2.0 * np.pi)
+        return float(slope / size_of(prior, t))
+    return prior.spread
+
+
+@dataclass(frozen=True)
+class MaterialUnknowns:
+    """Standard normal numbers t ↔ the simulator's parameters; t = 0 is what is expected.
+
+    Order: sizes, layers, then amplitude and height of every cut.
+    """
+
+    prior: Mapping[str, Expected | Uniform]
+    """Of the sizes."""
+    layers: int
+    """How many modes over depth the toughness has."""
+    constants: Mapping[str, float]
+    """The simulator's other parameters."""
+    depths: tuple[Array, ...]
+    """For every cut the relative depth of its springs below the top, 0 to 1, each of shape [spring_count]."""
+    per_cut: bool = True
+    """False: cuts have no amplitude and height of their own."""
+
+    @property
+    def names(self) -> list[str]:
+        """In the order of t; the second cut's end in _2, and so on."""
+        out = [*self.prior, *(f"{LAYER}{k + 1}" for k in range(self.layers))]
+        for cut in range(len(self.depths) if self.per_cut else 0):
+            number = "" if cut == 0 else f"_{cut + 1}"
+            out += [AMPLITUDE + number, OFFSET + number]
+        return out
+
+    def __len__(self) -> int:
+        return self._common + (2 * len(self.depths) if self.per_cut else 0)
+
+    def sizes(self, t: Array) -> dict[str, float]:
+        """The sizes, in their units."""
+        return {name: size_of(p, float(x)) for (name, p), x in zip(self.prior.items(), t, strict=False)}
+
+    def amplitude(self, t: Array, cut: int = 0) -> float:
+        """Measured force of a cut over that of the material [-]."""
+        return float(np.exp(AMPLITUDE_SPREAD * t[self._common + 2 * cut])) if self.per_cut else 1.0
+
+    def height(self, t: Array, cut: int = 0) -> float:
+        """How far a cut's recorded heights are moved [m]."""
+        return HEIGHT_SPREAD_M * float(t[self._common + 2 * cut + 1]) if self.per_cut else 0.0
+
+    def values(self, t: Array, cut: int = 0) -> dict[str, Array]:
+        """Every parameter of the simulator and the cut's height offset: one number, or one per spring."""
+        given = dict(self.constants) | self.sizes(t) | {OFFSET: self.height(t, cut)}
+        out = {name: np.asarray(value, float) for name, value in given.items()}
+        if self.layers and TOUGHNESS in out:
+            out[TOUGHNESS] = out[TOUGHNESS] * self.by_depth(t, self.depths[cut])
+        return out
+
+    def material(self, t: Array) -> dict[str, Array]:
+        """The simulator's parameters without the height of a cut."""
+        return {name: value for name, value in self.values(t).items() if name != OFFSET}
+
+    def next_cut(self, t: Array, cuts: int) -> dict[str, Array]:
+        """The parameters of another cut of the fruit, after so many.
+
+        Heights of all logs are found in the same way, so what the fit moved them by comes again.
+        """
+        height = np.mean([self.height(t, cut) for cut in range(cuts)])
+        return self.material(t) | {OFFSET: np.asarray(height)}
+
+    def derivative(self, t: Array, cut: int, gradient: Mapping[str, Array]) -> Array:
+        """From derivatives in a cut's parameters (by name, as `values` gave them) to those in t, amplitude apart."""
+        values = self.values(t, cut)
+        out = np.zeros(len(t))
+        for i, (name, p) in enumerate(self.prior.items()):
+            out[i] = relative_slope(p, float(t[i])) * float((gradient[name] * values[name]).sum())
+        if self.layers and TOUGHNESS in values:
+            out[len(self.prior) : self._common] = self._modes(self.depths[cut]).T @ (
+                gradient[TOUGHNESS] * values[TOUGHNESS]
+            )
+        if self.per_cut:
+            out[self._common + 2 * cut + 1] = HEIGHT_SPREAD_M * float(gradient[OFFSET])
+        return out
+
+    def amplitude_index(self, cut: int) -> int:
+        """Place of a cut's amplitude in t, where cuts have one; its height follows."""
+        return self._common + 2 * cut
+
+    def only(self, cuts: int) -> "MaterialUnknowns":
+        """Those of the first cuts alone."""
+        return replace(self, depths=self.depths[:cuts])
+
+    @property
+    def _common(self) -> int:
+        return len(self.prior) + self.layers
+
+    def by_depth(self, t: Array, depth: Array) -> Array:
+        """Toughness at relative depths over its size [-], shape [depth_count]."""
+        out: Array = np.exp(self._modes(depth) @ t[len(self.prior) : self._common])
+        return out
+
+    def _modes(self, depth: Array) -> Array:
+        """What a standard number of each layer adds to the logarithm at relative depths, shape [depth_count, layers].
+
+        A normal field with correlations exp(-d^2 / 2 l^2), given by its values in the middle of the layers.
+        """
+        middle = (np.arange(self.layers) + 0.5) / self.layers
+        factor = np.linalg.cholesky(correlation(middle, middle, LAYER_LENGTH) + 1e-9 * np.eye(self.layers))
+        modes: Array = LAYER_SPREAD * np.linalg.solve(factor, correlation(middle, depth, LAYER_LENGTH)).T
+        return modes

@@ -1,0 +1,350 @@
+"""clean: from a raw scan to one closed surface in the cutting frame."""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from disect_sim.parameters import LARGE_M3
+from stages.clean import topology
+from stages.clean.components import keep_fruit, neck_warning
+from stages.clean.description import CleanParams
+from stages.clean.pose import Pose, cutting_pose
+from stages.clean.repair import Finish, RepairLog, check, climb, resample, surface_from_points, tidy_cloud
+from stages.clean.resampling import EQUILATERAL_AREA, Displacement
+from stages.clean.scan_file import RawScan, read_scan
+from stages.runtime.errors import InputError
+from stages.runtime.stage_io import StageIO
+from stages.shared.pictures import SCAN, STRAY, WARNING, Layer, Panel, board_layer, cut_plane_layer, render
+from stages.shared.surface import Surface, edge_ids, edge_lengths, is_closed
+
+# The picture of the stage `clean`: the raw scan beside the clean surface.
+
+
+def clean_picture(
+    surface: Surface, raw_vertices: NDArray[np.float64], *, kept: Surface | None, removed: Surface | None
+) -> NDArray[np.uint8]:
+    """Raw scan with its faults on the left, clean surface on the board on the right; all in the cutting
+    frame.
+
+    Args:
+        surface: the clean surface.
+        raw_vertices: the scan's vertices [m], shape [vertex_count, 3].
+        kept: the part of the scan that was kept; None for a point cloud.
+        removed: the pieces that were removed; None for a point cloud.
+    """
+    if kept is None or removed is None:
+        raw = [Layer(raw_vertices, colour=SCAN)]
+        title = f"raw: {len(raw_vertices)} points"
+    else:
+        edges, _, count = edge_ids(kept.faces)
+        raw = [
+            # See-through if something was removed, so that pieces hidden inside show.
+            Layer(kept.vertices, kept.faces, colour=SCAN, opacity=0.6 if len(removed.faces) else 1.0),
+            Layer(removed.vertices, removed.faces, colour=STRAY),
+            Layer(kept.vertices, edges[count != 2], colour=WARNING, size=4.0),
+        ]
+        title = f"raw: {len(kept.faces) + len(removed.faces)} faces; red: faulty edges, violet: removed"
+    clean = [
+        board_layer(surface.vertices),
+        Layer(surface.vertices, surface.faces, show_edges=True),
+        cut_plane_layer(surface.vertices),
+    ]
+    return render([Panel(title, raw), Panel(f"clean: {len(surface.faces)} faces, cut plane x = 0", clean)])
+
+
+# Which unit a scan is in, judged by its size.
+
+
+METRES_PER = {"m": 1.0, "cm": 0.01, "mm": 0.001, "in": 0.0254}
+METRES_RANGE = (0.015, 0.6)
+"""A largest extent in this range is a fruit in metres: 15 mm (a berry) to 600 mm (a long melon)."""
+MILLIMETRES_RANGE = (25.0, 600.0)
+"""A largest extent in this range is a fruit in millimetres; between the two ranges it could be in cm or
+inches too."""
+
+
+@dataclass(frozen=True)
+class UnitChoice:
+    """The factor to metres and how it was found."""
+
+    metres_per_unit: float
+    reason: str
+
+
+def choose_unit(largest_extent: float, *, unit: str, scale: float | None) -> UnitChoice:
+    """Factor from file units to metres.
+
+    Args:
+        largest_extent: largest side of the bounding box [file unit].
+        unit: "auto", "m", "cm", "mm" or "in".
+        scale: metres per file unit; overrides `unit` if given.
+    """
+    if scale is not None:
+        choice = UnitChoice(scale, f"scale {scale:g} m per unit given")
+    elif unit != "auto":
+        choice = UnitChoice(METRES_PER[unit], f"unit {unit} given")
+    elif METRES_RANGE[0] <= largest_extent <= METRES_RANGE[1]:
+        choice = UnitChoice(METRES_PER["m"], f"metres, since the largest extent is {largest_extent:.4g}")
+    elif MILLIMETRES_RANGE[0] <= largest_extent <= MILLIMETRES_RANGE[1]:
+        choice = UnitChoice(
+            METRES_PER["mm"], f"millimetres, since the largest extent is {largest_extent:.4g}"
+        )
+    else:
+        raise InputError(
+            f"The unit of the scan is ambiguous: its largest extent is {largest_extent:.4g}. "
+            f"{METRES_RANGE[0]:g} to {METRES_RANGE[1]:g} is taken as metres, "
+            f"{MILLIMETRES_RANGE[0]:g} to {MILLIMETRES_RANGE[1]:g} as millimetres. "
+            "Give clean.unit (m, cm, mm or in) or clean.scale (metres per unit) in the scan's scan.yaml."
+        )
+    size = largest_extent * choice.metres_per_unit
+    if not METRES_RANGE[0] <= size <= METRES_RANGE[1]:
+        raise InputError(
+            f"With {choice.reason} the scan is {size:.4g} m long. A fruit must be between "
+            f"{METRES_RANGE[0]:g} and "
+            f"{METRES_RANGE[1]:g} m. Change clean.unit or clean.scale."
+        )
+    return choice
+
+
+# A volume that no single fruit has: the mark of two in one scan, or of a wrong unit.
+
+
+FAR_ABOVE = 1.3
+"""Over a large one of its kind: shops hardly sell such."""
+
+
+def volume_warning(volume_m3: float, material: str) -> str | None:
+    """A sentence if the body is far larger than what its material usually is; None otherwise."""
+    large = LARGE_M3[material]
+    if volume_m3 <= FAR_ABOVE * large:
+        return None
+    return (
+        f"The body has {1e6 * volume_m3:.0f} cm³, a large {material} {1e6 * large:.0f}. One scan must show one fruit, "
+        "in its unit and under its name. Look at clean/preview.png: if there are two, part them and scan one; else "
+        "correct clean.unit or the material."
+    )
+
+
+MIN_THICKNESS_FRACTION = 0.02
+"""A scan thinner than this fraction of its length is a sheet and no body."""
+MAX_AREA_PER_BOX = 4.0
+"""A convex body has at most the area of its bounding box; double walls and wrinkles are allowed for."""
+MAX_CLEAN_FACES = 200_000
+"""More faces than the mesher can digest in minutes."""
+
+Progress = Callable[[float, str], None]
+
+
+@dataclass(frozen=True)
+class CleanResult:
+    """The clean surface and how it came about."""
+
+    surface: Surface
+    """Closed surface in the cutting frame."""
+    raw_vertices: NDArray[np.float64]
+    """The scan's vertices in the cutting frame [m], shape [vertex_count, 3]."""
+    raw_kept: Surface | None
+    """The part of the scan that was kept, in the cutting frame; None for a point cloud."""
+    raw_removed: Surface | None
+    """Stray and hidden pieces, in the cutting frame; None for a point cloud."""
+    log: RepairLog
+    rung: str
+    unit: UnitChoice
+    displacement: Displacement
+    pose: Pose
+
+
+def clean(
+    scan: RawScan, params: CleanParams, progress: Progress = lambda fraction, message: None
+) -> CleanResult:
+    """Clean a scan; raises InputError with the reason if it cannot be closed or would move too far."""
+    log = RepairLog()
+    log.add("read", len(scan.vertices), len(scan.faces), f"{scan.kind}: vertices, faces")
+    finish = Finish(
+        target_edge_m=params.target_edge_m,
+        smooth_iterations=params.smooth_iterations,
+        max_displacement_fraction=params.max_displacement_fraction,
+        max_filled_fraction=params.max_filled_fraction,
+        min_component_fraction=params.min_component_fraction,
+    )
+    return (
+        _clean_cloud(scan, params, finish, log, progress)
+        if scan.is_cloud
+        else _clean_mesh(scan, params, finish, log, progress)
+    )
+
+
+def _clean_mesh(
+    scan: RawScan, params: CleanParams, finish: Finish, log: RepairLog, progress: Progress
+) -> CleanResult:
+    merged = topology.merge_identical_vertices(Surface(scan.vertices, scan.faces))
+    log.add("merge identical vertices", len(scan.vertices), len(merged.vertices))
+    unique = topology.drop_duplicate_faces(merged)
+    log.add("drop duplicate faces", len(merged.faces), len(unique.faces))
+    sound = topology.drop_degenerate_faces(unique)
+    log.add("drop degenerate faces", len(unique.faces), len(sound.faces))
+    non_manifold = topology.count_non_manifold_edges(merged), topology.count_non_manifold_edges(sound)
+    log.add("non-manifold edges so far", *non_manifold, "edges with more than two faces")
+    if len(sound.faces) == 0:
+        raise InputError("All faces of the scan have zero area. A scan must be a surface. Export it again.")
+    pieces = keep_fruit(sound, min_component_fraction=params.min_component_fraction)
+    log.add(
+        "drop stray pieces",
+        pieces.components,
+        pieces.components - pieces.small - pieces.hidden,
+        f"{pieces.small} small, {pieces.hidden} hidden inside",
+    )
+    _refuse_sheet(pieces.fruit.vertices)
+    unit = choose_unit(
+        float(np.ptp(pieces.fruit.vertices, axis=0).max()), unit=params.unit, scale=params.scale
+    )
+    log.add("convert to metres", 1, 1, unit.reason)
+    fruit, removed = (
+        Surface(s.vertices * unit.metres_per_unit, s.faces) for s in (pieces.fruit, pieces.removed)
+    )
+    _refuse_crumpled(fruit, params.target_edge_m)
+    repaired = climb(fruit, finish, log, lambda f, m: progress(0.1 + 0.6 * f, m))
+    pose = _pose(repaired.surface, params, log)
+    return CleanResult(
+        surface=Surface(pose.apply(repaired.surface.vertices), repaired.surface.faces),
+        raw_vertices=pose.apply(scan.vertices * unit.metres_per_unit),
+        raw_kept=Surface(pose.apply(fruit.vertices), fruit.faces),
+        raw_removed=Surface(pose.apply(removed.vertices), removed.faces),
+        log=log,
+        rung=repaired.rung,
+        unit=unit,
+        displacement=repaired.displacement,
+        pose=pose,
+    )
+
+
+def _clean_cloud(
+    scan: RawScan, params: CleanParams, finish: Finish, log: RepairLog, progress: Progress
+) -> CleanResult:
+    _refuse_sheet(scan.vertices)
+    # The 1st and 99th percentile, so that a few flying points do not decide on the unit.
+    extent = float(np.ptp(np.percentile(scan.vertices, [1.0, 99.0], axis=0), axis=0).max())
+    unit = choose_unit(extent, unit=params.unit, scale=params.scale)
+    log.add("convert to metres", 1, 1, unit.reason)
+    progress(0.1, "tidy the point cloud")
+    points, clusters = tidy_cloud(scan.vertices * unit.metres_per_unit, spacing_m=finish.target_edge_m / 2.0)
+    log.add(
+        "drop stray points", len(scan.vertices), len(points), f"outliers, thinning; {clusters} clusters found"
+    )
+    _refuse_sheet(points)
+    progress(0.3, "reconstruct the surface")
+    closed = surface_from_points(points, target_edge_m=finish.target_edge_m)
+    log.add("reconstruct (Poisson)", len(points), len(closed.faces), "points to faces")
+    surface = resample(closed, finish, log)
+    fault, displacement = check(surface, points, finish)
+    if fault is not None or displacement is None:
+        raise InputError(
+            f"The point cloud could not be closed: {fault}. A cloud must cover the fruit from all sides. "
+            "Scan the missing parts, or raise clean.max_filled_fraction if you accept a guess."
+        )
+    log.add("rung", 1, 1, "reconstructed")
+    pose = _pose(surface, params, log)
+    return CleanResult(
+        surface=Surface(pose.apply(surface.vertices), surface.faces),
+        raw_vertices=pose.apply(scan.vertices * unit.metres_per_unit),
+        raw_kept=None,
+        raw_removed=None,
+        log=log,
+        rung="reconstructed",
+        unit=unit,
+        displacement=displacement,
+        pose=pose,
+    )
+
+
+def _refuse_sheet(points: NDArray[np.float64]) -> None:
+    spread = np.linalg.svd(points - points.mean(axis=0), compute_uv=False) / np.sqrt(len(points))
+    if not spread[2] > MIN_THICKNESS_FRACTION * spread[0]:
+        raise InputError(
+            f"The scan is flat: its thickness is {spread[2] / max(spread[0], 1e-300):.2%} of its "
+            "length. A fruit must have "
+            f"at least {MIN_THICKNESS_FRACTION:.0%}. Check that the scan shows the fruit and not only "
+            "the table."
+        )
+
+
+def _refuse_crumpled(surface: Surface, target_edge_m: float) -> None:
+    sides = np.ptp(surface.vertices, axis=0)
+    box = 2.0 * float(sides @ np.roll(sides, 1))
+    if surface.area_m2 > MAX_AREA_PER_BOX * box:
+        raise InputError(
+            f"The scan's area is {surface.area_m2 / box:.1f} times that of its bounding box. A fruit's "
+            "surface must have "
+            f"at most {MAX_AREA_PER_BOX:g} times. The faces are tangled; export the scan again."
+        )
+    expected = surface.area_m2 / (EQUILATERAL_AREA * target_edge_m**2)
+    if expected > MAX_CLEAN_FACES:
+        raise InputError(
+            f"Edges of {target_edge_m:g} m would give about {expected:,.0f} faces. At most "
+            f"{MAX_CLEAN_FACES:,} are made. "
+            "Raise clean.target_edge_m."
+        )
+
+
+def _pose(surface: Surface, params: CleanParams, log: RepairLog) -> Pose:
+    pose = cutting_pose(
+        surface,
+        orientation=params.orientation,
+        rotation_deg=params.rotation_deg,
+        turn_deg=params.turn_deg,
+        cut_offset_m=params.cut_offset_m,
+    )
+    log.add("put on the board", 1, 1, pose.reason)
+    return pose
+
+
+def metrics(result: CleanResult, material: str) -> dict[str, object]:
+    """The artifact clean/metrics."""
+    surface = result.surface
+    warnings = (neck_warning(surface), volume_warning(surface.volume_m3, material))
+    extent = np.ptp(surface.vertices, axis=0)
+    edges = edge_lengths(surface)
+    displacement = {key: value for key, value in asdict(result.displacement).items() if key != "diagonal_m"}
+    return {
+        "vertices": len(surface.vertices),
+        "faces": len(surface.faces),
+        "raw_vertices": len(result.raw_vertices),
+        "rung": result.rung,
+        "watertight": is_closed(surface.faces),
+        "volume_m3": surface.volume_m3,
+        "area_m2": surface.area_m2,
+        "extent_x_m": float(extent[0]),
+        "extent_y_m": float(extent[1]),
+        "extent_z_m": float(extent[2]),
+        "edge_mean_m": float(edges.mean()),
+        "metres_per_unit": result.unit.metres_per_unit,
+        "unit": result.unit.reason,
+        "pose": result.pose.reason,
+        "warning": " ".join(filter(None, warnings)) or None,
+        "moved_fraction": result.displacement.moved_fraction,
+        **displacement,
+    }
+
+
+def run(io: StageIO, params: CleanParams) -> dict[str, object]:
+    """Read the scan, clean it, write the surface, the table of repairs and the picture."""
+    io.progress(0.0, "read the scan")
+    scan = read_scan(io.scan_path, max_faces=params.max_faces, max_bytes=params.max_bytes)
+    result = clean(scan, params, io.progress)
+    positions = pl.Series("position_m", result.surface.vertices, dtype=pl.Array(pl.Float64, 3))
+    io.write("clean/vertices", pl.DataFrame([positions]))
+    io.write(
+        "clean/faces",
+        pl.DataFrame([pl.Series("vertices", result.surface.faces, dtype=pl.Array(pl.Int32, 3))]),
+    )
+    io.write("clean/repairs", result.log.table())
+    io.progress(0.8, "draw the picture")
+    io.write_png(
+        "clean/preview",
+        clean_picture(result.surface, result.raw_vertices, kept=result.raw_kept, removed=result.raw_removed),
+    )
+    io.progress(1.0, "done")
+    return metrics(result, io.scan.material)

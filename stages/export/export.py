@@ -1,0 +1,158 @@
+"""export: the optimised motion as files a Franka arm can execute, with a certificate or with the reason against it."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from stages.export.cell import cell_of
+from stages.export.certificate import Certificate, certify
+from stages.export.demand import Demand, Parting, cut_of, fruit_of, parting_of
+from stages.export.description import ExportParams
+from stages.export.export_files import REASON, RUN_SCRIPTS, Chain, walk
+from stages.export.export_picture import export_picture
+from stages.export.package import write_certificate, write_package
+from stages.runtime.catalogue import ARTIFACTS
+from stages.runtime.files import write_bytes_atomic
+from stages.runtime.stage_io import StageIO
+from stages.shared.robots.robot import load_robot
+
+MOTION = "optimize/motion"
+BODY = ("halve/vertices", "halve/faces")
+"""The surface of the body that is cut, in the cutting frame."""
+SIMULATED = ("replay/frames", "replay/springs")
+"""The motion's cut, simulated."""
+CERTIFIED, REFUSED, UNCHECKED = "certified", "refused", ".unchecked"
+"""Folders of an export; exactly one of the first two is left."""
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written, and what to think of it."""
+
+    folder: Path
+    demand: Demand
+    certificate: Certificate
+
+
+def export(
+    place: Path,
+    motion: pl.DataFrame,
+    body: tuple[pl.DataFrame, pl.DataFrame],
+    parting: Parting,
+    chain: Chain,
+    params: ExportParams,
+    *,
+    knife: str,
+    scan_id: str,
+) -> Exported:
+    """Write the export below `place`, read it back, certify it, and leave it in `certified` or `refused`.
+
+    The knife is the one that the motion was optimised for. Raises InputError if the motion is not at 1 kHz, misses
+    the body or is out of the robot's reach.
+    """
+    demand = demand_of(motion, body, parting, chain, params, knife=knife)
+    unchecked = place / UNCHECKED
+    unchecked.mkdir(parents=True)
+    document = write_package(unchecked, demand, scan_id=scan_id)
+    certificate = certify(unchecked, demand)
+    folder = place / (CERTIFIED if certificate.certified else REFUSED)
+    if not certificate.certified:
+        for name in RUN_SCRIPTS:
+            (unchecked / name).unlink()
+        write_bytes_atomic(unchecked / REASON, reason(certificate).encode())
+    write_certificate(unchecked, document, certificate)
+    os.replace(unchecked, folder)
+    return Exported(folder, demand, certificate)
+
+
+def demand_of(
+    motion: pl.DataFrame,
+    body: tuple[pl.DataFrame, pl.DataFrame],
+    parting: Parting,
+    chain: Chain,
+    params: ExportParams,
+    *,
+    knife: str,
+) -> Demand:
+    """What the export is held against."""
+    vertices, faces = body
+    return Demand(
+        robot=load_robot(params.arm.robot),
+        cell=cell_of(params),
+        params=params,
+        cut=cut_of(motion),
+        knife_of_motion=knife,
+        fruit=fruit_of(vertices["position_m"].to_numpy(), faces["vertices"].to_numpy()),
+        parting=parting,
+        provenance=chain.digests,
+        broken_links=chain.broken,
+    )
+
+
+def reason(certificate: Certificate) -> str:
+    """REASON.txt."""
+    lines = [
+        "NOT CERTIFIED. Do not run these files on a robot. The run script was left out.",
+        "",
+        certificate.verdict,
+        "",
+        "Failed:",
+        *(f"  {check.sentence()}" for check in certificate.failed),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def metrics(exported: Exported, path: str) -> dict[str, Any]:
+    """The artifact export/metrics."""
+    certificate = exported.certificate
+    measured = {check.name: check for check in certificate.checks if check.margin is not None}
+
+    def share_left(word: str) -> float | None:
+        found = [c for name, c in measured.items() if name.endswith(word)]
+        left = [float(c.margin or 0.0) / float(c.limit) for c in found]
+        return min(left) if left else None
+
+    def margin(name: str) -> float | None:
+        return measured[name].margin if name in measured else None
+
+    return {
+        "certified": certificate.certified,
+        "outcome": CERTIFIED if certificate.certified else REFUSED,
+        "verdict": certificate.verdict,
+        "path": path,
+        "checks": len(certificate.checks),
+        "failed": [check.sentence() for check in certificate.failed],
+        "joint_speed_margin_fraction": share_left(": joint speed"),
+        "joint_acceleration_margin_fraction": share_left(": joint acceleration"),
+        "joint_jerk_margin_fraction": share_left(": joint jerk"),
+        "knife_speed_margin_fraction": share_left(": knife speed"),
+        "torque_margin_fraction": share_left("torque with the cutting force"),
+        "board_margin_m": margin("height of the whole edge above the board"),
+        "blade_margin_m": margin("blade beyond the fruit at both ends"),
+        "fixture_margin_m": margin("distance of the fixture from the fruit"),
+        "cut_fraction": exported.demand.parting.cut_fraction,
+        "deflection_m": certificate.figures.get("deflection_m"),
+        "end_lift_m": certificate.figures.get("end_lift_m"),
+        "peak_force_n": certificate.figures.get("peak_force_n"),
+    }
+
+
+def run(io: StageIO, params: ExportParams) -> dict[str, Any]:
+    """Read motion and body, export, certify, draw."""
+    io.progress(0.0, "read the motion")
+    motion, body = io.read(MOTION), (io.read(BODY[0]), io.read(BODY[1]))
+    parting = parting_of(io.read(SIMULATED[0]), io.read(SIMULATED[1]))
+    used = (MOTION, *BODY, *SIMULATED)
+    chain = walk(io.scan_dir, tuple(ARTIFACTS[name].path for name in used), root=io.scan.scan)
+    io.progress(0.1, "solve, write and certify")
+    knife = io.notes(MOTION).get("knife", "not stated")
+    place = io.folder("export/cut")
+    exported = export(place, motion, body, parting, chain, params, knife=knife, scan_id=io.scan.id)
+    io.progress(0.8, "draw the picture")
+    io.write_png("export/preview", export_picture(exported.folder, exported.demand, exported.certificate))
+    io.progress(1.0, exported.certificate.verdict)
+    shown = Path("data", "scans", io.scan.id, ARTIFACTS["export/cut"].path, exported.folder.name)
+    return metrics(exported, shown.as_posix())

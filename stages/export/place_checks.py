@@ -1,0 +1,286 @@
+"""Check 4, the cell: fixture, flange, blade and centre of mass fit together, and the arm stays off board and base."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stages.export.cell import base_distance, blade_box, link_heights
+from stages.export.checks import Check, at_least, at_most
+from stages.export.demand import Demand, Fruit, area_below
+from stages.export.export_files import ExportFiles
+from stages.export.motion_checks import POSE_M, cut_phase, edge_poses, in_cutting_frame
+
+# Check 9: the motion cuts this fruit. In the cut plane, down to the board, against a force, and parting it.
+
+
+PLANE_M = 0.0005
+"""Half a blade's thickness: farther aside, the knife runs in another plane than the one that was simulated."""
+END_HEIGHT_M = 0.001
+"""How far above cut.board_clearance_m the edge may end; optimize keeps to half of it."""
+DEPTH_M = 0.003
+"""The edge counts as inside the fruit from here on: skin dents before it gives way."""
+LEAST_WAY_M = 1e-9
+"""So that a motion that never goes down has a share too: none."""
+FELT_N = 0.1
+FELT_SHARE = 0.9
+UPWARD_N = 0.5
+"""Less is no cut: a blade that rests on a tomato's skin weighs more."""
+ABOVE_M, ABOVE_N = 0.003, 1.0
+"""Height above the fruit from which nothing can touch, and what the prediction may say there."""
+REACHED_SHARE = 0.95
+"""Of the springs above the edge's end height; what lies below can't be reached and is stated beside it."""
+SAME_M = 1e-4
+"""Between the last frame of the simulated cut and the end of the motion: less than a step of the simulator."""
+
+
+def cutting(files: ExportFiles, demand: Demand) -> list[Check]:
+    """All of check 9."""
+    start, end = cut_phase(files)
+    edge = in_cutting_frame(edge_poses(files.cut.joints[start:end], demand), demand)
+    again = "Run optimize again for this fruit"
+    return [
+        at_most(9, "edge beside the cut plane", float(np.abs(edge[:, 0]).max()), PLANE_M, "m", remedy=again),
+        at_most(
+            9,
+            "lowest height of the edge",
+            float(edge[:, 1].min()),
+            demand.params.cut.board_clearance_m + END_HEIGHT_M,
+            "m",
+            "must reach cut.board_clearance_m above the board",
+            remedy=again,
+        ),
+        *_force(edge, demand, again),
+        *_parted(demand, float(edge[:, 1].min())),
+    ]
+
+
+def _force(edge: np.ndarray, demand: Demand, again: str) -> list[Check]:
+    """The predicted force is there where the fruit is, pushes the knife out, and is not there above."""
+    top = float(demand.fruit.section[..., 1].max())
+    force = demand.cut.force
+    if len(force) != len(edge):
+        return [at_most(9, "samples of force missing", abs(len(force) - len(edge)), 0, "rows", remedy=again)]
+    inside, above = edge[:, 1] < top - DEPTH_M, edge[:, 1] > top + ABOVE_M
+    size = np.linalg.norm(force, axis=1)
+    down = np.where(inside, np.maximum(0.0, -np.diff(edge[:, 1], prepend=edge[0, 1])), 0.0)
+    way = max(float(down.sum()), LEAST_WAY_M)
+    felt = float(down @ (size >= FELT_N)) / way
+    upward = float(down @ force[:, 1]) / way
+    early = float(size[above].max()) if above.any() else 0.0
+    wrong = f"The torques are certified with this force. {again}"
+    return [
+        at_least(9, "share of the way in the fruit with a force", felt, FELT_SHARE, "-", remedy=wrong),
+        at_least(9, "mean upward force in the fruit", upward, UPWARD_N, "N", remedy=wrong),
+        at_most(9, "force above the fruit", early, ABOVE_N, "N", remedy=wrong),
+    ]
+
+
+def remaining(demand: Demand, lowest_m: float) -> str:
+    """What the edge leaves whole, in words, for the lowest height that it reaches above the board [m]."""
+    below, whole = (1e6 * area_below(demand.fruit.section, height) for height in (lowest_m, np.inf))
+    height = f"the edge ends {1e3 * max(0.0, lowest_m):.2g} mm above the board"
+    return f"{demand.parting.remains()}; {height}, with {below:.0f} of {whole:.0f} mm² below it"
+
+
+def _parted(demand: Demand, lowest_m: float) -> list[Check]:
+    parting = demand.parting
+    off = float(np.linalg.norm(parting.end_position_m - demand.cut.position[-1]))
+    return [
+        at_most(
+            9,
+            "end of the simulated cut from the motion's",
+            off,
+            SAME_M,
+            "m",
+            remedy="The simulated cut stopped early or is of another motion; run replay again",
+        ),
+        at_least(
+            9,
+            "share parted of what the edge passes",
+            parting.reached_fraction,
+            REACHED_SHARE,
+            "-",
+            parting.remains(),
+            remedy="The simulated knife left whole what it went through; look at the replay, and optimise again",
+        ),
+        at_least(
+            9,
+            "share of the cut that is parted",
+            parting.cut_fraction,
+            demand.params.min_cut_fraction,
+            "-",
+            remaining(demand, lowest_m),
+            remedy="Lower optimize.final_height_m, raise optimize.final_strokes or final_stroke_s, or state in "
+            "export.min_cut_fraction what is enough for you",
+        ),
+    ]
+
+
+# Check 4: edge and fixture clear of the board, fixture clear of the fruit, fruit under the blade all the time.
+
+
+def space(files: ExportFiles, demand: Demand) -> list[Check]:
+    """All of check 4, at every sample of the file."""
+    params, cell, fruit = demand.params, demand.cell, demand.fruit
+    poses = edge_poses(files.cut.joints, demand)
+    edge = in_cutting_frame(poses, demand)
+    turn = demand.cell.o_t_c[:3, :3].T @ poses[:, :3, :3]
+    half = 0.5 * cell.blade_length_m
+    tips = [edge + turn[:, :, 2] * end for end in (-half, half)]
+    lowest = min(float(tip[:, 1].min()) for tip in tips)
+    start, end = cut_phase(files)
+    cut = edge[start:end]
+    overlap = min(
+        float((fruit.section_low_m - (cut[:, 2] - half)).min()),
+        float((cut[:, 2] + half - fruit.section_high_m).min()),
+    )
+    least = params.min_board_clearance_m - POSE_M
+    fixture_height = float((edge[:, 1] + cell.fixture_low_m[1]).min())
+    higher = "Measure the board (export.board_position_m); raise optimize.final_height_m if the edge must end higher"
+    smaller = "Correct export.fixture_low_m and fixture_high_m, or hold the knife farther from the fruit"
+    longer = "Use a longer knife (cut.knife), turn the fruit, or lower export.blade_overlap_m"
+    return [
+        at_least(4, "height of the whole edge above the board", lowest, least, "m", remedy=higher),
+        at_least(
+            4,
+            "height of the fixture above the board",
+            fixture_height,
+            params.fixture_clearance_m,
+            "m",
+            remedy=smaller,
+        ),
+        at_least(
+            4,
+            "distance of the fixture from the fruit",
+            float(box_distance(edge + cell.fixture_low_m, edge + cell.fixture_high_m, fruit).min()),
+            params.fixture_clearance_m,
+            "m",
+            remedy=smaller,
+        ),
+        at_least(
+            4, "blade beyond the fruit at both ends", overlap, params.blade_overlap_m, "m", remedy=longer
+        ),
+        at_least(
+            4,
+            "start of the cut above the fruit",
+            float(edge[start, 1] - fruit.high_m[1]),
+            0.0,
+            "m",
+            remedy="Run optimize again for this fruit",
+        ),
+        at_least(
+            4,
+            "air cut: height of the edge above the board",
+            float(in_cutting_frame(edge_poses(files.air.joints, demand), demand)[:, 1].min()),
+            least,
+            "m",
+            remedy=higher,
+        ),
+    ]
+
+
+def box_distance(low: NDArray[np.float64], high: NDArray[np.float64], fruit: Fruit) -> NDArray[np.float64]:
+    """Gap between boxes [m], shape [n, 3] each, and the fruit's box along the best of the three axes, shape [n]."""
+    return np.asarray(np.maximum(low - fruit.high_m, fruit.low_m - high).max(axis=1))
+
+
+FIXTURE_SIDE_M = 0.005
+"""Shortest side that the box of a real holder has."""
+HELD_GAP_M = 0.03
+"""From the end of the blade to its holder: a tang is that long at most."""
+CENTRE_M = 0.001
+"""How far the stated centre of mass may lie outside the boxes of knife and fixture, for rounding."""
+BLADE_KG_M3 = 4000.0
+"""Lighter than any blade: titanium has 4400, ceramics 6000, steel 7800."""
+LINK_CLEARANCE_M = 0.02
+BASE_CLEARANCE_M = 0.05
+STRIDE = 10
+"""Samples between looks at the links, which move less than 3 mm in that time."""
+
+
+def tool_fits(demand: Demand) -> list[Check]:
+    """Flange, holder, blade and centre of mass as stated could be one body."""
+    cell = demand.cell
+    low, high = cell.fixture_low_m, cell.fixture_high_m
+    blade_low, blade_high = blade_box(cell)
+    turn, edge = cell.f_t_e[:3, :3], cell.f_t_e[:3, 3]
+    flange, centre = -turn.T @ edge, turn.T @ (cell.tool_com_m - edge)
+    reach = demand.robot.flange_radius_m * np.array([1.0, 0.0, 1.0])
+    inside = float(np.minimum(flange - reach - low, high - flange - reach).min())
+    around = np.minimum(low, blade_low) - centre, centre - np.maximum(high, blade_high)
+    gap = float(np.maximum(low - blade_high, blade_low - high).max())
+    knife = demand.params.cut.blade
+    blade_kg = BLADE_KG_M3 * knife.length_m * knife.height_m * 0.5 * (knife.spine_m + knife.edge_m)
+    return [
+        at_least(
+            4,
+            "mass of knife and fixture against the blade alone",
+            cell.tool_mass_kg,
+            blade_kg,
+            "kg",
+            remedy="Weigh knife and fixture and state it in export.tool_mass_kg: the arm is sent this load",
+        ),
+        at_least(
+            4,
+            "shortest side of the fixture's box",
+            float((high - low).min()),
+            FIXTURE_SIDE_M,
+            "m",
+            remedy="export.fixture_low_m must be below export.fixture_high_m on every axis; exchange what is swapped",
+        ),
+        at_least(
+            4,
+            "flange inside the fixture's box",
+            inside,
+            0.0,
+            "m",
+            f"flange centre at {_mm(flange)} mm from the edge",
+            remedy="Measure export.edge_offset_m from the flange, and let export.fixture_* enclose the flange",
+        ),
+        at_most(
+            4,
+            "gap between blade and fixture",
+            gap,
+            HELD_GAP_M,
+            "m",
+            remedy="Something must hold the blade: correct cut.knife or export.fixture_*",
+        ),
+        at_most(
+            4,
+            "centre of mass outside knife and fixture",
+            float(np.maximum(*around).max()),
+            CENTRE_M,
+            "m",
+            f"at {_mm(centre)} mm from the edge",
+            remedy="Correct export.tool_com_m or export.edge_offset_m; both are in the flange's frame",
+        ),
+    ]
+
+
+def arm_is_clear(files: ExportFiles, demand: Demand) -> list[Check]:
+    """Links above the board, wrist and tool away from the base; cut and air cut."""
+    robot, board = demand.robot, float(demand.cell.o_t_c[2, 3])
+    looked = [variant.joints[::STRIDE] for variant in (files.cut, files.air)]
+    lowest = min(float(link_heights(robot, q).min()) for q in looked) - board
+    near = min(base_distance(robot, demand.cell, q) for q in looked)
+    return [
+        at_least(
+            4,
+            "height of the arm's links above the board",
+            lowest,
+            LINK_CLEARANCE_M,
+            "m",
+            remedy="Hang the knife lower below the flange (export.edge_offset_m), or move the board",
+        ),
+        at_least(
+            4,
+            "distance of wrist and tool from the base",
+            near,
+            BASE_CLEARANCE_M,
+            "m",
+            remedy="Move the board away from the base (export.board_position_m)",
+        ),
+    ]
+
+
+def _mm(place: np.ndarray) -> str:
+    return "(" + ", ".join(f"{1e3 * v:.0f}" for v in place) + ")"

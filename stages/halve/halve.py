@@ -1,0 +1,254 @@
+"""halve: one half-body of the first cut, laid on the board and placed under the knife for the second."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from stages.halve.description import HalveParams
+from stages.runtime.errors import InputError
+from stages.runtime.stage_io import StageIO
+from stages.shared.pictures import CUT, FRUIT, Layer, Panel, board_layer, cut_plane_layer, render
+from stages.shared.surface import Surface, face_normals_doubled, is_closed, solid_moments
+
+# The picture of the stage `halve`: the half before, and on the board with the second cut's plane.
+
+
+def halve_picture(
+    before: Surface, after: Surface, on_cut: NDArray[np.bool_], *, rests_on: str
+) -> NDArray[np.uint8]:
+    """Pixels, shape [height, width, 3]; `on_cut` marks vertices of the first cut's face, [vertex_count]."""
+    cut_faces = np.asarray(on_cut[before.faces].all(axis=1))
+    toward_cut = (
+        np.sign(face_normals_doubled(Surface(before.vertices, before.faces[cut_faces])).sum(axis=0)[0]) or 1.0
+    )
+    panels = []
+    for body, title in (
+        (before, "the half as the first cut left it (blue: the cut)"),
+        (after, f"on the board ({rests_on.replace('_', ' ')}), second cut plane x = 0"),
+    ):
+        layers = [
+            board_layer(body.vertices),
+            Layer(body.vertices, body.faces[~cut_faces], colour=FRUIT, show_edges=True),
+            Layer(body.vertices, body.faces[cut_faces], colour=CUT, show_edges=True),
+        ]
+        if body is after:
+            layers.append(cut_plane_layer(body.vertices))
+        panels.append(Panel(title, layers, view=(0.9 * toward_cut, 0.45, 0.8)))
+    return render(panels)
+
+
+# Laying a half-body on the board for the second cut: y up, board y = 0, cut plane x = 0, blade along z.
+
+
+Floats = NDArray[np.float64]
+
+FLAT_WITHIN_M = 5.0e-4
+"""A cut face that strays further than this from its plane is curved [m]. A plane's face strays a little as well, where
+precut moved nodes off the cut (precut.snap_tolerance_fraction)."""
+PARALLEL = 0.99
+"""Cosine above which two directions are taken as the same."""
+
+
+@dataclass(frozen=True)
+class CutFace:
+    """The plane that fits the first cut's face of one half."""
+
+    point: Floats
+    """In the plane [m], shape [3]."""
+    normal: Floats
+    """Unit normal that points out of the half [-], shape [3]."""
+    bulge_m: float
+    """Largest distance of the face from the plane [m]."""
+
+
+def fit_cut_face(points: Floats, half: Surface) -> CutFace:
+    """The plane through points of the cut face [m], shape [n, 3]."""
+    middle = points.mean(axis=0)
+    normal = np.linalg.svd(points - middle, full_matrices=False)[2][2]
+    if (solid_moments(half)[0] - middle) @ normal > 0.0:
+        normal = -normal
+    return CutFace(middle, normal, float(np.abs((points - middle) @ normal).max()))
+
+
+def flattened(half: Surface, face: CutFace, on_face: NDArray[np.bool_]) -> Surface:
+    """The half with the vertices of its cut face, marked by `on_face` [vertex_count], moved into the plane."""
+    vertices = half.vertices.copy()
+    vertices[on_face] -= np.outer((vertices[on_face] - face.point) @ face.normal, face.normal)
+    return Surface(vertices, half.faces)
+
+
+def second_cut_frame(
+    half: Surface, face: CutFace, *, rests_on: str, angle_deg: float, offset_m: float
+) -> Floats:
+    """The 4x4 matrix from the first cut's frame to the second's.
+
+    Args:
+        half: closed half-body in the first cut's frame.
+        face: plane of the first cut's face.
+        rests_on: cut_face or as_it_was.
+        angle_deg: turn about the vertical, after the half has been laid down [deg].
+        offset_m: of the cut plane from the centre of mass, along x [m].
+    """
+    upright = _on_the_cut_face(face) if rests_on == "cut_face" else np.eye(3)
+    rotation = _about_y(angle_deg) @ upright
+    centre = rotation @ solid_moments(half)[0]
+    lowest = (half.vertices @ rotation.T)[:, 1].min()
+    frame = np.eye(4)
+    frame[:3, :3] = rotation
+    frame[:3, 3] = -np.array([centre[0] + offset_m, lowest, centre[2]])
+    return frame
+
+
+def moved(frame: Floats, surface: Surface) -> Surface:
+    """The surface in the frame that the 4x4 matrix leads to."""
+    return Surface(surface.vertices @ frame[:3, :3].T + frame[:3, 3], surface.faces)
+
+
+def refuse_curved(face: CutFace) -> None:
+    """A half can't lie on a face that is not flat."""
+    if face.bulge_m > FLAT_WITHIN_M:
+        raise InputError(
+            f"The first cut's face bulges by {1e3 * face.bulge_m:.3g} mm, because the first cut followed a surface. "
+            f"The face that lies on the board must be flat within {1e3 * FLAT_WITHIN_M:g} mm. Set "
+            "halve.rests_on=as_it_was."
+        )
+
+
+def _on_the_cut_face(face: CutFace) -> Floats:
+    """Rotation that turns the face down and the fruit's former vertical to the blade's direction z."""
+    up = np.array([0.0, 1.0, 0.0]) if abs(face.normal[1]) < PARALLEL else np.array([0.0, 0.0, 1.0])
+    y = -face.normal
+    z = up - (up @ y) * y
+    z /= np.linalg.norm(z)
+    return np.stack([np.cross(y, z), y, z])
+
+
+def _about_y(angle_deg: float) -> Floats:
+    """Rotation about the vertical, shape [3, 3]."""
+    angle = np.deg2rad(angle_deg)
+    c, s = np.cos(angle), np.sin(angle)
+    return np.array([[c, 0.0, s], [0.0, 1.0, 0.0], [-s, 0.0, c]])
+
+
+SIDES = {"positive": 1, "negative": -1}
+MIN_SHARE = 0.01
+"""The smaller part that the second cut leaves must have this share of the half's volume; less is a miss."""
+
+
+@dataclass(frozen=True)
+class HalveResult:
+    """The half in the frame of the second cut."""
+
+    surface: Surface
+    face: CutFace
+    """The first cut's face, in the first cut's frame."""
+    frame: NDArray[np.float64]
+    """Matrix from the first cut's frame to the second's, translation in [m], shape [4, 4]."""
+    positive_share: float
+    """Share of the volume at x > 0 [-]."""
+
+
+def halve(half: Surface, cut_points: NDArray[np.float64], params: HalveParams) -> HalveResult:
+    """Pose a half-body for the second cut.
+
+    Args:
+        half: closed half-body in the first cut's frame.
+        cut_points: points of the first cut's face on this half [m], shape [n, 3].
+        params: section `halve` of params.yaml.
+    """
+    if not is_closed(half.faces) or half.volume_m3 <= 0.0:
+        raise InputError(
+            f"The {params.half} half-body is not closed or is inside out. It must enclose a volume. Run precut again."
+        )
+    face = fit_cut_face(cut_points, half)
+    if params.rests_on == "cut_face":
+        refuse_curved(face)
+        half = flattened(half, face, on_cut_face(half, cut_points))
+    frame = second_cut_frame(
+        half, face, rests_on=params.rests_on, angle_deg=params.angle_deg, offset_m=params.offset_m
+    )
+    surface = moved(frame, half)
+    share = volume_at_positive_x(surface) / surface.volume_m3
+    if not MIN_SHARE <= share <= 1.0 - MIN_SHARE:
+        low, high = 1e3 * surface.vertices[:, 0].min(), 1e3 * surface.vertices[:, 0].max()
+        raise InputError(
+            f"halve.offset_m is {params.offset_m:g} m, which leaves {share:.1%} of the half on one side of the second "
+            f"cut's plane; the half reaches from {low:.1f} to {high:.1f} mm across it. Each side must keep at least "
+            f"{MIN_SHARE:.0%}. Bring offset_m nearer to 0."
+        )
+    return HalveResult(surface, face, frame, share)
+
+
+def volume_at_positive_x(surface: Surface) -> float:
+    """Volume of the part of a closed surface with x > 0 [m³]."""
+    from trimesh.intersections import slice_faces_plane
+
+    vertices, faces = slice_faces_plane(surface.vertices, surface.faces, (1.0, 0.0, 0.0), (0.0, 0.0, 0.0))[:2]
+    # Cones from the origin, which lies in the plane: the missing cap adds nothing.
+    a, b, c = (vertices[faces[:, k]] for k in range(3))
+    return float(np.einsum("ij,ij->", a, np.cross(b, c)) / 6.0)
+
+
+def on_cut_face(half: Surface, cut_points: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Vertices that are points of the cut, to the bit, shape [vertex_count]."""
+    on_cut = {point.tobytes() for point in np.ascontiguousarray(cut_points)}
+    return np.array([vertex.tobytes() in on_cut for vertex in np.ascontiguousarray(half.vertices)])
+
+
+def metrics(result: HalveResult) -> dict[str, object]:
+    """The artifact halve/metrics."""
+    surface = result.surface
+    extent = np.ptp(surface.vertices, axis=0)
+    return {
+        "volume_m3": surface.volume_m3,
+        "area_m2": surface.area_m2,
+        "across_m": float(extent[0]),
+        "height_m": float(extent[1]),
+        "along_blade_m": float(extent[2]),
+        "faces": len(surface.faces),
+        "positive_share": result.positive_share,
+        "cut_face_bulge_m": result.face.bulge_m,
+    }
+
+
+def cut_face_table(result: HalveResult) -> pl.DataFrame:
+    """The table halve/cut_face."""
+    rotation, translation = result.frame[:3, :3], result.frame[:3, 3]
+    point, normal = rotation @ result.face.point + translation, rotation @ result.face.normal
+    return pl.concat(
+        [
+            _vectors("point_m", point[None], pl.Float64),
+            _vectors("normal", normal[None], pl.Float64),
+            pl.DataFrame({"bulge_m": [result.face.bulge_m]}),
+        ],
+        how="horizontal",
+    )
+
+
+def run(io: StageIO, params: HalveParams) -> dict[str, object]:
+    """Read the half-body, pose it, write it with its frame and the picture."""
+    io.progress(0.0, "read the half-body")
+    half = Surface(
+        io.read(f"precut/half_{params.half}_vertices")["position_m"].to_numpy(),
+        io.read(f"precut/half_{params.half}_faces")["vertices"].to_numpy(),
+    )
+    virtual = io.read("precut/virtual_nodes").filter(pl.col("side") == SIDES[params.half])
+    cut_points = virtual["position_m"].to_numpy()
+    result = halve(half, cut_points, params)
+    surface = result.surface
+    io.write("halve/vertices", _vectors("position_m", surface.vertices, pl.Float64))
+    io.write("halve/faces", _vectors("vertices", surface.faces, pl.Int32))
+    io.write("halve/frame", _vectors("row", result.frame, pl.Float64))
+    io.write("halve/cut_face", cut_face_table(result))
+    io.progress(0.5, "draw the picture")
+    on_cut = on_cut_face(half, cut_points)
+    picture = halve_picture(half, surface, on_cut, rests_on=params.rests_on)
+    io.write_png("halve/preview", picture)
+    io.progress(1.0, "done")
+    return metrics(result)
+
+
+def _vectors(name: str, values: NDArray[np.generic], dtype: type[pl.DataType]) -> pl.DataFrame:
+    return pl.DataFrame([pl.Series(name, values, pl.Array(dtype, values.shape[1]))])

@@ -1,0 +1,302 @@
+"""ingest: from a robot's log of one cut to the force on the knife along the measured motion of its edge."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from stages.ingest.contact import Descent, board_contact, find_descent, require_onset
+from stages.ingest.description import IngestParams
+from stages.ingest.force_recovery import EdgeRecord, describe, edge_record
+from stages.ingest.ingest_picture import force_picture, no_log_picture
+from stages.ingest.log_file import read_log
+from stages.ingest.robot_log import EXERTED, RobotLog, in_si
+from stages.ingest.tare import Tare, air_tare, window_tare
+from stages.runtime.artifacts import polars_dtype
+from stages.runtime.catalogue import ARTIFACTS
+from stages.runtime.errors import InputError
+from stages.runtime.files import sha256_of_file
+from stages.runtime.stage_io import StageIO
+from stages.shared.fitting import low_pass
+from stages.shared.input_files import LOGS_NOTE, further_logs
+
+
+@dataclass(frozen=True)
+class ForceRecord:
+    """A cut as it was measured: one entry per sample, in the cutting frame."""
+
+    time_s: NDArray[np.float64]
+    """From 0 [s], shape [n]."""
+    position_m: NDArray[np.float64]
+    """Middle of the edge [m], shape [n, 3]: y above the board, x and z from where the log begins."""
+    velocity_m_s: NDArray[np.float64]
+    """Its velocity [m/s], shape [n, 3]."""
+    raw_n: NDArray[np.float64]
+    """Force on the knife before tare [N], shape [n, 3]."""
+    tare: Tare
+    filtered_n: NDArray[np.float64]
+    """Net force, low-passed [N], shape [n, 3]."""
+    valid: NDArray[np.bool_]
+    """Samples that may be compared with a simulation, shape [n]."""
+    uncertainty_n: NDArray[np.float64]
+    """Standard uncertainty of the net force's norm [N], shape [n]."""
+    onset: int
+    """Sample at which contact begins."""
+    on_board: int | None
+    """Sample from which on the edge presses on the board; None if it does not."""
+    descent: Descent
+    residual_n: float
+    """Root mean square of the net force, low-passed, between the start of the descent and the onset [N]."""
+    record: EdgeRecord
+    board: str
+    """How the height above the board is known."""
+
+    @property
+    def net_n(self) -> NDArray[np.float64]:
+        """Force on the knife after tare [N], shape [n, 3]."""
+        return self.raw_n - self.tare.force_n
+
+    @property
+    def filtered_norm_n(self) -> NDArray[np.float64]:
+        """Norm of the low-passed net force [N], shape [n]."""
+        return np.linalg.norm(self.filtered_n, axis=1)
+
+
+def ingest(
+    log: RobotLog,
+    params: IngestParams,
+    *,
+    air_runs: Mapping[str, RobotLog] | None = None,
+    source: str = "the log",
+) -> ForceRecord:
+    """Check a log, tare it, and find contact.
+
+    Args:
+        log: The log of a cut.
+        params: Section `ingest` of params.yaml.
+        air_runs: Logs of the same motion without contact, by name.
+        source: Name of the log for sentences.
+    """
+    record = edge_record(log, params, source)
+    airs = {name: edge_record(air, params, name) for name, air in (air_runs or {}).items()}
+    descent = find_descent(record.height_m, source)
+    if params.tare == "air" and not airs:
+        raise InputError(
+            f"ingest.tare is air, but {source} has no no-contact run. One is needed. Give it with --air, or set "
+            "ingest.tare to window."
+        )
+    if airs and params.tare != "window":
+        tare = air_tare(record, descent, airs, params.filter_cutoff_hz)
+    else:
+        tare = window_tare(record, descent, params, source)
+    net = record.force_n - tare.force_n
+    filtered = low_pass(record.time_s, net, params.filter_cutoff_hz)
+    onset = require_onset(record.time_s, filtered[:, 1], descent, params.onset_force_n, source)
+    before_contact = filtered[descent.top : max(onset, descent.top + 1)]
+    residual = float(np.sqrt((before_contact**2).sum(axis=1).mean()))
+    on_board = board_contact(filtered[:, 1], descent)
+    position, board = _on_board(record, airs, params)
+    smooth_position = low_pass(record.time_s, position, params.filter_cutoff_hz)
+    sample = np.arange(len(net))
+    cutting = (sample >= descent.top) & (sample < (len(net) if on_board is None else on_board))
+    return ForceRecord(
+        time_s=record.time_s,
+        position_m=position,
+        velocity_m_s=np.gradient(smooth_position, record.time_s, axis=0),
+        raw_n=record.force_n,
+        tare=tare,
+        filtered_n=filtered,
+        valid=record.known & tare.covered & cutting,
+        uncertainty_n=_uncertainty(filtered, residual, params),
+        onset=onset,
+        on_board=on_board,
+        descent=descent,
+        residual_n=residual,
+        record=record,
+        board=board,
+    )
+
+
+def _on_board(
+    record: EdgeRecord, airs: Mapping[str, EdgeRecord], params: IngestParams
+) -> tuple[NDArray[np.float64], str]:
+    """Edge positions above the board [m], shape [n, 3], and how the board's height is known."""
+    lowest = min(float(each.height_m.min()) for each in (record, *airs.values()))
+    if params.board_height_m is None:
+        board = lowest - params.board_clearance_m
+        known = (
+            f"assumed: the edge's lowest point of all runs, {lowest:.5f} m above the base, is "
+            f"{params.board_clearance_m:g} m above the board"
+        )
+    else:
+        board = params.board_height_m
+        known = f"given: {board:g} m above the base"
+        if lowest < board:
+            raise InputError(
+                f"ingest.board_height_m is {board:g} m, but the edge goes down to {lowest:.5f} m. It can't go below "
+                "the board. Correct board_height_m or edge_offset_m."
+            )
+    start = record.position_m[0]
+    return record.position_m - np.array([start[0], board, start[2]]), known
+
+
+def _uncertainty(filtered: NDArray[np.float64], residual: float, params: IngestParams) -> NDArray[np.float64]:
+    scale = params.scale_error_fraction * np.linalg.norm(filtered, axis=1)
+    return np.sqrt(params.repeatability_n**2 + residual**2 + scale**2)
+
+
+def force_table(result: ForceRecord) -> pl.DataFrame:
+    """The table ingest/force."""
+    net = result.net_n
+    values: dict[str, NDArray[np.generic]] = {
+        "time_s": result.time_s,
+        "position_m": result.position_m,
+        "velocity_m_s": result.velocity_m_s,
+        "force_n": net,
+        "force_norm_n": np.linalg.norm(net, axis=1),
+        "force_filtered_norm_n": result.filtered_norm_n,
+        "air_n": result.tare.force_n,
+        "raw_n": result.raw_n,
+        "valid": result.valid,
+        "contact": np.arange(len(net)) >= result.onset,
+        "uncertainty_n": result.uncertainty_n,
+    }
+    columns = ARTIFACTS["ingest/force"].columns
+    return pl.DataFrame([pl.Series(c.name, values[c.name], polars_dtype(c.dtype)) for c in columns])
+
+
+def empty_table(name: str = "ingest/force") -> pl.DataFrame:
+    """One of the stage's tables where there is no log."""
+    columns = ARTIFACTS[name].columns
+    return pl.DataFrame([pl.Series(c.name, [], polars_dtype(c.dtype)) for c in columns])
+
+
+def further_table(folder: Path, params: IngestParams) -> pl.DataFrame:
+    """The table ingest/further: the logs of further cuts in the folder, if it is one."""
+    tables = [empty_table("ingest/further")]
+    for each in further_logs(folder):
+        air_runs = {air.name: read_log(air, params) for air in each.air}
+        result = ingest(read_log(each.log, params), params, air_runs=air_runs, source=each.log.name)
+        table = force_table(result)
+        tables.append(table.select(pl.lit(each.number, pl.Int64).alias("log"), *table.columns))
+    return pl.concat(tables)
+
+
+def metrics(result: ForceRecord, source_format: str, air_runs: int) -> dict[str, object]:
+    """The artifact ingest/metrics."""
+    onset, bottom = result.onset, result.descent.bottom
+    norm, sampling = result.filtered_norm_n, result.record.sampling
+    last = bottom + 1 if result.on_board is None else result.on_board
+    down = result.descent.samples
+    return {
+        "samples": len(result.time_s),
+        "source_format": source_format,
+        "rate_hz": sampling.rate_hz,
+        "duration_s": sampling.duration_s,
+        "largest_gap_s": sampling.largest_gap_s,
+        "onset_s": float(result.time_s[onset]),
+        "onset_height_m": float(result.position_m[onset, 1]),
+        "board_contact_s": None if result.on_board is None else float(result.time_s[result.on_board]),
+        "lowest_height_m": float(result.position_m[bottom, 1]),
+        "peak_force_n": float(norm[onset:last].max()),
+        "mean_force_n": float(norm[onset:last].mean()),
+        "tare_n": float(np.linalg.norm(result.tare.force_n[down].mean(axis=0))),
+        "tare_residual_n": result.residual_n,
+        "air_runs": air_runs,
+        "valid_samples": int(result.valid.sum()),
+    }
+
+
+def notes(
+    result: ForceRecord, log: RobotLog, params: IngestParams, source: str, digests: Mapping[str, str]
+) -> dict[str, str]:
+    """Where the force comes from, for the table's metadata."""
+    sampling = result.record.sampling
+    si = in_si(log, params)
+    sign = "the robot's" if si.force_factor == EXERTED else "the one on the knife"
+    return {
+        "robot": log.robot,
+        "source": source,
+        "source_format": log.source_format,
+        **{f"sha256 of {name}": digest for name, digest in digests.items()},
+        "units_found": f"{log.clock} [{si.time_unit}], {params.length_unit}, {params.force_unit}, rad, N m",
+        "first_time_s": f"{si.time_s[0]:.6f}",
+        "position": result.record.position_from,
+        "force": result.record.force_from,
+        "sign": f"force on the knife, positive y pushes it up; the logged force is {sign}",
+        "frame": describe(params.up_axis, params.blade_axis),
+        "origin": "y from the board; x and z from the edge's first position",
+        "board": result.board,
+        "velocity": "derivative of the low-passed measured position",
+        "tare": result.tare.method,
+        "tare_residual_n": f"{result.residual_n:.3f}",
+        "filter": f"Butterworth order 2, forwards and backwards, {params.filter_cutoff_hz:g} Hz",
+        "rate_hz": f"{sampling.rate_hz:.3f}",
+        "largest_gap_s": f"{sampling.largest_gap_s:.6f}",
+        "onset_s": f"{result.time_s[result.onset]:.6f}",
+        "board_contact_s": "none"
+        if result.on_board is None
+        else f"{result.time_s[result.on_board]:.6f}; not valid from there on",
+        "uncertainty": (
+            f"root of squares of repeatability {params.repeatability_n:g} N, tare residual {result.residual_n:.3f} N "
+            f"and {params.scale_error_fraction:g} of the force"
+        ),
+    }
+
+
+def _title(result: ForceRecord, numbers: Mapping[str, object], name: str) -> str:
+    board = ""
+    if result.on_board is not None:
+        board = f" Presses on the board from {numbers['board_contact_s']:.3f} s on: left out."
+    return (
+        f"{name}: {numbers['source_format']}, {numbers['samples']} samples at {numbers['rate_hz']:.1f} Hz. "
+        f"Contact at {numbers['onset_s']:.3f} s, {1e3 * result.position_m[result.onset, 1]:.1f} mm; peak "
+        f"{numbers['peak_force_n']:.1f} N, mean {numbers['mean_force_n']:.1f} N.{board}\nTare: {result.tare.method}"
+    )
+
+
+def _air_paths(io: StageIO) -> list[Path]:
+    folder = io.scan_dir / io.scan.air_runs
+    return sorted(path for path in folder.iterdir() if path.is_file()) if folder.is_dir() else []
+
+
+def run(io: StageIO, params: IngestParams) -> dict[str, object]:
+    """Read the log and its no-contact runs, write the table and the picture; without a log, an empty table."""
+    if io.scan.log is None:
+        io.write("ingest/force", empty_table())
+        io.write("ingest/further", empty_table("ingest/further"))
+        io.write_png("ingest/preview", no_log_picture())
+        return {"samples": 0, "source_format": None}
+    path, air_paths = io.scan_dir / io.scan.log, _air_paths(io)
+    io.progress(0.0, "read the log")
+    log = read_log(path, params)
+    air_runs = {air.name: read_log(air, params) for air in air_paths}
+    io.progress(0.4, "tare")
+    result = ingest(log, params, air_runs=air_runs, source=path.name)
+    digests = {each.name: sha256_of_file(each) for each in (path, *air_paths)}
+    said = notes(result, log, params, path.name, digests) | {LOGS_NOTE: digests[path.name]}
+    io.write("ingest/force", force_table(result), notes=said)
+    numbers = metrics(result, log.source_format, len(air_runs))
+    folder = io.scan_dir / io.scan.further_logs
+    further = further_table(folder, params)
+    more = " ".join(sha256_of_file(each.log) for each in further_logs(folder))
+    io.write("ingest/further", further, notes={LOGS_NOTE: more})
+    numbers["further_logs"] = further["log"].n_unique()
+    io.progress(0.7, "draw the picture")
+    picture = force_picture(
+        result.time_s,
+        result.position_m[:, 1],
+        result.raw_n,
+        result.tare.force_n,
+        result.net_n,
+        result.filtered_norm_n,
+        result.valid,
+        onset=result.onset,
+        title=_title(result, numbers, path.name),
+    )
+    io.write_png("ingest/preview", picture)
+    io.progress(1.0, "done")
+    return numbers

@@ -1,0 +1,202 @@
+"""The tables and figures of a finished search."""
+
+import re
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from stages.optimize.confirmation import POSSIBLE
+from stages.optimize.constraints import RATE_HZ
+from stages.optimize.descent import Point
+from stages.optimize.final_draw import FinalDraw, joined
+from stages.optimize.search import UNCONSTRAINED, Measured, Optimization
+from stages.optimize.slicing_cut import SlicingCut
+from stages.shared.library.library import AMPLITUDE_SPREAD, NINETY
+
+Array = NDArray[np.float64]
+VEC3 = pl.Array(pl.Float64, 3)
+CONTACT_N = 0.5
+"""Below this nothing is cut [N]."""
+
+
+def motion_table(found: Optimization) -> pl.DataFrame:
+    """The table optimize/motion."""
+    return motion_rows(found.slicing, found.draw)
+
+
+def motion_rows(motion: Measured, draw: FinalDraw) -> pl.DataFrame:
+    """A motion with the columns of optimize/motion, one row per millisecond: the cut, then the final draw."""
+    trajectory = joined(motion.cut.trajectory(motion.variables), draw.path)
+    times = np.arange(len(trajectory.position)) / RATE_HZ
+    force = np.concatenate([motion.force, draw.force])
+    return pl.DataFrame(
+        [
+            pl.Series("time_s", times, pl.Float64),
+            pl.Series("position_m", trajectory.position, VEC3),
+            pl.Series("velocity_m_s", _in_space(trajectory.velocity), VEC3),
+            pl.Series("acceleration_m_s2", _in_space(trajectory.acceleration), VEC3),
+            pl.Series("force_n", _at(times, motion.cut, force), VEC3),
+        ]
+    )
+
+
+def profile_table(found: Optimization) -> pl.DataFrame:
+    """The table optimize/profile: both motions, one row per millisecond."""
+    straight = found.cut.trajectory(found.vertical.variables).position
+    sliced = found.cut.trajectory(found.slicing.variables).position
+    times = found.cut.times
+    before, after = (_at(times, found.cut, each.force) for each in (found.vertical, found.slicing))
+    return pl.DataFrame(
+        [
+            pl.Series("time_s", times, pl.Float64),
+            pl.Series("vertical_n", np.linalg.norm(before, axis=1), pl.Float64),
+            pl.Series("optimized_n", np.linalg.norm(after, axis=1), pl.Float64),
+            pl.Series("vertical_force_n", before, VEC3),
+            pl.Series("optimized_force_n", after, VEC3),
+            pl.Series("vertical_position_m", straight, VEC3),
+            pl.Series("optimized_position_m", sliced, VEC3),
+        ]
+    )
+
+
+def keyframe_table(found: Optimization) -> pl.DataFrame:
+    """The table optimize/keyframes."""
+    values = found.cut.motion_parameters(found.slicing.variables)
+    return pl.DataFrame(
+        [
+            pl.Series("time_s", found.cut.keyframe_times, pl.Float64),
+            pl.Series("amplitude_m_s", values["amplitude"], pl.Float64),
+            pl.Series("frequency_rad_s", values["frequency"], pl.Float64),
+            pl.Series("velocity_y_m_s", values["velocity_y"], pl.Float64),
+        ]
+    )
+
+
+def history_table(found: Optimization) -> pl.DataFrame:
+    """The table optimize/history, one row per iteration of every start."""
+    rows = [
+        {"start": name, "iteration": i + 1, **row}
+        for name, run in found.runs.items()
+        for i, row in enumerate(run.history)
+    ]
+    return pl.DataFrame(rows).rename({name: residual_column(name) for name in found.residuals})
+
+
+def residual_column(rule: str) -> str:
+    """`lateral_m` -> `lateral_residual_m`: the unit stays at the end."""
+    return re.sub(r"(_m(?:_s2?)?)$", r"_residual\1", rule)
+
+
+def confirmation_table(found: Optimization) -> pl.DataFrame:
+    """The table optimize/confirmation."""
+    rows = found.confirmed
+    return pl.DataFrame(
+        [
+            pl.Series("check", [row.name for row in rows], pl.String),
+            pl.Series("mean_force_vertical_n", [row.vertical_n for row in rows], pl.Float64),
+            pl.Series("mean_force_optimized_n", [row.slicing_n for row in rows], pl.Float64),
+            pl.Series("reduction", [row.reduction for row in rows], pl.Float64),
+            pl.Series("peak_force_optimized_n", [row.peak_n for row in rows], pl.Float64),
+        ]
+    )
+
+
+def metrics(found: Optimization) -> dict[str, Any]:
+    """The artifact optimize/metrics."""
+    vertical, slicing = found.vertical.norm, found.slicing.norm
+    kept = [row.reduction for row in found.confirmed]
+    survives = bool(np.isfinite(kept).all())
+    free = found.runs[UNCONSTRAINED]
+    return {
+        "mean_over": found.cut.mean_over,
+        "mean_force_vertical_n": found.vertical.mean_n(),
+        "mean_force_optimized_n": found.slicing.mean_n(),
+        "reduction": found.reduction(),
+        "reduction_over_time": found.reduction("time"),
+        "reduction_over_depth": found.reduction("depth"),
+        "mean_force_without_sawing_n": found.without_sawing.mean_n(),
+        "reduction_by_sawing": found.reduction_by_sawing,
+        "peak_force_vertical_n": float(vertical.max()),
+        "peak_force_optimized_n": float(slicing.max()),
+        "peak_reduction": 1.0 - float(slicing.max() / vertical.max()),
+        **_both("push_down", "n", *(_push_down_n(each) for each in (found.vertical, found.slicing))),
+        **_both("work", "j", *(_work_j(found, each) for each in (found.vertical, found.slicing))),
+        **{residual_column(name): value for name, value in found.residuals.items()},
+        "confirmed_reduction": float(min(kept)) if survives else None,
+        **_band(found),
+        "confirmed": {row.name: _number(row.reduction) for row in found.confirmed},
+        **_ablation(free.best, found.vertical.mean_n()),
+        "duration_s": found.cut.passage.duration_s,
+        "draw_duration_s": found.draw.duration_s,
+        "draw_strokes": found.draw.strokes,
+        "draw_peak_force_n": found.draw.peak_n,
+        "cut_fraction": found.draw.cut_fraction,
+        "best_start": found.best_start,
+        "iterations": sum(len(run.history) for run in found.runs.values()),
+        "ended": {name: run.ended for name, run in found.runs.items()},
+    }
+
+
+def _band(found: Optimization) -> dict[str, float | None]:
+    """Where the saving and the peak force of possible cuts lie, 90 % of them; nothing without a posterior.
+
+    The force of a cut differs from that of its material by an amplitude of its own; a saving is a ratio, and does not.
+    """
+    rows = [row for row in found.confirmed if row.name.startswith(POSSIBLE)]
+    kept = [row.reduction for row in rows]
+    if not kept or not np.isfinite(kept).all():
+        return {"reduction_low": None, "reduction_high": None, "peak_force_high_n": None}
+    low, high = np.quantile(kept, (0.05, 0.95))
+    peaks = np.log([row.peak_n for row in rows])
+    spread = float(np.hypot(peaks.std(), AMPLITUDE_SPREAD))
+    peak = float(found.slicing.norm.max() * np.exp(NINETY * spread))
+    return {"reduction_low": float(low), "reduction_high": float(high), "peak_force_high_n": peak}
+
+
+def _both(name: str, unit: str, before: float, after: float) -> dict[str, float]:
+    """A figure of both motions, and by how much the optimised one has less of it."""
+    return {
+        f"{name}_vertical_{unit}": before,
+        f"{name}_optimized_{unit}": after,
+        f"{name}_reduction": 1.0 - after / before,
+    }
+
+
+def _push_down_n(motion: Measured) -> float:
+    """Mean force with which the arm presses down [N], over time in contact."""
+    up = motion.force[:, 1]
+    return float(up[motion.norm > CONTACT_N].mean())
+
+
+def _work_j(found: Optimization, motion: Measured) -> float:
+    """What the arm puts into the cut [J]."""
+    times = found.cut.times
+    velocity = _in_space(found.cut.trajectory(motion.variables).velocity)
+    power = -(_at(times, found.cut, motion.force) * velocity).sum(axis=1)
+    return float(np.trapezoid(power, times))
+
+
+def _ablation(best: Point | None, vertical_n: float) -> dict[str, float | None]:
+    """What the best motion without constraints saves, and by how much it breaks them."""
+    out: dict[str, float | None] = {
+        "unconstrained_reduction": None if best is None else 1.0 - best.mean_force_n / vertical_n
+    }
+    for name in ("end_height_m", "lateral_m", "speed_m_s"):
+        out[f"unconstrained_{residual_column(name)}"] = None if best is None else best.residuals[name]
+    return out
+
+
+def _number(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
+
+
+def _in_space(yz: Array) -> Array:
+    return np.concatenate([np.zeros((len(yz), 1)), yz], axis=1)
+
+
+def _at(times: Array, cut: SlicingCut, force: Array) -> Array:
+    """Force at the controller's times; nothing touches at time zero. A sample is the mean up to its time."""
+    known = (np.arange(len(force)) + 0.5) / cut.sample_rate_hz
+    return np.stack([np.interp(times, known, column, left=0.0) for column in force.T], axis=1)

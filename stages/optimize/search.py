@@ -1,0 +1,372 @@
+"""The whole search: the vertical cut, the descents from all starts, the ablation, and the honesty check."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from disect_sim import Model
+from disect_sim.cut_mesh import CutMesh
+from disect_sim.many import Answer, Cut, force_of, simulate_many
+from disect_sim.processes import Workers, report_to_parent
+from disect_sim.simulation import on_cuda
+from stages.optimize.confirmation import Check, Confirmed, checks_of, values_on
+from stages.optimize.constraints import Constraints, Passage, passage_of, rules_of
+from stages.optimize.descent import LEFT_BEHIND, Descent, Reached, SoFar, descend, nearest_feasible
+from stages.optimize.description import OptimizeParams
+from stages.optimize.final_draw import FinalDraw, final_draw
+from stages.optimize.slicing_cut import AMPLITUDE_M_S, FREQUENCY_RAD_S, SlicingCut, Values
+from stages.runtime.checkpoint import Checkpoint, remove_checkpoints
+from stages.runtime.errors import InputError
+from stages.runtime.stage_io import stage_workers
+from stages.shared.cut import Factors, of_material
+
+# Where the search begins: the vertical cut, and a few seeded slicing motions.
+
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Start:
+    """One descent, as it is sent to a process."""
+
+    name: str
+    constrained: bool
+    variables: Array
+    model: Model
+    draws: tuple[Values, ...]
+    passage: Passage
+    params: OptimizeParams
+    scale_n: float
+    """Mean force of the vertical cut."""
+    scan_dir: Path | None
+    key: str
+    state: dict[str, Any] | None = None
+    """Where an earlier part of the descent ended."""
+
+    def run(self) -> Descent:
+        """Descend; every iteration is reported to the parent process."""
+        cut = SlicingCut(self.model, self.draws, self.passage, self.params)
+
+        def report(run: Descent) -> None:
+            if run.history:
+                best = run.best if self.constrained and run.feasible else None
+                reached = Reached(self.name, len(run.history), run.history[-1]["mean_force_n"])
+                if best is not None:
+                    reached = replace(reached, best=best.variables, best_mean_n=best.mean_force_n)
+                report_to_parent(reached)
+
+        return descend(
+            cut,
+            self.variables,
+            self.params,
+            scale_n=self.scale_n,
+            constrained=self.constrained,
+            checkpoint=Checkpoint(
+                self.scan_dir, self.key, stage="optimize", part=self.name.replace(" ", "-")
+            ),
+            report=report,
+            state=self.state,
+        )
+
+
+def near_vertical(cut: SlicingCut, params: OptimizeParams) -> Array:
+    """The first start: the vertical cut, just enough beside it that the descent can leave it.
+
+    A vertical cut is a symmetric point: its gradient in the amplitude is zero.
+    """
+    variables = cut.straight()
+    variables[0] = params.start_amplitude_m_s / AMPLITUDE_M_S
+    return variables
+
+
+def drawn_motions(cut: SlicingCut, params: OptimizeParams, count: int) -> list[Array]:
+    """So many seeded slicing motions, each brought into the limits."""
+    generator = np.random.default_rng(params.seed)
+    rules = rules_of(cut.passage, params)
+    out = []
+    for _ in range(count):
+        wish = cut.straight()
+        wish[0] = generator.uniform(*params.start_amplitude_range_m_s) / AMPLITUDE_M_S
+        wish[1] = generator.uniform(*params.start_frequency_range_rad_s) / FREQUENCY_RAD_S
+        out.append(nearest_feasible(cut, Constraints(rules, params), wish, params))
+    return out
+
+
+def chosen_starts(
+    cut: SlicingCut, params: OptimizeParams, drawn: Sequence[tuple[Array, Answer[Array]]]
+) -> dict[str, Array]:
+    """The first start, and of the drawn motions those with the least force; what did not finish is left out."""
+    means = [
+        (cut.mean_of([force.value], motion), motion) for motion, force in drawn if force.value is not None
+    ]
+    best = sorted(means, key=lambda pair: pair[0])[: params.starts - 1]
+    return {"vertical": near_vertical(cut, params)} | {
+        f"drawn {i + 1}": variables for i, (_, variables) in enumerate(best)
+    }
+
+
+def parameter_draws(
+    values: Values, params: OptimizeParams, materials: Sequence[Factors] = ()
+) -> tuple[Values, ...]:
+    """The parameters themselves and, for a robust motion, other sets.
+
+    Those of possible materials, as factors by name, where calibrate has a posterior; else seeded variations by
+    draw_spread.
+    """
+    if materials:
+        return (values, *(of_material(values, factors) for factors in materials[: params.draws - 1]))
+    generator = np.random.default_rng(params.seed)
+    draws: list[Values] = [values]
+    for _ in range(1, params.draws):
+        factors = np.exp(params.draw_spread * generator.standard_normal(len(values)))
+        draws.append({name: value * f for (name, value), f in zip(values.items(), factors, strict=True)})
+    return tuple(draws)
+
+
+UNCONSTRAINED = "unconstrained"
+"""Name of the ablation: the first start without any constraint."""
+FIRST_SHARE, SEARCH_SHARE = 0.1, 0.8
+"""Of the stage's time, when the starts are drawn and when the search ends: for the progress bar."""
+TRIAL = 5
+"""Simulations after which a start is compared with the others ..."""
+BEHIND = 0.05
+"""... and given up if its objective is higher than the best one's by more than this share."""
+CONFIRMING = "simulate again with finer steps, a finer mesh and other parameters"
+Progress = Callable[[float, str], None]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One simulated motion."""
+
+    cut: SlicingCut
+    variables: Array
+    force: Array
+    """On the knife [N], shape [samples, 3]."""
+
+    @property
+    def norm(self) -> Array:
+        """[N], shape [samples]."""
+        return np.linalg.norm(self.force, axis=1)
+
+    def mean_n(self, over: str | None = None) -> float:
+        """Mean of the norm over "time" or "depth", by default over params.mean_over [N]."""
+        return float(self.cut.weights(self.variables, over) @ self.norm)
+
+
+@dataclass(frozen=True)
+class Optimization:
+    """The best motion, the vertical one it is compared with, and how it was found."""
+
+    cut: SlicingCut
+    vertical: Measured
+    slicing: Measured
+    without_sawing: Measured
+    """The slicing motion's descent alone. Slow through the top and fast through the bottom lowers a mean over time."""
+    residuals: dict[str, float]
+    """By how much the slicing motion breaks each rule."""
+    limits: dict[str, float]
+    best_start: str
+    runs: dict[str, Descent]
+    """By the name of the start; the ablation is among them."""
+    confirmed: list[Confirmed]
+    draw: FinalDraw
+    """What follows the slicing motion, to part what it left whole."""
+
+    def reduction(self, over: str | None = None) -> float:
+        """Share of the vertical cut's mean force that the slicing motion saves; `over` as in Measured.mean_n."""
+        return 1.0 - self.slicing.mean_n(over) / self.vertical.mean_n(over)
+
+    @property
+    def reduction_by_sawing(self) -> float:
+        """The same against its own descent without sawing."""
+        return 1.0 - self.slicing.mean_n() / self.without_sawing.mean_n()
+
+
+def optimize(
+    model: Model,
+    values: Values,
+    params: OptimizeParams,
+    *,
+    finer: CutMesh,
+    materials: Sequence[Factors] = (),
+    scan_dir: Path | None = None,
+    key: str = "",
+    progress: Progress = lambda fraction, message: None,
+    show: Callable[[SoFar], None] = lambda so_far: None,
+) -> Optimization:
+    """The least-force motion through the model.
+
+    Args:
+        model: The cut body.
+        values: Parameters: one value per spring, or one number for the body as a whole.
+        params: Section `optimize` of params.yaml.
+        finer: The same body with every edge halved, for the honesty check.
+        materials: Possible materials by the posterior: factors on the parameters by name.
+        scan_dir: Where checkpoints go; None keeps none.
+        key: Hash of everything the search depends on.
+        progress: Gets how far the search is, and what it does.
+        show: Gets the best motion so far after every simulation of the search.
+    """
+    passage = passage_of(model.mesh, model.knife.length_m, params)
+    cut = SlicingCut(model, (values,), passage, params)
+    with stage_workers(params.processes) as workers:
+        progress(0.0, "simulate the vertical cut and the drawn motions")
+        drawn = drawn_motions(cut, params, params.candidates if params.starts > 1 else 0)
+        forces = simulate_many(
+            [one for variables in (cut.straight(), *drawn) for one in cut.cuts(variables)],
+            of=force_of,
+            workers=workers,
+            progress=lambda share: progress(FIRST_SHARE * share, "draw the starts"),
+        )
+        vertical = _measured(cut, cut.straight(), forces[0])
+        scale = vertical.mean_n()
+        if scale == 0.0:
+            raise InputError(
+                "optimize: the vertical cut meets no force. The knife must pass through the fruit. Check precut_half."
+            )
+        starts = chosen_starts(cut, params, list(zip(drawn, forces[1:], strict=True)))
+        template = Start(
+            "",
+            True,
+            starts["vertical"],
+            model,
+            parameter_draws(values, params, materials),
+            passage,
+            params,
+            scale,
+            scan_dir,
+            key,
+        )
+        runs = _descents(workers, template, starts, progress, SoFar(cut, scale), show)
+        name, best, residuals = _best(cut, runs, params)
+        still = best.copy()
+        still[0] = 0.0
+        base = Check("", model, values, passage, params, cut.straight(), best)
+        checks = checks_of(base, finer, values_on(finer, model.mesh, values), materials)
+        again = [*(c for check in checks for c in check.cuts()), *cut.cuts(best), *cut.cuts(still)]
+        draw, answers = _confirmations(
+            workers,
+            partial(final_draw, model, values, cut, best, params),
+            again,
+            lambda share: progress(SEARCH_SHARE + (1.0 - SEARCH_SHARE) * share, CONFIRMING),
+        )
+    confirmed = [check.confirmed(answers[2 * i : 2 * i + 2]) for i, check in enumerate(checks)]
+    slicing, without_sawing = (
+        _measured(cut, variables, answer)
+        for variables, answer in zip((best, still), answers[-2:], strict=True)
+    )
+    remove_checkpoints(scan_dir, "optimize")
+    limits = {rule.name: rule.limit for rule in rules_of(passage, params)}
+    return Optimization(
+        cut, vertical, slicing, without_sawing, residuals, limits, name, runs, confirmed, draw
+    )
+
+
+def _confirmations(
+    workers: Workers, draw: Callable[[], Any], cuts: list[Cut], progress: Callable[[float], None]
+) -> tuple[Any, list[Answer[Array]]]:
+    """What the draw says, and the forces of the cuts: side by side in processes, or, on CUDA, the cuts in batches."""
+    if on_cuda():
+        return draw(), simulate_many(cuts, of=force_of, progress=progress)
+    jobs: list[Callable[[], Any]] = [draw, *(partial(_force, cut) for cut in cuts)]
+    drawn, *answers = workers.run(_call, jobs, on_done=lambda done: progress(done / len(jobs)))
+    return drawn, answers
+
+
+def _force(cut: Cut) -> Answer[Array]:
+    """Of one cut, simulated in this process; once more with the default solver if another one gave up."""
+    answer = simulate_many([cut], of=force_of, processes=1)[0]
+    if answer.value is None and cut.options.get("solver") is not None:
+        cut = replace(cut, options={**cut.options, "solver": None})
+        answer = simulate_many([cut], of=force_of, processes=1)[0]
+    return answer
+
+
+def _call(job: Callable[[], Any]) -> Any:
+    return job()
+
+
+def _measured(cut: SlicingCut, variables: Array, answer: Answer[Array]) -> Measured:
+    """A motion that must be simulated to its end."""
+    if answer.value is None:
+        raise InputError(
+            f"optimize: a cut stopped before its end. {answer.outcome}. Change the section optimize of params.yaml."
+        )
+    return Measured(cut, variables, answer.value)
+
+
+def _descents(
+    workers: Workers,
+    template: Start,
+    starts: dict[str, Array],
+    progress: Progress,
+    so_far: SoFar,
+    show: Callable[[SoFar], None],
+) -> dict[str, Descent]:
+    """From every start, and from the first without constraints; the results by name.
+
+    After a few simulations only those starts go on that are not far behind the best.
+    """
+    params = template.params
+    tried = params.model_copy(update={"iterations": min(TRIAL, params.iterations)})
+    fewer = params.model_copy(update={"iterations": params.ablation_iterations})
+    jobs = [replace(template, name=name, variables=variables) for name, variables in starts.items()]
+    free = replace(template, name=UNCONSTRAINED, constrained=False, params=fewer)
+    report = _reporting(progress, sum(job.params.iterations for job in (*jobs, free)), so_far, show)
+    trials = workers.run(Start.run, [replace(job, params=tried) for job in jobs], on_message=report)
+    reached = [run.best_after(TRIAL) for run in trials]
+    ahead = [mean <= (1.0 + BEHIND) * min(reached) for mean in reached]
+    onward = [replace(job, state=run.state) for job, run, on in zip(jobs, trials, ahead, strict=True) if on]
+    found = {job.name: run for job, run in zip(jobs, trials, strict=True)}
+    for run in found.values():
+        run.ended = LEFT_BEHIND
+    again = [*onward, free]
+    return found | {
+        job.name: run
+        for job, run in zip(again, workers.run(Start.run, again, on_message=report), strict=True)
+    }
+
+
+def _best(
+    cut: SlicingCut, runs: dict[str, Descent], params: OptimizeParams
+) -> tuple[str, Array, dict[str, float]]:
+    """The best feasible motion of all starts, brought exactly to the end height if it stays feasible there."""
+    found = {n: run for n, run in runs.items() if n != UNCONSTRAINED and run.feasible}
+    if not found:
+        raise InputError(
+            "optimize: no iterate kept every constraint. The limits must leave room for a cut of this duration. "
+            "Lower cut.speed_m_s, or raise optimize.window_s, iterations or the damping in optimize.constraints."
+        )
+    objectives = {n: run.best.objective for n, run in found.items() if run.best is not None}
+    name = min(objectives, key=lambda n: objectives[n])
+    best = found[name].best
+    assert best is not None
+    constraints = Constraints(rules_of(cut.passage, params), params)
+    exact = cut.at_end_height(best.variables)
+    residuals = constraints.residuals(cut.trajectory(exact))
+    if constraints.violation(residuals) > 0.0:
+        exact, residuals = best.variables, constraints.residuals(cut.trajectory(best.variables))
+    return name, exact, residuals
+
+
+def _reporting(
+    progress: Progress, total: int, so_far: SoFar, show: Callable[[SoFar], None]
+) -> Callable[[Reached], None]:
+    """From the messages of all descents to one progress."""
+
+    def report(reached: Reached) -> None:
+        so_far.add(reached)
+        done = sum(rows[-1][0] for rows in so_far.means.values())
+        share = FIRST_SHARE + (SEARCH_SHARE - FIRST_SHARE) * done / total
+        text = f"{reached.start} {reached.simulations}: mean force {reached.mean_force_n:.2f} N"
+        progress(share, f"{text}, vertical cut {so_far.vertical_n:.2f} N")
+        show(so_far)
+
+    return report

@@ -1,0 +1,203 @@
+"""replay: the optimised cut once more, with body, springs and knife kept frame by frame for the 3D viewers."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from disect_sim import MATERIALS, RecordedMotion, simulate
+from disect_sim.cut_mesh import CutMesh
+from disect_sim.knife import Knife
+from disect_sim.parameters import Material, Values
+from disect_sim.result import Result
+from disect_sim.virtual_nodes.split import half_body
+from stages.replay.description import ReplayParams
+from stages.runtime.errors import InputError
+from stages.runtime.stage_io import StageIO
+from stages.shared.cut import cutting_model, read_cut_mesh, read_second_cut_values
+from stages.shared.pictures import Moment, cut_views
+
+MOTION = "optimize/motion"
+SIDES = (1, -1)
+PICTURED_FRACTIONS = (0.1, 0.4, 0.7, 1.0)
+"""Moments of the picture, as fractions of the recorded frames [-]."""
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A simulated cut at the times of its frames."""
+
+    mesh: CutMesh
+    knife: Knife
+    result: Result
+    steps: NDArray[np.int64]
+    """Steps of the simulation that are frames, shape [frame_count]; the first is 0, the body at rest."""
+    positions: tuple[Floats, ...]
+    """Node positions [m] of every frame, each of shape [node_count, 3]."""
+
+    @property
+    def times(self) -> Floats:
+        """Times of the frames [s], shape [frame_count]."""
+        return self.result.step_time[self.steps]
+
+
+def record(
+    mesh: CutMesh,
+    material: Material,
+    motion: pl.DataFrame,
+    values: Values,
+    params: ReplayParams,
+    progress: Callable[[float], None] | None = None,
+) -> Recording:
+    """Simulate the motion (columns of optimize/motion) and keep the frames that it reaches.
+
+    A cut that stops early is recorded up to there: the replay is for looking, and that is what there is to see.
+    """
+    time = motion["time_s"].to_numpy()
+    steps = int(np.ceil((time[-1] - time[0]) / params.cut.dt_s - 1e-6))
+    wanted = np.unique(np.linspace(0, steps, params.frames).round().astype(np.int64))
+    keep = [params.cut.dt_s * int(step) for step in wanted[1:]]
+    result = simulate(
+        cutting_model(mesh, material, params.cut),
+        RecordedMotion(
+            time - time[0],
+            motion["position_m"].to_numpy(),
+            velocities=motion["velocity_m_s"].to_numpy(),
+        ),
+        values,
+        duration=steps * params.cut.dt_s,
+        dt=params.cut.dt_s,
+        sample_rate_hz=1.0 / params.cut.dt_s,
+        keep_times=keep,
+        force_limit_n=params.cut.force_limit_n,
+        progress=progress,
+    )
+    reached = wanted[wanted < len(result.step_time)]
+    if len(reached) < 2:
+        raise InputError(
+            f"replay: the cut stopped after {len(result.step_time) - 1} steps, before the second frame. "
+            f"{result.outcome}. Lower cut.dt_s."
+        )
+    positions = (mesh.nodes, *(result.positions[params.cut.dt_s * int(step)] for step in reached[1:]))
+    return Recording(mesh, params.cut.blade, result, reached, positions)
+
+
+def frame_table(recording: Recording) -> pl.DataFrame:
+    """The table replay/frames. The force of a frame is that of the step that ends there."""
+    result = recording.result
+    force = np.concatenate([np.zeros((1, 3)), result.force])[recording.steps]
+    return pl.DataFrame(
+        [
+            pl.Series("time_s", recording.times, pl.Float64),
+            pl.Series("knife_position_m", result.pose[recording.steps], pl.Array(pl.Float64, 3)),
+            pl.Series("force_n", force, pl.Array(pl.Float64, 3)),
+            pl.Series("force_norm_n", np.linalg.norm(force, axis=1), pl.Float64),
+            pl.Series("cut_fraction", result.cut_fraction[recording.steps], pl.Float64),
+        ]
+    )
+
+
+def surface_tables(recording: Recording) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The tables replay/faces and replay/vertices: both halves as one set of vertices, frame after frame."""
+    rest = [half_body(recording.mesh, side) for side in SIDES]
+    first = np.cumsum([0, *(len(half.vertices) for half in rest)])
+    faces = pl.DataFrame(
+        [
+            pl.Series(
+                "vertices",
+                np.concatenate([half.faces + offset for half, offset in zip(rest, first, strict=False)]),
+                pl.Array(pl.Int32, 3),
+            ),
+            pl.Series("side", np.repeat(SIDES, [len(half.faces) for half in rest]), pl.Int8),
+            pl.Series("on_cut", np.concatenate([half.face_on_cut for half in rest]), pl.Boolean),
+        ]
+    )
+    at_rest = np.concatenate([half.vertices for half in rest])
+    moved = np.stack([_vertices(recording.mesh, nodes) for nodes in recording.positions])
+    vertices = pl.DataFrame(
+        [
+            pl.Series("frame", np.repeat(np.arange(len(moved)), len(at_rest)), pl.Int32),
+            pl.Series("position_m", moved.reshape(-1, 3).astype(np.float32), pl.Array(pl.Float32, 3)),
+            pl.Series("displacement_m", np.linalg.norm(moved - at_rest, axis=2).ravel(), pl.Float32),
+        ]
+    )
+    return faces, vertices
+
+
+def spring_table(recording: Recording) -> pl.DataFrame:
+    """The table replay/springs: where they are and what is left of them, frame after frame."""
+    ends = np.stack(
+        [recording.mesh.virtual_positions(x)[recording.mesh.spring_virtual] for x in recording.positions]
+    )
+    stiffness = recording.result.stiffness
+    left = stiffness[recording.steps] / stiffness[0]
+    return pl.DataFrame(
+        [
+            pl.Series("frame", np.repeat(np.arange(len(ends)), ends.shape[1]), pl.Int32),
+            pl.Series("plus_m", ends[:, :, 0].reshape(-1, 3).astype(np.float32), pl.Array(pl.Float32, 3)),
+            pl.Series("minus_m", ends[:, :, 1].reshape(-1, 3).astype(np.float32), pl.Array(pl.Float32, 3)),
+            pl.Series("remaining_fraction", left.ravel(), pl.Float32),
+        ]
+    )
+
+
+def metrics(recording: Recording, knife: str) -> dict[str, Any]:
+    """The artifact replay/metrics."""
+    result = recording.result
+    moved = max(float(np.linalg.norm(x - recording.mesh.nodes, axis=1).max()) for x in recording.positions)
+    return {
+        "outcome": str(result.outcome),
+        "frames": len(recording.steps),
+        "duration_s": float(recording.times[-1]),
+        "mean_force_over_time_n": float(result.force_norm.mean()),
+        "peak_force_n": float(result.force_norm.max()),
+        "cut_fraction": float(result.cut_fraction[-1]),
+        "max_displacement_m": moved,
+        "knife": knife,
+        "blade_length_m": recording.knife.length_m,
+        "blade_height_m": recording.knife.height_m,
+        "blade_spine_m": recording.knife.spine_m,
+    }
+
+
+def picture(recording: Recording) -> NDArray[np.uint8]:
+    """The halves and the knife at four moments; 8-bit pixels, shape [height, width, 3]."""
+    last = len(recording.steps) - 1
+    moments = []
+    for fraction in PICTURED_FRACTIONS:
+        i = round(fraction * last)
+        pose = recording.result.pose[recording.steps[i]]
+        moments.append(Moment(float(recording.times[i]), recording.positions[i], pose))
+    return cut_views(recording.mesh, recording.knife, moments)
+
+
+def _vertices(mesh: CutMesh, nodes: Floats) -> Floats:
+    moved = replace(mesh, nodes=nodes)
+    return np.concatenate([half_body(moved, side).vertices for side in SIDES])
+
+
+def run(io: StageIO, params: ReplayParams) -> dict[str, Any]:
+    """Read the second body, its parameters and the motion, simulate, write the recording."""
+    io.progress(0.0, "read the cut mesh and the motion")
+    recording = record(
+        read_cut_mesh(io.read, "precut_half"),
+        MATERIALS[io.scan.material],
+        io.read(MOTION),
+        read_second_cut_values(io.read),
+        params,
+        progress=lambda fraction: io.progress(0.02 + 0.8 * fraction, "cut"),
+    )
+    io.progress(0.85, "write the recording")
+    faces, vertices = surface_tables(recording)
+    io.write("replay/frames", frame_table(recording))
+    io.write("replay/faces", faces)
+    io.write("replay/vertices", vertices)
+    io.write("replay/springs", spring_table(recording))
+    io.progress(0.95, "draw the picture")
+    io.write_png("replay/preview", picture(recording))
+    io.progress(1.0, str(recording.result.outcome))
+    return metrics(recording, params.cut.knife_label)

@@ -1,1 +1,0 @@
-"""The cut that every stage simulates: knife, body, straight cut, tables."""

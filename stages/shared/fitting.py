@@ -1,0 +1,214 @@
+"""Bounded parameters as free ones: a sigmoid keeps every value inside its bounds."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from stages.runtime.checkpoint import Checkpoint
+from stages.runtime.errors import InputError
+
+# The loop of every search that takes minutes: each iteration is saved, a killed search goes on where it was.
+
+
+class Resumable(Protocol):
+    """A search that can be taken apart into iterations, and into plain values and tensors between two of them."""
+
+    def over(self) -> bool:
+        """Whether to stop."""
+
+    def step(self) -> None:
+        """One iteration; adds to the history."""
+
+    def state(self) -> dict[str, Any]:
+        """Everything needed to go on, the history included."""
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a saved state, to the same numbers as if nothing had happened."""
+
+
+Search = TypeVar("Search", bound=Resumable)
+
+
+def run_to_end(
+    search: Search, checkpoint: Checkpoint, report: Callable[[Search], None] | None = None
+) -> Search:
+    """Iterate until the search is over, from its checkpoint if there is one; `report` is called after each save."""
+    saved = checkpoint.load()
+    if saved is not None:
+        search.restore(saved)
+    while not search.over():
+        search.step()
+        checkpoint.save(search.state())
+        if report is not None:
+            report(search)
+    return search
+
+
+# The damped steps of Levenberg and Marquardt: shorter and shorter until one is better.
+
+
+FIRST_DAMPING = 1.0e-2
+"""Of the curvature's scale; grows after a bad step and shrinks after a good one."""
+LEAST_DAMPING = 1.0e-6
+FACTOR = 5.0
+TRIES = 6
+"""Damped steps tried per linearisation."""
+
+Array = NDArray[np.float64]
+Place = TypeVar("Place")
+
+
+class Damping:
+    """How much the steps of one search are damped; goes on from linearisation to linearisation."""
+
+    def __init__(self) -> None:
+        self.value = FIRST_DAMPING
+
+    def better(
+        self,
+        curvature: Array,
+        slope: Array,
+        scale: Array,
+        longest: float,
+        place: Callable[[Array], Place | None],
+    ) -> Place | None:
+        """The first place that is better, or None.
+
+        Args:
+            curvature: Of the linearised problem, shape [n, n].
+            slope: Its gradient, shape [n].
+            scale: What the damping multiplies, shape [n, n].
+            longest: No number moves further than this in one step.
+            place: Where a step leads, if that is better.
+        """
+        for _ in range(TRIES):
+            step: Array = -np.asarray(np.linalg.solve(curvature + self.value * scale, slope), float)
+            step *= min(1.0, longest / max(float(np.abs(step).max()), 1e-300))
+            found = place(step)
+            if found is not None:
+                self.value = max(self.value / FACTOR, LEAST_DAMPING)
+                return found
+            self.value *= FACTOR
+        return None
+
+
+# The zero-phase low-pass that is applied alike to a measured and to a simulated force.
+
+
+ORDER = 2
+"""Of the Butterworth filter, which runs forwards and backwards."""
+PADDING_PERIODS = 3.0
+"""How far each end is extended before filtering, in periods of the cutoff, so that the filter has settled."""
+MIN_SAMPLES = 12
+"""A shorter record is all edge."""
+
+
+def low_pass(
+    time_s: NDArray[np.float64], values: NDArray[np.float64], cutoff_hz: float
+) -> NDArray[np.float64]:
+    """Low-pass without delay, for samples at uneven times.
+
+    The samples are put on an even grid of the same mean rate, filtered forwards and backwards, and taken back
+    to their own times.
+
+    Args:
+        time_s: Strictly increasing times [s], shape [n].
+        values: What to filter, shape [n] or [n, k].
+        cutoff_hz: Frequency at which the amplitude is halved [Hz].
+    """
+    from scipy.signal import butter, sosfiltfilt
+
+    count = len(time_s)
+    if count < MIN_SAMPLES:
+        raise InputError(
+            f"The low-pass got {count} samples. It needs at least {MIN_SAMPLES}. Give a longer record."
+        )
+    rate_hz = (count - 1) / (time_s[-1] - time_s[0])
+    if not cutoff_hz < 0.5 * rate_hz:
+        raise InputError(
+            f"The low-pass's cutoff is {cutoff_hz:g} Hz, the record has {rate_hz:.4g} samples a second. The cutoff "
+            f"must be below half of that, {0.5 * rate_hz:.4g} Hz. Lower filter_cutoff_hz."
+        )
+    even = np.linspace(time_s[0], time_s[-1], count)
+    columns = values.reshape(count, -1)
+    gridded = np.stack([np.interp(even, time_s, column) for column in columns.T], axis=1)
+    padding = int(np.ceil(PADDING_PERIODS * rate_hz / cutoff_hz))
+    sections = butter(ORDER, cutoff_hz, fs=rate_hz, output="sos")
+    smooth = sosfiltfilt(sections, gridded, axis=0, padlen=min(count - 1, padding))
+    back = np.stack([np.interp(time_s, even, column) for column in smooth.T], axis=1)
+    return back.reshape(values.shape)
+
+
+# How alike a normal field is at two places.
+
+
+def correlation(a: Array, b: Array, length: float) -> Array:
+    """exp(-d² / 2 length²) of the distances between places a and b, shape [len(a), len(b)]."""
+    out: Array = np.exp(-0.5 * ((a[:, None] - b) / length) ** 2)
+    return out
+
+
+def rough_correlation(a: Array, b: Array, length: float) -> Array:
+    """The same of a field that has kinks: Matérn's with 3/2, (1 + √3 d / length) exp(-√3 d / length)."""
+    far = np.sqrt(3.0) * np.abs(a[:, None] - b) / length
+    out: Array = (1.0 + far) * np.exp(-far)
+    return out
+
+
+LOGARITHMIC_RATIO = 10.0
+"""Bounds further apart than this factor are covered in powers, so that 0.01 and 0.1 are as far apart as 0.1 and 1."""
+SMALLEST_FRACTION = 1.0e-3
+"""Of the upper bound: where the lower one is 0, values below this are out of reach (a logarithm needs a floor)."""
+AT_BOUND_FRACTION = 0.01
+"""A value within this share of the range (of its logarithm) from an end counts as at the bound."""
+EDGE = 1.0e-4
+"""Start values at or beyond a bound are taken this share of the range inside it; the sigmoid is flat at its ends."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The range of one parameter."""
+
+    low: float
+    high: float
+    logarithmic: bool
+
+    def value(self, free: torch.Tensor) -> torch.Tensor:
+        """Values inside the bounds, from free numbers of any shape."""
+        fraction = torch.sigmoid(free)
+        if self.logarithmic:
+            return self.low * torch.exp(math.log(self.high / self.low) * fraction)
+        return self.low + (self.high - self.low) * fraction
+
+    def free(self, value: torch.Tensor | float) -> torch.Tensor:
+        """Inverse of `value`; what is outside is taken to the nearest end first."""
+        fraction = self.fraction(value).clamp(EDGE, 1.0 - EDGE)
+        return torch.log(fraction) - torch.log1p(-fraction)
+
+    def fraction(self, value: torch.Tensor | float) -> torch.Tensor:
+        """Where the value stands in the range, 0 to 1."""
+        v = torch.as_tensor(value, dtype=torch.float64).clamp(self.low, self.high)
+        if self.logarithmic:
+            return torch.log(v / self.low) / math.log(self.high / self.low)
+        return (v - self.low) / (self.high - self.low)
+
+    def touches(self, value: float) -> bool:
+        """True if the value has run into an end of the range."""
+        fraction = float(self.fraction(value))
+        return not AT_BOUND_FRACTION < fraction < 1.0 - AT_BOUND_FRACTION
+
+
+def make_bound(name: str, low: float, high: float) -> Bound:
+    """The bound of a parameter; wide positive ranges become logarithmic."""
+    if not low < high:
+        raise InputError(
+            f"calibrate.bounds.{name} is [{low:g}, {high:g}]. The first number must be the lower one. Swap them."
+        )
+    if low == 0.0:
+        low = SMALLEST_FRACTION * high
+    return Bound(low, high, logarithmic=low > 0.0 and high / low >= LOGARITHMIC_RATIO)

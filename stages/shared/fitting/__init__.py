@@ -1,1 +1,0 @@
-"""Tools for fitting: bounds, low-pass, the loop that can be resumed."""

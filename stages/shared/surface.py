@@ -1,0 +1,159 @@
+"""A triangle surface and the measures of it that need nothing but NumPy."""
+
+import ctypes
+from dataclasses import dataclass
+from functools import cache
+from types import ModuleType
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import coo_matrix
+from scipy.sparse.csgraph import connected_components
+
+from stages.runtime.errors import InputError
+
+# The only door to open3d.
+#
+# open3d links against libusb-1.0, which a bare machine lacks, so the copy from `libusb-package` is loaded
+# first.
+# The import takes about a second, so it happens on first use and not when a stage module is imported.
+
+
+@cache
+def open3d() -> ModuleType:
+    """The open3d module, quiet (errors only) and with its random numbers seeded."""
+    try:
+        import libusb_package
+
+        ctypes.CDLL(str(libusb_package.get_library_path()), mode=ctypes.RTLD_GLOBAL)
+        import open3d as module
+    except (ImportError, OSError) as error:
+        raise InputError(
+            f"open3d could not be loaded ({error}). The stage clean needs it. "
+            "Run `make setup`, or `pip install open3d libusb-package`."
+        ) from error
+    module.utility.set_verbosity_level(module.utility.VerbosityLevel.Error)
+    module.utility.random.seed(0)
+    return module
+
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class Surface:
+    """A triangle mesh."""
+
+    vertices: Floats
+    """Vertex positions [m], shape [vertex_count, 3]."""
+    faces: Ints
+    """Vertex indices of each triangle, counter-clockwise seen from outside, shape [face_count, 3]."""
+
+    @property
+    def corners(self) -> Floats:
+        """Corner positions of each triangle [m], shape [face_count, 3, 3]."""
+        return self.vertices[self.faces]
+
+    @property
+    def diagonal_m(self) -> float:
+        """Diagonal of the axis-aligned bounding box [m]."""
+        return float(np.linalg.norm(np.ptp(self.vertices, axis=0)))
+
+    @property
+    def area_m2(self) -> float:
+        """Total area [m²]."""
+        return float(face_areas(self).sum())
+
+    @property
+    def volume_m3(self) -> float:
+        """Signed enclosed volume [m³]; negative if the surface is inside out."""
+        centred = self.vertices - self.vertices.mean(axis=0)
+        a, b, c = (centred[self.faces[:, k]] for k in range(3))
+        return float(np.einsum("ij,ij->", a, np.cross(b, c)) / 6.0)
+
+
+def face_normals_doubled(surface: Surface) -> Floats:
+    """Normals with a length of twice the triangle's area [m²], shape [face_count, 3]."""
+    corners = surface.corners
+    return np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+
+
+def face_areas(surface: Surface) -> Floats:
+    """Triangle areas [m²], shape [face_count]."""
+    return 0.5 * np.linalg.norm(face_normals_doubled(surface), axis=1)
+
+
+def half_edges(faces: Ints) -> Ints:
+    """Directed edges, the three of face 0 first, shape [3 * face_count, 2]."""
+    return faces[:, [[0, 1], [1, 2], [2, 0]]].reshape(-1, 2)
+
+
+def edge_ids(faces: Ints) -> tuple[Ints, NDArray[np.intp], NDArray[np.intp]]:
+    """Unique undirected edges [edge_count, 2], edge of each half edge [3 * face_count], faces per edge."""
+    keys = edge_keys(np.sort(half_edges(faces), axis=1))
+    unique, inverse, count = np.unique(keys, return_inverse=True, return_counts=True)
+    edges = np.column_stack([unique >> 32, unique & 0xFFFFFFFF]).astype(np.int32)
+    return edges, inverse.reshape(-1), count
+
+
+def edge_keys(edges: Ints) -> NDArray[np.int64]:
+    """One number per vertex pair, for set operations, shape [edge_count]."""
+    return (edges[:, 0].astype(np.int64) << 32) + edges[:, 1]
+
+
+def edge_lengths(surface: Surface) -> Floats:
+    """Lengths of the unique edges [m], shape [edge_count]."""
+    edges = edge_ids(surface.faces)[0]
+    return np.linalg.norm(surface.vertices[edges[:, 0]] - surface.vertices[edges[:, 1]], axis=1)
+
+
+def face_components(faces: Ints, vertex_count: int) -> NDArray[np.int32]:
+    """Component label of each face (faces that share a vertex are one component), shape [face_count]."""
+    edges = half_edges(faces)
+    graph = coo_matrix((np.ones(len(edges), bool), (edges[:, 0], edges[:, 1])), (vertex_count, vertex_count))
+    labels = connected_components(graph, directed=False)[1]
+    return np.unique(labels[faces[:, 0]], return_inverse=True)[1].astype(np.int32).reshape(-1)
+
+
+def is_closed(faces: Ints) -> bool:
+    """Whether every edge has exactly two faces that run through it in opposite directions."""
+    directed = half_edges(faces)
+    if len(directed) == 0 or len(np.unique(edge_keys(directed))) != len(directed):
+        return False
+    return bool(np.all(edge_ids(faces)[2] == 2))
+
+
+def subset(surface: Surface, keep: NDArray[np.bool_]) -> Surface:
+    """The surface of the kept faces only, unused vertices dropped; keep has shape [face_count]."""
+    return drop_unused(Surface(surface.vertices, surface.faces[keep]))
+
+
+def drop_unused(surface: Surface) -> Surface:
+    """The same surface without vertices that no face uses."""
+    used, faces = np.unique(surface.faces, return_inverse=True)
+    return Surface(surface.vertices[used], faces.reshape(-1, 3).astype(np.int32))
+
+
+def vertex_normals(surface: Surface) -> Floats:
+    """Area-weighted unit normals at the vertices, shape [vertex_count, 3]."""
+    normals = np.zeros_like(surface.vertices)
+    doubled = face_normals_doubled(surface)
+    for corner in range(3):
+        np.add.at(normals, surface.faces[:, corner], doubled)
+    length = np.linalg.norm(normals, axis=1, keepdims=True)
+    return normals / np.where(length > 0.0, length, 1.0)
+
+
+def solid_moments(surface: Surface) -> tuple[Floats, Floats]:
+    """Centre of mass [m], shape [3], and covariance [m²], shape [3, 3], of the solid inside a closed surface."""
+    origin = surface.vertices.mean(axis=0)
+    corners = surface.corners - origin
+    volume = np.einsum("ij,ij->i", corners[:, 0], np.cross(corners[:, 1], corners[:, 2])) / 6.0
+    total = volume.sum()
+    sums = corners.sum(axis=1)
+    centre = np.einsum("i,ij->j", volume, sums) / (4.0 * total)
+    second = np.einsum("i,ikj,ikl->jl", volume, corners, corners) + np.einsum(
+        "i,ij,il->jl", volume, sums, sums
+    )
+    return origin + centre, second / (20.0 * total) - np.outer(centre, centre)
