@@ -120,7 +120,7 @@ class FactorUpdate:
 
 MAX_ITERATIONS = 400
 FACTORISATION_COST = 90
-"""CG iterations that cost about as much as one factorisation on 1,400 to 7,200 unknowns (docs/performance.md)."""
+"""CG iterations that cost about as much as one factorisation on 1,400 to 7,200 unknowns (lab/notes/performance.md)."""
 FEW_ITERATIONS = 30
 """After this many a Newton direction is taken as it is: the next gradient says what is missing."""
 WARY_FOR = 20

@@ -129,7 +129,7 @@ SOLVERS = {
     "conjugate_gradients": "conjugate gradients with block-Jacobi and affine clusters; a whole run stays on the device",
 }
 LARGE_TETS = 20_000
-"""Beyond so many tets conjugate gradients are the faster ones on the CPU too (docs/performance.md)."""
+"""Beyond so many tets conjugate gradients are the faster ones on the CPU too (lab/notes/performance.md)."""
 LARGE_FORWARD_TETS = 6_000
 """The same for a run without gradient, whose steps then never leave the device."""
 OLDEST_DRIVER = "12.4"

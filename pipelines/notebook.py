@@ -102,7 +102,7 @@ class Scan:
 def _known(name: str) -> Any:
     if name not in ARTIFACTS:
         raise InputError(
-            f"{name[:80]!r} is not an artifact. Names are STAGE/NAME. Scan.artifacts() and docs/artifacts.md list them."
+            f"{name[:80]!r} is not an artifact. Names are STAGE/NAME. Scan.artifacts() lists them."
         )
     return ARTIFACTS[name]
 

@@ -8,7 +8,7 @@ from lab.real_logs import real_data
 
 
 def real_file(*parts: str) -> Path:
-    """A file or folder of the real data (docs/real_data.md); skips the test if it is missing."""
+    """A file or folder of the real data (lab/notes/real_data.md); skips the test if it is missing."""
     try:
         return real_data.real_file(*parts)
     except FileNotFoundError as missing:

@@ -20,8 +20,6 @@ MAX_WORDS = 18_000
 """README, CONTRIBUTING and docs/*.md together, as `wc -w` counts them."""
 MIN_MESSAGES = 25
 """Rows of the table of messages that the test must find; fewer means that the table changed its form."""
-PLANNED = {"arm", "dev"}
-"""Commands that are documented before they exist; remove a name when its command is there."""
 FILE_SUFFIXES = {"csv", "html", "json", "py"}
 """What follows a section's name in a file name, as in cut.json."""
 MIN_PIECE = 8
@@ -75,8 +73,6 @@ def wrong_commands(text: str) -> list[str]:
             if word in subcommands:
                 command = subcommands[word]
                 options |= {name for parameter in command.params for name in parameter.opts}
-            elif subcommands and word in PLANNED:
-                break
             elif subcommands and re.fullmatch(r"[a-z]+", word):
                 wrong.append(snippet)
                 break

@@ -1,4 +1,4 @@
-"""Draws the pictures of docs/virtual_nodes.md.
+"""Draws the pictures of docs/simulator.md#virtual-nodes.
 
     python -m lab.docs.draw_virtual_nodes            about 20 s
 

@@ -118,7 +118,7 @@ def main() -> int:
     )
     parser.add_argument("count", type=int, help="kills in all, those of the tally included")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--tally", type=Path, default=ROOT / "docs" / "kills.json")
+    parser.add_argument("--tally", type=Path, default=ROOT / "lab" / "notes" / "kills.json")
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "kills")
     parser.add_argument(
         "--for-s", type=float, default=float("inf"), help="end this part after so many seconds"

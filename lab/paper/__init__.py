@@ -1,1 +1,1 @@
-"""The paper's experiments, one command each, resumable; tables and figures go to docs/experiments.md."""
+"""The paper's experiments, one command each, resumable; tables and figures go to lab/notes/experiments.md."""

@@ -1,4 +1,4 @@
-"""docs/experiments.md: every experiment writes its own part of the page, between two marks, and one figure."""
+"""lab/notes/experiments.md: every experiment writes its own part of the page, between two marks, and one figure."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -11,8 +11,8 @@ from lab.paper.kept import FOLDER, ROOT, Kept
 from stages.runtime.files import write_bytes_atomic
 from stages.shared.pictures import pixels_of
 
-PAGE = ROOT / "docs" / "experiments.md"
-PICTURES = ROOT / "docs" / "pictures"
+PAGE = ROOT / "lab" / "notes" / "experiments.md"
+PICTURES = ROOT / "lab" / "notes" / "pictures"
 TOTAL = "total"
 """The part of the page with the time of all others."""
 
@@ -79,7 +79,7 @@ def _replaced(page: Path, whole: str, name: str, text: str) -> str:
 
 
 def write_figure(name: str, canvas: Any, folder: Path = PICTURES) -> None:
-    """docs/pictures/experiment_<name>.png."""
+    """lab/notes/pictures/experiment_<name>.png."""
     folder.mkdir(parents=True, exist_ok=True)
     image = Image.fromarray(pixels_of(canvas)).convert("P", palette=Image.Palette.ADAPTIVE, colors=64)
     image.save(folder / f"experiment_{name}.png", optimize=True)

@@ -1,11 +1,11 @@
-"""The same predictions with every damage law, for the table of docs/prediction.md.
+"""The same predictions with every damage law, for the table of lab/notes/prediction.md.
 
     python -m lab.real_logs.compare_laws [CASE ...]     apple and potato without arguments
 
 The first cut is fitted and the second predicted; the first 45 % of contact are fitted and the rest forecast. Laws whose
 springs give way by themselves have the fit that belongs to them, shared values by L-BFGS from the start of params.yaml
 (a parameter that means something else under the law starts at its default); the edge law has the fit of the material.
-All under the shipped boundary. Needs the real data (docs/real_data.md). Results go to build/laws; a finished row is
+All under the shipped boundary. Needs the real data (lab/notes/real_data.md). Results go to build/laws; a finished row is
 left alone until its file is deleted.
 """
 

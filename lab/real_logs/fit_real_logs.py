@@ -1,9 +1,9 @@
-"""Fits five real force profiles, for the table and the picture of docs/calibration.md.
+"""Fits five real force profiles, for the table and the picture of a fit of springs.
 
-    python -m lab.real_logs.fit_real_logs [CASE ...]    apple, cucumber, potato, real_apple, prism; all without arguments
+    python -m lab.real_logs.fit_real_logs [CASE ...]  apple, cucumber, potato, real_apple, prism; all without arguments
     python -m lab.docs.draw_real_fits                draws the picture and prints the table from the results
 
-Needs the real data (docs/real_data.md). There is no scan of those fruits: the bodies are primitives, scaled to the
+Needs the real data (lab/notes/real_data.md). There is no scan of those fruits: the bodies are primitives, scaled to the
 log's contact height (docs/calibration.md). Results go to build/real_logs/CASE: mesh, checkpoint, metrics, profile,
 parameters. A killed run continues from its checkpoint; a finished case is left alone until its folder is deleted.
 """

@@ -1,9 +1,9 @@
-"""Fits the material to real cuts and predicts cuts it has not seen, for the tables of docs/prediction.md.
+"""Fits the material to real cuts and predicts cuts it has not seen, for the tables of lab/notes/prediction.md.
 
     python -m lab.real_logs.predict_real_logs [CASE ...]     apple, potato, cucumber, real_apple, prism; default all
     python -m lab.real_logs.predict_real_logs --table        prints the table of what has been done
 
-Needs the real data (docs/real_data.md). There is no scan of those fruits: the bodies are primitives, scaled to the
+Needs the real data (lab/notes/real_data.md). There is no scan of those fruits: the bodies are primitives, scaled to the
 log's contact height. Each case is done under every boundary with the priors of a material without any cut in the
 library, and, where the shipped library has other cuts of its material, with those. Results go to build/predictions; a
 finished case is left alone until its file is deleted.
@@ -174,7 +174,7 @@ def _second(
 
 
 def table() -> str:
-    """What has been done, as a table of docs/prediction.md."""
+    """What has been done, as a table of lab/notes/prediction.md."""
     keys = (
         "fit", "forecast", "hold", "second", "repeat", "second_scaled", "repeat_scaled", "coverage", "band"
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Where the real scans, logs and meshes are, which are not part of this repository (docs/real_data.md).
+"""Where the real scans, logs and meshes are, which are not part of this repository (lab/notes/real_data.md).
 
 The environment variable SCAN2CUT_REAL_DATA names their folder. Scripts and tests ask here and nowhere else.
 """
@@ -22,7 +22,7 @@ def real_data() -> Path | None:
     folder = Path(named).expanduser()
     if not folder.is_dir():
         raise NotADirectoryError(
-            f"{VARIABLE} is {named!r}, which is no folder. It must name the folder described in docs/real_data.md. "
+            f"{VARIABLE} is {named!r}, which is no folder. It must name the folder described in lab/notes/real_data.md. "
             "Correct or unset it."
         )
     return folder
@@ -34,11 +34,11 @@ def real_file(*parts: str) -> Path:
     if folder is None:
         raise FileNotFoundError(
             f"{name} is needed, and {VARIABLE} is not set. Real data is not part of this repository. "
-            f"Set {VARIABLE} to its folder (docs/real_data.md)."
+            f"Set {VARIABLE} to its folder (lab/notes/real_data.md)."
         )
     path = folder.joinpath(*parts)
     if not path.exists():
         raise FileNotFoundError(
-            f"{name} is not in {folder}, the folder of {VARIABLE}. docs/real_data.md says where it can be obtained."
+            f"{name} is not in {folder}, the folder of {VARIABLE}. lab/notes/real_data.md says where it can be obtained."
         )
     return path

@@ -28,7 +28,7 @@ Target = Annotated[
     str | None, typer.Option(help="Run only this stage and what it needs.", autocompletion=stage_names)
 ]
 MEMORY_GB = 2.0
-"""The largest stage of the sample peaks below 1 GB (docs/scaling.md); fruits are scanned more finely than that."""
+"""The largest stage of the sample peaks below 1 GB (lab/notes/scaling.md); fruits are scanned more finely than that."""
 
 
 def add_operation_commands(app: typer.Typer) -> None:

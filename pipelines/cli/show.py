@@ -117,7 +117,7 @@ def _artifact_of(path: Path, metadata: dict[str, str]) -> Artifact:
     if found is None:
         raise InputError(
             f"{path} is {'called ' + name if name else 'not named like an artifact'}. It must be an artifact "
-            "of the catalogue. Known files are listed by 'scan2cut stages' and in docs/artifacts.md."
+            "of the catalogue. Known files are listed by 'scan2cut stages' and by 'scan2cut dev artifacts'."
         )
     return found
 

@@ -27,7 +27,7 @@ from stages.runtime.errors import EXIT_INTERRUPTED, InputError
 
 
 SQLITE_LIMIT = 4
-"""More writers at once made Prefect's SQLite answer 503 (docs/scaling.md); PostgreSQL has no such limit."""
+"""More writers at once made Prefect's SQLite answer 503 (lab/notes/scaling.md); PostgreSQL has no such limit."""
 DATABASE_VARIABLE = "PREFECT_SERVER_DATABASE_CONNECTION_URL"
 CGROUP = Path("/sys/fs/cgroup")
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS")

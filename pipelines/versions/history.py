@@ -40,7 +40,7 @@ def at_revision(project: Project, scan_id: str, revision: str, scratch: Path) ->
     if f"{folder}/scan.yaml" not in names:
         raise InputError(
             f"compare: the scan {scan_id!r} was not committed at {revision}. Its scan.yaml, dvc.lock and metrics "
-            "must be in git (docs/pipeline.md). Commit them, or name a later revision."
+            "must be in git (docs/pipeline.md#artifacts). Commit them, or name a later revision."
         )
     for name in names:
         target = root / name

@@ -96,7 +96,7 @@ class TetMesh:
 def mesh_inside(
     surface: Surface, sizing: SizingField, *, edge_m: float, epsilon_m: float, threads: int, seed: int
 ) -> TetMesh:
-    """Fill a closed surface with tets; the same input and seed give the same bytes (docs/meshing.md).
+    """Fill a closed surface with tets; the same input and seed give the same bytes (docs/pipeline.md#reproducing).
 
     Args:
         surface: closed surface.

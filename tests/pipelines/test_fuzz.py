@@ -1,4 +1,4 @@
-"""A few damaged inputs of every sort; a thousand are counted in docs/reliability.md."""
+"""A few damaged inputs of every sort; a thousand are counted in lab/notes/reliability.md."""
 
 import random
 import subprocess

@@ -20,7 +20,7 @@ REAL_SCANS = (
     "sliceit_cucumber.stl",
     "sliceit_tomato.stl",
 )
-"""Those of docs/real_data.md that can be cleaned and meshed."""
+"""Those of lab/notes/real_data.md that can be cleaned and meshed."""
 
 
 def default_params() -> Params:

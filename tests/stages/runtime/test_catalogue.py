@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
-
 from pipelines.dvc.template import read_template
 from scripts.write_artifacts_doc import document
+
 from stages.runtime.catalogue import ARTIFACTS, artifacts_of, readers_of
 from stages.runtime.describe import SUFFIX
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from lab.faults import nightly
 from lab.faults.nightly import Night, Result, files_with_slow_tests, parts
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 def passed_on(name: str) -> bool:

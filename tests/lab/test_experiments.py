@@ -22,7 +22,7 @@ READER = "real_logs"
 
 def runs():
     missing = real_data() is None
-    skip = pytest.mark.skipif(missing, reason="the real data is not here (docs/real_data.md)")
+    skip = pytest.mark.skipif(missing, reason="the real data is not here (lab/notes/real_data.md)")
     return [*NAMES, *(pytest.param(name, marks=skip) for name in REAL)]
 
 
