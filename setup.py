@@ -1,6 +1,7 @@
 """What pyproject.toml can say only experimentally: a small C library, built by `pip install`.
 
-Optional: where there is no C compiler the installation goes on, and the mesher is not seeded (docs/pipeline.md#reproducing).
+Optional: where there is no C compiler the installation goes on, and the mesher is not seeded
+(docs/pipeline.md#reproducing).
 """
 
 from setuptools import Extension, setup

@@ -2,7 +2,7 @@
 
     python -m lab.paper.geometry
 
-The paper's half sphere, half cylinder and prism, and half of a scanned apple: needs the real data (lab/notes/real_data.md).
+The paper's half sphere, half cylinder and prism, and half of a scanned apple: needs the real data.
 Synthetic truth: a material that is firm inside and soft at the rim, and firmer below. Every body is fitted on its own
 log; every fit predicts the same four bodies, a quarter larger and meshed anew.
 """

@@ -2,8 +2,8 @@
 
     python -m lab.paper.prism
 
-Not synthetic: the force comes from another program. Needs the real data (lab/notes/real_data.md) and the extra `bayes`. A
-killed run goes on where it was (build/experiments).
+Not synthetic: the force comes from another program. Needs the real data (lab/notes/real_data.md) and the extra `bayes`.
+A killed run goes on where it was (build/experiments).
 """
 
 from collections.abc import Iterator

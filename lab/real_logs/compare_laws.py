@@ -5,8 +5,8 @@
 The first cut is fitted and the second predicted; the first 45 % of contact are fitted and the rest forecast. Laws whose
 springs give way by themselves have the fit that belongs to them, shared values by L-BFGS from the start of params.yaml
 (a parameter that means something else under the law starts at its default); the edge law has the fit of the material.
-All under the shipped boundary. Needs the real data (lab/notes/real_data.md). Results go to build/laws; a finished row is
-left alone until its file is deleted.
+All under the shipped boundary. Needs the real data (lab/notes/real_data.md). Results go to build/laws; a finished row
+is left alone until its file is deleted.
 """
 
 import json

@@ -2,7 +2,8 @@
 
     python -m lab.real_logs.fit_twice [apple|potato]
 
-Needs the real data (lab/notes/real_data.md). Prints, for every fit, the mean difference of the predicted second cut from the
+Needs the real data (lab/notes/real_data.md).
+Prints, for every fit, the mean difference of the predicted second cut from the
 first fit's, and the saving of one sawing motion against the vertical cut. Each fit is kept in build/fit_twice; delete a
 file there to make it anew.
 """

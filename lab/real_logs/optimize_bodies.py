@@ -5,7 +5,8 @@
 `sample` is the half of the bundled synthetic apple with the parameters fitted to its synthetic log; it needs the
 results of `make demo`. `apple` is half of the YCB apple with the parameters of the Panda's apple log, `cucumber` the
 paper's half cylinder with those of the cucumber log: body and log are of different fruits. Both need the real data
-(lab/notes/real_data.md) and the results of `python -m lab.real_logs.predict_real_logs apple cucumber` in build/predictions.
+(lab/notes/real_data.md) and the results of `python -m lab.real_logs.predict_real_logs apple cucumber` in
+build/predictions.
 All bodies use the shipped params.yaml. Results go to build/bodies/BODY: mesh, metrics, motion, picture.
 """
 

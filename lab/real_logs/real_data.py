@@ -22,7 +22,7 @@ def real_data() -> Path | None:
     folder = Path(named).expanduser()
     if not folder.is_dir():
         raise NotADirectoryError(
-            f"{VARIABLE} is {named!r}, which is no folder. It must name the folder described in lab/notes/real_data.md. "
+            f"{VARIABLE} is {named!r}, which is no folder. It must name the folder of lab/notes/real_data.md. "
             "Correct or unset it."
         )
     return folder
@@ -39,6 +39,6 @@ def real_file(*parts: str) -> Path:
     path = folder.joinpath(*parts)
     if not path.exists():
         raise FileNotFoundError(
-            f"{name} is not in {folder}, the folder of {VARIABLE}. lab/notes/real_data.md says where it can be obtained."
+            f"{name} is not in {folder}, the folder of {VARIABLE}. See lab/notes/real_data.md."
         )
     return path

@@ -3,9 +3,10 @@
 from pathlib import Path
 
 import pytest
-from pipelines.dvc.template import read_template
-from scripts.write_artifacts_doc import document
 
+from pipelines.dvc.pipeline_file import read_template
+from pipelines.dvc.template_writer import document
+from stages.runtime.artifacts import polars_dtype
 from stages.runtime.catalogue import ARTIFACTS, artifacts_of, readers_of
 from stages.runtime.describe import SUFFIX
 

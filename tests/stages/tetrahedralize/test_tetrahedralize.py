@@ -135,7 +135,7 @@ def test_default_mesh_of_the_sample_has_the_intended_size() -> None:
     result = tetrahedralize(surface, PARAMS)
     assert_sound(result, surface)
     measured = metrics(result, MATERIALS["apple"])
-    # Wide bounds, since a machine that can't seed the mesher gets another mesh every time (docs/pipeline.md#reproducing).
+    # Wide bounds, since a machine that can't seed the mesher gets another mesh every time.
     assert 1500 < measured["tets"] < 4000
     assert 130 < measured["edges_across_cut_plane"] < 400
     assert measured["stable_step_s"] > 5e-6
