@@ -25,7 +25,7 @@ from disect_sim.step_system import StepStart, StepSystem
 # A kernel run backwards for many gradients at once, its arguments addressed by name.
 
 
-class AdjointKernel:
+class _AdjointKernel:
     """A kernel with its constants, differentiable inputs and outputs, and the adjoints of the latter two.
 
     Names are those of the kernel's arguments without `_in` and `_out`. Every element stands in the arrays once per
@@ -72,7 +72,7 @@ class AdjointKernel:
     def fill(self, **values: np.ndarray) -> None:
         """Set inputs by name."""
         for name, value in values.items():
-            upload(self._inputs[name], repeated(value, self._columns))
+            upload(self._inputs[name], _repeated(value, self._columns))
 
     def run(self, count: int, **seeds: np.ndarray) -> dict[str, np.ndarray]:
         """Gradients in the inputs of `count` elements, given those in the outputs; what is not named has none."""
@@ -105,7 +105,7 @@ def _one_block_per_column(values: np.ndarray) -> np.ndarray:
     return np.moveaxis(values, -1, 0).reshape(-1, *values.shape[1:-1])
 
 
-def repeated(values: np.ndarray, columns: int) -> np.ndarray:
+def _repeated(values: np.ndarray, columns: int) -> np.ndarray:
     """The values once per column, one block after the other."""
     return values if columns == 1 else np.concatenate([values] * columns)
 
@@ -119,12 +119,12 @@ def _zeros(size: int, kind: Any) -> wp.array:
 # The vector-Jacobian products of the edge law, for one or many gradients at once (last axis: columns).
 
 
-SEVERED_AFTER_M = float(edge.SEVER_LENGTH)
+_SEVERED_AFTER_M = float(edge.SEVER_LENGTH)
 """Depth at which a sample's springs are gone [m]."""
 
 
 @dataclass
-class EdgeBars:
+class _EdgeBars:
     """Gradients in what the edge's force or its way through the body depends on."""
 
     x: np.ndarray
@@ -135,7 +135,7 @@ class EdgeBars:
     """In the largest depths at the start of the step [1/m], shape [sample_count, columns]."""
 
 
-class EdgePullback:
+class _EdgePullback:
     """Runs the edge law backwards, and adds up the gradients in its parameters on the way."""
 
     def __init__(self, cut: EdgeCut, columns: int) -> None:
@@ -145,7 +145,7 @@ class EdgePullback:
         self._toughness, self._rise = np.zeros((2, count, columns))
         self._area = zeros(count * columns, wp.float64)
         numbers = dict.fromkeys(("passed", "toughness", "rise"), wp.float64)
-        self._force = AdjointKernel(
+        self._force = _AdjointKernel(
             edge.edge_force,
             count,
             columns,
@@ -153,7 +153,7 @@ class EdgePullback:
             inputs={"point": wp.vec3d, "velocity": wp.vec3d} | numbers,
             outputs={"force": wp.vec3d},
         )
-        self._passes = AdjointKernel(
+        self._passes = _AdjointKernel(
             edge.edge_passes,
             count,
             columns,
@@ -164,14 +164,14 @@ class EdgePullback:
 
     def load(
         self, load: EdgeLoad, passed: np.ndarray, v: np.ndarray, force_bar: np.ndarray
-    ) -> tuple[EdgeBars, np.ndarray]:
+    ) -> tuple[_EdgeBars, np.ndarray]:
         """Through the edge's force on the body and on the knife; also the gradient in the knife's velocity.
 
         v: what the force on the nodes is worth, shape [node_count, 3, columns]; force_bar: the same for the knife.
         """
         paying, at = load.paying, self._cut.at_samples
         count = len(paying)
-        upload(self._area, repeated(self._cut.samples.area[paying], self._columns))
+        upload(self._area, _repeated(self._cut.samples.area[paying], self._columns))
         self._force.fill(
             point=load.point[paying],
             velocity=np.tile(load.velocity, (count, 1)),
@@ -193,11 +193,11 @@ class EdgePullback:
         passed: np.ndarray,
         passed_bar: np.ndarray,
         stiffness_bar: np.ndarray,
-    ) -> EdgeBars:
+    ) -> _EdgeBars:
         """Through the state at the end of a step: largest depths and stiffness [spring_count, columns]."""
         cut = self._cut
         point = cut.samples.places(x) - pose
-        near = np.flatnonzero((point[:, 1] > passed) | ((passed > 0.0) & (passed < SEVERED_AFTER_M)))
+        near = np.flatnonzero((point[:, 1] > passed) | ((passed > 0.0) & (passed < _SEVERED_AFTER_M)))
         self._passes.fill(point=point[near], passed=passed[near])
         severed_bar = -(self._mean_transposed @ (cut.initial[:, None] * stiffness_bar))
         bar = self._passes.run(len(near), passed=passed_bar[near], severed=severed_bar[near])
@@ -209,18 +209,18 @@ class EdgePullback:
         """In the parameters of the law, each of shape [spring_count, columns]."""
         return self._cut.spring_gradients(self._toughness, self._rise)
 
-    def _bars(self, point_bar: np.ndarray, which: np.ndarray, passed_bar: np.ndarray) -> EdgeBars:
+    def _bars(self, point_bar: np.ndarray, which: np.ndarray, passed_bar: np.ndarray) -> _EdgeBars:
         at_samples = np.zeros((len(self._cut.samples), 3, self._columns))
         at_samples[which] = point_bar
-        return EdgeBars(self._cut.to_nodes(at_samples), -point_bar.sum(axis=0), passed_bar)
+        return _EdgeBars(self._cut.to_nodes(at_samples), -point_bar.sum(axis=0), passed_bar)
 
 
-ADJOINT_TOLERANCE = 1.0e-7
+_ADJOINT_TOLERANCE = 1.0e-7
 """Relative accuracy of the adjoint's linear solves."""
 
 
 @dataclass
-class StepBars:
+class _StepBars:
     """Gradients in what a step depends on."""
 
     x: np.ndarray
@@ -263,7 +263,7 @@ class StepPullback:
             self._contact = self._contact_kernel()
             self._spring = self._spring_kernel()
             self._damage = None if system.on_device.damage_kernel is None else self._damage_kernel()
-            self._edge = None if system.edge is None else EdgePullback(system.edge, columns)
+            self._edge = None if system.edge is None else _EdgePullback(system.edge, columns)
             self._board = self._board_kernel()
             self._v = zeros((columns, m.node_count), wp.vec3d)
             self._tet_x_bar = zeros((columns, m.node_count), wp.vec3d)
@@ -278,7 +278,7 @@ class StepPullback:
             launches.add(elasticity.tet_pullback, count, [*given, self._tet_moduli, self._tet_x_bar])
         return launches
 
-    def _contact_kernel(self) -> AdjointKernel:
+    def _contact_kernel(self) -> _AdjointKernel:
         capacity = len(self.model.contact_parents)
         size = capacity * self.columns
         found = self._found = contact_force.Found()
@@ -287,7 +287,7 @@ class StepPullback:
         edges.coordinate, edges.side, edges.offset = (zeros(size, wp.float64) for _ in range(3))
         edges.parents = self.system.on_device.edges.parents
         vectors = ("x0", "x1", "y0", "y1", "z0", "z1", "swing")
-        return AdjointKernel(
+        return _AdjointKernel(
             contact_force.contact_force,
             capacity,
             self.columns,
@@ -301,7 +301,7 @@ class StepPullback:
             },
         )
 
-    def _spring_kernel(self) -> AdjointKernel:
+    def _spring_kernel(self) -> _AdjointKernel:
         m, row = self.model, self.system.parameters.row
         s = springs.SpringGeometry()
         s.nodes, s.weights = self.system.on_device.springs.nodes, self.system.on_device.springs.weights
@@ -310,7 +310,7 @@ class StepPullback:
         s.overlap_onset = OVERLAP_ONSET_M
         area_ratio = self._repeat(m.spring_area_ratio, wp.float64)
         numbers = dict.fromkeys(("stiffness", "initial", "damping"), wp.float64)
-        kernel = AdjointKernel(
+        kernel = _AdjointKernel(
             springs.spring_force,
             m.spring_count,
             self.columns,
@@ -321,14 +321,14 @@ class StepPullback:
         kernel.fill(initial=row("cut_spring_ke"), damping=row("cut_spring_kd"))
         return kernel
 
-    def _damage_kernel(self) -> AdjointKernel:
+    def _damage_kernel(self) -> _AdjointKernel:
         m, d = self.model, self.system.on_device
         setting = damage.DamageSetting()
         setting.dt = self.system.dt
         setting.area_ratio = self._repeat(m.spring_area_ratio, wp.float64)
         setting.normal = self._repeat(m.spring_normal, wp.vec3d)
         kinds = {name: array.dtype for name, array in self.system.damage_arrays.items()}
-        kernel = AdjointKernel(
+        kernel = _AdjointKernel(
             d.damage_kernel,
             m.spring_count,
             self.columns,
@@ -340,9 +340,9 @@ class StepPullback:
         kernel.fill(**{name: row(name) for name in kinds if name in SPRING_NAMES})
         return kernel
 
-    def _board_kernel(self) -> AdjointKernel:
+    def _board_kernel(self) -> _AdjointKernel:
         d = self.system.on_device
-        return AdjointKernel(
+        return _AdjointKernel(
             boundary.board_force,
             len(self.model.board_nodes),
             self.columns,
@@ -352,7 +352,7 @@ class StepPullback:
         )
 
     def _repeat(self, values: np.ndarray, kind: type) -> wp.array:
-        return wp.array(repeated(values, self.columns), dtype=kind)
+        return wp.array(_repeated(values, self.columns), dtype=kind)
 
     def begin(self, x: np.ndarray, start: StepStart, stiffness: np.ndarray) -> None:
         """Bring the system back to the end of a step. stiffness: k_n, of which the springs feel start.stiffness."""
@@ -379,12 +379,12 @@ class StepPullback:
             (self._edges.side, m.contact_side),
             (self._edges.offset, m.contact_offset),
         ):
-            upload(array, repeated(value[active], columns))
+            upload(array, _repeated(value[active], columns))
         found = [host(f)[active] for f in (s.found, s.before_found, s.ahead_found)]
         curvature = [host(c)[active] for c in (s.curvature, s.before_curvature, s.ahead_curvature)]
         arrays = (self._found.now, self._found.before, self._found.ahead)
         for array, f, c in zip(arrays, found, curvature, strict=True):
-            upload(array, repeated(np.stack([f, c], axis=1), columns))
+            upload(array, _repeated(np.stack([f, c], axis=1), columns))
         z, y, pose, pose_n = start.expected, start.x_n, start.pose, start.pose_n
         swing = np.zeros(3) if start.swing is None else start.swing
         self._contact.fill(
@@ -411,7 +411,7 @@ class StepPullback:
         k_after: np.ndarray,
         passed: np.ndarray,
         passed_bar: np.ndarray,
-    ) -> tuple[StepBars, np.ndarray, np.ndarray]:
+    ) -> tuple[_StepBars, np.ndarray, np.ndarray]:
         """Through the knife's contact force [shape [3, columns]] and what the knife leaves of the springs.
 
         k_after: stiffness at the end of the step; passed: how far the edge had come at its start; passed_bar: gradient
@@ -444,7 +444,7 @@ class StepPullback:
         return {"normal_force": seed, "friction_force": seed, "touch": touch}
 
     def edge_load(
-        self, v: np.ndarray, force_bar: np.ndarray, passed: np.ndarray, out: StepBars
+        self, v: np.ndarray, force_bar: np.ndarray, passed: np.ndarray, out: _StepBars
     ) -> np.ndarray:
         """Through the edge's force on body and knife: adds to the step's gradients, returns that in passed."""
         load = self.system.load
@@ -470,7 +470,7 @@ class StepPullback:
         if self.columns == 1:
             right, guess = right[:, 0], None if guess is None else guess[:, 0]
         try:
-            found = self.solver.solve(right, tolerance=ADJOINT_TOLERANCE, guess=guess)
+            found = self.solver.solve(right, tolerance=_ADJOINT_TOLERANCE, guess=guess)
         except IndefiniteHessianError:
             self.solver.forget()
             found = self.solver.solve_indefinite(right)
@@ -480,7 +480,7 @@ class StepPullback:
         v[free] = found.reshape(-1, 3, self.columns)
         return v
 
-    def residual(self, v: np.ndarray) -> tuple[StepBars, np.ndarray]:
+    def residual(self, v: np.ndarray) -> tuple[_StepBars, np.ndarray]:
         """-v . dg/d(...) for all but x; also for the stiffness the springs felt."""
         m = self.model
         a, b = self._ends
@@ -517,7 +517,7 @@ class StepPullback:
         sides = [bar.get(f"{name}_{side}", nothing) for side in ("positive", "negative")]
         return np.concatenate(sides)[self._active]
 
-    def _through_contact(self, **seeds: np.ndarray) -> StepBars:
+    def _through_contact(self, **seeds: np.ndarray) -> _StepBars:
         bar = self._contact.run(len(self._active), **seeds)
         self._table[self._active] += bar["parameters"]
         m, columns = self.model, self.columns
@@ -530,7 +530,7 @@ class StepPullback:
         x, y, z = on_nodes[:, 0], on_nodes[:, 1], on_nodes[:, 2]
         z[m.fixed] = 0.0
         pose = -(bar["x0"] + bar["x1"] + bar["z0"] + bar["z1"]).sum(axis=0)
-        return StepBars(x, y, z, pose, -(bar["y0"] + bar["y1"]).sum(axis=0), bar["swing"].sum(axis=0))
+        return _StepBars(x, y, z, pose, -(bar["y0"] + bar["y1"]).sum(axis=0), bar["swing"].sum(axis=0))
 
     def _spring_adjoint(self, d_bar: np.ndarray) -> np.ndarray:
         """From the springs' vectors to the nodes."""

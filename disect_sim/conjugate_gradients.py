@@ -20,14 +20,14 @@ from disect_sim.step_system import StepSystem
 
 CLUSTERS = 40
 """Each adds twelve unknowns; on 1,800 to 4,000 tets 40 need 12 to 15 iterations where 16 need 14 to 20."""
-NODES_PER_CLUSTER = 8
+_NODES_PER_CLUSTER = 8
 """At least: an affine map of fewer nodes is hardly coarser than the nodes."""
-NEGLIGIBLE = 1.0e-10
+_NEGLIGIBLE = 1.0e-10
 """Stiffness, beside ones on the diagonal, below which a coarse motion counts as none: flat clusters have some."""
 
 
 @dataclass(frozen=True)
-class Clusters:
+class _Clusters:
     """The free nodes in clusters."""
 
     cluster: np.ndarray
@@ -60,7 +60,7 @@ class Clusters:
         return sp.kron(place, sp.identity(3), format="csr")
 
 
-def node_clusters(model: Model) -> Clusters:
+def node_clusters(model: Model) -> _Clusters:
     """Halve the largest cluster along its longest side, beginning with the two sides of the cut, which part."""
     mesh = model.mesh
     side = np.zeros(model.node_count, np.int64)
@@ -68,7 +68,7 @@ def node_clusters(model: Model) -> Clusters:
     free = ~model.fixed
     x, side = mesh.nodes[free], side[free]
     groups = [np.flatnonzero(side == s) for s in np.unique(side)]
-    wanted = max(len(groups), min(CLUSTERS, len(x) // NODES_PER_CLUSTER))
+    wanted = max(len(groups), min(CLUSTERS, len(x) // _NODES_PER_CLUSTER))
     while len(groups) < wanted:
         groups.sort(key=len)
         largest = groups.pop()
@@ -81,10 +81,10 @@ def node_clusters(model: Model) -> Clusters:
         cluster[group] = number
         away = x[group] - x[group].mean(axis=0)
         functions[group, 1:] = away / np.maximum(np.abs(away).max(axis=0), 1e-12)
-    return Clusters(cluster, functions)
+    return _Clusters(cluster, functions)
 
 
-def coarse_inverse(clusters: Clusters, pattern: BlockPattern, blocks: np.ndarray) -> np.ndarray:
+def coarse_inverse(clusters: _Clusters, pattern: BlockPattern, blocks: np.ndarray) -> np.ndarray:
     """Inverse of the Hessian on the coarse space [m/N], shape [4 count, 4 count, 3, 3].
 
     Motions without positive stiffness are left out, so that the answer is never indefinite.
@@ -105,16 +105,16 @@ def _positive_inverse(matrix: np.ndarray) -> np.ndarray:
     Eigenvalues cost ten times as much, so they are asked only where a Cholesky factor says that they are needed.
     """
     try:
-        lower = np.linalg.cholesky(matrix - NEGLIGIBLE * np.eye(len(matrix)))
+        lower = np.linalg.cholesky(matrix - _NEGLIGIBLE * np.eye(len(matrix)))
     except np.linalg.LinAlgError:
         values, vectors = np.linalg.eigh(matrix)
-        kept = values > NEGLIGIBLE * values.max()
+        kept = values > _NEGLIGIBLE * values.max()
         return (vectors[:, kept] / values[kept]) @ vectors[:, kept].T
     half = solve_triangular(lower, np.eye(len(matrix)), lower=True)
     return half.T @ half
 
 
-MAX_ITERATIONS = 1000
+_MAX_ITERATIONS = 1000
 
 
 class ConjugateGradients:
@@ -168,7 +168,7 @@ class ConjugateGradients:
 
     def _solve_state(self) -> kernels.Solve:
         s = kernels.Solve()
-        s.max_iterations = MAX_ITERATIONS
+        s.max_iterations = _MAX_ITERATIONS
         s.tolerance, s.running = zeros(1, wp.float64), zeros(1, wp.int32)
         s.open, s.solved, s.indefinite, s.iterations, s.this_solve = (
             zeros(self._columns, wp.int32) for _ in range(5)

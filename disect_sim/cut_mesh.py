@@ -10,10 +10,10 @@ from disect_sim.outcome import InputError
 # A regular tet mesh of a box.
 
 
-Corner = tuple[float, float, float]
+_Corner = tuple[float, float, float]
 
 
-def box_mesh(low_m: Corner, high_m: Corner, cells: tuple[int, int, int]) -> tuple[np.ndarray, np.ndarray]:
+def box_mesh(low_m: _Corner, high_m: _Corner, cells: tuple[int, int, int]) -> tuple[np.ndarray, np.ndarray]:
     """Nodes [m], shape [n, 3], and tets, shape [6 * cells, 4], int32, of a box between two corners [m].
 
     Every cell is split into the six tets along its main diagonal, so that the faces of neighbours match.
@@ -32,7 +32,7 @@ def box_mesh(low_m: Corner, high_m: Corner, cells: tuple[int, int, int]) -> tupl
     return nodes, np.concatenate(tets).astype(np.int32)
 
 
-FRACTION_SUM_TOLERANCE = 1e-12
+_FRACTION_SUM_TOLERANCE = 1e-12
 """The copies of one tet own all of its material: their fractions add up to 1 within this rounding [-]."""
 
 
@@ -158,7 +158,7 @@ def _check_tets(cut: CutMesh) -> None:
     _refuse_if(outside, "material fractions are outside (0, 1]", "A copy owns part of its tet.")
     total = np.bincount(cut.tet_original, cut.tet_fraction)
     present = np.bincount(cut.tet_original) > 0
-    wrong = present & (np.abs(total - 1.0) > FRACTION_SUM_TOLERANCE)
+    wrong = present & (np.abs(total - 1.0) > _FRACTION_SUM_TOLERANCE)
     _refuse_if(wrong, "input tets lost or gained material", "The fractions of all copies must add up to 1.")
     side_sum = np.bincount(
         cut.tets.ravel(), np.repeat(cut.tet_side, 4).astype(float), minlength=len(cut.nodes)

@@ -11,7 +11,7 @@ from disect_sim.virtual_nodes.springs import triangle_areas
 # Small pieces of the cut surface, finer than the springs: where the edge law looks at what the edge has passed.
 
 
-SPACING_M = 1.25e-3
+_SPACING_M = 1.25e-3
 """Distance between samples [m]: the edge's force rises over more, so that it comes out smooth."""
 
 
@@ -58,7 +58,7 @@ def edge_samples(mesh: CutMesh, triangles: np.ndarray, spring_operator: sp.csr_m
     places = mesh.virtual_positions()[mesh.spring_virtual[:, 0]]
     corners = places[triangles]
     area = triangle_areas(*np.moveaxis(corners, 1, 0))
-    parts = np.maximum(1, np.ceil(np.sqrt(2.0 * area) / SPACING_M)).astype(int)
+    parts = np.maximum(1, np.ceil(np.sqrt(2.0 * area) / _SPACING_M)).astype(int)
     rows, weights, areas = [], [], []
     for count in np.unique(parts):
         chosen = np.flatnonzero(parts == count)
@@ -110,7 +110,7 @@ def _skin(
     return distance, above
 
 
-TET_EDGES = np.array([(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)])
+_TET_EDGES = np.array([(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)])
 
 
 def cut_triangles(mesh: CutMesh) -> np.ndarray:
@@ -120,7 +120,7 @@ def cut_triangles(mesh: CutMesh) -> np.ndarray:
     ends = np.sort(mesh.virtual_parents[mesh.spring_virtual[:, 0]], axis=1).astype(np.int64)
     key = ends[:, 0] * stride + ends[:, 1]
     order = np.argsort(key)
-    pairs = np.sort(crossed[:, TET_EDGES], axis=2).astype(np.int64)
+    pairs = np.sort(crossed[:, _TET_EDGES], axis=2).astype(np.int64)
     wanted = pairs[..., 0] * stride + pairs[..., 1]
     at = np.minimum(np.searchsorted(key, wanted, sorter=order), len(key) - 1)
     spring = np.where(key[order[at]] == wanted, order[at], -1)

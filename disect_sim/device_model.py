@@ -12,13 +12,13 @@ from disect_sim.model import HAND_N_M, ONSET_M, OVERLAP_ONSET_M, REGULARISER_M, 
 from disect_sim.parameters import CONTACT_NAMES, CONTACT_PER_AREA, SPRING_NAMES, ExpandedParameters
 from disect_sim.sparsity import BlockPattern, element_slots, launch_groups
 
-ONSET_SPEED_M_S = 1.0e-3
+_ONSET_SPEED_M_S = 1.0e-3
 """The same for approach damping [m/s]: 2 % of a usual cutting speed."""
 EXPONENT_SCALE_M = 1.0e-3
 """Depth at which the linear and the quadratic normal force agree [m]."""
 
 
-TINY_M3 = 1.0e-30
+_TINY_M3 = 1.0e-30
 
 
 class DeviceModel:
@@ -43,7 +43,7 @@ class DeviceModel:
         self.damage = damage.DamageSetting()
         self.damage.dt, self.damage.area_ratio, self.damage.normal = dt, self.area_ratio, self.springs.normal
         self.contact = _contact_setting(model, dt)
-        self.edges = contact_edges(model, np.arange(len(model.contact_parents)))
+        self.edges = _contact_edges(model, np.arange(len(model.contact_parents)))
         self.contact_parameters = wp.array(_contact_table(model, parameters), dtype=wp.float64)
         self.board = _board(model)
         self.held = _held(model)
@@ -98,7 +98,7 @@ def input_names(kernel: wp.Kernel) -> list[str]:
     return [name.removesuffix("_in") for name in signature(kernel.func).parameters if name.endswith("_in")]
 
 
-def contact_edges(model: Model, which: np.ndarray) -> contact_point.ContactEdges:
+def _contact_edges(model: Model, which: np.ndarray) -> contact_point.ContactEdges:
     """The cut edges of the given contacts."""
     c = contact_point.ContactEdges()
     c.parents = wp.array(model.contact_parents[which], dtype=wp.vec2i)
@@ -142,7 +142,7 @@ def _held(model: Model) -> boundary.Held:
     h.nodes = wp.array(model.guided)
     h.rest = wp.array(model.mesh.nodes[model.guided, 2], dtype=wp.float64)
     volume = model.node_volume[model.one.guided]
-    stiffness = HAND_N_M * volume / max(volume.sum(), TINY_M3)
+    stiffness = HAND_N_M * volume / max(volume.sum(), _TINY_M3)
     h.stiffness = wp.array(np.tile(stiffness, model.copies), dtype=wp.float64)
     return h
 
@@ -152,7 +152,7 @@ def _contact_setting(model: Model, dt: float) -> contact_point.ContactSetting:
     c.shape = model.knife.shape()
     c.law = contact_law(model.contact_law).code
     c.exponent, c.exponent_scale = model.contact_exponent, EXPONENT_SCALE_M
-    c.onset, c.onset_speed, c.regulariser, c.dt = ONSET_M, ONSET_SPEED_M_S, REGULARISER_M, dt
+    c.onset, c.onset_speed, c.regulariser, c.dt = ONSET_M, _ONSET_SPEED_M_S, REGULARISER_M, dt
     return c
 
 
@@ -167,5 +167,5 @@ def _contact_table(model: Model, parameters: ExpandedParameters) -> np.ndarray:
 def _board(model: Model) -> boundary.Board:
     b, given = boundary.Board(), model.board
     b.stiffness, b.damping, b.friction_speed = given.ke, given.kd, given.kf
-    b.mu, b.radius, b.onset, b.onset_speed = given.mu, given.radius_m, ONSET_M, ONSET_SPEED_M_S
+    b.mu, b.radius, b.onset, b.onset_speed = given.mu, given.radius_m, ONSET_M, _ONSET_SPEED_M_S
     return b

@@ -46,7 +46,7 @@ class EdgeLoad:
 
 
 @dataclass(frozen=True)
-class EdgeParameters:
+class _EdgeParameters:
     """What the edge pays, at every sample."""
 
     toughness: np.ndarray
@@ -151,11 +151,11 @@ class EdgeCut:
         self._paid.launch()
         return float(host(self._energy).sum())
 
-    def _at_samples(self) -> EdgeParameters:
+    def _at_samples(self) -> _EdgeParameters:
         rows = self._rows
         share = self.samples.skin_above * np.exp(-self.samples.skin_distance / rows["skin_depth"])
         toughness = rows["edge_toughness"] + rows["skin_toughness"] * share
-        return EdgeParameters(toughness, rows["edge_rise"], share)
+        return _EdgeParameters(toughness, rows["edge_rise"], share)
 
     def spring_gradients(self, toughness_bar: np.ndarray, rise_bar: np.ndarray) -> dict[str, np.ndarray]:
         """From gradients at the samples [sample_count, columns] to those in the spring parameters by name."""

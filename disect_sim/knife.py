@@ -94,7 +94,7 @@ KNIVES = {
 }
 """The three knives of the paper: the blade lengths differ, the section is the same."""
 
-BEVEL_DEG = "bevel_deg"
+_BEVEL_DEG = "bevel_deg"
 """Angle of the small wedge at the edge, both sides together [degrees]: what a sharpener is set to, instead of tip_m."""
 
 
@@ -114,19 +114,19 @@ def knife_from(description: "str | Knife | Mapping[str, float]") -> Knife:
             )
         return KNIVES[description]
     known = [field.name for field in fields(Knife)]
-    unknown = [str(key) for key in description if key not in (*known, BEVEL_DEG)]
+    unknown = [str(key) for key in description if key not in (*known, _BEVEL_DEG)]
     if unknown:
         raise InputError(
-            f"knife: {', '.join(unknown)} is no dimension of a knife. Known: {', '.join(known)}, {BEVEL_DEG}. "
+            f"knife: {', '.join(unknown)} is no dimension of a knife. Known: {', '.join(known)}, {_BEVEL_DEG}. "
             "Correct the name."
         )
     given = {name: _number(name, value) for name, value in description.items()}
-    bevel = given.pop(BEVEL_DEG, None)
+    bevel = given.pop(_BEVEL_DEG, None)
     if bevel is not None:
         if "tip_m" in given or not 0.0 < bevel < 180.0:
             raise InputError(
-                f"knife: {BEVEL_DEG} is {bevel}{' beside tip_m' if 'tip_m' in given else ''}. It must be between 0 and "
-                "180 degrees and stands in place of tip_m. Give one of them."
+                f"knife: {_BEVEL_DEG} is {bevel}{' beside tip_m' if 'tip_m' in given else ''}. It must be between 0 "
+                "and 180 degrees and stands in place of tip_m. Give one of them."
             )
         given["tip_m"] = 0.5 * given.get("edge_m", KNIVES["kitchen"].edge_m) / tan(radians(0.5 * bevel))
     return Knife(**given)

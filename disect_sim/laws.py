@@ -28,10 +28,10 @@ class ParameterInfo:
     """True if the value is stated per reference area, and multiplied by each spring's area ratio in the forces."""
 
 
-Entry = TypeVar("Entry")
+_Entry = TypeVar("_Entry")
 
 
-def choose(what: str, name: str, table: Mapping[str, Entry]) -> Entry:
+def _choose(what: str, name: str, table: Mapping[str, _Entry]) -> _Entry:
     """The entry of that name, or a refusal that says what there is."""
     if name not in table:
         known = ", ".join(map(repr, table))
@@ -43,7 +43,7 @@ def choose(what: str, name: str, table: Mapping[str, Entry]) -> Entry:
 
 
 @dataclass(frozen=True)
-class DamageLaw:
+class _DamageLaw:
     """A law and what it changes about the parameters."""
 
     kernel: str
@@ -61,10 +61,10 @@ class DamageLaw:
         return self.kernel == "edge"
 
 
-EDGE_PARAMETERS = ("edge_toughness", "edge_rise", "skin_toughness", "skin_depth")
+_EDGE_PARAMETERS = ("edge_toughness", "edge_rise", "skin_toughness", "skin_depth")
 
 DAMAGE_LAWS = {
-    "cohesive": DamageLaw(
+    "cohesive": _DamageLaw(
         "damage_cohesive",
         "springs soften with their widest opening, which costs ke opening² / 6 per reference area",
         {
@@ -72,15 +72,15 @@ DAMAGE_LAWS = {
                 2.0e-3, 0.2e-3, 10.0e-3, "m", "opening at which the spring is gone"
             )
         },
-        ignores=EDGE_PARAMETERS,
+        ignores=_EDGE_PARAMETERS,
     ),
-    "edge": DamageLaw(
+    "edge": _DamageLaw(
         "edge", "the edge severs what it passes and pays for the area", ignores=("cut_spring_softness",)
     ),
-    "force": DamageLaw(
-        "damage_force", "the paper's: springs weaken with the knife's force on them", ignores=EDGE_PARAMETERS
+    "force": _DamageLaw(
+        "damage_force", "the paper's: springs weaken with the knife's force on them", ignores=_EDGE_PARAMETERS
     ),
-    "stretch": DamageLaw(
+    "stretch": _DamageLaw(
         "damage_stretch",
         "springs weaken with their stretch while the knife touches them",
         {
@@ -88,22 +88,22 @@ DAMAGE_LAWS = {
                 500.0, 10.0, 5000.0, "N/m per m", "how fast the spring weakens under the knife"
             )
         },
-        ignores=EDGE_PARAMETERS,
+        ignores=_EDGE_PARAMETERS,
     ),
 }
 DEFAULT_DAMAGE_LAW = "force"
 
 
-def damage_law(name: str) -> DamageLaw:
+def damage_law(name: str) -> _DamageLaw:
     """The law of that name; refuses an unknown one."""
-    return choose("damage_law", name, DAMAGE_LAWS)
+    return _choose("damage_law", name, DAMAGE_LAWS)
 
 
 # Contact laws: which distance to the knife its contact uses. One line per law; see kernels/contact_point.py.
 
 
 @dataclass(frozen=True)
-class ContactLaw:
+class _ContactLaw:
     """A law and what can be asked of it."""
 
     code: int
@@ -113,12 +113,12 @@ class ContactLaw:
 
 
 CONTACT_LAWS = {
-    "one_sided": ContactLaw(0, "smooth distance to the flank on the edge's own side", differentiable=True),
-    "exact": ContactLaw(1, "the paper's two-sided distance", differentiable=False),
+    "one_sided": _ContactLaw(0, "smooth distance to the flank on the edge's own side", differentiable=True),
+    "exact": _ContactLaw(1, "the paper's two-sided distance", differentiable=False),
 }
 DEFAULT_CONTACT_LAW = "one_sided"
 
 
-def contact_law(name: str) -> ContactLaw:
+def contact_law(name: str) -> _ContactLaw:
     """The law of that name; refuses an unknown one."""
-    return choose("contact_law", name, CONTACT_LAWS)
+    return _choose("contact_law", name, CONTACT_LAWS)

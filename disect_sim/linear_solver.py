@@ -21,7 +21,7 @@ from disect_sim.step_system import StepSystem
 
 
 @contextmanager
-def native_stdout_silenced() -> Iterator[None]:
+def _native_stdout_silenced() -> Iterator[None]:
     """Discard what C code prints inside the `with` block (cholespy's CHOLMOD announces every indefinite matrix)."""
     flush = ctypes.CDLL(None).fflush
     flush(None)
@@ -45,13 +45,13 @@ def native_stdout_silenced() -> Iterator[None]:
 #     H^-1 b = z - W C^-1 U^T z,    z = F^-1 b,    W = F^-1 U,    C = diag(1 / change) + U^T W
 
 
-NOTABLE = 0.1
+_NOTABLE = 0.1
 """Change of a stiffness, over that of the matrix along the same direction, beyond which it is worth a column."""
 MAX_COLUMNS = 256
 """Directions of one factor for which F^-1 u is kept."""
 
 
-class Factor(Protocol):
+class _Factor(Protocol):
     """What cholespy offers."""
 
     def solve(self, b: np.ndarray, x: np.ndarray) -> None:
@@ -72,7 +72,7 @@ class FactorUpdate:
         self._known = 0
         self._changed = np.zeros(0, np.int64)
 
-    def restart(self, factor: Factor, stiffness: np.ndarray, diagonal: np.ndarray) -> None:
+    def restart(self, factor: _Factor, stiffness: np.ndarray, diagonal: np.ndarray) -> None:
         """From a new factor of a matrix with this stiffness along the directions [N/m] and this diagonal."""
         self._factor, self._start = factor, stiffness.copy()
         self._compliance = self._squared @ (1.0 / diagonal)
@@ -83,7 +83,7 @@ class FactorUpdate:
         """Take these stiffnesses for the present ones [N/m], shape [switch_count]."""
         change = stiffness - self._start
         weight = np.abs(change) * self._compliance
-        notable = np.flatnonzero(weight > NOTABLE)
+        notable = np.flatnonzero(weight > _NOTABLE)
         self._add(notable[self._place[notable] < 0])
         changed = self._changed = notable[self._place[notable] >= 0]
         if len(changed) == 0:
@@ -118,12 +118,12 @@ class FactorUpdate:
         self._known = rows.stop
 
 
-MAX_ITERATIONS = 400
-FACTORISATION_COST = 90
+_MAX_ITERATIONS = 400
+_FACTORISATION_COST = 90
 """CG iterations that cost about as much as one factorisation on 1,400 to 7,200 unknowns (lab/notes/performance.md)."""
-FEW_ITERATIONS = 30
+_FEW_ITERATIONS = 30
 """After this many a Newton direction is taken as it is: the next gradient says what is missing."""
-WARY_FOR = 20
+_WARY_FOR = 20
 """Factorisations after an indefinite matrix before which definiteness is asked for, since cholespy 2.2 never frees the
 memory of a factor that fails: a cut that struggles fails hundreds of times, and a fit of such cuts reached 5 GB."""
 
@@ -231,7 +231,7 @@ class CachedCholeskySolver:
             return p
         x, r = np.zeros_like(b), b.copy()
         rz = r @ p
-        for iteration in range(FEW_ITERATIONS):
+        for iteration in range(_FEW_ITERATIONS):
             self._extra_iterations += min(1, iteration)
             hp, curvature = self._times(p, None)
             alpha = rz / curvature
@@ -254,7 +254,7 @@ class CachedCholeskySolver:
     @property
     def must_renew(self) -> bool:
         """Whether the next solve will factorise."""
-        return self._factor is None or self._extra_iterations > FACTORISATION_COST
+        return self._factor is None or self._extra_iterations > _FACTORISATION_COST
 
     def solve_indefinite(self, b: np.ndarray) -> np.ndarray:
         """x with H x = b for a symmetric H that need not be positive definite, by sparse LU."""
@@ -278,7 +278,7 @@ class CachedCholeskySolver:
         self._factor = self._cholesky(data)
         self.statistics.factor_seconds += time.perf_counter() - started
         if self._factor is None:
-            self._wary = WARY_FOR
+            self._wary = _WARY_FOR
             self.statistics.indefinite += 1
             raise IndefiniteHessianError
         self._update.restart(self._factor, self._stiffness, data[self._diagonal])
@@ -291,7 +291,7 @@ class CachedCholeskySolver:
             if not is_positive_definite(matrix):
                 return None
         try:
-            with native_stdout_silenced():
+            with _native_stdout_silenced():
                 return cholespy.CholeskySolverD(
                     self.size, self._csc_pointers, self._csc_rows, data, cholespy.MatrixType.CSC
                 )
@@ -323,7 +323,7 @@ class CachedCholeskySolver:
         r = np.where(open_columns, b, 0.0)
         p = self.approximate(r)
         rz = _dots(r, p)
-        for iteration in range(1, MAX_ITERATIONS + 1):
+        for iteration in range(1, _MAX_ITERATIONS + 1):
             hp, curvature = self._times(p, diagonal)
             alpha = np.divide(rz, curvature, out=np.zeros_like(rz), where=open_columns)
             x += alpha * p
@@ -337,7 +337,7 @@ class CachedCholeskySolver:
             beta = np.divide(rz_new, rz, out=np.zeros_like(rz), where=open_columns)
             p = np.where(open_columns, z + beta * p, 0.0)
             rz = rz_new
-        return x, MAX_ITERATIONS, False
+        return x, _MAX_ITERATIONS, False
 
     def _one_column(
         self, b: np.ndarray, target: np.ndarray, diagonal: np.ndarray | None
@@ -348,7 +348,7 @@ class CachedCholeskySolver:
             return x, 0, True
         p = self.approximate(r)
         rz = r @ p
-        for iteration in range(1, MAX_ITERATIONS + 1):
+        for iteration in range(1, _MAX_ITERATIONS + 1):
             hp, curvature = self._times(p, diagonal)
             alpha = rz / curvature
             x += alpha * p
@@ -360,7 +360,7 @@ class CachedCholeskySolver:
             rz_new = r @ z
             p = z + (rz_new / rz) * p
             rz = rz_new
-        return x, MAX_ITERATIONS, False
+        return x, _MAX_ITERATIONS, False
 
 
 def _dots(a: np.ndarray, b: np.ndarray) -> np.ndarray:

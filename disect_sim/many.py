@@ -94,13 +94,13 @@ LARGEST_BATCH_TETS = 200_000
 """More cuts than this many tets have are run in several batches: about 2 GB with what is kept of every step."""
 
 
-def can_batch(setting: Setting) -> bool:
+def _can_batch(setting: Setting) -> bool:
     """Whether the run can be part of a batch: it is solved on the device, and keeps no states for gradients."""
     implicit = setting.integrator == "implicit"
     return implicit and setting.solver == "conjugate_gradients" and not setting.differentiable
 
 
-def batches(settings: Sequence[Setting]) -> list[list[int]]:
+def _batches(settings: Sequence[Setting]) -> list[list[int]]:
     """Which runs go together: those of one body with the same steps, kept times and tolerances, up to a size."""
     alike: dict[tuple, list[int]] = {}
     for number, s in enumerate(settings):
@@ -114,7 +114,7 @@ def batches(settings: Sequence[Setting]) -> list[list[int]]:
 
 
 def simulate_batch(settings: Sequence[Setting], progress: Callable[[float], None]) -> list[Result]:
-    """Run what `batches` puts together; every result is that of its own run."""
+    """Run what `_batches` puts together; every result is that of its own run."""
     first, copies = settings[0], len(settings)
     model = repeated(first.model, copies)
     parameters = joined([s.parameters for s in settings])
@@ -148,7 +148,7 @@ def simulate_batch(settings: Sequence[Setting], progress: Callable[[float], None
     ]
 
 
-Value = TypeVar("Value")
+_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True)
@@ -163,12 +163,12 @@ class Cut:
 
 
 @dataclass(frozen=True)
-class Answer(Generic[Value]):
+class Answer(Generic[_Value]):
     """What one cut gave."""
 
     outcome: Outcome
     """How the run ended."""
-    value: Value | None
+    value: _Value | None
     """What was asked of its result; None if the run did not finish."""
 
 
@@ -191,12 +191,12 @@ def simulate_many(
 def simulate_many(
     cuts: Sequence[Cut],
     *,
-    of: Callable[[Result], Value],
+    of: Callable[[Result], _Value],
     processes: int = ...,
     workers: Workers | None = ...,
     batch: bool | None = ...,
     progress: Callable[[float], None] | None = ...,
-) -> list[Answer[Value]]: ...
+) -> list[Answer[_Value]]: ...
 def simulate_many(
     cuts: Sequence[Cut],
     *,
@@ -284,9 +284,9 @@ def _in_batches(
 ) -> list[Answer[Any]]:
     """In this process: what can be batched together, the rest one by one."""
     settings = [job.setting(forced=forced) for job in jobs]
-    able = [number for number, setting in enumerate(settings) if can_batch(setting)]
+    able = [number for number, setting in enumerate(settings) if _can_batch(setting)]
     answers: dict[int, Answer[Any]] = {}
-    for members in batches([settings[number] for number in able]):
+    for members in _batches([settings[number] for number in able]):
         batch, done = [able[member] for member in members], len(answers)
         results = simulate_batch(
             [settings[number] for number in batch],

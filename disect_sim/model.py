@@ -13,7 +13,7 @@ from disect_sim.laws import CONTACT_LAWS, DAMAGE_LAWS, DEFAULT_CONTACT_LAW, DEFA
 from disect_sim.outcome import InputError
 from disect_sim.parameters import Material
 
-REFERENCE_AREA_M2 = 1.2e-5
+_REFERENCE_AREA_M2 = 1.2e-5
 """Area per spring for which the spring and contact parameters are stated [m^2]: that of a 5 mm tet mesh."""
 
 REGULARISER_M = 5.0e-5
@@ -27,14 +27,14 @@ OVERLAP_ONSET_M = 2.0e-5
 
 BOUNDARIES = ("held", "guided", "glued", "free")
 
-FIRM_BOARD_N_M = 1.0e4
+_FIRM_BOARD_N_M = 1.0e4
 """Stiffness of the board per reference area under a body that is not fixed [N/m]: a cut of 40 N sinks it by 0.1 mm.
 
 The paper's 100 N/m are for bodies that are held: a loose one would sink by a millimetre, away from the knife."""
 HAND_N_M = 5.0e4
 """How firmly a hand holds the body along the blade [N/m], in all: a pull of 10 N moves it by 0.2 mm."""
 
-GRAVITY_M_S2 = (0.0, -9.81, 0.0)
+_GRAVITY_M_S2 = (0.0, -9.81, 0.0)
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ def build_model(
     damage_law: str = DEFAULT_DAMAGE_LAW,
     contact_exponent: int = 1,
     board: BoardProperties | None = None,
-    gravity: tuple[float, float, float] = GRAVITY_M_S2,
+    gravity: tuple[float, float, float] = _GRAVITY_M_S2,
     hold_below_m: float = 1.0e-3,
     hold_beyond_m: float = 1.0e-2,
 ) -> Model:
@@ -208,9 +208,9 @@ def build_model(
     if board is None:
         board = BoardProperties()
         if boundary in ("guided", "free"):
-            board = replace(board, ke=FIRM_BOARD_N_M)
+            board = replace(board, ke=_FIRM_BOARD_N_M)
             weight = float(-gravity[1] * material.density_kg_m3 * node_volume.sum())
-            board = _at_rest(board, x[board_nodes, 1], board_area / REFERENCE_AREA_M2, weight)
+            board = _at_rest(board, x[board_nodes, 1], board_area / _REFERENCE_AREA_M2, weight)
     touching = x[:, 1] < x[:, 1].min() + hold_below_m
     if boundary != "glued":
         touching &= np.abs(x[:, 0]) >= hold_beyond_m
@@ -233,14 +233,14 @@ def build_model(
         spring_weights=spring_weights,
         cut_triangles=triangles,
         spring_normal=cut_normals(mesh, triangles, across),
-        spring_area_ratio=mesh.spring_area / REFERENCE_AREA_M2,
+        spring_area_ratio=mesh.spring_area / _REFERENCE_AREA_M2,
         overlap_stiffness=material.young_pa * np.sqrt(mesh.spring_area),
         contact_parents=parents[contacts].astype(np.int32),
         contact_coordinate=c[contacts],
         contact_side=mesh.virtual_side[contacts].astype(float),
         contact_offset=_barrier_offset(x, parents[contacts], c[contacts]),
         board_nodes=board_nodes,
-        board_area_ratio=board_area / REFERENCE_AREA_M2,
+        board_area_ratio=board_area / _REFERENCE_AREA_M2,
         spring_operator=operator,
     )
 

@@ -13,8 +13,8 @@ from scipy.interpolate import CubicHermiteSpline, CubicSpline
 
 from disect_sim.outcome import InputError
 
-GAUSS_POINTS = torch.tensor([-np.sqrt(0.6), 0.0, np.sqrt(0.6)], dtype=torch.float64)
-GAUSS_WEIGHTS = torch.tensor([5.0 / 18.0, 8.0 / 18.0, 5.0 / 18.0], dtype=torch.float64)
+_GAUSS_POINTS = torch.tensor([-np.sqrt(0.6), 0.0, np.sqrt(0.6)], dtype=torch.float64)
+_GAUSS_WEIGHTS = torch.tensor([5.0 / 18.0, 8.0 / 18.0, 5.0 / 18.0], dtype=torch.float64)
 
 
 class Motion(ABC):
@@ -113,7 +113,7 @@ class RecordedMotion(Motion):
 
 
 @dataclass(frozen=True)
-class Blend:
+class _Blend:
     """What a slicing motion multiplies its keyframes with at some times."""
 
     weights: torch.Tensor
@@ -192,12 +192,12 @@ class SlicingMotion(Motion):
         z = parameters["initial_z"] + travelled[:, 1]
         return torch.stack([torch.zeros_like(y), y, z], dim=1)
 
-    def blend(self, times: torch.Tensor) -> "Blend":
+    def blend(self, times: torch.Tensor) -> "_Blend":
         """Weights of the keyframes and window at the times, with their rates."""
         weights = torch.exp(-((times[..., None] - self._keyframe_times) ** 2) / (2.0 * self._sigma2))
         rise, fall = times / self._window, (self._duration - times) / self._window
         rate = self._edge_rate(rise) * self._edge(fall) - self._edge(rise) * self._edge_rate(fall)
-        return Blend(
+        return _Blend(
             weights,
             weights * (self._keyframe_times - times[..., None]) / self._sigma2,
             self._edge(rise) * self._edge(fall),
@@ -221,7 +221,7 @@ def gauss_points(times: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Three points between each time and the one before, from 0 [s], and their shares of the way [s], shape [n, 3]."""
     start = torch.cat([torch.zeros(1, dtype=torch.float64), times[:-1]])
     half = 0.5 * (times - start)[:, None]
-    return start[:, None] + half + half * GAUSS_POINTS, 2.0 * half * GAUSS_WEIGHTS
+    return start[:, None] + half + half * _GAUSS_POINTS, 2.0 * half * _GAUSS_WEIGHTS
 
 
 def _three_columns(values: np.ndarray, count: int) -> np.ndarray:

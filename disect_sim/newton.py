@@ -11,24 +11,24 @@ from disect_sim.outcome import Outcome, OutcomeKind
 from disect_sim.result import Recorder, Statistics
 from disect_sim.step_system import StepStart, StepSystem
 
-SHIFTS = (1e-3, 1e-2, 1e-1, 1.0)
+_SHIFTS = (1e-3, 1e-2, 1e-1, 1.0)
 """Multiples of the diagonal added, in turn, when the Hessian is indefinite or its direction does not descend."""
-ARMIJO = 1e-4
+_ARMIJO = 1e-4
 """Share of the promised decrease that a step must bring."""
-ROUNDING = 1e-13
+_ROUNDING = 1e-13
 """Relative accuracy of the summed energy: smaller differences mean nothing."""
-MAX_HALVINGS = 12
-SMALL_MOVE_M = 1.0e-4
+_MAX_HALVINGS = 12
+_SMALL_MOVE_M = 1.0e-4
 """A correction beyond this is left to the line search [m]: contact sets in over this length."""
-SHORT_TOLERANCE = 0.1
+_SHORT_TOLERANCE = 0.1
 """Share of the tolerance within which a step must be solved without line search, by the old factor's estimate."""
-BEND_PER_M = 100.0
+_BEND_PER_M = 100.0
 """A correction of s leaves an error of several BEND_PER_M s², since contacts are curved: it is solved to that [1/m]."""
-MAX_CHORDS = 3
+_MAX_CHORDS = 3
 """Corrections after every direction: itself, then by the old factor alone."""
-POOR = 0.1
+_POOR = 0.1
 """Share of an error that a correction may leave before the Hessian counts as too old."""
-MAX_AGE = 10
+_MAX_AGE = 10
 """Directions after which the tets' Hessian is renewed anyhow."""
 
 
@@ -44,7 +44,7 @@ class NewtonOptions:
 
 
 @dataclass(frozen=True)
-class NewtonResult:
+class _NewtonResult:
     """Where Newton's method got to."""
 
     x: np.ndarray
@@ -54,7 +54,7 @@ class NewtonResult:
     """Node that moved most in the last iteration."""
 
 
-class NewtonSolver:
+class _NewtonSolver:
     """Solves the steps of one run, one after the other; keeps factor and tet Hessian from step to step."""
 
     def __init__(self, system: StepSystem, options: NewtonOptions) -> None:
@@ -64,14 +64,14 @@ class NewtonSolver:
         self._free_nodes = np.flatnonzero(self._free)
         self._age = 0
 
-    def solve(self, x: np.ndarray, statistics: Statistics, watch: Stopwatch) -> NewtonResult:
+    def solve(self, x: np.ndarray, statistics: Statistics, watch: Stopwatch) -> _NewtonResult:
         """Positions at the end of the step that the system has begun, starting from the guess x.
 
         A correction that is small, and less than half of those before, is taken as it is; others must lower the energy.
         """
-        tolerance, options = SHORT_TOLERANCE * self._options.tolerance_m, self._options
+        tolerance, options = _SHORT_TOLERANCE * self._options.tolerance_m, self._options
         gradient = self._gradient(x, watch)
-        fresh = self.linear.must_renew or self._age >= MAX_AGE
+        fresh = self.linear.must_renew or self._age >= _MAX_AGE
         smallest, worst = np.inf, 0
         for _ in range(options.max_iterations):
             statistics.newton_iterations += 1
@@ -84,19 +84,19 @@ class NewtonSolver:
                 moved = np.abs(direction).ravel()
                 most = int(moved.argmax())
                 size, worst = moved[most], int(self._free_nodes[most // 3])
-            if direction is not None and size < min(SMALL_MOVE_M, 0.5 * smallest):
+            if direction is not None and size < min(_SMALL_MOVE_M, 0.5 * smallest):
                 x, gradient, solved = self._take(x, direction, tolerance, watch)
             else:
                 solved = size < options.tolerance_m
                 at = _Point(x, gradient, self._system.energies().total)
                 after = self._descend(at, direction, solved, statistics, watch)
                 if after is None:
-                    return NewtonResult(x, False, worst)
+                    return _NewtonResult(x, False, worst)
                 x, gradient = after.x, after.gradient
             if solved:
-                return NewtonResult(x, True, worst)
+                return _NewtonResult(x, True, worst)
             smallest = min(smallest, size)
-        return NewtonResult(x, False, worst)
+        return _NewtonResult(x, False, worst)
 
     def _take(
         self, x: np.ndarray, direction: np.ndarray, tolerance: float, watch: Stopwatch
@@ -107,7 +107,7 @@ class NewtonSolver:
         """
         x = x.copy()
         size = np.abs(direction).max()
-        for _ in range(MAX_CHORDS):
+        for _ in range(_MAX_CHORDS):
             x[self._free] += direction
             gradient = self._gradient(x, watch)
             with watch("solve"):
@@ -115,7 +115,7 @@ class NewtonSolver:
             error = np.abs(direction).max()
             if error < tolerance:
                 return x, gradient, True
-            if error > POOR * size:
+            if error > _POOR * size:
                 break
             size = error
         return x, gradient, False
@@ -142,7 +142,7 @@ class NewtonSolver:
             if shift > 0.0:
                 found = linear.solve(right, tolerance=self._options.cg_tolerance, shift=shift)
             else:
-                found = linear.solve_within(right, 0.5 * tolerance, BEND_PER_M)
+                found = linear.solve_within(right, 0.5 * tolerance, _BEND_PER_M)
         except IndefiniteHessianError:
             return None
         return -found.reshape(-1, 3)
@@ -156,7 +156,7 @@ class NewtonSolver:
         watch: Stopwatch,
     ) -> "_Point | None":
         """A point with less energy along the direction or, where there is none, along those of shifted Hessians."""
-        for shift in (0.0, *SHIFTS):
+        for shift in (0.0, *_SHIFTS):
             if shift > 0.0:
                 with watch("solve"):
                     direction = self._direction(at.gradient, 0.0, shift)
@@ -178,12 +178,12 @@ class NewtonSolver:
         """The first point on the way that lowers the energy enough, halving each time; None if there is none."""
         slope = float((at.gradient * direction).sum())
         length = 1.0
-        for _ in range(MAX_HALVINGS):
+        for _ in range(_MAX_HALVINGS):
             x = at.x.copy()
             x[self._free] += length * direction
             after = self._evaluate(x, watch)
-            rounding = ROUNDING * (abs(at.energy) + abs(after.energy))
-            if take_whole or after.energy <= at.energy + ARMIJO * length * slope + rounding:
+            rounding = _ROUNDING * (abs(at.energy) + abs(after.energy))
+            if take_whole or after.energy <= at.energy + _ARMIJO * length * slope + rounding:
                 return after
             length *= 0.5
             statistics.line_search_cuts += 1
@@ -244,7 +244,7 @@ def run_implicit(
     x_previous = x - dt * velocity
     stiffness = stiffness_before = recorder.stiffness[0]
     passed = recorder.passed[0]
-    newton = NewtonSolver(system, options)
+    newton = _NewtonSolver(system, options)
     watch = Stopwatch()
     outcome = None
     keep_state(x_previous)

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 # A process that must not outlive the one that started it.
 
 
-PR_SET_PDEATHSIG = 1
+_PR_SET_PDEATHSIG = 1
 """From linux/prctl.h."""
 _LIBC = ctypes.CDLL(None)
 
@@ -27,19 +27,19 @@ def end_with_parent(parent: int) -> bool:
     The parent may die while this process is still importing, so its process id is compared as well.
     """
     if sys.platform.startswith("linux"):
-        _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     return os.getppid() == parent
 
 
-POLL_S = 0.5
+_POLL_S = 0.5
 """How often the parent looks for messages [s]."""
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 """What NumPy's and torch's libraries ask before they start threads."""
-Job = TypeVar("Job")
-Answer = TypeVar("Answer")
-Listener = Callable[[Any], None]
+_Job = TypeVar("_Job")
+_Answer = TypeVar("_Answer")
+_Listener = Callable[[Any], None]
 
-_send: Listener | None = None
+_send: _Listener | None = None
 """In a job: where its messages go."""
 _queue: Any = None
 """In a worker: the queue to the parent."""
@@ -85,12 +85,12 @@ class Workers:
 
     def run(
         self,
-        work: Callable[[Job], Answer],
-        jobs: Iterable[Job],
+        work: Callable[[_Job], _Answer],
+        jobs: Iterable[_Job],
         *,
-        on_message: Listener = lambda message: None,
+        on_message: _Listener = lambda message: None,
         on_done: Callable[[int], None] = lambda done: None,
-    ) -> list[Answer]:
+    ) -> list[_Answer]:
         """`work` of every job, in the order of the jobs; work, jobs and answers must be picklable.
 
         `on_message` gets everything that the jobs report, `on_done` how many are finished. The first error is raised
@@ -124,11 +124,11 @@ class Workers:
         return self._pool
 
     def _wait(
-        self, futures: list[Future[bytes]], on_message: Listener, on_done: Callable[[int], None]
+        self, futures: list[Future[bytes]], on_message: _Listener, on_done: Callable[[int], None]
     ) -> None:
         open_futures = set(futures)
         while open_futures:
-            done, open_futures = wait(open_futures, timeout=POLL_S, return_when=FIRST_COMPLETED)
+            done, open_futures = wait(open_futures, timeout=_POLL_S, return_when=FIRST_COMPLETED)
             self._pass_on(on_message)
             failed = next((future for future in done if future.exception() is not None), None)
             if failed is not None:
@@ -141,10 +141,10 @@ class Workers:
         """Drop what has not begun and read on while the rest runs: a job whose messages nobody reads does not end."""
         running = {future for future in futures if not future.cancel()}
         while running:
-            running = wait(running, timeout=POLL_S).not_done
+            running = wait(running, timeout=_POLL_S).not_done
             self._pass_on(lambda message: None)
 
-    def _pass_on(self, on_message: Listener) -> None:
+    def _pass_on(self, on_message: _Listener) -> None:
         """What has arrived from this batch; what an earlier one left behind is dropped."""
         while not self._messages.empty():
             batch, message = pickle.loads(self._messages.get())
@@ -153,20 +153,20 @@ class Workers:
 
 
 def run_parallel(
-    work: Callable[[Job], Answer],
-    jobs: Iterable[Job],
+    work: Callable[[_Job], _Answer],
+    jobs: Iterable[_Job],
     *,
     processes: int,
-    on_message: Listener = lambda message: None,
-) -> list[Answer]:
+    on_message: _Listener = lambda message: None,
+) -> list[_Answer]:
     """One batch in workers of its own; see Workers.run."""
     with Workers(processes) as workers:
         return workers.run(work, jobs, on_message=on_message)
 
 
 def _run_here(
-    work: Callable[[Job], Answer], jobs: list[Job], on_message: Listener, on_done: Callable[[int], None]
-) -> list[Answer]:
+    work: Callable[[_Job], _Answer], jobs: list[_Job], on_message: _Listener, on_done: Callable[[int], None]
+) -> list[_Answer]:
     global _send
     before, _send = _send, on_message
     answers = []

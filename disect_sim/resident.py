@@ -30,7 +30,7 @@ from disect_sim.step_system import StepSystem
 # The edge law of a run that stays on the device: what EdgeCut does on the host, as launches.
 
 
-class ResidentEdge:
+class _ResidentEdge:
     """Launches of the edge law, in the order in which a step asks for them, on the present Warp device."""
 
     def __init__(
@@ -123,15 +123,15 @@ def _rows(matrix: sp.spmatrix) -> resident_step.SparseRows:
     return rows
 
 
-READ_EVERY = 50
+_READ_EVERY = 50
 """Steps between two looks at whether the run goes on."""
-SUMS = 11
+_SUMS = 11
 """Numbers that `observe` adds up."""
-OUTCOMES = {1: OutcomeKind.NEWTON_STALLED, 2: OutcomeKind.DIVERGED, 3: OutcomeKind.KNIFE_JAMMED}
+_OUTCOMES = {1: OutcomeKind.NEWTON_STALLED, 2: OutcomeKind.DIVERGED, 3: OutcomeKind.KNIFE_JAMMED}
 
 
 @dataclass(frozen=True)
-class ResidentResult:
+class _ResidentResult:
     """What a run on the device leaves of one body."""
 
     states: list[np.ndarray]
@@ -153,7 +153,7 @@ def run_resident(
     *,
     keep_states: bool,
     force_limits_n: Sequence[float],
-) -> list[ResidentResult]:
+) -> list[_ResidentResult]:
     """Step through the motions on the system's device; every record has its start, and gets the rest at the end.
 
     poses: knife [m], shape [copy_count, step_count + 1, 3]. x [m], velocity [m/s]: of the nodes of all copies. There is
@@ -198,7 +198,7 @@ class _ResidentRun:
             self._edge = (
                 None
                 if system.edge is None
-                else ResidentEdge(system, system.edge, self._body, self._state, self._steps)
+                else _ResidentEdge(system, system.edge, self._body, self._state, self._steps)
             )
             self._history = self._new_history(stiffness, keep_states)
             self._newton = _newton(options, copies)
@@ -206,9 +206,9 @@ class _ResidentRun:
             upload(self._cg.solve.tolerance, np.array([options.cg_tolerance]))
             self._energies = _energy_arrays(system)
             self._reached = zeros(system.model.node_count, wp.vec3d)
-            self._parts, self._sums = zeros((copies, PARTS), wp.float64), zeros((copies, SUMS), wp.float64)
+            self._parts, self._sums = zeros((copies, PARTS), wp.float64), zeros((copies, _SUMS), wp.float64)
             self._energy_lanes = zeros((copies, PARTS, LANES), wp.float64)
-            self._sum_lanes = zeros((copies, SUMS, LANES), wp.float64)
+            self._sum_lanes = zeros((copies, _SUMS, LANES), wp.float64)
             self._slope_lanes, self._moved_lanes = (zeros((copies, LANES), wp.float64) for _ in range(2))
             self._who_lanes = zeros((copies, LANES), wp.int32)
             if keep_states:
@@ -224,7 +224,7 @@ class _ResidentRun:
         rows = np.full(self._steps + 1, -1, np.int32)
         distinct = sorted(set(self._kept_steps.values()))
         rows[distinct] = np.arange(len(distinct))
-        history.observed = zeros((self._copies, self._steps, SUMS + PARTS), wp.float64)
+        history.observed = zeros((self._copies, self._steps, _SUMS + PARTS), wp.float64)
         history.stiffness = zeros((self._steps + 1, m.spring_count), wp.float64)
         upload(history.stiffness, stiffness[None])
         history.states = zeros((self._steps + 2 if keep_states else 0, m.node_count), wp.vec3d)
@@ -293,7 +293,7 @@ class _ResidentRun:
         self._launch(resident_step.observe, (copies, LANES), inputs)
         if self._edge is not None:
             self._edge.record_observed(self._sum_lanes)
-        self._launch(resident_newton.sum_lanes, (copies, SUMS), [self._sum_lanes, self._sums])
+        self._launch(resident_newton.sum_lanes, (copies, _SUMS), [self._sum_lanes, self._sums])
         self._launch(resident_step.accept_step, copies, [body, self._newton, *moved, state])
         inputs = [body, damaged, state, self._history]
         self._launch(resident_step.keep_springs, (copies, m.spring_count), inputs)
@@ -335,12 +335,12 @@ class _ResidentRun:
         """Launch the steps; every READ_EVERY of them, see whether the run goes on."""
         for n in range(self._steps):
             wp.capture_launch(self._graph)
-            if (n + 1) % READ_EVERY == 0 or n + 1 == self._steps:
+            if (n + 1) % _READ_EVERY == 0 or n + 1 == self._steps:
                 if not host(self._state.going)[0]:
                     return
                 progress((n + 1) / self._steps)
 
-    def collect(self, copy: int, record: Record) -> ResidentResult:
+    def collect(self, copy: int, record: Record) -> _ResidentResult:
         """Bring all of one copy to the host: into its record, and what else a run returns."""
         done, history = int(host(self._state.step)[copy]), self._history
         kept = self._nodes_of(copy, history.kept)
@@ -351,8 +351,8 @@ class _ResidentRun:
         observed, count = host(history.observed)[copy, :done], self._one.spring_count
         record.take(
             Observed(
-                observed[:, :SUMS].copy(),
-                observed[:, SUMS:].copy(),
+                observed[:, :_SUMS].copy(),
+                observed[:, _SUMS:].copy(),
                 host(history.stiffness)[: done + 1, copy * count : (copy + 1) * count].copy(),
                 [] if self._edge is None else self._edge.passed(copy, done),
                 positions,
@@ -366,7 +366,7 @@ class _ResidentRun:
         states = [row.copy() for row in self._nodes_of(copy, history.states)[: done + 2]]
         count = self._one.node_count
         last = host(self._state.x)[copy * count : (copy + 1) * count].copy()
-        return ResidentResult(states, last, self._outcome(copy, done))
+        return _ResidentResult(states, last, self._outcome(copy, done))
 
     def _nodes_of(self, copy: int, rows: wp.array) -> np.ndarray:
         """The part of a copy of rows over all nodes."""
@@ -377,7 +377,7 @@ class _ResidentRun:
         code = int(host(self._state.outcome)[copy])
         if code == 0:
             return None
-        kind, dt = OUTCOMES[code], self._system.dt
+        kind, dt = _OUTCOMES[code], self._system.dt
         worst = int(host(self._newton.worst)[copy])
         if kind is OutcomeKind.NEWTON_STALLED:
             detail = f"At {(done + 1) * dt:.4g} s, worst at the named node."

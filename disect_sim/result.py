@@ -147,9 +147,9 @@ def sampling_operator(dt: float, steps: int, rate_hz: float) -> sp.csr_matrix:
 # What is kept of a run, and the Result that it becomes.
 
 
-MATTERS_FRACTION = 0.01
+_MATTERS_FRACTION = 0.01
 """A tet copy with less material than this may turn inside out unseen: it weighs and holds nothing."""
-CUT_AT_ALL = 0.01
+_CUT_AT_ALL = 0.01
 """Share of the springs' stiffness that must go for a run to count as a cut."""
 
 
@@ -198,7 +198,7 @@ class Record:
 
     def begin(self, parts: Energies, kinetic: float, gravity: float, fracture: float = 0.0) -> None:
         """The energies [J] at time zero."""
-        self._energy.append(named(parts, kinetic, gravity, fracture, 0.0))
+        self._energy.append(_named(parts, kinetic, gravity, fracture, 0.0))
 
     def kept_steps(self, steps: int) -> dict[float, int]:
         """Time to keep → the step at whose end the positions are kept: the nearest, within the run."""
@@ -220,7 +220,9 @@ class Record:
         work = -np.cumsum((0.5 * (ends[:-1] + ends[1:]) * ways).sum(axis=1))
         for sums, parts, done in zip(observed.sums, observed.parts, work, strict=True):
             energies = Energies(*(float(part) for part in parts))
-            self._energy.append(named(energies, float(sums[7]), float(sums[8]), float(sums[10]), float(done)))
+            self._energy.append(
+                _named(energies, float(sums[7]), float(sums[8]), float(sums[10]), float(done))
+            )
 
     def result(self, outcome: Outcome | None, rate_hz: float, x: np.ndarray) -> Result:
         """The result; x is the last good state."""
@@ -248,12 +250,12 @@ class Record:
     def _verdict(self, stiffness: np.ndarray) -> Outcome:
         if self.statistics.inverted_tets:
             return Outcome(OutcomeKind.MESH_INVERTED, f"At worst {self.statistics.inverted_tets} at once.")
-        if stiffness[-1].sum() > (1.0 - CUT_AT_ALL) * stiffness[0].sum():
+        if stiffness[-1].sum() > (1.0 - _CUT_AT_ALL) * stiffness[0].sum():
             return Outcome(OutcomeKind.NOTHING_CUT)
         return Outcome(OutcomeKind.COMPLETE)
 
 
-def named(
+def _named(
     parts: Energies, kinetic: float, gravity: float, fracture: float, knife_work: float
 ) -> dict[str, float]:
     """Energies [J] by the names of a result."""
@@ -273,7 +275,7 @@ def named(
 def tets_that_matter(model: Model) -> np.ndarray:
     """Tets with enough material to count as inside out, shape [tet_count], bool."""
     full = np.abs(np.linalg.det(np.linalg.inv(model.tet_shape_gradients))) / 6.0
-    matter: np.ndarray = model.tet_volume / full > MATTERS_FRACTION
+    matter: np.ndarray = model.tet_volume / full > _MATTERS_FRACTION
     return matter
 
 
@@ -353,4 +355,4 @@ class Recorder(Record):
         """Energies [J] at the x of the last `system.gradient`, and the knife's work so far."""
         system, edge = self._system, self._system.edge
         fracture = 0.0 if edge is None else edge.energy(self.passed[-1])
-        return named(system.energies(), *system.motion_energies(x, velocity), fracture, self._work)
+        return _named(system.energies(), *system.motion_energies(x, velocity), fracture, self._work)

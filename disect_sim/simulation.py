@@ -23,7 +23,7 @@ from disect_sim.step_system import StepSystem
 # Semi-implicit Euler, the paper's Algorithm 1: many small steps, forward only.
 
 
-SAFETY = 0.5
+_SAFETY = 0.5
 """Share of the stability limit used: contact and damping can stiffen the system beyond its rest state."""
 
 
@@ -85,7 +85,7 @@ def _largest(matrix: sp.csr_matrix) -> float:
     return float(eigsh(matrix.tocsr(), k=1, which="LA", tol=1e-3, v0=start, return_eigenvectors=False)[0])
 
 
-def run_explicit(
+def _run_explicit(
     system: StepSystem,
     poses: np.ndarray,
     x: np.ndarray,
@@ -132,7 +132,7 @@ LARGE_TETS = 20_000
 """Beyond so many tets conjugate gradients are the faster ones on the CPU too (lab/notes/performance.md)."""
 LARGE_FORWARD_TETS = 6_000
 """The same for a run without gradient, whose steps then never leave the device."""
-OLDEST_DRIVER = "12.4"
+_OLDEST_DRIVER = "12.4"
 """CUDA version of the oldest driver whose graphs have loops."""
 
 
@@ -164,8 +164,8 @@ def choose_solver(name: str | None, device: str, tets: int) -> str:
         )
     if name == "conjugate_gradients" and not able:
         raise InputError(
-            f"simulate: solver {name!r} needs a CUDA driver of version {OLDEST_DRIVER} or newer. Update the driver, or "
-            "use solver='cholesky'."
+            f"simulate: solver {name!r} needs a CUDA driver of version {_OLDEST_DRIVER} or newer. Update the driver, "
+            "or use solver='cholesky'."
         )
     return name
 
@@ -185,16 +185,16 @@ def describe_device() -> str:
     found = wp.get_device(device)
     name = f"{found.name}, {found.total_memory / 1e9:.0f} GB ({device})"
     if solver == "cholesky":
-        return f"{name}: {SOLVERS[solver]}, since the driver is older than CUDA {OLDEST_DRIVER}; update it"
+        return f"{name}: {SOLVERS[solver]}, since the driver is older than CUDA {_OLDEST_DRIVER}; update it"
     return f"{name}: {SOLVERS[solver]}"
 
 
 # A run before it starts: the arguments of `simulate`, checked and with everything chosen that was left open.
 
 
-DEFAULT_DT_S = 3.0e-3
+_DEFAULT_DT_S = 3.0e-3
 """Implicit time step [s]: 0.15 mm of the knife's way at a usual 50 mm/s; its error is in docs/simulator.md."""
-STEP_ROUNDING = 1.0e-6
+_STEP_ROUNDING = 1.0e-6
 """A duration this share of a step beyond a whole number of steps is meant to be that whole number."""
 
 
@@ -267,11 +267,11 @@ def settle(
     expanded = expand(parameters or {}, model.material, model.surface, model.damage_law)
     name = choose_device(device)
     if dt is None:
-        dt = duration / np.ceil(duration / DEFAULT_DT_S - STEP_ROUNDING)
+        dt = duration / np.ceil(duration / _DEFAULT_DT_S - _STEP_ROUNDING)
         if integrator == "explicit":
-            limit = SAFETY * stable_step(model, expanded, name)
+            limit = _SAFETY * stable_step(model, expanded, name)
             dt = 1.0 / (sample_rate_hz * np.ceil(1.0 / (sample_rate_hz * limit)))
-    times = np.arange(int(np.ceil(duration / dt - STEP_ROUNDING)) + 1) * dt
+    times = np.arange(int(np.ceil(duration / dt - _STEP_ROUNDING)) + 1) * dt
     rest = model.mesh.nodes
     return Setting(
         model=model,
@@ -376,7 +376,7 @@ def _run(
     """Last good positions, why the run had to stop, and the states, if gradients will be asked."""
     s, states = setting, list[np.ndarray]()
     if s.integrator == "explicit":
-        return *run_explicit(system, s.poses, s.x, s.velocity, recorder, progress), states
+        return *_run_explicit(system, s.poses, s.x, s.velocity, recorder, progress), states
     if s.solver == "conjugate_gradients":
         (run,) = run_resident(
             system,

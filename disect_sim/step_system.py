@@ -18,7 +18,7 @@ from disect_sim.sparsity import BlockPattern, block_pattern
 # Stiffnesses that switch on and off during a cut: where the halves press on each other, and nodes on the board.
 
 
-class Switches:
+class _Switches:
     """One switch per spring, along the normal of the cut, then one per node that can touch the board, upwards."""
 
     def __init__(self, model: Model, pattern: BlockPattern) -> None:
@@ -111,7 +111,7 @@ class StepSystem:
         self.area_ratio = model.spring_area_ratio
         elements = [model.tet_nodes, model.spring_nodes, model.contact_parents]
         self.pattern = block_pattern(elements, model.fixed)
-        self.switches = Switches(model, self.pattern)
+        self.switches = _Switches(model, self.pattern)
         self._foresight, self._gradient, self._contact_gradient = (Launches(self.device) for _ in range(3))
         self._tet_hessian, self._hessian, self._damage = (Launches(self.device) for _ in range(3))
         self._tet_hessian_known = False

@@ -16,18 +16,18 @@ from disect_sim.kernels.laws import (
 # Inertia of the backward Euler step and the bookkeeping of the block-sparse Hessian.
 
 
-vec3 = wp.vec3d
-mat33 = wp.mat33d
+_vec3 = wp.vec3d
+_mat33 = wp.mat33d
 
 
 @wp.kernel
 def inertia_gradient(
     mass: wp.array(dtype=wp.float64),
     dt: wp.float64,
-    x_in: wp.array(dtype=vec3),
-    predicted_in: wp.array(dtype=vec3),
+    x_in: wp.array(dtype=_vec3),
+    predicted_in: wp.array(dtype=_vec3),
     energy_out: wp.array(dtype=wp.float64),
-    gradient_out: wp.array(dtype=vec3),
+    gradient_out: wp.array(dtype=_vec3),
 ):
     """Overwrites gradient_out with the inertia term: every other force adds to it."""
     i = wp.tid()
@@ -42,7 +42,7 @@ def inertia_hessian(
     mass: wp.array(dtype=wp.float64),
     dt: wp.float64,
     slots: wp.array(dtype=wp.int32),
-    hessian_out: wp.array(dtype=mat33),
+    hessian_out: wp.array(dtype=_mat33),
 ):
     i = wp.tid()
     wp.atomic_add(hessian_out, slots[i], wp.identity(n=3, dtype=wp.float64) * (mass[i] / (dt * dt)))
@@ -52,7 +52,7 @@ def inertia_hessian(
 def mirror_lower(
     upper: wp.array(dtype=wp.int32),
     lower: wp.array(dtype=wp.int32),
-    hessian_out: wp.array(dtype=mat33),
+    hessian_out: wp.array(dtype=_mat33),
 ):
     """Copies every upper off-diagonal block, transposed, to its place below the diagonal."""
     i = wp.tid()
@@ -61,7 +61,7 @@ def mirror_lower(
 
 # Nodes held along the blade by springs to where they rest: they may rise and move apart, but are not drawn along.
 
-ALONG = wp.constant(2)
+_ALONG = wp.constant(2)
 
 
 @wp.struct
@@ -74,27 +74,27 @@ class Held:
 @wp.kernel
 def hold_gradient(
     held: Held,
-    x_in: wp.array(dtype=vec3),
+    x_in: wp.array(dtype=_vec3),
     energy_out: wp.array(dtype=wp.float64),
-    gradient_out: wp.array(dtype=vec3),
+    gradient_out: wp.array(dtype=_vec3),
 ):
     i = wp.tid()
     n = held.nodes[i]
-    away = x_in[n][ALONG] - held.rest[i]
+    away = x_in[n][_ALONG] - held.rest[i]
     pull = held.stiffness[i] * away
     energy_out[i] = wp.float64(0.5) * pull * away
-    wp.atomic_add(gradient_out, n, vec3(wp.float64(0.0), wp.float64(0.0), pull))
+    wp.atomic_add(gradient_out, n, _vec3(wp.float64(0.0), wp.float64(0.0), pull))
 
 
 @wp.kernel
-def hold_hessian(held: Held, slots: wp.array(dtype=wp.int32), hessian_out: wp.array(dtype=mat33)):
+def hold_hessian(held: Held, slots: wp.array(dtype=wp.int32), hessian_out: wp.array(dtype=_mat33)):
     i = wp.tid()
-    block = mat33()
-    block[ALONG, ALONG] = held.stiffness[i]
+    block = _mat33()
+    block[_ALONG, _ALONG] = held.stiffness[i]
     wp.atomic_add(hessian_out, slots[i], block)
 
 
-ZERO = wp.constant(wp.float64(0.0))
+_ZERO = wp.constant(wp.float64(0.0))
 
 
 @wp.struct
@@ -126,14 +126,14 @@ def board_lagged_force(y_previous: wp.float64, area_ratio: wp.float64, board: Bo
 
 
 @wp.func
-def board_force_on(x: vec3, x_previous: vec3, area_ratio: wp.float64, board: Board, dt: wp.float64):
+def board_force_on(x: _vec3, x_previous: _vec3, area_ratio: wp.float64, board: Board, dt: wp.float64):
     """Force on a node [N]."""
-    velocity = vec3((x[0] - x_previous[0]) / dt, ZERO, (x[2] - x_previous[2]) / dt)
+    velocity = _vec3((x[0] - x_previous[0]) / dt, _ZERO, (x[2] - x_previous[2]) / dt)
     speed = rounded_speed(velocity)
-    coefficient = friction_coefficient(speed, board.mu, ZERO, board.friction_speed)
+    coefficient = friction_coefficient(speed, board.mu, _ZERO, board.friction_speed)
     up = board_normal_force(x[1], x_previous[1], area_ratio, board, dt)
     friction = velocity * (-board_lagged_force(x_previous[1], area_ratio, board) * coefficient / speed)
-    return vec3(friction[0], up, friction[2])
+    return _vec3(friction[0], up, friction[2])
 
 
 @wp.kernel
@@ -142,10 +142,10 @@ def board_gradient(
     dt: wp.float64,
     nodes: wp.array(dtype=wp.int32),
     area_ratio: wp.array(dtype=wp.float64),
-    x_in: wp.array(dtype=vec3),
-    x_previous_in: wp.array(dtype=vec3),
-    energy_out: wp.array(dtype=vec3),
-    gradient_out: wp.array(dtype=vec3),
+    x_in: wp.array(dtype=_vec3),
+    x_previous_in: wp.array(dtype=_vec3),
+    energy_out: wp.array(dtype=_vec3),
+    gradient_out: wp.array(dtype=_vec3),
 ):
     """Energy (penalty, damping, friction) and its gradient added to gradient_out."""
     i = wp.tid()
@@ -155,16 +155,16 @@ def board_gradient(
     a = area_ratio[i]
     depth = board.radius - x[1]
     depth_previous = board.radius - y[1]
-    velocity = vec3((x[0] - y[0]) / dt, ZERO, (x[2] - y[2]) / dt)
+    velocity = _vec3((x[0] - y[0]) / dt, _ZERO, (x[2] - y[2]) / dt)
     speed = rounded_speed(velocity)
     damping = board.damping * smooth_step(depth_previous / board.onset)
     approach = (depth - depth_previous) / dt
-    energy_out[i] = vec3(
+    energy_out[i] = _vec3(
         a * board.stiffness * ramp_integral(depth, board.onset),
         a * damping * dt * ramp_integral(approach, board.onset_speed),
         board_lagged_force(y[1], a, board)
         * dt
-        * friction_integral(speed, board.mu, ZERO, board.friction_speed),
+        * friction_integral(speed, board.mu, _ZERO, board.friction_speed),
     )
     wp.atomic_add(gradient_out, n, -board_force_on(x, y, a, board, dt))
 
@@ -176,9 +176,9 @@ def board_hessian(
     nodes: wp.array(dtype=wp.int32),
     area_ratio: wp.array(dtype=wp.float64),
     slots: wp.array(dtype=wp.int32),
-    x_in: wp.array(dtype=vec3),
-    x_previous_in: wp.array(dtype=vec3),
-    hessian_out: wp.array(dtype=mat33),
+    x_in: wp.array(dtype=_vec3),
+    x_previous_in: wp.array(dtype=_vec3),
+    hessian_out: wp.array(dtype=_mat33),
 ):
     i = wp.tid()
     n = nodes[i]
@@ -193,14 +193,14 @@ def board_hessian(
         board.stiffness * ramp_slope(depth, board.onset)
         + damping * ramp_slope(approach, board.onset_speed) / dt
     )
-    velocity = vec3((x[0] - y[0]) / dt, ZERO, (x[2] - y[2]) / dt)
+    velocity = _vec3((x[0] - y[0]) / dt, _ZERO, (x[2] - y[2]) / dt)
     speed = rounded_speed(velocity)
-    secant = friction_coefficient(speed, board.mu, ZERO, board.friction_speed) / speed
-    tangent = friction_slope(speed, board.mu, ZERO, board.friction_speed)
+    secant = friction_coefficient(speed, board.mu, _ZERO, board.friction_speed) / speed
+    tangent = friction_slope(speed, board.mu, _ZERO, board.friction_speed)
     t = velocity / speed
     scale = board_lagged_force(y[1], a, board) / dt
     kt = wp.outer(t, t) * ((tangent - secant) * scale)
-    k = mat33(secant * scale, ZERO, ZERO, ZERO, kn, ZERO, ZERO, ZERO, secant * scale) + kt
+    k = _mat33(secant * scale, _ZERO, _ZERO, _ZERO, kn, _ZERO, _ZERO, _ZERO, secant * scale) + kt
     wp.atomic_add(hessian_out, slots[i], k)
 
 
@@ -209,9 +209,9 @@ def board_force(
     board: Board,
     dt: wp.float64,
     area_ratio_in: wp.array(dtype=wp.float64),
-    x_in: wp.array(dtype=vec3),
-    x_previous_in: wp.array(dtype=vec3),
-    force_out: wp.array(dtype=vec3),
+    x_in: wp.array(dtype=_vec3),
+    x_previous_in: wp.array(dtype=_vec3),
+    force_out: wp.array(dtype=_vec3),
 ):
     """Force on the nodes as a differentiable function: Warp's adjoint gives the vector-Jacobian product."""
     i = wp.tid()

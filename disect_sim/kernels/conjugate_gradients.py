@@ -15,8 +15,8 @@ from disect_sim.kernels.laws import ONE, ZERO
 
 wp.set_module_options({"enable_backward": False})
 
-vec3 = wp.vec3d
-mat33 = wp.mat33d
+_vec3 = wp.vec3d
+_mat33 = wp.mat33d
 
 LANES = 256
 LANE_COUNT = wp.constant(LANES)
@@ -29,7 +29,7 @@ class BlockMatrix:
     starts: wp.array(dtype=wp.int32)  # first block of each row, [row_count + 1]
     columns: wp.array(dtype=wp.int32)  # [block_count]
     diagonal: wp.array(dtype=wp.int32)  # block on the diagonal, [row_count]
-    blocks: wp.array(dtype=mat33)  # [N/m], matrix after matrix, [matrix_count block_count]
+    blocks: wp.array(dtype=_mat33)  # [N/m], matrix after matrix, [matrix_count block_count]
     block_count: int  # of one matrix
     own: int  # 1: every column has a matrix of its own, 0: one for all
 
@@ -42,7 +42,7 @@ class CoarseSpace:
     functions: wp.array(dtype=wp.vec4d)  # 1 and the coordinates in the cluster, -1 to 1, [row_count]
     starts: wp.array(dtype=wp.int32)  # first member of each cluster, [cluster_count + 1]
     members: wp.array(dtype=wp.int32)  # rows, cluster after cluster, [row_count]
-    inverse: wp.array3d(dtype=mat33)  # [m/N], [matrix_count, unknown_count, unknown_count]
+    inverse: wp.array3d(dtype=_mat33)  # [m/N], [matrix_count, unknown_count, unknown_count]
     own: int  # 1: every column has an inverse of its own, 0: one for all
 
 
@@ -73,9 +73,9 @@ def lane_sum(lanes: wp.array2d(dtype=wp.float64), column: int):
 
 
 @wp.kernel
-def multiply(matrix: BlockMatrix, vector_in: wp.array2d(dtype=vec3), product_out: wp.array2d(dtype=vec3)):
+def multiply(matrix: BlockMatrix, vector_in: wp.array2d(dtype=_vec3), product_out: wp.array2d(dtype=_vec3)):
     column, row = wp.tid()
-    total = vec3()
+    total = _vec3()
     first = matrix.own * column * matrix.block_count
     for k in range(matrix.starts[row], matrix.starts[row + 1]):
         total += matrix.blocks[first + k] * vector_in[column, matrix.columns[k]]
@@ -83,7 +83,7 @@ def multiply(matrix: BlockMatrix, vector_in: wp.array2d(dtype=vec3), product_out
 
 
 @wp.kernel
-def invert_diagonal(matrix: BlockMatrix, inverse_out: wp.array2d(dtype=mat33)):
+def invert_diagonal(matrix: BlockMatrix, inverse_out: wp.array2d(dtype=_mat33)):
     """Inverses of the diagonal blocks; of a block that is not positive definite only that of its diagonal."""
     number, row = wp.tid()
     m = matrix.blocks[number * matrix.block_count + matrix.diagonal[row]]
@@ -100,10 +100,10 @@ def invert_diagonal(matrix: BlockMatrix, inverse_out: wp.array2d(dtype=mat33)):
 @wp.kernel
 def begin(
     count: int,
-    right_in: wp.array2d(dtype=vec3),
-    x_out: wp.array2d(dtype=vec3),
-    residual_out: wp.array2d(dtype=vec3),
-    direction_out: wp.array2d(dtype=vec3),
+    right_in: wp.array2d(dtype=_vec3),
+    x_out: wp.array2d(dtype=_vec3),
+    residual_out: wp.array2d(dtype=_vec3),
+    direction_out: wp.array2d(dtype=_vec3),
     lanes_out: wp.array2d(dtype=wp.float64),
 ):
     """Start from x = 0; lanes of the squared right-hand side."""
@@ -111,8 +111,8 @@ def begin(
     total = ZERO
     for row in range(lane, count, LANE_COUNT):
         b = right_in[column, row]
-        x_out[column, row] = vec3()
-        direction_out[column, row] = vec3()
+        x_out[column, row] = _vec3()
+        direction_out[column, row] = _vec3()
         residual_out[column, row] = b
         total += wp.dot(b, b)
     lanes_out[column, lane] = total
@@ -126,12 +126,12 @@ def refer_to_right_side(lanes_in: wp.array2d(dtype=wp.float64), reference_out: w
 
 @wp.kernel
 def restrict_to_clusters(
-    coarse: CoarseSpace, residual_in: wp.array2d(dtype=vec3), coarse_out: wp.array2d(dtype=vec3)
+    coarse: CoarseSpace, residual_in: wp.array2d(dtype=_vec3), coarse_out: wp.array2d(dtype=_vec3)
 ):
     column, unknown = wp.tid()
     cluster = unknown // 4
     a = unknown % 4
-    total = vec3()
+    total = _vec3()
     for k in range(coarse.starts[cluster], coarse.starts[cluster + 1]):
         row = coarse.members[k]
         total += residual_in[column, row] * coarse.functions[row][a]
@@ -140,10 +140,10 @@ def restrict_to_clusters(
 
 @wp.kernel
 def solve_clusters(
-    coarse: CoarseSpace, coarse_in: wp.array2d(dtype=vec3), amplitude_out: wp.array2d(dtype=vec3)
+    coarse: CoarseSpace, coarse_in: wp.array2d(dtype=_vec3), amplitude_out: wp.array2d(dtype=_vec3)
 ):
     column, unknown = wp.tid()
-    total = vec3()
+    total = _vec3()
     number = coarse.own * column
     for k in range(coarse_in.shape[1]):
         total += coarse.inverse[number, unknown, k] * coarse_in[column, k]
@@ -153,11 +153,11 @@ def solve_clusters(
 @wp.kernel
 def precondition(
     count: int,
-    inverse_diagonal: wp.array2d(dtype=mat33),
+    inverse_diagonal: wp.array2d(dtype=_mat33),
     coarse: CoarseSpace,
-    amplitude_in: wp.array2d(dtype=vec3),
-    residual_in: wp.array2d(dtype=vec3),
-    z_out: wp.array2d(dtype=vec3),
+    amplitude_in: wp.array2d(dtype=_vec3),
+    residual_in: wp.array2d(dtype=_vec3),
+    z_out: wp.array2d(dtype=_vec3),
     lanes_out: wp.array2d(dtype=wp.float64),
 ):
     """Both corrections of the residual, and lanes of their product with it."""
@@ -200,22 +200,22 @@ def open_columns(
 @wp.kernel
 def turn(
     solve: Solve,
-    z_in: wp.array2d(dtype=vec3),
-    direction_out: wp.array2d(dtype=vec3),
+    z_in: wp.array2d(dtype=_vec3),
+    direction_out: wp.array2d(dtype=_vec3),
 ):
     """The next direction: z + beta times the last one; nothing in a column that is closed."""
     column, row = wp.tid()
     if solve.open[column] == 1:
         direction_out[column, row] = z_in[column, row] + direction_out[column, row] * solve.beta[column]
     else:
-        direction_out[column, row] = vec3()
+        direction_out[column, row] = _vec3()
 
 
 @wp.kernel
 def curvature(
     count: int,
-    direction_in: wp.array2d(dtype=vec3),
-    product_in: wp.array2d(dtype=vec3),
+    direction_in: wp.array2d(dtype=_vec3),
+    product_in: wp.array2d(dtype=_vec3),
     lanes_out: wp.array2d(dtype=wp.float64),
 ):
     column, lane = wp.tid()
@@ -250,10 +250,10 @@ def step_length(curvature_in: wp.array2d(dtype=wp.float64), solve_out: Solve):
 def advance(
     count: int,
     solve: Solve,
-    direction_in: wp.array2d(dtype=vec3),
-    product_in: wp.array2d(dtype=vec3),
-    x_out: wp.array2d(dtype=vec3),
-    residual_out: wp.array2d(dtype=vec3),
+    direction_in: wp.array2d(dtype=_vec3),
+    product_in: wp.array2d(dtype=_vec3),
+    x_out: wp.array2d(dtype=_vec3),
+    residual_out: wp.array2d(dtype=_vec3),
     lanes_out: wp.array2d(dtype=wp.float64),
 ):
     """Go along the direction; lanes of the squared residual."""

@@ -12,17 +12,17 @@ from disect_sim.kernels.contact_point import (
 from disect_sim.kernels.knife_contact import Ends, friction_force_limit, normal_response, slip_of
 from disect_sim.kernels.laws import friction_coefficient, smooth_step
 
-vec2 = wp.vec2d
-vec3 = wp.vec3d
+_vec2 = wp.vec2d
+_vec3 = wp.vec3d
 
 
 @wp.struct
 class Found:
     """Contact coordinate s and curvature as the search left them, [contact_count]."""
 
-    now: wp.array(dtype=vec2)  # at the end of the step
-    before: wp.array(dtype=vec2)  # at its start
-    ahead: wp.array(dtype=vec2)  # at its predicted end
+    now: wp.array(dtype=_vec2)  # at the end of the step
+    before: wp.array(dtype=_vec2)  # at its start
+    ahead: wp.array(dtype=_vec2)  # at its predicted end
 
 
 @wp.kernel
@@ -31,16 +31,16 @@ def contact_force(
     edges: ContactEdges,
     found: Found,
     parameters_in: wp.array(dtype=wp.float64, ndim=2),
-    x0_in: wp.array(dtype=vec3),
-    x1_in: wp.array(dtype=vec3),
-    y0_in: wp.array(dtype=vec3),
-    y1_in: wp.array(dtype=vec3),
-    z0_in: wp.array(dtype=vec3),
-    z1_in: wp.array(dtype=vec3),
-    swing_in: wp.array(dtype=vec3),
-    normal_force_out: wp.array(dtype=vec3),
-    friction_force_out: wp.array(dtype=vec3),
-    u_out: wp.array(dtype=vec2),
+    x0_in: wp.array(dtype=_vec3),
+    x1_in: wp.array(dtype=_vec3),
+    y0_in: wp.array(dtype=_vec3),
+    y1_in: wp.array(dtype=_vec3),
+    z0_in: wp.array(dtype=_vec3),
+    z1_in: wp.array(dtype=_vec3),
+    swing_in: wp.array(dtype=_vec3),
+    normal_force_out: wp.array(dtype=_vec3),
+    friction_force_out: wp.array(dtype=_vec3),
+    u_out: wp.array(dtype=_vec2),
     touch_out: wp.array(dtype=wp.float64),
 ):
     """The contact forces of one step as a function of everything they depend on.
@@ -80,5 +80,5 @@ def contact_force(
 
     normal_force_out[i] = grad * press
     friction_force_out[i] = velocity * (-limit * coefficient / speed)
-    u_out[i] = vec2(edge.c * s, edge.c * s_ahead)
+    u_out[i] = _vec2(edge.c * s, edge.c * s_ahead)
     touch_out[i] = smooth_step(depth / setting.onset)

@@ -25,13 +25,13 @@ from disect_sim.laws import CONTACT_LAWS
 # All pieces are affine or convex and 1-Lipschitz, so d is convex and 1-Lipschitz.
 
 
-vec2 = wp.vec2d
-vec3 = wp.vec3d
-mat33 = wp.mat33d
+_vec2 = wp.vec2d
+_vec3 = wp.vec3d
+_mat33 = wp.mat33d
 
-HALF = wp.constant(wp.float64(0.5))
-ONE = wp.constant(wp.float64(1.0))
-ZERO = wp.constant(wp.float64(0.0))
+_HALF = wp.constant(wp.float64(0.5))
+_ONE = wp.constant(wp.float64(1.0))
+_ZERO = wp.constant(wp.float64(0.0))
 
 
 @wp.struct
@@ -51,69 +51,69 @@ class KnifeShape:
 def smooth_max_weight(a: wp.float64, b: wp.float64, width: wp.float64):
     """d(smooth maximum)/da: 1 where a wins by more than width, 0 where b does."""
     z = (a - b) / width
-    h = wp.max(ZERO, ONE - wp.abs(z))
-    low = HALF * h * h
-    return wp.where(z > ZERO, ONE - low, low)
+    h = wp.max(_ZERO, _ONE - wp.abs(z))
+    low = _HALF * h * h
+    return wp.where(z > _ZERO, _ONE - low, low)
 
 
 @wp.func
 def smooth_max_curvature(a: wp.float64, b: wp.float64, width: wp.float64):
     """d2(smooth maximum)/da2 [1/m]."""
-    return wp.max(ZERO, ONE - wp.abs(a - b) / width) / width
+    return wp.max(_ZERO, _ONE - wp.abs(a - b) / width) / width
 
 
 @wp.func
 def smooth_max(a: wp.float64, b: wp.float64, width: wp.float64):
-    h = wp.max(ZERO, ONE - wp.abs(a - b) / width)
+    h = wp.max(_ZERO, _ONE - wp.abs(a - b) / width)
     return wp.max(a, b) + width * h * h * h / wp.float64(6.0)
 
 
 @wp.func
-def edge_section(q: vec3, side: wp.float64, tip: wp.float64, shape: KnifeShape):
+def edge_section(q: _vec3, side: wp.float64, tip: wp.float64, shape: KnifeShape):
     """Smooth maximum of flank plane and plane under the edge [m], the flank's weight in it, and its root [m]."""
     flank = shape.flank_x * side * q[0] + shape.flank_y * q[1] - shape.flank_offset
     bottom = -q[1]
     gap = flank - bottom
     root = wp.sqrt(gap * gap + tip * tip)
-    return HALF * (flank + bottom + root), HALF * (ONE + gap / root), root
+    return _HALF * (flank + bottom + root), _HALF * (_ONE + gap / root), root
 
 
 @wp.func
-def one_sided_distance(q: vec3, side: wp.float64, tip: wp.float64, shape: KnifeShape):
+def one_sided_distance(q: _vec3, side: wp.float64, tip: wp.float64, shape: KnifeShape):
     m, _flank_weight, _root = edge_section(q, side, tip, shape)
     d = smooth_max(m, q[1] - shape.height, shape.blend)
     return smooth_max(d, wp.abs(q[2]) - shape.half_length, shape.blend)
 
 
 @wp.func
-def one_sided_gradient(q: vec3, side: wp.float64, tip: wp.float64, shape: KnifeShape):
+def one_sided_gradient(q: _vec3, side: wp.float64, tip: wp.float64, shape: KnifeShape):
     m, flank_weight, _root = edge_section(q, side, tip, shape)
     top = q[1] - shape.height
     end = wp.abs(q[2]) - shape.half_length
     d = smooth_max(m, top, shape.blend)
-    top_weight = ONE - smooth_max_weight(m, top, shape.blend)
-    end_weight = ONE - smooth_max_weight(d, end, shape.blend)
-    section = (ONE - end_weight) * (ONE - top_weight)
+    top_weight = _ONE - smooth_max_weight(m, top, shape.blend)
+    end_weight = _ONE - smooth_max_weight(d, end, shape.blend)
+    section = (_ONE - end_weight) * (_ONE - top_weight)
     gx = section * flank_weight * shape.flank_x * side
-    gy = section * (flank_weight * (shape.flank_y + ONE) - ONE) + (ONE - end_weight) * top_weight
+    gy = section * (flank_weight * (shape.flank_y + _ONE) - _ONE) + (_ONE - end_weight) * top_weight
     gz = end_weight * wp.sign(q[2])
-    return vec3(gx, gy, gz)
+    return _vec3(gx, gy, gz)
 
 
 @wp.func
-def one_sided_hessian(q: vec3, side: wp.float64, tip: wp.float64, shape: KnifeShape):
+def one_sided_hessian(q: _vec3, side: wp.float64, tip: wp.float64, shape: KnifeShape):
     m, flank_weight, root = edge_section(q, side, tip, shape)
     top = q[1] - shape.height
     end = wp.abs(q[2]) - shape.half_length
     d = smooth_max(m, top, shape.blend)
     keep_top = smooth_max_weight(m, top, shape.blend)
     keep_end = smooth_max_weight(d, end, shape.blend)
-    flank_minus_bottom = vec3(shape.flank_x * side, shape.flank_y + ONE, ZERO)
-    grad_m = vec3(shape.flank_x * side * flank_weight, flank_weight * (shape.flank_y + ONE) - ONE, ZERO)
-    grad_top = vec3(ZERO, ONE, ZERO)
-    grad_d = grad_m * keep_top + grad_top * (ONE - keep_top)
-    grad_end = vec3(ZERO, ZERO, wp.sign(q[2]))
-    hess_m = wp.outer(flank_minus_bottom, flank_minus_bottom) * (HALF * tip * tip / (root * root * root))
+    flank_minus_bottom = _vec3(shape.flank_x * side, shape.flank_y + _ONE, _ZERO)
+    grad_m = _vec3(shape.flank_x * side * flank_weight, flank_weight * (shape.flank_y + _ONE) - _ONE, _ZERO)
+    grad_top = _vec3(_ZERO, _ONE, _ZERO)
+    grad_d = grad_m * keep_top + grad_top * (_ONE - keep_top)
+    grad_end = _vec3(_ZERO, _ZERO, wp.sign(q[2]))
+    hess_m = wp.outer(flank_minus_bottom, flank_minus_bottom) * (_HALF * tip * tip / (root * root * root))
     m_top = grad_m - grad_top
     hess_d = hess_m * keep_top + wp.outer(m_top, m_top) * smooth_max_curvature(m, top, shape.blend)
     d_end = grad_d - grad_end
@@ -121,60 +121,60 @@ def one_sided_hessian(q: vec3, side: wp.float64, tip: wp.float64, shape: KnifeSh
 
 
 @wp.func
-def segment_closest(p: vec2, a: vec2, b: vec2):
+def segment_closest(p: _vec2, a: _vec2, b: _vec2):
     """Closest point to p on the segment a-b."""
     ab = b - a
-    t = wp.clamp(wp.dot(p - a, ab) / wp.dot(ab, ab), ZERO, ONE)
+    t = wp.clamp(wp.dot(p - a, ab) / wp.dot(ab, ab), _ZERO, _ONE)
     return a + ab * t
 
 
 @wp.func
-def pentagon_distance(q: vec3, shape: KnifeShape):
+def pentagon_distance(q: _vec3, shape: KnifeShape):
     """Exact 2D signed distance to the pentagon (x, y) with its gradient: (d, dx, dy)."""
-    sign_x = wp.where(q[0] >= ZERO, ONE, -ONE)
-    p = vec2(wp.abs(q[0]), q[1])
-    tip = vec2(ZERO, ZERO)
-    shoulder = vec2(shape.half_edge, shape.tip_height)
-    spine = vec2(shape.half_spine, shape.height)
+    sign_x = wp.where(q[0] >= _ZERO, _ONE, -_ONE)
+    p = _vec2(wp.abs(q[0]), q[1])
+    tip = _vec2(_ZERO, _ZERO)
+    shoulder = _vec2(shape.half_edge, shape.tip_height)
+    spine = _vec2(shape.half_spine, shape.height)
     c = segment_closest(p, tip, shoulder)
     c2 = segment_closest(p, shoulder, spine)
     if wp.length_sq(p - c2) < wp.length_sq(p - c):
         c = c2
-    c3 = segment_closest(p, spine, vec2(ZERO, shape.height))
+    c3 = segment_closest(p, spine, _vec2(_ZERO, shape.height))
     if wp.length_sq(p - c3) < wp.length_sq(p - c):
         c = c3
     tip_plane = shape.tip_height * p[0] - shape.half_edge * p[1]
     flank_plane = shape.flank_x * p[0] + shape.flank_y * p[1] - shape.flank_offset
-    inside = tip_plane < ZERO and flank_plane < ZERO and p[1] < shape.height
+    inside = tip_plane < _ZERO and flank_plane < _ZERO and p[1] < shape.height
     away = p - c
     length = wp.length(away)
-    direction = vec2(shape.flank_x, shape.flank_y)
+    direction = _vec2(shape.flank_x, shape.flank_y)
     if length > wp.float64(1.0e-15):
         direction = away / length
         if inside:
             direction = -direction
     d = wp.where(inside, -length, length)
-    return vec3(d, direction[0] * sign_x, direction[1])
+    return _vec3(d, direction[0] * sign_x, direction[1])
 
 
 @wp.func
-def exact_distance(q: vec3, shape: KnifeShape):
+def exact_distance(q: _vec3, shape: KnifeShape):
     """Exact signed distance to the pentagon prism with ends [m]."""
     d2 = pentagon_distance(q, shape)[0]
     end = wp.abs(q[2]) - shape.half_length
-    outside = vec2(wp.max(d2, ZERO), wp.max(end, ZERO))
-    return wp.length(outside) + wp.min(wp.max(d2, end), ZERO)
+    outside = _vec2(wp.max(d2, _ZERO), wp.max(end, _ZERO))
+    return wp.length(outside) + wp.min(wp.max(d2, end), _ZERO)
 
 
 @wp.func
-def exact_gradient(q: vec3, shape: KnifeShape):
+def exact_gradient(q: _vec3, shape: KnifeShape):
     """Gradient of the exact distance (a subgradient on edges and the medial axis) [-]."""
     p = pentagon_distance(q, shape)
     d2 = p[0]
     end = wp.abs(q[2]) - shape.half_length
-    section = vec3(p[1], p[2], ZERO)
-    along = vec3(ZERO, ZERO, wp.sign(q[2]))
-    if d2 > ZERO and end > ZERO:
+    section = _vec3(p[1], p[2], _ZERO)
+    along = _vec3(_ZERO, _ZERO, wp.sign(q[2]))
+    if d2 > _ZERO and end > _ZERO:
         return (section * d2 + along * end) / wp.sqrt(d2 * d2 + end * end)
     if end > d2:
         return along
@@ -187,10 +187,10 @@ def sample_distance(
     exact: int,
     tip: wp.float64,
     side: wp.array(dtype=wp.float64),
-    points_in: wp.array(dtype=vec3),
+    points_in: wp.array(dtype=_vec3),
     distance_out: wp.array(dtype=wp.float64),
-    gradient_out: wp.array(dtype=vec3),
-    hessian_out: wp.array(dtype=mat33),
+    gradient_out: wp.array(dtype=_vec3),
+    hessian_out: wp.array(dtype=_mat33),
 ):
     """Distance, gradient and (one-sided only) Hessian at given points in the knife frame."""
     i = wp.tid()
@@ -204,17 +204,17 @@ def sample_distance(
         hessian_out[i] = one_sided_hessian(q, side[i], tip, shape)
 
 
-ONE_SIDED = wp.constant(CONTACT_LAWS["one_sided"].code)
-EXACT = wp.constant(CONTACT_LAWS["exact"].code)
+_ONE_SIDED = wp.constant(CONTACT_LAWS["one_sided"].code)
+_EXACT = wp.constant(CONTACT_LAWS["exact"].code)
 
 # Columns of the parameter table
-KE = wp.constant(0)  # stiffness [N/m]
-KD = wp.constant(1)  # damping [N s/m]
-KF = wp.constant(2)  # friction speed [m/s]
-MU = wp.constant(3)  # friction coefficient [-]
-STRIBECK = wp.constant(4)  # what static friction has more [-]
-RADIUS = wp.constant(5)  # rounding [m]
-TIP = wp.constant(6)  # tip width [m]
+_KE = wp.constant(0)  # stiffness [N/m]
+_KD = wp.constant(1)  # damping [N s/m]
+_KF = wp.constant(2)  # friction speed [m/s]
+_MU = wp.constant(3)  # friction coefficient [-]
+_STRIBECK = wp.constant(4)  # what static friction has more [-]
+_RADIUS = wp.constant(5)  # rounding [m]
+_TIP = wp.constant(6)  # tip width [m]
 
 
 @wp.struct
@@ -264,32 +264,32 @@ def edge_of(edges: ContactEdges, parameters: wp.array(dtype=wp.float64, ndim=2),
     edge.c = edges.coordinate[i]
     edge.side = edges.side[i]
     edge.offset = edges.offset[i]
-    edge.ke = parameters[i, KE]
-    edge.kd = parameters[i, KD]
-    edge.kf = parameters[i, KF]
-    edge.mu = parameters[i, MU]
-    edge.stribeck = parameters[i, STRIBECK]
-    edge.radius = parameters[i, RADIUS]
-    edge.tip = parameters[i, TIP]
+    edge.ke = parameters[i, _KE]
+    edge.kd = parameters[i, _KD]
+    edge.kf = parameters[i, _KF]
+    edge.mu = parameters[i, _MU]
+    edge.stribeck = parameters[i, _STRIBECK]
+    edge.radius = parameters[i, _RADIUS]
+    edge.tip = parameters[i, _TIP]
     return edge
 
 
 @wp.func
 def barrier_slope(s: wp.float64, beta: wp.float64):
-    return beta * (ONE / (ONE - s) - ONE / s)
+    return beta * (_ONE / (_ONE - s) - _ONE / s)
 
 
 @wp.func
-def slope_along(q: vec3, e: vec3, s: wp.float64, edge: Edge, setting: ContactSetting):
+def slope_along(q: _vec3, e: _vec3, s: wp.float64, edge: Edge, setting: ContactSetting):
     """Derivative of the regularised distance in s [m]; increasing in s."""
     gradient = one_sided_gradient(q, edge.side, edge.tip, setting.shape)
     return wp.dot(gradient, e) + barrier_slope(s, setting.regulariser)
 
 
 @wp.func
-def curvature_along(q: vec3, e: vec3, s: wp.float64, edge: Edge, setting: ContactSetting):
+def curvature_along(q: _vec3, e: _vec3, s: wp.float64, edge: Edge, setting: ContactSetting):
     h = one_sided_hessian(q, edge.side, edge.tip, setting.shape)
-    return wp.dot(e, h * e) + setting.regulariser * (ONE / ((ONE - s) * (ONE - s)) + ONE / (s * s))
+    return wp.dot(e, h * e) + setting.regulariser * (_ONE / ((_ONE - s) * (_ONE - s)) + _ONE / (s * s))
 
 
 @wp.func
@@ -301,23 +301,23 @@ def barrier_root(slope: wp.float64, beta: wp.float64):
 
 
 @wp.func
-def smooth_search(a: vec3, e: vec3, edge: Edge, setting: ContactSetting):
+def smooth_search(a: _vec3, e: _vec3, edge: Edge, setting: ContactSetting):
     """Safeguarded Newton for the increasing function slope_along(s) = 0 on (0, 1)."""
-    low = ZERO
-    high = ONE
+    low = _ZERO
+    high = _ONE
     start = one_sided_gradient(a + e, edge.side, edge.tip, setting.shape)
     s = barrier_root(wp.dot(start, e), setting.regulariser)
     for _ in range(60):
         q = a + e * s
         g = slope_along(q, e, s, edge, setting)
-        if g > ZERO:
+        if g > _ZERO:
             high = s
         else:
             low = s
         step = g / curvature_along(q, e, s, edge, setting)
         trial = s - step
         if trial < low or trial > high:
-            trial = HALF * (low + high)
+            trial = _HALF * (low + high)
         moved = wp.abs(trial - s)
         s = trial
         if moved < wp.float64(1.0e-14):
@@ -326,66 +326,66 @@ def smooth_search(a: vec3, e: vec3, edge: Edge, setting: ContactSetting):
 
 
 @wp.func
-def out_of_reach(a: vec3, e: vec3, edge: Edge, setting: ContactSetting):
+def out_of_reach(a: _vec3, e: _vec3, edge: Edge, setting: ContactSetting):
     """Whether no point of the edge can touch: the distance is convex, so nowhere below its tangent at the middle."""
-    middle = a + e * HALF
+    middle = a + e * _HALF
     slope = wp.dot(one_sided_gradient(middle, edge.side, edge.tip, setting.shape), e)
-    lowest = one_sided_distance(middle, edge.side, edge.tip, setting.shape) - HALF * wp.abs(slope)
+    lowest = one_sided_distance(middle, edge.side, edge.tip, setting.shape) - _HALF * wp.abs(slope)
     return lowest > edge.radius + edge.offset
 
 
 @wp.func
-def exact_search(a: vec3, e: vec3, shape: KnifeShape):
+def exact_search(a: _vec3, e: _vec3, shape: KnifeShape):
     """Closest point of the edge to the convex knife by bisection of the slope.
 
     The paper takes 20 Frank-Wolfe iterations; those move in steps, so that the energy of a step is not continuous and
     no implicit solver converges.
     """
-    low = ZERO
-    high = ONE
+    low = _ZERO
+    high = _ONE
     for _ in range(50):
-        s = HALF * (low + high)
-        if wp.dot(exact_gradient(a + e * s, shape), e) > ZERO:
+        s = _HALF * (low + high)
+        if wp.dot(exact_gradient(a + e * s, shape), e) > _ZERO:
             high = s
         else:
             low = s
-    return HALF * (low + high)
+    return _HALF * (low + high)
 
 
 @wp.func
-def contact_coordinate(a: vec3, e: vec3, edge: Edge, setting: ContactSetting):
+def contact_coordinate(a: _vec3, e: _vec3, edge: Edge, setting: ContactSetting):
     """Contact coordinate s, and the curvature that gives its derivative."""
-    if setting.law == EXACT:
-        return exact_search(a, e, setting.shape), ONE
+    if setting.law == _EXACT:
+        return exact_search(a, e, setting.shape), _ONE
     if out_of_reach(a, e, edge, setting):
-        return HALF, ONE
+        return _HALF, _ONE
     s = smooth_search(a, e, edge, setting)
     return s, curvature_along(a + e * s, e, s, edge, setting)
 
 
 @wp.func
-def depth_and_normal(a: vec3, e: vec3, s: wp.float64, edge: Edge, setting: ContactSetting):
+def depth_and_normal(a: _vec3, e: _vec3, s: wp.float64, edge: Edge, setting: ContactSetting):
     """Depth [m] and the gradient of the distance at the contact point."""
     q = a + e * s
-    if setting.law == EXACT:
+    if setting.law == _EXACT:
         return edge.radius - exact_distance(q, setting.shape), exact_gradient(q, setting.shape)
-    barrier = setting.regulariser * wp.log(wp.float64(4.0) * s * (ONE - s))
+    barrier = setting.regulariser * wp.log(wp.float64(4.0) * s * (_ONE - s))
     distance = one_sided_distance(q, edge.side, edge.tip, setting.shape)
     gradient = one_sided_gradient(q, edge.side, edge.tip, setting.shape)
     return edge.radius + edge.offset - distance + barrier, gradient
 
 
 @wp.func
-def distance_hessian(q: vec3, edge: Edge, setting: ContactSetting):
+def distance_hessian(q: _vec3, edge: Edge, setting: ContactSetting):
     """Hessian of the distance at the contact point [1/m], and 1 if s follows the positions, else 0."""
-    if setting.law == EXACT:
-        return mat33(), ZERO
-    return one_sided_hessian(q, edge.side, edge.tip, setting.shape), ONE
+    if setting.law == _EXACT:
+        return _mat33(), _ZERO
+    return one_sided_hessian(q, edge.side, edge.tip, setting.shape), _ONE
 
 
 @wp.func
 def moving_coordinate(
-    a: vec3, e: vec3, s: wp.float64, curvature: wp.float64, edge: Edge, setting: ContactSetting
+    a: _vec3, e: _vec3, s: wp.float64, curvature: wp.float64, edge: Edge, setting: ContactSetting
 ):
     """s after one more Newton step: the same value, but with the derivative of the implicit function."""
     return s - slope_along(a + e * s, e, s, edge, setting) / curvature

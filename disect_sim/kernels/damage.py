@@ -13,8 +13,8 @@ The kernel takes a DamageSetting, whichever of these it needs (arrays [spring_co
 
 import warp as wp
 
-DAMAGE_TIME = wp.constant(wp.float64(1.0e-5))  # step for which the paper's damage rate is stated [s]
-TINY_STRETCH = wp.constant(wp.float64(1.0e-7))  # rounds the norm of the stretch at zero [m]
+_DAMAGE_TIME = wp.constant(wp.float64(1.0e-5))  # step for which the paper's damage rate is stated [s]
+_TINY_STRETCH = wp.constant(wp.float64(1.0e-7))  # rounds the norm of the stretch at zero [m]
 
 
 @wp.struct
@@ -34,13 +34,13 @@ def rounded_norm(v: wp.vec3d, tiny: wp.float64):
 @wp.func
 def weakened(stiffness: wp.float64, softness: wp.float64, rate: wp.float64, dt: wp.float64):
     """Stiffness after a step at dk/dt = -(softness / 1e-5 s) rate, never below zero."""
-    return wp.max(wp.float64(0.0), stiffness - softness * (dt / DAMAGE_TIME) * rate)
+    return wp.max(wp.float64(0.0), stiffness - softness * (dt / _DAMAGE_TIME) * rate)
 
 
 # Damage by stretch: dk/dt = -(softness / 1e-5 s) |d| while the knife touches.
 
 
-vec3 = wp.vec3d
+_vec3 = wp.vec3d
 
 
 @wp.kernel
@@ -50,19 +50,19 @@ def damage_stretch(
     cut_spring_softness_in: wp.array(dtype=wp.float64),
     touch_positive_in: wp.array(dtype=wp.float64),
     touch_negative_in: wp.array(dtype=wp.float64),
-    d_in: wp.array(dtype=vec3),
+    d_in: wp.array(dtype=_vec3),
     stiffness_out: wp.array(dtype=wp.float64),
 ):
     """Stiffness [N/m per reference area] at the end of the step."""
     i = wp.tid()
     touch = wp.float64(0.5) * (touch_positive_in[i] + touch_negative_in[i])
-    rate = touch * rounded_norm(d_in[i], TINY_STRETCH)
+    rate = touch * rounded_norm(d_in[i], _TINY_STRETCH)
     stiffness_out[i] = weakened(stiffness_in[i], cut_spring_softness_in[i], rate, setting.dt)
 
 
 # Damage by force: dk/dt = -(softness / 1e-5 s) (|f+| + |f-|) / area_ratio, f the knife's force on either side.
 
-TINY_FORCE = wp.constant(wp.float64(1.0e-3))  # rounds the norm of the force per reference area at zero [N]
+_TINY_FORCE = wp.constant(wp.float64(1.0e-3))  # rounds the norm of the force per reference area at zero [N]
 
 
 @wp.kernel
@@ -70,15 +70,15 @@ def damage_force(
     setting: DamageSetting,
     stiffness_in: wp.array(dtype=wp.float64),
     cut_spring_softness_in: wp.array(dtype=wp.float64),
-    force_positive_in: wp.array(dtype=vec3),
-    force_negative_in: wp.array(dtype=vec3),
+    force_positive_in: wp.array(dtype=_vec3),
+    force_negative_in: wp.array(dtype=_vec3),
     stiffness_out: wp.array(dtype=wp.float64),
 ):
     """Stiffness [N/m per reference area] at the end of the step."""
     i = wp.tid()
     per_area = wp.float64(1.0) / setting.area_ratio[i]
-    rate = rounded_norm(force_positive_in[i] * per_area, TINY_FORCE)
-    rate = rate + rounded_norm(force_negative_in[i] * per_area, TINY_FORCE)
+    rate = rounded_norm(force_positive_in[i] * per_area, _TINY_FORCE)
+    rate = rate + rounded_norm(force_negative_in[i] * per_area, _TINY_FORCE)
     stiffness_out[i] = weakened(stiffness_in[i], cut_spring_softness_in[i], rate, setting.dt)
 
 
@@ -94,12 +94,12 @@ def damage_cohesive(
     stiffness_in: wp.array(dtype=wp.float64),
     cut_spring_ke_in: wp.array(dtype=wp.float64),
     cut_spring_softness_in: wp.array(dtype=wp.float64),
-    d_in: wp.array(dtype=vec3),
+    d_in: wp.array(dtype=_vec3),
     stiffness_out: wp.array(dtype=wp.float64),
 ):
     """Stiffness [N/m per reference area] at the end of the step."""
     i = wp.tid()
     normal = setting.normal[i]
     opening = d_in[i] - wp.min(wp.float64(0.0), wp.dot(d_in[i], normal)) * normal
-    left = wp.float64(1.0) - rounded_norm(opening, TINY_STRETCH) / cut_spring_softness_in[i]
+    left = wp.float64(1.0) - rounded_norm(opening, _TINY_STRETCH) / cut_spring_softness_in[i]
     stiffness_out[i] = wp.min(stiffness_in[i], cut_spring_ke_in[i] * wp.max(wp.float64(0.0), left))

@@ -9,25 +9,27 @@ import warp as wp
 
 from disect_sim.kernels.laws import ONE, ZERO, ramp, ramp_slope, smooth_step
 
-vec3 = wp.vec3d
+_vec3 = wp.vec3d
 
-END_ONSET = wp.constant(wp.float64(1.0e-3))  # over which the blade's end sets in [m]
-END_SLOPE = wp.constant(wp.float64(4.0))  # beyond the blade's end its edge rises this steeply [-]
+_END_ONSET = wp.constant(wp.float64(1.0e-3))  # over which the blade's end sets in [m]
+_END_SLOPE = wp.constant(wp.float64(4.0))  # beyond the blade's end its edge rises this steeply [-]
 SEVER_LENGTH = wp.constant(wp.float64(1.0e-3))  # over which the springs of a passed sample let go [m]
-RELOAD_LENGTH = wp.constant(wp.float64(4.0e-3))  # over which the force goes where the edge has drawn back [m]
-REST_SPEED = wp.constant(wp.float64(1.0e-3))  # below it a knife counts as resting [m/s]
+_RELOAD_LENGTH = wp.constant(
+    wp.float64(4.0e-3)
+)  # over which the force goes where the edge has drawn back [m]
+_REST_SPEED = wp.constant(wp.float64(1.0e-3))  # below it a knife counts as resting [m/s]
 
 
 @wp.func
-def depth_below(point: vec3, half_length: wp.float64):
+def depth_below(point: _vec3, half_length: wp.float64):
     """How far the edge is beyond the point [m]; point: relative to the middle of the edge [m]."""
-    return point[1] - END_SLOPE * ramp(wp.abs(point[2]) - half_length, END_ONSET)
+    return point[1] - _END_SLOPE * ramp(wp.abs(point[2]) - half_length, _END_ONSET)
 
 
 @wp.func
-def passing_rate(point: vec3, velocity: vec3, half_length: wp.float64):
+def passing_rate(point: _vec3, velocity: _vec3, half_length: wp.float64):
     """How fast the knife's own motion carries its edge past the point [m/s]."""
-    slope = END_SLOPE * ramp_slope(wp.abs(point[2]) - half_length, END_ONSET)
+    slope = _END_SLOPE * ramp_slope(wp.abs(point[2]) - half_length, _END_ONSET)
     return slope * wp.sign(point[2]) * velocity[2] - velocity[1]
 
 
@@ -49,12 +51,12 @@ def paying_rate(depth: wp.float64, rise: wp.float64):
 def edge_force(
     half_length: wp.float64,
     area: wp.array(dtype=wp.float64),
-    point_in: wp.array(dtype=vec3),
-    velocity_in: wp.array(dtype=vec3),
+    point_in: wp.array(dtype=_vec3),
+    velocity_in: wp.array(dtype=_vec3),
     passed_in: wp.array(dtype=wp.float64),
     toughness_in: wp.array(dtype=wp.float64),
     rise_in: wp.array(dtype=wp.float64),
-    force_out: wp.array(dtype=vec3),
+    force_out: wp.array(dtype=_vec3),
 ):
     """Force of the edge on each sample [N], along the knife's velocity.
 
@@ -69,10 +71,10 @@ def edge_force(
     i = wp.tid()
     depth = depth_below(point_in[i], half_length)
     deepest = wp.max(passed_in[i], depth)
-    loaded = wp.clamp(ONE - (deepest - depth) / RELOAD_LENGTH, ZERO, ONE)
+    loaded = wp.clamp(ONE - (deepest - depth) / _RELOAD_LENGTH, ZERO, ONE)
     v = velocity_in[i]
-    rate = ramp(passing_rate(point_in[i], v, half_length), REST_SPEED)
-    along = rate / (wp.dot(v, v) + REST_SPEED * REST_SPEED)
+    rate = ramp(passing_rate(point_in[i], v, half_length), _REST_SPEED)
+    along = rate / (wp.dot(v, v) + _REST_SPEED * _REST_SPEED)
     size = toughness_in[i] * area[i] * paying_rate(deepest, rise_in[i]) * loaded
     force_out[i] = v * (size * along)
 
@@ -80,7 +82,7 @@ def edge_force(
 @wp.kernel
 def edge_passes(
     half_length: wp.float64,
-    point_in: wp.array(dtype=vec3),
+    point_in: wp.array(dtype=_vec3),
     passed_in: wp.array(dtype=wp.float64),
     passed_out: wp.array(dtype=wp.float64),
     severed_out: wp.array(dtype=wp.float64),

@@ -13,8 +13,8 @@ import warp as wp
 
 wp.set_module_options({"enable_backward": False})
 
-vec3 = wp.vec3d
-mat33 = wp.mat33d
+_vec3 = wp.vec3d
+_mat33 = wp.mat33d
 
 
 @wp.struct
@@ -31,7 +31,7 @@ class TetGeometry:
     """Rest geometry of the tets, in launch order."""
 
     nodes: wp.array(dtype=wp.vec4i)  # [tet_count]
-    shape_gradients: wp.array(dtype=mat33)  # rows b_1, b_2, b_3 [1/m], [tet_count]
+    shape_gradients: wp.array(dtype=_mat33)  # rows b_1, b_2, b_3 [1/m], [tet_count]
     volume: wp.array(dtype=wp.float64)  # rest volume x material fraction [m^3], [tet_count]
     number: wp.array(dtype=wp.int32)  # in the model, [tet_count]
     per_copy: int  # tets of one body, if the model is a body several times
@@ -54,36 +54,36 @@ def neo_hookean_lambda(e: Elastic):
 
 
 @wp.func
-def deformation_gradient(x: wp.array(dtype=vec3), n: wp.vec4i, b: mat33):
+def deformation_gradient(x: wp.array(dtype=_vec3), n: wp.vec4i, b: _mat33):
     x0 = x[n[0]]
     d = wp.matrix_from_cols(x[n[1]] - x0, x[n[2]] - x0, x[n[3]] - x0)
     return d * b
 
 
 @wp.func
-def cofactor(f: mat33):
+def cofactor(f: _mat33):
     """dJ/dF: columns are cross products of the columns of F."""
-    a = vec3(f[0, 0], f[1, 0], f[2, 0])
-    b = vec3(f[0, 1], f[1, 1], f[2, 1])
-    c = vec3(f[0, 2], f[1, 2], f[2, 2])
+    a = _vec3(f[0, 0], f[1, 0], f[2, 0])
+    b = _vec3(f[0, 1], f[1, 1], f[2, 1])
+    c = _vec3(f[0, 2], f[1, 2], f[2, 2])
     return wp.matrix_from_cols(wp.cross(b, c), wp.cross(c, a), wp.cross(a, b))
 
 
 @wp.func
-def invariants(f: mat33):
+def invariants(f: _mat33):
     """cof F, I_C = tr(F^T F) and J = det F."""
     cof = cofactor(f)
     return cof, wp.ddot(f, f), f[0, 0] * cof[0, 0] + f[1, 0] * cof[1, 0] + f[2, 0] * cof[2, 0]
 
 
 @wp.func
-def strain_increment(f: mat33, f_previous: mat33):
+def strain_increment(f: _mat33, f_previous: _mat33):
     """Green strain minus previous Green strain [-]."""
     return (wp.transpose(f) * f - wp.transpose(f_previous) * f_previous) * wp.float64(0.5)
 
 
 @wp.func
-def viscous_stress(de: mat33, e: Elastic, dt: wp.float64):
+def viscous_stress(de: _mat33, e: Elastic, dt: wp.float64):
     """Second Piola-Kirchhoff stress of the damping [Pa]."""
     s = e.retardation / dt
     tr = de[0, 0] + de[1, 1] + de[2, 2]
@@ -119,10 +119,10 @@ def tet_gradient(
     elastics: wp.array(dtype=Elastic),
     dt: wp.float64,
     first: int,
-    x_in: wp.array(dtype=vec3),
-    x_previous_in: wp.array(dtype=vec3),
-    energy_out: wp.array(dtype=vec3),
-    gradient_out: wp.array(dtype=vec3),
+    x_in: wp.array(dtype=_vec3),
+    x_previous_in: wp.array(dtype=_vec3),
+    energy_out: wp.array(dtype=_vec3),
+    gradient_out: wp.array(dtype=_vec3),
 ):
     """Energy (elastic, viscous increment, det F per tet, in the model's order), its gradient added to gradient_out."""
     t = first + wp.tid()
@@ -140,10 +140,10 @@ def tet_gradient(
     c1 = mu * (wp.float64(1.0) - wp.float64(1.0) / (ic + wp.float64(1.0)))
     stress = f * c1 + cof * (lam * (j - alpha)) + f * s
     force = stress * wp.transpose(b) * v
-    f1 = vec3(force[0, 0], force[1, 0], force[2, 0])
-    f2 = vec3(force[0, 1], force[1, 1], force[2, 1])
-    f3 = vec3(force[0, 2], force[1, 2], force[2, 2])
-    energy_out[tets.number[t]] = vec3(
+    f1 = _vec3(force[0, 0], force[1, 0], force[2, 0])
+    f2 = _vec3(force[0, 1], force[1, 1], force[2, 1])
+    f3 = _vec3(force[0, 2], force[1, 2], force[2, 2])
+    energy_out[tets.number[t]] = _vec3(
         v * elastic_energy(ic, j, elastic), wp.float64(0.5) * v * wp.ddot(s, de), j
     )
     wp.atomic_add(gradient_out, n[0], -(f1 + f2 + f3))
@@ -154,15 +154,15 @@ def tet_gradient(
 
 @wp.func
 def hessian_block(
-    ba: vec3,
-    bb: vec3,
-    f: mat33,
-    fa: vec3,
-    fb: vec3,
-    ga: vec3,
-    gb: vec3,
-    s_bb: vec3,
-    fft: mat33,
+    ba: _vec3,
+    bb: _vec3,
+    f: _mat33,
+    fa: _vec3,
+    fb: _vec3,
+    ga: _vec3,
+    gb: _vec3,
+    s_bb: _vec3,
+    fft: _mat33,
     c1: wp.float64,
     c2: wp.float64,
     lam: wp.float64,
@@ -180,7 +180,7 @@ def hessian_block(
         + wp.outer(ga, gb) * lam
         + fft * (mu_v * bab)
     )
-    return k + mat33(diagonal, w[2], -w[1], -w[2], diagonal, w[0], w[1], -w[0], diagonal)
+    return k + _mat33(diagonal, w[2], -w[1], -w[2], diagonal, w[0], w[1], -w[0], diagonal)
 
 
 @wp.kernel
@@ -190,9 +190,9 @@ def tet_hessian(
     dt: wp.float64,
     slots: wp.array(dtype=wp.int32, ndim=2),
     first: int,
-    x_in: wp.array(dtype=vec3),
-    x_previous_in: wp.array(dtype=vec3),
-    hessian_out: wp.array(dtype=mat33),
+    x_in: wp.array(dtype=_vec3),
+    x_previous_in: wp.array(dtype=_vec3),
+    hessian_out: wp.array(dtype=_mat33),
 ):
     """Hessian of the tet energy added to the upper-triangle blocks of hessian_out.
 
@@ -219,9 +219,9 @@ def tet_hessian(
     lam_v = v * elastic.lame_lambda * elastic.retardation / dt
     lam = lam * v
     fft = f * wp.transpose(f)
-    b1 = vec3(b[0, 0], b[0, 1], b[0, 2])
-    b2 = vec3(b[1, 0], b[1, 1], b[1, 2])
-    b3 = vec3(b[2, 0], b[2, 1], b[2, 2])
+    b1 = _vec3(b[0, 0], b[0, 1], b[0, 2])
+    b2 = _vec3(b[1, 0], b[1, 1], b[1, 2])
+    b3 = _vec3(b[2, 0], b[2, 1], b[2, 2])
     f1 = f * b1
     f2 = f * b2
     f3 = f * b3
@@ -260,11 +260,11 @@ def tet_pullback(
     dt: wp.float64,
     first: int,
     columns: int,
-    x_in: wp.array(dtype=vec3),
-    x_previous_in: wp.array(dtype=vec3),
-    v_in: wp.array2d(dtype=vec3),
-    moduli_out: wp.array2d(dtype=vec3),
-    x_previous_bar_out: wp.array2d(dtype=vec3),
+    x_in: wp.array(dtype=_vec3),
+    x_previous_in: wp.array(dtype=_vec3),
+    v_in: wp.array2d(dtype=_vec3),
+    moduli_out: wp.array2d(dtype=_vec3),
+    x_previous_bar_out: wp.array2d(dtype=_vec3),
 ):
     """-v . d(gradient)/d(...): per tet for (lame_mu, lame_lambda, retardation), and added to x_previous_bar_out.
 
@@ -300,12 +300,12 @@ def tet_pullback(
         by_lame_mu = wp.float64(4.0 / 3.0) * by_mu + wp.float64(5.0 / 6.0) * by_lam + rate * shear
         by_lame_lambda = by_lam + rate * bulk
         by_retardation = (elastic.lame_mu * shear + elastic.lame_lambda * bulk) / dt
-        moduli_out[column, t] = vec3(-vol * by_lame_mu, -vol * by_lame_lambda, -vol * by_retardation)
+        moduli_out[column, t] = _vec3(-vol * by_lame_mu, -vol * by_lame_lambda, -vol * by_retardation)
         m = viscous_stress(a, elastic, dt)
         pull = f_previous * m * b_transposed * vol
-        p1 = vec3(pull[0, 0], pull[1, 0], pull[2, 0])
-        p2 = vec3(pull[0, 1], pull[1, 1], pull[2, 1])
-        p3 = vec3(pull[0, 2], pull[1, 2], pull[2, 2])
+        p1 = _vec3(pull[0, 0], pull[1, 0], pull[2, 0])
+        p2 = _vec3(pull[0, 1], pull[1, 1], pull[2, 1])
+        p3 = _vec3(pull[0, 2], pull[1, 2], pull[2, 2])
         wp.atomic_add(x_previous_bar_out, column, n[0], -(p1 + p2 + p3))
         wp.atomic_add(x_previous_bar_out, column, n[1], p1)
         wp.atomic_add(x_previous_bar_out, column, n[2], p2)

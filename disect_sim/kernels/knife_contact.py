@@ -38,21 +38,21 @@ from disect_sim.kernels.laws import (
 
 wp.set_module_options({"enable_backward": False})
 
-vec3 = wp.vec3d
-mat33 = wp.mat33d
+_vec3 = wp.vec3d
+_mat33 = wp.mat33d
 
-ZERO = wp.constant(wp.float64(0.0))
-HALF = wp.constant(wp.float64(0.5))
-ONE = wp.constant(wp.float64(1.0))
-SLIP = wp.constant(wp.float64(1.5))  # dt times the derivative of the slip velocity in the positions
+_ZERO = wp.constant(wp.float64(0.0))
+_HALF = wp.constant(wp.float64(0.5))
+_ONE = wp.constant(wp.float64(1.0))
+_SLIP = wp.constant(wp.float64(1.5))  # dt times the derivative of the slip velocity in the positions
 
 
 @wp.struct
 class KnifeState:
     """Nodes and knife at one time, and the contact points there."""
 
-    x: wp.array(dtype=vec3)  # nodes [m], [node_count]
-    pose: wp.array(dtype=vec3)  # knife [m], [copy_count]
+    x: wp.array(dtype=_vec3)  # nodes [m], [node_count]
+    pose: wp.array(dtype=_vec3)  # knife [m], [copy_count]
     found: wp.array(dtype=wp.float64)  # contact coordinate s, [contact_count]
     curvature: wp.array(dtype=wp.float64)  # that gives its derivative [m], [contact_count]
 
@@ -62,18 +62,18 @@ class Foreseen:
     """What damping takes from the start of the step and friction from its predicted end, [contact_count]."""
 
     depth: wp.array(dtype=wp.float64)  # at the start [m]
-    normal: wp.array(dtype=vec3)  # unit normal at the predicted end
+    normal: wp.array(dtype=_vec3)  # unit normal at the predicted end
     force: wp.array(dtype=wp.float64)  # normal force at the predicted end [N]
-    swing: wp.array(dtype=vec3)  # half second difference of the knife's positions [m], [copy_count]
+    swing: wp.array(dtype=_vec3)  # half second difference of the knife's positions [m], [copy_count]
 
 
 @wp.struct
 class ContactForces:
     """What a gradient leaves behind, [contact_count]."""
 
-    energy: wp.array(dtype=vec3)  # penalty, damping, friction [J]
-    normal_force: wp.array(dtype=vec3)  # on the body [N]
-    friction_force: wp.array(dtype=vec3)  # on the body [N]
+    energy: wp.array(dtype=_vec3)  # penalty, damping, friction [J]
+    normal_force: wp.array(dtype=_vec3)  # on the body [N]
+    friction_force: wp.array(dtype=_vec3)  # on the body [N]
     touch: wp.array(dtype=wp.float64)  # 0: apart, 1: in touch
 
 
@@ -81,12 +81,12 @@ class ContactForces:
 class Ends:
     """The ends of one cut edge relative to the knife [m]: x at the end, y at the start, z at the predicted end."""
 
-    x0: vec3
-    x1: vec3
-    y0: vec3
-    y1: vec3
-    z0: vec3
-    z1: vec3
+    x0: _vec3
+    x1: _vec3
+    y0: _vec3
+    y1: _vec3
+    z0: _vec3
+    z1: _vec3
 
 
 @wp.func
@@ -129,17 +129,17 @@ def damping_increment(depth: wp.float64, depth_lag: wp.float64, edge: Edge, sett
 
 
 @wp.func
-def friction_force_limit(depth: wp.float64, gradient: vec3, edge: Edge, setting: ContactSetting):
+def friction_force_limit(depth: wp.float64, gradient: _vec3, edge: Edge, setting: ContactSetting):
     """Normal force that friction takes [N]."""
     press = penalty(depth, setting.onset, setting.exponent, setting.exponent_scale)
     return edge.ke * press * wp.length(gradient)
 
 
 @wp.func
-def slip_of(ends: Ends, u: wp.float64, normal: vec3, swing: vec3, dt: wp.float64):
+def slip_of(ends: Ends, u: wp.float64, normal: _vec3, swing: _vec3, dt: wp.float64):
     """Slip velocity of the point u of the edge along the knife [m/s], and its (rounded) speed."""
-    p0 = ends.x0 * SLIP - ends.y0 - ends.z0 * HALF
-    p1 = ends.x1 * SLIP - ends.y1 - ends.z1 * HALF
+    p0 = ends.x0 * _SLIP - ends.y0 - ends.z0 * _HALF
+    p1 = ends.x1 * _SLIP - ends.y1 - ends.z1 * _HALF
     slip = p0 + (p1 - p0) * u - swing
     velocity = (slip - normal * wp.dot(normal, slip)) / dt
     return velocity, rounded_speed(velocity)
@@ -150,8 +150,8 @@ def look_back(
     setting: ContactSetting,
     edges: ContactEdges,
     parameters: wp.array(dtype=wp.float64, ndim=2),
-    x_in: wp.array(dtype=vec3),
-    pose_in: wp.array(dtype=vec3),
+    x_in: wp.array(dtype=_vec3),
+    pose_in: wp.array(dtype=_vec3),
     found_out: wp.array(dtype=wp.float64),
     curvature_out: wp.array(dtype=wp.float64),
     depth_out: wp.array(dtype=wp.float64),
@@ -174,11 +174,11 @@ def look_ahead(
     setting: ContactSetting,
     edges: ContactEdges,
     parameters: wp.array(dtype=wp.float64, ndim=2),
-    x_in: wp.array(dtype=vec3),
-    pose_in: wp.array(dtype=vec3),
+    x_in: wp.array(dtype=_vec3),
+    pose_in: wp.array(dtype=_vec3),
     found_out: wp.array(dtype=wp.float64),
     curvature_out: wp.array(dtype=wp.float64),
-    normal_out: wp.array(dtype=vec3),
+    normal_out: wp.array(dtype=_vec3),
     force_out: wp.array(dtype=wp.float64),
 ):
     """Contact point, unit normal and normal force [N] at the predicted end of the step."""
@@ -209,7 +209,7 @@ def contact_gradient(
     found_out: wp.array(dtype=wp.float64),
     curvature_out: wp.array(dtype=wp.float64),
     forces_out: ContactForces,
-    gradient_out: wp.array(dtype=vec3),
+    gradient_out: wp.array(dtype=_vec3),
 ):
     """Contact points, energies and forces, and the gradient added to gradient_out."""
     i = order[first + wp.tid()]
@@ -222,11 +222,11 @@ def contact_gradient(
     curvature_out[i] = curvature
     depth, grad = depth_and_normal(ends.x0, e, s, edge, setting)
     limit = foreseen_in.force[i]
-    if depth <= ZERO and limit <= ZERO:
-        forces_out.energy[i] = vec3()
-        forces_out.normal_force[i] = vec3()
-        forces_out.friction_force[i] = vec3()
-        forces_out.touch[i] = ZERO
+    if depth <= _ZERO and limit <= _ZERO:
+        forces_out.energy[i] = _vec3()
+        forces_out.normal_force[i] = _vec3()
+        forces_out.friction_force[i] = _vec3()
+        forces_out.touch[i] = _ZERO
         return
     depth_before = foreseen_in.depth[i]
     press, _slope = normal_response(depth, depth_before, edge, setting)
@@ -240,16 +240,16 @@ def contact_gradient(
     friction_force = velocity * (-limit * coefficient / speed)
 
     slip_energy = friction_integral(speed, edge.mu, edge.stribeck, edge.kf)
-    forces_out.energy[i] = vec3(
+    forces_out.energy[i] = _vec3(
         edge.ke * penalty_integral(depth, setting.onset, setting.exponent, setting.exponent_scale),
         damping_increment(depth, depth_before, edge, setting),
-        limit * (setting.dt / SLIP) * slip_energy,
+        limit * (setting.dt / _SLIP) * slip_energy,
     )
     forces_out.normal_force[i] = normal_force
     forces_out.friction_force[i] = friction_force
     forces_out.touch[i] = smooth_step(depth / setting.onset)
     u = edge.c * s
-    wp.atomic_add(gradient_out, n[0], -(normal_force * (ONE - u) + friction_force * (ONE - u_ahead)))
+    wp.atomic_add(gradient_out, n[0], -(normal_force * (_ONE - u) + friction_force * (_ONE - u_ahead)))
     wp.atomic_add(gradient_out, n[1], -(normal_force * u + friction_force * u_ahead))
 
 
@@ -265,7 +265,7 @@ def contact_hessian(
     before_in: KnifeState,
     ahead_in: KnifeState,
     foreseen_in: Foreseen,
-    hessian_out: wp.array(dtype=mat33),
+    hessian_out: wp.array(dtype=_mat33),
 ):
     """Hessian added to hessian_out; slots [contact_count, 4]: (0,0), (1,1), (0,1), 1 if (0,1) is transposed."""
     i = order[first + wp.tid()]
@@ -276,11 +276,11 @@ def contact_hessian(
     s = state_in.found[i]
     depth, grad = depth_and_normal(ends.x0, e, s, edge, setting)
     limit = foreseen_in.force[i]
-    if depth <= ZERO and limit <= ZERO:
+    if depth <= _ZERO and limit <= _ZERO:
         return
     press, slope = normal_response(depth, foreseen_in.depth[i], edge, setting)
     u = edge.c * s
-    w0 = ONE - u
+    w0 = _ONE - u
     w1 = u
     shape_hessian, moves = distance_hessian(ends.x0 + e * s, edge, setting)
     bend = shape_hessian * e
@@ -299,8 +299,8 @@ def contact_hessian(
     tangent = friction_slope(speed, edge.mu, edge.stribeck, edge.kf)
     plane = wp.identity(n=3, dtype=wp.float64) - wp.outer(normal, normal)
     t = velocity / speed
-    kt = (plane * secant + wp.outer(t, t) * (tangent - secant)) * (limit * SLIP / setting.dt)
-    l0 = ONE - u_ahead
+    kt = (plane * secant + wp.outer(t, t) * (tangent - secant)) * (limit * _SLIP / setting.dt)
+    l0 = _ONE - u_ahead
     l1 = u_ahead
     wp.atomic_add(hessian_out, slots[i, 0], k00 + kt * (l0 * l0))
     wp.atomic_add(hessian_out, slots[i, 1], k11 + kt * (l1 * l1))

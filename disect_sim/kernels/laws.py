@@ -5,8 +5,8 @@ import warp as wp
 ZERO = wp.constant(wp.float64(0.0))
 ONE = wp.constant(wp.float64(1.0))
 HALF = wp.constant(wp.float64(0.5))
-TINY_SPEED = wp.constant(wp.float64(1.0e-8))  # keeps |v| differentiable at rest [m/s]
-LN2 = wp.constant(wp.float64(0.6931471805599453))
+_TINY_SPEED = wp.constant(wp.float64(1.0e-8))  # keeps |v| differentiable at rest [m/s]
+_LN2 = wp.constant(wp.float64(0.6931471805599453))
 
 
 @wp.func
@@ -67,7 +67,7 @@ def penalty_integral(depth: wp.float64, onset: wp.float64, exponent: int, scale:
 @wp.func
 def rounded_speed(velocity: wp.vec3d):
     """|v|, differentiable at rest [m/s]."""
-    return wp.sqrt(wp.dot(velocity, velocity) + TINY_SPEED * TINY_SPEED)
+    return wp.sqrt(wp.dot(velocity, velocity) + _TINY_SPEED * _TINY_SPEED)
 
 
 @wp.func
@@ -93,7 +93,7 @@ def friction_integral(speed: wp.float64, mu: wp.float64, stribeck: wp.float64, s
     """Integral of friction_coefficient from 0 to speed [m/s]."""
     s = speed / speed_scale
     a = wp.float64(4.0) * s
-    log_cosh = a + wp.log(ONE + wp.exp(-wp.float64(2.0) * a)) - LN2
+    log_cosh = a + wp.log(ONE + wp.exp(-wp.float64(2.0) * a)) - _LN2
     q = wp.float64(0.25) * s * s + wp.float64(0.75)
     bump = wp.float64(2.0) / wp.float64(0.75) - wp.float64(2.0) / q
     return speed_scale * (mu * log_cosh / wp.float64(4.0) + stribeck * bump)

@@ -10,13 +10,13 @@ from disect_sim.kernels.laws import HALF, ONE, ZERO
 
 wp.set_module_options({"enable_backward": False})
 
-vec3 = wp.vec3d
+_vec3 = wp.vec3d
 
-ARMIJO = wp.constant(wp.float64(1.0e-4))  # share of the promised decrease that a step must bring
-ROUNDING = wp.constant(wp.float64(1.0e-12))  # relative accuracy of the summed energy
-MAX_HALVINGS = wp.constant(12)
+_ARMIJO = wp.constant(wp.float64(1.0e-4))  # share of the promised decrease that a step must bring
+_ROUNDING = wp.constant(wp.float64(1.0e-12))  # relative accuracy of the summed energy
+_MAX_HALVINGS = wp.constant(12)
 PARTS = 12
-PART_COUNT = wp.constant(PARTS)
+_PART_COUNT = wp.constant(PARTS)
 
 
 @wp.struct
@@ -47,10 +47,10 @@ class EnergyArrays:
     """What the gradient's kernels leave behind [J], copy after copy."""
 
     inertia: wp.array(dtype=wp.float64)
-    tets: wp.array(dtype=vec3)  # the third is det F
-    springs: wp.array(dtype=vec3)
-    contacts: wp.array(dtype=vec3)
-    board: wp.array(dtype=vec3)
+    tets: wp.array(dtype=_vec3)  # the third is det F
+    springs: wp.array(dtype=_vec3)
+    contacts: wp.array(dtype=_vec3)
+    board: wp.array(dtype=_vec3)
     hold: wp.array(dtype=wp.float64)
 
 
@@ -62,19 +62,19 @@ def energy_lanes(copies: int, energies_in: EnergyArrays, lanes_out: wp.array3d(d
     count = energies_in.inertia.shape[0] // copies
     for i in range(copy * count + lane, (copy + 1) * count, LANE_COUNT):
         inertia += energies_in.inertia[i]
-    tets = vec3()
+    tets = _vec3()
     count = energies_in.tets.shape[0] // copies
     for i in range(copy * count + lane, (copy + 1) * count, LANE_COUNT):
         tets += energies_in.tets[i]
-    springs = vec3()
+    springs = _vec3()
     count = energies_in.springs.shape[0] // copies
     for i in range(copy * count + lane, (copy + 1) * count, LANE_COUNT):
         springs += energies_in.springs[i]
-    contacts = vec3()
+    contacts = _vec3()
     count = energies_in.contacts.shape[0] // copies
     for i in range(copy * count + lane, (copy + 1) * count, LANE_COUNT):
         contacts += energies_in.contacts[i]
-    board = vec3()
+    board = _vec3()
     count = energies_in.board.shape[0] // copies
     for i in range(copy * count + lane, (copy + 1) * count, LANE_COUNT):
         board += energies_in.board[i]
@@ -105,7 +105,7 @@ def sum_lanes(lanes_in: wp.array3d(dtype=wp.float64), total_out: wp.array2d(dtyp
 @wp.func
 def total_energy(parts: wp.array2d(dtype=wp.float64), copy: int):
     total = ZERO
-    for i in range(PART_COUNT):
+    for i in range(_PART_COUNT):
         total += parts[copy, i]
     return total
 
@@ -127,12 +127,12 @@ def take_right_side(
     free: wp.array(dtype=wp.int32),
     nodes: int,
     newton: Newton,
-    gradient_in: wp.array(dtype=vec3),
-    right_out: wp.array2d(dtype=vec3),
+    gradient_in: wp.array(dtype=_vec3),
+    right_out: wp.array2d(dtype=_vec3),
 ):
     """Nothing for a copy that is done: its direction is then zero, at no iteration. nodes: of one copy."""
     copy, i = wp.tid()
-    right = vec3()
+    right = _vec3()
     if newton.open[copy] == 1:
         right = -gradient_in[copy * nodes + free[i]]
     right_out[copy, i] = right
@@ -141,8 +141,8 @@ def take_right_side(
 @wp.kernel
 def direction_lanes(
     count: int,
-    right_in: wp.array2d(dtype=vec3),
-    direction_in: wp.array2d(dtype=vec3),
+    right_in: wp.array2d(dtype=_vec3),
+    direction_in: wp.array2d(dtype=_vec3),
     slope_out: wp.array2d(dtype=wp.float64),
     moved_out: wp.array2d(dtype=wp.float64),
     who_out: wp.array2d(dtype=wp.int32),
@@ -201,9 +201,9 @@ def try_length(
     free: wp.array(dtype=wp.int32),
     nodes: int,
     newton_out: Newton,
-    reached_in: wp.array(dtype=vec3),
-    direction_in: wp.array2d(dtype=vec3),
-    x_out: wp.array(dtype=vec3),
+    reached_in: wp.array(dtype=_vec3),
+    direction_in: wp.array2d(dtype=_vec3),
+    x_out: wp.array(dtype=_vec3),
 ):
     copy, i = wp.tid()
     if copy == 0 and i == 0:
@@ -221,8 +221,8 @@ def judge_length(parts_in: wp.array2d(dtype=wp.float64), newton_out: Newton):
         return
     energy = total_energy(parts_in, copy)
     before = newton_out.energy[copy]
-    promised = ARMIJO * newton_out.length[copy] * newton_out.slope[copy]
-    rounding = ROUNDING * (wp.abs(before) + wp.abs(energy))
+    promised = _ARMIJO * newton_out.length[copy] * newton_out.slope[copy]
+    rounding = _ROUNDING * (wp.abs(before) + wp.abs(energy))
     if newton_out.solved[copy] == 1 or energy <= before + promised + rounding:
         newton_out.energy[copy] = energy
         newton_out.seeking[copy] = 0
@@ -230,7 +230,7 @@ def judge_length(parts_in: wp.array2d(dtype=wp.float64), newton_out: Newton):
         newton_out.length[copy] = newton_out.length[copy] * HALF
         newton_out.halvings[copy] += 1
         newton_out.cuts[copy] += 1
-        if newton_out.halvings[copy] >= MAX_HALVINGS:
+        if newton_out.halvings[copy] >= _MAX_HALVINGS:
             newton_out.seeking[copy] = 0
             newton_out.failed[copy] = 1
         else:
@@ -238,7 +238,7 @@ def judge_length(parts_in: wp.array2d(dtype=wp.float64), newton_out: Newton):
 
 
 @wp.kernel
-def reach(x_in: wp.array(dtype=vec3), reached_out: wp.array(dtype=vec3)):
+def reach(x_in: wp.array(dtype=_vec3), reached_out: wp.array(dtype=_vec3)):
     i = wp.tid()
     reached_out[i] = x_in[i]
 

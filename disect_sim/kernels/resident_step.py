@@ -12,12 +12,12 @@ from disect_sim.kernels.springs import SpringGeometry, stretch_vector
 
 wp.set_module_options({"enable_backward": False})
 
-vec3 = wp.vec3d
+_vec3 = wp.vec3d
 
-STALLED = wp.constant(1)
-DIVERGED = wp.constant(2)
-JAMMED = wp.constant(3)
-FAR_SIZES = wp.constant(wp.float64(10.0))  # a node this many body sizes from where it was has run away
+_STALLED = wp.constant(1)
+_DIVERGED = wp.constant(2)
+_JAMMED = wp.constant(3)
+_FAR_SIZES = wp.constant(wp.float64(10.0))  # a node this many body sizes from where it was has run away
 
 
 @wp.struct
@@ -26,10 +26,10 @@ class Body:
 
     node_count: int  # of one copy, like the other counts
     spring_count: int
-    rest: wp.array(dtype=vec3)  # nodes of one copy [m], [node_count]
+    rest: wp.array(dtype=_vec3)  # nodes of one copy [m], [node_count]
     held: wp.array(dtype=wp.int32)  # 1: fixed, [node_count]
     mass: wp.array(dtype=wp.float64)  # [kg], [copy_count node_count]
-    gravity: vec3  # [m/s^2]
+    gravity: _vec3  # [m/s^2]
     size: wp.float64  # longest side [m]
     dt: wp.float64  # [s]
     initial: wp.array(
@@ -41,7 +41,7 @@ class Body:
     matters: wp.array(dtype=wp.int32)  # 1: enough material to count as inside out, [tet_count]
     parents: wp.array(dtype=wp.vec2i)  # ends of the cut edges, [copy_count contact_count]
     coordinate: wp.array(dtype=wp.float64)  # material part of the cut edges, [copy_count contact_count]
-    poses: wp.array2d(dtype=vec3)  # knife [m], [copy_count, step_count + 1]
+    poses: wp.array2d(dtype=_vec3)  # knife [m], [copy_count, step_count + 1]
     force_limit: wp.array(dtype=wp.float64)  # on the knife [N], [copy_count]
 
 
@@ -54,8 +54,8 @@ class State:
     step: wp.array(dtype=wp.int32)  # steps done, [copy_count]
     outcome: wp.array(dtype=wp.int32)  # 0 or why it stopped, [copy_count]
     good: wp.array(dtype=wp.int32)  # 1: this step counts, [copy_count]
-    x: wp.array(dtype=vec3)  # nodes [m], [copy_count node_count]
-    x_before: wp.array(dtype=vec3)  # one step earlier
+    x: wp.array(dtype=_vec3)  # nodes [m], [copy_count node_count]
+    x_before: wp.array(dtype=_vec3)  # one step earlier
     stiffness: wp.array(dtype=wp.float64)  # per reference area [N/m], [copy_count spring_count]
     stiffness_before: wp.array(dtype=wp.float64)  # one step earlier
 
@@ -68,9 +68,9 @@ class History:
         dtype=wp.float64
     )  # sums of `observe`, then the parts of the energy, [copy_count, step_count, 23]
     stiffness: wp.array2d(dtype=wp.float64)  # [step_count + 1, copy_count spring_count]
-    states: wp.array2d(dtype=vec3)  # steps -1, 0, 1, ... or none, [step_count + 2, copy_count node_count]
+    states: wp.array2d(dtype=_vec3)  # steps -1, 0, 1, ... or none, [step_count + 2, copy_count node_count]
     kept_row: wp.array(dtype=wp.int32)  # row of `kept` for the end of each step, or -1, [step_count + 1]
-    kept: wp.array2d(dtype=vec3)  # nodes at chosen times [m]
+    kept: wp.array2d(dtype=_vec3)  # nodes at chosen times [m]
 
 
 @wp.func
@@ -83,15 +83,15 @@ def next_step(body: Body, state: State, copy: int):
 def start_knife(
     body: Body,
     state: State,
-    pose_out: wp.array(dtype=vec3),
-    pose_previous_out: wp.array(dtype=vec3),
-    swing_out: wp.array(dtype=vec3),
+    pose_out: wp.array(dtype=_vec3),
+    pose_previous_out: wp.array(dtype=_vec3),
+    swing_out: wp.array(dtype=_vec3),
 ):
     copy = wp.tid()
     n = next_step(body, state, copy)
     pose_out[copy] = body.poses[copy, n]
     pose_previous_out[copy] = body.poses[copy, n - 1]
-    swing = vec3()
+    swing = _vec3()
     if n > 1:
         swing = (
             body.poses[copy, n] - body.poses[copy, n - 1] * wp.float64(2.0) + body.poses[copy, n - 2]
@@ -103,11 +103,11 @@ def start_knife(
 def start_nodes(
     body: Body,
     state: State,
-    predicted_out: wp.array(dtype=vec3),
-    ahead_out: wp.array(dtype=vec3),
-    previous_out: wp.array(dtype=vec3),
-    x_out: wp.array(dtype=vec3),
-    reached_out: wp.array(dtype=vec3),
+    predicted_out: wp.array(dtype=_vec3),
+    ahead_out: wp.array(dtype=_vec3),
+    previous_out: wp.array(dtype=_vec3),
+    x_out: wp.array(dtype=_vec3),
+    reached_out: wp.array(dtype=_vec3),
 ):
     copy, k = wp.tid()
     i = copy * body.node_count + k
@@ -139,10 +139,10 @@ def start_springs(
 @wp.kernel
 def damage_forces(
     count: int,
-    normal_in: wp.array(dtype=vec3),
-    friction_in: wp.array(dtype=vec3),
-    positive_out: wp.array(dtype=vec3),
-    negative_out: wp.array(dtype=vec3),
+    normal_in: wp.array(dtype=_vec3),
+    friction_in: wp.array(dtype=_vec3),
+    positive_out: wp.array(dtype=_vec3),
+    negative_out: wp.array(dtype=_vec3),
 ):
     """count: springs of one copy. Its contacts are those on the positive side, then those on the negative one."""
     copy, k = wp.tid()
@@ -167,7 +167,7 @@ def damage_touch(
 
 
 @wp.kernel
-def damage_stretch(springs: SpringGeometry, x_in: wp.array(dtype=vec3), d_out: wp.array(dtype=vec3)):
+def damage_stretch(springs: SpringGeometry, x_in: wp.array(dtype=_vec3), d_out: wp.array(dtype=_vec3)):
     i = wp.tid()
     d_out[i] = stretch_vector(x_in, springs.nodes[i], springs.weights[i])
 
@@ -182,10 +182,10 @@ def copy_numbers(from_in: wp.array(dtype=wp.float64), to_out: wp.array(dtype=wp.
 def observe(
     body: Body,
     state: State,
-    x_in: wp.array(dtype=vec3),
-    tets_in: wp.array(dtype=vec3),
-    normal_in: wp.array(dtype=vec3),
-    friction_in: wp.array(dtype=vec3),
+    x_in: wp.array(dtype=_vec3),
+    tets_in: wp.array(dtype=_vec3),
+    normal_in: wp.array(dtype=_vec3),
+    friction_in: wp.array(dtype=_vec3),
     touch_in: wp.array(dtype=wp.float64),
     found_in: wp.array(dtype=wp.float64),
     ahead_found_in: wp.array(dtype=wp.float64),
@@ -200,8 +200,8 @@ def observe(
     """
     copy, lane = wp.tid()
     pose = body.poses[copy, next_step(body, state, copy)]
-    force = vec3()
-    torque = vec3()
+    force = _vec3()
+    torque = _vec3()
     area = ZERO
     contacts = 2 * body.spring_count
     for k in range(lane, contacts, LANE_COUNT):
@@ -265,7 +265,7 @@ def accept_step(
         return
     if newton_out.failed[copy] == 1:
         state_out.good[copy] = 0
-        state_out.outcome[copy] = STALLED
+        state_out.outcome[copy] = _STALLED
         state_out.alive[copy] = 0
         return
     moved = ZERO
@@ -274,11 +274,11 @@ def accept_step(
         if not moved_in[copy, lane] <= moved:
             moved = moved_in[copy, lane]
             who = who_in[copy, lane]
-    if not moved <= FAR_SIZES * body.size:
+    if not moved <= _FAR_SIZES * body.size:
         newton_out.worst[copy] = who
         newton_out.length[copy] = moved
         state_out.good[copy] = 0
-        state_out.outcome[copy] = DIVERGED
+        state_out.outcome[copy] = _DIVERGED
         state_out.alive[copy] = 0
 
 
@@ -294,7 +294,7 @@ def keep_springs(body: Body, damaged_in: wp.array(dtype=wp.float64), state_out: 
 
 
 @wp.kernel
-def keep_nodes(body: Body, x_in: wp.array(dtype=vec3), state_out: State, history_out: History):
+def keep_nodes(body: Body, x_in: wp.array(dtype=_vec3), state_out: State, history_out: History):
     copy, k = wp.tid()
     if state_out.good[copy] == 0:
         return
@@ -328,10 +328,10 @@ def end_step(
         history_out.observed[copy, n, k] = sums_in[copy, k]
     for k in range(parts_in.shape[1]):
         history_out.observed[copy, n, sums + k] = parts_in[copy, k]
-    force = vec3(sums_in[copy, 0], sums_in[copy, 1], sums_in[copy, 2])
+    force = _vec3(sums_in[copy, 0], sums_in[copy, 1], sums_in[copy, 2])
     state_out.step[copy] = n + 1
     if not wp.length(force) <= body.force_limit[copy]:
-        state_out.outcome[copy] = JAMMED
+        state_out.outcome[copy] = _JAMMED
         state_out.alive[copy] = 0
     else:
         state_out.going[0] = 1
@@ -353,16 +353,18 @@ class SparseRows:
 
 
 @wp.kernel
-def multiply_vectors(matrix: SparseRows, vectors_in: wp.array(dtype=vec3), product_out: wp.array(dtype=vec3)):
+def multiply_vectors(
+    matrix: SparseRows, vectors_in: wp.array(dtype=_vec3), product_out: wp.array(dtype=_vec3)
+):
     row = wp.tid()
-    total = vec3()
+    total = _vec3()
     for k in range(matrix.starts[row], matrix.starts[row + 1]):
         total += vectors_in[matrix.columns[k]] * matrix.values[k]
     product_out[row] = total
 
 
 @wp.kernel
-def relative_to_knife(count: int, pose_in: wp.array(dtype=vec3), point_out: wp.array(dtype=vec3)):
+def relative_to_knife(count: int, pose_in: wp.array(dtype=_vec3), point_out: wp.array(dtype=_vec3)):
     """count: samples of one copy."""
     copy, k = wp.tid()
     i = copy * count + k
@@ -376,13 +378,13 @@ def prepare_load(
     paid_after: wp.float64,
     area: wp.array(dtype=wp.float64),
     rise: wp.array(dtype=wp.float64),
-    point_in: wp.array(dtype=vec3),
+    point_in: wp.array(dtype=_vec3),
     passed_in: wp.array(dtype=wp.float64),
-    pose_in: wp.array(dtype=vec3),
-    pose_previous_in: wp.array(dtype=vec3),
-    swing_in: wp.array(dtype=vec3),
+    pose_in: wp.array(dtype=_vec3),
+    pose_previous_in: wp.array(dtype=_vec3),
+    swing_in: wp.array(dtype=_vec3),
     paying_area_out: wp.array(dtype=wp.float64),
-    velocity_out: wp.array(dtype=vec3),
+    velocity_out: wp.array(dtype=_vec3),
 ):
     """The knife's velocity at the end of the step [m/s], and the area [m^2] of the samples that can have a force."""
     copy, k = wp.tid()
@@ -394,7 +396,7 @@ def prepare_load(
 
 
 @wp.kernel
-def add_load(body: Body, force_in: wp.array(dtype=vec3), predicted_out: wp.array(dtype=vec3)):
+def add_load(body: Body, force_in: wp.array(dtype=_vec3), predicted_out: wp.array(dtype=_vec3)):
     """The edge's force on the nodes that can move [N] as part of where inertia takes them."""
     copy, k = wp.tid()
     i = copy * body.node_count + k
@@ -420,15 +422,15 @@ def left_of_springs(
 @wp.kernel
 def observe_edge(
     count: int,
-    point_in: wp.array(dtype=vec3),
-    force_in: wp.array(dtype=vec3),
+    point_in: wp.array(dtype=_vec3),
+    force_in: wp.array(dtype=_vec3),
     energy_in: wp.array(dtype=wp.float64),
     lanes_out: wp.array3d(dtype=wp.float64),
 ):
     """Adds force [N] and torque [N m] on the knife to the lanes of `observe`, and fills those of the energy [J]."""
     copy, lane = wp.tid()
-    force = vec3()
-    torque = vec3()
+    force = _vec3()
+    torque = _vec3()
     energy = ZERO
     for i in range(copy * count + lane, (copy + 1) * count, LANE_COUNT):
         force -= force_in[i]

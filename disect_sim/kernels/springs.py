@@ -7,11 +7,11 @@ import warp as wp
 
 from disect_sim.kernels.laws import ramp, ramp_integral, ramp_slope
 
-vec3 = wp.vec3d
-vec4 = wp.vec4d
-mat33 = wp.mat33d
+_vec3 = wp.vec3d
+_vec4 = wp.vec4d
+_mat33 = wp.mat33d
 
-HALF = wp.constant(wp.float64(0.5))
+_HALF = wp.constant(wp.float64(0.5))
 
 
 @wp.struct
@@ -19,25 +19,25 @@ class SpringGeometry:
     """Springs, [spring_count]."""
 
     nodes: wp.array(dtype=wp.vec4i)  # parents on the positive side, parents on the negative side
-    weights: wp.array(dtype=vec4)  # d = sum_a weights[a] x[nodes[a]]
-    normal: wp.array(dtype=vec3)  # of the cut surface, towards the positive side
+    weights: wp.array(dtype=_vec4)  # d = sum_a weights[a] x[nodes[a]]
+    normal: wp.array(dtype=_vec3)  # of the cut surface, towards the positive side
     overlap_stiffness: wp.array(dtype=wp.float64)  # [N/m]
     overlap_onset: wp.float64  # [m]
 
 
 @wp.func
-def stretch_vector(x: wp.array(dtype=vec3), n: wp.vec4i, w: vec4):
+def stretch_vector(x: wp.array(dtype=_vec3), n: wp.vec4i, w: _vec4):
     return x[n[0]] * w[0] + x[n[1]] * w[1] + x[n[2]] * w[2] + x[n[3]] * w[3]
 
 
 @wp.func
 def spring_tension(
-    d: vec3,
-    d_previous: vec3,
+    d: _vec3,
+    d_previous: _vec3,
     k: wp.float64,
     damping: wp.float64,
     dt: wp.float64,
-    normal: vec3,
+    normal: _vec3,
     overlap_stiffness: wp.float64,
     overlap_onset: wp.float64,
 ):
@@ -54,10 +54,10 @@ def spring_gradient(
     first: int,
     stiffness_in: wp.array(dtype=wp.float64),
     damping_in: wp.array(dtype=wp.float64),
-    x_in: wp.array(dtype=vec3),
-    x_previous_in: wp.array(dtype=vec3),
-    energy_out: wp.array(dtype=vec3),
-    gradient_out: wp.array(dtype=vec3),
+    x_in: wp.array(dtype=_vec3),
+    x_previous_in: wp.array(dtype=_vec3),
+    energy_out: wp.array(dtype=_vec3),
+    gradient_out: wp.array(dtype=_vec3),
 ):
     """Energy (spring, damping, overlap) and its gradient added to gradient_out."""
     i = order[first + wp.tid()]
@@ -71,9 +71,9 @@ def spring_gradient(
     ko = springs.overlap_stiffness[i]
     tension = spring_tension(d, d_previous, k, c, dt, normal, ko, springs.overlap_onset)
     moved = d - d_previous
-    energy_out[i] = vec3(
-        HALF * k * wp.dot(d, d),
-        HALF * c / dt * wp.dot(moved, moved),
+    energy_out[i] = _vec3(
+        _HALF * k * wp.dot(d, d),
+        _HALF * c / dt * wp.dot(moved, moved),
         ko * ramp_integral(-wp.dot(normal, d), springs.overlap_onset),
     )
     for a in range(4):
@@ -89,8 +89,8 @@ def spring_hessian(
     slots: wp.array(dtype=wp.int32, ndim=2),
     stiffness_in: wp.array(dtype=wp.float64),
     damping_in: wp.array(dtype=wp.float64),
-    x_in: wp.array(dtype=vec3),
-    hessian_out: wp.array(dtype=mat33),
+    x_in: wp.array(dtype=_vec3),
+    hessian_out: wp.array(dtype=_mat33),
 ):
     """slots [spring_count, 10]: pairs (0,0) (1,1) (2,2) (3,3) (0,1) (0,2) (0,3) (1,2) (1,3) (2,3)."""
     i = order[first + wp.tid()]
@@ -118,9 +118,9 @@ def spring_force(
     stiffness_in: wp.array(dtype=wp.float64),
     initial_in: wp.array(dtype=wp.float64),
     damping_in: wp.array(dtype=wp.float64),
-    d_in: wp.array(dtype=vec3),
-    d_previous_in: wp.array(dtype=vec3),
-    tension_out: wp.array(dtype=vec3),
+    d_in: wp.array(dtype=_vec3),
+    d_previous_in: wp.array(dtype=_vec3),
+    tension_out: wp.array(dtype=_vec3),
 ):
     """Spring tension as a differentiable function: Warp's adjoint gives the vector-Jacobian product.
 

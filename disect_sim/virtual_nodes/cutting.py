@@ -20,7 +20,7 @@ from disect_sim.virtual_nodes.topology import component_labels
 # Cut a tet mesh by a plane.
 
 
-SNAP_TOLERANCE_FRACTION = 0.01
+_SNAP_TOLERANCE_FRACTION = 0.01
 """Default distance of crossings from the ends of their edge, as a fraction of the edge [-]."""
 
 
@@ -30,7 +30,7 @@ def cut_by_plane(
     *,
     point: np.ndarray | tuple[float, float, float] = (0.0, 0.0, 0.0),
     normal: np.ndarray | tuple[float, float, float] = (1.0, 0.0, 0.0),
-    snap_tolerance_fraction: float = SNAP_TOLERANCE_FRACTION,
+    snap_tolerance_fraction: float = _SNAP_TOLERANCE_FRACTION,
 ) -> CutMesh:
     """Cut a tet mesh into two bodies by the plane through a point, side +1 being where the normal points.
 
@@ -70,7 +70,7 @@ def cut_by_plane(
         side=side,
         crossed=crossed,
         coordinate=_share_of_first(height),
-        axes=surface_axes(unit_normal),
+        axes=_surface_axes(unit_normal),
         snap_tolerance_fraction=snap_tolerance_fraction,
     )
 
@@ -81,7 +81,7 @@ def _share_of_first(height: np.ndarray) -> np.ndarray:
     return np.divide(height[:, 0], total, out=np.full(len(height), 0.5), where=total > 0.0)
 
 
-def surface_axes(normal: np.ndarray) -> np.ndarray:
+def _surface_axes(normal: np.ndarray) -> np.ndarray:
     """Two unit vectors in the plane of a unit normal, (z, y) for the normal x, shape [2, 3].
 
     The second is the upward direction y as seen in the plane (or, for a level plane, minus x), the first
@@ -95,21 +95,21 @@ def surface_axes(normal: np.ndarray) -> np.ndarray:
     return np.stack([np.cross(normal, second), second])
 
 
-REACH = 1.5
+_REACH = 1.5
 """Distances are computed up to this multiple of a vertex's longest edge [-].
 
 Farther away no edge of it is crossed; half an edge more and all neighbours of a near vertex are within reach.
 """
-SAMPLES_PER_EDGE = 7
+_SAMPLES_PER_EDGE = 7
 """Inner points of an edge at which the side is looked up to find a second crossing [-]."""
-MAX_FOLD_FRACTION = 0.1
+_MAX_FOLD_FRACTION = 0.1
 """Depth to which the surface may bulge through an edge and back unnoticed, as a fraction of the edge [-].
 
 Every curved surface grazes some edges; to cut them straight is within the error of the mesh.
 """
-ROOT_TOLERANCE = 1e-10
+_ROOT_TOLERANCE = 1e-10
 """A crossing is found when it is this near to the surface, as a fraction of its edge [-]."""
-ROOT_STEPS = 60
+_ROOT_STEPS = 60
 """Most steps of the root search: enough for plain bisection to reach the tolerance with margin."""
 
 
@@ -119,7 +119,7 @@ def cut_by_surface(
     *,
     surface_vertices: np.ndarray,
     surface_faces: np.ndarray,
-    snap_tolerance_fraction: float = SNAP_TOLERANCE_FRACTION,
+    snap_tolerance_fraction: float = _SNAP_TOLERANCE_FRACTION,
 ) -> CutMesh:
     """Cut a tet mesh into two bodies by a triangle surface, side +1 being where its normals point.
 
@@ -144,7 +144,7 @@ def cut_by_surface(
     surface = CuttingSurface(surface_vertices, surface_faces)
 
     edges = tet_edges(tets)
-    distance = surface.signed_distance(nodes, REACH * longest_edges(nodes, edges))
+    distance = surface.signed_distance(nodes, _REACH * longest_edges(nodes, edges))
     far = np.isinf(distance)
     if far.all():
         distance = surface.signed_distance(nodes)
@@ -162,7 +162,7 @@ def cut_by_surface(
         side=side,
         crossed=crossed,
         coordinate=coordinate,
-        axes=surface_axes(_mean_normal(nodes, crossed, coordinate)),
+        axes=_surface_axes(_mean_normal(nodes, crossed, coordinate)),
         snap_tolerance_fraction=snap_tolerance_fraction,
     )
 
@@ -177,7 +177,7 @@ def _true_crossings(
     that of its continuation. The root is bracketed and found by false position with the Illinois safeguard.
     """
     start, end = nodes[crossed[:, 0]], nodes[crossed[:, 1]]
-    tolerance = ROOT_TOLERANCE * np.linalg.norm(end - start, axis=1)
+    tolerance = _ROOT_TOLERANCE * np.linalg.norm(end - start, axis=1)
     low, high = np.zeros(len(crossed)), np.ones(len(crossed))
     # An end that was put on the other side for being near counts as lying in the surface.
     f_low, f_high = np.maximum(distance[crossed[:, 0]], 0.0), np.minimum(distance[crossed[:, 1]], 0.0)
@@ -186,7 +186,7 @@ def _true_crossings(
     is_root = np.ones(len(crossed), bool)
     is_root[active] = False
     last = np.zeros(len(crossed))
-    for _ in range(ROOT_STEPS):
+    for _ in range(_ROOT_STEPS):
         if not len(active):
             break
         a, b, fa, fb = low[active], high[active], f_low[active], f_high[active]
@@ -240,19 +240,19 @@ def _check_crossed_once(
     # A path from one end to the surface and on to the other is at least as long as both distances.
     reach = np.abs(distance[edges]).sum(axis=1) <= length
     edges, length = edges[reach], length[reach]
-    t = np.linspace(0.0, 1.0, SAMPLES_PER_EDGE + 2)
+    t = np.linspace(0.0, 1.0, _SAMPLES_PER_EDGE + 2)
     start, end = nodes[edges[:, 0]], nodes[edges[:, 1]]
     samples = start[:, None] + t[1:-1, None] * (end - start)[:, None]
-    inner = surface.signed_distance(samples.reshape(-1, 3)).reshape(-1, SAMPLES_PER_EDGE)
+    inner = surface.signed_distance(samples.reshape(-1, 3)).reshape(-1, _SAMPLES_PER_EDGE)
     at_ends = side[edges] * np.abs(distance[edges])
     height = np.concatenate([at_ends[:, :1], inner, at_ends[:, 1:]], axis=1) / length[:, None]
-    counts = np.abs(height) >= max(MAX_FOLD_FRACTION, snap_tolerance_fraction)
+    counts = np.abs(height) >= max(_MAX_FOLD_FRACTION, snap_tolerance_fraction)
     counts[:, [0, -1]] = True
     positive = np.concatenate([side[edges[:, :1]], np.sign(inner), side[edges[:, 1:]]], axis=1) > 0
 
     last_t, last_height, last_positive = np.zeros(len(edges)), height[:, 0], positive[:, 0]
     changes = np.zeros(len(edges), int)
-    for i in range(1, SAMPLES_PER_EDGE + 2):
+    for i in range(1, _SAMPLES_PER_EDGE + 2):
         # By the same argument on this stretch; otherwise the sign jumps beyond the surface's border.
         crosses = np.abs(last_height) + np.abs(height[:, i]) <= (t[i] - last_t) * (1.0 + 1e-9)
         changes += counts[:, i] & (positive[:, i] != last_positive) & crosses

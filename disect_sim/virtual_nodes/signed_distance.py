@@ -7,12 +7,12 @@ from disect_sim.outcome import InputError
 # A bounding volume hierarchy over triangles, searched for all points at once.
 
 
-LEAF_SIZE = 4
+_LEAF_SIZE = 4
 """Triangles per leaf: a few distances at a time are cheaper than one more level of boxes."""
-CHUNK = 8192
+_CHUNK = 8192
 """Points searched together: bounds the memory of the search (about 100 MB), not the result."""
 
-ROUNDING = 1e-12
+_ROUNDING = 1e-12
 """Margin for the rounding of distances, as a fraction of the largest coordinate [-]."""
 
 
@@ -22,11 +22,11 @@ class TriangleBvh:
     def __init__(self, corners: np.ndarray) -> None:
         """Build over triangles with corners [m], shape [f, 3, 3]."""
         self._corners = corners
-        self._rounding = ROUNDING * np.abs(corners).max()
-        self._depth = max(0, int(np.ceil(np.log2(len(corners) / LEAF_SIZE))))
+        self._rounding = _ROUNDING * np.abs(corners).max()
+        self._depth = max(0, int(np.ceil(np.log2(len(corners) / _LEAF_SIZE))))
         centroid = corners.mean(axis=1)
         # Fill up the last leaf with repeats, then halve every group at the median of its longest extent.
-        order = np.resize(np.arange(len(corners)), (1, LEAF_SIZE << self._depth))
+        order = np.resize(np.arange(len(corners)), (1, _LEAF_SIZE << self._depth))
         for _ in range(self._depth):
             centres = centroid[order]
             axis = np.argmax(np.ptp(centres, axis=1), axis=1)
@@ -46,8 +46,8 @@ class TriangleBvh:
         With a limit [m], shape [p], a point without a triangle within its limit gets -1.
         """
         limit = np.full(len(points), np.inf) if limit is None else limit
-        starts = range(0, len(points), CHUNK)
-        parts = [self._nearest(points[i : i + CHUNK], limit[i : i + CHUNK]) for i in starts]
+        starts = range(0, len(points), _CHUNK)
+        parts = [self._nearest(points[i : i + _CHUNK], limit[i : i + _CHUNK]) for i in starts]
         return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
     def _nearest(self, points: np.ndarray, limit: np.ndarray) -> np.ndarray:
@@ -81,9 +81,9 @@ class TriangleBvh:
 
     def _leaf_distances2(self, points: np.ndarray, node: np.ndarray) -> np.ndarray:
         corners = self._corners[self._leaves[node]].reshape(-1, 3, 3)
-        closest, _ = closest_on_triangles(np.repeat(points, LEAF_SIZE, axis=0), corners)
-        offset = closest - np.repeat(points, LEAF_SIZE, axis=0)
-        return np.einsum("ij,ij->i", offset, offset).reshape(-1, LEAF_SIZE)
+        closest, _ = closest_on_triangles(np.repeat(points, _LEAF_SIZE, axis=0), corners)
+        offset = closest - np.repeat(points, _LEAF_SIZE, axis=0)
+        return np.einsum("ij,ij->i", offset, offset).reshape(-1, _LEAF_SIZE)
 
 
 def closest_on_triangles(points: np.ndarray, corners: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

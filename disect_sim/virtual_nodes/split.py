@@ -67,7 +67,7 @@ def crossed_edges(edges: np.ndarray, side: np.ndarray) -> np.ndarray:
     return np.where(side[ends[:, :1]] > 0, ends, ends[:, ::-1])
 
 
-def keep_off_ends(coordinate: np.ndarray, snap_tolerance_fraction: float) -> np.ndarray:
+def _keep_off_ends(coordinate: np.ndarray, snap_tolerance_fraction: float) -> np.ndarray:
     """Move crossing coordinates [-], shape [c], that are within the tolerance of an end of their edge off it.
 
     Vertices stay where they are, so volume and outer area do not change; only the place where the edge is
@@ -80,7 +80,7 @@ def keep_off_ends(coordinate: np.ndarray, snap_tolerance_fraction: float) -> np.
 # Exact volume fractions of the two pieces of a split tet.
 
 
-def piece_fractions(s: np.ndarray, inside_count: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _piece_fractions(s: np.ndarray, inside_count: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Fractions of each tet's volume inside and outside the cut [-], each of shape [k]; they add up to 1.
 
     Args:
@@ -105,11 +105,11 @@ def piece_fractions(s: np.ndarray, inside_count: np.ndarray) -> tuple[np.ndarray
 # Duplicate the crossed tets and decide which copies share which nodes.
 
 
-SIDES = (1, -1)
+_SIDES = (1, -1)
 
 
 @dataclass(frozen=True)
-class Copies:
+class _Copies:
     """One copy per tet and side that has material in it: all of side +1 first, each in input order."""
 
     tets: np.ndarray
@@ -128,7 +128,7 @@ class Copies:
     """Number of connected pieces of material on side +1 and -1, shape [2]."""
 
 
-def duplicate_tets(tets: np.ndarray, side: np.ndarray, pairs: FacePairs) -> Copies:
+def duplicate_tets(tets: np.ndarray, side: np.ndarray, pairs: FacePairs) -> _Copies:
     """Copy every tet (shape [k, 4]) to each side (+1 or -1 per vertex) on which it has a vertex.
 
     Neighbouring copies share the three nodes of their common face if material of their side touches that
@@ -136,10 +136,10 @@ def duplicate_tets(tets: np.ndarray, side: np.ndarray, pairs: FacePairs) -> Copi
     for each (Sifakis et al. 2007). Real vertices of a body that only touches itself at a vertex are
     separated the same way.
     """
-    has_side = np.stack([(side[tets] == s).any(axis=1) for s in SIDES])
+    has_side = np.stack([(side[tets] == s).any(axis=1) for s in _SIDES])
     owner = np.concatenate([np.flatnonzero(row) for row in has_side])
     count = has_side.sum(axis=1)
-    copy_side = np.repeat(np.array(SIDES, np.int8), count)
+    copy_side = np.repeat(np.array(_SIDES, np.int8), count)
     copy_of = np.full(has_side.shape, -1)
     copy_of[has_side] = np.arange(count.sum())
 
@@ -155,14 +155,14 @@ def duplicate_tets(tets: np.ndarray, side: np.ndarray, pairs: FacePairs) -> Copi
     node_order = np.lexsort((original, ghost))
     rank = np.empty(number, np.int64)
     rank[node_order] = np.arange(number)
-    return Copies(
+    return _Copies(
         tets=rank[label].reshape(-1, 4),
         tet_side=copy_side,
         tet_original=owner,
         node_original=original[node_order],
         node_ghost=ghost[node_order],
         copy_of=copy_of,
-        piece_count=np.array([(piece_side == s).sum() for s in SIDES]),
+        piece_count=np.array([(piece_side == s).sum() for s in _SIDES]),
     )
 
 
@@ -176,7 +176,7 @@ def _shared_slots(
     by_id = np.argsort(vertices, axis=2)
     local = np.take_along_axis(local, by_id, axis=2)
     slots, joined = [], []
-    for row, s in enumerate(SIDES):
+    for row, s in enumerate(_SIDES):
         touches = (side[vertices[:, 0]] == s).any(axis=1)
         copy = copy_of[row][tet[touches]]
         slots.append((4 * copy[:, :, None] + local[touches]).transpose(0, 2, 1).reshape(-1, 2))
@@ -282,9 +282,9 @@ def _cut_faces(cut: CutMesh, tets: np.ndarray, split: _EdgeSplits) -> np.ndarray
 # What the algorithm asks of its input, and what it promises of its output.
 
 
-MIN_SNAP_FRACTION, MAX_SNAP_FRACTION = 1e-4, 0.2
+_MIN_SNAP_FRACTION, _MAX_SNAP_FRACTION = 1e-4, 0.2
 """Range of the snap tolerance [-]: fractions (its cube) vanish in rounding below, the cut is ragged above."""
-SIDE_NAMES = ("positive", "negative")
+_SIDE_NAMES = ("positive", "negative")
 
 
 def check_tet_mesh(nodes: np.ndarray, tets: np.ndarray) -> None:
@@ -314,7 +314,7 @@ def check_tet_mesh(nodes: np.ndarray, tets: np.ndarray) -> None:
         )
 
 
-def check_faces(pairs: FacePairs) -> None:
+def _check_faces(pairs: FacePairs) -> None:
     """Refuse a mesh in which more than two tets share a face."""
     if pairs.crowded:
         raise InputError(
@@ -325,10 +325,10 @@ def check_faces(pairs: FacePairs) -> None:
 
 def check_snap_tolerance(snap_tolerance_fraction: float) -> None:
     """Refuse a snap tolerance that would make fractions vanish or the cut ragged."""
-    if not MIN_SNAP_FRACTION <= snap_tolerance_fraction <= MAX_SNAP_FRACTION:
+    if not _MIN_SNAP_FRACTION <= snap_tolerance_fraction <= _MAX_SNAP_FRACTION:
         raise InputError(
             f"precut.snap_tolerance_fraction is {snap_tolerance_fraction:g}. It must be between "
-            f"{MIN_SNAP_FRACTION:g} and {MAX_SNAP_FRACTION:g} of an edge. Use 0.01."
+            f"{_MIN_SNAP_FRACTION:g} and {_MAX_SNAP_FRACTION:g} of an edge. Use 0.01."
         )
 
 
@@ -343,11 +343,11 @@ def check_both_sides_hit(side: np.ndarray, distance: np.ndarray) -> None:
         )
 
 
-def check_two_pieces(piece_count: np.ndarray) -> None:
+def _check_two_pieces(piece_count: np.ndarray) -> None:
     """Refuse a cut that does not leave exactly one piece on each side; piece_count has shape [2]."""
     if (piece_count != 1).any():
         counts = " and ".join(
-            f"{n} on the {name} side" for n, name in zip(piece_count, SIDE_NAMES, strict=True)
+            f"{n} on the {name} side" for n, name in zip(piece_count, _SIDE_NAMES, strict=True)
         )
         raise InputError(
             f"precut: the cut leaves {piece_count.sum()} pieces ({counts}). It must leave two, one on each "
@@ -355,9 +355,9 @@ def check_two_pieces(piece_count: np.ndarray) -> None:
         )
 
 
-def check_manifold(cut: CutMesh) -> None:
+def _check_manifold(cut: CutMesh) -> None:
     """Refuse a cut mesh of which a half-body is not a closed manifold surface."""
-    for side, name in zip((1, -1), SIDE_NAMES, strict=True):
+    for side, name in zip((1, -1), _SIDE_NAMES, strict=True):
         faces = half_body(cut, side).faces
         edges = pinched_edges(faces)
         vertices = pinched_vertices(faces) if not len(edges) else edges[:0, 0]
@@ -391,11 +391,11 @@ def split_mesh(
         snap_tolerance_fraction: Crossings are kept this fraction of the edge away from its ends [-].
     """
     pairs = pair_faces(tets)
-    check_faces(pairs)
+    _check_faces(pairs)
     copies = duplicate_tets(tets, side, pairs)
-    check_two_pieces(copies.piece_count)
+    _check_two_pieces(copies.piece_count)
 
-    kept = keep_off_ends(coordinate, snap_tolerance_fraction)
+    kept = _keep_off_ends(coordinate, snap_tolerance_fraction)
     near_end = crossed[np.arange(len(crossed)), (coordinate > 0.5).astype(int)]
     snapped = np.unique(near_end[kept != coordinate])
     points = (1.0 - kept)[:, None] * nodes[crossed[:, 0]] + kept[:, None] * nodes[crossed[:, 1]]
@@ -403,7 +403,7 @@ def split_mesh(
     cut_tets = np.flatnonzero((copies.copy_of >= 0).all(axis=0))
     pieces = order_pieces(tets[cut_tets], side[tets[cut_tets]] > 0)
     polygons = cut_polygons(tets[cut_tets], pieces, crossed)
-    positive, negative = piece_fractions(kept[polygons.crossing], pieces.inside_count)
+    positive, negative = _piece_fractions(kept[polygons.crossing], pieces.inside_count)
     positive_copy, negative_copy = copies.copy_of[:, cut_tets]
     fraction = np.ones(len(copies.tets))
     fraction[positive_copy], fraction[negative_copy] = positive, negative
@@ -425,15 +425,15 @@ def split_mesh(
         spring_virtual=np.stack([np.arange(count), count + np.arange(count)], axis=1).astype(np.int32),
         spring_position=points[springs.crossing] @ axes.T,
         spring_area=springs.area,
-        spring_surface=on_outer_surface(tets, pairs, crossed)[springs.crossing],
+        spring_surface=_on_outer_surface(tets, pairs, crossed)[springs.crossing],
         snapped_vertices=len(snapped),
     )
     cut.check()
-    check_manifold(cut)
+    _check_manifold(cut)
     return cut
 
 
-def on_outer_surface(tets: np.ndarray, pairs: FacePairs, crossed: np.ndarray) -> np.ndarray:
+def _on_outer_surface(tets: np.ndarray, pairs: FacePairs, crossed: np.ndarray) -> np.ndarray:
     """Which crossed edges (shape [c, 2]) lie on the outer surface of the mesh, shape [c], bool."""
     # tet_edges wants four corners: repeating one only adds edges from a vertex to itself.
     outer_edges = tet_edges(outer_faces(tets, pairs)[:, [0, 1, 2, 0]])

@@ -21,7 +21,7 @@ corners 0 and 2, which is the same diagonal whichever side is called inside.
 
 
 @dataclass(frozen=True)
-class PieceOrder:
+class _PieceOrder:
     """Tets reordered: inside vertices first, then the others, both by ascending id."""
 
     order: np.ndarray
@@ -32,16 +32,16 @@ class PieceOrder:
     """True where the reordering is an even permutation, shape [k], bool."""
 
 
-def order_pieces(ids: np.ndarray, inside: np.ndarray) -> PieceOrder:
+def order_pieces(ids: np.ndarray, inside: np.ndarray) -> _PieceOrder:
     """Order tets with vertex ids (shape [k, 4]) of which some vertices are inside (shape [k, 4], bool)."""
     order = np.lexsort((ids, ~inside), axis=1)
     first, second = np.triu_indices(4, k=1)
     inversions = (order[:, first] > order[:, second]).sum(axis=1)
-    return PieceOrder(order=order, inside_count=inside.sum(axis=1), even=inversions % 2 == 0)
+    return _PieceOrder(order=order, inside_count=inside.sum(axis=1), even=inversions % 2 == 0)
 
 
 @dataclass(frozen=True)
-class CutPolygons:
+class _CutPolygons:
     """The polygon (triangle or quadrilateral) in which the surface cuts each crossed tet."""
 
     crossing: np.ndarray
@@ -50,7 +50,7 @@ class CutPolygons:
     """Local vertices of the tet (inside end, outside end) of each corner's edge, shape [k, 4, 2]."""
 
 
-def cut_polygons(tets: np.ndarray, pieces: PieceOrder, crossed: np.ndarray) -> CutPolygons:
+def cut_polygons(tets: np.ndarray, pieces: _PieceOrder, crossed: np.ndarray) -> _CutPolygons:
     """Polygons of crossed tets (shape [k, 4]) on crossed edges (end on +1, end on -1; shape [c, 2])."""
     stride = int(max(tets.max(), crossed.max())) + 1
     key = crossed[:, 0].astype(np.int64) * stride + crossed[:, 1]
@@ -64,7 +64,7 @@ def cut_polygons(tets: np.ndarray, pieces: PieceOrder, crossed: np.ndarray) -> C
         found = np.searchsorted(key, ends[..., 0] * stride + ends[..., 1], sorter=order)
         crossing[rows[:, None], np.arange(len(edges))] = order[found]
         local_edge[rows[:, None], np.arange(len(edges))] = local
-    return CutPolygons(crossing=crossing, local_edge=local_edge)
+    return _CutPolygons(crossing=crossing, local_edge=local_edge)
 
 
 def triangle_areas(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
@@ -72,7 +72,7 @@ def triangle_areas(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     return 0.5 * np.linalg.norm(np.cross(b - a, c - a), axis=-1)
 
 
-def corner_areas(polygons: CutPolygons, points: np.ndarray) -> np.ndarray:
+def _corner_areas(polygons: _CutPolygons, points: np.ndarray) -> np.ndarray:
     """Each corner's share of its polygon's area [m²], shape [k, 4]; points are the crossings [m], [c, 3].
 
     A triangle gives each corner a third (the integral of its linear hat function). A quadrilateral gives the
@@ -91,7 +91,7 @@ def corner_areas(polygons: CutPolygons, points: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Springs:
+class _Springs:
     """One spring per crossed edge of the cut mesh; its ends start at the same point."""
 
     parents: np.ndarray
@@ -103,8 +103,8 @@ class Springs:
 
 
 def join_sides(
-    polygons: CutPolygons, positive_tets: np.ndarray, negative_tets: np.ndarray, points: np.ndarray
-) -> Springs:
+    polygons: _CutPolygons, positive_tets: np.ndarray, negative_tets: np.ndarray, points: np.ndarray
+) -> _Springs:
     """Springs of crossed tets, given the nodes of their copies on both sides (each of shape [k, 4])."""
     corner = polygons.crossing >= 0
     row = np.nonzero(corner)[0]
@@ -119,5 +119,5 @@ def join_sides(
         axis=1,
     )
     parents, first, inverse = np.unique(parents, axis=0, return_index=True, return_inverse=True)
-    area = np.bincount(inverse.ravel(), corner_areas(polygons, points)[corner])
-    return Springs(parents=parents, crossing=polygons.crossing[corner][first], area=area)
+    area = np.bincount(inverse.ravel(), _corner_areas(polygons, points)[corner])
+    return _Springs(parents=parents, crossing=polygons.crossing[corner][first], area=area)

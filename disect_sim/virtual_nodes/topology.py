@@ -24,14 +24,14 @@ class FacePairs:
     """How many faces are shared by more than two tets; must be 0 in a mesh that fits in space."""
 
 
-def face_vertices(tets: np.ndarray) -> np.ndarray:
+def _face_vertices(tets: np.ndarray) -> np.ndarray:
     """All faces of the tets (shape [m, 4]), outward, in face order, shape [4 m, 3]."""
     return tets[:, LOCAL_FACES].reshape(-1, 3)
 
 
 def pair_faces(tets: np.ndarray) -> FacePairs:
     """Match the faces of the tets, shape [m, 4]."""
-    faces = np.sort(face_vertices(tets), axis=1)
+    faces = np.sort(_face_vertices(tets), axis=1)
     order = np.lexsort((faces[:, 2], faces[:, 1], faces[:, 0]))
     same = (faces[order[1:]] == faces[order[:-1]]).all(axis=1)
     with_next, with_previous = np.append(same, False), np.insert(same, 0, False)
@@ -45,7 +45,7 @@ def pair_faces(tets: np.ndarray) -> FacePairs:
 
 def outer_faces(tets: np.ndarray, pairs: FacePairs | None = None) -> np.ndarray:
     """Faces (vertex indices, outward, shape [b, 3]) on the outer surface of the tets, shape [m, 4]."""
-    return face_vertices(tets)[(pairs or pair_faces(tets)).outer]
+    return _face_vertices(tets)[(pairs or pair_faces(tets)).outer]
 
 
 def component_labels(count: int, pairs: np.ndarray) -> tuple[int, np.ndarray]:

@@ -54,7 +54,7 @@ def write_fruit(file: Path, scan_dir: Path, params_yaml: Path, factors: dict[str
     pose = np.array(document["frames"]["O_T_C"])
     start = next(round(1000 * p["start_s"]) for p in document["timing"]["phases"] if p["phase"] == "cut")
     joints = np.loadtxt(folder / "joint_1khz.csv", delimiter=",", skiprows=1)[:, 1:]
-    force = motion["force_n"].to_numpy() if not factors else felt(scan_dir, params_yaml, motion, factors)
+    force = motion["force_n"].to_numpy() if not factors else _felt(scan_dir, params_yaml, motion, factors)
     rows = {
         "joints_rad": joints[start : start + len(motion)],
         "force_n": force @ pose[:3, :3].T,
@@ -64,7 +64,7 @@ def write_fruit(file: Path, scan_dir: Path, params_yaml: Path, factors: dict[str
     return file
 
 
-def felt(
+def _felt(
     scan_dir: Path, params_yaml: Path, motion: pl.DataFrame, factors: dict[str, float]
 ) -> NDArray[np.float64]:
     """Force on the knife [N], shape [n, 3], in a fruit whose parameters are the fitted ones times the factors."""
@@ -92,31 +92,31 @@ def felt(
     return np.stack([np.interp(time, steps, column) for column in cut.force.T], axis=1)
 
 
-ROOT = Path(__file__).parents[2]
-BUILD = ROOT / "build" / "arm"
-PACKAGES = {"server": ["franka-sim==1.1.7"], "client": ["pylibfranka==0.21.3", "panda-python==1.1.1"]}
-ARMS = ("fr3", "panda")
-HEADERS = (
+_ROOT = Path(__file__).parents[2]
+_BUILD = _ROOT / "build" / "arm"
+_PACKAGES = {"server": ["franka-sim==1.1.7"], "client": ["pylibfranka==0.21.3", "panda-python==1.1.1"]}
+_ARMS = ("fr3", "panda")
+_HEADERS = (
     "panda-python",
     "panda_python-0.7.1.tar.gz",
     "6531a3e10e8ec58c6526cd1c041889c4e6046bbcca250c57b33b9287484cd108",
 )
 """Package, archive that has libfranka 0.9.2's headers, and its sha256. pip does not get it without building it."""
-INCLUDE = "libfranka/include/"
-STREAM_CUT = ROOT / "stages" / "export" / "stream_cut.cpp"
-PORT = 1337
+_INCLUDE = "libfranka/include/"
+STREAM_CUT = _ROOT / "stages" / "export" / "stream_cut.cpp"
+_PORT = 1337
 """libfranka knows no other."""
 NO_STONE = (-1.0, 0.0)
 """Height [m] and force [N] of a stone that the arm never meets."""
-SETTLE_S = 1.0
+_SETTLE_S = 1.0
 """Until the server is done with the connection that asked whether it is there."""
-SIMULATED = Path(__file__).with_name("simulated_arm.py")
+_SIMULATED = Path(__file__).with_name("simulated_arm.py")
 
 
-def model(name: str) -> str:
+def _model(name: str) -> str:
     """The arm of the data file as franka-sim wants it: its names, rotor inertia, and the flange as the end effector."""
     robot = load_robot(name)
-    xml = arm_xml(robot, cell_of(load_params(ROOT / "params.yaml").export))
+    xml = arm_xml(robot, cell_of(load_params(_ROOT / "params.yaml").export))
     for before, after in (
         ('"joint', '"fr3_joint'),
         ('"link', '"fr3_link'),
@@ -130,12 +130,12 @@ def model(name: str) -> str:
 
 
 def server_command(python: Path, name: str, place: Path, *felt: float | Path) -> list[str]:
-    """What starts the server; `felt` are height [m], force [N], reflex [N] and fruit of simulated_arm.py."""
+    """What starts the server; `_felt` are height [m], force [N], reflex [N] and fruit of simulated_arm.py."""
     place.mkdir(parents=True, exist_ok=True)
-    (place / f"{name}.xml").write_text(model(name), encoding="utf-8")
+    (place / f"{name}.xml").write_text(_model(name), encoding="utf-8")
     return [
         str(python),
-        str(SIMULATED),
+        str(_SIMULATED),
         str(place / f"{name}.xml"),
         str(FOLDER / f"{name}.json"),
         *map(str, felt),
@@ -144,14 +144,14 @@ def server_command(python: Path, name: str, place: Path, *felt: float | Path) ->
 
 def environment(which: str) -> Path:
     """The Python of build/arm/<which>, made if it is not there."""
-    folder = BUILD / which
+    folder = _BUILD / which
     python, whole = folder / "bin" / "python", folder / "installed"
     if not whole.exists():
-        sys.stdout.write(f"Installing {', '.join(PACKAGES[which])} in {folder} ...\n")
+        sys.stdout.write(f"Installing {', '.join(_PACKAGES[which])} in {folder} ...\n")
         sys.stdout.flush()
         lines: tuple[list[str | Path], ...] = (
             [sys.executable, "-m", "venv", folder],
-            [python, "-m", "pip", "install", "-qq", "--disable-pip-version-check", *PACKAGES[which]],
+            [python, "-m", "pip", "install", "-qq", "--disable-pip-version-check", *_PACKAGES[which]],
         )
         for line in lines:
             done = subprocess.run(line, capture_output=True, text=True, check=False)
@@ -163,7 +163,7 @@ def environment(which: str) -> Path:
     return python
 
 
-def archive(package: str, name: str) -> bytes:
+def _archive(package: str, name: str) -> bytes:
     """A file of a package as pip's index has it."""
     asked = [sys.executable, "-m", "pip", "config", "get", "global.index-url"]
     configured = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
@@ -188,15 +188,15 @@ def archive(package: str, name: str) -> bytes:
 
 def headers(place: Path) -> Path:
     """The folder with libfranka 0.9's headers, fetched if it is not there."""
-    folder, (package, name, digest) = place / "libfranka", HEADERS
+    folder, (package, name, digest) = place / "libfranka", _HEADERS
     if not (folder / "installed").exists():
-        data = archive(package, name)
+        data = _archive(package, name)
         if hashlib.sha256(data).hexdigest() != digest:
             raise InputError(f"{name} has not the sha256 {digest}. It was damaged on the way. Try again.")
         with tarfile.open(fileobj=io.BytesIO(data)) as opened:
             for member in opened:
-                if member.isfile() and INCLUDE in member.name:
-                    member.name = member.name.split(INCLUDE, 1)[1]
+                if member.isfile() and _INCLUDE in member.name:
+                    member.name = member.name.split(_INCLUDE, 1)[1]
                     opened.extract(member, folder / "include", filter="data")
         (folder / "installed").touch()
     return folder / "include"
@@ -217,23 +217,23 @@ def client_in_cpp(place: Path) -> Path:
     return program
 
 
-def served() -> bool:
+def _served() -> bool:
     """Whether anything listens where the arm is to be."""
     with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", PORT)) == 0
+        return probe.connect_ex(("127.0.0.1", _PORT)) == 0
 
 
 def answers(process: subprocess.Popen) -> bool:
     """Wait until the server takes clients; False if it ended."""
     while process.poll() is None:
-        if served():
-            time.sleep(SETTLE_S)
+        if _served():
+            time.sleep(_SETTLE_S)
             return process.poll() is None
         time.sleep(0.2)
     return False
 
 
-def factors_of(words: list[str]) -> dict[str, float]:
+def _factors_of(words: list[str]) -> dict[str, float]:
     """Of NAME=FACTOR."""
     try:
         return {name: float(factor) for name, factor in (word.split("=") for word in words)}
@@ -249,23 +249,23 @@ def serve(
     stone: height in the base frame [m] below which the end effector feels a force upwards [N]. fruit: scan directory
     and NAME=FACTOR words.
     """
-    if robot not in ARMS:
-        raise InputError(f"{robot!r} can't be simulated. It must be one of {', '.join(ARMS)}. Choose one.")
+    if robot not in _ARMS:
+        raise InputError(f"{robot!r} can't be simulated. It must be one of {', '.join(_ARMS)}. Choose one.")
     if cpp and robot != "panda":
         raise InputError("--cpp is for panda: PyPI has no headers of the libfranka that an FR3 needs.")
-    if served():
+    if _served():
         raise InputError(
-            f"Port {PORT} is in use: another arm is served on this machine. Stop it with Ctrl-C first."
+            f"Port {_PORT} is in use: another arm is served on this machine. Stop it with Ctrl-C first."
         )
     server, client = environment("server"), environment("client")
-    program = client_in_cpp(BUILD) if cpp else None
+    program = client_in_cpp(_BUILD) if cpp else None
     felt: list[float | Path] = [*stone]
     if fruit:
         scan, *factors = fruit
-        file = BUILD / "fruit.json"
-        felt += [math.inf, write_fruit(file, Path(scan), ROOT / "params.yaml", factors_of(factors))]
-    command = server_command(server, robot, BUILD, *felt)
-    log = BUILD / "server.log"
+        file = _BUILD / "fruit.json"
+        felt += [math.inf, write_fruit(file, Path(scan), _ROOT / "params.yaml", _factors_of(factors))]
+    command = server_command(server, robot, _BUILD, *felt)
+    log = _BUILD / "server.log"
     with log.open("w", encoding="utf-8") as said:
         process = subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the server, which then ends by itself

@@ -17,7 +17,7 @@ from pipelines.project import TEMPLATE, Project
 from pipelines.runs.dashboard import use_running_dashboard
 from stages.runtime.errors import InputError
 
-Verdict = Literal["ok", "missing", "outdated", "optional"]
+_Verdict = Literal["ok", "missing", "outdated", "optional"]
 PACKAGES = (
     "scan2cut",
     "dvc",
@@ -38,20 +38,20 @@ IMPORTS = {
     "warp": "import warp",
     "torch": "import torch",
 }
-MIN_FREE_GB = 2.0
+_MIN_FREE_GB = 2.0
 """A scan and its artifacts take tens of MB; below this a few runs fill the disk."""
 
 
 @dataclass(frozen=True)
-class Finding:
+class _Finding:
     """One line of the report."""
 
     part: str
-    verdict: Verdict
+    verdict: _Verdict
     detail: str
 
 
-def examine(project: Project) -> Iterator[Finding]:
+def examine(project: Project) -> Iterator[_Finding]:
     """Look at everything, one finding at a time; imports take a few seconds."""
     yield _python()
     yield from (_package(name) for name in PACKAGES)
@@ -68,33 +68,33 @@ def examine(project: Project) -> Iterator[Finding]:
     yield _dashboard(project)
 
 
-def _python() -> Finding:
+def _python() -> _Finding:
     good = sys.version_info >= (3, 11)
     text = f"{platform.python_version()} on {platform.platform()}, {os.cpu_count()} cores"
-    return Finding(
+    return _Finding(
         "python", "ok" if good else "missing", text if good else f"{text}; 3.11 or newer is needed"
     )
 
 
-def _package(name: str) -> Finding:
+def _package(name: str) -> _Finding:
     try:
-        return Finding(name, "ok", version(name))
+        return _Finding(name, "ok", version(name))
     except PackageNotFoundError:
-        return Finding(name, "missing", "not installed; run 'make setup'")
+        return _Finding(name, "missing", "not installed; run 'make setup'")
 
 
-def _import(project: Project, name: str, code: str) -> Finding:
+def _import(project: Project, name: str, code: str) -> _Finding:
     """In a process of its own: a broken native library can take its process down."""
     result = subprocess.run(
         [sys.executable, "-c", code], cwd=project.root, capture_output=True, text=True, check=False
     )
     if result.returncode == 0:
-        return Finding(f"import {name}", "ok", "works")
+        return _Finding(f"import {name}", "ok", "works")
     last = (result.stderr.strip().splitlines() or [f"exit code {result.returncode}"])[-1]
-    return Finding(f"import {name}", "missing", last)
+    return _Finding(f"import {name}", "missing", last)
 
 
-def _mesher_seed() -> Finding:
+def _mesher_seed() -> _Finding:
     from stages.tetrahedralize.mesher import why_unseeded
 
     try:
@@ -102,8 +102,8 @@ def _mesher_seed() -> Finding:
     except (RuntimeError, InputError) as error:
         reason = str(error)
     if not reason:
-        return Finding("seed of the mesher", "ok", "works: the same surface gives the same mesh")
-    return Finding(
+        return _Finding("seed of the mesher", "ok", "works: the same surface gives the same mesh")
+    return _Finding(
         "seed of the mesher",
         "optional",
         f"{reason}. Without it every run gives another mesh. Install a C compiler (gcc), then run "
@@ -119,22 +119,22 @@ def _loads(library: str) -> bool:
     return True
 
 
-def _libusb() -> Finding:
+def _libusb() -> _Finding:
     if _loads("libusb-1.0.so.0"):
-        return Finding("libusb", "ok", "of the system")
+        return _Finding("libusb", "ok", "of the system")
     try:
-        return Finding("libusb", "ok", f"from the package libusb-package {version('libusb-package')}")
+        return _Finding("libusb", "ok", f"from the package libusb-package {version('libusb-package')}")
     except PackageNotFoundError:
-        return Finding("libusb", "missing", "open3d needs it; run 'make setup' or install libusb-1.0-0")
+        return _Finding("libusb", "missing", "open3d needs it; run 'make setup' or install libusb-1.0-0")
 
 
-def _libgl() -> Finding:
+def _libgl() -> _Finding:
     if _loads("libGL.so.1"):
-        return Finding("libGL", "ok", "of the system")
-    return Finding("libGL", "optional", "not found; previews are drawn by VTK's own software renderer")
+        return _Finding("libGL", "ok", "of the system")
+    return _Finding("libGL", "optional", "not found; previews are drawn by VTK's own software renderer")
 
 
-def _device(project: Project) -> Finding:
+def _device(project: Project) -> _Finding:
     """Asked in a process of its own, which may lack Warp or fail in the driver."""
     code = "from disect_sim.simulation import describe_device; print(describe_device())"
     result = subprocess.run(
@@ -142,35 +142,35 @@ def _device(project: Project) -> Finding:
     )
     if result.returncode != 0:
         last = (result.stderr.strip().splitlines() or [f"exit code {result.returncode}"])[-1]
-        return Finding("device", "missing", f"the simulator can't be asked for its device: {last}")
+        return _Finding("device", "missing", f"the simulator can't be asked for its device: {last}")
     said = result.stdout.strip().splitlines()[-1]
-    return Finding("device", "optional" if said.startswith("no CUDA") else "ok", said)
+    return _Finding("device", "optional" if said.startswith("no CUDA") else "ok", said)
 
 
-def _disk(project: Project) -> Finding:
+def _disk(project: Project) -> _Finding:
     free_gb = shutil.disk_usage(project.root).free / 1e9
-    return Finding(
-        "disk", "ok" if free_gb > MIN_FREE_GB else "missing", f"{free_gb:.0f} GB free at {project.root}"
+    return _Finding(
+        "disk", "ok" if free_gb > _MIN_FREE_GB else "missing", f"{free_gb:.0f} GB free at {project.root}"
     )
 
 
-def _program(name: str, remedy: str) -> Finding:
+def _program(name: str, remedy: str) -> _Finding:
     path = shutil.which(name)
-    return Finding(name, "ok" if path else "missing", path or remedy)
+    return _Finding(name, "ok" if path else "missing", path or remedy)
 
 
-def _dvc(project: Project) -> Finding:
+def _dvc(project: Project) -> _Finding:
     if (project.root / ".dvc" / "config").exists():
-        return Finding("dvc repository", "ok", f"{len(project.scan_ids())} scans registered")
-    return Finding("dvc repository", "missing", "no .dvc/config; run 'make setup'")
+        return _Finding("dvc repository", "ok", f"{len(project.scan_ids())} scans registered")
+    return _Finding("dvc repository", "missing", "no .dvc/config; run 'make setup'")
 
 
-def _pipeline_files(project: Project) -> Finding:
+def _pipeline_files(project: Project) -> _Finding:
     """Plain `dvc repro` uses the scans' own dvc.yaml; only scan2cut's commands write them anew."""
     outdated = [scan_id for scan_id in project.scan_ids() if not is_current(project, scan_id)]
     if not outdated:
-        return Finding("dvc.yaml of scans", "ok", f"all have the text of {TEMPLATE}")
-    return Finding(
+        return _Finding("dvc.yaml of scans", "ok", f"all have the text of {TEMPLATE}")
+    return _Finding(
         "dvc.yaml of scans",
         "outdated",
         f"{len(outdated)} differ from {TEMPLATE} ({', '.join(outdated[:5])}{', …' if outdated[5:] else ''}); "
@@ -178,15 +178,15 @@ def _pipeline_files(project: Project) -> Finding:
     )
 
 
-def _sample(project: Project) -> Finding:
+def _sample(project: Project) -> _Finding:
     present = project.sample_dir.is_dir() and any(project.sample_dir.iterdir())
-    return Finding("sample", "ok" if present else "missing", str(project.sample_dir))
+    return _Finding("sample", "ok" if present else "missing", str(project.sample_dir))
 
 
-def _dashboard(project: Project) -> Finding:
+def _dashboard(project: Project) -> _Finding:
     url = use_running_dashboard(project)
     if url:
-        return Finding("dashboard", "ok", url)
-    return Finding(
+        return _Finding("dashboard", "ok", url)
+    return _Finding(
         "dashboard", "optional", "not running; start it with 'make dashboard' (runs work without it)"
     )

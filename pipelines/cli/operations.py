@@ -20,14 +20,14 @@ from pipelines.cli.terminal import (
 from pipelines.runs.dashboard import HOST
 from stages.runtime.errors import EXIT_FAILED, InputError
 
-Workers = Annotated[
+_Workers = Annotated[
     int | None, typer.Option(help="Scans at once.", show_default="what cores and memory allow")
 ]
-MemoryGb = Annotated[float, typer.Option("--memory-gb", help="Peak memory of one scan.")]
-Target = Annotated[
+_MemoryGb = Annotated[float, typer.Option("--memory-gb", help="Peak memory of one scan.")]
+_Target = Annotated[
     str | None, typer.Option(help="Run only this stage and what it needs.", autocompletion=stage_names)
 ]
-MEMORY_GB = 2.0
+_MEMORY_GB = 2.0
 """The largest stage of the sample peaks below 1 GB (lab/notes/scaling.md); fruits are scanned more finely than that."""
 
 
@@ -46,12 +46,12 @@ def add_operation_commands(app: typer.Typer) -> None:
 
 def batch(
     scans: Annotated[list[str], typer.Argument(help="Ids of registered scans, or raw scan files.")],
-    workers: Workers = None,
-    memory_gb: MemoryGb = MEMORY_GB,
+    workers: _Workers = None,
+    memory_gb: _MemoryGb = _MEMORY_GB,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Override a parameter for all these scans.")
     ] = None,
-    target: Target = None,
+    target: _Target = None,
     force: Annotated[bool, typer.Option("--force", help="Run every stage even if it is fresh.")] = False,
     dask: Annotated[
         str | None,
@@ -98,12 +98,12 @@ def batch(
 
 def watch(
     folder: Annotated[Path, typer.Argument(help="Where scans and logs arrive.")],
-    workers: Workers = None,
-    memory_gb: MemoryGb = MEMORY_GB,
+    workers: _Workers = None,
+    memory_gb: _MemoryGb = _MEMORY_GB,
     settle_s: Annotated[
         float, typer.Option(help="A file is whole when it has not changed for so long.")
     ] = 5.0,
-    target: Target = None,
+    target: _Target = None,
     once: Annotated[bool, typer.Option("--once", help="End when everything that is there has run.")] = False,
 ) -> None:
     """Start a run for every scan that arrives with its log; remembers across restarts what was done.
@@ -131,8 +131,8 @@ def watch(
 
 def deploy(
     name: Annotated[str, typer.Option(help="Name of the deployment.")] = "lab",
-    workers: Workers = None,
-    memory_gb: MemoryGb = MEMORY_GB,
+    workers: _Workers = None,
+    memory_gb: _MemoryGb = _MEMORY_GB,
 ) -> None:
     """Register the flow with the running dashboard and run what is started there or by API."""
     project = this_project()

@@ -58,14 +58,14 @@ def parse_overrides(settings: Sequence[str]) -> dict[str, dict[str, Any]]:
     return overrides
 
 
-EXPORT = "export"
+_EXPORT = "export"
 """The stage that `scan2cut export` runs."""
-AIR_HELP = "No-contact run of the log's motion, may be repeated."
-MATERIAL_HELP = "apple, potato, cucumber or banana."
+_AIR_HELP = "No-contact run of the log's motion, may be repeated."
+_MATERIAL_HELP = "apple, potato, cucumber or banana."
 Force = Annotated[bool, typer.Option("--force", help="Run every stage even if it is fresh.")]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show the log of every stage.")]
-Air = Annotated[list[Path] | None, typer.Option(help=AIR_HELP, show_default="air* beside the log")]
-Settings = Annotated[
+_Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show the log of every stage.")]
+_Air = Annotated[list[Path] | None, typer.Option(help=_AIR_HELP, show_default="air* beside the log")]
+_Settings = Annotated[
     list[str] | None, typer.Option("--set", help="Override a parameter for this scan, e.g. clean.unit=mm.")
 ]
 
@@ -87,14 +87,14 @@ def run(
         list[Path] | None,
         typer.Option(help="Force log of a cut of the same fruit, may be repeated: one per cut."),
     ] = None,
-    air: Air = None,
+    air: _Air = None,
     material: Annotated[
-        str | None, typer.Option(help=MATERIAL_HELP, show_default="apple", autocompletion=materials)
+        str | None, typer.Option(help=_MATERIAL_HELP, show_default="apple", autocompletion=materials)
     ] = None,
     surface: Annotated[
         Path | None, typer.Option(help="Triangle mesh to cut along instead of the plane.")
     ] = None,
-    settings: Settings = None,
+    settings: _Settings = None,
     scan_id: Annotated[
         str | None, typer.Option("--id", help="Name of the scan.", show_default="from the file")
     ] = None,
@@ -111,7 +111,7 @@ def run(
         ),
     ] = None,
     force: Force = False,
-    verbose: Verbose = False,
+    verbose: _Verbose = False,
     as_json: Json = False,
 ) -> None:
     """Register a scan and bring all its stages up to date.
@@ -154,7 +154,7 @@ def export(
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Export again even if nothing changed.")] = False,
-    verbose: Verbose = False,
+    verbose: _Verbose = False,
     as_json: Json = False,
 ) -> None:
     """Write and certify the files for the robot: the stage export and what it needs.
@@ -169,7 +169,7 @@ def export(
         overrides = {} if robot is None else {"arm": {"robot": robot}}
         return Request(known_raw_file(project, scan), scan_id=scan, overrides=overrides)
 
-    result = _run(project, request, force=force, verbose=verbose, target=EXPORT)
+    result = _run(project, request, force=force, verbose=verbose, target=_EXPORT)
     _print_run(project, result, only_json)
 
 
@@ -209,16 +209,16 @@ def calibrate(
         list[Path] | None,
         typer.Option(help="Force log of a cut, may be repeated: one per cut.", show_default="the scan's"),
     ] = None,
-    air: Air = None,
+    air: _Air = None,
     material: Annotated[
-        str | None, typer.Option(help=MATERIAL_HELP, show_default="the scan's", autocompletion=materials)
+        str | None, typer.Option(help=_MATERIAL_HELP, show_default="the scan's", autocompletion=materials)
     ] = None,
-    settings: Settings = None,
+    settings: _Settings = None,
     replace: Annotated[
         bool, typer.Option("--replace", help="Replace the log registered for this scan.")
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Fit again even if nothing changed.")] = False,
-    verbose: Verbose = False,
+    verbose: _Verbose = False,
     as_json: Json = False,
 ) -> None:
     """Fit the simulator's parameters to a force log: the stage calibrate and what it needs, nothing else."""

@@ -62,7 +62,7 @@ def write_sample(project: Project, folder: Path) -> list[Path]:
 
 
 @dataclass(frozen=True)
-class Validated:
+class _Validated:
     """A file that keeps its contract."""
 
     artifact: Artifact
@@ -70,7 +70,7 @@ class Validated:
     metadata: dict[str, str]
 
 
-def validate_file(path: Path) -> Validated:
+def validate_file(path: Path) -> _Validated:
     """Check the file; InputError says which rule it breaks."""
     if not path.is_file():
         raise InputError(
@@ -93,7 +93,7 @@ def validate_file(path: Path) -> Validated:
         rows = text.count("\n") - 1
     elif not path.read_bytes().startswith(PNG_SIGNATURE):
         raise InputError(f"{path} is not a PNG picture. Run the stage {artifact.producer} again.")
-    return Validated(artifact, rows, ours)
+    return _Validated(artifact, rows, ours)
 
 
 def _check_recorded(path: Path, artifact: Artifact) -> None:
@@ -122,7 +122,7 @@ def _artifact_of(path: Path, metadata: dict[str, str]) -> Artifact:
     return found
 
 
-Open = Annotated[bool, typer.Option("--open/--no-open", help="Open the page in the browser.")]
+_Open = Annotated[bool, typer.Option("--open/--no-open", help="Open the page in the browser.")]
 
 
 def add_show_commands(app: typer.Typer) -> None:
@@ -133,7 +133,7 @@ def add_show_commands(app: typer.Typer) -> None:
 
 def report(
     scan: Annotated[str, typer.Argument(help="Id of a registered scan.", autocompletion=scan_ids)],
-    open_page: Open = False,
+    open_page: _Open = False,
 ) -> None:
     """Build report.html of a scan again: everything its last run decided, on one page."""
     from pipelines.report.build import build_report
@@ -143,7 +143,7 @@ def report(
 
 def view(
     scan: Annotated[str, typer.Argument(help="Id of a registered scan.", autocompletion=scan_ids)],
-    open_page: Open = True,
+    open_page: _Open = True,
     rrd: Annotated[
         Path | None, typer.Option(help="Write a Rerun recording instead; needs the extra rerun.")
     ] = None,
@@ -170,7 +170,7 @@ def view(
 def compare(
     runs: Annotated[list[str], typer.Argument(help="Scan ids, or SCAN@REVISION for an earlier version.")],
     html: Annotated[Path, typer.Option(help="Where to write the page.")] = Path("compare.html"),
-    open_page: Open = False,
+    open_page: _Open = False,
 ) -> None:
     """Put runs side by side: results, fitted parameters, settings, times, force curves."""
     from pipelines.versions.compare import read_runs, terminal_tables, write_compare

@@ -160,10 +160,10 @@ def materials(incomplete: str) -> list[str]:
     return [name for name in MATERIALS if name.startswith(incomplete)]
 
 
-WIDTH_OF_A_PIPE = 120
+_WIDTH_OF_A_PIPE = 120
 """Columns to fill where there is no terminal to ask."""
 
-out = Console(width=None if sys.stdout.isatty() else WIDTH_OF_A_PIPE)
+out = Console(width=None if sys.stdout.isatty() else _WIDTH_OF_A_PIPE)
 err = Console(stderr=True)
 DEBUG_VARIABLE = "SCAN2CUT_DEBUG"
 """In the environment: show the full traceback of an error."""

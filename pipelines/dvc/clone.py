@@ -23,11 +23,11 @@ from stages.runtime.errors import InputError
 from stages.runtime.files import write_bytes_atomic
 from stages.runtime.scan_file import SCAN_FILE_NAME, read_scan_file
 
-REMOTE = "cluster"
+_REMOTE = "cluster"
 """Name that a clone gives to the DVC remote."""
-WORKSPACE_VARIABLE = "SCAN2CUT_WORKSPACE"
+_WORKSPACE_VARIABLE = "SCAN2CUT_WORKSPACE"
 """Where a worker keeps its clones; by default its own Dask directory."""
-CODE = ("pipelines", "stages", "disect_sim", "params.yaml")
+_CODE = ("pipelines", "stages", "disect_sim", "params.yaml")
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Source:
 
 def find_source(project: Project, repository: str | None = None) -> Source:
     """This project as workers can reach it; InputError if their code or data would be another."""
-    changed = _git(project.root, "status", "--porcelain", "--untracked-files=no", "--", *CODE).splitlines()
+    changed = _git(project.root, "status", "--porcelain", "--untracked-files=no", "--", *_CODE).splitlines()
     if changed:
         raise InputError(
             f"{len(changed)} files of code or parameters are not committed (such as {changed[0][3:]}). Workers clone "
@@ -85,12 +85,12 @@ def make_clone(source: Source, folder: Path) -> None:
     """Clone code at the source's commit, with its DVC remote."""
     _git(folder.parent, "clone", "--quiet", "--no-checkout", source.repository, str(folder))
     _git(folder, "checkout", "--quiet", "--detach", source.commit)
-    run_dvc(Project(folder), "remote", "add", "--local", REMOTE, source.remote_url)
+    run_dvc(Project(folder), "remote", "add", "--local", _REMOTE, source.remote_url)
 
 
 def _workspaces() -> Path:
-    if os.environ.get(WORKSPACE_VARIABLE):
-        return Path(os.environ[WORKSPACE_VARIABLE])
+    if os.environ.get(_WORKSPACE_VARIABLE):
+        return Path(os.environ[_WORKSPACE_VARIABLE])
     from distributed import get_worker
 
     return Path(get_worker().local_directory) / "scan2cut"
@@ -111,7 +111,7 @@ def _setting(project: Project, name: str) -> str:
 # A scan's files on their way between two clones: small text with the task, artifacts through the DVC remote.
 
 
-RESULT_TEXTS = ("metrics.json", "provenance.json")
+_RESULT_TEXTS = ("metrics.json", "provenance.json")
 """Small texts that a stage leaves in its folder."""
 
 
@@ -119,13 +119,13 @@ def text_files(project: Project, scan_id: str) -> dict[str, str]:
     """The scan's small text files, by their path in its directory."""
     folder = project.scan_dir(scan_id)
     paths = [folder / SCAN_FILE_NAME, folder / LOCK_FILE_NAME, *folder.glob("*.dvc")]
-    paths += [path for name in RESULT_TEXTS for path in folder.glob(f"*/{name}")]
+    paths += [path for name in _RESULT_TEXTS for path in folder.glob(f"*/{name}")]
     return {str(p.relative_to(folder)): p.read_text(encoding="utf-8") for p in paths if p.is_file()}
 
 
 def result_files(files: Mapping[str, str]) -> dict[str, str]:
     """Those that a stage changes; scan.yaml is the caller's own and may have been edited meanwhile."""
-    ends = (LOCK_FILE_NAME, *(f"/{name}" for name in RESULT_TEXTS))
+    ends = (LOCK_FILE_NAME, *(f"/{name}" for name in _RESULT_TEXTS))
     return {name: text for name, text in files.items() if name.endswith(ends)}
 
 
@@ -150,7 +150,7 @@ def fetch_inputs(project: Project, scan_id: str, entry: StageEntry) -> None:
         project,
         "pull",
         "--remote",
-        REMOTE,
+        _REMOTE,
         *raw_addresses(project, scan_id),
         *(stage_address(project, scan_id, name) for name in before),
     )
@@ -158,7 +158,7 @@ def fetch_inputs(project: Project, scan_id: str, entry: StageEntry) -> None:
 
 def send_outputs(project: Project, scan_id: str, entry: StageEntry) -> None:
     """Push what the stage made."""
-    run_dvc(project, "push", "--remote", REMOTE, stage_address(project, scan_id, entry.name))
+    run_dvc(project, "push", "--remote", _REMOTE, stage_address(project, scan_id, entry.name))
 
 
 def send_raw_files(project: Project, scan_id: str) -> None:

@@ -33,29 +33,29 @@ class EventsTail:
 # Keeping secrets out of logs: values of secret-looking variables, and passwords in addresses.
 
 
-SECRET_NAME = re.compile(
+_SECRET_NAME = re.compile(
     r"SECRET|TOKEN|PASSW|AUTH_STRING|ACCESS_KEY|API_KEY|CONNECTION_URL|CONNECTION_STRING", re.I
 )
 IN_ADDRESS = re.compile(r"(\w[\w+.-]*://)[^\s/@]+@")
 """user:password@ in front of a host."""
-MIN_LENGTH = 6
+_MIN_LENGTH = 6
 """Shorter values would blank out ordinary words."""
-BLANK = "***"
+_BLANK = "***"
 
 
 def redact(text: str) -> str:
     """The text without passwords in addresses and without the values of this process's secrets."""
     for name, value in os.environ.items():
-        if SECRET_NAME.search(name) and len(value) >= MIN_LENGTH:
+        if _SECRET_NAME.search(name) and len(value) >= _MIN_LENGTH:
             for part in {value, value.partition(":")[2]}:
-                if len(part) >= MIN_LENGTH:
-                    text = text.replace(part, BLANK)
-    return IN_ADDRESS.sub(rf"\1{BLANK}@", text)
+                if len(part) >= _MIN_LENGTH:
+                    text = text.replace(part, _BLANK)
+    return IN_ADDRESS.sub(rf"\1{_BLANK}@", text)
 
 
 BUSY_SENTENCE = "is busy, it is being blocked by"
 """DVC's own words where another dvc command works on the same files; the pin dvc>=3.67,<3.68 and a test hold them."""
-SHOWN_CHARACTERS = 600
+_SHOWN_CHARACTERS = 600
 """Of what a failed command said, from its end."""
 
 
@@ -87,7 +87,7 @@ def _run(
     if result.returncode:
         words = " ".join(word for word in arguments if "://" not in word)
         said = result.stderr.decode(errors="replace")
-        shown = redact(said.strip()[-SHOWN_CHARACTERS:])
+        shown = redact(said.strip()[-_SHOWN_CHARACTERS:])
         raise CommandError(f"'{name} {words}' failed in {folder}: {shown}", said)
     return result.stdout
 

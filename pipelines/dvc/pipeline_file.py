@@ -98,7 +98,7 @@ def _paths(items: list[str | dict[str, Any]]) -> tuple[str, ...]:
 STAGE = re.compile(r"^  (\w+):\n(?:(?:    .*)?\n)*", re.M)
 """One stage with the empty line after it, as write_template.py writes it."""
 
-KEY = re.compile(r"\$\{(\w+)\}")
+_KEY = re.compile(r"\$\{(\w+)\}")
 """What DVC fills in from scan.yaml."""
 
 
@@ -138,7 +138,7 @@ def refresh_pipeline_file(project: Project, scan_id: str) -> str | None:
 def _check_keys(project: Project, scan_id: str) -> None:
     """Refuse a scan.yaml without a key that dvc.yaml asks for; DVC would say so in words of its parser."""
     path = project.scan_dir(scan_id) / SCAN_FILE_NAME
-    missing = sorted(set(KEY.findall(_text(project.template))) - read_scan_mapping(path).keys())
+    missing = sorted(set(_KEY.findall(_text(project.template))) - read_scan_mapping(path).keys())
     if missing:
         raise InputError(
             f"{path} has no {', '.join(missing)}. Every scan has these keys, as dvc.yaml asks for them. Register the "

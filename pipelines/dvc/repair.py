@@ -120,25 +120,25 @@ def recorded_stages(scan_dir: Path) -> dict[str, Any]:
 # DVC believes a write-protected cache entry without looking, so a damaged one would come back as a good result.
 
 
-DIRECTORY_MARK = ".dir"
+_DIRECTORY_MARK = ".dir"
 """DVC's ending for the hash of a directory."""
 
 
 @dataclass(frozen=True)
-class Recorded:
+class _Recorded:
     """One output as dvc.lock describes it."""
 
     path: Path
     md5: str
 
 
-def recorded_outputs(project: Project, scan_id: str, stage: str) -> list[Recorded]:
+def recorded_outputs(project: Project, scan_id: str, stage: str) -> list[_Recorded]:
     """The stage's outputs with their recorded hashes; none if the stage is not in dvc.lock."""
     recorded = recorded_stages(project.scan_dir(scan_id)).get(stage, {})
-    return [Recorded(project.root / out["path"], out["md5"]) for out in recorded.get("outs", [])]
+    return [_Recorded(project.root / out["path"], out["md5"]) for out in recorded.get("outs", [])]
 
 
-def damaged(recorded: Iterable[Recorded]) -> list[Recorded]:
+def damaged(recorded: Iterable[_Recorded]) -> list[_Recorded]:
     """Those whose content is another than the recorded one, or which are missing."""
     return [item for item in recorded if md5_of_path(item.path) != item.md5]
 
@@ -156,10 +156,10 @@ def md5_of_path(path: Path) -> str | None:
         if file.is_file() and "__pycache__" not in file.parts
     ]
     listing = json.dumps(sorted(entries, key=lambda entry: str(entry["relpath"])), sort_keys=True)
-    return hashlib.md5(listing.encode()).hexdigest() + DIRECTORY_MARK
+    return hashlib.md5(listing.encode()).hexdigest() + _DIRECTORY_MARK
 
 
-def discard(project: Project, items: Iterable[Recorded]) -> None:
+def discard(project: Project, items: Iterable[_Recorded]) -> None:
     """Remove damaged files, and their copies in DVC's cache where those are damaged too."""
     cache = cache_dir(project)
     for item in items:
@@ -175,9 +175,9 @@ def _discard_cached(cache: Path, md5: str) -> None:
     copy = cached_file(cache, md5)
     if not copy.is_file():
         return
-    if md5_of_path(copy) != md5.removesuffix(DIRECTORY_MARK):
+    if md5_of_path(copy) != md5.removesuffix(_DIRECTORY_MARK):
         copy.unlink()
-    elif md5.endswith(DIRECTORY_MARK):
+    elif md5.endswith(_DIRECTORY_MARK):
         for entry in json.loads(copy.read_text(encoding="utf-8")):
             _discard_cached(cache, entry["md5"])
 
@@ -228,19 +228,19 @@ def check_disk_space(folder: Path) -> None:
 
 BROKEN_SENTENCE = "Unable to read RWLock-file"
 """DVC's own words; the pin dvc>=3.67,<3.68 and a test hold them."""
-WAIT_S = 0.1
+_WAIT_S = 0.1
 
 
 def recovered_from_broken_rwlock(project: Project, text: str, since_s: float) -> bool:
     """True if the command that began then (time.time) failed because of the table; a broken table is removed."""
     if BROKEN_SENTENCE in text:
-        remove_broken_rwlock(project)
+        _remove_broken_rwlock(project)
         return True
     mark = _mark(project)
     return mark.exists() and mark.stat().st_mtime >= since_s
 
 
-def remove_broken_rwlock(project: Project) -> bool:
+def _remove_broken_rwlock(project: Project) -> bool:
     """Remove the table if it can't be read, under the lock that DVC itself takes to edit it."""
     import zc.lockfile
 
@@ -250,7 +250,7 @@ def remove_broken_rwlock(project: Project) -> bool:
             lock = zc.lockfile.LockFile(str(table.with_name("rwlock.lock")))
             break
         except zc.lockfile.LockError:
-            time.sleep(WAIT_S)
+            time.sleep(_WAIT_S)
     try:
         if not table.exists() or _is_readable(table):
             return False

@@ -45,13 +45,13 @@ from stages.runtime.scan_file import SCAN_FILE_NAME, read_scan_file
 from stages.runtime.stage_io import EVENTS_VARIABLE
 from stages.runtime.stage_main import PARENT_VARIABLE
 
-UNCHANGED_SENTENCE = "didn't change, skipping"
-CACHED_SENTENCE = "is cached - skipping run"
+_UNCHANGED_SENTENCE = "didn't change, skipping"
+_CACHED_SENTENCE = "is cached - skipping run"
 """DVC's own words; the pin dvc>=3.67,<3.68 and a test hold them."""
-ERROR_OF_THE_SYSTEM = re.compile(r"\[Errno (?P<number>\d+)\][^\n:]*(: '(?P<path>[^'\n]+)')?")
+_ERROR_OF_THE_SYSTEM = re.compile(r"\[Errno (?P<number>\d+)\][^\n:]*(: '(?P<path>[^'\n]+)')?")
 """As DVC passes on what the disk refused."""
-BUSY_WAIT_S = 2.0
-POLL_S = 0.2
+_BUSY_WAIT_S = 2.0
+_POLL_S = 0.2
 
 
 class Outcome(StrEnum):
@@ -189,7 +189,7 @@ def _run_dvc(project: Project, scan_id: str, entry: StageEntry, listeners: Liste
         check_stop()
         if BUSY_SENTENCE in text and time.monotonic() < deadline:
             listeners.on_line("A 'dvc' command works on this scan; waiting for it.")
-            time.sleep(BUSY_WAIT_S)
+            time.sleep(_BUSY_WAIT_S)
             continue
         if (
             error is None
@@ -203,9 +203,9 @@ def _run_dvc(project: Project, scan_id: str, entry: StageEntry, listeners: Liste
         raise _failure(
             entry.name, text, error, timed_out=time.monotonic() >= deadline, limit_s=entry.timeout_s
         )
-    if UNCHANGED_SENTENCE in text:
+    if _UNCHANGED_SENTENCE in text:
         return Outcome.UNCHANGED
-    return Outcome.CACHED if CACHED_SENTENCE in text else Outcome.COMPLETED
+    return Outcome.CACHED if _CACHED_SENTENCE in text else Outcome.COMPLETED
 
 
 def _is_recorded(project: Project, scan_id: str, stage: str) -> bool:
@@ -237,7 +237,7 @@ def _failure(
             f"{stage}: stopped after {limit_s:.0f} s, its limit. Make the problem smaller, or raise "
             f"timeout_s of {stage} in pipelines/dvc/scan.dvc.yaml."
         )
-    found = ERROR_OF_THE_SYSTEM.search(text) if error is None else None
+    found = _ERROR_OF_THE_SYSTEM.search(text) if error is None else None
     if found and int(found["number"]) in REASONS:
         return OSError(
             int(found["number"]), os.strerror(int(found["number"])), found["path"] or "DVC's cache"
@@ -276,7 +276,7 @@ def _run_watched(
         try:
             while not finished:
                 try:
-                    line = incoming.get(timeout=POLL_S)
+                    line = incoming.get(timeout=_POLL_S)
                     finished = line is None
                 except queue.Empty:
                     line = None

@@ -10,10 +10,10 @@ from typing import NoReturn
 
 from stages.runtime.errors import EXIT_INTERRUPTED
 
-PATIENCE_S = float(os.environ.get("SCAN2CUT_PATIENCE_S", "1.5"))
+_PATIENCE_S = float(os.environ.get("SCAN2CUT_PATIENCE_S", "1.5"))
 """After this the process ends wherever it is: results are safe against that, as they are against kill -9. Where a busy
 machine needs longer to tell the dashboard, the run stays Running there."""
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 STOP = threading.Event()
 """Set when the user wants everything to end; stages look at it."""
 
@@ -98,14 +98,14 @@ def stop_on_signals(at_end: Callable[[], None], sentence: str | None = None) -> 
     os.set_blocking(writing, False)
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     threading.Thread(target=_listen, args=(reading,), daemon=True).start()
-    for number in SIGNALS:
+    for number in _SIGNALS:
         signal.signal(number, _on_signal)
 
 
 def _listen(reading: int) -> None:
     while True:
         for number in os.read(reading, 16):
-            if number in SIGNALS:
+            if number in _SIGNALS:
                 _begin_to_stop(number)
 
 
@@ -122,7 +122,7 @@ def _begin_to_stop(number: int) -> None:
         _NOW.stopped_in = dict(_NOW.stages)
         _NOW.exit_code = 128 + number
         STOP.set()
-    timer = threading.Timer(PATIENCE_S, _say_and_end)
+    timer = threading.Timer(_PATIENCE_S, _say_and_end)
     timer.daemon = True
     timer.start()
 

@@ -26,7 +26,7 @@ from stages.runtime.errors import EXIT_INTERRUPTED, InputError
 # How many scans this machine can work on at once: bounded by cores and by memory.
 
 
-SQLITE_LIMIT = 4
+_SQLITE_LIMIT = 4
 """More writers at once made Prefect's SQLite answer 503 (lab/notes/scaling.md); PostgreSQL has no such limit."""
 DATABASE_VARIABLE = "PREFECT_SERVER_DATABASE_CONNECTION_URL"
 CGROUP = Path("/sys/fs/cgroup")
@@ -34,14 +34,14 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"
 
 
 @dataclass(frozen=True)
-class Capacity:
+class _Capacity:
     """A number of scans and the reason for it."""
 
     scans: int
     reason: str
 
 
-def capacity(memory_gb_per_scan: float, wanted: int | None = None) -> Capacity:
+def capacity(memory_gb_per_scan: float, wanted: int | None = None) -> _Capacity:
     """As many scans as there are cores and as fit in the free memory; `wanted` is checked against the memory."""
     if not 0 < memory_gb_per_scan < math.inf:
         raise InputError(
@@ -58,9 +58,9 @@ def capacity(memory_gb_per_scan: float, wanted: int | None = None) -> Capacity:
     if wanted is not None:
         bounds = {"--workers": wanted, **dict(list(bounds.items())[1:])}
     elif not os.environ.get(DATABASE_VARIABLE, "").startswith("postgresql"):
-        bounds["Prefect's SQLite"] = SQLITE_LIMIT
+        bounds["Prefect's SQLite"] = _SQLITE_LIMIT
     reason = min(bounds, key=lambda name: bounds[name])
-    return Capacity(bounds[reason], reason)
+    return _Capacity(bounds[reason], reason)
 
 
 def cores() -> int:
@@ -122,7 +122,7 @@ def batch_requests(
 Say = Callable[[str], None]
 
 
-class ScanPool:
+class _ScanPool:
     """Runs requests, a bounded number of them at a time."""
 
     def __init__(self, project: Project, scans: int, say: Say, cluster: Cluster | None = None) -> None:
@@ -161,11 +161,11 @@ class ScanPool:
 
 
 @contextmanager
-def scan_pool(project: Project, scans: int, say: Say, cluster: Cluster | None = None) -> Iterator[ScanPool]:
+def scan_pool(project: Project, scans: int, say: Say, cluster: Cluster | None = None) -> Iterator[_ScanPool]:
     """A pool with Prefect already started, so that its threads do not start it several times."""
     share_cores(scans)
-    start_prefect(project)
-    pool = ScanPool(project, scans, say, cluster)
+    _start_prefect(project)
+    pool = _ScanPool(project, scans, say, cluster)
     try:
         yield pool
     except BaseException:
@@ -174,7 +174,7 @@ def scan_pool(project: Project, scans: int, say: Say, cluster: Cluster | None = 
     pool.close(cancel=False)
 
 
-def start_prefect(project: Project) -> None:
+def _start_prefect(project: Project) -> None:
     """Find the dashboard, or start a server, before the first run needs it."""
     silence_prefect()
     api_url(project)

@@ -95,12 +95,12 @@ class InboxMemory:
                 continue
 
 
-SCAN_SUFFIXES = frozenset(MESH_SUFFIXES + CLOUD_SUFFIXES)
-MANIFEST_SUFFIX = ".scan2cut.yaml"
-MANIFEST_KEYS = frozenset({"scan", "log", "air", "id", "material", "settings"})
-LONGEST_NAME = 255
+_SCAN_SUFFIXES = frozenset(MESH_SUFFIXES + CLOUD_SUFFIXES)
+_MANIFEST_SUFFIX = ".scan2cut.yaml"
+_MANIFEST_KEYS = frozenset({"scan", "log", "air", "id", "material", "settings"})
+_LONGEST_NAME = 255
 """Bytes of a file's name that disks allow."""
-LOG_ENDINGS = ("_log", "-log", ".log", " log")
+_LOG_ENDINGS = ("_log", "-log", ".log", " log")
 """What a log may be called beyond its scan's name. Files with other endings, such as .part, are never looked at."""
 
 
@@ -152,10 +152,10 @@ def _in_folder(inbox: Path, folder: Path) -> list[Delivery]:
         for path in folder.iterdir()
         if not path.name.startswith(".") and path.is_file() and not path.is_symlink()
     )
-    named = [_by_manifest(inbox, path) for path in files if path.name.endswith(MANIFEST_SUFFIX)]
+    named = [_by_manifest(inbox, path) for path in files if path.name.endswith(_MANIFEST_SUFFIX)]
     taken = {path for delivery in named for path in delivery.files}
     rest = [path for path in files if path not in taken]
-    scans = [path for path in rest if path.suffix.lower() in SCAN_SUFFIXES]
+    scans = [path for path in rest if path.suffix.lower() in _SCAN_SUFFIXES]
     logs = [path for path in rest if path.suffix.lower() in LOG_SUFFIXES]
     if folder != inbox and len(scans) == 1:
         return [*named, _alone_in_folder(inbox, scans[0], logs)]
@@ -173,7 +173,7 @@ def find_log(scan: Path) -> Path | None:
 
 
 def _by_name(inbox: Path, scan: Path, logs: Sequence[Path]) -> Delivery:
-    names = {scan.stem.lower(), *(scan.stem.lower() + ending for ending in LOG_ENDINGS)}
+    names = {scan.stem.lower(), *(scan.stem.lower() + ending for ending in _LOG_ENDINGS)}
     return _delivery(inbox, scan, [log for log in logs if log.stem.lower() in names], ())
 
 
@@ -189,7 +189,7 @@ def _delivery(
     if len(logs) > 1:
         problem = (
             f"{name} has {len(logs)} logs ({', '.join(log.name for log in logs)}). Which cut is the first must be "
-            f"said. Write {scan.stem}{MANIFEST_SUFFIX} with log: [first, second], or remove the others."
+            f"said. Write {scan.stem}{_MANIFEST_SUFFIX} with log: [first, second], or remove the others."
         )
         return Delivery(name, scan, problem=problem)
     if not logs:
@@ -201,11 +201,11 @@ def _by_manifest(inbox: Path, manifest: Path) -> Delivery:
     name = str(manifest.relative_to(inbox))
     try:
         content = read_mapping(manifest)
-        unknown = sorted(set(map(str, content)) - MANIFEST_KEYS)
+        unknown = sorted(set(map(str, content)) - _MANIFEST_KEYS)
         if unknown or "scan" not in content:
             raise InputError(
                 f"{name} has {'the unknown key ' + repr(unknown[0]) if unknown else 'no scan'}. Its keys are "
-                f"{', '.join(sorted(MANIFEST_KEYS))}; scan is needed. Correct it."
+                f"{', '.join(sorted(_MANIFEST_KEYS))}; scan is needed. Correct it."
             )
         scan = _neighbour(manifest, content["scan"])
         given = content.get("log") or []
@@ -245,11 +245,11 @@ def _neighbour(manifest: Path, name: Any) -> Path:
     """A file beside the manifest; nothing outside its folder can be named."""
     path = manifest.parent / str(name)
     is_name = isinstance(name, str) and "\0" not in name and Path(name).name == name
-    is_name = is_name and len(os.fsencode(path.name)) <= LONGEST_NAME
+    is_name = is_name and len(os.fsencode(path.name)) <= _LONGEST_NAME
     if not is_name or name.startswith(".") or path.is_symlink():
         raise InputError(
             f"{manifest.name} names {str(name)[:80]!r}. It may only name files beside it, with names of at most "
-            f"{LONGEST_NAME} bytes. Put the file there."
+            f"{_LONGEST_NAME} bytes. Put the file there."
         )
     return path
 

@@ -33,16 +33,16 @@ from pipelines.scans.register import (
 from stages.runtime.errors import EXIT_BAD_INPUT, EXIT_DONE, EXIT_FAILED, InputError
 from stages.runtime.files import sha256_of_file, sha256_of_start, sha256_of_value
 
-STATES: dict[int, State] = {EXIT_DONE: "done", EXIT_BAD_INPUT: "refused"}
-MAX_SETTLE_S = 3600.0
-LEAST_PAUSE_S = 0.05
+_STATES: dict[int, State] = {EXIT_DONE: "done", EXIT_BAD_INPUT: "refused"}
+_MAX_SETTLE_S = 3600.0
+_LEAST_PAUSE_S = 0.05
 """Between two looks. The inbox is looked at, not subscribed to: a file must be left alone for a while anyway, network
 drives announce nothing, and a subscription follows links out of the inbox, to folders that it may not read."""
-FINAL: tuple[State, ...] = ("done", "refused")
+_FINAL: tuple[State, ...] = ("done", "refused")
 """States in which the same contents are not run again."""
 
 
-class Runner(Protocol):
+class _Runner(Protocol):
     """What runs a request in the background."""
 
     def submit(self, request: Request, *, target: str | None = None) -> Future[RunResult]:
@@ -58,7 +58,7 @@ class InboxWatcher:
         project: Project,
         inbox: Path,
         memory: InboxMemory,
-        runner: Runner,
+        runner: _Runner,
         say: Say,
         *,
         settle_s: float,
@@ -120,7 +120,7 @@ class InboxWatcher:
         contents = {str(path): (path.stat().st_size, sha256_of_file(path)) for path in delivery.files}
         key = sha256_of_value([digest for _, digest in contents.values()])
         known = self._memory.state(key)
-        if known and (key in self._running or key in self._tried or known.state in FINAL):
+        if known and (key in self._running or key in self._tried or known.state in _FINAL):
             if known.scan != str(delivery.scan):
                 self._say(f"{delivery.name} has the same content as {known.scan_id}; it is not run again.")
             return
@@ -176,7 +176,7 @@ class InboxWatcher:
 
     def _take_note(self, key: str, line: Remembered, result: RunResult, *, is_new: bool) -> None:
         is_final = not isinstance(result.exception, PlaceError)
-        state = STATES.get(result.exit_code, "failed") if is_final else "failed"
+        state = _STATES.get(result.exit_code, "failed") if is_final else "failed"
         self._note(result.exit_code)
         if state == "failed":
             self._tried.add(key)
@@ -208,9 +208,9 @@ def watch(
         needed_for(target, read_template(project.template))  # refuses a stage that does not exist
     if not inbox.is_dir():
         raise InputError(f"{inbox} is not a folder. Scans and logs are put into one. Make it first.")
-    if not 0 < settle_s <= MAX_SETTLE_S:
+    if not 0 < settle_s <= _MAX_SETTLE_S:
         raise InputError(
-            f"--settle-s is {settle_s:g}. It is a time in seconds, at most {MAX_SETTLE_S:g}. Give one, e.g. 5."
+            f"--settle-s is {settle_s:g}. It is a time in seconds, at most {_MAX_SETTLE_S:g}. Give one, e.g. 5."
         )
     memory = InboxMemory(project.scans_dir.parent / "inbox_memory.jsonl")
     memory.check_place()
@@ -219,7 +219,7 @@ def watch(
         say(f"Watching {inbox}; {scans_at_once} at once; Ctrl-C ends it.")
         watcher.look()
         begun_s = time.monotonic()
-        pause_s = max(LEAST_PAUSE_S, settle_s / 2.0)
+        pause_s = max(_LEAST_PAUSE_S, settle_s / 2.0)
         while not stop.wait(pause_s):
             watcher.look()
             if once and watcher.idle and time.monotonic() - begun_s > 3 * settle_s + 1.0:

@@ -12,7 +12,7 @@ from pipelines.report.scan_data import ScanData, write_run_record
 from pipelines.report.sections import body, force, provenance, robot, second_cut, summary
 from stages.runtime.files import write_bytes_atomic
 
-REPORT_FILE_NAME = "report.html"
+_REPORT_FILE_NAME = "report.html"
 SECTIONS: tuple[Callable[[ScanData], Section], ...] = (
     body.cleaning,
     body.mesh,
@@ -34,7 +34,7 @@ SECTIONS: tuple[Callable[[ScanData], Section], ...] = (
 def build_report(project: Project, scan_id: str) -> Path:
     """Write report.html into the scan's directory; returns its path."""
     known_scans(project, [scan_id])
-    path = project.scan_dir(scan_id) / REPORT_FILE_NAME
+    path = project.scan_dir(scan_id) / _REPORT_FILE_NAME
     write_bytes_atomic(path, report_html(ScanData(project, scan_id)).encode())
     return path
 
@@ -98,7 +98,7 @@ def record_and_report(
         return None
 
 
-def refused_report(project: Project, scan_id: str) -> Path:
+def _refused_report(project: Project, scan_id: str) -> Path:
     """Where the report of a scan goes that was refused at once and is not kept."""
     return project.root / "data" / "refused" / f"{scan_id}.html"
 
@@ -107,6 +107,6 @@ def keep_report(project: Project, scan_id: str, page: Path | None) -> Path | Non
     """Move the report of a scan that was refused at once, and is about to be forgotten, out of its directory."""
     if page is None:
         return None
-    place = refused_report(project, scan_id)
+    place = _refused_report(project, scan_id)
     write_bytes_atomic(place, page.read_bytes())
     return place

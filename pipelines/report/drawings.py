@@ -13,7 +13,7 @@ from pipelines.report.page import number
 # Perceptually uniform colours for numbers.
 
 
-STEPS = 256
+_STEPS = 256
 MAP, DATA_MAP = "viridis", "cividis"
 """For values of the fruit and the knife, and for how much data there is."""
 
@@ -24,7 +24,7 @@ def colour_map(name: str) -> tuple[str, ...]:
     from matplotlib import colormaps
     from matplotlib.colors import to_hex
 
-    return tuple(to_hex(colormaps[name](i / (STEPS - 1))) for i in range(STEPS))
+    return tuple(to_hex(colormaps[name](i / (_STEPS - 1))) for i in range(_STEPS))
 
 
 def rgb(colour: str) -> tuple[int, int, int]:
@@ -34,15 +34,15 @@ def rgb(colour: str) -> tuple[int, int, int]:
 
 def colour_of(fraction: float, name: str = MAP) -> str:
     """The colour of a fraction from 0 to 1."""
-    return colour_map(name)[round(min(max(fraction, 0.0), 1.0) * (STEPS - 1))]
+    return colour_map(name)[round(min(max(fraction, 0.0), 1.0) * (_STEPS - 1))]
 
 
-MM = 1e3
-WIDTH = 320.0
+_MM = 1e3
+_WIDTH = 320.0
 """Of a spring map, in the drawing's own units."""
-BAR = 84.0
+_BAR = 84.0
 """Room for the colour bar and its numbers, also in the larger type of small screens."""
-LOG_FROM = 30.0
+_LOG_FROM = 30.0
 """A positive quantity that spans more than this factor is coloured by its logarithm."""
 
 
@@ -57,19 +57,20 @@ def spring_map(
 ) -> str:
     """Springs at (z, y) [m] as discs of their area [m²], coloured by value; hover shows the number."""
     scale = _Scale(values)
-    frame = _Frame([p[0] for p in places], [p[1] for p in places], WIDTH)
+    frame = _Frame([p[0] for p in places], [p[1] for p in places], _WIDTH)
     discs = []
     for place, area, value in zip(places, areas, values, strict=True):
         x, y = frame(place[0], place[1])
         radius = max(2.0, 0.7 * frame.factor * math.sqrt(area / math.pi))
         discs.append(
             f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}" fill="{colour_of(scale(value), colours)}">'
-            f"<title>z {MM * place[0]:.1f} mm, y {MM * place[1]:.1f} mm: {number(float(value))} {escape(unit)}</title>"
+            f"<title>z {_MM * place[0]:.1f} mm, y {_MM * place[1]:.1f} mm: "
+            f"{number(float(value))} {escape(unit)}</title>"
             "</circle>"
         )
     heading = f"{title} [{unit}]" + (" (log)" if scale.log else "")
     body = "".join(discs) + _bar(scale, frame.height, colours) + frame.axes()
-    return _svg(WIDTH + BAR + 30, frame.height + 76, heading, f'<g transform="translate(30,26)">{body}</g>')
+    return _svg(_WIDTH + _BAR + 30, frame.height + 76, heading, f'<g transform="translate(30,26)">{body}</g>')
 
 
 def knife_path(
@@ -107,13 +108,13 @@ def knife_path(
     for i in range(1, len(path)):
         parts.append(
             f'<path d="M{_xy(frame, path[i - 1])}L{_xy(frame, path[i])}" fill="none" stroke-width="3" '
-            f'stroke="{colour_of(scale(times[i]))}"><title>{times[i]:.3f} s: z {MM * path[i][0]:.1f} mm, '
-            f"y {MM * path[i][1]:.1f} mm</title></path>"
+            f'stroke="{colour_of(scale(times[i]))}"><title>{times[i]:.3f} s: z {_MM * path[i][0]:.1f} mm, '
+            f"y {_MM * path[i][1]:.1f} mm</title></path>"
         )
     body = "".join(parts) + _bar(scale, frame.height, MAP) + frame.axes()
     heading = "middle of the edge, coloured by time [s]"
     return _svg(
-        frame.width + BAR + 30, frame.height + 76, heading, f'<g transform="translate(30,26)">{body}</g>'
+        frame.width + _BAR + 30, frame.height + 76, heading, f'<g transform="translate(30,26)">{body}</g>'
     )
 
 
@@ -154,7 +155,7 @@ class _Scale:
     def __init__(self, values: Sequence[float]) -> None:
         usable = [v for v in values if math.isfinite(v)] or [0.0]
         self.low, self.high = min(usable), max(usable)
-        self.log = self.low > 0.0 and self.high > LOG_FROM * self.low
+        self.log = self.low > 0.0 and self.high > _LOG_FROM * self.low
 
     def __call__(self, value: float) -> float:
         if self.high <= self.low or not math.isfinite(value):
@@ -191,13 +192,13 @@ class _Frame:
         while z <= self._x0 + self.width / self.factor:
             x, _ = self(z, 0.0)
             parts.append(
-                f'<text x="{x:.1f}" y="{self.height + 18:.1f}" text-anchor="middle">{MM * z:.0f}</text>'
+                f'<text x="{x:.1f}" y="{self.height + 18:.1f}" text-anchor="middle">{_MM * z:.0f}</text>'
             )
             z += step
         y = math.ceil(self._low / step) * step
         while y <= self._y1:
             _, height = self(0.0, y)
-            parts.append(f'<text x="-4" y="{height + 4:.1f}" text-anchor="end">{MM * y:.0f}</text>')
+            parts.append(f'<text x="-4" y="{height + 4:.1f}" text-anchor="end">{_MM * y:.0f}</text>')
             y += step
         middle = 0.5 * self.width
         parts.append(
@@ -239,7 +240,7 @@ def _xy(frame: _Frame, point: Sequence[float]) -> str:
 
 
 def _svg(width: float, height: float, title: str, body: str) -> str:
-    body = body.replace("BARX", f"{width - BAR - 22:.0f}")
+    body = body.replace("BARX", f"{width - _BAR - 22:.0f}")
     return (
         f'<svg viewBox="0 0 {width:.0f} {height:.0f}" role="img" aria-label="{escape(title)}">'
         f'<text class="title" x="4" y="14">{escape(title)}</text>{body}</svg>'

@@ -13,7 +13,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 # Metrics and numbers in words: a key's unit is in its name, so label and value follow from it.
 
 
-UNITS = {
+_UNITS = {
     "_m_s2": "m/s²",
     "_m_s": "m/s",
     "_rad_s": "rad/s",
@@ -33,7 +33,7 @@ UNITS = {
 }
 """Endings of keys, longest first, and the unit they stand for."""
 MISSING = "–"
-READABLE = {
+_READABLE = {
     "m": (1e3, "mm"),
     "m²": (1e6, "mm²"),
     "m³": (1e6, "cm³"),
@@ -46,7 +46,7 @@ READABLE = {
 
 def label(key: str) -> str:
     """`mean_force_n` → `mean force [N]`."""
-    for ending, unit in UNITS.items():
+    for ending, unit in _UNITS.items():
         if key.endswith(ending):
             return f"{key.removesuffix(ending).replace('_', ' ')} [{unit}]"
     return key.replace("_", " ")
@@ -54,7 +54,7 @@ def label(key: str) -> str:
 
 def readable(unit: str) -> tuple[float, str]:
     """What to multiply a value of this unit with, and the unit it then has."""
-    return READABLE.get(unit, (1.0, unit))
+    return _READABLE.get(unit, (1.0, unit))
 
 
 def labelled(key: str, value: Any) -> tuple[str, Any]:
@@ -105,7 +105,7 @@ def unseen(fit: Mapping[str, Any]) -> str:
     return "not checked against a log"
 
 
-DIGITS = 6
+_DIGITS = 6
 """Significant digits of plotted numbers; more would only make the file larger."""
 Tone = Literal["good", "warning", "bad", "plain"]
 
@@ -250,14 +250,14 @@ def _short(value: float | None) -> float | None:
     """The number with few digits; None (a gap in the curve) where it is not finite."""
     if value is None or not math.isfinite(value):
         return None
-    return float(f"{value:.{DIGITS}g}")
+    return float(f"{value:.{_DIGITS}g}")
 
 
 # Putting blocks into one self-contained HTML file.
 
 
-HERE = Path(__file__).parent
-TEMPLATES, ASSETS = HERE / "templates", HERE / "assets"
+_HERE = Path(__file__).parent
+_TEMPLATES, _ASSETS = _HERE / "templates", _HERE / "assets"
 
 
 def render_page(title: str, subtitle: str, sections: Sequence[Section]) -> str:
@@ -279,11 +279,11 @@ def render_page(title: str, subtitle: str, sections: Sequence[Section]) -> str:
 def environment() -> Environment:
     """Jinja with escaping on: scan names and error texts come from outside."""
     return Environment(
-        loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+        loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
 
 
 @cache
 def asset(name: str) -> str:
     """A style or script of ours or of a library."""
-    return (ASSETS / name).read_text(encoding="utf-8")
+    return (_ASSETS / name).read_text(encoding="utf-8")

@@ -20,11 +20,11 @@ from stages.shared.robots.robot import arm_of
 # The recording that the stage replay wrote, ready for a viewer.
 
 
-TABLES = ("frames", "faces", "vertices", "springs")
+_TABLES = ("frames", "faces", "vertices", "springs")
 
 
 @dataclass(frozen=True)
-class ReplayRecording:
+class _ReplayRecording:
     """Tables of the stage replay; vertices and springs hold one frame after the other."""
 
     scan_id: str
@@ -42,10 +42,10 @@ class ReplayRecording:
         return table.slice(frame * count, count)
 
 
-def read_recording(project: Project, scan_id: str) -> ReplayRecording:
+def read_recording(project: Project, scan_id: str) -> _ReplayRecording:
     """Read it; InputError if the stage has not run."""
     data = ScanData(project, scan_id)
-    found = {name: data.table(f"replay/{name}") for name in TABLES}
+    found = {name: data.table(f"replay/{name}") for name in _TABLES}
     metrics = data.metrics("replay")
     missing = [name for name, table in found.items() if table is None]
     if missing or not metrics:
@@ -55,7 +55,7 @@ def read_recording(project: Project, scan_id: str) -> ReplayRecording:
             "Run 'scan2cut run SCAN' to its end first."
         )
     tables = {name: table for name, table in found.items() if table is not None}
-    return ReplayRecording(scan_id, metrics=metrics, cut=data.cut, **tables)
+    return _ReplayRecording(scan_id, metrics=metrics, cut=data.cut, **tables)
 
 
 # Viewers that are not installed with scan2cut.
@@ -93,25 +93,25 @@ def blade_points(metrics: dict[str, Any]) -> list[tuple[float, float, float]]:
 # The recording as an animated USD file (extra `usd`): meshes with moving points and coloured displacement.
 
 
-TICKS_PER_SECOND = 1000.0
+_TICKS_PER_SECOND = 1000.0
 """USD's time code is one millisecond."""
-SUFFIXES = (".usd", ".usda", ".usdc")
-SPRING_WIDTH_M = 0.0015
+_SUFFIXES = (".usd", ".usda", ".usdc")
+_SPRING_WIDTH_M = 0.0015
 
 
-def write_usd(recording: ReplayRecording, path: Path) -> Path:
+def write_usd(recording: _ReplayRecording, path: Path) -> Path:
     """Write the file: metres, y up, one time code per millisecond."""
-    if path.suffix not in SUFFIXES:
+    if path.suffix not in _SUFFIXES:
         raise InputError(
-            f"view: {path.name!r} is no name of a USD file. It must end with {', '.join(SUFFIXES)}. Rename it."
+            f"view: {path.name!r} is no name of a USD file. It must end with {', '.join(_SUFFIXES)}. Rename it."
         )
     usd, geom, gf = need("pxr.Usd", "usd"), need("pxr.UsdGeom", "usd"), need("pxr.Gf", "usd")
     path.unlink(missing_ok=True)
     stage = usd.Stage.CreateNew(str(path))
     geom.SetStageUpAxis(stage, geom.Tokens.y)
     geom.SetStageMetersPerUnit(stage, 1.0)
-    stage.SetTimeCodesPerSecond(TICKS_PER_SECOND)
-    times = [TICKS_PER_SECOND * t for t in recording.frames["time_s"].to_list()]
+    stage.SetTimeCodesPerSecond(_TICKS_PER_SECOND)
+    times = [_TICKS_PER_SECOND * t for t in recording.frames["time_s"].to_list()]
     stage.SetStartTimeCode(times[0])
     stage.SetEndTimeCode(times[-1])
     stage.SetDefaultPrim(geom.Xform.Define(stage, "/cut").GetPrim())
@@ -122,7 +122,7 @@ def write_usd(recording: ReplayRecording, path: Path) -> Path:
     fruit.CreateSubdivisionSchemeAttr(geom.Tokens.none)
     shade = fruit.CreateDisplayColorPrimvar(geom.Tokens.vertex)
     springs = geom.Points.Define(stage, "/cut/springs")
-    springs.CreateWidthsAttr([SPRING_WIDTH_M])
+    springs.CreateWidthsAttr([_SPRING_WIDTH_M])
     springs.SetWidthsInterpolation(geom.Tokens.constant)
     left = springs.CreateDisplayColorPrimvar(geom.Tokens.vertex)
     knife = geom.Mesh.Define(stage, "/cut/knife")
@@ -152,11 +152,11 @@ def _shade(colour: str) -> list[float]:
 # The recording as an .rrd file for Rerun (extra `rerun`), with a layout: 3D view above, force below.
 
 
-CLOCK = "cut time"
-SPRING_RADIUS_M = 0.0008
+_CLOCK = "cut time"
+_SPRING_RADIUS_M = 0.0008
 
 
-def write_rrd(recording: ReplayRecording, path: Path) -> Path:
+def write_rrd(recording: _ReplayRecording, path: Path) -> Path:
     """Write the file; open it with `rerun FILE` or, in a browser, `rerun --web-viewer FILE`."""
     rr, blueprint = need("rerun", "rerun"), need("rerun.blueprint", "rerun")
     stream = rr.RecordingStream("scan2cut", recording_id=recording.scan_id)
@@ -178,7 +178,7 @@ def write_rrd(recording: ReplayRecording, path: Path) -> Path:
     )
     most = max(float(recording.metrics["max_displacement_m"]), 1e-9)
     for i, frame in enumerate(recording.frames.iter_rows(named=True)):
-        stream.set_time(CLOCK, duration=frame["time_s"])
+        stream.set_time(_CLOCK, duration=frame["time_s"])
         points = recording.of_frame(recording.vertices, i)
         colours = [rgb(colour_of(d / most, MAP)) for d in points["displacement_m"]]
         places = points["position_m"].to_list()
@@ -196,20 +196,20 @@ def write_rrd(recording: ReplayRecording, path: Path) -> Path:
             rr.Points3D(
                 [p for pair in ends for p in pair],
                 colors=[c for c in left for _ in "+-"],
-                radii=SPRING_RADIUS_M,
+                radii=_SPRING_RADIUS_M,
             ),
         )
-        stream.log("springs/threads", rr.LineStrips3D(ends, colors=left, radii=0.3 * SPRING_RADIUS_M))
+        stream.log("springs/threads", rr.LineStrips3D(ends, colors=left, radii=0.3 * _SPRING_RADIUS_M))
         stream.log("knife", rr.Transform3D(translation=frame["knife_position_m"]))
         stream.log("force/norm", rr.Scalars(frame["force_norm_n"]))
     stream.disconnect()
     return path
 
 
-REPLAY_FILE_NAME = "replay.html"
+_REPLAY_FILE_NAME = "replay.html"
 GRAIN_M = 1e-5
 """Positions and displacements are stored in whole hundredths of a millimetre, which reach to 327 mm."""
-GRAIN = 1e-3
+_GRAIN = 1e-3
 """Shares are stored in whole thousandths."""
 
 
@@ -220,12 +220,12 @@ def has_replay(project: Project, scan_id: str) -> bool:
 
 def build_replay(project: Project, scan_id: str) -> Path:
     """Write replay.html into the scan's directory; returns its path."""
-    path = project.scan_dir(scan_id) / REPLAY_FILE_NAME
+    path = project.scan_dir(scan_id) / _REPLAY_FILE_NAME
     write_bytes_atomic(path, replay_html(read_recording(project, scan_id)).encode())
     return path
 
 
-def replay_html(recording: ReplayRecording) -> str:
+def replay_html(recording: _ReplayRecording) -> str:
     """The page as text."""
     return (
         environment()
@@ -239,7 +239,7 @@ def replay_html(recording: ReplayRecording) -> str:
     )
 
 
-def replay_data(recording: ReplayRecording) -> dict[str, Any]:
+def replay_data(recording: _ReplayRecording) -> dict[str, Any]:
     """What the page's script draws: small numbers as they are, large arrays as base64 of 16-bit integers."""
     frames, metrics = recording.frames, recording.metrics
     return {
@@ -253,7 +253,7 @@ def replay_data(recording: ReplayRecording) -> dict[str, Any]:
             "spine_m": metrics["blade_spine_m"],
         },
         "grain_m": GRAIN_M,
-        "grain": GRAIN,
+        "grain": _GRAIN,
         "faces": _packed(recording.faces["vertices"].explode(), 1.0, pl.Int32),
         "side": _packed(recording.faces["side"], 1.0),
         "on_cut": _packed(recording.faces["on_cut"].cast(pl.Int16), 1.0),
@@ -261,7 +261,7 @@ def replay_data(recording: ReplayRecording) -> dict[str, Any]:
         "displacement": _packed(recording.vertices["displacement_m"], GRAIN_M),
         "plus": _packed(recording.springs["plus_m"].explode(), GRAIN_M),
         "minus": _packed(recording.springs["minus_m"].explode(), GRAIN_M),
-        "remaining": _packed(recording.springs["remaining_fraction"], GRAIN),
+        "remaining": _packed(recording.springs["remaining_fraction"], _GRAIN),
         "max_displacement_m": metrics["max_displacement_m"],
         "surface_colours": list(colour_map(MAP)),
         "spring_colours": list(colour_map(DATA_MAP)),

@@ -21,11 +21,11 @@ from stages.runtime.scan_file import PARAMS_FILE_NAME, SCAN_FILE_NAME
 # run.json: how the last run of a scan went, and how long each stage took when it last really ran.
 
 
-RUN_FILE_NAME = "run.json"
+_RUN_FILE_NAME = "run.json"
 
 
 @dataclass(frozen=True)
-class RunRecord:
+class _RunRecord:
     """One run."""
 
     finished: str = ""
@@ -40,13 +40,13 @@ class RunRecord:
     """Stage → seconds of its last real computation, kept over runs that found it unchanged."""
 
 
-def read_run_record(scan_dir: Path) -> RunRecord:
+def read_run_record(scan_dir: Path) -> _RunRecord:
     """The record, an empty one if there is none that can be read."""
     try:
-        content = json.loads((scan_dir / RUN_FILE_NAME).read_text(encoding="utf-8"))
-        return RunRecord(**content)
+        content = json.loads((scan_dir / _RUN_FILE_NAME).read_text(encoding="utf-8"))
+        return _RunRecord(**content)
     except (OSError, ValueError, TypeError):
-        return RunRecord()
+        return _RunRecord()
 
 
 def write_run_record(
@@ -55,11 +55,11 @@ def write_run_record(
     reports: Sequence[tuple[str, str, float, bool]],
     error: str | None,
     failed_stage: str | None,
-) -> RunRecord:
+) -> _RunRecord:
     """Write the record of a run; reports are (stage, outcome, seconds, cached) of those that succeeded."""
     computed = dict(read_run_record(scan_dir).computed_s)
     computed |= {name: seconds for name, _, seconds, cached in reports if not cached}
-    record = RunRecord(
+    record = _RunRecord(
         finished=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         ok=error is None,
         error=error,
@@ -67,12 +67,12 @@ def write_run_record(
         stages={name: {"outcome": outcome, "seconds": seconds} for name, outcome, seconds, _ in reports},
         computed_s=computed,
     )
-    write_bytes_atomic(scan_dir / RUN_FILE_NAME, (json.dumps(asdict(record), indent=1) + "\n").encode())
+    write_bytes_atomic(scan_dir / _RUN_FILE_NAME, (json.dumps(asdict(record), indent=1) + "\n").encode())
     return record
 
 
-CUT_FOLDERS = ("certified", "refused")
-CUT_DOCUMENT = "cut.json"
+_CUT_FOLDERS = ("certified", "refused")
+_CUT_DOCUMENT = "cut.json"
 
 
 @dataclass
@@ -109,15 +109,15 @@ class ScanData:
     @cached_property
     def cut(self) -> dict[str, Any]:
         """The export's cut.json, certified or refused; empty if there is none."""
-        for name in CUT_FOLDERS:
-            path = self.folder / ARTIFACTS["export/cut"].path / name / CUT_DOCUMENT
+        for name in _CUT_FOLDERS:
+            path = self.folder / ARTIFACTS["export/cut"].path / name / _CUT_DOCUMENT
             if path.is_file():
                 found = self._try(lambda path=path: json.loads(path.read_text(encoding="utf-8")))
                 return found if isinstance(found, dict) else {}
         return {}
 
     @cached_property
-    def run(self) -> RunRecord:
+    def run(self) -> _RunRecord:
         """How the last run went, as far as it was recorded."""
         return read_run_record(self.folder)
 

@@ -16,12 +16,12 @@ from stages.shared.library.library import ANY_MATERIAL
 # What several sections do: pictures with captions, metrics as tables, notes for what is not there.
 
 
-NOT_RUN = "The stage {} has not run, so there is nothing to show here."
+_NOT_RUN = "The stage {} has not run, so there is nothing to show here."
 
 
 def not_run(stage: str) -> Note:
     """A note in place of a stage's results."""
-    return Note(NOT_RUN.format(stage))
+    return Note(_NOT_RUN.format(stage))
 
 
 def preview(data: ScanData, stage: str) -> list[Block]:
@@ -50,10 +50,10 @@ def table_of(frame: pl.DataFrame, *, caption: str, folded: bool = True) -> Table
     return Table([text for text, _ in columns.values()], rows, caption, folded=folded)
 
 
-AT_THE_SKIN = ", at the skin"
-STANDARD_ERRORS = 2.0
+_AT_THE_SKIN = ", at the skin"
+_STANDARD_ERRORS = 2.0
 """Half-width of the interval that is shown, in standard errors."""
-OTHER_NAMES = {
+_OTHER_NAMES = {
     "offset_y": "height of the log's zero above the board",
     "amplitude": "this cut's force over the material's",
 }
@@ -70,8 +70,8 @@ def in_words(name: str, law: str) -> str:
     try:
         meaning = parameter_info(name, damage_law=law).meaning
     except InputError:
-        meaning = OTHER_NAMES.get(name, name.replace("_", " "))
-    return meaning.partition(",")[0] + (AT_THE_SKIN if name.startswith(SURFACE_PREFIX) else "")
+        meaning = _OTHER_NAMES.get(name, name.replace("_", " "))
+    return meaning.partition(",")[0] + (_AT_THE_SKIN if name.startswith(SURFACE_PREFIX) else "")
 
 
 def certainty(data: ScanData) -> str | None:
@@ -131,7 +131,7 @@ def scalar_table(data: ScanData, scalars: pl.DataFrame) -> Table:
             (
                 in_words(row["name"], law),
                 number(value),
-                f"± {number(STANDARD_ERRORS * error)}",
+                f"± {number(_STANDARD_ERRORS * error)}",
                 unit,
                 f"{number(low)} to {number(high)}" + (", at a bound" if row["at_bound"] else ""),
                 bool(row["identifiable"]),

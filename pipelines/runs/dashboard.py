@@ -13,12 +13,12 @@ from pipelines.runs.server import EMBEDDED_SERVER, answers, check_home, loopback
 from stages.runtime.errors import InputError
 
 HOST = "127.0.0.1"
-API_VARIABLE = "PREFECT_API_URL"
+_API_VARIABLE = "PREFECT_API_URL"
 _CHOSEN_HERE: set[str] = set()
 """Addresses that this module put there, not the user."""
 SERVER_AUTH, CLIENT_AUTH = "PREFECT_SERVER_API_AUTH_STRING", "PREFECT_API_AUTH_STRING"
 """Secrets are read from the environment only: arguments are visible to every user of the machine."""
-MIN_PASSWORD = 12
+_MIN_PASSWORD = 12
 
 
 def serve_dashboard(
@@ -44,10 +44,10 @@ def server_environment(host: str, port: int, environment: Mapping[str, str]) -> 
         pages = ",".join(f"http://{name}" for name in sorted(loopback_hosts(port)))
         return {**guarded, "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": pages}
     user, colon, password = environment.get(SERVER_AUTH, "").partition(":")
-    if not (user and colon and len(password) >= MIN_PASSWORD):
+    if not (user and colon and len(password) >= _MIN_PASSWORD):
         raise InputError(
             f"--host {host} lets other machines start runs here. That needs {SERVER_AUTH}=user:password in the "
-            f"environment, with a password of {MIN_PASSWORD} characters or more. Set it, or leave --host out."
+            f"environment, with a password of {_MIN_PASSWORD} characters or more. Set it, or leave --host out."
         )
     return {**guarded, "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": f"http://{host}:{port}"}
 
@@ -78,7 +78,7 @@ def use_running_dashboard(project: Project) -> str | None:
     """The API that the user named, or this project's dashboard if it answers; Prefect is pointed at it."""
     if os.environ.get(SERVER_AUTH):
         os.environ.setdefault(CLIENT_AUTH, os.environ[SERVER_AUTH])
-    named = os.environ.get(API_VARIABLE)
+    named = os.environ.get(_API_VARIABLE)
     if named and named not in _CHOSEN_HERE:
         return named
     url = _note(project).read_text(encoding="utf-8").strip() if _note(project).exists() else ""
@@ -92,7 +92,7 @@ def api_url(project: Project) -> str:
     """An API of Prefect that answers: the user's, the dashboard's, else one that is started for this process."""
     found = use_running_dashboard(project)
     if found is None:
-        os.environ.pop(API_VARIABLE, None)
+        os.environ.pop(_API_VARIABLE, None)
         found = _url_of_prefect_itself()
     if found is None:
         found = EMBEDDED_SERVER.url(project)
@@ -107,7 +107,7 @@ def is_chosen_here(url: str) -> bool:
 
 def _point_prefect_at(url: str) -> None:
     _CHOSEN_HERE.add(url)
-    os.environ[API_VARIABLE] = url
+    os.environ[_API_VARIABLE] = url
 
 
 def _url_of_prefect_itself() -> str | None:

@@ -29,7 +29,7 @@ from pipelines.report.sections.body import cut_surface
 from pipelines.report.sections.second_cut import path as knife_path
 from pipelines.runs.run_summary import artifact_key, summary
 
-UPDATE_EVERY_S = 1.0
+_UPDATE_EVERY_S = 1.0
 
 
 class ProgressArtifact:
@@ -43,7 +43,7 @@ class ProgressArtifact:
     def update(self, fraction: float, message: str) -> None:
         """Show the fraction (0 to 1)."""
         now = time.monotonic()
-        if now - self._last_s < UPDATE_EVERY_S:
+        if now - self._last_s < _UPDATE_EVERY_S:
             return
         self._last_s = now
         self._send(fraction, message)
@@ -114,12 +114,12 @@ def show_run(scan_id: str, reports: Sequence[StageReport]) -> None:
     )
     create_markdown_artifact(
         key=artifact_key(scan_id, "summary"),
-        markdown=summary(scan_id, reports, page_url(), str(flow_run.id) if flow_run.id else None),
+        markdown=summary(scan_id, reports, _page_url(), str(flow_run.id) if flow_run.id else None),
         description=f"What came of {scan_id}",
     )
 
 
-def page_url() -> str:
+def _page_url() -> str:
     """Where the dashboard's pages are: beside the API if one is named, else relative to the page with the link."""
     named = str(PREFECT_UI_URL.value() or "") or (PREFECT_API_URL.value() or "").removesuffix("/api")
     return named.rstrip("/")

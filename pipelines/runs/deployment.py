@@ -16,7 +16,7 @@ from pipelines.runs.run_summary import RunResult
 from pipelines.scans.register import Request, refuse_from_outside, register_scan, registered_scan, scan_id_of
 from stages.runtime.errors import InputError
 
-DEPLOYMENT = "lab"
+_DEPLOYMENT = "lab"
 STOPPED = "The deployment has ended and its runs with it; start them again when it is back."
 
 
@@ -134,14 +134,14 @@ def _end_when_stopped(name: str) -> None:
     """Prefect would wait for its runs; here they are marked and ended with this process."""
     STOP.wait()
     try:
-        cancel_runs_of(name)
+        _cancel_runs_of(name)
     except Exception as error:  # noqa: BLE001 -- the dashboard may be gone; the runs end all the same
         logging.getLogger("scan2cut").warning(f"The dashboard still shows them as running: {error}")
     say_stopped()
     end_process()
 
 
-def cancel_runs_of(name: str) -> int:
+def _cancel_runs_of(name: str) -> int:
     """Mark what runs for the deployment as Cancelled; returns how many."""
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterName, FlowRunFilter

@@ -43,10 +43,10 @@ from pipelines.runs.run_summary import refusal
 from pipelines.scans.status import read_status
 from stages.runtime.errors import InputError
 
-RETRY_DELAY_S = 2
+_RETRY_DELAY_S = 2
 REFUSED = "Refused"
 """Name of the state, of type Failed, of what was refused: an input, or a motion by its certificate."""
-DVC_HINTS = ("To track the changes", "\tgit add", "To enable auto staging", "\tdvc config", "Use `dvc push`")
+_DVC_HINTS = ("To track the changes", "\tgit add", "To enable auto staging", "\tdvc config", "Use `dvc push`")
 """Advice that DVC prints after each stage and nobody needs in a run log."""
 
 
@@ -60,8 +60,8 @@ class Watcher:
     on_picture: Callable[[str, Path], None] = lambda stage, path: None
 
 
-NOBODY = Watcher()
-WATCHER: ContextVar[Watcher] = ContextVar("WATCHER", default=NOBODY)
+_NOBODY = Watcher()
+WATCHER: ContextVar[Watcher] = ContextVar("WATCHER", default=_NOBODY)
 """Not a parameter of the flow: Prefect stores parameters, and a spectator can't be stored."""
 
 
@@ -186,7 +186,7 @@ def _task_for(entry: StageEntry) -> Task[..., Any]:
 @task(
     cache_policy=NO_CACHE,
     persist_result=False,
-    retry_delay_seconds=RETRY_DELAY_S,
+    retry_delay_seconds=_RETRY_DELAY_S,
     retry_condition_fn=_can_be_retried,
 )
 def run_stage_task(
@@ -226,7 +226,7 @@ def _run_stage(
     progress, live = ProgressArtifact(scan_id, stage), LivePicture(scan_id, stage)
 
     def on_line(line: str) -> None:
-        if line.strip() and not line.startswith(DVC_HINTS):
+        if line.strip() and not line.startswith(_DVC_HINTS):
             log.info(line)
 
     def on_progress(fraction: float, message: str) -> None:

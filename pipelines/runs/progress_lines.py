@@ -14,9 +14,9 @@ from pipelines.dvc.stage import StageReport
 # How long something still takes, from how far it is and how long that took.
 
 
-LEAST_FRACTION = 0.03
+_LEAST_FRACTION = 0.03
 """Below this share the first steps (reading, compiling) would be taken for the pace of all."""
-LEAST_S = 3.0
+_LEAST_S = 3.0
 """Before this time the clock says as little."""
 
 
@@ -37,7 +37,7 @@ class Pace:
     def left_s(self, now_s: float) -> float | None:
         """An estimate of what is left [s]; None while it would be a guess."""
         spent_s = self.reported_s - self.began_s
-        if self.fraction < LEAST_FRACTION or spent_s < LEAST_S:
+        if self.fraction < _LEAST_FRACTION or spent_s < _LEAST_S:
             return None
         total_s = spent_s / self.fraction
         return max(0.0, total_s - (now_s - self.began_s))
@@ -58,7 +58,7 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
 
 
-EVERY_S = 30.0
+_EVERY_S = 30.0
 
 
 def seen_in(path: Path) -> str:
@@ -73,7 +73,7 @@ class ProgressLines:
         self,
         say: Callable[[str], None],
         *,
-        every_s: float = EVERY_S,
+        every_s: float = _EVERY_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._say, self._every_s, self._clock = say, every_s, clock

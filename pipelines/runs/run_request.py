@@ -23,7 +23,7 @@ from stages.runtime.files import sha256_of_file
 # A Dask cluster as the place where stages run; needs the extra `dask`.
 
 
-LOCAL = "local"
+_LOCAL = "local"
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def dask_cluster(
             "--dask needs dask and prefect-dask, which are not installed. Install them: pip install '.[dask]'."
         ) from error
     source = find_source(project, repository)
-    if address != LOCAL:
+    if address != _LOCAL:
         yield Cluster(address, source)
         return
     with LocalCluster(

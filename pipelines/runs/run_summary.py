@@ -108,7 +108,7 @@ def calibration_json(result: RunResult) -> dict[str, Any]:
     }
 
 
-OPTIMIZE, EXPORT = "optimize", "export"
+_OPTIMIZE, _EXPORT = "optimize", "export"
 """Stages with figures that stand at the top; a run without them has a shorter summary."""
 
 
@@ -135,10 +135,10 @@ def headlines(metrics: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Certificate, force reduction, constraints, fit and what can't be reproduced, as far as the stages are there; a
     line each, in Markdown."""
     found = []
-    if EXPORT in metrics:
-        export = metrics[EXPORT]
+    if _EXPORT in metrics:
+        export = metrics[_EXPORT]
         found.append(_certificate(export))
-    found += _motion(metrics.get(OPTIMIZE, {}))
+    found += _motion(metrics.get(_OPTIMIZE, {}))
     found += _fit(metrics.get(CALIBRATE, {}))
     found += [
         f"Warning: {stage}: {figures['warning']}"

@@ -32,41 +32,41 @@ from pipelines.project import Project
 # that a user of the machine opens could start runs here.
 
 
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
+_Scope = MutableMapping[str, Any]
+_Message = MutableMapping[str, Any]
+_Receive = Callable[[], Awaitable[_Message]]
+_Send = Callable[[_Message], Awaitable[None]]
+_App = Callable[[_Scope, _Receive, _Send], Awaitable[None]]
 
-LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
-POLICY_VIOLATION = 1008
+_LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
+_POLICY_VIOLATION = 1008
 """Of WebSocket's close codes."""
 
 
 def loopback_hosts(port: int) -> frozenset[str]:
     """What the header Host may say on this machine."""
-    return frozenset(f"{name}:{port}" for name in LOOPBACK_NAMES)
+    return frozenset(f"{name}:{port}" for name in _LOOPBACK_NAMES)
 
 
 class OriginGuard:
     """An ASGI application that lets only requests of its own address through to another."""
 
-    def __init__(self, app: App, hosts: frozenset[str] | None) -> None:
+    def __init__(self, app: _App, hosts: frozenset[str] | None) -> None:
         """`hosts` are the allowed values of the header Host; None allows all, for a server that asks for a password."""
         self._app, self._hosts = app, hosts
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: _Scope, receive: _Receive, send: _Send) -> None:
         """Pass the request on, or refuse it with a sentence."""
         sentence = self._refusal(scope) if scope["type"] in ("http", "websocket") else None
         if sentence is None:
             await self._app(scope, receive, send)
         elif scope["type"] == "websocket":
             await receive()
-            await send({"type": "websocket.close", "code": POLICY_VIOLATION, "reason": sentence[:120]})
+            await send({"type": "websocket.close", "code": _POLICY_VIOLATION, "reason": sentence[:120]})
         else:
             await _forbid(sentence, send)
 
-    def _refusal(self, scope: Scope) -> str | None:
+    def _refusal(self, scope: _Scope) -> str | None:
         headers = {key.decode("latin-1").lower(): value.decode("latin-1") for key, value in scope["headers"]}
         host, origin = headers.get("host", "").lower(), headers.get("origin", "").lower()
         if self._hosts is not None and host not in self._hosts:
@@ -83,18 +83,18 @@ class OriginGuard:
         return None
 
 
-async def _forbid(sentence: str, send: Send) -> None:
+async def _forbid(sentence: str, send: _Send) -> None:
     body = json.dumps({"detail": sentence}).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": 403, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 
 
-SHUTDOWN_S = 1
+_SHUTDOWN_S = 1
 """Open pages hold their connections; the server does not wait longer for them."""
 STOPPED = "The dashboard has ended; runs go on without it, and the same command starts it again."
-EMBEDDED = "--embedded"
-EMBEDDED_ENVIRONMENT = {
+_EMBEDDED = "--embedded"
+_EMBEDDED_ENVIRONMENT = {
     "PREFECT_SERVER_UI_ENABLED": "false",
     "PREFECT__SERVER_EPHEMERAL": "1",
     "PREFECT__SERVER_FINAL": "1",
@@ -105,9 +105,9 @@ EMBEDDED_ENVIRONMENT = {
 def main(arguments: list[str]) -> None:
     """Serve until SIGINT or SIGTERM."""
     host, port = arguments[0], int(arguments[1])
-    embedded = EMBEDDED in arguments
+    embedded = _EMBEDDED in arguments
     if embedded:
-        os.environ.update(EMBEDDED_ENVIRONMENT)
+        os.environ.update(_EMBEDDED_ENVIRONMENT)
         threading.Thread(target=_end_with_standard_input, daemon=True).start()
     else:
         stop_on_signals(lambda: None, STOPPED)
@@ -116,7 +116,7 @@ def main(arguments: list[str]) -> None:
 
     settings = get_current_settings().server
     is_local = host in ("127.0.0.1", "localhost", "::1")
-    serve(
+    _serve(
         OriginGuard(create_app(final=True), loopback_hosts(port) if is_local else None),
         host,
         port,
@@ -125,7 +125,7 @@ def main(arguments: list[str]) -> None:
     )
 
 
-def serve(app: App, host: str, port: int, *, keep_alive_s: int, log_level: str) -> None:
+def _serve(app: _App, host: str, port: int, *, keep_alive_s: int, log_level: str) -> None:
     """Serve the application until a signal; then this process ends, however long the application would take."""
     import uvicorn
 
@@ -135,7 +135,7 @@ def serve(app: App, host: str, port: int, *, keep_alive_s: int, log_level: str) 
         port=port,
         lifespan="on",
         timeout_keep_alive=keep_alive_s,
-        timeout_graceful_shutdown=SHUTDOWN_S,
+        timeout_graceful_shutdown=_SHUTDOWN_S,
         log_level=log_level,
     )
     if STOP.is_set():
@@ -156,13 +156,13 @@ if __name__ == "__main__":
 # Prefect's server for one run, where no dashboard is there: a process of its own that can't outlive this one.
 
 
-HOST = "127.0.0.1"
+_HOST = "127.0.0.1"
 START_LIMIT_S = 600.0
 """18 s the first time on a machine that has nothing else to do, minutes on one that is overloaded. One that ends is
 noticed at once; this is only for one that hangs."""
-END_LIMIT_S = 3.0
-POLL_S = 0.1
-DATABASE_VARIABLES = ("PREFECT_SERVER_DATABASE_CONNECTION_URL", "PREFECT_API_DATABASE_CONNECTION_URL")
+_END_LIMIT_S = 3.0
+_POLL_S = 0.1
+_DATABASE_VARIABLES = ("PREFECT_SERVER_DATABASE_CONNECTION_URL", "PREFECT_API_DATABASE_CONNECTION_URL")
 
 
 class ServerError(RuntimeError):
@@ -200,7 +200,7 @@ class EmbeddedServer:
             return
         process.terminate()
         try:
-            process.wait(END_LIMIT_S)
+            process.wait(_END_LIMIT_S)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -215,14 +215,14 @@ class EmbeddedServer:
     def _start(self, project: Project, port: int) -> None:
         with tempfile.TemporaryFile() as said:
             self._process = process = subprocess.Popen(
-                [sys.executable, "-m", "pipelines.runs.server", HOST, str(port), EMBEDDED],
+                [sys.executable, "-m", "pipelines.runs.server", _HOST, str(port), _EMBEDDED],
                 env={**os.environ, "PREFECT_API_URL": ""},
                 stdin=subprocess.PIPE,  # never written to: its end is how the server learns of this process's death
                 stdout=said,
                 stderr=said,
                 start_new_session=True,  # Ctrl-C reaches this process, which still has to tell the server of it
             )
-            self._url = f"http://{HOST}:{port}/api"
+            self._url = f"http://{_HOST}:{port}/api"
             atexit.register(self.end)
             end = time.monotonic() + START_LIMIT_S
             while not answers(self._url):
@@ -236,7 +236,7 @@ class EmbeddedServer:
                     raise ServerError(
                         _sentence(project, said.read().decode(errors="replace"), is_late=is_late)
                     )
-                time.sleep(POLL_S)
+                time.sleep(_POLL_S)
         threading.Thread(target=self._replace, args=(process, project, port), daemon=True).start()
 
     def _replace(self, process: subprocess.Popen[bytes], project: Project, port: int) -> None:
@@ -266,7 +266,7 @@ def check_home(home: Path) -> None:
         pass
     check_disk_space(home)
     database = home / "prefect.db"
-    if any(os.environ.get(name) for name in DATABASE_VARIABLES) or not database.exists():
+    if any(os.environ.get(name) for name in _DATABASE_VARIABLES) or not database.exists():
         return
     try:
         with contextlib.closing(sqlite3.connect(database, timeout=5.0)) as connection:
@@ -301,5 +301,5 @@ def _sentence(project: Project, said: str, *, is_late: bool) -> str:
 
 def _free_port() -> int:
     with socket.socket() as found:
-        found.bind((HOST, 0))
+        found.bind((_HOST, 0))
         return int(found.getsockname()[1])

@@ -18,7 +18,7 @@ from stages.runtime.scan_file import PARAMS_FILE_NAME, SCAN_FILE_NAME, read_scan
 
 FOLDER = Path("stages/shared/library/cuts")
 """Of the library, in the project."""
-WORST_NMAE = 0.15
+_WORST_NMAE = 0.15
 """A fit that misses its own log by more says nothing about the material."""
 
 
@@ -46,10 +46,10 @@ def add_cut(project: Project, scan: str) -> dict[str, Any]:
         raise InputError(
             f"{scan} was calibrated spring by spring. The library holds materials. Run it with calibrate.fit=material."
         )
-    if not figures["nmae"] <= WORST_NMAE:
+    if not figures["nmae"] <= _WORST_NMAE:
         raise InputError(
             f"{scan}: the fit misses its own log by {100 * figures['nmae']:.1f} %. An entry of the library needs "
-            f"{100 * WORST_NMAE:.0f} % or less. Look at its report first."
+            f"{100 * _WORST_NMAE:.0f} % or less. Look at its report first."
         )
     entry = {
         "name": scan,
@@ -75,7 +75,7 @@ def library_text(cuts: list[dict[str, Any]]) -> str:
 # Predict another log of a registered scan: ingest it as the scan's own was, simulate, write the curves.
 
 
-PREDICTION_FOLDER = "predictions"
+_PREDICTION_FOLDER = "predictions"
 """In the scan's folder, beside those of the stages."""
 
 
@@ -105,16 +105,16 @@ def predict_log(project: Project, scan: str, log: Path, air: list[Path] | None =
         table,
         own=[scan, sha256_of_file(log), *own_logs(partial(read_notes, scan_dir))],
     )
-    folder = scan_dir / PREDICTION_FOLDER / f"{log.parent.name}_{log.stem}"
+    folder = scan_dir / _PREDICTION_FOLDER / f"{log.parent.name}_{log.stem}"
     return {**found.figures(), **write_curves(folder, found.table(), encode_png(prediction_picture(found)))}
 
 
 PROBE_FOLDER = "probe"
 """In the scan's folder, beside those of the stages."""
-NEEDED = ("clean/vertices", "clean/faces", "precut/nodes", "precut/springs")
+_NEEDED = ("clean/vertices", "clean/faces", "precut/nodes", "precut/springs")
 """Artifacts that a first cut is made from."""
 
-Progress = Callable[[float, str], None]
+_Progress = Callable[[float, str], None]
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ class Design:
         return sorted(self.cuts, key=lambda cut: self.bands[cut.name])
 
 
-def design(project: Project, scan: str, candidates: int, progress: Progress) -> Design:
+def design(project: Project, scan: str, candidates: int, progress: _Progress) -> Design:
     """Simulate first cuts, and ask what the log of each would leave unknown."""
     from disect_sim.parameters import MATERIALS
     from stages.calibrate.material.fit import material_unknowns
@@ -180,7 +180,7 @@ def design(project: Project, scan: str, candidates: int, progress: Progress) -> 
     return Design(params, model, unknowns, values, cuts, least, NINETY * deviation(slope), bands)
 
 
-def probe(project: Project, scan: str, candidates: int, progress: Progress) -> dict[str, Any]:
+def probe(project: Project, scan: str, candidates: int, progress: _Progress) -> dict[str, Any]:
     """How sure the saving is before any log, after a vertical cut and after the best first cut; where its files are."""
     found = design(project, scan, candidates, progress)
     scan_dir, vertical = project.scan_dir(scan), found.cuts[0]
@@ -209,7 +209,7 @@ def probe(project: Project, scan: str, candidates: int, progress: Progress) -> d
 def _check_meshed(scan: str, scan_dir: Path) -> None:
     from stages.runtime.catalogue import ARTIFACTS
 
-    missing = [name for name in NEEDED if not (scan_dir / ARTIFACTS[name].path).exists()]
+    missing = [name for name in _NEEDED if not (scan_dir / ARTIFACTS[name].path).exists()]
     if missing:
         raise InputError(
             f"probe: {scan} has no {missing[0]}. A first cut is designed on the scan's cut mesh. Run "
@@ -217,7 +217,7 @@ def _check_meshed(scan: str, scan_dir: Path) -> None:
         )
 
 
-def _exported(scan_dir: Path, found: Design, progress: Progress) -> tuple[Any, dict[str, Any]]:
+def _exported(scan_dir: Path, found: Design, progress: _Progress) -> tuple[Any, dict[str, Any]]:
     """The first of the ranked cuts that the certificate accepts, and its files in place; else the best, refused."""
     from stages.export.demand import parting_of
     from stages.export.export import export
@@ -229,10 +229,10 @@ def _exported(scan_dir: Path, found: Design, progress: Progress) -> tuple[Any, d
 
     identity, ranked = read_scan_file(scan_dir), found.ranked
     model, values, params = found.model, found.values, found.params
-    body = (read_table(scan_dir, NEEDED[0]), read_table(scan_dir, NEEDED[1]))
+    body = (read_table(scan_dir, _NEEDED[0]), read_table(scan_dir, _NEEDED[1]))
     chain = walk(
         scan_dir,
-        tuple(ARTIFACTS[name].path for name in NEEDED),
+        tuple(ARTIFACTS[name].path for name in _NEEDED),
         root=identity.scan,
         stages=("clean", "tetrahedralize", "precut"),
     )

@@ -34,14 +34,14 @@ from stages.shared.scan_header import check_scan_size, check_scan_suffix
 # Parameters on which the safety of the robot and of this machine rests: who may set them, and which a scan changes.
 
 
-LIMITS = {
+_LIMITS = {
     "cut": re.compile(r"(max|min)_|.*limit|.*clearance|.*speed"),
     "optimize": re.compile(r"(max|min)_|.*limit|.*clearance|.*overlap|final_"),
     "arm": re.compile(""),
     "export": re.compile(""),
 }
 """Section → the parameters that keep arm, knife and people apart; everything of arm and export does."""
-GUARDS = {
+_GUARDS = {
     "clean": re.compile(r"max_(bytes|faces)"),
     "ingest": re.compile(r"max_bytes|allow_pickle"),
 }
@@ -51,7 +51,7 @@ GUARDS = {
 def refuse_from_outside(settings: Mapping[str, Any], source: str) -> None:
     """InputError if settings that come by API or with a delivery touch a limit; people set these at this machine."""
     for section, values in settings.items():
-        patterns = [table[section] for table in (LIMITS, GUARDS) if section in table]
+        patterns = [table[section] for table in (_LIMITS, _GUARDS) if section in table]
         keys = values if isinstance(values, Mapping) else {}
         for key in keys:
             if any(pattern.match(str(key)) for pattern in patterns):
@@ -63,7 +63,7 @@ def refuse_from_outside(settings: Mapping[str, Any], source: str) -> None:
 
 def changed_limits(params: Mapping[str, Any], scan: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
     """Name, value of params.yaml and value of scan.yaml, where a scan overrides a limit."""
-    for section, pattern in LIMITS.items():
+    for section, pattern in _LIMITS.items():
         shipped, own = params.get(section) or {}, scan.get(section) or {}
         for key, value in own.items():
             if pattern.match(str(key)) and value != shipped.get(key):
@@ -73,13 +73,13 @@ def changed_limits(params: Mapping[str, Any], scan: Mapping[str, Any]) -> Iterat
 # A folder of raw files in a scan's directory, put in place as a whole.
 
 
-def same_files(folder: Path, wanted: Mapping[str, Path]) -> bool:
+def _same_files(folder: Path, wanted: Mapping[str, Path]) -> bool:
     """True if the folder holds exactly these files (name in it → source)."""
     stored = [path.name for path in sorted(folder.glob("*"))]
-    return stored == sorted(wanted) and holds_only(folder, wanted)
+    return stored == sorted(wanted) and _holds_only(folder, wanted)
 
 
-def holds_only(folder: Path, wanted: Mapping[str, Path]) -> bool:
+def _holds_only(folder: Path, wanted: Mapping[str, Path]) -> bool:
     """True if everything in the folder is among these files, unchanged."""
     return all(
         path.name in wanted and sha256_of_file(path) == sha256_of_file(wanted[path.name])
@@ -87,7 +87,7 @@ def holds_only(folder: Path, wanted: Mapping[str, Path]) -> bool:
     )
 
 
-def put_in_place(folder: Path, wanted: Mapping[str, Path]) -> None:
+def _put_in_place(folder: Path, wanted: Mapping[str, Path]) -> None:
     """Put the files in place of those that are there; none removes the folder."""
     scratch = folder.parent / f".scratch-{folder.name}"
     shutil.rmtree(scratch, ignore_errors=True)
@@ -104,9 +104,9 @@ def put_in_place(folder: Path, wanted: Mapping[str, Path]) -> None:
 # No-contact runs that belong to a force log: found beside it, kept together in the scan's directory air/.
 
 
-AIR_FOLDER = "air"
+_AIR_FOLDER = "air"
 """In the scan's directory."""
-SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+_SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 
 def air_runs_beside(log: Path) -> list[Path]:
@@ -122,10 +122,10 @@ def check_air_runs(sources: Sequence[Path]) -> None:
             raise InputError(f"{source} is not a file that can be read. Give the path of a no-contact run.")
 
 
-def stored_air_runs(sources: Sequence[Path]) -> dict[str, Path]:
+def _stored_air_runs(sources: Sequence[Path]) -> dict[str, Path]:
     """Name in air/ → source: its own name, or a number where names repeat or hold odd characters."""
     names = [source.name for source in sources]
-    if len(set(names)) == len(names) and all(SAFE_NAME.fullmatch(name) for name in names):
+    if len(set(names)) == len(names) and all(_SAFE_NAME.fullmatch(name) for name in names):
         return dict(zip(names, sources, strict=True))
     return {f"{i:03}{source.suffix.lower()}": source for i, source in enumerate(sources, start=1)}
 
@@ -133,11 +133,11 @@ def stored_air_runs(sources: Sequence[Path]) -> dict[str, Path]:
 # Logs of further cuts of a scan's fruit, each with its no-contact runs, kept together in further_logs/.
 
 
-FURTHER_FOLDER = "further_logs"
+_FURTHER_FOLDER = "further_logs"
 """In the scan's directory."""
 
 
-def check_different(logs: Sequence[Path]) -> None:
+def _check_different(logs: Sequence[Path]) -> None:
     """Refuse a log that is given twice: one cut would count as two."""
     seen: dict[str, Path] = {}
     for log in filter(Path.is_file, logs):
@@ -150,26 +150,26 @@ def check_different(logs: Sequence[Path]) -> None:
         seen[digest] = log
 
 
-def stored_further_logs(logs: Sequence[Path]) -> dict[str, Path]:
+def _stored_further_logs(logs: Sequence[Path]) -> dict[str, Path]:
     """Name in further_logs/ → source: the second cut's log, its no-contact runs, and so on."""
     out: dict[str, Path] = {}
     for number, log in enumerate(logs, start=2):
         if not log.is_file():
             raise InputError(f"{log} is not a file that can be read. Give the path of a force log.")
         out[log_name(number, log.suffix.lower())] = log
-        beside = stored_air_runs(air_runs_beside(log))
+        beside = _stored_air_runs(air_runs_beside(log))
         out |= {air_name(number, name): source for name, source in beside.items()}
     return out
 
 
-DEFAULT_MATERIAL = "apple"
+_DEFAULT_MATERIAL = "apple"
 REGISTERING = ".registering"
 """Name of the lock that keeps two registrations apart; no scan can be called so."""
-CUT_MESH_FOLDER = "precut"
+_CUT_MESH_FOLDER = "precut"
 """Of a scan's directory, where its cut mesh lies."""
-SCRATCH_PREFIX = ".scratch-register-"
+_SCRATCH_PREFIX = ".scratch-register-"
 """Of the folder, among the scans, into which new files are copied first."""
-RESERVED_SUFFIXES = {".dvc", ".yaml", ".yml", ".lock"}
+_RESERVED_SUFFIXES = {".dvc", ".yaml", ".yml", ".lock"}
 """Names that DVC or this project use for other things."""
 
 
@@ -225,7 +225,7 @@ def registered_scan(project: Project, scan: str) -> tuple[Path, str | None]:
         return Path(scan), None
     for known in project.scan_ids():
         folder = project.scan_dir(known)
-        if scan == known or place in (folder.resolve(), (folder / CUT_MESH_FOLDER).resolve()):
+        if scan == known or place in (folder.resolve(), (folder / _CUT_MESH_FOLDER).resolve()):
             return folder / read_scan_file(folder).scan, known
     return Path(scan), None
 
@@ -268,11 +268,11 @@ def _register(project: Project, request: Request) -> str:
     )
     content["force_log"] = content["log"] or content["scan"]
     new_air = _air_runs(request, content["log"])
-    has_air = (scan_dir / AIR_FOLDER).is_dir() if new_air is None else bool(new_air)
-    content["air_runs"] = AIR_FOLDER if has_air else content["scan"]
+    has_air = (scan_dir / _AIR_FOLDER).is_dir() if new_air is None else bool(new_air)
+    content["air_runs"] = _AIR_FOLDER if has_air else content["scan"]
     new_further = _further_logs(request, scan_dir)
-    has_further = (scan_dir / FURTHER_FOLDER).is_dir() if new_further is None else bool(new_further)
-    content["further_logs"] = FURTHER_FOLDER if has_further else content["scan"]
+    has_further = (scan_dir / _FURTHER_FOLDER).is_dir() if new_further is None else bool(new_further)
+    content["further_logs"] = _FURTHER_FOLDER if has_further else content["scan"]
     if request.surface:
         old_surface = (known.get("precut") or {}).get("surface_file")
         sections["precut"]["surface_file"] = intake.stored_name(request.surface, "surface", old_surface)
@@ -284,13 +284,13 @@ def _register(project: Project, request: Request) -> str:
             f"precut.surface_file is {surface!r}, which {scan_dir} does not hold. Use --surface FILE."
         )
     content["cut_surface"] = surface or content["scan"]
-    content["material"] = request.material or known.get("material") or DEFAULT_MATERIAL
+    content["material"] = request.material or known.get("material") or _DEFAULT_MATERIAL
     check_material(str(content["material"]))
     for log in filter(None, (request.log, *(new_air or ()), *(new_further or {}).values())):
         check_log_size(log, params.ingest.max_bytes, str(log))
-    if new_air is not None and same_files(scan_dir / AIR_FOLDER, stored_air_runs(new_air)):
+    if new_air is not None and _same_files(scan_dir / _AIR_FOLDER, _stored_air_runs(new_air)):
         new_air = None
-    if new_air is not None and (scan_dir / AIR_FOLDER).is_dir() and not intake.replace:
+    if new_air is not None and (scan_dir / _AIR_FOLDER).is_dir() and not intake.replace:
         raise InputError(
             f"The no-contact runs ({', '.join(path.name for path in new_air) or 'none'}) differ from those already "
             f"registered for scan {scan_id!r}. One id stands for one cut. Give another name with --id, or replace "
@@ -298,9 +298,9 @@ def _register(project: Project, request: Request) -> str:
         )
     _write(project, scan_id, intake.new_files, {**content, **sections})
     if new_air is not None:
-        put_in_place(scan_dir / AIR_FOLDER, stored_air_runs(new_air))
+        _put_in_place(scan_dir / _AIR_FOLDER, _stored_air_runs(new_air))
     if new_further is not None:
-        put_in_place(scan_dir / FURTHER_FOLDER, new_further)
+        _put_in_place(scan_dir / _FURTHER_FOLDER, new_further)
     for name in intake.replaced - set(intake.new_files):
         (scan_dir / name).unlink()
         (scan_dir / f"{name}.dvc").unlink(missing_ok=True)
@@ -359,14 +359,14 @@ def _air_runs(request: Request, log: str | None) -> list[Path] | None:
 
 def _further_logs(request: Request, scan_dir: Path) -> dict[str, Path] | None:
     """The further logs to store, by their names there; None if the request says nothing new about them."""
-    folder = scan_dir / FURTHER_FOLDER
+    folder = scan_dir / _FURTHER_FOLDER
     if not request.further:
         return {} if request.replace and request.log and folder.is_dir() else None
-    check_different([log for log in (request.log, *request.further) if log is not None])
-    wanted = stored_further_logs(request.further)
-    if same_files(folder, wanted):
+    _check_different([log for log in (request.log, *request.further) if log is not None])
+    wanted = _stored_further_logs(request.further)
+    if _same_files(folder, wanted):
         return None
-    if not holds_only(folder, wanted) and not request.replace:
+    if not _holds_only(folder, wanted) and not request.replace:
         raise InputError(
             f"The further logs ({', '.join(path.name for path in request.further)}) are others than those already "
             f"registered for scan {scan_dir.name!r}. Cuts may be added after the known ones, in the same order. Give "
@@ -422,7 +422,7 @@ def _size(source: Path) -> int:
 
 def _suffix(source: Path) -> str:
     suffix = source.suffix.lower()
-    if suffix in RESERVED_SUFFIXES:
+    if suffix in _RESERVED_SUFFIXES:
         raise InputError(f"{source} ends in {suffix}, not a scan or a log. Give the measured file.")
     return suffix if re.fullmatch(r"\.[a-z0-9]+", suffix) else ""
 
@@ -445,10 +445,10 @@ def _write(project: Project, scan_id: str, files: Mapping[str, Path], content: M
     text += yaml.dump(dict(content), Dumper=PlainDumper, sort_keys=False, allow_unicode=True)
     project.scans_dir.mkdir(parents=True, exist_ok=True)
     for left in project.scans_dir.glob(
-        f"{SCRATCH_PREFIX}*"
+        f"{_SCRATCH_PREFIX}*"
     ):  # of a killed registration: this one has the lock
         shutil.rmtree(left, ignore_errors=True)
-    with tempfile.TemporaryDirectory(prefix=SCRATCH_PREFIX, dir=project.scans_dir) as scratch:
+    with tempfile.TemporaryDirectory(prefix=_SCRATCH_PREFIX, dir=project.scans_dir) as scratch:
         for name, source in files.items():
             shutil.copyfile(source, Path(scratch) / name)
         scan_dir = project.scan_dir(scan_id)

@@ -11,23 +11,23 @@ from pipelines.dvc.repair import recorded_stages
 from pipelines.project import Project, known_scans
 from stages.runtime.scan_file import read_scan_file
 
-State = Literal["fresh", "stale", "never run", "running"]
+_State = Literal["fresh", "stale", "never run", "running"]
 
 
 @dataclass(frozen=True)
-class StageStatus:
+class _StageStatus:
     """One stage of one scan."""
 
     scan: str
     stage: str
-    state: State
+    state: _State
     reasons: tuple[str, ...]
     """What changed, for a stale stage."""
 
 
 def read_status(
     project: Project, scan_ids: Sequence[str] = (), say: Callable[[str], None] = lambda sentence: None
-) -> list[StageStatus]:
+) -> list[_StageStatus]:
     """The state of every stage of the given (default: all) scans, straight from `dvc status`.
 
     A dvc.yaml that differs from the template is brought up to date first, which is said: plain `dvc repro` had the
@@ -69,16 +69,16 @@ def _one_by_one(project: Project, scan_ids: list[str]) -> dict[str, Any]:
     return merged
 
 
-def _status_of(project: Project, scan_id: str, stage: str, changed: dict[str, Any] | None) -> StageStatus:
+def _status_of(project: Project, scan_id: str, stage: str, changed: dict[str, Any] | None) -> _StageStatus:
     pipeline = pipeline_address(project, scan_id)
     if changed is None or changed.get(pipeline) == "running":
-        return StageStatus(scan_id, stage, "running", ())
+        return _StageStatus(scan_id, stage, "running", ())
     if stage not in recorded_stages(project.scan_dir(scan_id)):
-        return StageStatus(scan_id, stage, "never run", ())
+        return _StageStatus(scan_id, stage, "never run", ())
     found = changed.get(f"{pipeline}:{stage}")
     if found is None:
-        return StageStatus(scan_id, stage, "fresh", ())
-    return StageStatus(scan_id, stage, "stale", tuple(_reasons(found)))
+        return _StageStatus(scan_id, stage, "fresh", ())
+    return _StageStatus(scan_id, stage, "stale", tuple(_reasons(found)))
 
 
 def _reasons(found: list[Any]) -> list[str]:

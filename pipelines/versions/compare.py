@@ -29,9 +29,9 @@ from stages.runtime.errors import InputError
 from stages.runtime.files import write_bytes_atomic
 from stages.runtime.params import SECTIONS
 
-SHARES = {"nmae", "nmae_held_out", "nmae_shared", "reduction", "confirmed_reduction", "peak_reduction"}
+_SHARES = {"nmae", "nmae_held_out", "nmae_shared", "reduction", "confirmed_reduction", "peak_reduction"}
 """Metrics that read best in percent."""
-RESULTS = (
+_RESULTS = (
     ("clean", ("volume_m3",)),
     ("tetrahedralize", ("tets", "min_radius_ratio")),
     ("precut", ("springs", "cut_area_m2")),
@@ -51,13 +51,13 @@ RESULTS = (
     ),
     ("export", ("outcome", "torque_margin_fraction", "deflection_m")),
 )
-CURVES = (
+_CURVES = (
     ("Measured force", "calibrate/profile", "measured_n"),
     ("Simulated force, fitted", "calibrate/profile", "simulated_n"),
     ("Vertical second cut", "optimize/profile", "vertical_n"),
     ("Optimised second cut", "optimize/profile", "optimized_n"),
 )
-Rows = list[tuple[str, ...]]
+_Rows = list[tuple[str, ...]]
 
 
 def read_runs(project: Project, names: Sequence[str], scratch: Path) -> dict[str, ScanData]:
@@ -81,19 +81,19 @@ def read_runs(project: Project, names: Sequence[str], scratch: Path) -> dict[str
     return runs
 
 
-def result_rows(runs: dict[str, ScanData]) -> Rows:
+def _result_rows(runs: dict[str, ScanData]) -> _Rows:
     """One row per result: its name, then its value in every run."""
-    rows: Rows = []
-    for stage, keys in RESULTS:
+    rows: _Rows = []
+    for stage, keys in _RESULTS:
         found = [data.metrics(stage) for data in runs.values()]
         for key in keys:
             if any(key in metrics for metrics in found):
-                write = percent if key in SHARES else number
+                write = percent if key in _SHARES else number
                 rows.append((f"{stage}: {label(key)}", *(write(m.get(key)) for m in found)))
     return rows
 
 
-def fitted_rows(runs: dict[str, ScanData]) -> Rows:
+def _fitted_rows(runs: dict[str, ScanData]) -> _Rows:
     """The parameters fitted for all springs at once, with their standard errors."""
     values: dict[str, dict[str, str]] = {}
     for name, data in runs.items():
@@ -106,7 +106,7 @@ def fitted_rows(runs: dict[str, ScanData]) -> Rows:
     return [(key, *(found.get(name, MISSING) for name in runs)) for key, found in values.items()]
 
 
-def setting_rows(runs: dict[str, ScanData]) -> Rows:
+def setting_rows(runs: dict[str, ScanData]) -> _Rows:
     """Parameters in which the runs differ."""
     settings = [_settings(data) for data in runs.values()]
     keys = list(dict.fromkeys(key for found in settings for key in found))
@@ -114,7 +114,7 @@ def setting_rows(runs: dict[str, ScanData]) -> Rows:
     return [row for row in rows if len(set(row[1:])) > 1]
 
 
-def timing_rows(runs: dict[str, ScanData]) -> Rows:
+def _timing_rows(runs: dict[str, ScanData]) -> _Rows:
     """Seconds of every stage when it was last computed."""
     stages = [entry.name for entry in read_template(next(iter(runs.values())).project.template)]
     times = [data.run.computed_s for data in runs.values()]
@@ -127,13 +127,13 @@ def timing_rows(runs: dict[str, ScanData]) -> Rows:
     return [*rows, ("sum [s]", *(number(total) for total in sums))] if rows else []
 
 
-def compare_tables(runs: dict[str, ScanData]) -> list[tuple[str, Rows]]:
+def compare_tables(runs: dict[str, ScanData]) -> list[tuple[str, _Rows]]:
     """The four tables, those without rows left out."""
     tables = [
-        ("Results", result_rows(runs)),
-        ("Fitted parameters", fitted_rows(runs)),
+        ("Results", _result_rows(runs)),
+        ("Fitted parameters", _fitted_rows(runs)),
         ("Settings that differ", setting_rows(runs)),
-        ("Time of the last computation", timing_rows(runs)),
+        ("Time of the last computation", _timing_rows(runs)),
     ]
     return [(title, rows) for title, rows in tables if rows]
 
@@ -151,7 +151,7 @@ def terminal_tables(runs: dict[str, ScanData]) -> list[RichTable]:
 
 def compare_html(runs: dict[str, ScanData]) -> str:
     """The page: the same tables, and the force curves over each other."""
-    plots = [plot for plot in (_plot(runs, *curve) for curve in CURVES) if plot is not None]
+    plots = [plot for plot in (_plot(runs, *curve) for curve in _CURVES) if plot is not None]
     curves: list[Block] = list(plots) or [Note("None of the runs has a force curve.")]
     tables: list[Block] = [Table(("", *runs), rows, title) for title, rows in compare_tables(runs)]
     problems = [

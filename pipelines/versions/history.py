@@ -63,16 +63,16 @@ def _link_cached_outputs(project: Project, root: Path, scan_dir: Path) -> None:
             target.symlink_to(source)
 
 
-NOW = "now"
+_NOW = "now"
 """The work tree, committed or not."""
-SCANS = "data/scans"
-MAX_VERSIONS = 50
-META = (SCAN_FILE_NAME, LOCK_FILE_NAME, "metrics.json", ".dvc")
+_SCANS = "data/scans"
+_MAX_VERSIONS = 50
+_META = (SCAN_FILE_NAME, LOCK_FILE_NAME, "metrics.json", ".dvc")
 """Endings of the small files that describe a scan; everything else under data/scans is data."""
 
 
 @dataclass(frozen=True)
-class Version:
+class _Version:
     """One state of the dataset that can be named."""
 
     name: str
@@ -87,7 +87,7 @@ class Version:
 
 
 @dataclass(frozen=True)
-class ScanChange:
+class _ScanChange:
     """How one scan differs."""
 
     scan: str
@@ -101,41 +101,41 @@ class ScanChange:
 
 
 @dataclass(frozen=True)
-class Changes:
+class _Changes:
     """From one version to another."""
 
     old: str
     new: str
     params: tuple[str, ...]
-    scans: tuple[ScanChange, ...] = field(default_factory=tuple)
+    scans: tuple[_ScanChange, ...] = field(default_factory=tuple)
 
     def as_json(self) -> dict[str, Any]:
         """For --json."""
         return asdict(self)
 
 
-def list_versions(project: Project) -> list[Version]:
+def list_versions(project: Project) -> list[_Version]:
     """The work tree, then every tag and every commit that changed the dataset, newest first."""
     tags = _lines(project, "tag", "--list", "--format=%(refname:short)%09%(*objectname)%(objectname)")
     named = {line.split("\t")[1][:40]: line.split("\t")[0] for line in tags}
-    log = _lines(project, "log", f"-{MAX_VERSIONS}", "--format=%H%x09%cs%x09%s", "--", SCANS)
+    log = _lines(project, "log", f"-{_MAX_VERSIONS}", "--format=%H%x09%cs%x09%s", "--", _SCANS)
     tagged = [_lines(project, "log", "-1", "--format=%H%x09%cs%x09%s", commit)[0] for commit in named]
-    found = [Version(NOW, "", "", len(project.scan_ids()), "the work tree")]
+    found = [_Version(_NOW, "", "", len(project.scan_ids()), "the work tree")]
     for line in sorted({*log, *tagged}, key=lambda text: text.split("\t")[1], reverse=True):
         commit, date, subject = line.split("\t", 2)
         scans = sum(path.endswith(f"/{SCAN_FILE_NAME}") for path in _tree(project, commit))
-        found.append(Version(named.get(commit, commit[:10]), commit, date, scans, subject))
+        found.append(_Version(named.get(commit, commit[:10]), commit, date, scans, subject))
     return found
 
 
-def changes_between(project: Project, old: str, new: str) -> Changes:
+def changes_between(project: Project, old: str, new: str) -> _Changes:
     """What differs; only files that differ are read."""
     before, after = _files(project, old), _files(project, new)
     differing = sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
     texts_old = _texts(project, old, [path for path in differing if path in before])
     texts_new = _texts(project, new, [path for path in differing if path in after])
-    scans = sorted({PurePosixPath(path).parts[2] for path in differing if path.startswith(SCANS + "/")})
-    return Changes(
+    scans = sorted({PurePosixPath(path).parts[2] for path in differing if path.startswith(_SCANS + "/")})
+    return _Changes(
         old,
         new,
         tuple(_value_changes(texts_old.get(PARAMS_FILE_NAME, "{}"), texts_new.get(PARAMS_FILE_NAME, "{}"))),
@@ -149,14 +149,14 @@ def _scan_change(
     after: Mapping[str, str],
     old: Mapping[str, str],
     new: Mapping[str, str],
-) -> ScanChange:
-    folder = f"{SCANS}/{scan}/"
+) -> _ScanChange:
+    folder = f"{_SCANS}/{scan}/"
     scan_file = f"{folder}{SCAN_FILE_NAME}"
     if scan_file not in before or scan_file not in after:
-        return ScanChange(scan, "added" if scan_file in after else "removed")
+        return _ScanChange(scan, "added" if scan_file in after else "removed")
     paths = sorted(path for path in old.keys() | new.keys() if path.startswith(folder))
     lock = f"{folder}{LOCK_FILE_NAME}"
-    return ScanChange(
+    return _ScanChange(
         scan,
         "changed",
         raw=tuple(Path(path).stem for path in paths if path.endswith(".dvc")),
@@ -219,26 +219,26 @@ def _shown(value: Any) -> str:
 
 def _files(project: Project, version: str) -> dict[str, str]:
     """Path → blob id of every describing file of this version."""
-    if version != NOW:
+    if version != _NOW:
         return _tree(project, version)
-    paths = [path for path in (project.root / SCANS).rglob("*") if path.is_file() and _describes(path.name)]
+    paths = [path for path in (project.root / _SCANS).rglob("*") if path.is_file() and _describes(path.name)]
     names = [str(path.relative_to(project.root)) for path in paths] + [PARAMS_FILE_NAME]
     ids = _git(project, "hash-object", "--stdin-paths", stdin="\n".join(names)).split()
     return dict(zip(names, ids, strict=True))
 
 
 def _tree(project: Project, version: str) -> dict[str, str]:
-    entries = _lines(project, "ls-tree", "-r", "--full-tree", version, "--", SCANS, PARAMS_FILE_NAME)
+    entries = _lines(project, "ls-tree", "-r", "--full-tree", version, "--", _SCANS, PARAMS_FILE_NAME)
     parts = [(line.split("\t")[1], line.split()[2]) for line in entries]
     return {path: blob for path, blob in parts if path == PARAMS_FILE_NAME or _describes(path)}
 
 
 def _describes(name: str) -> bool:
-    return name.endswith(META)
+    return name.endswith(_META)
 
 
 def _texts(project: Project, version: str, paths: list[str]) -> dict[str, str]:
-    if version == NOW:
+    if version == _NOW:
         return {path: (project.root / path).read_text(encoding="utf-8") for path in paths}
     return {path: _git(project, "show", f"{version}:./{path}") for path in paths}
 
@@ -260,7 +260,7 @@ def _git(project: Project, *arguments: str, stdin: str | None = None) -> str:
 # Versions of the dataset and their differences as tables for people.
 
 
-def versions_table(versions: Sequence[Version]) -> Table:
+def versions_table(versions: Sequence[_Version]) -> Table:
     """One row per version."""
     table = Table("version", "date", "scans", "what")
     for version in versions:
@@ -268,7 +268,7 @@ def versions_table(versions: Sequence[Version]) -> Table:
     return table
 
 
-def changes_table(changes: Changes) -> Table:
+def changes_table(changes: _Changes) -> Table:
     """One row per scan that differs, the parameters of all scans first."""
     table = Table("scan", "", "what changed", title=f"from {changes.old} to {changes.new}")
     if changes.params:

@@ -21,7 +21,7 @@ from stages.runtime.scan_file import read_scan_file
 # while it ran.
 
 
-AT_ONCE = 50
+_AT_ONCE = 50
 """Scans per dvc command: starting dvc costs a second, and the command line must not grow without bound."""
 
 
@@ -39,10 +39,10 @@ def pull(
     command = "checkout" if local else "pull"
     chosen = known_scans(project, scan_ids)
     asked: list[str] = []
-    for first in range(0, len(chosen), AT_ONCE):
-        addresses = [a for scan_id in chosen[first : first + AT_ONCE] for a in _recorded(project, scan_id)]
+    for first in range(0, len(chosen), _AT_ONCE):
+        addresses = [a for scan_id in chosen[first : first + _AT_ONCE] for a in _recorded(project, scan_id)]
         if addresses:
-            say(f"{len(addresses)} recorded parts of {', '.join(chosen[first : first + AT_ONCE])}")
+            say(f"{len(addresses)} recorded parts of {', '.join(chosen[first : first + _AT_ONCE])}")
             run_dvc(project, command, *addresses)
         asked += addresses
     return asked
@@ -59,11 +59,11 @@ def _recorded(project: Project, scan_id: str) -> Iterator[str]:
             yield stage_address(project, scan_id, entry.name)
 
 
-SAME, DIFFERENT, NEVER = "same bytes", "DIFFERENT", "never run"
+SAME, DIFFERENT, _NEVER = "same bytes", "DIFFERENT", "never run"
 
 
 @dataclass(frozen=True)
-class Verdict:
+class _Verdict:
     """Of one stage of one scan."""
 
     scan: str
@@ -75,7 +75,7 @@ class Verdict:
 
 def reproduce(
     project: Project, scan_ids: list[str], say: Callable[[str], None] = lambda sentence: None
-) -> Iterator[Verdict]:
+) -> Iterator[_Verdict]:
     """Compute every recorded stage of these scans again, one after the other.
 
     Each stage starts from the recorded outputs of those before it, so that a difference is named where it arises.
@@ -88,16 +88,16 @@ def reproduce(
                 yield _verdict(project, clone, scan_id, entry)
 
 
-def _verdict(project: Project, clone: Project, scan_id: str, entry: StageEntry) -> Verdict:
+def _verdict(project: Project, clone: Project, scan_id: str, entry: StageEntry) -> _Verdict:
     recorded = recorded_outputs(project, scan_id, entry.name)
     if not recorded:
-        return Verdict(scan_id, entry.name, NEVER)
+        return _Verdict(scan_id, entry.name, _NEVER)
     write_text_files(clone, scan_id, text_files(project, scan_id))
     fetch_inputs(clone, scan_id, entry)
     bring_up_to_date(clone, scan_id, entry, force=True)
     again = [replace(item, path=clone.root / item.path.relative_to(project.root)) for item in recorded]
     names = tuple(item.path.name for item in damaged(again))
-    return Verdict(scan_id, entry.name, DIFFERENT if names else SAME, names)
+    return _Verdict(scan_id, entry.name, DIFFERENT if names else SAME, names)
 
 
 @contextmanager

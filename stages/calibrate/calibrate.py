@@ -33,7 +33,7 @@ from stages.runtime.stage_io import StageIO
 from stages.shared.cut import cutting_model, read_cut_mesh
 from stages.shared.pictures import plot_text
 
-OWN_CODE = Path(__file__).parent
+_OWN_CODE = Path(__file__).parent
 
 
 def run(io: StageIO, params: CalibrateParams) -> dict[str, object]:
@@ -57,7 +57,7 @@ def run(io: StageIO, params: CalibrateParams) -> dict[str, object]:
         material=io.scan.material,
         own=_own(io),
         scan_dir=io.scan_dir,
-        key=work_key(model, data, params, OWN_CODE),
+        key=work_key(model, data, params, _OWN_CODE),
         progress=lambda fraction, text: io.progress(0.02 + 0.93 * fraction, text),
         show=lambda problem, text: io.show(lambda: live_picture(problem, text)),
     )

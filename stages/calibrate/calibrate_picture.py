@@ -52,34 +52,34 @@ def prediction_picture(found: Prediction) -> NDArray[np.uint8]:
 # Corner and trace plots of a sampled posterior.
 
 
-MOST_SHOWN = 5
+_MOST_SHOWN = 5
 """Unknowns of a corner plot; those that the log narrowed most."""
-MOST_BINS = 24
-MOST_DOTS = 1500
+_MOST_BINS = 24
+_MOST_DOTS = 1500
 """Points of a corner plot."""
 
-Array = NDArray[np.float64]
+_Array = NDArray[np.float64]
 
 
-def most_learnt(samples: Samples) -> list[int]:
+def _most_learnt(samples: Samples) -> list[int]:
     """Unknowns to show: the narrowest after the log, in their own order."""
-    order = np.argsort(samples.flat.std(axis=0), kind="stable")[:MOST_SHOWN]
+    order = np.argsort(samples.flat.std(axis=0), kind="stable")[:_MOST_SHOWN]
     return sorted(int(i) for i in order)
 
 
 def draw_corner(
     figure: Any,
-    points: Array,
+    points: _Array,
     names: Sequence[str],
     *,
-    marks: Array | None = None,
+    marks: _Array | None = None,
     unit: str = "standard deviations",
 ) -> None:
     """Histograms on the diagonal, pairs below it; points of shape [point_count, shown_count], marks: one point."""
     count = len(names)
     axes = np.atleast_2d(figure.subplots(count, count))
-    shown = points[:: max(1, len(points) // MOST_DOTS)]
-    bins = min(MOST_BINS, 4 + int(np.sqrt(len(points))))
+    shown = points[:: max(1, len(points) // _MOST_DOTS)]
+    bins = min(_MOST_BINS, 4 + int(np.sqrt(len(points))))
     size = float(np.clip(60.0 / np.sqrt(len(shown)), 2.0, 6.0))
     for row in range(count):
         for column in range(count):
@@ -101,7 +101,7 @@ def draw_corner(
     axes[-1, 0].set_xlabel(unit, fontsize=7)
 
 
-def draw_traces(figure: Any, samples: Samples, names: Sequence[str], chosen: Sequence[int]) -> None:
+def _draw_traces(figure: Any, samples: Samples, names: Sequence[str], chosen: Sequence[int]) -> None:
     """Every chain over its iterations, burn-in grey."""
     axes = np.atleast_1d(figure.subplots(len(chosen), 1, sharex=True))
     burn_in = samples.trace.shape[1] - samples.t.shape[1]
@@ -114,11 +114,11 @@ def draw_traces(figure: Any, samples: Samples, names: Sequence[str], chosen: Seq
     axes[-1].set_xlabel("iteration (grey: burn-in)" if samples.chained else "point", fontsize=8)
 
 
-SIZE_INCHES = (14.0, 9.0)
-SAMPLED_INCHES = 7.0
+_SIZE_INCHES = (14.0, 9.0)
+_SAMPLED_INCHES = 7.0
 """Added where a posterior was sampled."""
-HELD_OUT = "#f1e6d2"
-MAPPED = (
+_HELD_OUT = "#f1e6d2"
+_MAPPED = (
     ("cut_spring_ke", "spring stiffness [N/m]"),
     ("cut_spring_softness", "softness [-]"),
     ("sdf_ke", "contact stiffness [N/m]"),
@@ -130,8 +130,8 @@ MAPPED = (
 def calibrate_picture(fit: Calibration, metrics: dict[str, Any]) -> NDArray[np.uint8]:
     """8-bit pixels, shape [height, width, 3]."""
     sampled = None if fit.material is None else fit.material.sampled
-    width, height = SIZE_INCHES
-    figure, canvas = new_figure((width, height if sampled is None else height + SAMPLED_INCHES))
+    width, height = _SIZE_INCHES
+    figure, canvas = new_figure((width, height if sampled is None else height + _SAMPLED_INCHES))
     ratios = (1.25, 1.0) if sampled is None else (1.25, 1.0, 1.5)
     rows = figure.subfigures(len(ratios), 1, height_ratios=ratios)
     left, right = rows[0].subplots(1, 2, width_ratios=(2.0, 1.0))
@@ -148,8 +148,8 @@ def calibrate_picture(fit: Calibration, metrics: dict[str, Any]) -> NDArray[np.u
 
 def _draw_springs(figure: Any, fit: Calibration) -> None:
     values = spring_values(fit.problem.model, fit.values)
-    maps = figure.subplots(1, len(MAPPED) + 1)
-    for axis, (name, title) in zip(maps, MAPPED, strict=False):
+    maps = figure.subplots(1, len(_MAPPED) + 1)
+    for axis, (name, title) in zip(maps, _MAPPED, strict=False):
         _draw_map(figure, axis, fit.problem.model, values[name], title, fit.impulse > TOUCHED_NS)
     _draw_map(figure, maps[-1], fit.problem.model, 1e3 * fit.impulse, "knife's impulse [mN·s]", None)
 
@@ -160,7 +160,7 @@ def _draw_material(figure: Any, fit: Calibration, posterior: Posterior) -> None:
     toughness, known, impulse = figure.subplots(1, 3, width_ratios=(1.0, 1.6, 1.0))
     name, title = ("edge_toughness", "toughness [J/m²]")
     if not damage_law(model.damage_law).at_edge:
-        name, title = MAPPED[0]
+        name, title = _MAPPED[0]
     values = spring_values(model, fit.values)[name]
     _draw_map(figure, toughness, model, values, title, fit.impulse > TOUCHED_NS)
     _draw_map(figure, impulse, model, 1e3 * fit.impulse, "knife's impulse [mN·s]", None)
@@ -178,10 +178,10 @@ def _draw_material(figure: Any, fit: Calibration, posterior: Posterior) -> None:
 
 def _draw_sampled(figure: Any, sampled: Sampled, names: list[str]) -> None:
     """Corner and trace plots of the unknowns that the log narrowed most."""
-    chosen = most_learnt(sampled.samples)
+    chosen = _most_learnt(sampled.samples)
     corner, traces = figure.subfigures(1, 2)
     draw_corner(corner, sampled.samples.flat[:, chosen], [names[i] for i in chosen])
-    draw_traces(traces, sampled.samples, names, chosen)
+    _draw_traces(traces, sampled.samples, names, chosen)
     rhat = sampled.diagnostics.rhat
     worst = "" if np.isnan(rhat).all() else f", R-hat at most {np.nanmax(rhat):.2f}"
     figure.suptitle(
@@ -194,7 +194,7 @@ def _draw_sampled(figure: Any, sampled: Sampled, names: list[str]) -> None:
 
 def no_log_picture(model: Model, values: Values) -> NDArray[np.uint8]:
     """The springs with their nominal stiffness, and a sentence; 8-bit pixels, shape [height, width, 3]."""
-    figure, canvas = new_figure(SIZE_INCHES)
+    figure, canvas = new_figure(_SIZE_INCHES)
     axis = figure.add_subplot()
     _draw_map(figure, axis, model, spring_values(model, values)["cut_spring_ke"], "", None)
     axis.set_title(
@@ -212,7 +212,7 @@ def _draw_profile(axis: Any, fit: Calibration, metrics: dict[str, Any]) -> None:
     if fit.material is None:
         before = "simulated, shared parameters"
         axis.fill_between(
-            p.time, 0.0, largest, where=p.held_out, color=HELD_OUT, lw=0.0, label="not shown to the fit"
+            p.time, 0.0, largest, where=p.held_out, color=_HELD_OUT, lw=0.0, label="not shown to the fit"
         )
     if sampled is not None:
         axis.fill_between(
@@ -264,7 +264,7 @@ def _draw_history(axis: Any, fit: Calibration) -> None:
 
 
 def _draw_map(
-    figure: Any, axis: Any, model: Model, value: Array, title: str, touched: NDArray[np.bool_] | None
+    figure: Any, axis: Any, model: Model, value: _Array, title: str, touched: NDArray[np.bool_] | None
 ) -> None:
     """One value per spring on the cut surface; springs the knife never touched are hollow."""
     mesh = model.mesh

@@ -20,7 +20,7 @@ from stages.calibrate.springs.posterior import SpringPosterior
 # The tables and figures of a sampled posterior.
 
 
-SAMPLE_COLUMNS = {
+_SAMPLE_COLUMNS = {
     "chain": pl.Int64,
     "iteration": pl.Int64,
     "name": pl.String,
@@ -28,13 +28,13 @@ SAMPLE_COLUMNS = {
     "unit": pl.String,
     "standard": pl.Float64,
 }
-BAND_COLUMNS = dict.fromkeys(("time_s", "measured_n", "low_n", "high_n"), pl.Float64)
+_BAND_COLUMNS = dict.fromkeys(("time_s", "measured_n", "low_n", "high_n"), pl.Float64)
 
 
 def sample_table(fit: MaterialFit | None) -> pl.DataFrame:
     """The table calibrate/samples: every point after burn-in, unknown by unknown."""
     if fit is None or fit.sampled is None:
-        return pl.DataFrame(schema=SAMPLE_COLUMNS)
+        return pl.DataFrame(schema=_SAMPLE_COLUMNS)
     samples, unknowns = fit.sampled.samples, fit.posterior.unknowns
     chains, length, count = samples.t.shape
     chain, iteration, place = (part.ravel() for part in np.indices((chains, length, count)))
@@ -49,20 +49,20 @@ def sample_table(fit: MaterialFit | None) -> pl.DataFrame:
         "unit": [unit_of(name) for name in names],
         "standard": standard,
     }
-    return pl.DataFrame(columns, schema=SAMPLE_COLUMNS)
+    return pl.DataFrame(columns, schema=_SAMPLE_COLUMNS)
 
 
 def band_table(fit: Calibration | None) -> pl.DataFrame:
     """The table calibrate/band: the force that the sampled materials expect of the cut they were fitted to."""
     sampled = None if fit is None or fit.material is None else fit.material.sampled
     if fit is None or sampled is None:
-        return pl.DataFrame(schema=BAND_COLUMNS)
+        return pl.DataFrame(schema=_BAND_COLUMNS)
     use = fit.problem.contact & fit.problem.valid
     columns = (fit.problem.time, fit.problem.measured, sampled.low, sampled.high)
-    return pl.DataFrame({name: column[use] for name, column in zip(BAND_COLUMNS, columns, strict=True)})
+    return pl.DataFrame({name: column[use] for name, column in zip(_BAND_COLUMNS, columns, strict=True)})
 
 
-def sampling_metrics(fit: Calibration, sampled: Sampled | None) -> dict[str, object]:
+def _sampling_metrics(fit: Calibration, sampled: Sampled | None) -> dict[str, object]:
     """Part of the artifact calibrate/metrics; nothing where the posterior was not sampled."""
     if sampled is None:
         return {}
@@ -78,10 +78,12 @@ def sampling_metrics(fit: Calibration, sampled: Sampled | None) -> dict[str, obj
     }
 
 
-Array = NDArray[np.float64]
+_Array = NDArray[np.float64]
 
 
-def parameter_table(model: Model, values: Values, *, gradient_norm: Array, touched_ns: Array) -> pl.DataFrame:
+def parameter_table(
+    model: Model, values: Values, *, gradient_norm: _Array, touched_ns: _Array
+) -> pl.DataFrame:
     """The table calibrate/parameters, one row per spring."""
     mesh = model.mesh
     rows = spring_values(model, values)
@@ -261,7 +263,7 @@ def metrics(fit: Calibration, params: CalibrateParams) -> dict[str, object]:
         "alignment_m": p.alignment_m,
         "individual": list(params.individual) if params.individual_iterations else [],
         **scalars,
-        **({} if material is None else sampling_metrics(fit, material.sampled)),
+        **({} if material is None else _sampling_metrics(fit, material.sampled)),
     }
 
 

@@ -26,11 +26,11 @@ from stages.runtime.errors import InputError
 from stages.shared.fitting import Bound
 from stages.shared.library.library import ANY_MATERIAL
 
-FIT_SHARE = 0.1
+_FIT_SHARE = 0.1
 """Of the progress, where a posterior is sampled after the fit."""
 
-Array = NDArray[np.float64]
-Progress = Callable[[float, str], None]
+_Array = NDArray[np.float64]
+_Progress = Callable[[float, str], None]
 
 
 @dataclass(frozen=True)
@@ -46,18 +46,18 @@ class Calibration:
     """After the first phase."""
     certainty: dict[str, Certainty]
     """How well the log determines them."""
-    simulated: Array
+    simulated: _Array
     """Profile of the fitted model [N], shape [sample_count]."""
-    shared_simulated: Array
+    shared_simulated: _Array
     """Profile after the first phase [N], shape [sample_count]."""
     history: list[HistoryRow]
     gradients: int
     simulations: int
     """All simulations, those with a gradient among them."""
     outcome: FitOutcome
-    impulse: Array
+    impulse: _Array
     """Knife's impulse on each spring [N s], shape [spring_count]."""
-    gradient_norm: Array
+    gradient_norm: _Array
     """How much the loss still depends on each spring's free numbers, shape [spring_count]."""
     material: MaterialFit | None = None
     """The posterior, where the material was fitted."""
@@ -75,7 +75,7 @@ def calibrate(
     own: Collection[str] = (),
     scan_dir: Path | None = None,
     key: str = "",
-    progress: Progress | None = None,
+    progress: _Progress | None = None,
     show: Callable[[Problem, str], None] = lambda problem, text: None,
 ) -> Calibration:
     """Fit the simulator's parameters to a recorded cut.
@@ -91,7 +91,7 @@ def calibrate(
         problems = [problem, *(pose_problem(model, other, params) for other in more)]
         meshes = [each.model.mesh for each in problems]
         sought = material_unknowns(meshes, material, params, leave_out=own)
-        first, second = _two_parts(progress, 1.0 if params.posterior == "laplace" else FIT_SHARE)
+        first, second = _two_parts(progress, 1.0 if params.posterior == "laplace" else _FIT_SHARE)
         report = _reporting(params, first, lambda text: show(problem, text))
         return _material(problems, sought, params, scan_dir, key, report, second)
     bounds = parameter_bounds(
@@ -147,7 +147,7 @@ def _material(
     scan_dir: Path | None,
     key: str,
     report: Report | None,
-    on_sampling: Progress,
+    on_sampling: _Progress,
 ) -> Calibration:
     """The fit of the material as a Calibration."""
     problem = problems[0]
@@ -267,14 +267,14 @@ def _check_uniform(params: CalibrateParams) -> None:
         )
 
 
-def spring_values(model: Model, values: Values) -> dict[str, Array]:
+def spring_values(model: Model, values: Values) -> dict[str, _Array]:
     """Every spring parameter, one value per spring, shape [spring_count]."""
     given = {name: value for name, value in values.items() if name != OFFSET}
     expanded = expand(given, model.material, model.surface, model.damage_law)
     return {name: expanded.row(name).copy() for name in SPRING_NAMES}
 
 
-def _profile(problem: Problem, values: Values) -> Array:
+def _profile(problem: Problem, values: Values) -> _Array:
     parameters = {name: torch.as_tensor(value) for name, value in values.items()}
     motion = {OFFSET: parameters.pop(OFFSET)} if OFFSET in parameters else {}
     return problem.simulate(parameters, motion)[0].numpy()
@@ -282,7 +282,7 @@ def _profile(problem: Problem, values: Values) -> Array:
 
 def _per_spring(
     problem: Problem, values: Values, params: CalibrateParams
-) -> tuple[Array, Array, dict[str, SpringPosterior]]:
+) -> tuple[_Array, _Array, dict[str, SpringPosterior]]:
     """The knife's impulse on each spring, the norm of the loss's gradient in its free numbers, and what is known."""
     rows = spring_values(problem.model, values)
     names = [name for name in SPRING_NAMES if name in params.individual or name in params.shared]
@@ -310,7 +310,7 @@ def _is_spring_parameter(name: str) -> bool:
     return name.removeprefix(SURFACE_PREFIX) in SPRING_NAMES
 
 
-def _two_parts(progress: Progress | None, first: float) -> tuple[Progress | None, Progress]:
+def _two_parts(progress: _Progress | None, first: float) -> tuple[_Progress | None, _Progress]:
     """The progress of the fit, which is so much of the whole, and that of the sampling after it."""
     if progress is None:
         return None, lambda share, text: None
@@ -321,7 +321,7 @@ def _two_parts(progress: Progress | None, first: float) -> tuple[Progress | None
 
 
 def _reporting(
-    params: CalibrateParams, progress: Progress | None, show: Callable[[str], None]
+    params: CalibrateParams, progress: _Progress | None, show: Callable[[str], None]
 ) -> Report | None:
     """From the rows of all phases to one progress."""
     if progress is None:

@@ -18,7 +18,7 @@ from stages.runtime.describe import (
 )
 from stages.shared.cut_description import SPRING_ROW, CutParams, cut_mesh
 
-ARTIFACTS = (
+_ARTIFACTS = (
     table(
         "calibrate/parameters",
         [
@@ -286,7 +286,7 @@ STAGE = Stage(
     name="calibrate",
     does="force log → parameters of every spring that reproduce it; without a log the nominal ones",
     params=CalibrateParams,
-    artifacts=ARTIFACTS,
+    artifacts=_ARTIFACTS,
     reads=(
         *cut_mesh("precut"),
         "ingest/force",

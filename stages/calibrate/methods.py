@@ -23,7 +23,7 @@ EXTRA = "pip install '.[bayes]' -c constraints.txt"
 
 
 @dataclass(frozen=True)
-class Sampler:
+class _Sampler:
     """What a method is."""
 
     function: str
@@ -36,26 +36,26 @@ class Sampler:
 
 
 POSTERIORS = {
-    "laplace": Sampler("", "normal around the most probable point; nothing is sampled"),
-    "grid": Sampler(
+    "laplace": _Sampler("", "normal around the most probable point; nothing is sampled"),
+    "grid": _Sampler(
         "stages.calibrate.samplers.grid:sample_grid", "brute force on a grid, for at most three unknowns"
     ),
-    "sgld": Sampler(
+    "sgld": _Sampler(
         "stages.calibrate.samplers.chains:sample_sgld",
         "Langevin steps, preconditioned as in RMSprop, that shrink",
     ),
-    "nuts": Sampler(
+    "nuts": _Sampler(
         "stages.calibrate.samplers.nuts:sample_nuts",
         "Hamiltonian Monte Carlo without U-turns, by Pyro",
         needs="pyro",
     ),
-    "bayessim": Sampler(
+    "bayessim": _Sampler(
         "stages.calibrate.samplers.learnt:sample_bayessim",
         "mixture density network learnt from simulations, by sbi",
         needs="sbi",
         uses_likelihood=False,
     ),
-    "npe": Sampler(
+    "npe": _Sampler(
         "stages.calibrate.samplers.learnt:sample_npe",
         "normalising flow learnt from simulations, by sbi",
         needs="sbi",
@@ -70,9 +70,9 @@ POSTERIORS = {
 
 HUBER_FRACTION = 0.03
 """Residuals below this share of the mean force count squared in pseudo-Huber, larger ones linearly [-]."""
-SOFT_FRACTION = 0.1
+_SOFT_FRACTION = 0.1
 """Width of the soft maximum in log-sum-exp, as a share of the mean force [-]."""
-TINY = 1.0e-12
+_TINY = 1.0e-12
 
 
 def l1(simulated: torch.Tensor, measured: torch.Tensor, scale: float) -> torch.Tensor:
@@ -80,7 +80,7 @@ def l1(simulated: torch.Tensor, measured: torch.Tensor, scale: float) -> torch.T
     return (simulated - measured).abs().mean() / scale
 
 
-def l2(simulated: torch.Tensor, measured: torch.Tensor, scale: float) -> torch.Tensor:
+def _l2(simulated: torch.Tensor, measured: torch.Tensor, scale: float) -> torch.Tensor:
     """Mean squared residual over the squared mean force."""
     return ((simulated - measured) ** 2).mean() / scale**2
 
@@ -92,17 +92,17 @@ def pseudo_huber(simulated: torch.Tensor, measured: torch.Tensor, scale: float) 
     return HUBER_FRACTION * ((1.0 + r * r).sqrt() - 1.0).mean()
 
 
-def inverse_cosine(simulated: torch.Tensor, measured: torch.Tensor, _scale: float) -> torch.Tensor:
+def _inverse_cosine(simulated: torch.Tensor, measured: torch.Tensor, _scale: float) -> torch.Tensor:
     """One minus the cosine of the angle between the profiles: shape counts, size does not."""
     norms = simulated.norm() * measured.norm()
-    return 1.0 - (simulated @ measured) / (norms + TINY)
+    return 1.0 - (simulated @ measured) / (norms + _TINY)
 
 
-def log_sum_exp(simulated: torch.Tensor, measured: torch.Tensor, scale: float) -> torch.Tensor:
+def _log_sum_exp(simulated: torch.Tensor, measured: torch.Tensor, scale: float) -> torch.Tensor:
     """A soft maximum of the residuals: the worst part of the profile counts most."""
-    width = SOFT_FRACTION * scale
+    width = _SOFT_FRACTION * scale
     r = (((simulated - measured) ** 2 + (0.01 * width) ** 2).sqrt() - 0.01 * width) / width
-    return SOFT_FRACTION * (r.logsumexp(dim=0) - r.new_tensor(float(len(r))).log())
+    return _SOFT_FRACTION * (r.logsumexp(dim=0) - r.new_tensor(float(len(r))).log())
 
 
 @dataclass(frozen=True)
@@ -121,45 +121,45 @@ class Loss:
 
 LOSSES = {
     "l1": Loss(l1, smooth=False),
-    "l2": Loss(l2),
+    "l2": Loss(_l2),
     "pseudo_huber": Loss(pseudo_huber),
-    "inverse_cosine": Loss(inverse_cosine),
-    "log_sum_exp": Loss(log_sum_exp),
+    "inverse_cosine": Loss(_inverse_cosine),
+    "log_sum_exp": Loss(_log_sum_exp),
 }
 """By the name used in params.yaml."""
 
 
-PhaseKind = Literal["shared", "individual"]
+_PhaseKind = Literal["shared", "individual"]
 """shared: a handful of parameters; individual: one value per spring, with a prior."""
 
 
 @dataclass(frozen=True)
-class Method:
+class _Method:
     """What a method is."""
 
     function: str
     """Where it is, "module:function"; arguments and result: stages.calibrate.phase.fit."""
     meaning: str
-    phases: tuple[PhaseKind, ...]
+    phases: tuple[_PhaseKind, ...]
     """What it can fit."""
     loss: Literal["any", "smooth", "own"]
     """Which losses it can minimise; own: it has one of its own, and that of params.yaml is not used."""
 
 
 METHODS = {
-    "lbfgs": Method(
+    "lbfgs": _Method(
         "stages.calibrate.springs.torch_methods:fit_lbfgs",
         "limited-memory quasi-Newton with a line search",
         ("shared", "individual"),
         loss="smooth",
     ),
-    "gauss_newton": Method(
+    "gauss_newton": _Method(
         "stages.calibrate.springs.gauss_newton:fit_gauss_newton",
         "Levenberg–Marquardt; no gradients, one simulation per parameter and iteration",
         ("shared",),
         loss="own",
     ),
-    "adam": Method(
+    "adam": _Method(
         "stages.calibrate.springs.torch_methods:fit_adam",
         "first-order steps that shrink, back to the best point when lost",
         ("shared", "individual"),
@@ -169,6 +169,6 @@ METHODS = {
 """By the name used in params.yaml."""
 
 
-def methods_of(phase: PhaseKind) -> list[str]:
+def methods_of(phase: _PhaseKind) -> list[str]:
     """Names of the methods that can do the phase."""
     return [name for name, method in METHODS.items() if phase in method.phases]

@@ -114,7 +114,7 @@ def individual_unknowns(
 DIFFERENCE = 0.02
 """Step of the one-sided differences, in free numbers: half a per cent of a middle value's range."""
 
-Array = NDArray[np.float64]
+_Array = NDArray[np.float64]
 
 
 class Residuals:
@@ -125,7 +125,7 @@ class Residuals:
         self._seen = problem.training.numpy()
         self.simulations = 0
 
-    def profile(self, free: torch.Tensor) -> Array | None:
+    def profile(self, free: torch.Tensor) -> _Array | None:
         """Simulated profile [N], or None if the simulation did not finish."""
         self.simulations += 1
         with torch.no_grad():
@@ -134,11 +134,11 @@ class Residuals:
             except TrialFailedError:
                 return None
 
-    def residual(self, profile: Array) -> Array:
+    def residual(self, profile: _Array) -> _Array:
         """Shape [training sample count]."""
         return ((profile - self.problem.measured) / self.problem.mean_force)[self._seen]
 
-    def jacobian(self, free: torch.Tensor, profile: Array) -> Array:
+    def jacobian(self, free: torch.Tensor, profile: _Array) -> _Array:
         """d residual / d free, shape [training sample count, unknown count]; a column that fails twice is zero."""
         columns = []
         for i in range(len(free)):
@@ -157,10 +157,10 @@ class Residuals:
 # Loss and gradient of a trial, counted, with bad trials made harmless.
 
 
-FAILED_FACTOR = 3.0
+_FAILED_FACTOR = 3.0
 """A bad trial counts as this many times the best loss: a line search then turns back, with finite numbers."""
 
-Prior = Callable[[dict[str, torch.Tensor]], torch.Tensor]
+_Prior = Callable[[dict[str, torch.Tensor]], torch.Tensor]
 """Free numbers by name → something to add to the loss."""
 
 
@@ -179,7 +179,7 @@ class Trial:
 class Objective:
     """Loss over the training samples as a function of the free numbers."""
 
-    def __init__(self, problem: Problem, unknowns: Unknowns, loss: Loss, prior: Prior | None = None) -> None:
+    def __init__(self, problem: Problem, unknowns: Unknowns, loss: Loss, prior: _Prior | None = None) -> None:
         self.problem, self.unknowns = problem, unknowns
         self._loss, self._prior = loss, prior
         self._seen = problem.training
@@ -219,7 +219,7 @@ class Objective:
         return Trial(free, float(total.detach()), x.grad.detach().clone(), nmae)
 
     def _bad(self, free: torch.Tensor, why: str) -> Trial:
-        loss = FAILED_FACTOR * (1.0 if self.best is None else self.best.loss)
+        loss = _FAILED_FACTOR * (1.0 if self.best is None else self.best.loss)
         return Trial(free, loss, torch.zeros_like(free), float("nan"), why)
 
 

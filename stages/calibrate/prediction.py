@@ -54,8 +54,8 @@ def nominal_values(params: CalibrateParams, material: str, *, leave_out: Collect
 # How sure a figure would be after the log of a motion that has not been executed yet.
 
 
-Array = NDArray[np.float64]
-Sensitivity = tuple[float, Mapping[str, Array]]
+_Array = NDArray[np.float64]
+_Sensitivity = tuple[float, Mapping[str, _Array]]
 """A figure, and its derivatives in the simulator's parameters by name."""
 
 
@@ -69,7 +69,7 @@ class PlannedLog:
     unknowns: MaterialUnknowns
     params: CalibrateParams
 
-    def covariance(self) -> Array:
+    def covariance(self) -> _Array:
         """Of the unknowns after the log, shape [unknown_count, unknown_count]; before it they are standard normal.
 
         By the fit's own likelihood, linear around the expected material.
@@ -94,34 +94,34 @@ def recorded(motion: pl.DataFrame) -> RecordedCut:
     )
 
 
-def saving_slope(unknowns: MaterialUnknowns, vertical: Sensitivity, slicing: Sensitivity) -> Array:
+def saving_slope(unknowns: MaterialUnknowns, vertical: _Sensitivity, slicing: _Sensitivity) -> _Array:
     """Derivatives of 1 - slicing / vertical in the unknowns at the expected material, shape [unknown_count]."""
     (straight_n, straight), (sliced_n, sliced) = vertical, slicing
     expected, no_offset = np.zeros(len(unknowns)), {OFFSET: np.zeros(())}
     by_straight, by_sliced = (
         unknowns.derivative(expected, 0, {**gradient, **no_offset}) for gradient in (straight, sliced)
     )
-    out: Array = sliced_n * by_straight / straight_n**2 - by_sliced / straight_n
+    out: _Array = sliced_n * by_straight / straight_n**2 - by_sliced / straight_n
     return out
 
 
-def deviation(slope: Array, covariance: Array | None = None) -> float:
+def deviation(slope: _Array, covariance: _Array | None = None) -> float:
     """Standard deviation of a figure with this slope; before any log if there is no covariance."""
     return float(np.linalg.norm(slope) if covariance is None else np.sqrt(slope @ covariance @ slope))
 
 
-def expected_parameters(unknowns: MaterialUnknowns) -> dict[str, Array]:
+def expected_parameters(unknowns: MaterialUnknowns) -> dict[str, _Array]:
     """The simulator's parameters of the expected material."""
     return unknowns.material(np.zeros(len(unknowns)))
 
 
-def covariances(logs: Sequence[PlannedLog], on_done: Callable[[int], None]) -> list[Array]:
+def covariances(logs: Sequence[PlannedLog], on_done: Callable[[int], None]) -> list[_Array]:
     """Of every planned log, side by side in processes; on_done gets how many are there."""
     with stage_workers(logs[0].params.processes) as workers:
         return workers.run(PlannedLog.covariance, logs, on_done=on_done)
 
 
-Read = Callable[[str], pl.DataFrame]
+_Read = Callable[[str], pl.DataFrame]
 
 
 @dataclass(frozen=True)
@@ -129,13 +129,13 @@ class Prediction:
     """A predicted profile and how well it did."""
 
     problem: Problem
-    predicted: Array
+    predicted: _Array
     """[N], shape [sample_count]."""
-    low: Array
+    low: _Array
     """5 % of cuts are below [N], shape [sample_count]."""
-    high: Array
+    high: _Array
     """5 % are above [N], shape [sample_count]."""
-    guesses: dict[str, Array]
+    guesses: dict[str, _Array]
     """Profiles of the baselines by name [N], each of shape [sample_count]."""
     draws: int
 
@@ -144,7 +144,7 @@ class Prediction:
         """Samples that are compared: in contact and valid."""
         return self.problem.contact & self.problem.valid
 
-    def nmae(self, profile: Array) -> float:
+    def nmae(self, profile: _Array) -> float:
         """Mean absolute error of a profile over the mean measured force [-]."""
         return errors(profile, self.problem.measured, self.use, self.problem.mean_force).nmae
 
@@ -193,7 +193,7 @@ class Prediction:
 
 
 def predict(
-    read: Read, material: str, params: CalibrateParams, other: pl.DataFrame, *, own: Collection[str] = ()
+    read: _Read, material: str, params: CalibrateParams, other: pl.DataFrame, *, own: Collection[str] = ()
 ) -> Prediction:
     """The force of another cut of the scan's fruit.
 
@@ -242,14 +242,14 @@ def predict(
     )
 
 
-def _heights(posterior: pl.DataFrame) -> Array:
+def _heights(posterior: pl.DataFrame) -> _Array:
     """By how much the fit moved each of its logs up [m]; the next one's height is found in the same way."""
     return posterior.filter(pl.col("name").str.starts_with(OFFSET))["value"].to_numpy()
 
 
 def band(
-    problem: Problem, predicted: Array, drawn: Sequence[Array], left: LeftOver, *, cuts: int = 1
-) -> tuple[Array, Array]:
+    problem: Problem, predicted: _Array, drawn: Sequence[_Array], left: LeftOver, *, cuts: int = 1
+) -> tuple[_Array, _Array]:
     """Ends of the 90 % band [N], each of shape [sample_count].
 
     Args:

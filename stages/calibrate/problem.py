@@ -30,10 +30,10 @@ from stages.shared.pictures import FRUIT, TEXT, new_figure, pixels_of
 TOUCHED_NS = 1.0e-4
 """A spring that got less impulse from the knife than this was not touched [N s]: 0.1 N for a millisecond."""
 
-Array = NDArray[np.float64]
+_Array = NDArray[np.float64]
 
 
-def held_out_blocks(time: Array, block_s: float, fraction: float) -> NDArray[np.bool_]:
+def held_out_blocks(time: _Array, block_s: float, fraction: float) -> NDArray[np.bool_]:
     """Every so many blocks of time after contact (time 0), one is kept from the fit; shape [sample_count].
 
     A filter mixes neighbours within 1 / cutoff, so the first samples of a block are not wholly unseen.
@@ -46,7 +46,7 @@ def held_out_blocks(time: Array, block_s: float, fraction: float) -> NDArray[np.
 
 
 @dataclass(frozen=True)
-class Errors:
+class _Errors:
     """Differences of two profiles over the contact window."""
 
     nmae: float
@@ -56,13 +56,13 @@ class Errors:
     """Largest simulated minus largest measured force [N]."""
 
 
-def errors(simulated: Array, measured: Array, use: NDArray[np.bool_], mean_force: float) -> Errors:
+def errors(simulated: _Array, measured: _Array, use: NDArray[np.bool_], mean_force: float) -> _Errors:
     """Errors over the samples in use; profiles [N], shape [sample_count]."""
     mae = float(np.abs(simulated - measured)[use].mean())
-    return Errors(mae / mean_force, mae, float(simulated[use].max() - measured[use].max()))
+    return _Errors(mae / mean_force, mae, float(simulated[use].max() - measured[use].max()))
 
 
-def contact_impulse(result: Result) -> Array:
+def contact_impulse(result: Result) -> _Array:
     """Impulse that the knife gave each spring's two edges over the run [N s], shape [spring_count].
 
     Replays the kept states of a differentiable run; one force evaluation per step.
@@ -85,19 +85,19 @@ def contact_impulse(result: Result) -> Array:
 # What a fit that still runs can show: the curve that came nearest to the measured one so far.
 
 
-SIZE_INCHES = (8.0, 4.5)
+_SIZE_INCHES = (8.0, 4.5)
 
 
-class NearestCurve:
+class _NearestCurve:
     """The simulated force curve nearest to the measured one, of all that were tried in this process."""
 
     def __init__(self) -> None:
-        self.curve: Array | None = None
+        self.curve: _Array | None = None
         """[N], shape [sample_count]; None before the first simulation ends."""
         self.error_n = np.inf
         """Its mean distance from the measured one [N]."""
 
-    def offer(self, curve: Array, measured: Array, use: NDArray[np.bool_]) -> None:
+    def offer(self, curve: _Array, measured: _Array, use: NDArray[np.bool_]) -> None:
         """Keep the curve if it is nearer over the samples in use."""
         error = float(np.abs(curve - measured)[use].mean())
         if error < self.error_n:
@@ -106,7 +106,7 @@ class NearestCurve:
 
 def live_picture(problem: Any, text: str) -> NDArray[np.uint8]:
     """Measured force and the nearest curve so far; 8-bit pixels, shape [height, width, 3]."""
-    figure, canvas = new_figure(SIZE_INCHES)
+    figure, canvas = new_figure(_SIZE_INCHES)
     axis = figure.subplots()
     axis.plot(problem.time, problem.measured, color=TEXT, lw=1.5, label="measured")
     nearest = problem.nearest
@@ -122,13 +122,13 @@ def live_picture(problem: Any, text: str) -> NDArray[np.uint8]:
 # The recorded cut: what the robot measured, where contact begins, and the part that is simulated.
 
 
-ONSET_N = 1.0
+_ONSET_N = 1.0
 """A simulated force above this is contact [N]; that of a log is found by ingest."""
-ONSET_HOLD_S = 0.03
+_ONSET_HOLD_S = 0.03
 """The force must stay above the threshold this long to count as contact, not as a bump [s]."""
-PEAK_PROMINENCE = 0.02
+_PEAK_PROMINENCE = 0.02
 """A puncture shows as a peak that stands out by this share of the largest force [-]."""
-PUNCTURE_WINDOW_S = 0.05
+_PUNCTURE_WINDOW_S = 0.05
 """A simulated peak further than this from the measured one is another event [s]: one period of a 20 Hz low-pass."""
 
 
@@ -136,13 +136,13 @@ PUNCTURE_WINDOW_S = 0.05
 class RecordedCut:
     """A force log in the cutting frame."""
 
-    time: Array
+    time: _Array
     """[s], strictly increasing, shape [m]."""
-    position: Array
+    position: _Array
     """Knife's edge (x, y up above the board, z along the blade) [m], shape [m, 3]."""
-    velocity: Array
+    velocity: _Array
     """[m/s], shape [m, 3]."""
-    force: Array
+    force: _Array
     """On the knife, tared [N], shape [m, 3]."""
     valid: NDArray[np.bool_]
     """Samples that may be compared, shape [m]."""
@@ -176,12 +176,12 @@ def own_logs(notes: Callable[[str], Mapping[str, str]]) -> list[str]:
     return [digest for table in tables for digest in notes(table).get(LOGS_NOTE, "").split()]
 
 
-def find_onset(time: Array, norm: Array, threshold_n: float = ONSET_N) -> float | None:
+def find_onset(time: _Array, norm: _Array, threshold_n: float = _ONSET_N) -> float | None:
     """When a force norm [N] rises above the threshold and stays there [s]; None if it never does."""
     above = norm > threshold_n
     if not above.any():
         return None
-    ends = np.searchsorted(time, time + ONSET_HOLD_S)
+    ends = np.searchsorted(time, time + _ONSET_HOLD_S)
     count = np.concatenate([[0], np.cumsum(above)])
     held = (count[ends] - count[:-1]) == (ends - np.arange(len(time)))
     starts = np.flatnonzero(above & held)
@@ -195,15 +195,15 @@ def find_onset(time: Array, norm: Array, threshold_n: float = ONSET_N) -> float 
     return float(time[i - 1] + np.clip(share, 0.0, 1.0) * (time[i] - time[i - 1]))
 
 
-def find_puncture(time: Array, norm: Array, *, near_s: float | None = None) -> tuple[float, float] | None:
+def find_puncture(time: _Array, norm: _Array, *, near_s: float | None = None) -> tuple[float, float] | None:
     """Time [s] and height [N] of the first peak that stands out of a profile: the skin giving way.
 
     With `near_s`, the nearest such peak at most PUNCTURE_WINDOW_S from that time; None if there is none.
     """
-    peaks, _ = find_peaks(norm, prominence=PEAK_PROMINENCE * float(norm.max()))
+    peaks, _ = find_peaks(norm, prominence=_PEAK_PROMINENCE * float(norm.max()))
     if near_s is not None:
         peaks = sorted(peaks, key=lambda i: abs(time[i] - near_s))
-        peaks = [i for i in peaks[:1] if abs(time[i] - near_s) <= PUNCTURE_WINDOW_S]
+        peaks = [i for i in peaks[:1] if abs(time[i] - near_s) <= _PUNCTURE_WINDOW_S]
     return (float(time[peaks[0]]), float(norm[peaks[0]])) if len(peaks) else None
 
 
@@ -214,11 +214,11 @@ def top_of_body(mesh: CutMesh) -> float:
 
 NORM_ROUNDING_N = 1.0e-3
 """Rounds the norm at zero force, where it has no derivative [N]."""
-MIN_WINDOW_S = 0.05
+_MIN_WINDOW_S = 0.05
 """Shorter contact than this says nothing [s]."""
-ALL_VALID = 0.999
+_ALL_VALID = 0.999
 """Share of validity between two samples of the log that counts as valid: both must be."""
-SETS_IN_N = 2.0
+_SETS_IN_N = 2.0
 """A force that passes this after the first touch is no dent and no noise [N]: here the heights are aligned."""
 OFFSET = "offset_y"
 """The motion's parameter: height of the recorded motion over the aligned one [m]."""
@@ -238,13 +238,13 @@ class Problem:
 
     model: Model
     module: CuttingForce
-    time: Array
+    time: _Array
     """In the log's clock [s]."""
-    height: Array
+    height: _Array
     """Of the knife's edge above the board, aligned, without the fitted offset [m]."""
-    measured: Array
+    measured: _Array
     """Norm of the filtered measured force [N]."""
-    measured_force: Array
+    measured_force: _Array
     """The filtered measured force on the knife [N], shape [sample_count, 3]."""
     drawn_m: float
     """How far the blade was drawn along itself during contact [m]."""
@@ -262,7 +262,7 @@ class Problem:
     """When the measured force sets in, SETS_IN_N after first touch [s]."""
     alignment_m: float
     """What was added to the recorded heights."""
-    nearest: NearestCurve = field(default_factory=NearestCurve)
+    nearest: _NearestCurve = field(default_factory=_NearestCurve)
     """The best curve that was simulated, for people who watch the fit."""
 
     @property
@@ -276,7 +276,7 @@ class Problem:
         """Mean measured force over the contact window [N]: what NMAE divides by."""
         return float(self.measured[self.contact & self.valid].mean())
 
-    def run(self, values: Mapping[str, Array], *, differentiable: bool) -> tuple[Array, Result]:
+    def run(self, values: Mapping[str, _Array], *, differentiable: bool) -> tuple[_Array, Result]:
         """Simulated profile [N], shape [sample_count], and the run; values: parameters and, perhaps, the offset."""
         cut = self.cut(values)
         result = simulate(cut.model, cut.motion, cut.parameters, differentiable=differentiable, **cut.options)
@@ -286,21 +286,21 @@ class Problem:
         self.nearest.offer(profile, self.measured, self.contact & self.valid)
         return profile, result
 
-    def cut(self, values: Mapping[str, Array]) -> Cut:
+    def cut(self, values: Mapping[str, _Array]) -> Cut:
         """The run of `run`, to be simulated beside others; its force becomes a profile by `profile`."""
         given = {name: value for name, value in values.items() if name != OFFSET}
         motion = self.module.motion.with_parameters(**{OFFSET: values.get(OFFSET, np.asarray(0.0))})
         return Cut(self.model, motion, given, dict(self.module.options))
 
-    def profile(self, answer: Answer[Array]) -> Array:
+    def profile(self, answer: Answer[_Array]) -> _Array:
         """Simulated profile [N], shape [sample_count], from the force of a cut."""
         if answer.value is None or len(answer.value) != len(self.time):
             raise TrialFailedError(answer.outcome)
         return np.asarray(np.linalg.norm(self.filter_matrix.numpy() @ answer.value, axis=1), float)
 
-    def filtered(self, result: Result) -> Array:
+    def filtered(self, result: Result) -> _Array:
         """The run's force on the knife through the log's low-pass [N], shape [sample_count, 3]."""
-        smooth: Array = self.filter_matrix.numpy() @ result.force
+        smooth: _Array = self.filter_matrix.numpy() @ result.force
         return smooth
 
     def simulate(
@@ -338,12 +338,12 @@ def pose_problem(model: Model, cut: RecordedCut, params: CalibrateParams) -> Pro
     # A simulated sample is the mean over the interval that ends at its time.
     middle = time - 0.5 / params.rate_hz
     force = matrix @ _at(middle, cut.time, cut.force)
-    valid = np.interp(time, cut.time, cut.valid.astype(float)) > ALL_VALID
+    valid = np.interp(time, cut.time, cut.valid.astype(float)) > _ALL_VALID
     contact = time >= onset
-    if (contact & valid).sum() < MIN_WINDOW_S * params.rate_hz:
+    if (contact & valid).sum() < _MIN_WINDOW_S * params.rate_hz:
         raise InputError(
             f"calibrate: only {(contact & valid).sum()} samples of the log are valid after contact at {onset:.3f} s. "
-            f"{MIN_WINDOW_S * params.rate_hz:.0f} are needed. Record the cut down to the board, or correct the log."
+            f"{_MIN_WINDOW_S * params.rate_hz:.0f} are needed. Record the cut down to the board, or correct the log."
         )
     held = valid & held_out_blocks(time - onset, params.hold_out_block_s, params.hold_out_fraction)
     measured = np.linalg.norm(force, axis=1)
@@ -384,30 +384,30 @@ def _check_log(cut: RecordedCut) -> None:
         )
 
 
-def _sets_in(cut: RecordedCut, grid: Array, low_pass_hz: float) -> float:
+def _sets_in(cut: RecordedCut, grid: _Array, low_pass_hz: float) -> float:
     """When the force is clearly there [s]: real fruit dents before it is cut, simulated fruit does not."""
     norm = np.linalg.norm(low_pass(grid, _at(grid, cut.time, cut.force), low_pass_hz), axis=1)
     touched = grid >= cut.onset_s
-    found = find_onset(grid[touched], norm[touched], SETS_IN_N) if touched.any() else None
+    found = find_onset(grid[touched], norm[touched], _SETS_IN_N) if touched.any() else None
     return cut.onset_s if found is None else found
 
 
-def _at(time: Array, known: Array, values: Array) -> Array:
+def _at(time: _Array, known: _Array, values: _Array) -> _Array:
     """Columns of values [n, k] at other times, linearly."""
     return np.stack([np.interp(time, known, column) for column in values.T], axis=1)
 
 
-def _weight(time: Array, measured: Array, use: NDArray[np.bool_], near_puncture: int) -> NDArray[np.int64]:
+def _weight(time: _Array, measured: _Array, use: NDArray[np.bool_], near_puncture: int) -> NDArray[np.int64]:
     """Samples near the measured puncture count several times: it is a short event in a long cut."""
     weight = np.ones(len(time), np.int64)
     puncture = find_puncture(time[use], measured[use])
     if puncture is not None:
-        weight[np.abs(time - puncture[0]) <= PUNCTURE_WINDOW_S] = near_puncture
+        weight[np.abs(time - puncture[0]) <= _PUNCTURE_WINDOW_S] = near_puncture
     return weight
 
 
 def _window(
-    grid: Array, height: Array, onset: float, top: float, params: CalibrateParams
+    grid: _Array, height: _Array, onset: float, top: float, params: CalibrateParams
 ) -> tuple[float, float]:
     """From just above the body to just above the board, or as far as the log goes [s]."""
     before = np.flatnonzero((grid <= onset) & (height >= top + params.cut.start_clearance_m))

@@ -23,7 +23,7 @@ from stages.shared.surface import Surface, edge_ids, edge_lengths, is_closed
 # The picture of the stage `clean`: the raw scan beside the clean surface.
 
 
-def clean_picture(
+def _clean_picture(
     surface: Surface, raw_vertices: NDArray[np.float64], *, kept: Surface | None, removed: Surface | None
 ) -> NDArray[np.uint8]:
     """Raw scan with its faults on the left, clean surface on the board on the right; all in the cutting
@@ -58,23 +58,23 @@ def clean_picture(
 # Which unit a scan is in, judged by its size.
 
 
-METRES_PER = {"m": 1.0, "cm": 0.01, "mm": 0.001, "in": 0.0254}
-METRES_RANGE = (0.015, 0.6)
+_METRES_PER = {"m": 1.0, "cm": 0.01, "mm": 0.001, "in": 0.0254}
+_METRES_RANGE = (0.015, 0.6)
 """A largest extent in this range is a fruit in metres: 15 mm (a berry) to 600 mm (a long melon)."""
-MILLIMETRES_RANGE = (25.0, 600.0)
+_MILLIMETRES_RANGE = (25.0, 600.0)
 """A largest extent in this range is a fruit in millimetres; between the two ranges it could be in cm or
 inches too."""
 
 
 @dataclass(frozen=True)
-class UnitChoice:
+class _UnitChoice:
     """The factor to metres and how it was found."""
 
     metres_per_unit: float
     reason: str
 
 
-def choose_unit(largest_extent: float, *, unit: str, scale: float | None) -> UnitChoice:
+def choose_unit(largest_extent: float, *, unit: str, scale: float | None) -> _UnitChoice:
     """Factor from file units to metres.
 
     Args:
@@ -83,28 +83,28 @@ def choose_unit(largest_extent: float, *, unit: str, scale: float | None) -> Uni
         scale: metres per file unit; overrides `unit` if given.
     """
     if scale is not None:
-        choice = UnitChoice(scale, f"scale {scale:g} m per unit given")
+        choice = _UnitChoice(scale, f"scale {scale:g} m per unit given")
     elif unit != "auto":
-        choice = UnitChoice(METRES_PER[unit], f"unit {unit} given")
-    elif METRES_RANGE[0] <= largest_extent <= METRES_RANGE[1]:
-        choice = UnitChoice(METRES_PER["m"], f"metres, since the largest extent is {largest_extent:.4g}")
-    elif MILLIMETRES_RANGE[0] <= largest_extent <= MILLIMETRES_RANGE[1]:
-        choice = UnitChoice(
-            METRES_PER["mm"], f"millimetres, since the largest extent is {largest_extent:.4g}"
+        choice = _UnitChoice(_METRES_PER[unit], f"unit {unit} given")
+    elif _METRES_RANGE[0] <= largest_extent <= _METRES_RANGE[1]:
+        choice = _UnitChoice(_METRES_PER["m"], f"metres, since the largest extent is {largest_extent:.4g}")
+    elif _MILLIMETRES_RANGE[0] <= largest_extent <= _MILLIMETRES_RANGE[1]:
+        choice = _UnitChoice(
+            _METRES_PER["mm"], f"millimetres, since the largest extent is {largest_extent:.4g}"
         )
     else:
         raise InputError(
             f"The unit of the scan is ambiguous: its largest extent is {largest_extent:.4g}. "
-            f"{METRES_RANGE[0]:g} to {METRES_RANGE[1]:g} is taken as metres, "
-            f"{MILLIMETRES_RANGE[0]:g} to {MILLIMETRES_RANGE[1]:g} as millimetres. "
+            f"{_METRES_RANGE[0]:g} to {_METRES_RANGE[1]:g} is taken as metres, "
+            f"{_MILLIMETRES_RANGE[0]:g} to {_MILLIMETRES_RANGE[1]:g} as millimetres. "
             "Give clean.unit (m, cm, mm or in) or clean.scale (metres per unit) in the scan's scan.yaml."
         )
     size = largest_extent * choice.metres_per_unit
-    if not METRES_RANGE[0] <= size <= METRES_RANGE[1]:
+    if not _METRES_RANGE[0] <= size <= _METRES_RANGE[1]:
         raise InputError(
             f"With {choice.reason} the scan is {size:.4g} m long. A fruit must be between "
-            f"{METRES_RANGE[0]:g} and "
-            f"{METRES_RANGE[1]:g} m. Change clean.unit or clean.scale."
+            f"{_METRES_RANGE[0]:g} and "
+            f"{_METRES_RANGE[1]:g} m. Change clean.unit or clean.scale."
         )
     return choice
 
@@ -128,14 +128,14 @@ def volume_warning(volume_m3: float, material: str) -> str | None:
     )
 
 
-MIN_THICKNESS_FRACTION = 0.02
+_MIN_THICKNESS_FRACTION = 0.02
 """A scan thinner than this fraction of its length is a sheet and no body."""
-MAX_AREA_PER_BOX = 4.0
+_MAX_AREA_PER_BOX = 4.0
 """A convex body has at most the area of its bounding box; double walls and wrinkles are allowed for."""
-MAX_CLEAN_FACES = 200_000
+_MAX_CLEAN_FACES = 200_000
 """More faces than the mesher can digest in minutes."""
 
-Progress = Callable[[float, str], None]
+_Progress = Callable[[float, str], None]
 
 
 @dataclass(frozen=True)
@@ -152,13 +152,13 @@ class CleanResult:
     """Stray and hidden pieces, in the cutting frame; None for a point cloud."""
     log: RepairLog
     rung: str
-    unit: UnitChoice
+    unit: _UnitChoice
     displacement: Displacement
     pose: Pose
 
 
 def clean(
-    scan: RawScan, params: CleanParams, progress: Progress = lambda fraction, message: None
+    scan: RawScan, params: CleanParams, progress: _Progress = lambda fraction, message: None
 ) -> CleanResult:
     """Clean a scan; raises InputError with the reason if it cannot be closed or would move too far."""
     log = RepairLog()
@@ -178,7 +178,7 @@ def clean(
 
 
 def _clean_mesh(
-    scan: RawScan, params: CleanParams, finish: Finish, log: RepairLog, progress: Progress
+    scan: RawScan, params: CleanParams, finish: Finish, log: RepairLog, progress: _Progress
 ) -> CleanResult:
     merged = topology.merge_identical_vertices(Surface(scan.vertices, scan.faces))
     log.add("merge identical vertices", len(scan.vertices), len(merged.vertices))
@@ -222,7 +222,7 @@ def _clean_mesh(
 
 
 def _clean_cloud(
-    scan: RawScan, params: CleanParams, finish: Finish, log: RepairLog, progress: Progress
+    scan: RawScan, params: CleanParams, finish: Finish, log: RepairLog, progress: _Progress
 ) -> CleanResult:
     _refuse_sheet(scan.vertices)
     # The 1st and 99th percentile, so that a few flying points do not decide on the unit.
@@ -262,11 +262,11 @@ def _clean_cloud(
 
 def _refuse_sheet(points: NDArray[np.float64]) -> None:
     spread = np.linalg.svd(points - points.mean(axis=0), compute_uv=False) / np.sqrt(len(points))
-    if not spread[2] > MIN_THICKNESS_FRACTION * spread[0]:
+    if not spread[2] > _MIN_THICKNESS_FRACTION * spread[0]:
         raise InputError(
             f"The scan is flat: its thickness is {spread[2] / max(spread[0], 1e-300):.2%} of its "
             "length. A fruit must have "
-            f"at least {MIN_THICKNESS_FRACTION:.0%}. Check that the scan shows the fruit and not only "
+            f"at least {_MIN_THICKNESS_FRACTION:.0%}. Check that the scan shows the fruit and not only "
             "the table."
         )
 
@@ -274,17 +274,17 @@ def _refuse_sheet(points: NDArray[np.float64]) -> None:
 def _refuse_crumpled(surface: Surface, target_edge_m: float) -> None:
     sides = np.ptp(surface.vertices, axis=0)
     box = 2.0 * float(sides @ np.roll(sides, 1))
-    if surface.area_m2 > MAX_AREA_PER_BOX * box:
+    if surface.area_m2 > _MAX_AREA_PER_BOX * box:
         raise InputError(
             f"The scan's area is {surface.area_m2 / box:.1f} times that of its bounding box. A fruit's "
             "surface must have "
-            f"at most {MAX_AREA_PER_BOX:g} times. The faces are tangled; export the scan again."
+            f"at most {_MAX_AREA_PER_BOX:g} times. The faces are tangled; export the scan again."
         )
     expected = surface.area_m2 / (EQUILATERAL_AREA * target_edge_m**2)
-    if expected > MAX_CLEAN_FACES:
+    if expected > _MAX_CLEAN_FACES:
         raise InputError(
             f"Edges of {target_edge_m:g} m would give about {expected:,.0f} faces. At most "
-            f"{MAX_CLEAN_FACES:,} are made. "
+            f"{_MAX_CLEAN_FACES:,} are made. "
             "Raise clean.target_edge_m."
         )
 
@@ -344,7 +344,7 @@ def run(io: StageIO, params: CleanParams) -> dict[str, object]:
     io.progress(0.8, "draw the picture")
     io.write_png(
         "clean/preview",
-        clean_picture(result.surface, result.raw_vertices, kept=result.raw_kept, removed=result.raw_removed),
+        _clean_picture(result.surface, result.raw_vertices, kept=result.raw_kept, removed=result.raw_removed),
     )
     io.progress(1.0, "done")
     return metrics(result, io.scan.material)

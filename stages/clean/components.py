@@ -12,19 +12,19 @@ from stages.shared.surface import Surface, face_areas, face_components, is_close
 # A neck in a body: the mark of two fruits that touch and were scanned as one.
 
 
-SLICES = 60
+_SLICES = 60
 """Planes across the longest axis; the neck between two fruits of 70 mm is wider than their distance."""
-NECK = 0.5
+_NECK = 0.5
 """Area of the neck over that of the thinner side of it. Pears stay above 0.9, two spheres that touch are below 0.3."""
 
-PART_OF_BODY = 0.25
+_PART_OF_BODY = 0.25
 """Of the largest cross-section: what is thinner everywhere beyond a neck is a stem or a tip."""
 
 
 def neck_warning(surface: Surface) -> str | None:
     """A sentence if the body has a neck; None for a body that swells and shrinks once along its longest axis."""
     ratio = neck_ratio(surface)
-    if ratio >= NECK:
+    if ratio >= _NECK:
         return None
     return (
         f"The body has a neck with {ratio:.0%} of the cross-section beside it, as two fruits have that touch. One scan "
@@ -38,7 +38,7 @@ def neck_ratio(surface: Surface) -> float:
     left = np.maximum.accumulate(areas)
     right = np.maximum.accumulate(areas[::-1])[::-1]
     beside = np.minimum(left, right)
-    is_body = beside >= PART_OF_BODY * areas.max()
+    is_body = beside >= _PART_OF_BODY * areas.max()
     return float((areas[is_body] / beside[is_body]).min())
 
 
@@ -50,7 +50,7 @@ def cross_sections(surface: Surface) -> NDArray[np.float64]:
         axes[2] = -axes[2]
     corners = (centred @ axes.T)[surface.faces]
     low, high = corners[..., 0].min(), corners[..., 0].max()
-    heights = np.linspace(low, high, SLICES + 2)[1:-1]
+    heights = np.linspace(low, high, _SLICES + 2)[1:-1]
     return np.array([_area(corners, height) for height in heights])
 
 
@@ -81,15 +81,15 @@ def _crossing(start: NDArray[np.float64], end: NDArray[np.float64], height: floa
     return crossing
 
 
-INSIDE_SAMPLES = 16
+_INSIDE_SAMPLES = 16
 """Vertices of a piece that are tested for lying inside the main piece."""
-LARGEST_TESTED = 20
+_LARGEST_TESTED = 20
 """Pieces that are tested for lying inside; smaller ones are dropped anyway, so it does not matter where
 they are."""
 
 
 @dataclass(frozen=True)
-class Pieces:
+class _Pieces:
     """The fruit and what was thrown away."""
 
     fruit: Surface
@@ -103,7 +103,7 @@ class Pieces:
     """All removed pieces."""
 
 
-def keep_fruit(surface: Surface, *, min_component_fraction: float) -> Pieces:
+def keep_fruit(surface: Surface, *, min_component_fraction: float) -> _Pieces:
     """Keep the piece of the largest area and the open patches that belong to it.
 
     Args:
@@ -121,7 +121,7 @@ def keep_fruit(surface: Surface, *, min_component_fraction: float) -> Pieces:
     small = hidden = 0
     for rank, other in enumerate(np.argsort(-area, kind="stable")[1:]):
         too_small = area[other] < min_component_fraction * area[main_label]
-        piece = subset(surface, label == other) if rank < LARGEST_TESTED or not too_small else None
+        piece = subset(surface, label == other) if rank < _LARGEST_TESTED or not too_small else None
         if piece is not None and _is_inside(piece, main):
             hidden += 1
         elif too_small or piece is None:
@@ -137,7 +137,7 @@ def keep_fruit(surface: Surface, *, min_component_fraction: float) -> Pieces:
         else:
             keep[other] = True
     kept = keep[label]
-    return Pieces(subset(surface, kept), len(area), small, hidden, subset(surface, ~kept))
+    return _Pieces(subset(surface, kept), len(area), small, hidden, subset(surface, ~kept))
 
 
 def drop_fragments(surface: Surface, *, min_component_fraction: float) -> Surface:
@@ -167,5 +167,5 @@ def winding_number(points: NDArray[np.float64], surface: Surface) -> NDArray[np.
 
 
 def _is_inside(piece: Surface, main: Surface) -> bool:
-    step = max(1, len(piece.vertices) // INSIDE_SAMPLES)
+    step = max(1, len(piece.vertices) // _INSIDE_SAMPLES)
     return bool(np.mean(np.abs(winding_number(piece.vertices[::step], main)) > 0.5) > 0.5)

@@ -18,7 +18,7 @@ from stages.runtime.describe import (
 )
 from stages.shared.cut_description import POSITION, triangles
 
-ARTIFACTS = (
+_ARTIFACTS = (
     table(
         "clean/vertices",
         [POSITION],
@@ -70,7 +70,7 @@ STAGE = Stage(
     name="clean",
     does="raw scan → watertight surface on the board, y up, cut plane x = 0, in metres",
     params=CleanParams,
-    artifacts=ARTIFACTS,
+    artifacts=_ARTIFACTS,
     reads=(),
     key_figure="volume_m3",
     timeout_s=1800,

@@ -9,7 +9,7 @@ from scipy.spatial.transform import Rotation
 
 from stages.shared.surface import Surface, solid_moments
 
-ROUND_FRACTION = 0.02
+_ROUND_FRACTION = 0.02
 """Horizontal axes whose radii of gyration differ by less than this are taken as equal: the fruit is round."""
 
 
@@ -102,7 +102,7 @@ def _turn_longest_to_x(
     horizontal = (upright @ covariance @ upright.T)[np.ix_([0, 2], [0, 2])]
     values, vectors = np.linalg.eigh(horizontal)
     radii = np.sqrt(values)
-    if radii[1] - radii[0] < ROUND_FRACTION * radii[1]:
+    if radii[1] - radii[0] < _ROUND_FRACTION * radii[1]:
         return np.eye(3), "round from above, so not turned"
     x, z = vectors[:, 1]
     along = (surface.vertices - centre) @ upright.T @ np.array([x, 0.0, z])

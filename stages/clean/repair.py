@@ -65,15 +65,15 @@ class RepairLog:
 # Closing a surface by screened Poisson reconstruction from oriented points.
 
 
-POISSON_DEPTH_RANGE = (5, 8)
+_POISSON_DEPTH_RANGE = (5, 8)
 """Octree depths: below 5 a fruit is a blob, above 8 (256 cells along an edge) is finer than any target
 edge here."""
-NEIGHBOURS = 24
+_NEIGHBOURS = 24
 """Points that a normal is fitted to."""
-OUTLIER_NEIGHBOURS, OUTLIER_DEVIATIONS = 16, 3.0
+_OUTLIER_NEIGHBOURS, _OUTLIER_DEVIATIONS = 16, 3.0
 """A point is noise if its mean distance to its neighbours is this many standard deviations above the
 average."""
-CLUSTER_SPACINGS = 5.0
+_CLUSTER_SPACINGS = 5.0
 """Points further apart than this many typical spacings belong to different pieces."""
 
 
@@ -88,9 +88,9 @@ def tidy_cloud(points: NDArray[np.float64], *, spacing_m: float) -> tuple[NDArra
     o3d = open3d()
     cloud = o3d.geometry.PointCloud(o3d.utility.Vector3dVector(np.ascontiguousarray(points)))
     cloud = cloud.voxel_down_sample(spacing_m)
-    cloud, _ = cloud.remove_statistical_outlier(OUTLIER_NEIGHBOURS, OUTLIER_DEVIATIONS)
+    cloud, _ = cloud.remove_statistical_outlier(_OUTLIER_NEIGHBOURS, _OUTLIER_DEVIATIONS)
     typical = float(np.median(np.asarray(cloud.compute_nearest_neighbor_distance())))
-    label = np.asarray(cloud.cluster_dbscan(eps=CLUSTER_SPACINGS * max(typical, spacing_m), min_points=4))
+    label = np.asarray(cloud.cluster_dbscan(eps=_CLUSTER_SPACINGS * max(typical, spacing_m), min_points=4))
     if not np.any(label >= 0):
         raise InputError(
             f"The point cloud's {len(label)} points are too scattered to form a surface. "
@@ -104,14 +104,14 @@ def surface_from_points(points: NDArray[np.float64], *, target_edge_m: float) ->
     """A surface through points without normals [m], shape [point_count, 3]."""
     o3d = open3d()
     cloud = o3d.geometry.PointCloud(o3d.utility.Vector3dVector(np.ascontiguousarray(points)))
-    cloud.estimate_normals(o3d.geometry.KDTreeSearchParamKNN(NEIGHBOURS))
-    cloud.orient_normals_consistent_tangent_plane(NEIGHBOURS)
+    cloud.estimate_normals(o3d.geometry.KDTreeSearchParamKNN(_NEIGHBOURS))
+    cloud.orient_normals_consistent_tangent_plane(_NEIGHBOURS)
     normals = np.array(cloud.normals)
     outward = np.einsum("ij,ij->i", points - points.mean(axis=0), normals).sum()
     return _poisson(points, normals if outward >= 0.0 else -normals, target_edge_m=target_edge_m)
 
 
-def surface_from_patches(surface: Surface, *, target_edge_m: float) -> Surface:
+def _surface_from_patches(surface: Surface, *, target_edge_m: float) -> Surface:
     """A surface through the vertices and face centres of oriented patches."""
     fine = split_long_edges(surface, target_edge_m)
     doubled = face_normals_doubled(fine)
@@ -128,7 +128,7 @@ def _poisson(points: NDArray[np.float64], normals: NDArray[np.float64], *, targe
     cloud.normals = o3d.utility.Vector3dVector(normals)
     # A cell of half the target edge keeps what the target edge can show.
     cells = 2.0 * float(np.ptp(points, axis=0).max()) / target_edge_m
-    depth = int(np.clip(np.ceil(np.log2(max(cells, 2.0))), *POISSON_DEPTH_RANGE))
+    depth = int(np.clip(np.ceil(np.log2(max(cells, 2.0))), *_POISSON_DEPTH_RANGE))
     # One thread: the sums of several threads differ from run to run in the last digits.
     with quiet_stderr():
         mesh, _ = o3d.geometry.TriangleMesh.create_from_point_cloud_poisson(cloud, depth=depth, n_threads=1)
@@ -142,7 +142,7 @@ def _poisson(points: NDArray[np.float64], normals: NDArray[np.float64], *, targe
 # Closing holes with a patch that continues the curvature of its surroundings.
 
 
-FAIRED_LOOP_LENGTH = 8
+_FAIRED_LOOP_LENGTH = 8
 """Shorter holes are smaller than the mesh resolution: a flat fan is enough."""
 
 
@@ -187,7 +187,7 @@ def fill_holes(surface: Surface, *, target_edge_m: float) -> tuple[Surface, int]
         faces.append(np.column_stack([loop, np.roll(loop, -1), hub]))
         next_vertex += 1
     filled = Surface(np.concatenate(vertices), np.concatenate(faces).astype(np.int32))
-    if any(len(loop) >= FAIRED_LOOP_LENGTH for loop in loops):
+    if any(len(loop) >= _FAIRED_LOOP_LENGTH for loop in loops):
         filled = _fair(filled, fixed_vertices=len(surface.vertices), target_edge_m=target_edge_m)
     return filled, len(loops)
 
@@ -218,7 +218,7 @@ def _edges_of(faces: NDArray[np.int32]) -> NDArray[np.int32]:
     return edge_ids(faces)[0]
 
 
-MAX_FACES_INTERSECTED = 20_000
+_MAX_FACES_INTERSECTED = 20_000
 """Self-intersections of the raw scan are counted up to this size only: the count takes quadratic time."""
 
 
@@ -234,7 +234,7 @@ class Finish:
 
 
 @dataclass(frozen=True)
-class Repaired:
+class _Repaired:
     """A closed surface and how it came about."""
 
     surface: Surface
@@ -242,30 +242,30 @@ class Repaired:
     displacement: Displacement
 
 
-Rung = Callable[[Surface, Finish, RepairLog], Surface]
+_Rung = Callable[[Surface, Finish, RepairLog], Surface]
 
 
 def climb(
     patches: Surface, finish: Finish, log: RepairLog, progress: Callable[[float, str], None]
-) -> Repaired:
+) -> _Repaired:
     """Try the rungs in order on the fruit's raw surface; raises InputError if none holds."""
     reasons: list[str] = []
-    for index, (name, rung) in enumerate(RUNGS):
-        progress(index / len(RUNGS), f"repair: {name}")
+    for index, (name, rung) in enumerate(_RUNGS):
+        progress(index / len(_RUNGS), f"repair: {name}")
         attempt = RepairLog()
         built = rung(patches, finish, attempt)
-        fault, displacement = shape_fault(built), None
+        fault, displacement = _shape_fault(built), None
         if fault is None:
             surface = resample(built, finish, attempt)
             fault, displacement = check(surface, patches, finish)
         if fault is None and displacement is not None:
             log.extend(attempt)
-            if len(patches.faces) <= MAX_FACES_INTERSECTED:
+            if len(patches.faces) <= _MAX_FACES_INTERSECTED:
                 log.add("self-intersections", _intersections(patches), 0, "pairs of faces")
             log.add(
                 "rung", index + 1, index + 1, name + (f" (before: {'; '.join(reasons)})" if reasons else "")
             )
-            return Repaired(surface, name, displacement)
+            return _Repaired(surface, name, displacement)
         reasons.append(f"{name} failed: {fault}")
     raise InputError(
         f"The scan could not be closed: {'; '.join(reasons)}. The clean surface must be closed, free of "
@@ -287,7 +287,7 @@ def resample(surface: Surface, finish: Finish, log: RepairLog) -> Surface:
     return coarse
 
 
-def shape_fault(surface: Surface) -> str | None:
+def _shape_fault(surface: Surface) -> str | None:
     """What keeps a surface from being the closed boundary of one body; None if nothing does."""
     if len(surface.faces) == 0:
         return "nothing was left"
@@ -307,7 +307,7 @@ def check(
     surface: Surface, raw: Surface | np.ndarray, finish: Finish
 ) -> tuple[str | None, Displacement | None]:
     """What is wrong with a resampled surface, if anything, and its displacement if the shape is sound."""
-    fault = shape_fault(surface)
+    fault = _shape_fault(surface)
     if fault is not None:
         return fault, None
     crossing = _intersections(surface)
@@ -368,7 +368,7 @@ def _welded(patches: Surface, finish: Finish, log: RepairLog) -> Surface:
 
 def _reconstructed(patches: Surface, finish: Finish, log: RepairLog) -> Surface:
     oriented = _outward(_separated(patches, finish, log), log)
-    closed = surface_from_patches(oriented, target_edge_m=finish.target_edge_m)
+    closed = _surface_from_patches(oriented, target_edge_m=finish.target_edge_m)
     log.add("reconstruct (Poisson)", len(patches.faces), len(closed.faces), "faces")
     return closed
 
@@ -383,7 +383,7 @@ def _outward(surface: Surface, log: RepairLog) -> Surface:
     return oriented
 
 
-RUNGS: tuple[tuple[str, Rung], ...] = (
+_RUNGS: tuple[tuple[str, _Rung], ...] = (
     ("intact", _intact),
     ("patched", _patched),
     ("welded", _welded),

@@ -13,7 +13,7 @@ from stages.shared.surface import Surface, edge_ids, edge_keys, face_areas, open
 # How far cleaning moved the surface, and how much of it the scan never saw.
 
 
-SEEN_WITHIN_FRACTION = 0.02
+_SEEN_WITHIN_FRACTION = 0.02
 """Clean surface further from the scan than this fraction of the diagonal was filled in, not scanned."""
 
 
@@ -47,12 +47,12 @@ def measure_displacement(raw: Surface | NDArray[np.float64], clean: Surface) -> 
     clean_points, weight = clean.corners.mean(axis=1), face_areas(clean)
     if isinstance(raw, Surface):
         raw_points = np.concatenate([raw.vertices, raw.corners.mean(axis=1)])
-        back = distance_to_surface(clean_points, raw)
+        back = _distance_to_surface(clean_points, raw)
     else:
         raw_points = raw
         back = cKDTree(raw).query(clean_points)[0]
-    there = distance_to_surface(raw_points, clean)
-    unseen = back > SEEN_WITHIN_FRACTION * clean.diagonal_m
+    there = _distance_to_surface(raw_points, clean)
+    unseen = back > _SEEN_WITHIN_FRACTION * clean.diagonal_m
     return Displacement(
         raw_to_clean_max_m=float(there.max()),
         raw_to_clean_rms_m=float(np.sqrt(np.mean(there**2))),
@@ -63,7 +63,7 @@ def measure_displacement(raw: Surface | NDArray[np.float64], clean: Surface) -> 
     )
 
 
-def distance_to_surface(points: NDArray[np.float64], surface: Surface) -> NDArray[np.float64]:
+def _distance_to_surface(points: NDArray[np.float64], surface: Surface) -> NDArray[np.float64]:
     """Distance of each point to the surface [m], shape [point_count]; computed in float32 about the
     centre."""
     o3d = open3d()
@@ -80,14 +80,14 @@ def distance_to_surface(points: NDArray[np.float64], surface: Surface) -> NDArra
     )
 
 
-MAX_SPLIT_ROUNDS = 12
+_MAX_SPLIT_ROUNDS = 12
 """Each round halves the long edges, so 12 rounds cover a ratio of 4096 between longest edge and target."""
-SPLIT_ABOVE = 4.0 / 3.0
+_SPLIT_ABOVE = 4.0 / 3.0
 """Edges longer than this multiple of the target are split; their halves are then no shorter than 2/3 of
 it."""
 EQUILATERAL_AREA = np.sqrt(3.0) / 4.0
 """Area of an equilateral triangle with edge 1 [-]."""
-MAX_SPLIT_FACES = 2_000_000
+_MAX_SPLIT_FACES = 2_000_000
 
 
 def split_long_edges(
@@ -106,11 +106,11 @@ def split_long_edges(
         flip: whether to round the triangles by edge flips after each round of splits.
     """
     locked = edge_keys(locked_edges) if locked_edges is not None else np.empty(0, np.int64)
-    for _ in range(MAX_SPLIT_ROUNDS):
+    for _ in range(_MAX_SPLIT_ROUNDS):
         edges, edge_of, _ = edge_ids(surface.faces)
         length = np.linalg.norm(surface.vertices[edges[:, 0]] - surface.vertices[edges[:, 1]], axis=1)
-        split = (length > SPLIT_ABOVE * target_edge_m) & ~np.isin(edge_keys(edges), locked)
-        if not split.any() or len(surface.faces) > MAX_SPLIT_FACES:
+        split = (length > _SPLIT_ABOVE * target_edge_m) & ~np.isin(edge_keys(edges), locked)
+        if not split.any() or len(surface.faces) > _MAX_SPLIT_FACES:
             break
         surface = _split(surface, edges, edge_of.reshape(-1, 3), split, length)
         if flip:

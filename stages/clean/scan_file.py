@@ -16,9 +16,9 @@ from stages.runtime.errors import InputError
 from stages.shared.scan_header import CLOUD_SUFFIXES, MAX_FILE_BYTES, ScanHeader, malformed, read_header
 from stages.shared.surface import open3d
 
-MIN_FACES = 8
+_MIN_FACES = 8
 """Fewer faces than an octahedron cannot describe a fruit."""
-MIN_CLOUD_POINTS = 300
+_MIN_CLOUD_POINTS = 300
 """Fewer points leave gaps of 15 % of a sphere's radius: too few to close a surface."""
 
 
@@ -52,15 +52,15 @@ def read_scan(path: Path, *, max_faces: int, max_bytes: int = MAX_FILE_BYTES) ->
     if header.kind == "pcd":
         # Organised PCD files mark a pixel without depth by NaN; in any other format NaN is damage.
         vertices = vertices[np.isfinite(vertices).all(axis=1)]
-    if len(faces) == 0 and len(vertices) < MIN_CLOUD_POINTS:
+    if len(faces) == 0 and len(vertices) < _MIN_CLOUD_POINTS:
         raise InputError(
             f"{path.name} has {len(vertices)} points and no faces. A point cloud needs at least "
-            f"{MIN_CLOUD_POINTS} "
+            f"{_MIN_CLOUD_POINTS} "
             "points to be closed. Scan the fruit more densely."
         )
-    if 0 < len(faces) < MIN_FACES:
+    if 0 < len(faces) < _MIN_FACES:
         raise InputError(
-            f"{path.name} has {len(faces)} faces. A closed body needs at least {MIN_FACES}. Export the "
+            f"{path.name} has {len(faces)} faces. A closed body needs at least {_MIN_FACES}. Export the "
             "whole scan."
         )
     return RawScan(np.ascontiguousarray(vertices), np.ascontiguousarray(faces), header.kind)

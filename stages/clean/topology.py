@@ -20,12 +20,12 @@ from stages.shared.surface import (
 # Swapping the diagonal of two neighbouring triangles where that makes both rounder (Delaunay criterion).
 
 
-MAX_ROUNDS = 30
+_MAX_ROUNDS = 30
 """A round flips edges that do not share a face; a few rounds reach the point where nothing changes."""
-MIN_GAIN_RAD = 1e-3
+_MIN_GAIN_RAD = 1e-3
 """An edge is flipped if its opposite angles exceed 180 degrees by this much, so that ties do not flip for
 ever."""
-MIN_NORMAL_COSINE = 0.95
+_MIN_NORMAL_COSINE = 0.95
 """New faces must look the same way as the pair they replace, within 18 degrees: flips may not make a
 ridge."""
 
@@ -39,7 +39,7 @@ def flip_edges(surface: Surface, *, locked_edges: NDArray[np.int32] | None = Non
     """
     locked = edge_keys(locked_edges) if locked_edges is not None else np.empty(0, np.int64)
     faces = surface.faces.copy()
-    for _ in range(MAX_ROUNDS):
+    for _ in range(_MAX_ROUNDS):
         edges, edge_of, count = edge_ids(faces)
         keys = edge_keys(edges)
         inner = np.flatnonzero((count == 2) & ~np.isin(keys, locked))
@@ -70,12 +70,12 @@ def _worth_flipping(
     pa, pb, pl, pr = (vertices[index] for index in quads.T)
     gain = _angle(pa - pl, pb - pl) + _angle(pa - pr, pb - pr) - np.pi
     new_keys = edge_keys(np.sort(quads[:, 2:], axis=1))
-    allowed = (gain > MIN_GAIN_RAD) & (left != right) & ~np.isin(new_keys, keys)
+    allowed = (gain > _MIN_GAIN_RAD) & (left != right) & ~np.isin(new_keys, keys)
     old_normal = np.cross(pb - pa, pl - pa) + np.cross(pa - pb, pr - pb)
     for normal in (np.cross(pr - pa, pl - pa), np.cross(pb - pr, pl - pr)):
         cosine = np.einsum("ij,ij->i", normal, old_normal)
         lengths = np.linalg.norm(normal, axis=1) * np.linalg.norm(old_normal, axis=1)
-        allowed &= cosine > MIN_NORMAL_COSINE * lengths
+        allowed &= cosine > _MIN_NORMAL_COSINE * lengths
     gain = np.where(allowed, gain, -np.inf)
     # One flip per face and per new edge and round: the best of its face on both sides, the first of equal
     # new edges.
@@ -96,10 +96,10 @@ def _angle(u: NDArray[np.float64], v: NDArray[np.float64]) -> NDArray[np.float64
     return np.arctan2(np.linalg.norm(np.cross(u, v), axis=1), np.einsum("ij,ij->i", u, v))
 
 
-DEGENERATE_AREA_FRACTION = 1e-14
+_DEGENERATE_AREA_FRACTION = 1e-14
 """A face with less than this fraction of the squared diagonal has no usable normal in float64."""
 
-CRACK_FRACTION, CRACK_EDGE_FRACTION = 1e-3, 0.25
+_CRACK_FRACTION, _CRACK_EDGE_FRACTION = 1e-3, 0.25
 """Widest crack that welding closes, as fractions of the diagonal and of the median edge."""
 
 
@@ -124,7 +124,7 @@ def crack_width(surface: Surface) -> float:
     """Gaps up to this width [m] are cracks: a small part of the size, and of the edges so that no face
     collapses."""
     edges = edge_lengths(surface)
-    return min(CRACK_FRACTION * surface.diagonal_m, CRACK_EDGE_FRACTION * float(np.median(edges)))
+    return min(_CRACK_FRACTION * surface.diagonal_m, _CRACK_EDGE_FRACTION * float(np.median(edges)))
 
 
 def weld_close_vertices(surface: Surface, tolerance_m: float) -> Surface:
@@ -145,7 +145,7 @@ def drop_degenerate_faces(surface: Surface) -> Surface:
     distinct = (f[:, 0] != f[:, 1]) & (f[:, 1] != f[:, 2]) & (f[:, 2] != f[:, 0])
     if not len(f):
         return surface
-    has_area = face_areas(surface) > DEGENERATE_AREA_FRACTION * surface.diagonal_m**2
+    has_area = face_areas(surface) > _DEGENERATE_AREA_FRACTION * surface.diagonal_m**2
     # A needle with distinct vertices is kept if removing it would open the surface: its edges still connect.
     edge_of, count = edge_ids(f)[1:]
     closing = np.all(count[edge_of].reshape(-1, 3) == 2, axis=1)
@@ -221,10 +221,10 @@ def orient_consistently(surface: Surface) -> Surface | None:
     flip = keeps[turned] > keeps[as_is]
     tie = (keeps[turned] == keeps[as_is]) & (turned < as_is)
     oriented = Surface(surface.vertices, _flipped(faces, flip | tie))
-    return turn_outward(oriented)
+    return _turn_outward(oriented)
 
 
-def turn_outward(surface: Surface) -> Surface:
+def _turn_outward(surface: Surface) -> Surface:
     """All faces flipped if the enclosed volume is negative."""
     if surface.volume_m3 < 0.0:
         return Surface(surface.vertices, _flipped(surface.faces, np.ones(len(surface.faces), bool)))

@@ -70,7 +70,7 @@ def _tool_fits(_files: ExportFiles, demand: Demand) -> list[Check]:
     return tool_fits(demand)
 
 
-ON_NUMBERS: tuple[Callable[[ExportFiles, Demand], list[Check]], ...] = (
+_ON_NUMBERS: tuple[Callable[[ExportFiles, Demand], list[Check]], ...] = (
     rest_and_copies,
     _variant_limits,
     kinematics,
@@ -87,13 +87,13 @@ ON_NUMBERS: tuple[Callable[[ExportFiles, Demand], list[Check]], ...] = (
 """Groups of checks that look at what the files say; those of hashes and the replay come on top."""
 
 
-LONGEST = (arm_is_clear, collisions, loads, move_checks, kinematics)
+_LONGEST = (arm_is_clear, collisions, loads, move_checks, kinematics)
 
 
 def first_failure(files: ExportFiles, demand: Demand) -> Check | None:
     """A check on numbers that fails, without looking at the rest; None if all pass. The quick groups come first."""
-    quick = [group for group in ON_NUMBERS if group not in LONGEST]
-    for group in (structure, *quick, *LONGEST):
+    quick = [group for group in _ON_NUMBERS if group not in _LONGEST]
+    for group in (structure, *quick, *_LONGEST):
         for check in group(files, demand):
             if check.passed is False:
                 return check
@@ -112,7 +112,7 @@ def certify(folder: Path, demand: Demand) -> Certificate:
     ]
     if any(check.passed is False for check in found):
         return Certificate((*found, not_verified(2, "checks 2 to 9", "the joint file is not sound")), {})
-    for group in (*ON_NUMBERS[:-1], hashes, _replay, ON_NUMBERS[-1]):
+    for group in (*_ON_NUMBERS[:-1], hashes, _replay, _ON_NUMBERS[-1]):
         found += group(files, demand)
     return Certificate(tuple(found), load_figures(files, demand))
 
@@ -128,8 +128,8 @@ def _replay(files: ExportFiles, demand: Demand) -> list[Check]:
 # Check an exported folder by itself, wherever it lies: every check again, and the seal of the certificate.
 
 
-CHAIN = "upstream files have their sha256"
-UNREADABLE = (
+_CHAIN = "upstream files have their sha256"
+_UNREADABLE = (
     InputError,
     ValidationError,
     ValueError,
@@ -157,7 +157,7 @@ def verify(folder: Path) -> Certificate:
     try:
         files = read_export(folder)
         found = certify(folder, demand_of_files(folder, files.document))
-    except UNREADABLE as error:
+    except _UNREADABLE as error:
         note = " ".join(str(error).split())[:300]
         return Certificate((holds(1, "files readable", False, note, remedy="Export again"),), {})
     document = json.loads((folder / DOCUMENT).read_text(encoding="utf-8"))
@@ -165,7 +165,7 @@ def verify(folder: Path) -> Certificate:
     sealed = sealed if isinstance(sealed, dict) else {}
     intact = sha256_of_value(document) == sealed.get("content_sha256")
     checks = [
-        not_verified(7, CHAIN, "the scan is not here") if check.name == CHAIN else check
+        not_verified(7, _CHAIN, "the scan is not here") if check.name == _CHAIN else check
         for check in found.checks
     ]
     checks.append(

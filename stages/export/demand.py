@@ -22,21 +22,21 @@ from stages.shared.robots.robot import Robot, limits_of, load_robot
 # The optimised motion, read from its table: exactly one row per millisecond.
 
 
-SHORTEST = 10
+_SHORTEST = 10
 """Rows; a shorter motion is none."""
-GRID_S = 1e-9
+_GRID_S = 1e-9
 
 
 def cut_of(table: pl.DataFrame) -> EdgeMotion:
     """The cut of the table optimize/motion; InputError if its rows are not 1 ms apart."""
     time = table["time_s"].to_numpy()
-    if len(time) < SHORTEST:
+    if len(time) < _SHORTEST:
         raise InputError(
-            f"The motion has {len(time)} rows. It needs at least {SHORTEST}. Run optimize again."
+            f"The motion has {len(time)} rows. It needs at least {_SHORTEST}. Run optimize again."
         )
     off = np.abs(time - time[0] - PERIOD_S * np.arange(len(time)))
-    if off.max() > GRID_S:
-        row = int((off > GRID_S).argmax())
+    if off.max() > _GRID_S:
+        row = int((off > _GRID_S).argmax())
         raise InputError(
             f"The motion's row {row} is at {time[row]:.6f} s, {1e3 * off[row]:.3g} ms off the 1 ms grid. The robot "
             "needs exactly one row per millisecond. Run optimize again."
@@ -55,9 +55,9 @@ def cut_of(table: pl.DataFrame) -> EdgeMotion:
 # What the simulated cut of this motion left whole, from the tables of the stage replay.
 
 
-WHOLE = 0.5
+_WHOLE = 0.5
 """A spring with more than this share of its stiffness still holds."""
-LINES = 200
+_LINES = 200
 """Heights at which the section's width is taken."""
 
 
@@ -97,7 +97,7 @@ def parting_of(frames: pl.DataFrame, springs: pl.DataFrame) -> Parting:
         reached_fraction=1.0 - float(left[reached].mean()) if reached.any() else 0.0,
         end_position_m=end,
         springs=len(left),
-        whole_heights_m=np.sort(before[left > WHOLE].astype(np.float64)),
+        whole_heights_m=np.sort(before[left > _WHOLE].astype(np.float64)),
     )
 
 
@@ -106,8 +106,8 @@ def area_below(section: NDArray[np.float64], height_m: float) -> float:
     low, high = float(section[..., 1].min()), min(height_m, float(section[..., 1].max()))
     if high <= low:
         return 0.0
-    step = (high - low) / LINES
-    heights = low + step * (np.arange(LINES) + 0.5)
+    step = (high - low) / _LINES
+    heights = low + step * (np.arange(_LINES) + 0.5)
     return step * sum(_width(section, height) for height in heights)
 
 

@@ -8,7 +8,7 @@ from stages.runtime.describe import Stage, StageParams, Vector, folder, metrics,
 from stages.shared.cut_description import CutParams
 from stages.shared.robots.robot import ArmParams
 
-ARTIFACTS = (
+_ARTIFACTS = (
     folder(
         "export/cut",
         "the cut for the robot, in the subfolder `certified` or, with REASON.txt, `refused`; files: docs/export.md",
@@ -85,7 +85,7 @@ STAGE = Stage(
     name="export",
     does="motion → waypoints, joint trajectories and a certificate, or the reason against it",
     params=ExportParams,
-    artifacts=ARTIFACTS,
+    artifacts=_ARTIFACTS,
     reads=(
         "optimize/motion",
         "halve/vertices",

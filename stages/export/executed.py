@@ -18,19 +18,19 @@ from stages.runtime.files import sha256_of_value, write_bytes_atomic
 from stages.shared.fitting import low_pass
 from stages.shared.surface import Surface, solid_moments
 
-CERTIFIED = Path("export", "cut", "certified")
-PLACE = "executed"
+_CERTIFIED = Path("export", "cut", "certified")
+_PLACE = "executed"
 """Folder beside the stages' that takes the comparisons."""
-CUTOFF_HZ = 20.0
+_CUTOFF_HZ = 20.0
 """Zero-phase low-pass on both forces, as in ingest."""
-MEAN_ERROR = 0.25
+_MEAN_ERROR = 0.25
 """Mean absolute difference over mean measured force up to which the prediction counts as having held."""
-AIR_N = 10.0
+_AIR_N = 10.0
 """What an arm may read in the air; an air cut has no prediction to compare with."""
 
 
 @dataclass(frozen=True)
-class Reading:
+class _Reading:
     """What a log says of the cut phase."""
 
     step: NDArray[np.float64]
@@ -50,27 +50,27 @@ def compare_executed(scan_dir: Path, log: Path, air: Path | None = None) -> dict
 
     Raises InputError if the log is not of the scan's certified motion.
     """
-    folder = scan_dir / CERTIFIED
+    folder = scan_dir / _CERTIFIED
     if not (folder / DOCUMENT).is_file():
         raise InputError(
             f"{scan_dir.name} has no certified motion. A log is compared with the one that was executed. Run "
             f"scan2cut run {scan_dir.name}."
         )
     document = json.loads((folder / DOCUMENT).read_text(encoding="utf-8"))
-    measured = read_executed(log, document)
-    tare = read_executed(air, document) if air else None
+    measured = _read_executed(log, document)
+    tare = _read_executed(air, document) if air else None
     if measured.air or (tare is not None and not tare.air):
         raise InputError(
             f"{log.name if measured.air else air.name if air else ''} is of the wrong motion. --log is the cut, --air "
             "the air cut. Exchange them."
         )
     motion = read_parquet(folder / MOTION)
-    time, found, expected = profiles(document, motion, measured, tare)
-    figures = judged(found, expected)
+    time, found, expected = _profiles(document, motion, measured, tare)
+    figures = _judged(found, expected)
     if measured.simulated:
         figures["verdict"] = f"A simulated robot, nothing was measured. {figures['verdict']}"
     name = log.stem
-    place = scan_dir / PLACE / name
+    place = scan_dir / _PLACE / name
     table = pl.DataFrame({"time_s": time, "measured_n": found, "predicted_n": expected})
     written = write_curves(place, table, _picture(time, found, expected, figures["verdict"]))
     again = _as_calibration_log(scan_dir, place, log, document, measured.lowest_m)
@@ -84,7 +84,7 @@ def compare_executed(scan_dir: Path, log: Path, air: Path | None = None) -> dict
     }
 
 
-def read_executed(path: Path, document: dict[str, Any]) -> Reading:
+def _read_executed(path: Path, document: dict[str, Any]) -> _Reading:
     """The log of run_cut.py; InputError if it is not one, or of another export."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -111,11 +111,11 @@ def read_executed(path: Path, document: dict[str, Any]) -> Reading:
             "it again."
         )
     ahead = np.concatenate([[True], step[1:] > np.maximum.accumulate(step)[:-1]]) if len(step) else step > 0
-    return Reading(step[ahead], force[ahead], air, ended, simulated, lowest)
+    return _Reading(step[ahead], force[ahead], air, ended, simulated, lowest)
 
 
-def profiles(
-    document: dict[str, Any], motion: pl.DataFrame, measured: Reading, tare: Reading | None
+def _profiles(
+    document: dict[str, Any], motion: pl.DataFrame, measured: _Reading, tare: _Reading | None
 ) -> tuple[NDArray[np.float64], ...]:
     """Time in the cut [s], norm of the measured and of the predicted force [N], both filtered alike."""
     phases = document["timing"]["phases"]
@@ -137,24 +137,24 @@ def profiles(
             force = force - measured.force[rest].mean(axis=0)
     time = motion["time_s"].to_numpy()[:count]
     predicted = motion["force_n"].to_numpy()[:count]
-    sizes = [np.linalg.norm(low_pass(time, values, CUTOFF_HZ), axis=1) for values in (force, predicted)]
+    sizes = [np.linalg.norm(low_pass(time, values, _CUTOFF_HZ), axis=1) for values in (force, predicted)]
     return time, sizes[0], sizes[1]
 
 
-def judged(measured: NDArray[np.float64], predicted: NDArray[np.float64]) -> dict[str, Any]:
+def _judged(measured: NDArray[np.float64], predicted: NDArray[np.float64]) -> dict[str, Any]:
     """The figures, and whether the prediction held."""
     mean = float(measured.mean())
     error = float(np.abs(measured - predicted).mean()) / max(mean, 1e-9)
     peaks = float(measured.max()) / max(float(predicted.max()), 1e-9)
-    held = error <= MEAN_ERROR and 1.0 / FACTOR <= peaks <= FACTOR
+    held = error <= _MEAN_ERROR and 1.0 / FACTOR <= peaks <= FACTOR
     size = mean / max(float(predicted.mean()), 1e-9)
     inside = 1.0 / UPPER_BAND <= size <= UPPER_BAND
-    if float(measured.max()) < AIR_N:
+    if float(measured.max()) < _AIR_N:
         said = f"The arm felt {measured.max():.1f} N at most, no more than in the air: was the fruit there?"
     else:
         said = (
             f"The prediction {'held' if held else 'did NOT hold'}: mean difference {100 * error:.0f} % of the measured "
-            f"force (up to {100 * MEAN_ERROR:.0f} % allowed), peak {peaks:.2f} of the predicted "
+            f"force (up to {100 * _MEAN_ERROR:.0f} % allowed), peak {peaks:.2f} of the predicted "
             f"({1 / FACTOR:.2f} to {FACTOR:.2f}). The mean force is {size:.2f} of the predicted, "
             f"{'inside' if inside else 'outside'} the 90 % band ({1 / UPPER_BAND:.2f} to {UPPER_BAND:.2f})."
         )
@@ -204,7 +204,7 @@ def _as_calibration_log(
     return f"scan2cut run {place / name}.ply --log {log} {given}"
 
 
-def _at(steps: NDArray[np.float64], reading: Reading) -> NDArray[np.float64]:
+def _at(steps: NDArray[np.float64], reading: _Reading) -> NDArray[np.float64]:
     return np.stack([np.interp(steps, reading.step, column) for column in reading.force.T], axis=1)
 
 

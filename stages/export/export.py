@@ -19,12 +19,12 @@ from stages.runtime.files import write_bytes_atomic
 from stages.runtime.stage_io import StageIO
 from stages.shared.robots.robot import load_robot
 
-MOTION = "optimize/motion"
-BODY = ("halve/vertices", "halve/faces")
+_MOTION = "optimize/motion"
+_BODY = ("halve/vertices", "halve/faces")
 """The surface of the body that is cut, in the cutting frame."""
-SIMULATED = ("replay/frames", "replay/springs")
+_SIMULATED = ("replay/frames", "replay/springs")
 """The motion's cut, simulated."""
-CERTIFIED, REFUSED, UNCHECKED = "certified", "refused", ".unchecked"
+_CERTIFIED, _REFUSED, _UNCHECKED = "certified", "refused", ".unchecked"
 """Folders of an export; exactly one of the first two is left."""
 
 
@@ -54,15 +54,15 @@ def export(
     the body or is out of the robot's reach.
     """
     demand = demand_of(motion, body, parting, chain, params, knife=knife)
-    unchecked = place / UNCHECKED
+    unchecked = place / _UNCHECKED
     unchecked.mkdir(parents=True)
     document = write_package(unchecked, demand, scan_id=scan_id)
     certificate = certify(unchecked, demand)
-    folder = place / (CERTIFIED if certificate.certified else REFUSED)
+    folder = place / (_CERTIFIED if certificate.certified else _REFUSED)
     if not certificate.certified:
         for name in RUN_SCRIPTS:
             (unchecked / name).unlink()
-        write_bytes_atomic(unchecked / REASON, reason(certificate).encode())
+        write_bytes_atomic(unchecked / REASON, _reason(certificate).encode())
     write_certificate(unchecked, document, certificate)
     os.replace(unchecked, folder)
     return Exported(folder, demand, certificate)
@@ -92,7 +92,7 @@ def demand_of(
     )
 
 
-def reason(certificate: Certificate) -> str:
+def _reason(certificate: Certificate) -> str:
     """REASON.txt."""
     lines = [
         "NOT CERTIFIED. Do not run these files on a robot. The run script was left out.",
@@ -120,7 +120,7 @@ def metrics(exported: Exported, path: str) -> dict[str, Any]:
 
     return {
         "certified": certificate.certified,
-        "outcome": CERTIFIED if certificate.certified else REFUSED,
+        "outcome": _CERTIFIED if certificate.certified else _REFUSED,
         "verdict": certificate.verdict,
         "path": path,
         "checks": len(certificate.checks),
@@ -143,12 +143,12 @@ def metrics(exported: Exported, path: str) -> dict[str, Any]:
 def run(io: StageIO, params: ExportParams) -> dict[str, Any]:
     """Read motion and body, export, certify, draw."""
     io.progress(0.0, "read the motion")
-    motion, body = io.read(MOTION), (io.read(BODY[0]), io.read(BODY[1]))
-    parting = parting_of(io.read(SIMULATED[0]), io.read(SIMULATED[1]))
-    used = (MOTION, *BODY, *SIMULATED)
+    motion, body = io.read(_MOTION), (io.read(_BODY[0]), io.read(_BODY[1]))
+    parting = parting_of(io.read(_SIMULATED[0]), io.read(_SIMULATED[1]))
+    used = (_MOTION, *_BODY, *_SIMULATED)
     chain = walk(io.scan_dir, tuple(ARTIFACTS[name].path for name in used), root=io.scan.scan)
     io.progress(0.1, "solve, write and certify")
-    knife = io.notes(MOTION).get("knife", "not stated")
+    knife = io.notes(_MOTION).get("knife", "not stated")
     place = io.folder("export/cut")
     exported = export(place, motion, body, parting, chain, params, knife=knife, scan_id=io.scan.id)
     io.progress(0.8, "draw the picture")

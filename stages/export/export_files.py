@@ -19,10 +19,10 @@ from stages.runtime.stage_io import Provenance, read_provenance
 # The chain of hashes from the raw scan to the motion: what each stage says it read and wrote, checked on disk.
 
 
-ROOT = Path(__file__).parents[2]
-CODE = ("stages/export", "stages/shared/robots", "stages/shared/robots/robot.py")
+_ROOT = Path(__file__).parents[2]
+_CODE = ("stages/export", "stages/shared/robots", "stages/shared/robots/robot.py")
 """What computes an export and its certificate. The code behind the motion is named in optimize's provenance."""
-REQUIRED = ("clean", "tetrahedralize_half", "precut_half", "calibrate", "transport", "optimize")
+_REQUIRED = ("clean", "tetrahedralize_half", "precut_half", "calibrate", "transport", "optimize")
 """Stages that a whole chain goes through: surface, mesh, calibration, transport, motion."""
 
 
@@ -36,7 +36,7 @@ class Chain:
     """Files that are missing or differ from what was recorded when they were written or used."""
 
 
-def walk(scan_dir: Path, names: tuple[str, ...], *, root: str, stages: tuple[str, ...] = REQUIRED) -> Chain:
+def walk(scan_dir: Path, names: tuple[str, ...], *, root: str, stages: tuple[str, ...] = _REQUIRED) -> Chain:
     """Follow the recorded inputs of the given files, and theirs, back to files that nothing here made.
 
     A chain that does not end at the raw scan, `root`, or does not go through all the stages, is broken there.
@@ -76,7 +76,7 @@ def walk(scan_dir: Path, names: tuple[str, ...], *, root: str, stages: tuple[str
 
 def code_sha256() -> str:
     """Of the code that exports and certifies."""
-    return sha256_of_value({name: sha256_of_path(ROOT / name) for name in CODE})
+    return sha256_of_value({name: sha256_of_path(_ROOT / name) for name in _CODE})
 
 
 DOCUMENT = "cut.json"
@@ -90,7 +90,7 @@ RECORDING = "motion.mcap"
 AIR = "air_cut"
 RUN_SCRIPTS = ("run_cut.py", "cut_stream.py", "franka_arm.py", "stream_cut.cpp")
 CHECKLIST, REASON = "CHECKLIST.md", "REASON.txt"
-KEYS = (
+_KEYS = (
     "schema",
     "schema_version",
     "robot",
@@ -147,7 +147,7 @@ def read_export(folder: Path) -> ExportFiles:
     """Read the folder; ValueError with a sentence if a file is missing or malformed."""
     try:
         document = json.loads((folder / DOCUMENT).read_text(encoding="utf-8"))
-        missing = [key for key in KEYS if key not in document]
+        missing = [key for key in _KEYS if key not in document]
         if missing:
             raise ValueError(f"{DOCUMENT} lacks {', '.join(missing)}")
         if (document["schema"], document["schema_version"]) != (SCHEMA, SCHEMA_VERSION):

@@ -23,10 +23,10 @@ from stages.export.motion_checks import (
 from stages.export.waypoints import PERIOD_S
 from stages.shared.pictures import CUT, FRUIT, TEXT, WARNING
 
-SIZE_INCH = (15.0, 10.0)
-DPI = 100
-SILHOUETTE = "#f3dcd2"
-PHASES = {"approach": "#9aa3ad", "cut": CUT, "retract": "#7b4fa3", "rest": "#9aa3ad"}
+_SIZE_INCH = (15.0, 10.0)
+_DPI = 100
+_SILHOUETTE = "#f3dcd2"
+_PHASES = {"approach": "#9aa3ad", "cut": CUT, "retract": "#7b4fa3", "rest": "#9aa3ad"}
 
 
 def export_picture(folder: Path, demand: Demand, certificate: Certificate) -> NDArray[np.uint8]:
@@ -35,7 +35,7 @@ def export_picture(folder: Path, demand: Demand, certificate: Certificate) -> ND
     from PIL import Image
 
     files = read_export(folder)
-    figure = Figure(figsize=SIZE_INCH, dpi=DPI, layout="constrained")
+    figure = Figure(figsize=_SIZE_INCH, dpi=_DPI, layout="constrained")
     halves: Any = figure.subfigures(1, 2)
     left, right = halves
     upper, lower = left.subplots(2, 1, height_ratios=(2.0, 1.0))
@@ -90,12 +90,14 @@ def _path(axes: Any, files: ExportFiles, demand: Demand) -> None:
         box_z = z + np.array([low[2], high[2], high[2], low[2], low[2]])
         box_y = y + np.array([low[1], low[1], high[1], high[1], low[1]])
         axes.plot(box_z, box_y, style, color="#9aa3ad", lw=1)
-    shadow = PolyCollection(list(1e3 * demand.fruit.silhouette), facecolors=SILHOUETTE, edgecolors=SILHOUETTE)
+    shadow = PolyCollection(
+        list(1e3 * demand.fruit.silhouette), facecolors=_SILHOUETTE, edgecolors=_SILHOUETTE
+    )
     axes.add_collection(shadow)
     axes.add_collection(LineCollection(list(1e3 * demand.fruit.section), colors=FRUIT, linewidths=2))
-    axes.plot(edge[:start, 2], edge[:start, 1], color=PHASES["approach"], lw=1.5, label="approach")
+    axes.plot(edge[:start, 2], edge[:start, 1], color=_PHASES["approach"], lw=1.5, label="approach")
     axes.plot(edge[start:end, 2], edge[start:end, 1], color=CUT, lw=1.8, label="cut")
-    axes.plot(edge[end:, 2], edge[end:, 1], "--", color=PHASES["retract"], lw=1.2, label="retract")
+    axes.plot(edge[end:, 2], edge[end:, 1], "--", color=_PHASES["retract"], lw=1.2, label="retract")
     axes.axhline(0.0, color=TEXT, lw=2)
     axes.text(-half, -1.0, "board", fontsize=8, color=TEXT, va="top")
     axes.set_aspect("equal")

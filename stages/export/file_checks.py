@@ -13,14 +13,14 @@ from stages.export.trajectory_files import Trajectory, same
 from stages.export.waypoints import PERIOD_S, EdgeMotion, trajectory_of
 from stages.runtime.files import sha256_of_file
 
-GRID_S = 1e-12
-REST_RAD_S, REST_RAD_S2 = 1e-6, 1e-3
-REST_M_S, REST_M_S2 = 1e-6, 1e-3
+_GRID_S = 1e-12
+_REST_RAD_S, _REST_RAD_S2 = 1e-6, 1e-3
+_REST_M_S, _REST_M_S2 = 1e-6, 1e-3
 """What counts as standing still: far below what the controller's first cycle refuses."""
-CONSISTENT_M_S, CONSISTENT_M_S2 = 1e-3, 0.2
+_CONSISTENT_M_S, _CONSISTENT_M_S2 = 1e-3, 0.2
 """How well the motion's velocity and acceleration must agree with its positions, by differences over 1 ms."""
-ORTHONORMAL = 1e-9
-SHOWN = 1e-9
+_ORTHONORMAL = 1e-9
+_SHOWN = 1e-9
 """Between motion.mcap and the waypoints, in m and N: roundings of a chain of quaternions."""
 
 
@@ -50,7 +50,7 @@ def structure(files: ExportFiles, demand: Demand) -> list[Check]:
         expected = files.document["timing"]["samples"]
         found += [
             at_most(
-                1, f"{variant.name}: distance from the 1 ms grid", np.abs(time - grid).max(), GRID_S, "s"
+                1, f"{variant.name}: distance from the 1 ms grid", np.abs(time - grid).max(), _GRID_S, "s"
             ),
             holds(
                 1,
@@ -67,9 +67,9 @@ def rest_and_copies(files: ExportFiles, demand: Demand) -> list[Check]:
     found = []
     for variant in (files.cut, files.air):
         speed, push = _end_rates(variant)
-        found.append(at_most(1, f"{variant.name}: joint speed at both ends", speed, REST_RAD_S, "rad/s"))
+        found.append(at_most(1, f"{variant.name}: joint speed at both ends", speed, _REST_RAD_S, "rad/s"))
         found.append(
-            at_most(1, f"{variant.name}: joint acceleration at both ends", push, REST_RAD_S2, "rad/s²")
+            at_most(1, f"{variant.name}: joint acceleration at both ends", push, _REST_RAD_S2, "rad/s²")
         )
     cut = demand.cut
     ends = [0, -1]
@@ -77,18 +77,18 @@ def rest_and_copies(files: ExportFiles, demand: Demand) -> list[Check]:
         "The optimised motion must begin and end at rest and fit together; run optimize again",
         [
             at_most(
-                1, "edge speed where the cut starts and ends", _largest(cut.velocity[ends]), REST_M_S, "m/s"
+                1, "edge speed where the cut starts and ends", _largest(cut.velocity[ends]), _REST_M_S, "m/s"
             ),
             at_most(
                 1,
                 "edge acceleration where the cut starts and ends",
                 _largest(cut.acceleration[ends]),
-                REST_M_S2,
+                _REST_M_S2,
                 "m/s²",
             ),
-            at_most(1, "motion: velocity against positions", _velocity_gap(cut), CONSISTENT_M_S, "m/s"),
+            at_most(1, "motion: velocity against positions", _velocity_gap(cut), _CONSISTENT_M_S, "m/s"),
             at_most(
-                1, "motion: acceleration against velocity", _acceleration_gap(cut), CONSISTENT_M_S2, "m/s²"
+                1, "motion: acceleration against velocity", _acceleration_gap(cut), _CONSISTENT_M_S2, "m/s²"
             ),
         ],
     )
@@ -143,8 +143,8 @@ def _recorded(files: ExportFiles, wanted: Trajectory, demand: Demand) -> bool:
         and np.array_equal(seen.position, wanted.position)
         and np.array_equal(seen.velocity, wanted.velocity)
         and np.isfinite(seen.effort).all()
-        and np.abs(seen.edge - edge).max() <= SHOWN
-        and np.abs(seen.force @ demand.cell.o_t_c[:3, :3].T - force).max() <= SHOWN
+        and np.abs(seen.edge - edge).max() <= _SHOWN
+        and np.abs(seen.force @ demand.cell.o_t_c[:3, :3].T - force).max() <= _SHOWN
     )
 
 
@@ -160,10 +160,10 @@ def frames(files: ExportFiles, demand: Demand) -> list[Check]:
             abs(float(np.linalg.det(rotation)) - 1.0),
             float(np.abs(pose[3] - [0, 0, 0, 1]).max()),
         )
-        found.append(at_most(6, f"{name}: distance from a rotation with det +1", error, ORTHONORMAL, "-"))
+        found.append(at_most(6, f"{name}: distance from a rotation with det +1", error, _ORTHONORMAL, "-"))
         found.append(
             at_most(
-                6, f"{name}: distance from the cell's", float(np.abs(pose - wanted).max()), ORTHONORMAL, "-"
+                6, f"{name}: distance from the cell's", float(np.abs(pose - wanted).max()), _ORTHONORMAL, "-"
             )
         )
     robot, tool = files.document["robot"], files.document["tool"]

@@ -14,20 +14,20 @@ from numpy.typing import NDArray
 from stages.runtime.errors import InputError
 from stages.shared.robots.robot import LinkTable, Robot, flange_pose, jacobian, jacobian_rate, joint_poses
 
-MAX_ITERATIONS = 60
-MAX_STEP_RAD = 0.2
-CONVERGED_RAD = 1e-14
+_MAX_ITERATIONS = 60
+_MAX_STEP_RAD = 0.2
+_CONVERGED_RAD = 1e-14
 """Newton stops when no joint of any sample moves more: a few roundings of a radian."""
-SWEEP_STEP_RAD = 0.04
-SWEEP_STEPS = 30
+_SWEEP_STEP_RAD = 0.04
+_SWEEP_STEPS = 30
 """Postures tried on each side of the first one, along the null space."""
-SEEDS = 64
+_SEEDS = 64
 """Drawn postures from which an arm of six joints looks for its solutions of one pose."""
-NEARNESS_M_RAD = 0.05
+_NEARNESS_M_RAD = 0.05
 """Height of the elbow that a solution one radian nearer to the ready pose is worth."""
-POSE_NUMBERS = 6
-WANTED_MARGIN_RAD = 0.3
-WANTED_SIGMA = 0.1
+_POSE_NUMBERS = 6
+_WANTED_MARGIN_RAD = 0.3
+_WANTED_SIGMA = 0.1
 """A reference posture this far inside limits and from singularities leaves room for the motion around it."""
 
 
@@ -58,7 +58,7 @@ def choose_posture(robot: Robot, target: NDArray[np.float64]) -> Posture:
     of board and people; the joint accelerations that a cut needs differ little along the null space. With six it
     compares the solutions that it finds from drawn postures, and likes those near the ready pose.
     """
-    if len(robot.table) == POSE_NUMBERS:
+    if len(robot.table) == _POSE_NUMBERS:
         return _free(robot, min(_solutions(robot, target), key=lambda joints: _cost(robot, joints)))
     start = solve(_free(robot, robot.ready_pose_rad), target[None])[0]
     postures = [start, *_walk(robot, start, target, 1.0), *_walk(robot, start, target, -1.0)]
@@ -70,7 +70,7 @@ def solve(posture: Posture, targets: NDArray[np.float64]) -> NDArray[np.float64]
     """Joint angles [rad], shape [n, joint_count], for flange poses [n, 4, 4]; InputError if one is out of reach."""
     q = np.broadcast_to(posture.joints, (len(targets), len(posture.table))).copy()
     previous = np.inf
-    for _ in range(MAX_ITERATIONS):
+    for _ in range(_MAX_ITERATIONS):
         residual = np.concatenate(
             [_pose_error(posture.table, q, targets), -(q - posture.joints) @ posture.conditions.T], axis=1
         )
@@ -80,9 +80,9 @@ def solve(posture: Posture, targets: NDArray[np.float64]) -> NDArray[np.float64]
             raise _out_of_reach(targets) from error
         largest = np.abs(step).max()
         q += step * np.minimum(
-            1.0, MAX_STEP_RAD / np.maximum(np.abs(step).max(axis=1, keepdims=True), 1e-300)
+            1.0, _MAX_STEP_RAD / np.maximum(np.abs(step).max(axis=1, keepdims=True), 1e-300)
         )
-        if largest < CONVERGED_RAD or (largest < 1e-12 and not largest < 0.5 * previous):
+        if largest < _CONVERGED_RAD or (largest < 1e-12 and not largest < 0.5 * previous):
             return q
         previous = largest
     raise _out_of_reach(targets)
@@ -103,7 +103,7 @@ def follow(
     rest = np.zeros((len(q), len(posture.table) - 3))
     dq = np.linalg.solve(square, np.concatenate([velocity, rest], axis=1)[..., None])[..., 0]
     bias = np.zeros_like(q)
-    bias[:, :POSE_NUMBERS] = np.einsum("nij,nj->ni", jacobian_rate(posture.table, q, dq), dq)
+    bias[:, :_POSE_NUMBERS] = np.einsum("nij,nj->ni", jacobian_rate(posture.table, q, dq), dq)
     wanted = np.concatenate([acceleration, rest], axis=1) - bias
     ddq = np.linalg.solve(square, wanted[..., None])[..., 0]
     return JointMotion(q, dq, np.asarray(ddq, np.float64))
@@ -123,7 +123,7 @@ def acceleration_effort(robot: Robot, q: NDArray[np.float64], direction: NDArray
 
 def _free(robot: Robot, q: NDArray[np.float64]) -> Posture:
     """The posture with the condition of least motion, in units of the joints' acceleration limits."""
-    null = np.linalg.svd(jacobian(robot.table, q[None])[0] * robot.acceleration_rad_s2)[2][POSE_NUMBERS:]
+    null = np.linalg.svd(jacobian(robot.table, q[None])[0] * robot.acceleration_rad_s2)[2][_POSE_NUMBERS:]
     conditions = null / robot.acceleration_rad_s2
     return Posture(robot.table, q, conditions / np.linalg.norm(conditions, axis=1, keepdims=True))
 
@@ -134,7 +134,7 @@ def _solutions(robot: Robot, target: NDArray[np.float64]) -> list[NDArray[np.flo
     low, high = robot.position_low_rad, robot.position_high_rad
     ready = robot.ready_pose_rad
     spread = np.minimum(np.pi, np.minimum(ready - low, high - ready))
-    drawn = ready + spread * generator.uniform(-1.0, 1.0, (SEEDS, len(ready)))
+    drawn = ready + spread * generator.uniform(-1.0, 1.0, (_SEEDS, len(ready)))
     found = []
     for seed in (ready, *drawn):
         try:
@@ -154,7 +154,7 @@ def _walk(
 ) -> list[NDArray[np.float64]]:
     found: list[NDArray[np.float64]] = []
     q, heading = start, None
-    for _ in range(SWEEP_STEPS):
+    for _ in range(_SWEEP_STEPS):
         null = np.linalg.svd(jacobian(robot.table, q[None])[0])[2][-1]
         if heading is not None and null @ heading < 0.0:
             null = -null
@@ -162,7 +162,7 @@ def _walk(
             null = sign * null
         heading = null
         try:
-            q = solve(_free(robot, q + SWEEP_STEP_RAD * null), target[None])[0]
+            q = solve(_free(robot, q + _SWEEP_STEP_RAD * null), target[None])[0]
         except InputError:
             break
         if _margin(robot, q) < 0.0:
@@ -173,11 +173,11 @@ def _walk(
 
 def _cost(robot: Robot, q: NDArray[np.float64]) -> float:
     """Depth of the elbow [m], with a price for being near limits or singularities, or far from the ready pose."""
-    shortfall = max(0.0, WANTED_MARGIN_RAD - _margin(robot, q)) / WANTED_MARGIN_RAD
+    shortfall = max(0.0, _WANTED_MARGIN_RAD - _margin(robot, q)) / _WANTED_MARGIN_RAD
     shortfall += (
-        max(0.0, WANTED_SIGMA - float(smallest_singular_value(robot.table, q[None])[0])) / WANTED_SIGMA
+        max(0.0, _WANTED_SIGMA - float(smallest_singular_value(robot.table, q[None])[0])) / _WANTED_SIGMA
     )
-    far = NEARNESS_M_RAD * float(np.abs(q - robot.ready_pose_rad).max()) if len(q) == POSE_NUMBERS else 0.0
+    far = _NEARNESS_M_RAD * float(np.abs(q - robot.ready_pose_rad).max()) if len(q) == _POSE_NUMBERS else 0.0
     return 10.0 * shortfall + far - float(joint_poses(robot.table, q[None])[0, robot.elbow - 1, 2, 3])
 
 

@@ -24,7 +24,7 @@ WEAKER = (
     "Use another knife (cut.knife), move the board nearer (export.board_position_m), or take a stronger arm"
 )
 STIFFER = "Raise export.joint_stiffness_nm_rad, use another knife, or state in export.max_deflection_m what you accept"
-SOFT_NM_RAD = 3000.0
+_SOFT_NM_RAD = 3000.0
 """libfranka's usual joint stiffness, for comparison."""
 
 
@@ -77,18 +77,18 @@ def loads(files: ExportFiles, demand: Demand) -> list[Check]:
 def load_figures(files: ExportFiles, demand: Demand) -> dict[str, Any]:
     """What the operator has to expect."""
     force = force_on_knife(files, demand)
-    soft = np.linalg.norm(_deflection(files, demand, SOFT_NM_RAD), axis=1).max()
+    soft = np.linalg.norm(_deflection(files, demand, _SOFT_NM_RAD), axis=1).max()
     stiff = np.linalg.norm(_deflection(files, demand, demand.params.joint_stiffness_nm_rad), axis=1).max()
     return {
         "peak_force_n": float(np.linalg.norm(force, axis=1).max()),
         "joint_stiffness_nm_rad": demand.params.joint_stiffness_nm_rad,
         "deflection_m": float(stiff),
         "deflection_at_3000_nm_rad_m": float(soft),
-        "end_lift_m": end_lift(files, demand),
+        "end_lift_m": _end_lift(files, demand),
     }
 
 
-def end_lift(files: ExportFiles, demand: Demand) -> float:
+def _end_lift(files: ExportFiles, demand: Demand) -> float:
     """How far above its path the edge is held by the predicted force at the end of the cut [m]."""
     last = cut_phase(files)[1] - 1
     return float(_deflection(files, demand, demand.params.joint_stiffness_nm_rad)[last, 2])
@@ -119,22 +119,22 @@ def _central(q: NDArray[np.float64]) -> JointMotion:
 
 FACTOR = 1.3
 """Thresholds above the predicted load: cuts vary."""
-READS_HIGH = 1.08
+_READS_HIGH = 1.08
 """The arm reads known masses 6 to 8 % too high."""
-BIAS_N = 10.0
+_BIAS_N = 10.0
 """What the arm may read with nothing touching: 3 to 5.6 N at rest, up to 3.7 N the other way when moving in air."""
-FLOOR_NM = 3.0
+_FLOOR_NM = 3.0
 """Added to every torque and moment: friction and the error of the arm's own model."""
 COLLISION_N = 120.0
 """A push of this size on the edge, along any axis and at any moment, must stop the arm."""
-STOP_N = 5.0
+_STOP_N = 5.0
 """Added to the force at which the run script stops."""
-EXACT = 1e-6
-STRIDE = 20
+_EXACT = 1e-6
+_STRIDE = 20
 
 
 @dataclass(frozen=True)
-class Thresholds:
+class _Thresholds:
     """For the robot's collision behaviour and for the run script."""
 
     torque_nm: list[float]
@@ -147,16 +147,16 @@ class Thresholds:
 
 def thresholds(
     robot: Robot, cell: Cell, joints: NDArray[np.float64], force: NDArray[np.float64]
-) -> Thresholds:
+) -> _Thresholds:
     """For joints [rad], shape [n, joint_count], and the predicted force on the edge, base frame [N], shape [n, 3]."""
     read, bias = _read(robot, cell, joints, force)
     count = joints.shape[1]
-    wanted = FACTOR * read + bias + np.array([FLOOR_NM] * count + [0.0] * 3 + [FLOOR_NM] * 3)
+    wanted = FACTOR * read + bias + np.array([_FLOOR_NM] * count + [0.0] * 3 + [_FLOOR_NM] * 3)
     peak = float(np.linalg.norm(force, axis=1).max())
-    return Thresholds(wanted[:count].tolist(), wanted[count:].tolist(), FACTOR * peak + BIAS_N + STOP_N)
+    return _Thresholds(wanted[:count].tolist(), wanted[count:].tolist(), FACTOR * peak + _BIAS_N + _STOP_N)
 
 
-def plain(cut: Thresholds, air: Thresholds) -> dict[str, Any]:
+def plain(cut: _Thresholds, air: _Thresholds) -> dict[str, Any]:
     """For cut.json."""
     return {"cut": asdict(cut), "air_cut": asdict(air)}
 
@@ -174,8 +174,8 @@ def collisions(files: ExportFiles, demand: Demand) -> list[Check]:
         read, bias = _read(demand.robot, demand.cell, variant.joints, force)
         peak = float(np.linalg.norm(force, axis=1).max())
         room = min(
-            float((limits - READS_HIGH * read - bias).min()),
-            float(stated["stop_force_n"]) - READS_HIGH * peak - BIAS_N,
+            float((limits - _READS_HIGH * read - bias).min()),
+            float(stated["stop_force_n"]) - _READS_HIGH * peak - _BIAS_N,
         )
         wanted = thresholds(demand.robot, demand.cell, variant.joints, force)
         needed = np.array([*wanted.torque_nm, *wanted.force_n, wanted.stop_force_n])
@@ -196,7 +196,7 @@ def collisions(files: ExportFiles, demand: Demand) -> list[Check]:
                 5,
                 f"{variant.name}: collision thresholds beyond what the motion needs",
                 excess,
-                EXACT,
+                _EXACT,
                 "N or Nm",
                 remedy="A collision would be felt too late; export again",
             ),
@@ -216,7 +216,7 @@ def stopping_push(
     robot: Robot, cell: Cell, joints: NDArray[np.float64], limits: NDArray[np.float64]
 ) -> float:
     """The push [N] on the edge that surely exceeds a threshold, wherever on the way and along whichever base axis."""
-    linear = np.abs(jacobian(robot.table, joints[::STRIDE], cell.f_t_e)[:, :3])
+    linear = np.abs(jacobian(robot.table, joints[::_STRIDE], cell.f_t_e)[:, :3])
     count = joints.shape[1]
     by_torque = (limits[:count] / np.maximum(linear, 1e-12)).min(axis=2)
     return float(np.minimum(by_torque, limits[count : count + 3]).max())
@@ -230,10 +230,10 @@ def _read(
     arm = (flange_pose(robot.table, joints[:1])[0, :3, :3] @ cell.f_t_e[:3, 3])[None]
     moment = np.cross(arm, force)
     torque = np.abs(edge_torques(robot, cell, joints, force)).max(axis=0)
-    lever = np.linalg.norm(jacobian(robot.table, joints[::STRIDE], cell.f_t_e)[:, :3], axis=1).max(axis=0)
+    lever = np.linalg.norm(jacobian(robot.table, joints[::_STRIDE], cell.f_t_e)[:, :3], axis=1).max(axis=0)
     sizes = [np.maximum(np.abs(v), np.abs(v @ turn)).max(axis=0) for v in (force, moment)]
     reach = float(np.linalg.norm(arm))
     return (
         np.concatenate([torque, *sizes]),
-        BIAS_N * np.concatenate([lever, np.ones(3), np.full(3, reach)]),
+        _BIAS_N * np.concatenate([lever, np.ones(3), np.full(3, reach)]),
     )

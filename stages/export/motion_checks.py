@@ -13,18 +13,18 @@ from stages.shared.robots.robot import flange_pose
 POSITION_MARGIN_RAD = 0.1
 SPEED_SHARE, ACCELERATION_SHARE, JERK_SHARE = 0.5, 0.6, 0.2
 """Parts of the robot's limits that a cut may use."""
-KNIFE_SPEED_M_S = 0.25
-SLOWER = (
+_KNIFE_SPEED_M_S = 0.25
+_SLOWER = (
     "Choose the arm in arm.robot and optimise for it, or lower optimize.max_acceleration_* or max_speed_m_s"
 )
-MOVE_BOARD = "Move or turn the board (export.board_position_m, export.blade_yaw_deg)"
-POSE_M, POSE_RAD = 1e-6, 1e-6
-BRANCH_STEP_RAD = 0.01
+_MOVE_BOARD = "Move or turn the board (export.board_position_m, export.blade_yaw_deg)"
+POSE_M, _POSE_RAD = 1e-6, 1e-6
+_BRANCH_STEP_RAD = 0.01
 """A joint moves less in one cycle; a jump between two solutions of the inverse kinematics is far larger."""
 SIGMA_MIN = 0.08
-WAYPOINT_RAD_S, WAYPOINT_RAD_S2 = 1e-3, 0.1
+_WAYPOINT_RAD_S, _WAYPOINT_RAD_S2 = 1e-3, 0.1
 """How well the waypoints' derivatives must agree with differences of the 1 kHz file."""
-INTERPOLATION_RAD = 1e-4
+_INTERPOLATION_RAD = 1e-4
 """Largest deviation of a quintic spline through the 100 Hz waypoints from the 1 kHz file."""
 
 
@@ -62,7 +62,7 @@ def limits(who: str, q: NDArray[np.float64], demand: Demand) -> list[Check]:
             POSITION_MARGIN_RAD,
             "rad",
             f"joint {margin.argmin() + 1}",
-            remedy=MOVE_BOARD,
+            remedy=_MOVE_BOARD,
         )
     ]
     allowed = (robot.velocity_rad_s, robot.acceleration_rad_s2, robot.jerk_rad_s3)
@@ -78,15 +78,15 @@ def limits(who: str, q: NDArray[np.float64], demand: Demand) -> list[Check]:
                 share,
                 "of the limit",
                 f"joint {used.argmax() + 1} of a {robot.title}",
-                remedy=SLOWER,
+                remedy=_SLOWER,
             )
         )
     track = edge_poses(q, demand)[:, :3, 3]
     speed, push, jerk = (np.linalg.norm(rate, axis=1).max() for rate in rates(track))
     found += [
-        at_most(2, f"{who}: knife speed", speed, KNIFE_SPEED_M_S, "m/s", remedy=SLOWER),
-        at_most(2, f"{who}: edge acceleration", push, robot.edge_acceleration_m_s2, "m/s²", remedy=SLOWER),
-        at_most(2, f"{who}: edge jerk", jerk, robot.edge_jerk_m_s3, "m/s³", remedy=SLOWER),
+        at_most(2, f"{who}: knife speed", speed, _KNIFE_SPEED_M_S, "m/s", remedy=_SLOWER),
+        at_most(2, f"{who}: edge acceleration", push, robot.edge_acceleration_m_s2, "m/s²", remedy=_SLOWER),
+        at_most(2, f"{who}: edge jerk", jerk, robot.edge_jerk_m_s3, "m/s³", remedy=_SLOWER),
     ]
     return found
 
@@ -105,7 +105,7 @@ def kinematics(files: ExportFiles, demand: Demand) -> list[Check]:
     )
     turn = _matrix(table["edge_quaternion_xyzw"].to_numpy())
     tilt = np.abs(poses[:, :3, :3] - turn).max()
-    found.append(at_most(3, "direction of the blade against the waypoints", tilt, POSE_RAD, "rad"))
+    found.append(at_most(3, "direction of the blade against the waypoints", tilt, _POSE_RAD, "rad"))
     for variant, up in ((files.cut, 0.0), (files.air, demand.params.air_cut_lift_m)):
         poses = edge_poses(variant.joints, demand)
         edge = in_cutting_frame(poses, demand)
@@ -115,15 +115,15 @@ def kinematics(files: ExportFiles, demand: Demand) -> list[Check]:
         step = np.abs(np.diff(variant.joints, axis=0)).max()
         found += [
             at_most(3, f"{variant.name}: edge against the optimised motion", gap, POSE_M, "m"),
-            at_most(3, f"{variant.name}: knife against the cell's directions", tilt, POSE_RAD, "rad"),
-            at_most(3, f"{variant.name}: largest step of a joint", step, BRANCH_STEP_RAD, "rad"),
+            at_most(3, f"{variant.name}: knife against the cell's directions", tilt, _POSE_RAD, "rad"),
+            at_most(3, f"{variant.name}: largest step of a joint", step, _BRANCH_STEP_RAD, "rad"),
             at_least(
                 3,
                 f"{variant.name}: smallest singular value",
                 smallest_singular_value(demand.robot.table, variant.joints).min(),
                 SIGMA_MIN,
                 "-",
-                remedy=MOVE_BOARD,
+                remedy=_MOVE_BOARD,
             ),
             *_waypoint_rates(variant),
         ]
@@ -155,18 +155,18 @@ def _waypoint_rates(variant: Variant) -> list[Check]:
             3,
             f"{variant.name}: waypoint speeds",
             np.abs(points.velocity[rows] - middle).max(),
-            WAYPOINT_RAD_S,
+            _WAYPOINT_RAD_S,
             "rad/s",
         ),
         at_most(
             3,
             f"{variant.name}: waypoint accelerations",
             np.abs(points.acceleration[rows] - bend).max(),
-            WAYPOINT_RAD_S2,
+            _WAYPOINT_RAD_S2,
             "rad/s²",
         ),
         at_most(
-            3, f"{variant.name}: between the waypoints", np.abs(between - q).max(), INTERPOLATION_RAD, "rad"
+            3, f"{variant.name}: between the waypoints", np.abs(between - q).max(), _INTERPOLATION_RAD, "rad"
         ),
     ]
 

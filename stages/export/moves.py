@@ -18,13 +18,13 @@ from stages.export.place_checks import BASE_CLEARANCE_M, LINK_CLEARANCE_M
 from stages.export.waypoints import PERIOD_S
 from stages.shared.robots.robot import Robot
 
-USED = 0.5
+_USED = 0.5
 """Part of what a cut may use of the limits."""
-KNIFE_SPEED_M_S = 0.15
-LEAST_S = 1.0
-JOIN_RAD = 1e-9
-MOVES = "moves to and from the ready pose"
-STRIDE = 10
+_KNIFE_SPEED_M_S = 0.15
+_LEAST_S = 1.0
+_JOIN_RAD = 1e-9
+_MOVES = "moves to and from the ready pose"
+_STRIDE = 10
 
 
 def move(first: NDArray[np.float64], last: NDArray[np.float64], demand: Demand) -> NDArray[np.float64]:
@@ -38,24 +38,24 @@ def move_checks(files: ExportFiles, demand: Demand) -> list[Check]:
     moves = [q for _, q, _, _ in _moves(files, demand)]
     joins = [max(np.abs(q[0] - a).max(), np.abs(q[-1] - b).max()) for _, q, a, b in _moves(files, demand)]
     board = float(cell.o_t_c[2, 3])
-    tool = min(float(tool_corners(robot, cell, q[::STRIDE])[..., 2].min()) for q in moves) - board
-    links = min(float(link_heights(robot, q[::STRIDE]).min()) for q in moves) - board
-    base = min(base_distance(robot, cell, q[::STRIDE]) for q in moves)
+    tool = min(float(tool_corners(robot, cell, q[::_STRIDE])[..., 2].min()) for q in moves) - board
+    links = min(float(link_heights(robot, q[::_STRIDE]).min()) for q in moves) - board
+    base = min(base_distance(robot, cell, q[::_STRIDE]) for q in moves)
     top = float(demand.fruit.high_m[1])
     aside = "Raise export.approach_height_m, or move the board (export.board_position_m)"
     return [
-        at_most(3, f"{MOVES}: gap where they join", float(max(joins)), JOIN_RAD, "rad", remedy=AGAIN),
-        *_worst([limits(MOVES, q, demand) for q in moves]),
+        at_most(3, f"{_MOVES}: gap where they join", float(max(joins)), _JOIN_RAD, "rad", remedy=AGAIN),
+        *_worst([limits(_MOVES, q, demand) for q in moves]),
         at_least(
             4,
-            f"{MOVES}: knife and fixture above the fruit",
+            f"{_MOVES}: knife and fixture above the fruit",
             tool - top,
             demand.params.fixture_clearance_m,
             "m",
             remedy=aside,
         ),
-        at_least(4, f"{MOVES}: links above the board", links, LINK_CLEARANCE_M, "m", remedy=aside),
-        at_least(4, f"{MOVES}: distance from the base", base, BASE_CLEARANCE_M, "m", remedy=aside),
+        at_least(4, f"{_MOVES}: links above the board", links, LINK_CLEARANCE_M, "m", remedy=aside),
+        at_least(4, f"{_MOVES}: distance from the base", base, BASE_CLEARANCE_M, "m", remedy=aside),
     ]
 
 
@@ -83,16 +83,16 @@ def _duration(first: NDArray[np.float64], last: NDArray[np.float64], demand: Dem
     robot: Robot = demand.robot
     far = np.abs(last - first)
     needs = [
-        LEAST_S,
-        (1.875 * far / (USED * SPEED_SHARE * robot.velocity_rad_s)).max(),
-        np.sqrt((5.774 * far / (USED * ACCELERATION_SHARE * robot.acceleration_rad_s2)).max()),
-        np.cbrt((60.0 * far / (USED * JERK_SHARE * robot.jerk_rad_s3)).max()),
+        _LEAST_S,
+        (1.875 * far / (_USED * SPEED_SHARE * robot.velocity_rad_s)).max(),
+        np.sqrt((5.774 * far / (_USED * ACCELERATION_SHARE * robot.acceleration_rad_s2)).max()),
+        np.cbrt((60.0 * far / (_USED * JERK_SHARE * robot.jerk_rad_s3)).max()),
     ]
     trial = edge_poses(_quintic(first, last, 1.0), demand)
     half = 0.5 * demand.cell.blade_length_m
     for place in (-half, 0.0, half):
         track = trial[:, :3, 3] + place * trial[:, :3, 2]
-        needs.append(float(np.linalg.norm(rates(track)[0], axis=1).max()) / KNIFE_SPEED_M_S)
+        needs.append(float(np.linalg.norm(rates(track)[0], axis=1).max()) / _KNIFE_SPEED_M_S)
     return float(max(needs))
 
 

@@ -22,13 +22,13 @@ from stages.export.waypoints import PERIOD_S
 from stages.runtime.errors import InputError
 from stages.shared.robots.robot import Robot
 
-SUBSTEPS = 10
+_SUBSTEPS = 10
 """Integration steps per cycle: the stiffest joint swings with about 0.5 rad/ms."""
-DAMPING_RATIO = 1.0
+_DAMPING_RATIO = 1.0
 
 
 @dataclass(frozen=True)
-class Replay:
+class _Replay:
     """What the simulated arm did, one row per cycle."""
 
     edge: NDArray[np.float64]
@@ -70,11 +70,11 @@ def replay(
     force: NDArray[np.float64],
     *,
     stiffness_nm_rad: float,
-) -> Replay:
+) -> _Replay:
     """Play joints [rad], shape [n, joint_count], against forces on the edge in the base frame [N], shape [n, 3]."""
     mujoco = _mujoco()
     model = mujoco.MjModel.from_xml_string(arm_xml(robot, cell))
-    model.opt.timestep = PERIOD_S / SUBSTEPS
+    model.opt.timestep = PERIOD_S / _SUBSTEPS
     data = mujoco.MjData(model)
     data.qpos[:] = joints[0]
     mujoco.mj_forward(model, data)
@@ -82,20 +82,20 @@ def replay(
     inertia = np.zeros((count, count))
     for row, unit in zip(inertia, np.eye(count), strict=True):
         mujoco.mj_mulM(model, data, row, unit)
-    damping = 2.0 * DAMPING_RATIO * np.sqrt(stiffness_nm_rad * np.diag(inertia))
+    damping = 2.0 * _DAMPING_RATIO * np.sqrt(stiffness_nm_rad * np.diag(inertia))
     tool, edge = model.body("tool").id, model.site("edge").id
     rates = np.gradient(joints, PERIOD_S, axis=0)
     seen, torques = [], []
     for wanted, rate, push in zip(joints, rates, force, strict=True):
         seen.append(data.site_xpos[edge].copy())
-        for _ in range(SUBSTEPS):
+        for _ in range(_SUBSTEPS):
             drive = stiffness_nm_rad * (wanted - data.qpos) + damping * (rate - data.qvel) + data.qfrc_bias
             data.ctrl[:] = np.clip(drive, -robot.torque_nm, robot.torque_nm)
             data.qfrc_applied[:] = 0.0
             mujoco.mj_applyFT(model, data, push, np.zeros(3), data.site_xpos[edge], tool, data.qfrc_applied)
             mujoco.mj_step(model, data)
         torques.append(data.ctrl.copy())
-    return Replay(np.array(seen), np.array(torques))
+    return _Replay(np.array(seen), np.array(torques))
 
 
 def arm_xml(robot: Robot, cell: Cell) -> str:

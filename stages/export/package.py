@@ -57,14 +57,14 @@ def air_cut(robot: Robot) -> str:
     return " or ".join(f"air_cut/{file} with {client}" for file, client in robot.control.clients.items())
 
 
-def settings(robot: Robot) -> str:
+def _settings(robot: Robot) -> str:
     """Who sets load, stiffness and thresholds."""
     if robot.control.run_script:
         return "No end effector in Desk: the run script sends"
     return "By hand, before each of the two motions:"
 
 
-def checklist(
+def _checklist(
     demand: Demand, *, scan_id: str, start: NDArray[np.float64], air_start: NDArray[np.float64]
 ) -> str:
     """One page of Markdown; start poses of cut and air cut [rad]."""
@@ -94,7 +94,7 @@ blade. The certificate in cut.json covers this motion in this cell; it is no ris
 ## The knife
 - [ ] Edge centre at ({edge}) mm from the flange, blade {1000 * cell.blade_length_m:.0f} mm long, direction
       {params.blade_angle_deg:g}° in the flange's x-y plane. Clamped; does not move when pulled by hand (gloves on).
-- [ ] {settings(robot)} load ({cell.tool_mass_kg:g} kg, centre of mass ({com}) mm from the flange), stiffness
+- [ ] {_settings(robot)} load ({cell.tool_mass_kg:g} kg, centre of mass ({com}) mm from the flange), stiffness
       ({params.joint_stiffness_nm_rad:g} Nm/rad, or as near as the arm offers) and the collision thresholds of cut.json,
       apart for air cut and cut.
 - [ ] Predicted peak force {peak:.0f} N; {demand.parting.remains()} after the cut.
@@ -115,7 +115,7 @@ blade. The certificate in cut.json covers this motion in this cell; it is no ris
 """
 
 
-WARNING = (
+_WARNING = (
     "A knife cell is not a power-and-force-limited application. This export is not a risk assessment: nobody may be "
     "within reach while the robot is enabled. See CHECKLIST.md."
 )
@@ -169,7 +169,7 @@ def write_package(folder: Path, demand: Demand, *, scan_id: str) -> dict[str, An
         f"{AIR}/{TRAJECTORY_YAML}": yaml_bytes(air_trajectory),
         f"{AIR}/{TRAJECTORY_MCAP}": mcap_bytes(air_trajectory),
         **{name: Path(__file__).with_name(name).read_bytes() for name in RUN_SCRIPTS},
-        CHECKLIST: checklist(
+        CHECKLIST: _checklist(
             demand, scan_id=scan_id, start=joints.position[0], air_start=air_joints.position[0]
         ).encode(),
     }
@@ -179,7 +179,7 @@ def write_package(folder: Path, demand: Demand, *, scan_id: str) -> dict[str, An
         "siblings_sha256": {name: sha256_of_file(folder / name) for name in sorted(files)},
         "waypoints": waypoint_rows(table),
     }
-    write_document(folder, document)
+    _write_document(folder, document)
     return document
 
 
@@ -189,7 +189,7 @@ def document_of(plan: Plan, demand: Demand, *, scan_id: str) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "schema_version": SCHEMA_VERSION,
-        "warning": WARNING,
+        "warning": _WARNING,
         "scan": scan_id,
         "robot": robot_part(robot),
         "frames": {
@@ -223,7 +223,7 @@ def _release() -> str:
         return "not installed"
 
 
-def write_document(folder: Path, document: dict[str, Any]) -> None:
+def _write_document(folder: Path, document: dict[str, Any]) -> None:
     """cut.json; Python's floats come back bit for bit."""
     write_bytes_atomic(folder / DOCUMENT, (json.dumps(document, indent=1, allow_nan=False) + "\n").encode())
 
@@ -231,7 +231,7 @@ def write_document(folder: Path, document: dict[str, Any]) -> None:
 def write_certificate(folder: Path, document: dict[str, Any], certificate: Certificate) -> None:
     """Put the certificate into the document, tied to the rest of it by a hash."""
     seal = {"content_sha256": sha256_of_value(document)}
-    write_document(folder, document | {"certificate": certificate.plain() | seal})
+    _write_document(folder, document | {"certificate": certificate.plain() | seal})
 
 
 def _follow(posture: Posture, cell: Cell, edge: EdgeMotion) -> JointMotion:

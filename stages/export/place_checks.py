@@ -12,23 +12,23 @@ from stages.export.motion_checks import POSE_M, cut_phase, edge_poses, in_cuttin
 # Check 9: the motion cuts this fruit. In the cut plane, down to the board, against a force, and parting it.
 
 
-PLANE_M = 0.0005
+_PLANE_M = 0.0005
 """Half a blade's thickness: farther aside, the knife runs in another plane than the one that was simulated."""
-END_HEIGHT_M = 0.001
+_END_HEIGHT_M = 0.001
 """How far above cut.board_clearance_m the edge may end; optimize keeps to half of it."""
-DEPTH_M = 0.003
+_DEPTH_M = 0.003
 """The edge counts as inside the fruit from here on: skin dents before it gives way."""
-LEAST_WAY_M = 1e-9
+_LEAST_WAY_M = 1e-9
 """So that a motion that never goes down has a share too: none."""
-FELT_N = 0.1
-FELT_SHARE = 0.9
-UPWARD_N = 0.5
+_FELT_N = 0.1
+_FELT_SHARE = 0.9
+_UPWARD_N = 0.5
 """Less is no cut: a blade that rests on a tomato's skin weighs more."""
-ABOVE_M, ABOVE_N = 0.003, 1.0
+_ABOVE_M, _ABOVE_N = 0.003, 1.0
 """Height above the fruit from which nothing can touch, and what the prediction may say there."""
-REACHED_SHARE = 0.95
+_REACHED_SHARE = 0.95
 """Of the springs above the edge's end height; what lies below can't be reached and is stated beside it."""
-SAME_M = 1e-4
+_SAME_M = 1e-4
 """Between the last frame of the simulated cut and the end of the motion: less than a step of the simulator."""
 
 
@@ -38,12 +38,12 @@ def cutting(files: ExportFiles, demand: Demand) -> list[Check]:
     edge = in_cutting_frame(edge_poses(files.cut.joints[start:end], demand), demand)
     again = "Run optimize again for this fruit"
     return [
-        at_most(9, "edge beside the cut plane", float(np.abs(edge[:, 0]).max()), PLANE_M, "m", remedy=again),
+        at_most(9, "edge beside the cut plane", float(np.abs(edge[:, 0]).max()), _PLANE_M, "m", remedy=again),
         at_most(
             9,
             "lowest height of the edge",
             float(edge[:, 1].min()),
-            demand.params.cut.board_clearance_m + END_HEIGHT_M,
+            demand.params.cut.board_clearance_m + _END_HEIGHT_M,
             "m",
             "must reach cut.board_clearance_m above the board",
             remedy=again,
@@ -59,22 +59,22 @@ def _force(edge: np.ndarray, demand: Demand, again: str) -> list[Check]:
     force = demand.cut.force
     if len(force) != len(edge):
         return [at_most(9, "samples of force missing", abs(len(force) - len(edge)), 0, "rows", remedy=again)]
-    inside, above = edge[:, 1] < top - DEPTH_M, edge[:, 1] > top + ABOVE_M
+    inside, above = edge[:, 1] < top - _DEPTH_M, edge[:, 1] > top + _ABOVE_M
     size = np.linalg.norm(force, axis=1)
     down = np.where(inside, np.maximum(0.0, -np.diff(edge[:, 1], prepend=edge[0, 1])), 0.0)
-    way = max(float(down.sum()), LEAST_WAY_M)
-    felt = float(down @ (size >= FELT_N)) / way
+    way = max(float(down.sum()), _LEAST_WAY_M)
+    felt = float(down @ (size >= _FELT_N)) / way
     upward = float(down @ force[:, 1]) / way
     early = float(size[above].max()) if above.any() else 0.0
     wrong = f"The torques are certified with this force. {again}"
     return [
-        at_least(9, "share of the way in the fruit with a force", felt, FELT_SHARE, "-", remedy=wrong),
-        at_least(9, "mean upward force in the fruit", upward, UPWARD_N, "N", remedy=wrong),
-        at_most(9, "force above the fruit", early, ABOVE_N, "N", remedy=wrong),
+        at_least(9, "share of the way in the fruit with a force", felt, _FELT_SHARE, "-", remedy=wrong),
+        at_least(9, "mean upward force in the fruit", upward, _UPWARD_N, "N", remedy=wrong),
+        at_most(9, "force above the fruit", early, _ABOVE_N, "N", remedy=wrong),
     ]
 
 
-def remaining(demand: Demand, lowest_m: float) -> str:
+def _remaining(demand: Demand, lowest_m: float) -> str:
     """What the edge leaves whole, in words, for the lowest height that it reaches above the board [m]."""
     below, whole = (1e6 * area_below(demand.fruit.section, height) for height in (lowest_m, np.inf))
     height = f"the edge ends {1e3 * max(0.0, lowest_m):.2g} mm above the board"
@@ -89,7 +89,7 @@ def _parted(demand: Demand, lowest_m: float) -> list[Check]:
             9,
             "end of the simulated cut from the motion's",
             off,
-            SAME_M,
+            _SAME_M,
             "m",
             remedy="The simulated cut stopped early or is of another motion; run replay again",
         ),
@@ -97,7 +97,7 @@ def _parted(demand: Demand, lowest_m: float) -> list[Check]:
             9,
             "share parted of what the edge passes",
             parting.reached_fraction,
-            REACHED_SHARE,
+            _REACHED_SHARE,
             "-",
             parting.remains(),
             remedy="The simulated knife left whole what it went through; look at the replay, and optimise again",
@@ -108,7 +108,7 @@ def _parted(demand: Demand, lowest_m: float) -> list[Check]:
             parting.cut_fraction,
             demand.params.min_cut_fraction,
             "-",
-            remaining(demand, lowest_m),
+            _remaining(demand, lowest_m),
             remedy="Lower optimize.final_height_m, raise optimize.final_strokes or final_stroke_s, or state in "
             "export.min_cut_fraction what is enough for you",
         ),
@@ -151,7 +151,7 @@ def space(files: ExportFiles, demand: Demand) -> list[Check]:
         at_least(
             4,
             "distance of the fixture from the fruit",
-            float(box_distance(edge + cell.fixture_low_m, edge + cell.fixture_high_m, fruit).min()),
+            float(_box_distance(edge + cell.fixture_low_m, edge + cell.fixture_high_m, fruit).min()),
             params.fixture_clearance_m,
             "m",
             remedy=smaller,
@@ -178,22 +178,22 @@ def space(files: ExportFiles, demand: Demand) -> list[Check]:
     ]
 
 
-def box_distance(low: NDArray[np.float64], high: NDArray[np.float64], fruit: Fruit) -> NDArray[np.float64]:
+def _box_distance(low: NDArray[np.float64], high: NDArray[np.float64], fruit: Fruit) -> NDArray[np.float64]:
     """Gap between boxes [m], shape [n, 3] each, and the fruit's box along the best of the three axes, shape [n]."""
     return np.asarray(np.maximum(low - fruit.high_m, fruit.low_m - high).max(axis=1))
 
 
-FIXTURE_SIDE_M = 0.005
+_FIXTURE_SIDE_M = 0.005
 """Shortest side that the box of a real holder has."""
-HELD_GAP_M = 0.03
+_HELD_GAP_M = 0.03
 """From the end of the blade to its holder: a tang is that long at most."""
-CENTRE_M = 0.001
+_CENTRE_M = 0.001
 """How far the stated centre of mass may lie outside the boxes of knife and fixture, for rounding."""
-BLADE_KG_M3 = 4000.0
+_BLADE_KG_M3 = 4000.0
 """Lighter than any blade: titanium has 4400, ceramics 6000, steel 7800."""
 LINK_CLEARANCE_M = 0.02
 BASE_CLEARANCE_M = 0.05
-STRIDE = 10
+_STRIDE = 10
 """Samples between looks at the links, which move less than 3 mm in that time."""
 
 
@@ -209,7 +209,7 @@ def tool_fits(demand: Demand) -> list[Check]:
     around = np.minimum(low, blade_low) - centre, centre - np.maximum(high, blade_high)
     gap = float(np.maximum(low - blade_high, blade_low - high).max())
     knife = demand.params.cut.blade
-    blade_kg = BLADE_KG_M3 * knife.length_m * knife.height_m * 0.5 * (knife.spine_m + knife.edge_m)
+    blade_kg = _BLADE_KG_M3 * knife.length_m * knife.height_m * 0.5 * (knife.spine_m + knife.edge_m)
     return [
         at_least(
             4,
@@ -223,7 +223,7 @@ def tool_fits(demand: Demand) -> list[Check]:
             4,
             "shortest side of the fixture's box",
             float((high - low).min()),
-            FIXTURE_SIDE_M,
+            _FIXTURE_SIDE_M,
             "m",
             remedy="export.fixture_low_m must be below export.fixture_high_m on every axis; exchange what is swapped",
         ),
@@ -240,7 +240,7 @@ def tool_fits(demand: Demand) -> list[Check]:
             4,
             "gap between blade and fixture",
             gap,
-            HELD_GAP_M,
+            _HELD_GAP_M,
             "m",
             remedy="Something must hold the blade: correct cut.knife or export.fixture_*",
         ),
@@ -248,7 +248,7 @@ def tool_fits(demand: Demand) -> list[Check]:
             4,
             "centre of mass outside knife and fixture",
             float(np.maximum(*around).max()),
-            CENTRE_M,
+            _CENTRE_M,
             "m",
             f"at {_mm(centre)} mm from the edge",
             remedy="Correct export.tool_com_m or export.edge_offset_m; both are in the flange's frame",
@@ -259,7 +259,7 @@ def tool_fits(demand: Demand) -> list[Check]:
 def arm_is_clear(files: ExportFiles, demand: Demand) -> list[Check]:
     """Links above the board, wrist and tool away from the base; cut and air cut."""
     robot, board = demand.robot, float(demand.cell.o_t_c[2, 3])
-    looked = [variant.joints[::STRIDE] for variant in (files.cut, files.air)]
+    looked = [variant.joints[::_STRIDE] for variant in (files.cut, files.air)]
     lowest = min(float(link_heights(robot, q).min()) for q in looked) - board
     near = min(base_distance(robot, demand.cell, q) for q in looked)
     return [

@@ -15,8 +15,8 @@ from stages.export.dynamics import joint_torques
 from stages.export.inverse import JointMotion
 from stages.shared.robots.robot import Robot, flange_pose, joint_poses
 
-MESSAGE = "trajectory_msgs/msg/JointTrajectory"
-TOPIC = "/joint_trajectory"
+_MESSAGE = "trajectory_msgs/msg/JointTrajectory"
+_TOPIC = "/joint_trajectory"
 NANOSECONDS = 1_000_000_000
 
 
@@ -71,7 +71,7 @@ def mcap_bytes(trajectory: Trajectory) -> bytes:
     """A bag with the one message at time zero; the same trajectory gives the same bytes."""
     from rosbags.rosbag2 import StoragePlugin, Writer
 
-    store = message_types()
+    store = _message_types()
     point, duration = (
         store.types[name]
         for name in ("trajectory_msgs/msg/JointTrajectoryPoint", "builtin_interfaces/msg/Duration")
@@ -88,12 +88,12 @@ def mcap_bytes(trajectory: Trajectory) -> bytes:
     ]
     stamp = store.types["builtin_interfaces/msg/Time"](sec=0, nanosec=0)
     header = store.types["std_msgs/msg/Header"](stamp=stamp, frame_id="")
-    message = store.types[MESSAGE](header=header, joint_names=list(trajectory.joint_names), points=points)
+    message = store.types[_MESSAGE](header=header, joint_names=list(trajectory.joint_names), points=points)
     with tempfile.TemporaryDirectory() as folder:
         bag = Path(folder) / "joint_trajectory"
         with Writer(bag, version=9, storage_plugin=StoragePlugin.MCAP) as writer:
-            connection = writer.add_connection(TOPIC, MESSAGE, typestore=store)
-            writer.write(connection, 0, store.serialize_cdr(message, MESSAGE))
+            connection = writer.add_connection(_TOPIC, _MESSAGE, typestore=store)
+            writer.write(connection, 0, store.serialize_cdr(message, _MESSAGE))
         return next(bag.glob("*.mcap")).read_bytes()
 
 
@@ -103,7 +103,7 @@ def read_mcap(path: Path) -> Trajectory:
 
     with Reader(path) as reader:
         _, _, raw = next(iter(reader.messages()))
-    message: Any = message_types().deserialize_cdr(raw, MESSAGE)
+    message: Any = _message_types().deserialize_cdr(raw, _MESSAGE)
     times = [p.time_from_start.sec * NANOSECONDS + p.time_from_start.nanosec for p in message.points]
     return Trajectory(
         tuple(message.joint_names),
@@ -132,7 +132,7 @@ def _rows(trajectory: Trajectory) -> Any:
     )
 
 
-def message_types() -> Any:
+def _message_types() -> Any:
     """ROS 2 message classes and their serialisation."""
     from rosbags.typesys import Stores, get_typestore
 
@@ -142,13 +142,13 @@ def message_types() -> Any:
 # motion.mcap: joint states, frames and predicted force over time, to be played in Foxglove, RViz or Rerun.
 
 
-JOINT_STATES, FRAMES, WRENCH = "/joint_states", "/tf", "/knife_wrench"
+_JOINT_STATES, _FRAMES, _WRENCH = "/joint_states", "/tf", "/knife_wrench"
 TYPES = {
-    JOINT_STATES: "sensor_msgs/msg/JointState",
-    FRAMES: "tf2_msgs/msg/TFMessage",
-    WRENCH: "geometry_msgs/msg/WrenchStamped",
+    _JOINT_STATES: "sensor_msgs/msg/JointState",
+    _FRAMES: "tf2_msgs/msg/TFMessage",
+    _WRENCH: "geometry_msgs/msg/WrenchStamped",
 }
-EDGE_FRAME, BOARD_FRAME = "knife_edge", "cutting_frame"
+_EDGE_FRAME, _BOARD_FRAME = "knife_edge", "cutting_frame"
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ def recording_bytes(table: pl.DataFrame, robot: Robot, cell: Cell) -> bytes:
     """The waypoints as a bag: one message per topic and waypoint; the same table gives the same bytes."""
     from rosbags.rosbag2 import StoragePlugin, Writer
 
-    store = message_types()
+    store = _message_types()
     motion = JointMotion(*(table[name].to_numpy() for name in ("q_rad", "dq_rad_s", "ddq_rad_s2")))
     force = table["force_n"].to_numpy()
     effort = joint_torques(robot, cell, motion, force)
@@ -187,9 +187,9 @@ def recording_bytes(table: pl.DataFrame, robot: Robot, cell: Cell) -> bytes:
             }
             for i, time in enumerate(times.tolist()):
                 messages = {
-                    JOINT_STATES: _joint_state(store, robot, time, motion, effort, i),
-                    FRAMES: _tree(store, time, [(a, b, pose[i]) for a, b, pose in frames]),
-                    WRENCH: _wrench(store, time, force[i] @ cell.o_t_c[:3, :3]),
+                    _JOINT_STATES: _joint_state(store, robot, time, motion, effort, i),
+                    _FRAMES: _tree(store, time, [(a, b, pose[i]) for a, b, pose in frames]),
+                    _WRENCH: _wrench(store, time, force[i] @ cell.o_t_c[:3, :3]),
                 }
                 for name, message in messages.items():
                     writer.write(topics[name], time, store.serialize_cdr(message, TYPES[name]))
@@ -200,18 +200,18 @@ def read_recording(path: Path) -> Recording:
     """The bag read back; ValueError if a topic is missing."""
     from rosbags.rosbag2 import Reader
 
-    store = message_types()
+    store = _message_types()
     found: dict[str, list[Any]] = {name: [] for name in TYPES}
     times = []
     with Reader(path) as reader:
         for connection, time, raw in reader.messages():
             if connection.topic in found:
                 found[connection.topic].append(store.deserialize_cdr(raw, TYPES[connection.topic]))
-                if connection.topic == JOINT_STATES:
+                if connection.topic == _JOINT_STATES:
                     times.append(time)
     if not all(found.values()):
         raise ValueError(f"{path.name} lacks one of {', '.join(TYPES)}")
-    states, wrenches = found[JOINT_STATES], [message.wrench.force for message in found[WRENCH]]
+    states, wrenches = found[_JOINT_STATES], [message.wrench.force for message in found[_WRENCH]]
     return Recording(
         tuple(states[0].name),
         np.array(times, np.int64),
@@ -219,7 +219,7 @@ def read_recording(path: Path) -> Recording:
         np.array([s.velocity for s in states]),
         np.array([s.effort for s in states]),
         np.array([[f.x, f.y, f.z] for f in wrenches]),
-        np.array([_edge_of(message) for message in found[FRAMES]]),
+        np.array([_edge_of(message) for message in found[_FRAMES]]),
     )
 
 
@@ -233,8 +233,8 @@ def _frames(robot: Robot, cell: Cell, q: NDArray[np.float64]) -> list[tuple[str,
     for name, pose in zip(links, poses, strict=True):
         out.append((parent, name, np.linalg.inv(before) @ pose))
         parent, before = name, pose
-    out.append((parent, EDGE_FRAME, np.broadcast_to(cell.f_t_e, (count, 4, 4))))
-    out.append((base, BOARD_FRAME, np.broadcast_to(cell.o_t_c, (count, 4, 4))))
+    out.append((parent, _EDGE_FRAME, np.broadcast_to(cell.f_t_e, (count, 4, 4))))
+    out.append((base, _BOARD_FRAME, np.broadcast_to(cell.o_t_c, (count, 4, 4))))
     return out
 
 
@@ -244,7 +244,7 @@ def _edge_of(message: Any) -> NDArray[np.float64]:
 
     pose = np.eye(4)
     for item in message.transforms:
-        if item.child_frame_id == BOARD_FRAME:
+        if item.child_frame_id == _BOARD_FRAME:
             continue
         step, t, r = np.eye(4), item.transform.translation, item.transform.rotation
         step[:3, 3] = [t.x, t.y, t.z]
@@ -263,7 +263,7 @@ def _header(store: Any, time_ns: int, frame: str) -> Any:
 def _joint_state(
     store: Any, robot: Robot, time_ns: int, motion: JointMotion, effort: NDArray[np.float64], row: int
 ) -> Any:
-    return store.types[TYPES[JOINT_STATES]](
+    return store.types[TYPES[_JOINT_STATES]](
         header=_header(store, time_ns, ""),
         name=list(robot.joint_names),
         position=motion.position[row],
@@ -291,7 +291,7 @@ def _tree(store: Any, time_ns: int, frames: list[tuple[str, str, NDArray[np.floa
         )
         for (parent, child, pose), turn in zip(frames, turns, strict=True)
     ]
-    return store.types[TYPES[FRAMES]](transforms=items)
+    return store.types[TYPES[_FRAMES]](transforms=items)
 
 
 def _wrench(store: Any, time_ns: int, force: NDArray[np.float64]) -> Any:
@@ -299,4 +299,4 @@ def _wrench(store: Any, time_ns: int, force: NDArray[np.float64]) -> Any:
     wrench = store.types["geometry_msgs/msg/Wrench"](
         force=vector(*force.tolist()), torque=vector(0.0, 0.0, 0.0)
     )
-    return store.types[TYPES[WRENCH]](header=_header(store, time_ns, EDGE_FRAME), wrench=wrench)
+    return store.types[TYPES[_WRENCH]](header=_header(store, time_ns, _EDGE_FRAME), wrench=wrench)

@@ -107,22 +107,22 @@ def _vertical(
     return EdgeMotion(position, speed[:, None] * up, push[:, None] * up, zero, np.full(len(times), phase))
 
 
-JOINT_RATES = ("q_rad", "dq_rad_s", "ddq_rad_s2")
+_JOINT_RATES = ("q_rad", "dq_rad_s", "ddq_rad_s2")
 
 
-def vector_widths(joint_count: int) -> dict[str, int]:
+def _vector_widths(joint_count: int) -> dict[str, int]:
     """Columns of the waypoints beside time_s and phase; edge and force in the robot's base frame."""
     return {
         "edge_position_m": 3,
         "edge_velocity_m_s": 3,
         "edge_acceleration_m_s2": 3,
         "edge_quaternion_xyzw": 4,
-        **dict.fromkeys(JOINT_RATES, joint_count),
+        **dict.fromkeys(_JOINT_RATES, joint_count),
         "force_n": 3,
     }
 
 
-def joint_columns(joint_count: int) -> list[str]:
+def _joint_columns(joint_count: int) -> list[str]:
     """Of the 1 kHz file [s, rad]."""
     return ["t", *(f"q{i + 1}" for i in range(joint_count))]
 
@@ -145,7 +145,7 @@ def waypoint_table(edge: EdgeMotion, joints: JointMotion, cell: Cell) -> pl.Data
         "force_n": edge.force @ turn.T,
     }
     pick = slice(0, count, WAYPOINT_STRIDE)
-    widths = vector_widths(joints.position.shape[1])
+    widths = _vector_widths(joints.position.shape[1])
     return pl.DataFrame(
         [
             pl.Series("time_s", (PERIOD_S * np.arange(count))[pick], pl.Float64),
@@ -163,7 +163,7 @@ def waypoint_rows(table: pl.DataFrame) -> list[dict[str, Any]]:
 def table_of_rows(rows: list[dict[str, Any]]) -> pl.DataFrame:
     """The table of JSON rows."""
     schema: dict[str, Any] = {"time_s": pl.Float64, "phase": pl.String}
-    widths = vector_widths(len(rows[0]["q_rad"]) if rows else 0)
+    widths = _vector_widths(len(rows[0]["q_rad"]) if rows else 0)
     return pl.DataFrame(rows, schema=schema | {k: pl.Array(pl.Float64, n) for k, n in widths.items()})
 
 
@@ -177,7 +177,7 @@ def parquet_bytes(table: pl.DataFrame) -> bytes:
 def csv_bytes(table: pl.DataFrame) -> bytes:
     """The table as CSV with one column per number, exact."""
     names, columns = ["time_s"], [table["time_s"].to_numpy()[:, None]]
-    for name, width in vector_widths(table["q_rad"].to_numpy().shape[1]).items():
+    for name, width in _vector_widths(table["q_rad"].to_numpy().shape[1]).items():
         names += [f"{name}[{i}]" for i in range(width)]
         columns.append(table[name].to_numpy())
     lines = _lines(np.concatenate(columns, axis=1))
@@ -190,7 +190,7 @@ def table_of_csv(data: bytes) -> pl.DataFrame:
     """The table of such a CSV."""
     flat = pl.read_csv(io.BytesIO(data), infer_schema=False)
     names = [name for name in flat.columns if name != "phase"]
-    widths = vector_widths(sum(name.startswith("q_rad[") for name in names))
+    widths = _vector_widths(sum(name.startswith("q_rad[") for name in names))
     numbers = {name: np.array([float(v) for v in flat[name].to_list()]) for name in names}
     return pl.DataFrame(
         [
@@ -210,14 +210,14 @@ def joint_csv_bytes(joints: NDArray[np.float64]) -> bytes:
     """Every sample: time [s] and joints [rad], exact; fewer digits would put steps into the jerk."""
     time = PERIOD_S * np.arange(len(joints))
     rows = np.concatenate([time[:, None], joints], axis=1)
-    return ("\n".join([",".join(joint_columns(joints.shape[1])), *_lines(rows)]) + "\n").encode()
+    return ("\n".join([",".join(_joint_columns(joints.shape[1])), *_lines(rows)]) + "\n").encode()
 
 
 def joint_rows(data: bytes) -> NDArray[np.float64]:
     """Time and joints of a 1 kHz file, shape [n, 1 + joint_count]; ValueError if it isn't one."""
     head, *lines = data.decode().splitlines()
     columns = head.split(",")
-    if columns != joint_columns(len(columns) - 1):
+    if columns != _joint_columns(len(columns) - 1):
         raise ValueError(f"the columns are {head}")
     rows = np.array([[float(value) for value in line.split(",")] for line in lines])
     return rows.reshape(-1, len(columns))
@@ -228,7 +228,7 @@ def trajectory_of(table: pl.DataFrame, joint_names: tuple[str, ...]) -> Trajecto
     return Trajectory(
         joint_names,
         np.rint(table["time_s"].to_numpy() * NANOSECONDS).astype(np.int64),
-        *(table[name].to_numpy() for name in JOINT_RATES),
+        *(table[name].to_numpy() for name in _JOINT_RATES),
     )
 
 

@@ -7,7 +7,7 @@ from pydantic import Field
 from stages.runtime.describe import Column, Stage, StageParams, metrics, picture, table
 from stages.shared.cut_description import POSITION, triangles
 
-ARTIFACTS = (
+_ARTIFACTS = (
     table(
         "halve/vertices",
         [POSITION],
@@ -61,7 +61,7 @@ STAGE = Stage(
     name="halve",
     does="one half of the first cut → the body of the second",
     params=HalveParams,
-    artifacts=ARTIFACTS,
+    artifacts=_ARTIFACTS,
     reads=(
         "precut/virtual_nodes",
         "precut/half_positive_vertices",

@@ -15,7 +15,7 @@ from stages.shared.surface import Surface, face_normals_doubled, is_closed, soli
 # The picture of the stage `halve`: the half before, and on the board with the second cut's plane.
 
 
-def halve_picture(
+def _halve_picture(
     before: Surface, after: Surface, on_cut: NDArray[np.bool_], *, rests_on: str
 ) -> NDArray[np.uint8]:
     """Pixels, shape [height, width, 3]; `on_cut` marks vertices of the first cut's face, [vertex_count]."""
@@ -42,46 +42,46 @@ def halve_picture(
 # Laying a half-body on the board for the second cut: y up, board y = 0, cut plane x = 0, blade along z.
 
 
-Floats = NDArray[np.float64]
+_Floats = NDArray[np.float64]
 
-FLAT_WITHIN_M = 5.0e-4
+_FLAT_WITHIN_M = 5.0e-4
 """A cut face that strays further than this from its plane is curved [m]. A plane's face strays a little as well, where
 precut moved nodes off the cut (precut.snap_tolerance_fraction)."""
-PARALLEL = 0.99
+_PARALLEL = 0.99
 """Cosine above which two directions are taken as the same."""
 
 
 @dataclass(frozen=True)
-class CutFace:
+class _CutFace:
     """The plane that fits the first cut's face of one half."""
 
-    point: Floats
+    point: _Floats
     """In the plane [m], shape [3]."""
-    normal: Floats
+    normal: _Floats
     """Unit normal that points out of the half [-], shape [3]."""
     bulge_m: float
     """Largest distance of the face from the plane [m]."""
 
 
-def fit_cut_face(points: Floats, half: Surface) -> CutFace:
+def _fit_cut_face(points: _Floats, half: Surface) -> _CutFace:
     """The plane through points of the cut face [m], shape [n, 3]."""
     middle = points.mean(axis=0)
     normal = np.linalg.svd(points - middle, full_matrices=False)[2][2]
     if (solid_moments(half)[0] - middle) @ normal > 0.0:
         normal = -normal
-    return CutFace(middle, normal, float(np.abs((points - middle) @ normal).max()))
+    return _CutFace(middle, normal, float(np.abs((points - middle) @ normal).max()))
 
 
-def flattened(half: Surface, face: CutFace, on_face: NDArray[np.bool_]) -> Surface:
+def _flattened(half: Surface, face: _CutFace, on_face: NDArray[np.bool_]) -> Surface:
     """The half with the vertices of its cut face, marked by `on_face` [vertex_count], moved into the plane."""
     vertices = half.vertices.copy()
     vertices[on_face] -= np.outer((vertices[on_face] - face.point) @ face.normal, face.normal)
     return Surface(vertices, half.faces)
 
 
-def second_cut_frame(
-    half: Surface, face: CutFace, *, rests_on: str, angle_deg: float, offset_m: float
-) -> Floats:
+def _second_cut_frame(
+    half: Surface, face: _CutFace, *, rests_on: str, angle_deg: float, offset_m: float
+) -> _Floats:
     """The 4x4 matrix from the first cut's frame to the second's.
 
     Args:
@@ -101,48 +101,48 @@ def second_cut_frame(
     return frame
 
 
-def moved(frame: Floats, surface: Surface) -> Surface:
+def _moved(frame: _Floats, surface: Surface) -> Surface:
     """The surface in the frame that the 4x4 matrix leads to."""
     return Surface(surface.vertices @ frame[:3, :3].T + frame[:3, 3], surface.faces)
 
 
-def refuse_curved(face: CutFace) -> None:
+def _refuse_curved(face: _CutFace) -> None:
     """A half can't lie on a face that is not flat."""
-    if face.bulge_m > FLAT_WITHIN_M:
+    if face.bulge_m > _FLAT_WITHIN_M:
         raise InputError(
             f"The first cut's face bulges by {1e3 * face.bulge_m:.3g} mm, because the first cut followed a surface. "
-            f"The face that lies on the board must be flat within {1e3 * FLAT_WITHIN_M:g} mm. Set "
+            f"The face that lies on the board must be flat within {1e3 * _FLAT_WITHIN_M:g} mm. Set "
             "halve.rests_on=as_it_was."
         )
 
 
-def _on_the_cut_face(face: CutFace) -> Floats:
+def _on_the_cut_face(face: _CutFace) -> _Floats:
     """Rotation that turns the face down and the fruit's former vertical to the blade's direction z."""
-    up = np.array([0.0, 1.0, 0.0]) if abs(face.normal[1]) < PARALLEL else np.array([0.0, 0.0, 1.0])
+    up = np.array([0.0, 1.0, 0.0]) if abs(face.normal[1]) < _PARALLEL else np.array([0.0, 0.0, 1.0])
     y = -face.normal
     z = up - (up @ y) * y
     z /= np.linalg.norm(z)
     return np.stack([np.cross(y, z), y, z])
 
 
-def _about_y(angle_deg: float) -> Floats:
+def _about_y(angle_deg: float) -> _Floats:
     """Rotation about the vertical, shape [3, 3]."""
     angle = np.deg2rad(angle_deg)
     c, s = np.cos(angle), np.sin(angle)
     return np.array([[c, 0.0, s], [0.0, 1.0, 0.0], [-s, 0.0, c]])
 
 
-SIDES = {"positive": 1, "negative": -1}
-MIN_SHARE = 0.01
+_SIDES = {"positive": 1, "negative": -1}
+_MIN_SHARE = 0.01
 """The smaller part that the second cut leaves must have this share of the half's volume; less is a miss."""
 
 
 @dataclass(frozen=True)
-class HalveResult:
+class _HalveResult:
     """The half in the frame of the second cut."""
 
     surface: Surface
-    face: CutFace
+    face: _CutFace
     """The first cut's face, in the first cut's frame."""
     frame: NDArray[np.float64]
     """Matrix from the first cut's frame to the second's, translation in [m], shape [4, 4]."""
@@ -150,7 +150,7 @@ class HalveResult:
     """Share of the volume at x > 0 [-]."""
 
 
-def halve(half: Surface, cut_points: NDArray[np.float64], params: HalveParams) -> HalveResult:
+def halve(half: Surface, cut_points: NDArray[np.float64], params: HalveParams) -> _HalveResult:
     """Pose a half-body for the second cut.
 
     Args:
@@ -162,26 +162,26 @@ def halve(half: Surface, cut_points: NDArray[np.float64], params: HalveParams) -
         raise InputError(
             f"The {params.half} half-body is not closed or is inside out. It must enclose a volume. Run precut again."
         )
-    face = fit_cut_face(cut_points, half)
+    face = _fit_cut_face(cut_points, half)
     if params.rests_on == "cut_face":
-        refuse_curved(face)
-        half = flattened(half, face, on_cut_face(half, cut_points))
-    frame = second_cut_frame(
+        _refuse_curved(face)
+        half = _flattened(half, face, on_cut_face(half, cut_points))
+    frame = _second_cut_frame(
         half, face, rests_on=params.rests_on, angle_deg=params.angle_deg, offset_m=params.offset_m
     )
-    surface = moved(frame, half)
-    share = volume_at_positive_x(surface) / surface.volume_m3
-    if not MIN_SHARE <= share <= 1.0 - MIN_SHARE:
+    surface = _moved(frame, half)
+    share = _volume_at_positive_x(surface) / surface.volume_m3
+    if not _MIN_SHARE <= share <= 1.0 - _MIN_SHARE:
         low, high = 1e3 * surface.vertices[:, 0].min(), 1e3 * surface.vertices[:, 0].max()
         raise InputError(
             f"halve.offset_m is {params.offset_m:g} m, which leaves {share:.1%} of the half on one side of the second "
             f"cut's plane; the half reaches from {low:.1f} to {high:.1f} mm across it. Each side must keep at least "
-            f"{MIN_SHARE:.0%}. Bring offset_m nearer to 0."
+            f"{_MIN_SHARE:.0%}. Bring offset_m nearer to 0."
         )
-    return HalveResult(surface, face, frame, share)
+    return _HalveResult(surface, face, frame, share)
 
 
-def volume_at_positive_x(surface: Surface) -> float:
+def _volume_at_positive_x(surface: Surface) -> float:
     """Volume of the part of a closed surface with x > 0 [m³]."""
     from trimesh.intersections import slice_faces_plane
 
@@ -197,7 +197,7 @@ def on_cut_face(half: Surface, cut_points: NDArray[np.float64]) -> NDArray[np.bo
     return np.array([vertex.tobytes() in on_cut for vertex in np.ascontiguousarray(half.vertices)])
 
 
-def metrics(result: HalveResult) -> dict[str, object]:
+def metrics(result: _HalveResult) -> dict[str, object]:
     """The artifact halve/metrics."""
     surface = result.surface
     extent = np.ptp(surface.vertices, axis=0)
@@ -213,7 +213,7 @@ def metrics(result: HalveResult) -> dict[str, object]:
     }
 
 
-def cut_face_table(result: HalveResult) -> pl.DataFrame:
+def _cut_face_table(result: _HalveResult) -> pl.DataFrame:
     """The table halve/cut_face."""
     rotation, translation = result.frame[:3, :3], result.frame[:3, 3]
     point, normal = rotation @ result.face.point + translation, rotation @ result.face.normal
@@ -234,17 +234,17 @@ def run(io: StageIO, params: HalveParams) -> dict[str, object]:
         io.read(f"precut/half_{params.half}_vertices")["position_m"].to_numpy(),
         io.read(f"precut/half_{params.half}_faces")["vertices"].to_numpy(),
     )
-    virtual = io.read("precut/virtual_nodes").filter(pl.col("side") == SIDES[params.half])
+    virtual = io.read("precut/virtual_nodes").filter(pl.col("side") == _SIDES[params.half])
     cut_points = virtual["position_m"].to_numpy()
     result = halve(half, cut_points, params)
     surface = result.surface
     io.write("halve/vertices", _vectors("position_m", surface.vertices, pl.Float64))
     io.write("halve/faces", _vectors("vertices", surface.faces, pl.Int32))
     io.write("halve/frame", _vectors("row", result.frame, pl.Float64))
-    io.write("halve/cut_face", cut_face_table(result))
+    io.write("halve/cut_face", _cut_face_table(result))
     io.progress(0.5, "draw the picture")
     on_cut = on_cut_face(half, cut_points)
-    picture = halve_picture(half, surface, on_cut, rests_on=params.rests_on)
+    picture = _halve_picture(half, surface, on_cut, rests_on=params.rests_on)
     io.write_png("halve/preview", picture)
     io.progress(1.0, "done")
     return metrics(result)

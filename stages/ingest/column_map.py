@@ -10,7 +10,7 @@ from stages.ingest.description import IngestParams
 from stages.ingest.robot_log import ON_KNIFE, RobotLog, pose_parts
 from stages.runtime.errors import InputError
 
-WIDTHS = {
+_WIDTHS = {
     "time": 1,
     "position": 3,
     "quaternion_xyzw": 4,
@@ -21,12 +21,12 @@ WIDTHS = {
 }
 """What ingest.columns may name, and how many numbers each has per sample; pose is a column-major 4×4."""
 
-GetColumn = Callable[[str], NDArray[np.float64]]
+_GetColumn = Callable[[str], NDArray[np.float64]]
 """Values of one column of the file, shape [n] or [n, k]."""
 
 
 def read_columns(
-    get: GetColumn,
+    get: _GetColumn,
     names: Sequence[str],
     columns: Mapping[str, str | Sequence[str]],
     *,
@@ -44,10 +44,10 @@ def read_columns(
         source_format: What kind of file it is.
         source: Name of the file for sentences.
     """
-    unknown = sorted(set(columns) - WIDTHS.keys())
+    unknown = sorted(set(columns) - _WIDTHS.keys())
     if unknown:
         raise InputError(
-            f"ingest.columns names {unknown[0]!r}. Known are {', '.join(WIDTHS)}. Correct or remove it."
+            f"ingest.columns names {unknown[0]!r}. Known are {', '.join(_WIDTHS)}. Correct or remove it."
         )
     has_motion = {"position", "pose", "joints"} & columns.keys()
     has_force = "force" in columns or {"joints", "external_torque"} <= columns.keys()
@@ -81,7 +81,7 @@ def read_columns(
 
 
 def _field(
-    get: GetColumn, names: Sequence[str], key: str, value: str | Sequence[str], source: str
+    get: _GetColumn, names: Sequence[str], key: str, value: str | Sequence[str], source: str
 ) -> NDArray[np.float64]:
     parts = [value] if isinstance(value, str) else list(value)
     for part in parts:
@@ -96,12 +96,12 @@ def _field(
     table = np.column_stack([array.reshape(len(array), -1) for array in arrays])
     if key == "force" and table.shape[1] == 6:
         table = table[:, :3]
-    if table.shape[1] != WIDTHS[key]:
+    if table.shape[1] != _WIDTHS[key]:
         raise InputError(
-            f"{source}: the columns of {key} hold {table.shape[1]} numbers per sample. There must be {WIDTHS[key]}. "
+            f"{source}: the columns of {key} hold {table.shape[1]} numbers per sample. There must be {_WIDTHS[key]}. "
             "Correct ingest.columns."
         )
-    return table[:, 0] if WIDTHS[key] == 1 else table
+    return table[:, 0] if _WIDTHS[key] == 1 else table
 
 
 def _time(

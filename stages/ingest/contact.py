@@ -12,7 +12,7 @@ from stages.shared.fitting import MIN_SAMPLES
 # Rules for the clock of a log.
 
 
-MAX_RATE_HZ = 20_000.0
+_MAX_RATE_HZ = 20_000.0
 """No robot logs faster; a higher rate is a clock in another unit."""
 
 
@@ -60,9 +60,9 @@ def check_time(time_s: NDArray[np.float64], params: IngestParams, source: str) -
 
 def _check_rate(sampling: Sampling, params: IngestParams, source: str) -> None:
     rate = sampling.rate_hz
-    if rate > MAX_RATE_HZ:
+    if rate > _MAX_RATE_HZ:
         raise InputError(
-            f"{source} has {rate:.4g} samples a second. At most {MAX_RATE_HZ:g} are plausible, so its clock is in "
+            f"{source} has {rate:.4g} samples a second. At most {_MAX_RATE_HZ:g} are plausible, so its clock is in "
             "another unit. Say which: --set ingest.time_unit=s (or ms, us, ns)."
         )
     if rate < params.min_rate_hz:
@@ -82,9 +82,9 @@ def _check_rate(sampling: Sampling, params: IngestParams, source: str) -> None:
 # The descent of the knife: from where it leaves its highest point to its lowest.
 
 
-START_DEPTH_M = 0.001
+_START_DEPTH_M = 0.001
 """The descent counts from this depth on: above it the knife rests, and height says nothing about time."""
-MIN_DEPTH_M = 0.005
+_MIN_DEPTH_M = 0.005
 """A motion that goes down less is no cut."""
 
 
@@ -110,54 +110,55 @@ def find_descent(height_m: NDArray[np.float64], source: str) -> Descent:
     bottom = int(np.argmin(height_m))
     start = float(height_m[: bottom + 1].max())
     depth = start - height_m
-    if depth[bottom] < MIN_DEPTH_M:
+    if depth[bottom] < _MIN_DEPTH_M:
         raise InputError(
             f"{source}: the knife goes down {1e3 * depth[bottom]:.3g} mm. It must go down at least "
-            f"{1e3 * MIN_DEPTH_M:g} mm in a cut. Check ingest.up_axis and ingest.length_unit, or give the log of a cut."
+            f"{1e3 * _MIN_DEPTH_M:g} mm in a cut. Check ingest.up_axis and ingest.length_unit, or give the log "
+            "of a cut."
         )
-    top = int(np.flatnonzero(depth[: bottom + 1] <= START_DEPTH_M)[-1]) + 1
+    top = int(np.flatnonzero(depth[: bottom + 1] <= _START_DEPTH_M)[-1]) + 1
     return Descent(top, bottom, depth)
 
 
 # Contact with the board: a steep rise of the force at the end of the descent, which is not the fruit's.
 
 
-BAND_M = 6.0e-3
+_BAND_M = 6.0e-3
 """The board is looked for so far above the lowest point [m]."""
-OVER_M = 0.5e-3
+_OVER_M = 0.5e-3
 """Slopes are taken over so much depth [m]."""
-STEEP_N_M = 10.0e3
+_STEEP_N_M = 10.0e3
 """Fruit pushes back by up to 5 N per mm; an arm that presses on a board by 20 and more [N/m]."""
-STEEPER = 3.0
+_STEEPER = 3.0
 """The rise must also be so much steeper than anything before it."""
-LEAST_RISE_N = 8.0
+_LEAST_RISE_N = 8.0
 """A smaller one changes little [N]."""
 
-Array = NDArray[np.float64]
+_Array = NDArray[np.float64]
 
 
-def board_contact(upward_n: Array, descent: Descent) -> int | None:
+def board_contact(upward_n: _Array, descent: Descent) -> int | None:
     """First sample at which the edge presses on the board, or None; upward_n: tared and low-passed [N], shape [n]."""
     down = np.arange(descent.top, descent.bottom + 1)
     depth = np.maximum.accumulate(descent.depth_m[down])
     force = upward_n[down]
-    slope = (force - np.interp(depth - OVER_M, depth, force)) / OVER_M
-    low = depth > depth[-1] - BAND_M
+    slope = (force - np.interp(depth - _OVER_M, depth, force)) / _OVER_M
+    low = depth > depth[-1] - _BAND_M
     before = slope[~low]
-    limit = max(STEEP_N_M, STEEPER * float(before.max())) if len(before) else STEEP_N_M
+    limit = max(_STEEP_N_M, _STEEPER * float(before.max())) if len(before) else _STEEP_N_M
     steep = np.flatnonzero(low & (slope > limit))
     if not len(steep):
         return None
-    # The slope looks back by OVER_M: the rise began there.
-    first = int(np.searchsorted(depth, depth[steep[0]] - OVER_M))
-    if force[first:].max() - force[first] < LEAST_RISE_N:
+    # The slope looks back by _OVER_M: the rise began there.
+    first = int(np.searchsorted(depth, depth[steep[0]] - _OVER_M))
+    if force[first:].max() - force[first] < _LEAST_RISE_N:
         return None
     return int(down[first])
 
 
-HOLD_S = 0.05
+_HOLD_S = 0.05
 """The force must stay above the threshold for so long; a knock of the arm's gears is shorter."""
-FOOT_FRACTION = 0.25
+_FOOT_FRACTION = 0.25
 """The onset is the foot of the rise: where the force was last below this part of the threshold."""
 
 
@@ -175,9 +176,9 @@ def find_onset(
     above = upward_n >= threshold_n
     for crossing in range(descent.top, descent.bottom + 1):
         if above[crossing]:
-            until = np.searchsorted(time_s, time_s[crossing] + HOLD_S)
+            until = np.searchsorted(time_s, time_s[crossing] + _HOLD_S)
             if above[crossing : min(int(until), descent.bottom) + 1].all():
-                return _foot(upward_n, crossing, descent.top, FOOT_FRACTION * threshold_n)
+                return _foot(upward_n, crossing, descent.top, _FOOT_FRACTION * threshold_n)
     return None
 
 
@@ -201,7 +202,7 @@ def require_onset(
         )
     raise InputError(
         f"{source}: no contact was found. The knife is pushed up by at most {strongest:.3g} N while it goes down; "
-        f"contact is {threshold_n:g} N for {HOLD_S:g} s. Give the log of a cut; if it is one, lower "
+        f"contact is {threshold_n:g} N for {_HOLD_S:g} s. Give the log of a cut; if it is one, lower "
         "ingest.onset_force_n or correct ingest.force_unit."
     )
 

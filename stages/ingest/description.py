@@ -6,7 +6,7 @@ from pydantic import Field
 
 from stages.runtime.describe import Column, Positive, Stage, StageParams, Vector, metrics, picture, table
 
-FORCE = (
+_FORCE = (
     Column("time_s", "f64", "s", "time of the sample, from 0"),
     Column(
         "position_m",
@@ -30,15 +30,15 @@ FORCE = (
     Column("uncertainty_n", "f64", "N", "standard uncertainty of force_filtered_norm_n"),
 )
 
-ARTIFACTS = (
+_ARTIFACTS = (
     table(
         "ingest/force",
-        FORCE,
+        _FORCE,
         meaning="measured force and motion of the knife in the cutting frame; no rows if the scan has no log",
     ),
     table(
         "ingest/further",
-        [Column("log", "i64", "", "number of the log, 2 for the second"), *FORCE],
+        [Column("log", "i64", "", "number of the log, 2 for the second"), *_FORCE],
         meaning="the same of further cuts of the fruit, one log after the other; no rows if there are none",
     ),
     metrics("ingest", "samples, rate, first touch, contact with the board, peak and mean force, tare"),
@@ -82,7 +82,7 @@ STAGE = Stage(
     name="ingest",
     does="robot log → force on the knife, tared, with its uncertainty; without a log an empty table",
     params=IngestParams,
-    artifacts=ARTIFACTS,
+    artifacts=_ARTIFACTS,
     reads=(),
     key_figure="peak_force_n",
     timeout_s=600,

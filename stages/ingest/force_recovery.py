@@ -41,11 +41,11 @@ def describe(up_axis: str, blade_axis: str) -> str:
     return f"x = base {across}, y = base {up_axis} (up), z = base {blade_axis} (along the blade)"
 
 
-LOGGED_ARM = "panda"
+_LOGGED_ARM = "panda"
 """Whose links the formats with joint angles have: an FR3's are the same."""
-MAX_TRAVEL_M = 2.0
+_MAX_TRAVEL_M = 2.0
 """Twice a Panda's reach; a longer motion is in another unit."""
-MAX_FORCE_N = 1000.0
+_MAX_FORCE_N = 1000.0
 """Several times what an arm of this class can press with; more is in another unit."""
 
 
@@ -75,20 +75,20 @@ def edge_record(log: RobotLog, params: IngestParams, source: str) -> EdgeRecord:
     """The log in SI units and in the cutting frame's axes; InputError if a rule is broken."""
     log = in_si(log, params)
     sampling = check_time(log.time_s, params, source)
-    position, position_from = edge_position(log, params.edge_offset_m, source)
+    position, position_from = _edge_position(log, params.edge_offset_m, source)
     _check_finite(position, f"position ({position_from})", source)
     travel = float(np.ptp(position, axis=0).max())
-    if travel > MAX_TRAVEL_M:
+    if travel > _MAX_TRAVEL_M:
         raise InputError(
-            f"{source}: the edge travels {travel:.4g} m. More than {MAX_TRAVEL_M:g} m is out of any arm's reach, so "
+            f"{source}: the edge travels {travel:.4g} m. More than {_MAX_TRAVEL_M:g} m is out of any arm's reach, so "
             "the position is in another unit. Say which: --set ingest.length_unit=mm."
         )
     force, force_from = force_on_knife(log, source)
     _check_finite(force, f"force ({force_from})", source)
     largest = float(np.abs(force).max())
-    if largest > MAX_FORCE_N:
+    if largest > _MAX_FORCE_N:
         raise InputError(
-            f"{source}: the force reaches {largest:.4g} N. More than {MAX_FORCE_N:g} N can't be pressed by this arm, "
+            f"{source}: the force reaches {largest:.4g} N. More than {_MAX_FORCE_N:g} N can't be pressed by this arm, "
             "so the force is in another unit. Say which: --set ingest.force_unit=mN."
         )
     known = np.any(force != 0.0, axis=1)
@@ -110,7 +110,7 @@ def edge_record(log: RobotLog, params: IngestParams, source: str) -> EdgeRecord:
     )
 
 
-def edge_position(
+def _edge_position(
     log: RobotLog, edge_offset_m: tuple[float, float, float], source: str
 ) -> tuple[NDArray[np.float64], str]:
     """Measured edge positions in the base frame [m], shape [n, 3], and what they were computed from."""
@@ -130,7 +130,7 @@ def edge_position(
             f"{source} has neither poses nor joint angles. The edge's height is needed at every sample. Log O_T_EE "
             "or q."
         )
-    pose = flange_pose(load_robot(LOGGED_ARM).table, log.joints_rad) @ (
+    pose = flange_pose(load_robot(_LOGGED_ARM).table, log.joints_rad) @ (
         np.eye(4) if log.tool is None else log.tool
     )
     tool = "flange" if log.tool is None else "logged tool"
@@ -158,7 +158,7 @@ def force_from_torque(joints_rad: NDArray[np.float64], torque_nm: NDArray[np.flo
 
     The sign is that of the torques. The force does not depend on the point that the Jacobian is taken at.
     """
-    transposed = jacobian(load_robot(LOGGED_ARM).table, joints_rad).transpose(0, 2, 1)
+    transposed = jacobian(load_robot(_LOGGED_ARM).table, joints_rad).transpose(0, 2, 1)
     wrench = np.linalg.pinv(transposed) @ torque_nm[:, :, None]
     return wrench[:, :3, 0]
 

@@ -25,7 +25,7 @@ from stages.shared.input_files import LOGS_NOTE, further_logs
 
 
 @dataclass(frozen=True)
-class ForceRecord:
+class _ForceRecord:
     """A cut as it was measured: one entry per sample, in the cutting frame."""
 
     time_s: NDArray[np.float64]
@@ -71,7 +71,7 @@ def ingest(
     *,
     air_runs: Mapping[str, RobotLog] | None = None,
     source: str = "the log",
-) -> ForceRecord:
+) -> _ForceRecord:
     """Check a log, tare it, and find contact.
 
     Args:
@@ -102,7 +102,7 @@ def ingest(
     smooth_position = low_pass(record.time_s, position, params.filter_cutoff_hz)
     sample = np.arange(len(net))
     cutting = (sample >= descent.top) & (sample < (len(net) if on_board is None else on_board))
-    return ForceRecord(
+    return _ForceRecord(
         time_s=record.time_s,
         position_m=position,
         velocity_m_s=np.gradient(smooth_position, record.time_s, axis=0),
@@ -148,7 +148,7 @@ def _uncertainty(filtered: NDArray[np.float64], residual: float, params: IngestP
     return np.sqrt(params.repeatability_n**2 + residual**2 + scale**2)
 
 
-def force_table(result: ForceRecord) -> pl.DataFrame:
+def force_table(result: _ForceRecord) -> pl.DataFrame:
     """The table ingest/force."""
     net = result.net_n
     values: dict[str, NDArray[np.generic]] = {
@@ -185,7 +185,7 @@ def further_table(folder: Path, params: IngestParams) -> pl.DataFrame:
     return pl.concat(tables)
 
 
-def metrics(result: ForceRecord, source_format: str, air_runs: int) -> dict[str, object]:
+def metrics(result: _ForceRecord, source_format: str, air_runs: int) -> dict[str, object]:
     """The artifact ingest/metrics."""
     onset, bottom = result.onset, result.descent.bottom
     norm, sampling = result.filtered_norm_n, result.record.sampling
@@ -210,8 +210,8 @@ def metrics(result: ForceRecord, source_format: str, air_runs: int) -> dict[str,
     }
 
 
-def notes(
-    result: ForceRecord, log: RobotLog, params: IngestParams, source: str, digests: Mapping[str, str]
+def _notes(
+    result: _ForceRecord, log: RobotLog, params: IngestParams, source: str, digests: Mapping[str, str]
 ) -> dict[str, str]:
     """Where the force comes from, for the table's metadata."""
     sampling = result.record.sampling
@@ -247,7 +247,7 @@ def notes(
     }
 
 
-def _title(result: ForceRecord, numbers: Mapping[str, object], name: str) -> str:
+def _title(result: _ForceRecord, numbers: Mapping[str, object], name: str) -> str:
     board = ""
     if result.on_board is not None:
         board = f" Presses on the board from {numbers['board_contact_s']:.3f} s on: left out."
@@ -277,7 +277,7 @@ def run(io: StageIO, params: IngestParams) -> dict[str, object]:
     io.progress(0.4, "tare")
     result = ingest(log, params, air_runs=air_runs, source=path.name)
     digests = {each.name: sha256_of_file(each) for each in (path, *air_paths)}
-    said = notes(result, log, params, path.name, digests) | {LOGS_NOTE: digests[path.name]}
+    said = _notes(result, log, params, path.name, digests) | {LOGS_NOTE: digests[path.name]}
     io.write("ingest/force", force_table(result), notes=said)
     numbers = metrics(result, log.source_format, len(air_runs))
     folder = io.scan_dir / io.scan.further_logs

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from stages.shared.pictures import CUT, FRUIT, SCAN, TEXT, WARNING
 
-SIZE_INCH = (14.0, 9.0)
-DPI = 100
+_SIZE_INCH = (14.0, 9.0)
+_DPI = 100
 
 
 def force_picture(
@@ -68,7 +68,7 @@ def _figure() -> tuple[Any, Any]:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=SIZE_INCH, dpi=DPI, layout="constrained")
+    figure = Figure(figsize=_SIZE_INCH, dpi=_DPI, layout="constrained")
     return figure, FigureCanvasAgg(figure)
 
 

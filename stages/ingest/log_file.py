@@ -11,7 +11,7 @@ from stages.ingest.robot_log import RobotLog, parse_json
 from stages.runtime.errors import InputError
 from stages.shared.input_files import LOG_FORMATS, check_log_size
 
-START_BYTES = 64
+_START_BYTES = 64
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class LogFile:
         return parse_json(self.text or "", self.name)
 
 
-class Format(Protocol):
+class _Format(Protocol):
     """A module of stages/ingest/formats."""
 
     def recognises(self, file: LogFile) -> bool:
@@ -67,7 +67,7 @@ def read_log(path: Path, params: IngestParams) -> RobotLog:
         raise InputError(f"{path} does not exist. The log must be a file. Give it again with --log.")
     check_log_size(path, params.max_bytes, path.name)
     with path.open("rb") as opened:
-        file = LogFile(path, opened.read(START_BYTES))
+        file = LogFile(path, opened.read(_START_BYTES))
     for name in LOG_FORMATS:
         known = log_format(name)
         if known.recognises(file):
@@ -75,7 +75,7 @@ def read_log(path: Path, params: IngestParams) -> RobotLog:
     raise _unknown(file)
 
 
-def log_format(name: str) -> Format:
+def log_format(name: str) -> _Format:
     """The module of the format."""
     module: Any = import_module(f"stages.ingest.formats.{name}")
     return module

@@ -15,9 +15,9 @@ from stages.shared.fitting import low_pass
 # Laying a no-contact run over the log of a cut: the same depth below the start is the same moment.
 
 
-MAX_MISSING_M = 0.002
+_MAX_MISSING_M = 0.002
 """How much deeper than the air run the cut may go."""
-MAX_DURATION_RATIO = 1.3
+_MAX_DURATION_RATIO = 1.3
 """Descents that differ more in time are different motions: the arm's friction depends on its speed."""
 
 
@@ -51,7 +51,7 @@ def _check_same_motion(
     source: str,
 ) -> None:
     deep, air_deep = descent.depth_m[descent.bottom], air_descent.depth_m[air_descent.bottom]
-    if deep > air_deep + MAX_MISSING_M:
+    if deep > air_deep + _MAX_MISSING_M:
         raise InputError(
             f"{source} goes down {1e3 * air_deep:.3g} mm, the cut {1e3 * deep:.3g} mm. A no-contact run must be the "
             "same motion. Record it with the cut's own commands, or tare on the time before contact: --set "
@@ -59,7 +59,7 @@ def _check_same_motion(
         )
     lasted = time_s[descent.bottom] - time_s[descent.top]
     air_lasted = air_time_s[air_descent.bottom] - air_time_s[air_descent.top]
-    if not 1 / MAX_DURATION_RATIO < lasted / air_lasted < MAX_DURATION_RATIO:
+    if not 1 / _MAX_DURATION_RATIO < lasted / air_lasted < _MAX_DURATION_RATIO:
         raise InputError(
             f"{source} goes down in {air_lasted:.3g} s, the cut in {lasted:.3g} s. A no-contact run must be the same "
             "motion, as the arm's friction depends on its speed. Record it again, or tare on the time before contact: "
@@ -67,12 +67,12 @@ def _check_same_motion(
         )
 
 
-MAX_AIR_RANGE_N = 10.0
+_MAX_AIR_RANGE_N = 10.0
 """A no-contact run whose vertical force varies more on its way down has touched something; real ones vary by 5."""
-ONSET_MARGIN_S = 0.02
+_ONSET_MARGIN_S = 0.02
 """Between the window and the onset, which the low-pass blurs by about as much."""
-MIN_WINDOW_SAMPLES = 5
-MAX_ROUNDS = 20
+_MIN_WINDOW_SAMPLES = 5
+_MAX_ROUNDS = 20
 """Window and onset depend on each other; each round moves both, in real logs three do."""
 
 
@@ -98,10 +98,10 @@ def air_tare(
         end = board_contact(smooth[:, 1] - smooth[air_descent.top, 1], air_descent)
         last = air_descent.bottom if end is None else end
         varies = float(np.ptp(smooth[air_descent.top : last + 1, 1]))
-        if varies > MAX_AIR_RANGE_N:
+        if varies > _MAX_AIR_RANGE_N:
             raise InputError(
                 f"{name}: the vertical force varies by {varies:.3g} N on the way down. In a no-contact run it varies "
-                f"by at most {MAX_AIR_RANGE_N:g} N, so this one touched something. Give a run in air with --air."
+                f"by at most {_MAX_AIR_RANGE_N:g} N, so this one touched something. Give a run in air with --air."
             )
         times = matching_time(record.time_s, descent, air.time_s, air_descent, name)
         known_until = air.time_s[-1] if end is None else air.time_s[end]
@@ -117,12 +117,12 @@ def window_tare(record: EdgeRecord, descent: Descent, params: IngestParams, sour
     smooth = low_pass(time, record.force_n, params.filter_cutoff_hz)
     begin, end = time[descent.top], time[descent.top] + params.tare_window_s
     onset = -1
-    for _ in range(MAX_ROUNDS):
+    for _ in range(_MAX_ROUNDS):
         window = (time >= begin) & (time <= end)
-        if window.sum() < MIN_WINDOW_SAMPLES:
+        if window.sum() < _MIN_WINDOW_SAMPLES:
             raise InputError(
                 f"{source} has {window.sum()} samples of the knife moving in air before contact. The tare needs at "
-                f"least {MIN_WINDOW_SAMPLES}. Start higher above the fruit, or record a no-contact run and give it "
+                f"least {_MIN_WINDOW_SAMPLES}. Start higher above the fruit, or record a no-contact run and give it "
                 "with --air."
             )
         level = record.force_n[window].mean(axis=0)
@@ -130,7 +130,7 @@ def window_tare(record: EdgeRecord, descent: Descent, params: IngestParams, sour
         if found == onset:
             break
         onset = found
-        end = time[onset] - ONSET_MARGIN_S
+        end = time[onset] - _ONSET_MARGIN_S
         begin = max(time[descent.top], end - params.tare_window_s)
     method = f"mean of {window.sum()} samples before contact, {begin:.3f} s to {end:.3f} s"
     return Tare(np.broadcast_to(level, record.force_n.shape).copy(), np.ones(len(time), bool), method)

@@ -20,13 +20,13 @@ from stages.shared.cut import Factors, cutting_model, of_material
 # The same body with every edge halved, for the check whether a result depends on the mesh.
 
 
-NEIGHBOURS = 4
+_NEIGHBOURS = 4
 """Springs of the coarse mesh from which a spring of the fine one takes its values."""
-PAIRS = ((0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3))
+_PAIRS = ((0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3))
 """Edges of a tet; the edge's middle is corner 4 + its number."""
-CORNERS = ((0, 4, 5, 6), (1, 4, 7, 8), (2, 5, 7, 9), (3, 6, 8, 9))
+_CORNERS = ((0, 4, 5, 6), (1, 4, 7, 8), (2, 5, 7, 9), (3, 6, 8, 9))
 """The four small tets at the corners."""
-DIAGONALS = (
+_DIAGONALS = (
     ((4, 9), (5, 6, 8, 7)),
     ((5, 8), (4, 6, 9, 7)),
     ((6, 7), (4, 5, 9, 8)),
@@ -39,16 +39,16 @@ def halve_edges(nodes: Array, tets: NDArray[np.int32]) -> tuple[Array, NDArray[n
 
     nodes [m], shape [n, 3]; tets, shape [m, 4] -> the same of the finer mesh.
     """
-    pairs = np.sort(tets[:, PAIRS].reshape(-1, 2), axis=1)
+    pairs = np.sort(tets[:, _PAIRS].reshape(-1, 2), axis=1)
     edges, which = np.unique(pairs, axis=0, return_inverse=True)
     middles = len(nodes) + which.reshape(-1, 6)
     fine = np.concatenate([nodes, nodes[edges].mean(axis=1)])
     ten = np.concatenate([tets, middles], axis=1)
-    corners = ten[:, CORNERS].reshape(-1, 4)
-    lengths = [np.linalg.norm(fine[ten[:, a]] - fine[ten[:, b]], axis=1) for (a, b), _ in DIAGONALS]
+    corners = ten[:, _CORNERS].reshape(-1, 4)
+    lengths = [np.linalg.norm(fine[ten[:, a]] - fine[ten[:, b]], axis=1) for (a, b), _ in _DIAGONALS]
     shortest = np.argmin(lengths, axis=0)
     inner = []
-    for number, ((a, b), ring) in enumerate(DIAGONALS):
+    for number, ((a, b), ring) in enumerate(_DIAGONALS):
         chosen = ten[shortest == number]
         for one, other in zip(ring, ring[1:] + ring[:1], strict=True):
             inner.append(chosen[:, (a, b, one, other)])
@@ -75,7 +75,7 @@ def values_on(fine: CutMesh, coarse: CutMesh, values: Values) -> dict[str, Array
             source = np.arange(len(coarse.spring_area))
         if len(to) == 0:
             continue
-        count = min(NEIGHBOURS, len(source))
+        count = min(_NEIGHBOURS, len(source))
         distance, near = cKDTree(coarse.spring_position[source]).query(fine.spring_position[to], k=count)
         share = 1.0 / (distance.reshape(len(to), count) + 1e-6)
         share /= share.sum(axis=1, keepdims=True)
@@ -83,7 +83,7 @@ def values_on(fine: CutMesh, coarse: CutMesh, values: Values) -> dict[str, Array
     return {name: value if np.ndim(value) == 0 else weights @ value for name, value in values.items()}
 
 
-PERTURBATION = 0.1
+_PERTURBATION = 0.1
 """How far the check moves the parameters where nothing says how well they are known."""
 POSSIBLE = "possible material"
 """How the rows of the posterior's draws begin."""
@@ -164,13 +164,13 @@ def checks_of(
     generator = np.random.default_rng(params.seed)
     signs = generator.choice([-1.0, 1.0], len(base.values))
     mixed = {
-        name: value * (1.0 + PERTURBATION * sign)
+        name: value * (1.0 + _PERTURBATION * sign)
         for (name, value), sign in zip(base.values.items(), signs, strict=True)
     }
     return [
         *finer_checks,
-        replace(base, name="parameters + 10 %", values=_scaled(base.values, 1.0 + PERTURBATION)),
-        replace(base, name="parameters - 10 %", values=_scaled(base.values, 1.0 - PERTURBATION)),
+        replace(base, name="parameters + 10 %", values=_scaled(base.values, 1.0 + _PERTURBATION)),
+        replace(base, name="parameters - 10 %", values=_scaled(base.values, 1.0 - _PERTURBATION)),
         replace(base, name="parameters ± 10 %, drawn", values=mixed),
     ]
 

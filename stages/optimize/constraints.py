@@ -62,32 +62,32 @@ def passage_of(mesh: CutMesh, blade_m: float, params: OptimizeParams) -> Passage
     )
 
 
-Array = NDArray[np.float64]
-Y, Z = 0, 1
+_Array = NDArray[np.float64]
+_Y, _Z = 0, 1
 """Columns of velocities and accelerations; of positions they are one further."""
 
 
 @dataclass(frozen=True)
-class Reading:
+class _Reading:
     """What a rule measures of a trajectory. It is taken at one moment, so its derivatives are those of one row."""
 
     value: float
     quantity: str
     """Field of the trajectory."""
     row: int
-    slope: Array
+    slope: _Array
     """Derivatives of the value in that row of that field."""
 
 
 @dataclass(frozen=True)
-class Rule:
+class _Rule:
     """One constraint: how large something is, and what it may be."""
 
     name: str
     """With the unit of its measure."""
     unit: float
     """Size of one unit of the optimiser, so that all residuals are comparable."""
-    measure: Callable[[Trajectory], Reading]
+    measure: Callable[[Trajectory], _Reading]
     limit: float
     equality: bool
     tolerance: float
@@ -99,60 +99,60 @@ class Rule:
         return abs(beyond) if self.equality else max(0.0, beyond)
 
 
-def rules_of(passage: Passage, params: OptimizeParams) -> tuple[Rule, ...]:
+def rules_of(passage: Passage, params: OptimizeParams) -> tuple[_Rule, ...]:
     """End height, fruit under the blade, speed, acceleration, clearance of the board. The maxima are over all t."""
     p = passage
     return (
-        Rule("end_height_m", 0.01, _last_height, p.end_m, True, 0.5e-3),
-        Rule("lateral_m", 0.01, lambda t: _lateral(t, p.z_m), p.lateral_limit_m, False, 0.5e-3),
-        Rule("speed_m_s", 0.1, _fastest, params.max_speed_m_s, False, 1e-3),
-        Rule(
+        _Rule("end_height_m", 0.01, _last_height, p.end_m, True, 0.5e-3),
+        _Rule("lateral_m", 0.01, lambda t: _lateral(t, p.z_m), p.lateral_limit_m, False, 0.5e-3),
+        _Rule("speed_m_s", 0.1, _fastest, params.max_speed_m_s, False, 1e-3),
+        _Rule(
             "acceleration_along_m_s2",
             2.0,
-            lambda t: _largest_acceleration(t, Z),
+            lambda t: _largest_acceleration(t, _Z),
             params.max_acceleration_along_m_s2,
             False,
             0.05,
         ),
-        Rule(
+        _Rule(
             "acceleration_vertical_m_s2",
             1.0,
-            lambda t: _largest_acceleration(t, Y),
+            lambda t: _largest_acceleration(t, _Y),
             params.max_acceleration_vertical_m_s2,
             False,
             0.05,
         ),
-        Rule("board_m", 0.01, lambda t: _below(t, p.end_m), 0.0, False, 0.5e-3),
+        _Rule("board_m", 0.01, lambda t: _below(t, p.end_m), 0.0, False, 0.5e-3),
     )
 
 
-def _last_height(t: Trajectory) -> Reading:
+def _last_height(t: Trajectory) -> _Reading:
     row = len(t.position) - 1
-    return Reading(float(t.position[row, 1]), "position", row, np.array([0.0, 1.0, 0.0]))
+    return _Reading(float(t.position[row, 1]), "position", row, np.array([0.0, 1.0, 0.0]))
 
 
-def _lateral(t: Trajectory, middle_m: float) -> Reading:
+def _lateral(t: Trajectory, middle_m: float) -> _Reading:
     beside = t.position[:, 2] - middle_m
     row = int(np.argmax(np.abs(beside)))
-    return Reading(abs(float(beside[row])), "position", row, np.array([0.0, 0.0, np.sign(beside[row])]))
+    return _Reading(abs(float(beside[row])), "position", row, np.array([0.0, 0.0, np.sign(beside[row])]))
 
 
-def _fastest(t: Trajectory) -> Reading:
+def _fastest(t: Trajectory) -> _Reading:
     row = int(np.argmax((t.velocity**2).sum(axis=1)))
     speed = float(np.sqrt((t.velocity[row] ** 2).sum() + 1e-12))
-    return Reading(speed, "velocity", row, t.velocity[row] / speed)
+    return _Reading(speed, "velocity", row, t.velocity[row] / speed)
 
 
-def _largest_acceleration(t: Trajectory, column: int) -> Reading:
+def _largest_acceleration(t: Trajectory, column: int) -> _Reading:
     row = int(np.argmax(np.abs(t.acceleration[:, column])))
     value, slope = float(t.acceleration[row, column]), np.zeros(2)
     slope[column] = np.sign(value)
-    return Reading(abs(value), "acceleration", row, slope)
+    return _Reading(abs(value), "acceleration", row, slope)
 
 
-def _below(t: Trajectory, end_m: float) -> Reading:
+def _below(t: Trajectory, end_m: float) -> _Reading:
     row = int(np.argmin(t.position[:, 1]))
-    return Reading(end_m - float(t.position[row, 1]), "position", row, np.array([0.0, -1.0, 0.0]))
+    return _Reading(end_m - float(t.position[row, 1]), "position", row, np.array([0.0, -1.0, 0.0]))
 
 
 class Constraints:
@@ -164,15 +164,15 @@ class Constraints:
     equality.
     """
 
-    def __init__(self, rules: tuple[Rule, ...], params: OptimizeParams) -> None:
+    def __init__(self, rules: tuple[_Rule, ...], params: OptimizeParams) -> None:
         self.rules = rules
-        self.multipliers: Array = np.zeros(len(rules))
+        self.multipliers: _Array = np.zeros(len(rules))
         weights = [params.constraints[rule.name] for rule in rules]
         self._scale = np.array([weight.scale for weight in weights])
         self._damping = np.array([weight.damping for weight in weights])
         self._equality = np.array([rule.equality for rule in rules], dtype=bool)
 
-    def lagrangian(self, trajectory: Trajectory, bar: Trajectory) -> tuple[float, Array]:
+    def lagrangian(self, trajectory: Trajectory, bar: Trajectory) -> tuple[float, _Array]:
         """What the rules add to the objective [-], and the derivatives in the multipliers.
 
         The derivatives in the trajectory are added to `bar`.

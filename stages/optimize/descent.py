@@ -20,10 +20,10 @@ from stages.shared.pictures import FRUIT, TEXT, WARNING, new_figure, pixels_of
 # What a search that still runs can show: the best motion so far, and how the mean force fell.
 
 
-SIZE_INCHES = (11.0, 4.5)
-MM = 1e3
+_SIZE_INCHES = (11.0, 4.5)
+_MM = 1e3
 
-Array = NDArray[np.float64]
+_Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Reached:
     simulations: int
     mean_force_n: float
     """Of the motion simulated last."""
-    best: Array | None = None
+    best: _Array | None = None
     """Variables of its best motion that keeps every rule; None if there is none yet or none is wanted."""
     best_mean_n: float = np.inf
 
@@ -48,7 +48,7 @@ class SoFar:
     """Mean force of the vertical cut."""
     means: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
     """Start → (simulation, mean force [N])."""
-    best: Array | None = None
+    best: _Array | None = None
     best_mean_n: float = np.inf
 
     def add(self, reached: Reached) -> None:
@@ -58,16 +58,16 @@ class SoFar:
             self.best, self.best_mean_n = reached.best, reached.best_mean_n
 
 
-def live_picture(so_far: SoFar, silhouette: Array) -> NDArray[np.uint8]:
+def live_picture(so_far: SoFar, silhouette: _Array) -> NDArray[np.uint8]:
     """8-bit pixels, shape [height, width, 3]; silhouette: points (z, y) of the fruit [m], shape [n, 2]."""
-    figure, canvas = new_figure(SIZE_INCHES)
+    figure, canvas = new_figure(_SIZE_INCHES)
     left, right = figure.subplots(1, 2)
-    hull = MM * silhouette[ConvexHull(silhouette).vertices]
+    hull = _MM * silhouette[ConvexHull(silhouette).vertices]
     left.fill(hull[:, 0], hull[:, 1], color=FRUIT, alpha=0.35, lw=0)
     title = "no motion keeps every constraint yet"
     if so_far.best is not None:
         position = so_far.cut.trajectory(so_far.best).position
-        left.plot(MM * position[:, 2], MM * position[:, 1], color=TEXT, lw=2)
+        left.plot(_MM * position[:, 2], _MM * position[:, 1], color=TEXT, lw=2)
         title = f"best so far: {so_far.best_mean_n:.2f} N, vertical cut {so_far.vertical_n:.2f} N"
     left.set(xlabel="along the blade, z [mm]", ylabel="height [mm]", aspect="equal")
     left.set_title(title, color=TEXT)
@@ -82,7 +82,7 @@ def live_picture(so_far: SoFar, silhouette: Array) -> NDArray[np.uint8]:
 
 # Adam and Adamax in NumPy (Kingma and Ba 2015): torch's cost more time than the steps of MDMM themselves.
 
-BETA1, BETA2, EPSILON = 0.9, 0.999, 1.0e-8
+_BETA1, _BETA2, _EPSILON = 0.9, 0.999, 1.0e-8
 """Memory of mean and size of the gradient, and what keeps the size from zero: the paper's, and torch's, defaults."""
 
 
@@ -91,15 +91,15 @@ class Adamax:
 
     def __init__(self) -> None:
         self._count = 0
-        self._mean: Array | float = 0.0
-        self._largest: Array | float = 0.0
+        self._mean: _Array | float = 0.0
+        self._largest: _Array | float = 0.0
 
-    def step(self, gradient: Array, rate: float) -> Array:
+    def step(self, gradient: _Array, rate: float) -> _Array:
         """What to add to the variables."""
         self._count += 1
-        self._mean = BETA1 * self._mean + (1.0 - BETA1) * gradient
-        self._largest = np.maximum(BETA2 * self._largest, np.abs(gradient) + EPSILON)
-        return -rate / (1.0 - BETA1**self._count) * self._mean / self._largest
+        self._mean = _BETA1 * self._mean + (1.0 - _BETA1) * gradient
+        self._largest = np.maximum(_BETA2 * self._largest, np.abs(gradient) + _EPSILON)
+        return -rate / (1.0 - _BETA1**self._count) * self._mean / self._largest
 
 
 class Adam:
@@ -107,33 +107,33 @@ class Adam:
 
     def __init__(self) -> None:
         self._count = 0
-        self._mean: Array | float = 0.0
-        self._square: Array | float = 0.0
+        self._mean: _Array | float = 0.0
+        self._square: _Array | float = 0.0
 
-    def step(self, gradient: Array, rate: float) -> Array:
+    def step(self, gradient: _Array, rate: float) -> _Array:
         """What to add to the variables."""
         self._count += 1
-        self._mean = BETA1 * self._mean + (1.0 - BETA1) * gradient
-        self._square = BETA2 * self._square + (1.0 - BETA2) * gradient * gradient
-        size = np.sqrt(self._square / (1.0 - BETA2**self._count)) + EPSILON
-        return -rate / (1.0 - BETA1**self._count) * self._mean / size
+        self._mean = _BETA1 * self._mean + (1.0 - _BETA1) * gradient
+        self._square = _BETA2 * self._square + (1.0 - _BETA2) * gradient * gradient
+        size = np.sqrt(self._square / (1.0 - _BETA2**self._count)) + _EPSILON
+        return -rate / (1.0 - _BETA1**self._count) * self._mean / size
 
 
 # Curvature of the mean force, learnt from the slopes of simulated motions (damped BFGS).
 
 
-DAMPING = 0.2
+_DAMPING = 0.2
 """Powell's: a step along which the slope hardly changes, or falls, counts as this share of what was expected."""
 
 
 class Curvature:
     """A positive definite matrix over the flat variables, shape [n, n]."""
 
-    def __init__(self, slope: Array, radius: float) -> None:
+    def __init__(self, slope: _Array, radius: float) -> None:
         """At first the same in all directions, so that the step down the first slope has the radius' length."""
-        self.matrix: Array = np.eye(slope.size) * (float(np.linalg.norm(slope)) / radius)
+        self.matrix: _Array = np.eye(slope.size) * (float(np.linalg.norm(slope)) / radius)
 
-    def learn(self, step: Array, slope_change: Array) -> None:
+    def learn(self, step: _Array, slope_change: _Array) -> None:
         """Take in how the slope changed along a step; both of the variables' shape."""
         s, y = step.reshape(-1), slope_change.reshape(-1)
         expected = self.matrix @ s
@@ -141,13 +141,13 @@ class Curvature:
         if size <= 0.0:
             return
         along = float(s @ y)
-        if along < DAMPING * size:
-            share = (1.0 - DAMPING) * size / (size - along)
+        if along < _DAMPING * size:
+            share = (1.0 - _DAMPING) * size / (size - along)
             y = share * y + (1.0 - share) * expected
             along = float(s @ y)
         self.matrix = self.matrix - np.outer(expected, expected) / size + np.outer(y, y) / along
 
-    def energy(self, step: Array) -> tuple[float, Array]:
+    def energy(self, step: _Array) -> tuple[float, _Array]:
         """Half the matrix applied twice to a step [-], and the derivatives in the step."""
         flat = self.matrix @ step.reshape(-1)
         return 0.5 * float(step.reshape(-1) @ flat), flat.reshape(step.shape)
@@ -160,13 +160,13 @@ class Curvature:
 # simulated is (nearly) feasible.
 
 
-STEPS_PER_RADIUS = 20.0
+_STEPS_PER_RADIUS = 20.0
 """The optimiser's rate is the radius over this, so that it can cross the radius and come back."""
-LEAST_SLOPE = 1.0e-3
+_LEAST_SLOPE = 1.0e-3
 """Of the wall, so that there is one without a slope [-]."""
-FAR = 1.0
+_FAR = 1.0
 """How far a wish may be outside the limits, in the variables' units; farther costs accuracy."""
-WALL = 10.0
+_WALL = 10.0
 """Stiffness of the wall at the radius, in slopes per radius: the step ends at most a tenth of it beyond."""
 
 
@@ -174,13 +174,13 @@ WALL = 10.0
 class ForceModel:
     """The mean force near a motion, over the vertical cut's: slope · d + d · curvature d / 2 for a step d."""
 
-    centre: Array
+    centre: _Array
     """Variables of the motion, shape [3, keyframes]."""
-    slope: Array
+    slope: _Array
     """Gradient in them, same shape."""
     curvature: Curvature
 
-    def change(self, variables: Array) -> tuple[float, Array]:
+    def change(self, variables: _Array) -> tuple[float, _Array]:
         """Change of the mean force from the centre [-], and the derivatives in the variables."""
         step = variables - self.centre
         bent, bent_slope = self.curvature.energy(step)
@@ -189,7 +189,7 @@ class ForceModel:
 
 def solve(
     cut: SlicingCut, constraints: Constraints, model: ForceModel, radius: float, params: OptimizeParams
-) -> Array:
+) -> _Array:
     """The variables that minimise the model of the mean force plus the speed term under the rules.
 
     There is a steep wall where the step is longer than the radius. With a slope of 0 the answer is the feasible motion
@@ -198,7 +198,7 @@ def solve(
     variables = model.centre.copy()
     optimiser = load_named(OPTIMISERS[params.optimiser])()
     for number in range(params.inner_iterations):
-        rate = 0.5 * radius / STEPS_PER_RADIUS * (1.0 + np.cos(np.pi * number / params.inner_iterations))
+        rate = 0.5 * radius / _STEPS_PER_RADIUS * (1.0 + np.cos(np.pi * number / params.inner_iterations))
         _, gradient, ascent = lagrangian(cut, constraints, model, radius, params, variables)
         variables = variables + optimiser.step(gradient, rate)
         constraints.multipliers = constraints.multipliers + params.multiplier_rate * ascent
@@ -211,8 +211,8 @@ def lagrangian(
     model: ForceModel,
     radius: float,
     params: OptimizeParams,
-    variables: Array,
-) -> tuple[float, Array, Array]:
+    variables: _Array,
+) -> tuple[float, _Array, _Array]:
     """What MDMM descends [-], its derivatives in the variables, and those in the multipliers."""
     trajectory, pullback = cut.coarse_trajectory(variables)
     bar = Trajectory.zeros(len(trajectory.velocity))
@@ -223,23 +223,25 @@ def lagrangian(
     return force + beyond + speed + rules, force_slope + beyond_slope + pullback(bar), ascent
 
 
-def _wall(step: Array, slope: Array, radius: float) -> tuple[float, Array]:
+def _wall(step: _Array, slope: _Array, radius: float) -> tuple[float, _Array]:
     """Energy of a step beyond the radius [-], and its derivatives in the step."""
-    stiffness = WALL * max(float(np.linalg.norm(slope)), LEAST_SLOPE) / radius
+    stiffness = _WALL * max(float(np.linalg.norm(slope)), _LEAST_SLOPE) / radius
     length = float(np.sqrt((step * step).sum() + 1e-12))
     beyond = max(0.0, length - radius)
     return 0.5 * stiffness * beyond * beyond, stiffness * beyond / length * step
 
 
-def nearest_feasible(cut: SlicingCut, constraints: Constraints, wish: Array, params: OptimizeParams) -> Array:
+def nearest_feasible(
+    cut: SlicingCut, constraints: Constraints, wish: _Array, params: OptimizeParams
+) -> _Array:
     """The motion inside all limits that is nearest to the wish."""
-    flat = Curvature(np.full_like(wish, LEAST_SLOPE / wish.size**0.5), FAR)
-    return solve(cut, constraints, ForceModel(wish, np.zeros_like(wish), flat), FAR, params)
+    flat = Curvature(np.full_like(wish, _LEAST_SLOPE / wish.size**0.5), _FAR)
+    return solve(cut, constraints, ForceModel(wish, np.zeros_like(wish), flat), _FAR, params)
 
 
-GROW, SHRINK = 1.5, 0.4
+_GROW, _SHRINK = 1.5, 0.4
 """What a step that was better, or was not, does to the radius of the next one."""
-CONVERGED = "converged"
+_CONVERGED = "converged"
 NO_GAIN = "no step promises more than least_gain"
 LEFT_BEHIND = "left behind by a better start"
 """How a descent may end."""
@@ -249,9 +251,9 @@ LEFT_BEHIND = "left behind by a better start"
 class Point:
     """A simulated motion."""
 
-    variables: Array
+    variables: _Array
     """Shape [3, keyframes]."""
-    slope: Array
+    slope: _Array
     """Gradient of the mean force over that of the vertical cut, same shape."""
     objective: float
     mean_force_n: float
@@ -292,7 +294,7 @@ class Search:
     """The state of one descent: a trust region around the best motion so far."""
 
     def __init__(
-        self, cut: SlicingCut, start: Array, params: OptimizeParams, *, scale_n: float, constrained: bool
+        self, cut: SlicingCut, start: _Array, params: OptimizeParams, *, scale_n: float, constrained: bool
     ) -> None:
         self._cut, self._params, self._scale, self._constrained = cut, params, scale_n, constrained
         rules = rules_of(cut.passage, params)
@@ -310,7 +312,7 @@ class Search:
         if self._radius < self._params.least_radius:
             best, promises = self.run.best, self._gain >= self._params.least_gain
             self.run.ended = (
-                "the simulations do not finish" if best is None else CONVERGED if promises else NO_GAIN
+                "the simulations do not finish" if best is None else _CONVERGED if promises else NO_GAIN
             )
             return True
         return len(self.run.history) >= self._params.iterations
@@ -324,7 +326,7 @@ class Search:
             self._learn(point)
         if better:
             self.run.best = point
-        self._radius *= GROW if better else SHRINK
+        self._radius *= _GROW if better else _SHRINK
         centre = self.run.best
         if centre is None or self._curvature is None:
             self._next, self._gain = self._next * 0.5 + self._cut.straight() * 0.5, np.inf
@@ -378,7 +380,7 @@ class Search:
             hopeless = self._gain < self._params.least_gain and self.run.feasible
             if not hopeless or self._radius < self._params.least_radius:
                 return
-            self._radius *= SHRINK
+            self._radius *= _SHRINK
 
     def _expected_gain(self, centre: Point, model: ForceModel) -> float:
         """By how much the objective should fall with the next motion, over the best motion's mean force."""
@@ -386,7 +388,7 @@ class Search:
         speeds = [speed_term(self._cut.trajectory(v), self._params) for v in (centre.variables, self._next)]
         return float(speeds[0] - speeds[1] - change) * self._scale / centre.mean_force_n
 
-    def _simulate(self, at: Array) -> Point | None:
+    def _simulate(self, at: _Array) -> Point | None:
         try:
             mean, slope = self._cut.mean_force_and_slope(at)
         except CutFailedError:
@@ -412,7 +414,7 @@ class Search:
 
 def descend(
     cut: SlicingCut,
-    start: Array,
+    start: _Array,
     params: OptimizeParams,
     *,
     scale_n: float,

@@ -25,7 +25,7 @@ OPTIMISERS = {
 """By the name used in params.yaml: a class with `step(gradient, rate)`, which returns what to add to the variables."""
 
 
-ARTIFACTS = (
+_ARTIFACTS = (
     table(
         "optimize/motion",
         [
@@ -127,7 +127,7 @@ ARTIFACTS = (
 )
 
 
-class ConstraintWeight(StageParams):
+class _ConstraintWeight(StageParams):
     """How hard MDMM pulls on one constraint."""
 
     scale: Positive
@@ -183,7 +183,7 @@ class OptimizeParams(StageParams):
     inner_iterations: Annotated[int, Field(ge=10, le=100_000)]
     """Steps of MDMM between two simulations."""
     multiplier_rate: Annotated[float, Field(ge=0, le=100)]
-    constraints: dict[str, ConstraintWeight]
+    constraints: dict[str, _ConstraintWeight]
     speed_weight_s2_m2: Annotated[float, Field(ge=0, le=100)]
     """Weight of the mean squared speed beside the mean force over that of the vertical cut."""
     draws: Annotated[int, Field(ge=1, le=100)]
@@ -200,7 +200,7 @@ STAGE = Stage(
     name="optimize",
     does="second body → the slicing motion with the least mean force under hard constraints",
     params=OptimizeParams,
-    artifacts=ARTIFACTS,
+    artifacts=_ARTIFACTS,
     reads=(
         "tetrahedralize_half/nodes",
         "tetrahedralize_half/tets",

@@ -20,12 +20,12 @@ from stages.optimize.slicing_cut import SlicingCut, Values
 PARTED = 0.995
 """Share of the springs' stiffness that is gone: no further stroke. The simulator's springs let go over a millimetre, so
 the last of them keep a little when the edge lies on the board."""
-USED = 0.9
+_USED = 0.9
 """Part of the limits of speed and acceleration that a stroke uses."""
-SPEED, ACCELERATION = 1.875, 5.774
+_SPEED, _ACCELERATION = 1.875, 5.774
 """Peaks of a quintic step, in units of its mean speed and of way over time squared."""
 
-Array = NDArray[np.float64]
+_Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class FinalDraw:
 
     path: Trajectory
     """One row per millisecond after the cut's last."""
-    force: Array
+    force: _Array
     """On the knife [N], one row per sample of the simulation, shape [samples, 3]."""
     strokes: int
     cut_fraction: float
@@ -56,7 +56,7 @@ NO_DRAW = FinalDraw(Trajectory.zeros(0), np.zeros((0, 3)), 0, np.nan)
 
 
 def final_draw(
-    model: Model, values: Values, cut: SlicingCut, variables: Array, params: OptimizeParams
+    model: Model, values: Values, cut: SlicingCut, variables: _Array, params: OptimizeParams
 ) -> FinalDraw:
     """Strokes after the motion of these variables, as many as part the fruit, at most params.final_strokes.
 
@@ -85,7 +85,7 @@ def _parted_after(result: Result, rows: int, params: OptimizeParams) -> float:
     return float(result.cut_fraction[min(step, len(result.cut_fraction) - 1)])
 
 
-def stroke(start: Array, passage: Passage, params: OptimizeParams) -> Trajectory:
+def stroke(start: _Array, passage: Passage, params: OptimizeParams) -> Trajectory:
     """From a place [m], shape [3], across the fruit to the other side as far as limits and time allow.
 
     It sinks to params.final_height_m in its first half, so that the second half runs along the board.
@@ -93,17 +93,17 @@ def stroke(start: Array, passage: Passage, params: OptimizeParams) -> Trajectory
     drop = max(0.0, float(start[1]) - params.final_height_m)
     sink_s = max(
         drop / params.cut.speed_m_s,
-        np.sqrt(ACCELERATION * drop / (USED * params.max_acceleration_vertical_m_s2)),
+        np.sqrt(_ACCELERATION * drop / (_USED * params.max_acceleration_vertical_m_s2)),
     )
     grain = max(params.cut.dt_s, 1.0 / RATE_HZ)
     duration = grain * np.ceil(max(params.final_stroke_s, 2.0 * sink_s) / grain - 1e-6)
     side = np.sign(float(start[2]) - passage.z_m) or 1.0
     aside = passage.lateral_limit_m + side * (float(start[2]) - passage.z_m)
-    speed = np.sqrt(max(0.0, (USED * params.max_speed_m_s) ** 2 - (2.0 * SPEED * drop / duration) ** 2))
+    speed = np.sqrt(max(0.0, (_USED * params.max_speed_m_s) ** 2 - (2.0 * _SPEED * drop / duration) ** 2))
     way = min(
         max(0.0, aside),
-        speed * duration / SPEED,
-        USED * params.max_acceleration_along_m_s2 * duration**2 / ACCELERATION,
+        speed * duration / _SPEED,
+        _USED * params.max_acceleration_along_m_s2 * duration**2 / _ACCELERATION,
     )
     times = np.arange(1, round(duration * RATE_HZ) + 1) / RATE_HZ
     path = Trajectory.zeros(len(times))
@@ -141,7 +141,7 @@ def _simulated(model: Model, values: Values, path: Trajectory, params: OptimizeP
     )
 
 
-def _quintic(s: Array) -> tuple[Array, Array, Array]:
+def _quintic(s: _Array) -> tuple[_Array, _Array, _Array]:
     """A step from 0 to 1 over s in [0, 1] with rest at both ends, and its two derivatives in s."""
     return (
         s**3 * (10.0 + s * (6.0 * s - 15.0)),

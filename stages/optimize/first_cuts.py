@@ -20,7 +20,7 @@ from stages.optimize.slicing_cut import SlicingCut, Values
 from stages.runtime.errors import InputError
 from stages.shared.pictures import CUT, FRUIT, SCAN, TEXT, new_figure, pixels_of
 
-Array = NDArray[np.float64]
+_Array = NDArray[np.float64]
 VERTICAL = "vertical"
 
 
@@ -40,7 +40,7 @@ class FirstCut:
         """Motion and force with the columns of optimize/motion, without a final draw."""
         return motion_rows(self.motion, NO_DRAW)
 
-    def sensitivity(self) -> tuple[float, Mapping[str, Array]]:
+    def sensitivity(self) -> tuple[float, Mapping[str, _Array]]:
         """Mean force [N], and its derivatives in the simulator's parameters by name."""
         return self.motion.cut.mean_force_and_sensitivity(self.motion.variables)
 
@@ -85,7 +85,7 @@ def to_execute(first: FirstCut, model: Model, values: Values, params: OptimizePa
 # The picture of a probe: how sure the saving is after every first cut, path and force of the chosen one.
 
 
-MM = 1.0e3
+_MM = 1.0e3
 
 
 def first_cuts_picture(
@@ -111,9 +111,9 @@ def first_cuts_picture(
     table = chosen.table()
     position, newtons = table["position_m"].to_numpy(), table["force_n"].to_numpy()
     silhouette = mesh.nodes[~mesh.node_ghost][:, [2, 1]]
-    hull = MM * silhouette[ConvexHull(silhouette).vertices]
+    hull = _MM * silhouette[ConvexHull(silhouette).vertices]
     path.fill(hull[:, 0], hull[:, 1], color=FRUIT, alpha=0.35, lw=0)
-    path.plot(MM * position[:, 2], MM * position[:, 1], color=CUT, lw=1.5)
+    path.plot(_MM * position[:, 2], _MM * position[:, 1], color=CUT, lw=1.5)
     path.axhline(0.0, color=TEXT, lw=1)
     path.set(xlabel="along the blade [mm]", ylabel="height [mm]", aspect="equal")
     path.set_title(f"path of the edge's middle: {chosen.name}", color=TEXT, fontsize=10)

@@ -13,18 +13,18 @@ from numpy.typing import NDArray
 
 from disect_sim.motions import SlicingMotion, gauss_points
 
-Array = NDArray[np.float64]
+_Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Trajectory:
     """A motion in time, along the first axis; or the derivatives of a number in it."""
 
-    position: Array
+    position: _Array
     """[m], shape [n, 3]."""
-    velocity: Array
+    velocity: _Array
     """(y, z) [m/s], shape [n, 2]."""
-    acceleration: Array
+    acceleration: _Array
     """(y, z) [m/s²], shape [n, 2]."""
 
     @classmethod
@@ -37,10 +37,10 @@ class Trajectory:
         return Trajectory(self.position[:count], self.velocity[:count], self.acceleration[:count])
 
 
-class Saw:
+class _Saw:
     """Speed along the blade W (w·a) cos((w·b) t) at some times, and what its derivatives need."""
 
-    def __init__(self, weights: Array, window: Array, times: Array, keyframes: Array) -> None:
+    def __init__(self, weights: _Array, window: _Array, times: _Array, keyframes: _Array) -> None:
         self._weights, self._window, self._times = weights, window, times
         self.amplitude = weights @ keyframes[0]
         self.frequency = weights @ keyframes[1]
@@ -48,11 +48,11 @@ class Saw:
         self.cos, self.sin = np.cos(phase), np.sin(phase)
 
     @cached_property
-    def speed(self) -> Array:
+    def speed(self) -> _Array:
         """[m/s], shape [n]."""
         return self._window * self.amplitude * self.cos
 
-    def pullback(self, speed_bar: Array) -> tuple[Array, Array]:
+    def pullback(self, speed_bar: _Array) -> tuple[_Array, _Array]:
         """Derivatives in amplitudes and frequencies of the keyframes, given those in the speed."""
         scaled = self._window * speed_bar
         return (
@@ -69,33 +69,33 @@ class Kinematics:
 
     def __init__(self, motion: SlicingMotion, times: torch.Tensor) -> None:
         blend = motion.blend(times)
-        self.times: Array = times.numpy()
+        self.times: _Array = times.numpy()
         self._weights, self._weight_rates = blend.weights.numpy(), blend.weight_rates.numpy()
         self._window, self._window_rate = blend.window.numpy(), blend.window_rate.numpy()
         self._start = np.array([0.0, motion.parameters["initial_y"], motion.parameters["initial_z"]])
         between, shares = gauss_points(times)
         inner = motion.blend(between)
         keyframes = self._weights.shape[1]
-        self._between_shares: Array = shares.numpy()
+        self._between_shares: _Array = shares.numpy()
         self._between_times = between.numpy().reshape(-1)
         self._between_weights = inner.weights.numpy().reshape(-1, keyframes)
         self._between_window = inner.window.numpy().reshape(-1)
         down = shares[..., None] * inner.window[..., None] * inner.weights
-        self.drop: Array = down.sum(dim=1).cumsum(dim=0).numpy()
+        self.drop: _Array = down.sum(dim=1).cumsum(dim=0).numpy()
         """Height over start per vertical velocity of each keyframe [s], shape [n, k]: the descent is linear in them."""
         self._vertical_velocity = self._window[:, None] * self._weights
         self._vertical_acceleration = (
             self._window_rate[:, None] * self._weights + self._window[:, None] * self._weight_rates
         )
 
-    def trajectory(self, keyframes: Array) -> Trajectory:
+    def trajectory(self, keyframes: _Array) -> Trajectory:
         """The motion of these keyframes."""
         return self.with_pullback(keyframes)[0]
 
-    def with_pullback(self, keyframes: Array) -> tuple[Trajectory, "Pullback"]:
+    def with_pullback(self, keyframes: _Array) -> tuple[Trajectory, "Pullback"]:
         """The motion, and the way back from derivatives in it to derivatives in the keyframes."""
-        between = Saw(self._between_weights, self._between_window, self._between_times, keyframes)
-        at = Saw(self._weights, self._window, self.times, keyframes)
+        between = _Saw(self._between_weights, self._between_window, self._between_times, keyframes)
+        at = _Saw(self._weights, self._window, self.times, keyframes)
         way = (between.speed.reshape(-1, 3) * self._between_shares).sum(axis=1)
         out = Trajectory.zeros(len(self.times))
         out.position[:] = self._start
@@ -116,12 +116,12 @@ class Pullback:
     """From derivatives in a trajectory to those in its keyframes."""
 
     kinematics: Kinematics
-    at: Saw
-    between: Saw
-    amplitude_rate: Array
-    phase_rate: Array
+    at: _Saw
+    between: _Saw
+    amplitude_rate: _Array
+    phase_rate: _Array
 
-    def __call__(self, bar: Trajectory) -> Array:
+    def __call__(self, bar: Trajectory) -> _Array:
         """`bar`: derivatives of a number in the trajectory -> in the keyframes, shape [3, k]."""
         k = self.kinematics
         out = np.zeros((3, k.drop.shape[1]))
@@ -141,7 +141,7 @@ class Pullback:
         self._add_acceleration(bar.acceleration[:, 1], out)
         return out
 
-    def _add_acceleration(self, bar: Array, out: Array) -> None:
+    def _add_acceleration(self, bar: _Array, out: _Array) -> None:
         """Of the acceleration W' A cos p + W (A' cos p - A sin p p'), with A = w·a, p = (w·b) t."""
         k, at, t = self.kinematics, self.at, self.kinematics.times
         window, window_rate = k._window * bar, k._window_rate * bar
@@ -153,6 +153,6 @@ class Pullback:
         out[1] += _sum(k._weights, phase * t + phase_rate) + _sum(k._weight_rates, phase_rate * t)
 
 
-def _sum(weights: Array, values: Array) -> Array:
+def _sum(weights: _Array, values: _Array) -> _Array:
     """Σ_n weights[n, k] values[n]; not a BLAS product, whose last digits depend on the number of its threads."""
     return np.einsum("nk,n->k", weights, values)

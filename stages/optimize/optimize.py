@@ -35,7 +35,7 @@ from stages.shared.cut import (
 )
 from stages.shared.pictures import plot_text
 
-OWN_CODE = Path(__file__).parent
+_OWN_CODE = Path(__file__).parent
 
 
 def check_plane(mesh: CutMesh) -> None:
@@ -71,7 +71,7 @@ def run(io: StageIO, params: OptimizeParams) -> dict[str, Any]:
             model,
             [*values.values(), *(np.asarray(factor) for m in materials for factor in m.values())],
             params,
-            OWN_CODE,
+            _OWN_CODE,
         ),
         progress=lambda fraction, text: io.progress(0.02 + 0.95 * fraction, text),
         show=lambda so_far: io.show(lambda: live_picture(so_far, silhouette)),

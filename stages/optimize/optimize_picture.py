@@ -9,13 +9,13 @@ from scipy.spatial import ConvexHull
 from stages.optimize.search import Optimization
 from stages.shared.pictures import FRUIT, SCAN, TEXT, WARNING, new_figure, pixels_of
 
-SIZE_INCHES = (17.0, 9.6)
-MM = 1e3
+_SIZE_INCHES = (17.0, 9.6)
+_MM = 1e3
 
 
 def optimize_picture(found: Optimization, silhouette: NDArray[np.float64]) -> NDArray[np.uint8]:
     """8-bit pixels, shape [height, width, 3]; silhouette: points (z, y) of the fruit [m], shape [n, 2]."""
-    figure, canvas = new_figure(SIZE_INCHES)
+    figure, canvas = new_figure(_SIZE_INCHES)
     axes = figure.subplots(2, 3, width_ratios=(1.0, 1.1, 1.0))
     _force(axes[0, 0], found)
     _path(figure, axes[0, 1], found, silhouette)
@@ -44,11 +44,11 @@ def _force(axis: Any, found: Optimization) -> None:
 def _path(figure: Any, axis: Any, found: Optimization, silhouette: NDArray[np.float64]) -> None:
     position = found.cut.trajectory(found.slicing.variables).position
     passage = found.cut.passage
-    hull = MM * silhouette[ConvexHull(silhouette).vertices]
+    hull = _MM * silhouette[ConvexHull(silhouette).vertices]
     axis.fill(hull[:, 0], hull[:, 1], color=FRUIT, alpha=0.35, lw=0)
-    points = axis.scatter(MM * position[:, 2], MM * position[:, 1], c=found.cut.times, s=4, cmap="viridis")
+    points = axis.scatter(_MM * position[:, 2], _MM * position[:, 1], c=found.cut.times, s=4, cmap="viridis")
     for side in (-1.0, 1.0):
-        axis.axvline(MM * (passage.z_m + side * passage.lateral_limit_m), color=WARNING, lw=1, ls="--")
+        axis.axvline(_MM * (passage.z_m + side * passage.lateral_limit_m), color=WARNING, lw=1, ls="--")
     figure.colorbar(points, ax=axis, label="time [s]", shrink=0.6)
     axis.axhline(0.0, color=TEXT, lw=1)
     axis.set(xlabel="along the blade, z [mm]", ylabel="height [mm]", aspect="equal")
@@ -81,7 +81,7 @@ def _descent(axis: Any, found: Optimization) -> None:
 def _residuals(axis: Any, found: Optimization) -> None:
     rows = found.runs[found.best_start].history
     for name in ("end_height_m", "lateral_m", "board_m"):
-        values = [MM * row[name] for row in rows]
+        values = [_MM * row[name] for row in rows]
         axis.plot(range(1, len(rows) + 1), values, lw=1.5, label=name.removesuffix("_m").replace("_", " "))
     axis.axhline(0.5, color=WARNING, lw=1, ls="--", label="tolerance")
     axis.set(xlabel="simulation", ylabel="by how much the constraint is broken [mm]")

@@ -15,9 +15,9 @@ from stages.optimize.search import UNCONSTRAINED, Measured, Optimization
 from stages.optimize.slicing_cut import SlicingCut
 from stages.shared.library.library import AMPLITUDE_SPREAD, NINETY
 
-Array = NDArray[np.float64]
-VEC3 = pl.Array(pl.Float64, 3)
-CONTACT_N = 0.5
+_Array = NDArray[np.float64]
+_VEC3 = pl.Array(pl.Float64, 3)
+_CONTACT_N = 0.5
 """Below this nothing is cut [N]."""
 
 
@@ -34,10 +34,10 @@ def motion_rows(motion: Measured, draw: FinalDraw) -> pl.DataFrame:
     return pl.DataFrame(
         [
             pl.Series("time_s", times, pl.Float64),
-            pl.Series("position_m", trajectory.position, VEC3),
-            pl.Series("velocity_m_s", _in_space(trajectory.velocity), VEC3),
-            pl.Series("acceleration_m_s2", _in_space(trajectory.acceleration), VEC3),
-            pl.Series("force_n", _at(times, motion.cut, force), VEC3),
+            pl.Series("position_m", trajectory.position, _VEC3),
+            pl.Series("velocity_m_s", _in_space(trajectory.velocity), _VEC3),
+            pl.Series("acceleration_m_s2", _in_space(trajectory.acceleration), _VEC3),
+            pl.Series("force_n", _at(times, motion.cut, force), _VEC3),
         ]
     )
 
@@ -53,10 +53,10 @@ def profile_table(found: Optimization) -> pl.DataFrame:
             pl.Series("time_s", times, pl.Float64),
             pl.Series("vertical_n", np.linalg.norm(before, axis=1), pl.Float64),
             pl.Series("optimized_n", np.linalg.norm(after, axis=1), pl.Float64),
-            pl.Series("vertical_force_n", before, VEC3),
-            pl.Series("optimized_force_n", after, VEC3),
-            pl.Series("vertical_position_m", straight, VEC3),
-            pl.Series("optimized_position_m", sliced, VEC3),
+            pl.Series("vertical_force_n", before, _VEC3),
+            pl.Series("optimized_force_n", after, _VEC3),
+            pl.Series("vertical_position_m", straight, _VEC3),
+            pl.Series("optimized_position_m", sliced, _VEC3),
         ]
     )
 
@@ -81,10 +81,10 @@ def history_table(found: Optimization) -> pl.DataFrame:
         for name, run in found.runs.items()
         for i, row in enumerate(run.history)
     ]
-    return pl.DataFrame(rows).rename({name: residual_column(name) for name in found.residuals})
+    return pl.DataFrame(rows).rename({name: _residual_column(name) for name in found.residuals})
 
 
-def residual_column(rule: str) -> str:
+def _residual_column(rule: str) -> str:
     """`lateral_m` -> `lateral_residual_m`: the unit stays at the end."""
     return re.sub(r"(_m(?:_s2?)?)$", r"_residual\1", rule)
 
@@ -123,7 +123,7 @@ def metrics(found: Optimization) -> dict[str, Any]:
         "peak_reduction": 1.0 - float(slicing.max() / vertical.max()),
         **_both("push_down", "n", *(_push_down_n(each) for each in (found.vertical, found.slicing))),
         **_both("work", "j", *(_work_j(found, each) for each in (found.vertical, found.slicing))),
-        **{residual_column(name): value for name, value in found.residuals.items()},
+        **{_residual_column(name): value for name, value in found.residuals.items()},
         "confirmed_reduction": float(min(kept)) if survives else None,
         **_band(found),
         "confirmed": {row.name: _number(row.reduction) for row in found.confirmed},
@@ -167,7 +167,7 @@ def _both(name: str, unit: str, before: float, after: float) -> dict[str, float]
 def _push_down_n(motion: Measured) -> float:
     """Mean force with which the arm presses down [N], over time in contact."""
     up = motion.force[:, 1]
-    return float(up[motion.norm > CONTACT_N].mean())
+    return float(up[motion.norm > _CONTACT_N].mean())
 
 
 def _work_j(found: Optimization, motion: Measured) -> float:
@@ -184,7 +184,7 @@ def _ablation(best: Point | None, vertical_n: float) -> dict[str, float | None]:
         "unconstrained_reduction": None if best is None else 1.0 - best.mean_force_n / vertical_n
     }
     for name in ("end_height_m", "lateral_m", "speed_m_s"):
-        out[f"unconstrained_{residual_column(name)}"] = None if best is None else best.residuals[name]
+        out[f"unconstrained_{_residual_column(name)}"] = None if best is None else best.residuals[name]
     return out
 
 
@@ -192,11 +192,11 @@ def _number(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
-def _in_space(yz: Array) -> Array:
+def _in_space(yz: _Array) -> _Array:
     return np.concatenate([np.zeros((len(yz), 1)), yz], axis=1)
 
 
-def _at(times: Array, cut: SlicingCut, force: Array) -> Array:
+def _at(times: _Array, cut: SlicingCut, force: _Array) -> _Array:
     """Force at the controller's times; nothing touches at time zero. A sample is the mean up to its time."""
     known = (np.arange(len(force)) + 0.5) / cut.sample_rate_hz
     return np.stack([np.interp(times, known, column, left=0.0) for column in force.T], axis=1)

@@ -28,7 +28,7 @@ from stages.shared.cut import Factors, of_material
 # Where the search begins: the vertical cut, and a few seeded slicing motions.
 
 
-Array = NDArray[np.float64]
+_Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Start:
 
     name: str
     constrained: bool
-    variables: Array
+    variables: _Array
     model: Model
     draws: tuple[Values, ...]
     passage: Passage
@@ -75,7 +75,7 @@ class Start:
         )
 
 
-def near_vertical(cut: SlicingCut, params: OptimizeParams) -> Array:
+def near_vertical(cut: SlicingCut, params: OptimizeParams) -> _Array:
     """The first start: the vertical cut, just enough beside it that the descent can leave it.
 
     A vertical cut is a symmetric point: its gradient in the amplitude is zero.
@@ -85,7 +85,7 @@ def near_vertical(cut: SlicingCut, params: OptimizeParams) -> Array:
     return variables
 
 
-def drawn_motions(cut: SlicingCut, params: OptimizeParams, count: int) -> list[Array]:
+def drawn_motions(cut: SlicingCut, params: OptimizeParams, count: int) -> list[_Array]:
     """So many seeded slicing motions, each brought into the limits."""
     generator = np.random.default_rng(params.seed)
     rules = rules_of(cut.passage, params)
@@ -99,8 +99,8 @@ def drawn_motions(cut: SlicingCut, params: OptimizeParams, count: int) -> list[A
 
 
 def chosen_starts(
-    cut: SlicingCut, params: OptimizeParams, drawn: Sequence[tuple[Array, Answer[Array]]]
-) -> dict[str, Array]:
+    cut: SlicingCut, params: OptimizeParams, drawn: Sequence[tuple[_Array, Answer[_Array]]]
+) -> dict[str, _Array]:
     """The first start, and of the drawn motions those with the least force; what did not finish is left out."""
     means = [
         (cut.mean_of([force.value], motion), motion) for motion, force in drawn if force.value is not None
@@ -131,14 +131,14 @@ def parameter_draws(
 
 UNCONSTRAINED = "unconstrained"
 """Name of the ablation: the first start without any constraint."""
-FIRST_SHARE, SEARCH_SHARE = 0.1, 0.8
+_FIRST_SHARE, _SEARCH_SHARE = 0.1, 0.8
 """Of the stage's time, when the starts are drawn and when the search ends: for the progress bar."""
 TRIAL = 5
 """Simulations after which a start is compared with the others ..."""
-BEHIND = 0.05
+_BEHIND = 0.05
 """... and given up if its objective is higher than the best one's by more than this share."""
-CONFIRMING = "simulate again with finer steps, a finer mesh and other parameters"
-Progress = Callable[[float, str], None]
+_CONFIRMING = "simulate again with finer steps, a finer mesh and other parameters"
+_Progress = Callable[[float, str], None]
 
 
 @dataclass(frozen=True)
@@ -146,12 +146,12 @@ class Measured:
     """One simulated motion."""
 
     cut: SlicingCut
-    variables: Array
-    force: Array
+    variables: _Array
+    force: _Array
     """On the knife [N], shape [samples, 3]."""
 
     @property
-    def norm(self) -> Array:
+    def norm(self) -> _Array:
         """[N], shape [samples]."""
         return np.linalg.norm(self.force, axis=1)
 
@@ -198,7 +198,7 @@ def optimize(
     materials: Sequence[Factors] = (),
     scan_dir: Path | None = None,
     key: str = "",
-    progress: Progress = lambda fraction, message: None,
+    progress: _Progress = lambda fraction, message: None,
     show: Callable[[SoFar], None] = lambda so_far: None,
 ) -> Optimization:
     """The least-force motion through the model.
@@ -223,7 +223,7 @@ def optimize(
             [one for variables in (cut.straight(), *drawn) for one in cut.cuts(variables)],
             of=force_of,
             workers=workers,
-            progress=lambda share: progress(FIRST_SHARE * share, "draw the starts"),
+            progress=lambda share: progress(_FIRST_SHARE * share, "draw the starts"),
         )
         vertical = _measured(cut, cut.straight(), forces[0])
         scale = vertical.mean_n()
@@ -255,7 +255,7 @@ def optimize(
             workers,
             partial(final_draw, model, values, cut, best, params),
             again,
-            lambda share: progress(SEARCH_SHARE + (1.0 - SEARCH_SHARE) * share, CONFIRMING),
+            lambda share: progress(_SEARCH_SHARE + (1.0 - _SEARCH_SHARE) * share, _CONFIRMING),
         )
     confirmed = [check.confirmed(answers[2 * i : 2 * i + 2]) for i, check in enumerate(checks)]
     slicing, without_sawing = (
@@ -271,7 +271,7 @@ def optimize(
 
 def _confirmations(
     workers: Workers, draw: Callable[[], Any], cuts: list[Cut], progress: Callable[[float], None]
-) -> tuple[Any, list[Answer[Array]]]:
+) -> tuple[Any, list[Answer[_Array]]]:
     """What the draw says, and the forces of the cuts: side by side in processes, or, on CUDA, the cuts in batches."""
     if on_cuda():
         return draw(), simulate_many(cuts, of=force_of, progress=progress)
@@ -280,7 +280,7 @@ def _confirmations(
     return drawn, answers
 
 
-def _force(cut: Cut) -> Answer[Array]:
+def _force(cut: Cut) -> Answer[_Array]:
     """Of one cut, simulated in this process; once more with the default solver if another one gave up."""
     answer = simulate_many([cut], of=force_of, processes=1)[0]
     if answer.value is None and cut.options.get("solver") is not None:
@@ -293,7 +293,7 @@ def _call(job: Callable[[], Any]) -> Any:
     return job()
 
 
-def _measured(cut: SlicingCut, variables: Array, answer: Answer[Array]) -> Measured:
+def _measured(cut: SlicingCut, variables: _Array, answer: Answer[_Array]) -> Measured:
     """A motion that must be simulated to its end."""
     if answer.value is None:
         raise InputError(
@@ -305,8 +305,8 @@ def _measured(cut: SlicingCut, variables: Array, answer: Answer[Array]) -> Measu
 def _descents(
     workers: Workers,
     template: Start,
-    starts: dict[str, Array],
-    progress: Progress,
+    starts: dict[str, _Array],
+    progress: _Progress,
     so_far: SoFar,
     show: Callable[[SoFar], None],
 ) -> dict[str, Descent]:
@@ -322,7 +322,7 @@ def _descents(
     report = _reporting(progress, sum(job.params.iterations for job in (*jobs, free)), so_far, show)
     trials = workers.run(Start.run, [replace(job, params=tried) for job in jobs], on_message=report)
     reached = [run.best_after(TRIAL) for run in trials]
-    ahead = [mean <= (1.0 + BEHIND) * min(reached) for mean in reached]
+    ahead = [mean <= (1.0 + _BEHIND) * min(reached) for mean in reached]
     onward = [replace(job, state=run.state) for job, run, on in zip(jobs, trials, ahead, strict=True) if on]
     found = {job.name: run for job, run in zip(jobs, trials, strict=True)}
     for run in found.values():
@@ -336,7 +336,7 @@ def _descents(
 
 def _best(
     cut: SlicingCut, runs: dict[str, Descent], params: OptimizeParams
-) -> tuple[str, Array, dict[str, float]]:
+) -> tuple[str, _Array, dict[str, float]]:
     """The best feasible motion of all starts, brought exactly to the end height if it stays feasible there."""
     found = {n: run for n, run in runs.items() if n != UNCONSTRAINED and run.feasible}
     if not found:
@@ -357,14 +357,14 @@ def _best(
 
 
 def _reporting(
-    progress: Progress, total: int, so_far: SoFar, show: Callable[[SoFar], None]
+    progress: _Progress, total: int, so_far: SoFar, show: Callable[[SoFar], None]
 ) -> Callable[[Reached], None]:
     """From the messages of all descents to one progress."""
 
     def report(reached: Reached) -> None:
         so_far.add(reached)
         done = sum(rows[-1][0] for rows in so_far.means.values())
-        share = FIRST_SHARE + (SEARCH_SHARE - FIRST_SHARE) * done / total
+        share = _FIRST_SHARE + (_SEARCH_SHARE - _FIRST_SHARE) * done / total
         text = f"{reached.start} {reached.simulations}: mean force {reached.mean_force_n:.2f} N"
         progress(share, f"{text}, vertical cut {so_far.vertical_n:.2f} N")
         show(so_far)

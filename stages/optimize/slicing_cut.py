@@ -14,12 +14,12 @@ from stages.optimize.constraints import RATE_HZ, Passage
 from stages.optimize.description import OptimizeParams
 from stages.optimize.kinematics import Kinematics, Pullback, Trajectory
 
-AMPLITUDE_M_S, FREQUENCY_RAD_S, DESCENT = 0.1, 10.0, 0.2
+AMPLITUDE_M_S, FREQUENCY_RAD_S, _DESCENT = 0.1, 10.0, 0.2
 """One unit of the optimiser's variables: sawing speed, its frequency, share of the straight cut's descent. An optimiser
 of Adam's kind moves every variable by about the learning rate, so a unit is what may change in ten steps of 0.1."""
-LEAST_WAY_M = 1.0e-12
+_LEAST_WAY_M = 1.0e-12
 """Added to the way down of every sample: a motion that never goes down (the ablation's may) then has a mean too."""
-LEAST_FORCE2_N2 = 1.0e-12
+_LEAST_FORCE2_N2 = 1.0e-12
 """Under the root of the force's norm, which is then differentiable where there is no force."""
 COARSE = 4
 """MDMM looks at every fourth millisecond, where a maximum is the same to 0.1 %; the iterate is judged at every one."""
@@ -77,7 +77,7 @@ class SlicingCut:
         """Of height per vertical velocity of each keyframe, sample by sample [s], shape [samples, keyframes]."""
         unit_drop = float(self._every.drop[-1].sum())
         self._straight_velocity = (passage.end_m - passage.start_m) / unit_drop
-        self._units = np.array([AMPLITUDE_M_S, FREQUENCY_RAD_S, self._straight_velocity * DESCENT])[:, None]
+        self._units = np.array([AMPLITUDE_M_S, FREQUENCY_RAD_S, self._straight_velocity * _DESCENT])[:, None]
 
     @property
     def times(self) -> Array:
@@ -143,7 +143,7 @@ class SlicingCut:
     def _way(self, variables: Array) -> Array:
         """Down, sample by sample [m]."""
         down = -(self._sample_drop @ self._si(variables)[2])
-        return np.maximum(down, 0.0) + LEAST_WAY_M
+        return np.maximum(down, 0.0) + _LEAST_WAY_M
 
     def _weights_pullback(self, variables: Array, norm: Array) -> Array:
         """Derivatives of the mean of `norm` in the vertical velocities, through the weights alone."""
@@ -151,23 +151,23 @@ class SlicingCut:
             return np.zeros(self.keyframes)
         way = self._way(variables)
         way_bar = (norm - (way @ norm) / way.sum()) / way.sum()
-        return -np.einsum("nk,n->k", self._sample_drop, np.where(way > LEAST_WAY_M, way_bar, 0.0))
+        return -np.einsum("nk,n->k", self._sample_drop, np.where(way > _LEAST_WAY_M, way_bar, 0.0))
 
     def trajectory(self, variables: Array) -> Trajectory:
         """Position, velocity and acceleration at the controller's rate."""
         return self._every.trajectory(self._si(variables))
 
-    def coarse_trajectory(self, variables: Array) -> tuple[Trajectory, "VariablesPullback"]:
+    def coarse_trajectory(self, variables: Array) -> tuple[Trajectory, "_VariablesPullback"]:
         """The same at every COARSE-th of its times and the last, and the way back to the variables."""
         trajectory, pullback = self._coarse.with_pullback(self._si(variables))
-        return trajectory, VariablesPullback(pullback, self._units)
+        return trajectory, _VariablesPullback(pullback, self._units)
 
     def at_end_height(self, variables: Array) -> Array:
         """The variables with the descent scaled so that the knife ends exactly at its height."""
         reached = float(self.trajectory(variables).position[-1, 1])
         factor = (self.passage.end_m - self.passage.start_m) / (reached - self.passage.start_m)
         scaled = variables.copy()
-        scaled[2] = (factor * (1.0 + DESCENT * scaled[2]) - 1.0) / DESCENT
+        scaled[2] = (factor * (1.0 + _DESCENT * scaled[2]) - 1.0) / _DESCENT
         return scaled
 
     def _si(self, variables: Array) -> Array:
@@ -175,7 +175,7 @@ class SlicingCut:
         return self._units * variables + np.array([0.0, 0.0, self._straight_velocity])[:, None]
 
 
-class VariablesPullback:
+class _VariablesPullback:
     """From derivatives in a trajectory to those in the variables."""
 
     def __init__(self, keyframes: Pullback, units: Array) -> None:
@@ -203,4 +203,4 @@ def _finished(cut: Cut, **options: bool) -> Result:
 
 
 def _norm(force: Array) -> Array:
-    return np.sqrt((force * force).sum(axis=-1) + LEAST_FORCE2_N2)
+    return np.sqrt((force * force).sum(axis=-1) + _LEAST_FORCE2_N2)

@@ -23,7 +23,7 @@ def _half_body(side: str) -> tuple[Artifact, Artifact]:
     )
 
 
-ARTIFACTS = (
+_ARTIFACTS = (
     table(
         "precut/nodes",
         [
@@ -97,7 +97,7 @@ STAGE = Stage(
     name="precut",
     does="mesh → two bodies joined by cutting springs",
     params=PrecutParams,
-    artifacts=ARTIFACTS,
+    artifacts=_ARTIFACTS,
     reads=(
         "tetrahedralize/nodes",
         "tetrahedralize/tets",

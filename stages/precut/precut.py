@@ -21,16 +21,16 @@ from stages.shared.surface import Surface, drop_unused, face_areas, face_normals
 # The picture of the stage `precut`: the two half-bodies pulled apart, and the springs on the cut surface.
 
 
-GAP_FRACTION = 0.9
+_GAP_FRACTION = 0.9
 """How far the halves are pulled apart, as a fraction of the body's size [-]."""
-MM2_PER_M2 = 1e6
+_MM2_PER_M2 = 1e6
 
 
 def precut_picture(
     cut: CutMesh, positive: HalfBody, negative: HalfBody, *, normal: NDArray[np.float64]
 ) -> NDArray[np.uint8]:
     """Halves pulled apart along the unit normal [-] (shape [3]) on the left, springs face-on on the right."""
-    shift = 0.5 * GAP_FRACTION * np.ptp(cut.nodes, axis=0).max() * normal
+    shift = 0.5 * _GAP_FRACTION * np.ptp(cut.nodes, axis=0).max() * normal
     virtual = cut.virtual_positions()
     ends = np.concatenate(
         [virtual[cut.spring_virtual[:, 0]] + shift, virtual[cut.spring_virtual[:, 1]] - shift]
@@ -54,8 +54,8 @@ def precut_picture(
         Layer(on_cut[skin] + toward_camera, colour=WARNING, size=11.0),
         Layer(
             on_cut + 2.0 * toward_camera,
-            values=MM2_PER_M2 * cut.spring_area,
-            value_range=(0.0, float(MM2_PER_M2 * cut.spring_area.max())),
+            values=_MM2_PER_M2 * cut.spring_area,
+            value_range=(0.0, float(_MM2_PER_M2 * cut.spring_area.max())),
             value_title="area of a spring [mm²]",
             size=7.0,
         ),
@@ -87,14 +87,14 @@ def _body(half: HalfBody, shift: NDArray[np.float64]) -> list[Layer]:
 # Reading a cutting surface from a mesh file in the scan's directory.
 
 
-SUFFIXES = (".ply", ".obj", ".stl", ".off", ".glb")
+_SUFFIXES = (".ply", ".obj", ".stl", ".off", ".glb")
 
 
 def read_cutting_surface(path: Path) -> Surface:
     """The triangles of a mesh file [m], in the cutting frame, with equal vertices merged."""
-    if path.suffix.lower() not in SUFFIXES:
+    if path.suffix.lower() not in _SUFFIXES:
         raise InputError(
-            f"precut.surface_file is {path.name!r}. It must be a mesh file ({', '.join(SUFFIXES)}) in the "
+            f"precut.surface_file is {path.name!r}. It must be a mesh file ({', '.join(_SUFFIXES)}) in the "
             "scan's directory. Convert the cutting surface to one of these."
         )
     try:
@@ -134,12 +134,12 @@ def _parse(data: bytes, path: Path) -> tuple[np.ndarray, np.ndarray]:
         ) from error
 
 
-MAX_CONSERVATION_ERROR = 1e-9
+_MAX_CONSERVATION_ERROR = 1e-9
 """Volume, mass and outer area of both sides add up to the body's within this fraction; more is a defect."""
 
 
 @dataclass(frozen=True)
-class PrecutResult:
+class _PrecutResult:
     """The cut mesh and its two half-bodies."""
 
     cut: CutMesh
@@ -166,7 +166,7 @@ def precut(
     params: PrecutParams,
     *,
     surface: Surface | None = None,
-) -> PrecutResult:
+) -> _PrecutResult:
     """Cut a tet mesh by the plane of the params or, if one is given, by a surface.
 
     Args:
@@ -195,7 +195,7 @@ def precut(
     volume = float(tet_volumes(nodes, tets).sum())
     outer_area = float(face_areas(Surface(nodes, outer_faces(tets))).sum())
     halves_outer_area = sum(float(half.areas()[~half.face_on_cut].sum()) for half in (positive, negative))
-    result = PrecutResult(
+    result = _PrecutResult(
         cut=cut,
         positive=positive,
         negative=negative,
@@ -207,15 +207,15 @@ def precut(
         outer_area_error_fraction=abs(halves_outer_area / outer_area - 1.0),
     )
     errors = (result.volume_error_fraction, result.mass_error_fraction, result.outer_area_error_fraction)
-    if max(errors) > MAX_CONSERVATION_ERROR:
+    if max(errors) > _MAX_CONSERVATION_ERROR:
         raise RuntimeError(
             f"The cut did not conserve volume, mass and outer area: relative errors {errors}, allowed "
-            f"{MAX_CONSERVATION_ERROR:g}"
+            f"{_MAX_CONSERVATION_ERROR:g}"
         )
     return result
 
 
-def metrics(result: PrecutResult) -> dict[str, object]:
+def metrics(result: _PrecutResult) -> dict[str, object]:
     """The artifact precut/metrics."""
     cut = result.cut
     return {
@@ -236,7 +236,7 @@ def metrics(result: PrecutResult) -> dict[str, object]:
     }
 
 
-def tables(result: PrecutResult) -> dict[str, pl.DataFrame]:
+def tables(result: _PrecutResult) -> dict[str, pl.DataFrame]:
     """The tables precut/… by artifact name."""
     cut = result.cut
     frames = {

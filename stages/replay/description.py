@@ -7,7 +7,7 @@ from pydantic import Field
 from stages.runtime.describe import Column, Stage, StageParams, metrics, picture, table
 from stages.shared.cut_description import SIDE, CutParams, cut_mesh, triangles
 
-ARTIFACTS = (
+_ARTIFACTS = (
     table(
         "replay/frames",
         [
@@ -64,7 +64,7 @@ STAGE = Stage(
     name="replay",
     does="motion → a recording of the cut for the 3D viewers",
     params=ReplayParams,
-    artifacts=ARTIFACTS,
+    artifacts=_ARTIFACTS,
     reads=(
         "calibrate/body",
         "transport/parameters",

@@ -20,15 +20,15 @@ from stages.runtime.stage_io import StageIO
 from stages.shared.cut import cutting_model, read_cut_mesh, read_second_cut_values
 from stages.shared.pictures import Moment, cut_views
 
-MOTION = "optimize/motion"
-SIDES = (1, -1)
-PICTURED_FRACTIONS = (0.1, 0.4, 0.7, 1.0)
+_MOTION = "optimize/motion"
+_SIDES = (1, -1)
+_PICTURED_FRACTIONS = (0.1, 0.4, 0.7, 1.0)
 """Moments of the picture, as fractions of the recorded frames [-]."""
-Floats = NDArray[np.float64]
+_Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Recording:
+class _Recording:
     """A simulated cut at the times of its frames."""
 
     mesh: CutMesh
@@ -36,11 +36,11 @@ class Recording:
     result: Result
     steps: NDArray[np.int64]
     """Steps of the simulation that are frames, shape [frame_count]; the first is 0, the body at rest."""
-    positions: tuple[Floats, ...]
+    positions: tuple[_Floats, ...]
     """Node positions [m] of every frame, each of shape [node_count, 3]."""
 
     @property
-    def times(self) -> Floats:
+    def times(self) -> _Floats:
         """Times of the frames [s], shape [frame_count]."""
         return self.result.step_time[self.steps]
 
@@ -52,7 +52,7 @@ def record(
     values: Values,
     params: ReplayParams,
     progress: Callable[[float], None] | None = None,
-) -> Recording:
+) -> _Recording:
     """Simulate the motion (columns of optimize/motion) and keep the frames that it reaches.
 
     A cut that stops early is recorded up to there: the replay is for looking, and that is what there is to see.
@@ -83,10 +83,10 @@ def record(
             f"{result.outcome}. Lower cut.dt_s."
         )
     positions = (mesh.nodes, *(result.positions[params.cut.dt_s * int(step)] for step in reached[1:]))
-    return Recording(mesh, params.cut.blade, result, reached, positions)
+    return _Recording(mesh, params.cut.blade, result, reached, positions)
 
 
-def frame_table(recording: Recording) -> pl.DataFrame:
+def frame_table(recording: _Recording) -> pl.DataFrame:
     """The table replay/frames. The force of a frame is that of the step that ends there."""
     result = recording.result
     force = np.concatenate([np.zeros((1, 3)), result.force])[recording.steps]
@@ -101,9 +101,9 @@ def frame_table(recording: Recording) -> pl.DataFrame:
     )
 
 
-def surface_tables(recording: Recording) -> tuple[pl.DataFrame, pl.DataFrame]:
+def surface_tables(recording: _Recording) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The tables replay/faces and replay/vertices: both halves as one set of vertices, frame after frame."""
-    rest = [half_body(recording.mesh, side) for side in SIDES]
+    rest = [half_body(recording.mesh, side) for side in _SIDES]
     first = np.cumsum([0, *(len(half.vertices) for half in rest)])
     faces = pl.DataFrame(
         [
@@ -112,7 +112,7 @@ def surface_tables(recording: Recording) -> tuple[pl.DataFrame, pl.DataFrame]:
                 np.concatenate([half.faces + offset for half, offset in zip(rest, first, strict=False)]),
                 pl.Array(pl.Int32, 3),
             ),
-            pl.Series("side", np.repeat(SIDES, [len(half.faces) for half in rest]), pl.Int8),
+            pl.Series("side", np.repeat(_SIDES, [len(half.faces) for half in rest]), pl.Int8),
             pl.Series("on_cut", np.concatenate([half.face_on_cut for half in rest]), pl.Boolean),
         ]
     )
@@ -128,7 +128,7 @@ def surface_tables(recording: Recording) -> tuple[pl.DataFrame, pl.DataFrame]:
     return faces, vertices
 
 
-def spring_table(recording: Recording) -> pl.DataFrame:
+def spring_table(recording: _Recording) -> pl.DataFrame:
     """The table replay/springs: where they are and what is left of them, frame after frame."""
     ends = np.stack(
         [recording.mesh.virtual_positions(x)[recording.mesh.spring_virtual] for x in recording.positions]
@@ -145,7 +145,7 @@ def spring_table(recording: Recording) -> pl.DataFrame:
     )
 
 
-def metrics(recording: Recording, knife: str) -> dict[str, Any]:
+def metrics(recording: _Recording, knife: str) -> dict[str, Any]:
     """The artifact replay/metrics."""
     result = recording.result
     moved = max(float(np.linalg.norm(x - recording.mesh.nodes, axis=1).max()) for x in recording.positions)
@@ -164,20 +164,20 @@ def metrics(recording: Recording, knife: str) -> dict[str, Any]:
     }
 
 
-def picture(recording: Recording) -> NDArray[np.uint8]:
+def picture(recording: _Recording) -> NDArray[np.uint8]:
     """The halves and the knife at four moments; 8-bit pixels, shape [height, width, 3]."""
     last = len(recording.steps) - 1
     moments = []
-    for fraction in PICTURED_FRACTIONS:
+    for fraction in _PICTURED_FRACTIONS:
         i = round(fraction * last)
         pose = recording.result.pose[recording.steps[i]]
         moments.append(Moment(float(recording.times[i]), recording.positions[i], pose))
     return cut_views(recording.mesh, recording.knife, moments)
 
 
-def _vertices(mesh: CutMesh, nodes: Floats) -> Floats:
+def _vertices(mesh: CutMesh, nodes: _Floats) -> _Floats:
     moved = replace(mesh, nodes=nodes)
-    return np.concatenate([half_body(moved, side).vertices for side in SIDES])
+    return np.concatenate([half_body(moved, side).vertices for side in _SIDES])
 
 
 def run(io: StageIO, params: ReplayParams) -> dict[str, Any]:
@@ -186,7 +186,7 @@ def run(io: StageIO, params: ReplayParams) -> dict[str, Any]:
     recording = record(
         read_cut_mesh(io.read, "precut_half"),
         MATERIALS[io.scan.material],
-        io.read(MOTION),
+        io.read(_MOTION),
         read_second_cut_values(io.read),
         params,
         progress=lambda fraction: io.progress(0.02 + 0.8 * fraction, "cut"),

@@ -22,12 +22,12 @@ from stages.runtime.version import ARTIFACT_FORMAT
 
 def read_parquet(path: Path) -> pl.DataFrame:
     """The table; PolarsError or OSError if the file is damaged."""
-    with panics_as_errors():
+    with _panics_as_errors():
         return pl.read_parquet(path)
 
 
 @contextmanager
-def panics_as_errors() -> Iterator[None]:
+def _panics_as_errors() -> Iterator[None]:
     """Within this, a panic of polars' Rust code is a PolarsError; by itself it is no Exception and ends everything."""
     try:
         yield
@@ -156,7 +156,7 @@ def read_metadata(path: Path) -> dict[str, str]:
             f"{path} does not exist. Run the stage that writes it: 'scan2cut run' or 'dvc repro'."
         )
     try:
-        with panics_as_errors():
+        with _panics_as_errors():
             return dict(pl.read_parquet_metadata(path))
     except (OSError, pl.exceptions.PolarsError) as error:
         raise _unreadable(path, error) from error

@@ -11,16 +11,16 @@ from pathlib import Path
 
 from stages.runtime.describe import Artifact, Instance, Stage
 
-STAGES_FOLDER = Path(__file__).parents[1]
-DESCRIPTION = "description"
+_STAGES_FOLDER = Path(__file__).parents[1]
+_DESCRIPTION = "description"
 """A folder of stages/ with this module is a stage; its STAGE describes it."""
 
 
 def _described() -> dict[str, Stage]:
     found: dict[str, Stage | Instance] = {}
-    for path in sorted(STAGES_FOLDER.glob(f"*/{DESCRIPTION}.py")):
+    for path in sorted(_STAGES_FOLDER.glob(f"*/{_DESCRIPTION}.py")):
         word = path.parent.name
-        found[word] = import_module(f"stages.{word}.{DESCRIPTION}").STAGE
+        found[word] = import_module(f"stages.{word}.{_DESCRIPTION}").STAGE
         if found[word].name != word:
             raise ValueError(f"{path} describes {found[word].name!r}; a stage has the name of its folder")
     stages = {word: stage for word, stage in found.items() if isinstance(stage, Stage)}

@@ -17,7 +17,7 @@ from stages.runtime.files import sha256_of_path, write_bytes_atomic
 if TYPE_CHECKING:
     from disect_sim.model import Model
 
-SHARED_CODE = (Path(__file__).parents[2] / "disect_sim", Path(__file__).parents[1] / "shared")
+_SHARED_CODE = (Path(__file__).parents[2] / "disect_sim", Path(__file__).parents[1] / "shared")
 """Code behind a fit or a search beside the stage's own."""
 
 
@@ -30,7 +30,7 @@ def work_key(model: "Model", data: Iterable[NDArray], params: StageParams, own_c
         digest.update(np.ascontiguousarray(part).tobytes())
     for text in (repr(model.material), params.model_dump_json(), torch.__version__):
         digest.update(text.encode())
-    for folder in (own_code, *SHARED_CODE):
+    for folder in (own_code, *_SHARED_CODE):
         digest.update(sha256_of_path(folder).encode())
     return digest.hexdigest()
 
@@ -50,7 +50,7 @@ def remove_checkpoints(scan_dir: Path | None, stage: str) -> None:
         folder.rmdir()
 
 
-FORMAT = 2
+_FORMAT = 2
 """Raise it when the content changes its meaning; older checkpoints are then not read."""
 _LOG = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ class Checkpoint:
         import torch
 
         buffer = io.BytesIO()
-        torch.save({"format": FORMAT, "key": self._key, "state": state}, buffer)
+        torch.save({"format": _FORMAT, "key": self._key, "state": state}, buffer)
         write_bytes_atomic(self._path, buffer.getvalue())
 
     def _read(self) -> dict[str, Any] | None:
@@ -88,6 +88,6 @@ class Checkpoint:
             _LOG.warning("%s can't be read (%s): this part starts again.", self._path, error)
             return None
         whole = (
-            isinstance(content, dict) and content.get("format") == FORMAT and content.get("key") == self._key
+            isinstance(content, dict) and content.get("format") == _FORMAT and content.get("key") == self._key
         )
         return content if whole else None

@@ -31,21 +31,21 @@ REASONS = {
     errno.EIO: ("the disk can't read or write it", "Check the disk (dmesg, smartctl)"),
 }
 
-NOT_ALLOWED = (errno.EROFS, errno.EACCES, errno.EPERM)
+_NOT_ALLOWED = (errno.EROFS, errno.EACCES, errno.EPERM)
 """Stays so until somebody changes the place: who meets it before anything has begun refuses."""
 
-NO_NAME = (errno.ENAMETOOLONG, errno.ELOOP)
+_NO_NAME = (errno.ENAMETOOLONG, errno.ELOOP)
 """The fault of whoever gave the name."""
 
 
 def is_refused(error: BaseException) -> bool:
     """True if the person who asked has to change something: the place, or a name."""
-    return is_not_allowed(error) or (isinstance(error, OSError) and error.errno in NO_NAME)
+    return is_not_allowed(error) or (isinstance(error, OSError) and error.errno in _NO_NAME)
 
 
 def is_not_allowed(error: BaseException) -> bool:
     """True if the place may not be written."""
-    return isinstance(error, OSError) and error.errno in NOT_ALLOWED
+    return isinstance(error, OSError) and error.errno in _NOT_ALLOWED
 
 
 def disk_sentence(error: BaseException) -> str | None:

@@ -42,10 +42,10 @@ def quiet_stderr() -> Iterator[None]:
 # Reading untrusted YAML: plain values only, bounded in size, no aliases.
 
 
-MAX_BYTES = 10_000_000
+_MAX_BYTES = 10_000_000
 """A dvc.lock with a hundred outputs has 20 kB."""
 
-REMEMBERED = 8
+_REMEMBERED = 8
 """Texts whose value is kept: a run reads the same template, parameters and dvc.lock for every stage, and PyYAML needs a
 third of a second for each. Only the same text gives the same value, so a changed file is never missed."""
 
@@ -93,7 +93,7 @@ def parse_yaml(text: str) -> Any:
     return deepcopy(_parsed(text))
 
 
-@lru_cache(maxsize=REMEMBERED)
+@lru_cache(maxsize=_REMEMBERED)
 def _parsed(text: str) -> Any:
     try:
         return yaml.load(text, Loader=_PlainLoader)
@@ -129,12 +129,12 @@ def _bounded_text(path: Path) -> str:
         os.close(handle)
         raise InputError(f"{path} is not a regular file. It must be a YAML text file. Restore it.")
     with open(handle, encoding="utf-8") as file:
-        if found.st_size > MAX_BYTES:
+        if found.st_size > _MAX_BYTES:
             raise InputError(
-                f"{path} has {found.st_size / 1e6:.0f} MB. At most {MAX_BYTES / 1e6:.0f} MB of YAML are read. "
+                f"{path} has {found.st_size / 1e6:.0f} MB. At most {_MAX_BYTES / 1e6:.0f} MB of YAML are read. "
                 "Restore it."
             )
-        return file.read(MAX_BYTES)
+        return file.read(_MAX_BYTES)
 
 
 # sha256 of files, directories and values.
@@ -174,7 +174,7 @@ def sha256_of_value(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True, allow_nan=False).encode()).hexdigest()
 
 
-WRITING_S = 60.0
+_WRITING_S = 60.0
 """No write of a file takes longer: an older temporary file belongs to a process that was killed."""
 
 
@@ -195,11 +195,11 @@ def write_bytes_atomic(path: Path, data: bytes) -> None:
     _sync_directory(path.parent)
 
 
-def remove_half_written(folder: Path) -> None:
+def _remove_half_written(folder: Path) -> None:
     """Remove the temporary files of killed processes in this folder."""
     for path in folder.glob(".*.????????"):
         with contextlib.suppress(FileNotFoundError):
-            if path.is_file() and time.time() - path.stat().st_mtime > WRITING_S:
+            if path.is_file() and time.time() - path.stat().st_mtime > _WRITING_S:
                 path.unlink()
 
 
@@ -214,10 +214,10 @@ def _sync_directory(directory: Path) -> None:
 # The scratch directory of a running stage, locked while its process lives, so that a killed one is recognised.
 
 
-SCRATCH_PREFIX = ".scratch-"
-TEMPORARY_LINK, TEMPORARY_PREFIX = "temporary", "scan2cut-"
+_SCRATCH_PREFIX = ".scratch-"
+TEMPORARY_LINK, _TEMPORARY_PREFIX = "temporary", "scan2cut-"
 """Name of the link to the folder of temporary files, and how that folder's name begins."""
-PF_EXITING = 0x4
+_PF_EXITING = 0x4
 """From linux/sched.h: among the flags in /proc/<process>/stat."""
 LIVE_FILE_NAME = "live.png"
 """In the scan's directory while a stage runs that has something to see."""
@@ -229,7 +229,7 @@ class Scratch:
     def __init__(self, scan_dir: Path, stage: str) -> None:
         self.path = Path()
         while not self.path.name:
-            made = Path(tempfile.mkdtemp(prefix=f"{SCRATCH_PREFIX}{stage}-{os.getpid()}-", dir=scan_dir))
+            made = Path(tempfile.mkdtemp(prefix=f"{_SCRATCH_PREFIX}{stage}-{os.getpid()}-", dir=scan_dir))
             self._handle = os.open(made, os.O_RDONLY)
             fcntl.flock(self._handle, fcntl.LOCK_EX)
             if made.exists():  # not swept away before it was locked
@@ -244,7 +244,7 @@ class Scratch:
         It lies among the system's temporary files, since names of sockets must be short; a link here points to it.
         """
         before = tempfile.tempdir
-        place = Path(tempfile.gettempdir()) / f"{TEMPORARY_PREFIX}{uuid.uuid4().hex[:12]}"
+        place = Path(tempfile.gettempdir()) / f"{_TEMPORARY_PREFIX}{uuid.uuid4().hex[:12]}"
         (self.path / TEMPORARY_LINK).symlink_to(place.absolute())
         place.mkdir(mode=0o700)
         tempfile.tempdir = str(place)
@@ -262,8 +262,8 @@ class Scratch:
 
 def remove_abandoned(scan_dir: Path) -> None:
     """Remove what killed processes left: scratch directories of any stage, the picture it was showing, half files."""
-    remove_half_written(scan_dir)
-    for path in scan_dir.glob(f"{SCRATCH_PREFIX}*"):
+    _remove_half_written(scan_dir)
+    for path in scan_dir.glob(f"{_SCRATCH_PREFIX}*"):
         try:
             handle = os.open(path, os.O_RDONLY)
         except FileNotFoundError:
@@ -295,7 +295,7 @@ def _is_dying(scratch: Path) -> bool:
     try:
         process = scratch.name.split("-")[-2]
         flags = Path(f"/proc/{int(process)}/stat").read_text().rpartition(")")[2].split()[6]
-        return bool(int(flags) & PF_EXITING)
+        return bool(int(flags) & _PF_EXITING)
     except (OSError, ValueError, IndexError):
         return False
 
@@ -306,6 +306,6 @@ def _remove_temporary_files(scratch: Path) -> None:
     if not link.is_symlink():
         return
     place = link.readlink()
-    if place.name.startswith(TEMPORARY_PREFIX) and place.is_dir() and not place.is_symlink():
+    if place.name.startswith(_TEMPORARY_PREFIX) and place.is_dir() and not place.is_symlink():
         shutil.rmtree(place, ignore_errors=True)
     link.unlink()

@@ -24,7 +24,7 @@ SHARED: dict[str, type[SharedSection]] = {
 """Sections that several stages read."""
 SECTIONS: tuple[str, ...] = (*SHARED, *STAGES)
 """All sections: the shared ones, then one per stage."""
-PLAIN_RULES = {
+_PLAIN_RULES = {
     "tuple_type": "it must be a list in brackets, as in [1, 2]",
     "list_type": "it must be a list in brackets, as in [1, 2]",
     "dict_type": "it must be names with values, as in {name: 1}",
@@ -33,7 +33,7 @@ PLAIN_RULES = {
     "too_short": "the list has too few values",
 }
 """In place of pydantic's words, which are Python's."""
-SHOWN_CHARACTERS = 120
+_SHOWN_CHARACTERS = 120
 """Of a value in a message."""
 
 
@@ -177,7 +177,7 @@ class _Values:
         if fault["type"] == "extra_forbidden":
             allowed = ", ".join(_allowed_keys(model, location))
             return f"{source}: {path} is not a known parameter. Known here: {allowed}. Correct or remove it."
-        rule = PLAIN_RULES.get(fault["type"], fault["msg"]).removeprefix("Value error, ").rstrip(".")
+        rule = _PLAIN_RULES.get(fault["type"], fault["msg"]).removeprefix("Value error, ").rstrip(".")
         rule = rule[0].lower() + rule[1:]
         return f"{source}: {path} is {shown(fault['input'])}, but {rule}. Change {path} in {source}."
 
@@ -208,7 +208,7 @@ def _other_kinds(path: str, given: Any, checked: Any) -> Iterator[tuple[str, Any
 def shown(value: Any) -> str:
     """The value for a message, shortened: a scan.yaml may hold megabytes in one of them."""
     text = repr(value)
-    return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}…"
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
 
 
 def _allowed_keys(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:

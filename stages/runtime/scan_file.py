@@ -16,7 +16,7 @@ IDENTITY_KEYS = ("id", "scan", "log", "force_log", "air_runs", "further_logs", "
 """Keys of scan.yaml that are no sections of parameters."""
 ID_PATTERN = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 """Safe in paths, in DVC's templates and in Prefect's names."""
-FILE_NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
+_FILE_NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 """A file of the scan's own directory: no separators, nothing hidden, nothing a shell or DVC would interpret."""
 
 
@@ -109,7 +109,7 @@ def read_scan_mapping(path: Path) -> dict[str, Any]:
 
 def check_file_name(name: str, source: str) -> None:
     """Refuse a name that is not that of a file in the scan's own directory."""
-    if not FILE_NAME_PATTERN.fullmatch(name):
+    if not _FILE_NAME_PATTERN.fullmatch(name):
         raise InputError(
             f"{source} is {name[:80]!r}. It must name a file in the scan's own directory, in letters, digits, '.', '_' "
             "and '-'. Register the file with 'scan2cut run'."

@@ -38,13 +38,13 @@ from stages.runtime.version import ARTIFACT_FORMAT
 # Jobs of a stage in processes: the simulator's own helper, which every stage shares.
 
 
-SHARE_VARIABLE = "OMP_NUM_THREADS"
+_SHARE_VARIABLE = "OMP_NUM_THREADS"
 """Where several scans run at once, their share of the cores; a person may set it too."""
 
 
 def stage_workers(processes: int) -> Workers:
     """So many processes; 0: one per core that the stage is given, at most SHARE_VARIABLE if that is a number."""
-    share = os.environ.get(SHARE_VARIABLE, "")
+    share = os.environ.get(_SHARE_VARIABLE, "")
     most = int(share) if share.isdigit() and int(share) > 0 else cores_given()
     return Workers(processes or min(most, cores_given()))
 
@@ -125,7 +125,7 @@ def _digests(value: Any) -> dict[str, str]:
 EVENTS_VARIABLE = "SCAN2CUT_EVENTS"
 
 
-def someone_listens() -> bool:
+def _someone_listens() -> bool:
     """True if events go anywhere; what only people see need not be made otherwise."""
     return bool(os.environ.get(EVENTS_VARIABLE))
 
@@ -223,7 +223,7 @@ class StageIO:
     def show(self, draw: Callable[[], bytes | np.ndarray]) -> None:
         """A picture of how far the stage is, for those who watch; drawn now and then, gone when the stage ends."""
         now = time.monotonic()
-        if not someone_listens() or now - self._shown_s < SHOW_EVERY_S:
+        if not _someone_listens() or now - self._shown_s < SHOW_EVERY_S:
             return
         self._shown_s = now
         try:

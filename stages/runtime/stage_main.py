@@ -33,7 +33,7 @@ PARENT_VARIABLE = "SCAN2CUT_PARENT"
 _REFERENCE = re.compile(r"\$\{(\w+)\}")
 
 
-class OrphanError(RuntimeError):
+class _OrphanError(RuntimeError):
     """Whoever started this process is gone already."""
 
 
@@ -46,13 +46,13 @@ def die_with_parent(parent: int | None = None) -> None:
     if parent is None:
         parent = int(os.environ.get(PARENT_VARIABLE, os.getppid()))
     if not end_with_parent(parent):
-        raise OrphanError(
+        raise _OrphanError(
             f"Process {parent}, which started this one, is gone. A stage must not write behind its run's back, "
             "so nothing was written. Start the run again."
         )
 
 
-def stage_dependencies(scan_dir: Path, stage: str) -> list[str]:
+def _stage_dependencies(scan_dir: Path, stage: str) -> list[str]:
     """The stage's dependencies as DVC sees them: paths relative to the project."""
     entry = read_mapping(scan_dir / PIPELINE_FILE_NAME).get("stages", {}).get(stage)
     if not isinstance(entry, dict):
@@ -64,7 +64,7 @@ def stage_dependencies(scan_dir: Path, stage: str) -> list[str]:
     return [_REFERENCE.sub(lambda match: str(values[match[1]]), dep) for dep in entry.get("deps", [])]
 
 
-def fingerprint(project: Path, dependencies: list[str], params: Any) -> dict[str, str]:
+def _fingerprint(project: Path, dependencies: list[str], params: Any) -> dict[str, str]:
     """sha256 of every dependency and of the parameters."""
     return {
         **{path: sha256_of_path(project / path) for path in dependencies},
@@ -72,17 +72,17 @@ def fingerprint(project: Path, dependencies: list[str], params: Any) -> dict[str
     }
 
 
-def changes(before: dict[str, str], after: dict[str, str]) -> list[str]:
+def _changes(before: dict[str, str], after: dict[str, str]) -> list[str]:
     """What differs between two fingerprints."""
     return sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
 
 
-DEBUG_VARIABLE = "SCAN2CUT_DEBUG"
+_DEBUG_VARIABLE = "SCAN2CUT_DEBUG"
 
-StageFunction = Callable[[StageIO, Any], dict[str, Any]]
+_StageFunction = Callable[[StageIO, Any], dict[str, Any]]
 
 
-class InputsChangedError(RuntimeError):
+class _InputsChangedError(RuntimeError):
     """A dependency or a parameter changed while the stage ran."""
 
 
@@ -99,7 +99,7 @@ def _exit_code(arguments: list[str]) -> int:
     except InputError as error:
         own_words = InputError(_in_words_of(stage, str(error))).with_traceback(error.__traceback__)
         return _report(stage, own_words, EXIT_BAD_INPUT)
-    except InputsChangedError as error:
+    except _InputsChangedError as error:
         return _report(stage, error, EXIT_INPUTS_CHANGED)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
@@ -130,14 +130,14 @@ def _run_guarded(stage: str, scan_dir: Path) -> None:
     die_with_parent()
     scan = read_scan_file(scan_dir)
     project = scan_dir.resolve().parents[2]
-    dependencies = stage_dependencies(scan_dir, stage)
+    dependencies = _stage_dependencies(scan_dir, stage)
 
     def state() -> dict[str, str]:
         tracked = {
             "stage": _params(project, scan_dir, stage).model_dump(mode="json"),
             "material": scan.material,
         }
-        return fingerprint(project, dependencies, tracked)
+        return _fingerprint(project, dependencies, tracked)
 
     remove_abandoned(scan_dir)
     params = _params(project, scan_dir, stage)
@@ -152,9 +152,9 @@ def _run_guarded(stage: str, scan_dir: Path) -> None:
             raise RuntimeError(
                 f"{stage} did not write {', '.join(io.missing())}, which its description.py promises"
             )
-        changed = changes(before, state())
+        changed = _changes(before, state())
         if changed:
-            raise InputsChangedError(
+            raise _InputsChangedError(
                 f"{', '.join(changed)} changed while {stage} ran, so its result would be recorded falsely. "
                 "Nothing was written. Run it again."
             )
@@ -166,9 +166,9 @@ def _run_guarded(stage: str, scan_dir: Path) -> None:
         io.close()
 
 
-def _function(stage: str) -> StageFunction:
+def _function(stage: str) -> _StageFunction:
     """The function `run` of the stage's folder; only now is anything heavy imported."""
-    run: StageFunction = import_module(f"stages.{STAGES[stage].code}.{STAGES[stage].code}").run
+    run: _StageFunction = import_module(f"stages.{STAGES[stage].code}.{STAGES[stage].code}").run
     return run
 
 
@@ -178,12 +178,12 @@ def _params(project: Path, scan_dir: Path, stage: str) -> Any:
 
 def _report(stage: str, error: Exception, exit_code: int) -> int:
     of_disk = disk_sentence(error)
-    is_sentence = isinstance(error, InputError | InputsChangedError | OrphanError)
+    is_sentence = isinstance(error, InputError | _InputsChangedError | _OrphanError)
     message = of_disk or (str(error) if is_sentence else f"{type(error).__name__}: {error}")
     if not message.startswith(f"{stage}:"):
         message = f"{stage}: {message}"
     emit("error", exit_code=exit_code, message=message)
     sys.stderr.write(f"{message}\n")
-    if (exit_code == EXIT_FAILED and not of_disk and not is_sentence) or os.environ.get(DEBUG_VARIABLE):
+    if (exit_code == EXIT_FAILED and not of_disk and not is_sentence) or os.environ.get(_DEBUG_VARIABLE):
         sys.stderr.write("".join(traceback.format_exception(error)))
     return exit_code

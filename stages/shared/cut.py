@@ -37,17 +37,19 @@ def straight_cut(mesh: CutMesh, params: CutParams) -> tuple[ConstantVelocity, fl
 # The simulator's parameters for both cuts, read back from the tables of transport and calibrate.
 
 
-Read = Callable[[str], pl.DataFrame]
+_Read = Callable[[str], pl.DataFrame]
 Factors = Mapping[str, np.ndarray | float]
 """Parameter → factor on its fitted value: a number, or one per spring, shape [spring_count]."""
 
 
-def read_body_values(read: Read) -> dict[str, float]:
+def read_body_values(read: _Read) -> dict[str, float]:
     """What replaces the material's own values."""
     return dict(read("calibrate/body").select("name", "value").iter_rows())
 
 
-def read_possible_materials(read: Read, skin: NDArray[np.bool_], depth: NDArray[np.float64]) -> list[Factors]:
+def read_possible_materials(
+    read: _Read, skin: NDArray[np.bool_], depth: NDArray[np.float64]
+) -> list[Factors]:
     """Possible materials by calibrate's posterior, each as factors on the fitted values. May be none.
 
     Args:
@@ -87,17 +89,17 @@ def of_material(values: Mapping[str, np.ndarray], factors: Factors) -> dict[str,
     return {name: value * factors.get(name, 1.0) for name, value in values.items()}
 
 
-def read_second_cut_values(read: Read) -> dict[str, np.ndarray]:
+def read_second_cut_values(read: _Read) -> dict[str, np.ndarray]:
     """The transported parameters of every spring, shape [spring_count], and those of the body as a whole."""
     return _values(read, "transport/parameters")
 
 
-def read_first_cut_values(read: Read) -> dict[str, np.ndarray]:
+def read_first_cut_values(read: _Read) -> dict[str, np.ndarray]:
     """The same for the first cut, as calibrate fitted them."""
     return _values(read, "calibrate/parameters")
 
 
-def _values(read: Read, table: str) -> dict[str, np.ndarray]:
+def _values(read: _Read, table: str) -> dict[str, np.ndarray]:
     springs = read(table)
     body = {name: np.asarray(value) for name, value in read_body_values(read).items()}
     return {name: springs[name].to_numpy() for name in SPRING_NAMES} | body

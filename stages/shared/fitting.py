@@ -15,7 +15,7 @@ from stages.runtime.errors import InputError
 # The loop of every search that takes minutes: each iteration is saved, a killed search goes on where it was.
 
 
-class Resumable(Protocol):
+class _Resumable(Protocol):
     """A search that can be taken apart into iterations, and into plain values and tensors between two of them."""
 
     def over(self) -> bool:
@@ -31,12 +31,12 @@ class Resumable(Protocol):
         """Go on from a saved state, to the same numbers as if nothing had happened."""
 
 
-Search = TypeVar("Search", bound=Resumable)
+_Search = TypeVar("_Search", bound=_Resumable)
 
 
 def run_to_end(
-    search: Search, checkpoint: Checkpoint, report: Callable[[Search], None] | None = None
-) -> Search:
+    search: _Search, checkpoint: Checkpoint, report: Callable[[_Search], None] | None = None
+) -> _Search:
     """Iterate until the search is over, from its checkpoint if there is one; `report` is called after each save."""
     saved = checkpoint.load()
     if saved is not None:
@@ -52,31 +52,31 @@ def run_to_end(
 # The damped steps of Levenberg and Marquardt: shorter and shorter until one is better.
 
 
-FIRST_DAMPING = 1.0e-2
+_FIRST_DAMPING = 1.0e-2
 """Of the curvature's scale; grows after a bad step and shrinks after a good one."""
-LEAST_DAMPING = 1.0e-6
-FACTOR = 5.0
-TRIES = 6
+_LEAST_DAMPING = 1.0e-6
+_FACTOR = 5.0
+_TRIES = 6
 """Damped steps tried per linearisation."""
 
-Array = NDArray[np.float64]
-Place = TypeVar("Place")
+_Array = NDArray[np.float64]
+_Place = TypeVar("_Place")
 
 
 class Damping:
     """How much the steps of one search are damped; goes on from linearisation to linearisation."""
 
     def __init__(self) -> None:
-        self.value = FIRST_DAMPING
+        self.value = _FIRST_DAMPING
 
     def better(
         self,
-        curvature: Array,
-        slope: Array,
-        scale: Array,
+        curvature: _Array,
+        slope: _Array,
+        scale: _Array,
         longest: float,
-        place: Callable[[Array], Place | None],
-    ) -> Place | None:
+        place: Callable[[_Array], _Place | None],
+    ) -> _Place | None:
         """The first place that is better, or None.
 
         Args:
@@ -86,23 +86,23 @@ class Damping:
             longest: No number moves further than this in one step.
             place: Where a step leads, if that is better.
         """
-        for _ in range(TRIES):
-            step: Array = -np.asarray(np.linalg.solve(curvature + self.value * scale, slope), float)
+        for _ in range(_TRIES):
+            step: _Array = -np.asarray(np.linalg.solve(curvature + self.value * scale, slope), float)
             step *= min(1.0, longest / max(float(np.abs(step).max()), 1e-300))
             found = place(step)
             if found is not None:
-                self.value = max(self.value / FACTOR, LEAST_DAMPING)
+                self.value = max(self.value / _FACTOR, _LEAST_DAMPING)
                 return found
-            self.value *= FACTOR
+            self.value *= _FACTOR
         return None
 
 
 # The zero-phase low-pass that is applied alike to a measured and to a simulated force.
 
 
-ORDER = 2
+_ORDER = 2
 """Of the Butterworth filter, which runs forwards and backwards."""
-PADDING_PERIODS = 3.0
+_PADDING_PERIODS = 3.0
 """How far each end is extended before filtering, in periods of the cutoff, so that the filter has settled."""
 MIN_SAMPLES = 12
 """A shorter record is all edge."""
@@ -137,8 +137,8 @@ def low_pass(
     even = np.linspace(time_s[0], time_s[-1], count)
     columns = values.reshape(count, -1)
     gridded = np.stack([np.interp(even, time_s, column) for column in columns.T], axis=1)
-    padding = int(np.ceil(PADDING_PERIODS * rate_hz / cutoff_hz))
-    sections = butter(ORDER, cutoff_hz, fs=rate_hz, output="sos")
+    padding = int(np.ceil(_PADDING_PERIODS * rate_hz / cutoff_hz))
+    sections = butter(_ORDER, cutoff_hz, fs=rate_hz, output="sos")
     smooth = sosfiltfilt(sections, gridded, axis=0, padlen=min(count - 1, padding))
     back = np.stack([np.interp(time_s, even, column) for column in smooth.T], axis=1)
     return back.reshape(values.shape)
@@ -147,26 +147,26 @@ def low_pass(
 # How alike a normal field is at two places.
 
 
-def correlation(a: Array, b: Array, length: float) -> Array:
+def correlation(a: _Array, b: _Array, length: float) -> _Array:
     """exp(-d² / 2 length²) of the distances between places a and b, shape [len(a), len(b)]."""
-    out: Array = np.exp(-0.5 * ((a[:, None] - b) / length) ** 2)
+    out: _Array = np.exp(-0.5 * ((a[:, None] - b) / length) ** 2)
     return out
 
 
-def rough_correlation(a: Array, b: Array, length: float) -> Array:
+def rough_correlation(a: _Array, b: _Array, length: float) -> _Array:
     """The same of a field that has kinks: Matérn's with 3/2, (1 + √3 d / length) exp(-√3 d / length)."""
     far = np.sqrt(3.0) * np.abs(a[:, None] - b) / length
-    out: Array = (1.0 + far) * np.exp(-far)
+    out: _Array = (1.0 + far) * np.exp(-far)
     return out
 
 
-LOGARITHMIC_RATIO = 10.0
+_LOGARITHMIC_RATIO = 10.0
 """Bounds further apart than this factor are covered in powers, so that 0.01 and 0.1 are as far apart as 0.1 and 1."""
-SMALLEST_FRACTION = 1.0e-3
+_SMALLEST_FRACTION = 1.0e-3
 """Of the upper bound: where the lower one is 0, values below this are out of reach (a logarithm needs a floor)."""
-AT_BOUND_FRACTION = 0.01
+_AT_BOUND_FRACTION = 0.01
 """A value within this share of the range (of its logarithm) from an end counts as at the bound."""
-EDGE = 1.0e-4
+_EDGE = 1.0e-4
 """Start values at or beyond a bound are taken this share of the range inside it; the sigmoid is flat at its ends."""
 
 
@@ -187,7 +187,7 @@ class Bound:
 
     def free(self, value: torch.Tensor | float) -> torch.Tensor:
         """Inverse of `value`; what is outside is taken to the nearest end first."""
-        fraction = self.fraction(value).clamp(EDGE, 1.0 - EDGE)
+        fraction = self.fraction(value).clamp(_EDGE, 1.0 - _EDGE)
         return torch.log(fraction) - torch.log1p(-fraction)
 
     def fraction(self, value: torch.Tensor | float) -> torch.Tensor:
@@ -200,7 +200,7 @@ class Bound:
     def touches(self, value: float) -> bool:
         """True if the value has run into an end of the range."""
         fraction = float(self.fraction(value))
-        return not AT_BOUND_FRACTION < fraction < 1.0 - AT_BOUND_FRACTION
+        return not _AT_BOUND_FRACTION < fraction < 1.0 - _AT_BOUND_FRACTION
 
 
 def make_bound(name: str, low: float, high: float) -> Bound:
@@ -210,5 +210,5 @@ def make_bound(name: str, low: float, high: float) -> Bound:
             f"calibrate.bounds.{name} is [{low:g}, {high:g}]. The first number must be the lower one. Swap them."
         )
     if low == 0.0:
-        low = SMALLEST_FRACTION * high
-    return Bound(low, high, logarithmic=low > 0.0 and high / low >= LOGARITHMIC_RATIO)
+        low = _SMALLEST_FRACTION * high
+    return Bound(low, high, logarithmic=low > 0.0 and high / low >= _LOGARITHMIC_RATIO)

@@ -43,7 +43,7 @@ LOGS_NOTE = "sha256 of logs"
 
 
 @dataclass(frozen=True)
-class FurtherLog:
+class _FurtherLog:
     """One cut beside the first."""
 
     number: int
@@ -63,14 +63,14 @@ def air_name(number: int, name: str) -> str:
     return f"{number}-air-{name}"
 
 
-def further_logs(folder: Path) -> list[FurtherLog]:
+def further_logs(folder: Path) -> list[_FurtherLog]:
     """What the folder holds, in order; nothing if it is none."""
     if not folder.is_dir():
         return []
     found = []
     for log in folder.glob("*-log*"):
         number = int(log.name.partition("-")[0])
-        found.append(FurtherLog(number, log, sorted(folder.glob(air_name(number, "*")))))
+        found.append(_FurtherLog(number, log, sorted(folder.glob(air_name(number, "*")))))
     return sorted(found, key=lambda each: each.number)
 
 
@@ -89,7 +89,7 @@ def check_log_size(path: Path, max_bytes: int, name: str) -> None:
         )
 
 
-EXPANSION = 10
+_EXPANSION = 10
 """Memory over file size that an honest recording may take while it is read: its messages become Python objects."""
 
 
@@ -100,7 +100,7 @@ def memory_bound(max_bytes: int, source: str) -> Iterator[None]:
     The bound is the kernel's, so it holds for whatever library unpacks. `max_bytes` is the largest file that is read.
     """
     before = resource.getrlimit(resource.RLIMIT_AS)
-    allowed = _address_space() + EXPANSION * max_bytes
+    allowed = _address_space() + _EXPANSION * max_bytes
     if before[1] != resource.RLIM_INFINITY:
         allowed = min(allowed, before[1])
     resource.setrlimit(resource.RLIMIT_AS, (allowed, before[1]))
@@ -108,7 +108,7 @@ def memory_bound(max_bytes: int, source: str) -> Iterator[None]:
         yield
     except MemoryError as error:
         raise InputError(
-            f"{source} unpacks to more than {EXPANSION * max_bytes / 1e6:.0f} MB. At most {EXPANSION} times "
+            f"{source} unpacks to more than {_EXPANSION * max_bytes / 1e6:.0f} MB. At most {_EXPANSION} times "
             f"ingest.max_bytes are unpacked. Record a shorter cut, or raise ingest.max_bytes."
         ) from error
     finally:

@@ -23,7 +23,7 @@ def plot_text(table: pl.DataFrame, columns: list[str]) -> str:
     return table.select(columns).write_csv(float_precision=6)
 
 
-FRUIT, SCAN, WARNING, STRAY, BOARD, CUT = "#e3a857", "#b9bec6", "#d1383d", "#7b4fa3", "#eef0f2", "#5b8db8"
+FRUIT, SCAN, WARNING, STRAY, _BOARD, CUT = "#e3a857", "#b9bec6", "#d1383d", "#7b4fa3", "#eef0f2", "#5b8db8"
 """Colours: clean surface, raw scan, holes and faults, removed pieces, the board, the cut plane."""
 TEXT = "#30343b"
 COLOUR_MAP = "viridis"
@@ -92,7 +92,7 @@ def board_layer(vertices: NDArray[np.float64], *, margin_m: float = 0.015) -> La
     corners = np.array(
         [[low[0], 0, low[2]], [low[0], 0, high[2]], [high[0], 0, high[2]], [high[0], 0, low[2]]]
     )
-    return Layer(corners, np.array([[0, 1, 2], [0, 2, 3]], np.int32), colour=BOARD)
+    return Layer(corners, np.array([[0, 1, 2], [0, 2, 3]], np.int32), colour=_BOARD)
 
 
 def cut_plane_layer(vertices: NDArray[np.float64], *, margin_m: float = 0.01) -> Layer:
@@ -150,7 +150,7 @@ def _pyvista() -> Any:
 # Plots without a display: a figure, its pixels, and values on a cut surface.
 
 
-DPI = 100
+_DPI = 100
 
 
 def new_figure(size_inches: tuple[float, float]) -> tuple[Any, Any]:
@@ -158,7 +158,7 @@ def new_figure(size_inches: tuple[float, float]) -> tuple[Any, Any]:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=size_inches, dpi=DPI, layout="constrained")
+    figure = Figure(figsize=size_inches, dpi=_DPI, layout="constrained")
     return figure, FigureCanvasAgg(figure)
 
 
@@ -211,11 +211,11 @@ def draw_springs(
 # Views of a cut: the halves and the knife at a few moments.
 
 
-PANEL_SIZE = (460, 430)
+_PANEL_SIZE = (460, 430)
 """Width and height of one view [pixel]."""
-VIEW = (0.3, 0.55, 1.0)
+_VIEW = (0.3, 0.55, 1.0)
 """Direction to the camera: from above the blade's end, so that the gap behind the knife is seen."""
-SECTION_SIDES = ((0, 1), (1, 2), (2, 3), (3, 4), (4, 0))
+_SECTION_SIDES = ((0, 1), (1, 2), (2, 3), (3, 4), (4, 0))
 
 
 @dataclass(frozen=True)
@@ -238,8 +238,8 @@ def cut_views(cut: CutMesh, knife: Knife, moments: Sequence[Moment]) -> NDArray[
         layers = [frame, board_layer(cut.nodes, margin_m=0.004), blade]
         for side in (1, -1):
             layers += _half(half_body(replace(cut, nodes=moment.positions), side))
-        panels.append(Panel(f"{moment.time_s:.2f} s", layers, view=VIEW))
-    return render(panels, panel_size=PANEL_SIZE)
+        panels.append(Panel(f"{moment.time_s:.2f} s", layers, view=_VIEW))
+    return render(panels, panel_size=_PANEL_SIZE)
 
 
 def _half(half: HalfBody) -> list[Layer]:
@@ -263,7 +263,7 @@ def _blade(knife: Knife, position: NDArray[np.float64], nodes: NDArray[np.float6
     )
     half_length = 0.5 * min(knife.length_m, 1.2 * float(np.ptp(nodes[:, 2])))
     ends = [np.column_stack([section, np.full(5, z)]) for z in (-half_length, half_length)]
-    faces = [[a, b, b + 5] for a, b in SECTION_SIDES] + [[a, b + 5, a + 5] for a, b in SECTION_SIDES]
+    faces = [[a, b, b + 5] for a, b in _SECTION_SIDES] + [[a, b + 5, a + 5] for a, b in _SECTION_SIDES]
     faces += [[0, i, i + 1] for i in (1, 2, 3)] + [[5, 5 + i, 6 + i] for i in (1, 2, 3)]
     return Layer(np.concatenate(ends) + position, np.array(faces, np.int32), colour=SCAN, opacity=0.8)
 

@@ -14,10 +14,10 @@ from stages.runtime.errors import InputError
 
 MAX_FILE_BYTES = 2**30
 """Largest file that is opened unless clean.max_bytes says otherwise [bytes]; a million faces as text are 100 MB."""
-MAX_HEADER_BYTES = 65536
+_MAX_HEADER_BYTES = 65536
 """A PLY or PCD header is a few hundred bytes; one that has not ended by here is not a header."""
-STL_HEADER_BYTES, STL_FACE_BYTES = 84, 50
-GLTF_TRIANGLES = 4
+_STL_HEADER_BYTES, _STL_FACE_BYTES = 84, 50
+_GLTF_TRIANGLES = 4
 
 MESH_SUFFIXES = (".ply", ".obj", ".stl", ".off", ".gltf", ".glb")
 CLOUD_SUFFIXES = (".pcd", ".xyz")
@@ -96,7 +96,7 @@ def malformed(name: str, why: str) -> InputError:
 
 
 def _header_lines(name: str, data: mmap.mmap, last: bytes) -> list[list[str]]:
-    head = data[:MAX_HEADER_BYTES]
+    head = data[:_MAX_HEADER_BYTES]
     end = head.find(last)
     if end < 0:
         raise malformed(name, f"its header has no '{last.decode().strip()}' line")
@@ -156,9 +156,9 @@ def _pcd(name: str, data: mmap.mmap) -> ScanHeader:
 
 
 def _stl(name: str, data: mmap.mmap) -> ScanHeader:
-    if len(data) >= STL_HEADER_BYTES:
+    if len(data) >= _STL_HEADER_BYTES:
         faces = struct.unpack("<I", data[80:84])[0]
-        if len(data) == STL_HEADER_BYTES + STL_FACE_BYTES * faces and faces > 0:
+        if len(data) == _STL_HEADER_BYTES + _STL_FACE_BYTES * faces and faces > 0:
             return ScanHeader("stl", faces, 0)
     if data[:5].lower() == b"solid" and _count(data, b"endfacet") > 0:
         return ScanHeader("stl", _count(data, b"endfacet"), 0)
@@ -174,7 +174,7 @@ def _obj(name: str, data: mmap.mmap) -> ScanHeader:
 
 
 def _off(name: str, data: mmap.mmap) -> ScanHeader:
-    lines = [line.split(b"#")[0].split() for line in data[:MAX_HEADER_BYTES].splitlines()]
+    lines = [line.split(b"#")[0].split() for line in data[:_MAX_HEADER_BYTES].splitlines()]
     words = [word.decode("ascii", "replace") for line in lines for word in line][:4]
     if not words or not words[0].upper().endswith("OFF"):
         raise malformed(name, "it does not begin with 'OFF'")
@@ -208,7 +208,7 @@ def _gltf_counts(name: str, kind: str, text: bytes) -> ScanHeader:
         faces = sum(
             int(accessors[part.get("indices", part["attributes"]["POSITION"])]["count"]) // 3
             for part in primitives
-            if part.get("mode", GLTF_TRIANGLES) == GLTF_TRIANGLES
+            if part.get("mode", _GLTF_TRIANGLES) == _GLTF_TRIANGLES
         )
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError) as error:
         raise malformed(name, f"its JSON part cannot be followed ({type(error).__name__})") from error

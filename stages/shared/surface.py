@@ -37,21 +37,21 @@ def open3d() -> ModuleType:
     return module
 
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int32]
+_Floats = NDArray[np.float64]
+_Ints = NDArray[np.int32]
 
 
 @dataclass(frozen=True)
 class Surface:
     """A triangle mesh."""
 
-    vertices: Floats
+    vertices: _Floats
     """Vertex positions [m], shape [vertex_count, 3]."""
-    faces: Ints
+    faces: _Ints
     """Vertex indices of each triangle, counter-clockwise seen from outside, shape [face_count, 3]."""
 
     @property
-    def corners(self) -> Floats:
+    def corners(self) -> _Floats:
         """Corner positions of each triangle [m], shape [face_count, 3, 3]."""
         return self.vertices[self.faces]
 
@@ -73,23 +73,23 @@ class Surface:
         return float(np.einsum("ij,ij->", a, np.cross(b, c)) / 6.0)
 
 
-def face_normals_doubled(surface: Surface) -> Floats:
+def face_normals_doubled(surface: Surface) -> _Floats:
     """Normals with a length of twice the triangle's area [m²], shape [face_count, 3]."""
     corners = surface.corners
     return np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
 
 
-def face_areas(surface: Surface) -> Floats:
+def face_areas(surface: Surface) -> _Floats:
     """Triangle areas [m²], shape [face_count]."""
     return 0.5 * np.linalg.norm(face_normals_doubled(surface), axis=1)
 
 
-def half_edges(faces: Ints) -> Ints:
+def half_edges(faces: _Ints) -> _Ints:
     """Directed edges, the three of face 0 first, shape [3 * face_count, 2]."""
     return faces[:, [[0, 1], [1, 2], [2, 0]]].reshape(-1, 2)
 
 
-def edge_ids(faces: Ints) -> tuple[Ints, NDArray[np.intp], NDArray[np.intp]]:
+def edge_ids(faces: _Ints) -> tuple[_Ints, NDArray[np.intp], NDArray[np.intp]]:
     """Unique undirected edges [edge_count, 2], edge of each half edge [3 * face_count], faces per edge."""
     keys = edge_keys(np.sort(half_edges(faces), axis=1))
     unique, inverse, count = np.unique(keys, return_inverse=True, return_counts=True)
@@ -97,18 +97,18 @@ def edge_ids(faces: Ints) -> tuple[Ints, NDArray[np.intp], NDArray[np.intp]]:
     return edges, inverse.reshape(-1), count
 
 
-def edge_keys(edges: Ints) -> NDArray[np.int64]:
+def edge_keys(edges: _Ints) -> NDArray[np.int64]:
     """One number per vertex pair, for set operations, shape [edge_count]."""
     return (edges[:, 0].astype(np.int64) << 32) + edges[:, 1]
 
 
-def edge_lengths(surface: Surface) -> Floats:
+def edge_lengths(surface: Surface) -> _Floats:
     """Lengths of the unique edges [m], shape [edge_count]."""
     edges = edge_ids(surface.faces)[0]
     return np.linalg.norm(surface.vertices[edges[:, 0]] - surface.vertices[edges[:, 1]], axis=1)
 
 
-def face_components(faces: Ints, vertex_count: int) -> NDArray[np.int32]:
+def face_components(faces: _Ints, vertex_count: int) -> NDArray[np.int32]:
     """Component label of each face (faces that share a vertex are one component), shape [face_count]."""
     edges = half_edges(faces)
     graph = coo_matrix((np.ones(len(edges), bool), (edges[:, 0], edges[:, 1])), (vertex_count, vertex_count))
@@ -116,7 +116,7 @@ def face_components(faces: Ints, vertex_count: int) -> NDArray[np.int32]:
     return np.unique(labels[faces[:, 0]], return_inverse=True)[1].astype(np.int32).reshape(-1)
 
 
-def is_closed(faces: Ints) -> bool:
+def is_closed(faces: _Ints) -> bool:
     """Whether every edge has exactly two faces that run through it in opposite directions."""
     directed = half_edges(faces)
     if len(directed) == 0 or len(np.unique(edge_keys(directed))) != len(directed):
@@ -135,7 +135,7 @@ def drop_unused(surface: Surface) -> Surface:
     return Surface(surface.vertices[used], faces.reshape(-1, 3).astype(np.int32))
 
 
-def vertex_normals(surface: Surface) -> Floats:
+def vertex_normals(surface: Surface) -> _Floats:
     """Area-weighted unit normals at the vertices, shape [vertex_count, 3]."""
     normals = np.zeros_like(surface.vertices)
     doubled = face_normals_doubled(surface)
@@ -145,7 +145,7 @@ def vertex_normals(surface: Surface) -> Floats:
     return normals / np.where(length > 0.0, length, 1.0)
 
 
-def solid_moments(surface: Surface) -> tuple[Floats, Floats]:
+def solid_moments(surface: Surface) -> tuple[_Floats, _Floats]:
     """Centre of mass [m], shape [3], and covariance [m²], shape [3, 3], of the solid inside a closed surface."""
     origin = surface.vertices.mean(axis=0)
     corners = surface.corners - origin

@@ -7,7 +7,7 @@ from pydantic import Field
 from stages.runtime.describe import Column, Stage, StageParams, metrics, picture, table
 from stages.shared.cut_description import CutParams, cut_mesh
 
-ARTIFACTS = (
+_ARTIFACTS = (
     table(
         "simulate/force",
         [
@@ -48,7 +48,7 @@ STAGE = Stage(
     name="simulate",
     does="two bodies → force on the knife in a nominal straight cut, with default, uncalibrated parameters",
     params=SimulateParams,
-    artifacts=ARTIFACTS,
+    artifacts=_ARTIFACTS,
     reads=(*cut_mesh("precut"),),
     key_figure="peak_force_n",
     timeout_s=3600,

@@ -23,9 +23,9 @@ from stages.simulate.description import SimulateParams
 # The picture of the stage `simulate`: the halves opening at a few times, and the force on the knife below.
 
 
-PLOT_HEIGHT = 400
+_PLOT_HEIGHT = 400
 """[pixel]"""
-DPI = 100
+_DPI = 100
 
 
 @dataclass(frozen=True)
@@ -43,16 +43,16 @@ def simulate_picture(
 ) -> NDArray[np.uint8]:
     """8-bit pixels, shape [height, width, 3]: one view per moment above the force over time."""
     views = cut_views(cut, knife, moments)
-    plot = force_plot(profile, [m.time_s for m in moments], width=views.shape[1])
+    plot = _force_plot(profile, [m.time_s for m in moments], width=views.shape[1])
     return np.concatenate([views, plot])
 
 
-def force_plot(profile: Profile, marked_s: Sequence[float], *, width: int) -> NDArray[np.uint8]:
+def _force_plot(profile: Profile, marked_s: Sequence[float], *, width: int) -> NDArray[np.uint8]:
     """Force on the knife and share of the springs that is cut, over time; pixels, shape [height, width, 3]."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width / DPI, PLOT_HEIGHT / DPI), dpi=DPI, layout="constrained")
+    figure = Figure(figsize=(width / _DPI, _PLOT_HEIGHT / _DPI), dpi=_DPI, layout="constrained")
     canvas = FigureCanvasAgg(figure)
     axis = figure.add_subplot()
     norm = np.linalg.norm(profile.force_n, axis=1)
@@ -74,7 +74,7 @@ def force_plot(profile: Profile, marked_s: Sequence[float], *, width: int) -> ND
     return pixels[:, :width]
 
 
-PICTURED_FRACTIONS = (0.2, 0.45, 0.7, 1.0)
+_PICTURED_FRACTIONS = (0.2, 0.45, 0.7, 1.0)
 """Moments of the picture, as fractions of the cut's duration [-]."""
 
 
@@ -104,7 +104,7 @@ def simulate(
     check_parameters(params)
     motion, duration = straight_cut(cut, params.cut)
     steps = round(duration / params.cut.dt_s)
-    pictured = [params.cut.dt_s * round(fraction * steps) for fraction in PICTURED_FRACTIONS]
+    pictured = [params.cut.dt_s * round(fraction * steps) for fraction in _PICTURED_FRACTIONS]
     model = cutting_model(cut, material, params.cut)
     result = simulate_motion(
         model,

@@ -7,7 +7,7 @@ from pydantic import Field
 from stages.runtime.describe import Column, EdgeLength, Fraction, Stage, StageParams, metrics, picture, table
 from stages.shared.cut_description import POSITION
 
-ARTIFACTS = (
+_ARTIFACTS = (
     table(
         "tetrahedralize/nodes",
         [POSITION],
@@ -52,7 +52,7 @@ STAGE = Stage(
     name="tetrahedralize",
     does="surface → tetrahedral mesh, finer near the cut",
     params=TetrahedralizeParams,
-    artifacts=ARTIFACTS,
+    artifacts=_ARTIFACTS,
     reads=(
         "clean/vertices",
         "clean/faces",

@@ -19,19 +19,19 @@ from stages.tetrahedralize import mesher_process
 # The background sizing field: small edges near the cut plane x = 0, growing away from it.
 
 
-GRADING = 0.5
+_GRADING = 0.5
 """Target edge gained per distance from the band [-]; above about 1 neighbouring tets differ too much in
 size."""
-CELLS_PER_BAND = 4
-MARGIN_FRACTION = 0.2
+_CELLS_PER_BAND = 4
+_MARGIN_FRACTION = 0.2
 """The background mesh reaches this fraction of the diagonal beyond the body, so that it covers the
 mesher's box."""
-CUBE_TETS = np.array([[0, 1, 3, 7], [0, 3, 2, 7], [0, 2, 6, 7], [0, 6, 4, 7], [0, 4, 5, 7], [0, 5, 1, 7]])
+_CUBE_TETS = np.array([[0, 1, 3, 7], [0, 3, 2, 7], [0, 2, 6, 7], [0, 6, 4, 7], [0, 4, 5, 7], [0, 5, 1, 7]])
 """Six tets that fill a cube whose corners are numbered 4 ix + 2 iy + iz."""
 
 
 @dataclass(frozen=True)
-class SizingField:
+class _SizingField:
     """Target edge lengths on a background mesh."""
 
     vertices: NDArray[np.float64]
@@ -47,7 +47,7 @@ def target_edge(
 ) -> NDArray[np.float64]:
     """Target edge length [m] at distance x from the cut plane [m]; same shape as x_m."""
     beyond = np.maximum(np.abs(x_m) - cut_band_m, 0.0)
-    return np.minimum(cut_edge_m + GRADING * beyond, max(edge_m, cut_edge_m))
+    return np.minimum(cut_edge_m + _GRADING * beyond, max(edge_m, cut_edge_m))
 
 
 def sizing_field(
@@ -57,27 +57,27 @@ def sizing_field(
     edge_m: float,
     cut_edge_m: float,
     cut_band_m: float,
-) -> SizingField:
+) -> _SizingField:
     """Slabs of cubes along x over the box from low_m to high_m [m], each of shape [3]."""
-    margin = MARGIN_FRACTION * float(np.linalg.norm(high_m - low_m))
+    margin = _MARGIN_FRACTION * float(np.linalg.norm(high_m - low_m))
     low, high = low_m - margin, high_m + margin
-    step = max(cut_band_m, cut_edge_m) / CELLS_PER_BAND
+    step = max(cut_band_m, cut_edge_m) / _CELLS_PER_BAND
     x = np.linspace(low[0], high[0], int(np.ceil((high[0] - low[0]) / step)) + 1)
     grid = np.stack(np.meshgrid(x, [low[1], high[1]], [low[2], high[2]], indexing="ij"), axis=-1)
     vertices = grid.reshape(-1, 3)
     first = 4 * np.arange(len(x) - 1)
-    tets = (first[:, None, None] + CUBE_TETS).reshape(-1, 4).astype(np.int32)
+    tets = (first[:, None, None] + _CUBE_TETS).reshape(-1, 4).astype(np.int32)
     corners = vertices[tets]
     volume = np.linalg.det(corners[:, 1:] - corners[:, :1])
     tets[volume < 0.0] = tets[volume < 0.0][:, [0, 2, 1, 3]]
     values = target_edge(vertices[:, 0], edge_m=edge_m, cut_edge_m=cut_edge_m, cut_band_m=cut_band_m)
-    return SizingField(vertices, tets, values)
+    return _SizingField(vertices, tets, values)
 
 
-STOP_ENERGY = 8.0
+_STOP_ENERGY = 8.0
 """AMIPS energy at which the mesher stops improving (a regular tet has 3, its own default is 10)."""
 PROCESS = ["-m", mesher_process.__name__]
-CODE = Path(__file__).resolve().parents[2]
+_CODE = Path(__file__).resolve().parents[2]
 """The folder of the package `stages`, for the mesher's process, which starts elsewhere."""
 
 
@@ -94,7 +94,7 @@ class TetMesh:
 
 
 def mesh_inside(
-    surface: Surface, sizing: SizingField, *, edge_m: float, epsilon_m: float, threads: int, seed: int
+    surface: Surface, sizing: _SizingField, *, edge_m: float, epsilon_m: float, threads: int, seed: int
 ) -> TetMesh:
     """Fill a closed surface with tets; the same input and seed give the same bytes (docs/pipeline.md#reproducing).
 
@@ -111,7 +111,7 @@ def mesh_inside(
         faces=np.array(surface.faces, np.int32, order="C"),
         edge_length_abs=edge_m,
         epsilon=epsilon_m / surface.diagonal_m,
-        stop_energy=STOP_ENERGY,
+        stop_energy=_STOP_ENERGY,
         num_threads=threads,
         quiet=True,
         bg_vertices=sizing.vertices,
@@ -150,7 +150,7 @@ def why_unseeded() -> str:
 
 def _in_own_process(**arguments: object) -> dict[str, NDArray[Any]]:
     """What mesher_process writes for these arguments."""
-    path = os.pathsep.join([str(CODE), *filter(None, [os.environ.get("PYTHONPATH")])])
+    path = os.pathsep.join([str(_CODE), *filter(None, [os.environ.get("PYTHONPATH")])])
     with tempfile.TemporaryDirectory() as scratch:
         np.savez(Path(scratch) / mesher_process.INPUT, **arguments)  # type: ignore[arg-type]
         done = subprocess.run(

@@ -9,8 +9,8 @@ from scipy.sparse.csgraph import connected_components
 
 from disect_sim.parameters import Material
 
-EDGES = np.array([[0, 1], [0, 2], [0, 3], [1, 2], [1, 3], [2, 3]])
-OPPOSITE_FACES = np.array([[1, 2, 3], [0, 3, 2], [0, 1, 3], [0, 2, 1]])
+_EDGES = np.array([[0, 1], [0, 2], [0, 3], [1, 2], [1, 3], [2, 3]])
+_OPPOSITE_FACES = np.array([[1, 2, 3], [0, 3, 2], [0, 1, 3], [0, 2, 1]])
 """Face opposite to each corner, counter-clockwise seen from outside a positively oriented tet."""
 
 
@@ -35,11 +35,11 @@ def tet_quality(nodes: NDArray[np.float64], tets: NDArray[np.int32]) -> TetQuali
     corners = nodes[tets]
     a, b, c = np.moveaxis(corners[:, 1:] - corners[:, :1], 1, 0)
     volume = np.einsum("ij,ij->i", a, np.cross(b, c)) / 6.0
-    faces = corners[:, OPPOSITE_FACES]
+    faces = corners[:, _OPPOSITE_FACES]
     areas = 0.5 * np.linalg.norm(
         np.cross(faces[:, :, 1] - faces[:, :, 0], faces[:, :, 2] - faces[:, :, 0]), axis=2
     )
-    edges = np.linalg.norm(corners[:, EDGES[:, 0]] - corners[:, EDGES[:, 1]], axis=2)
+    edges = np.linalg.norm(corners[:, _EDGES[:, 0]] - corners[:, _EDGES[:, 1]], axis=2)
     # Circumradius by the products of opposite edges, p: 6 V R is the area of the triangle with sides p.
     p = edges[:, [0, 1, 2]] * edges[:, [5, 4, 3]]
     squared = (p.sum(axis=1)) * (p @ [-1, 1, 1]) * (p @ [1, -1, 1]) * (p @ [1, 1, -1])
@@ -68,7 +68,7 @@ def stable_step(min_altitude_m: NDArray[np.float64], material: Material) -> floa
 
 def unique_edges(tets: NDArray[np.int32]) -> NDArray[np.int32]:
     """Undirected edges of a tet mesh, shape [edge_count, 2]."""
-    return np.unique(np.sort(tets[:, EDGES].reshape(-1, 2), axis=1), axis=0)
+    return np.unique(np.sort(tets[:, _EDGES].reshape(-1, 2), axis=1), axis=0)
 
 
 def boundary_faces(tets: NDArray[np.int32]) -> NDArray[np.int32]:
@@ -78,7 +78,7 @@ def boundary_faces(tets: NDArray[np.int32]) -> NDArray[np.int32]:
 
 def boundary_faces_and_owners(tets: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.intp]]:
     """The boundary faces, shape [face_count, 3], and the tet each belongs to, shape [face_count]."""
-    faces = tets[:, OPPOSITE_FACES].reshape(-1, 3)
+    faces = tets[:, _OPPOSITE_FACES].reshape(-1, 3)
     _, inverse, count = np.unique(np.sort(faces, axis=1), axis=0, return_inverse=True, return_counts=True)
     single = count[inverse.reshape(-1)] == 1
     return faces[single], np.flatnonzero(single) // 4
@@ -86,7 +86,7 @@ def boundary_faces_and_owners(tets: NDArray[np.int32]) -> tuple[NDArray[np.int32
 
 def count_pieces(tets: NDArray[np.int32]) -> int:
     """Number of bodies that share no face; tets that only touch in an edge or a node count as separate."""
-    faces = np.sort(tets[:, OPPOSITE_FACES].reshape(-1, 3), axis=1)
+    faces = np.sort(tets[:, _OPPOSITE_FACES].reshape(-1, 3), axis=1)
     inverse, count = np.unique(faces, axis=0, return_inverse=True, return_counts=True)[1:]
     inverse = inverse.reshape(-1)
     order = np.argsort(inverse, kind="stable")
@@ -101,7 +101,7 @@ def count_pieces(tets: NDArray[np.int32]) -> int:
 # tets that meet in such an edge or node without sharing a face there, all but the largest are dropped.
 
 
-MAX_ROUNDS = 20
+_MAX_ROUNDS = 20
 """Dropping tets may uncover another touching edge; a few rounds are enough unless the mesh is a sponge."""
 
 
@@ -116,7 +116,7 @@ def drop_touching(tets: NDArray[np.int32], volume_m3: NDArray[np.float64]) -> ND
         Flags of shape [tet_count].
     """
     kept = np.arange(len(tets))
-    for _ in range(MAX_ROUNDS):
+    for _ in range(_MAX_ROUNDS):
         pairs, faces = _face_neighbours(tets[kept])
         loose = _minor_groups(tets[kept], volume_m3[kept], pairs, faces)
         if not loose.any():
@@ -132,7 +132,7 @@ def drop_touching(tets: NDArray[np.int32], volume_m3: NDArray[np.float64]) -> ND
 
 def _face_neighbours(tets: NDArray[np.int32]) -> tuple[NDArray[np.intp], NDArray[np.int32]]:
     """Pairs of tets that share a face, shape [pair_count, 2], and that face's nodes, shape [pair_count, 3]."""
-    faces = np.sort(tets[:, OPPOSITE_FACES].reshape(-1, 3), axis=1)
+    faces = np.sort(tets[:, _OPPOSITE_FACES].reshape(-1, 3), axis=1)
     order = np.lexsort(faces.T[::-1])
     same = np.flatnonzero(np.all(faces[order[1:]] == faces[order[:-1]], axis=1))
     return np.column_stack([order[same], order[same + 1]]) // 4, faces[order[same]]
@@ -148,7 +148,7 @@ def _minor_groups(
     count = len(tets)
     size = int(tets.max()) + 1
     node_keys = tets.astype(np.int64)
-    edge_keys = _edge_keys(tets[:, EDGES], size)
+    edge_keys = _edge_keys(tets[:, _EDGES], size)
     loose = np.zeros(count, bool)
     face_edges = _edge_keys(faces[:, [[0, 1], [0, 2], [1, 2]]], size)
     for own, shared in ((node_keys, faces.astype(np.int64)), (edge_keys, face_edges)):

@@ -61,10 +61,10 @@ def tet_picture(
 # distance, which puts the faces on both sides of the surface instead of inside.
 
 
-NEWTON_STEPS = 3
+_NEWTON_STEPS = 3
 """The volume is nearly linear in the distance: the second step already ends within 1e-5."""
 
-KEPT_ALTITUDE_FRACTION = 0.8
+_KEPT_ALTITUDE_FRACTION = 0.8
 """The smallest altitude, and with it the time step, may shrink to this fraction at most."""
 
 
@@ -85,7 +85,7 @@ def restore_volume(mesh: TetMesh, volume_m3: float, *, max_distance_m: float) ->
     normals = np.zeros_like(mesh.nodes)
     normals[on_boundary] = vertex_normals(Surface(mesh.nodes, boundary))[on_boundary]
     distance, nodes = 0.0, mesh.nodes
-    for _ in range(NEWTON_STEPS):
+    for _ in range(_NEWTON_STEPS):
         skin = Surface(nodes, boundary)
         # Derivative of the volume by the distance: each face sweeps its area times the mean normal of its corners.
         swept = np.einsum("ij,ikj->", face_normals_doubled(skin), normals[boundary]) / 6.0
@@ -93,22 +93,22 @@ def restore_volume(mesh: TetMesh, volume_m3: float, *, max_distance_m: float) ->
         distance = float(np.clip(distance, -max_distance_m, max_distance_m))
         nodes = mesh.nodes + distance * normals
     before, after = tet_quality(mesh.nodes, mesh.tets), tet_quality(nodes, mesh.tets)
-    flattened = after.min_altitude_m.min() < KEPT_ALTITUDE_FRACTION * before.min_altitude_m.min()
+    flattened = after.min_altitude_m.min() < _KEPT_ALTITUDE_FRACTION * before.min_altitude_m.min()
     if flattened or not np.all(after.volume_m3 > 0.0):
         return mesh, 0.0
     return TetMesh(nodes, mesh.tets), distance
 
 
-EPSILON_RUNGS = 3
+_EPSILON_RUNGS = 3
 """Attempts; the envelope is halved after each one that misses the surface's volume or is not sound."""
-REGULAR_TET_VOLUME = 1.0 / (6.0 * np.sqrt(2.0))
+_REGULAR_TET_VOLUME = 1.0 / (6.0 * np.sqrt(2.0))
 """Volume of a regular tet with edge 1 [-]."""
-MAX_EXPECTED_TETS = 500_000
+_MAX_EXPECTED_TETS = 500_000
 """Above this the mesher runs for hours and the simulator would not fit in memory."""
 
 _LOG = logging.getLogger(__name__)
 
-Progress = Callable[[float, str], None]
+_Progress = Callable[[float, str], None]
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class TetResult:
 
 
 def tetrahedralize(
-    surface: Surface, params: TetrahedralizeParams, progress: Progress | None = None
+    surface: Surface, params: TetrahedralizeParams, progress: _Progress | None = None
 ) -> TetResult:
     """Mesh the inside of a closed surface; raises InputError if the mesh misses its volume or is not
     sound."""
@@ -148,10 +148,10 @@ def tetrahedralize(
         cut_band_m=params.cut_band_m,
     )
     faults = []
-    for rung in range(EPSILON_RUNGS):
+    for rung in range(_EPSILON_RUNGS):
         epsilon = params.epsilon_m / 2**rung
         if progress is not None:
-            progress(0.05 + 0.8 * rung / EPSILON_RUNGS, f"mesh with an envelope of {epsilon * 1e3:g} mm")
+            progress(0.05 + 0.8 * rung / _EPSILON_RUNGS, f"mesh with an envelope of {epsilon * 1e3:g} mm")
         raw = mesh_inside(
             surface,
             field,
@@ -261,12 +261,12 @@ def _refuse_too_many(surface: Surface, params: TetrahedralizeParams) -> None:
     x = surface.corners[:, :, 0].mean(axis=1)
     edge = target_edge(x, edge_m=params.edge_m, cut_edge_m=params.cut_edge_m, cut_band_m=params.cut_band_m)
     share = face_areas(surface) / surface.area_m2
-    expected = float(surface.volume_m3 * np.sum(share / (REGULAR_TET_VOLUME * edge**3)))
-    if expected > MAX_EXPECTED_TETS:
+    expected = float(surface.volume_m3 * np.sum(share / (_REGULAR_TET_VOLUME * edge**3)))
+    if expected > _MAX_EXPECTED_TETS:
         raise InputError(
             f"Edges of {params.edge_m:g} m ({params.cut_edge_m:g} m near the cut) would give about "
             f"{expected:,.0f} tets. "
-            f"At most {MAX_EXPECTED_TETS:,} are made. Raise tetrahedralize.edge_m and cut_edge_m."
+            f"At most {_MAX_EXPECTED_TETS:,} are made. Raise tetrahedralize.edge_m and cut_edge_m."
         )
 
 

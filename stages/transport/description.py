@@ -8,7 +8,7 @@ from pydantic import Field
 from stages.runtime.describe import Column, Stage, StageParams, metrics, picture, table
 from stages.shared.cut_description import SPRING_ROW, CutParams, cut_mesh
 
-ARTIFACTS = (
+_ARTIFACTS = (
     table(
         "transport/parameters",
         [
@@ -59,7 +59,7 @@ STAGE = Stage(
     name="transport",
     does="parameters of the first cut's springs → those of the second, by optimal transport",
     params=TransportParams,
-    artifacts=ARTIFACTS,
+    artifacts=_ARTIFACTS,
     reads=(
         "calibrate/parameters",
         "calibrate/bounds",

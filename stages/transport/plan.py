@@ -24,7 +24,7 @@ from stages.transport.description import TransportParams
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
-MIN_AREA_FRACTION = 1.0e-3
+_MIN_AREA_FRACTION = 1.0e-3
 """Of the mean area: no spring weighs less, so that every target gets a share of the plan that is not rounding."""
 
 
@@ -72,7 +72,7 @@ class SpringSet:
         Areas, because what is carried over is a field on a surface: a spot that the mesher filled with many springs
         must not count for more than its area.
         """
-        mass = np.maximum(self.area_m2, MIN_AREA_FRACTION * self.area_m2.mean())
+        mass = np.maximum(self.area_m2, _MIN_AREA_FRACTION * self.area_m2.mean())
         if weight is not None:
             mass = mass * weight
         return mass / mass.sum()
@@ -227,14 +227,14 @@ def compare(
     return Comparison(first.time[:count], first.force_norm[:count], last.force_norm[:count], outcome)
 
 
-MAX_PAIRS = 400_000_000
+_MAX_PAIRS = 400_000_000
 """Entries of the cost matrix: 3 GB. Larger sets are refused."""
-MAX_PIVOTS = 20_000_000
+_MAX_PIVOTS = 20_000_000
 """Of the network simplex; 2,000 x 2,000 springs need some 100,000."""
-MAX_SINKHORN = 3_000
-SINKHORN_ERROR = 1.0e-5
+_MAX_SINKHORN = 3_000
+_SINKHORN_ERROR = 1.0e-5
 """Of the marginals, at which the entropic plan is done."""
-DUST = 1.0e-6
+_DUST = 1.0e-6
 """Weights below this share of their row's largest are left out."""
 
 
@@ -323,15 +323,15 @@ def _solve(
     """One plan; positions in the unit box, masses that sum to one."""
     import ot
 
-    if len(source) * len(target) > MAX_PAIRS:
+    if len(source) * len(target) > _MAX_PAIRS:
         raise InputError(
             f"Transport from {len(source)} to {len(target)} springs needs {len(source) * len(target):,} pairs. At most "
-            f"{MAX_PAIRS:,} fit in memory. Raise tetrahedralize.cut_edge_m or tetrahedralize_half.cut_edge_m."
+            f"{_MAX_PAIRS:,} fit in memory. Raise tetrahedralize.cut_edge_m or tetrahedralize_half.cut_edge_m."
         )
     cost = cdist(source, target, "sqeuclidean")
     iterations, method = 0, "exact"
     if max(len(source), len(target)) <= max_exact:
-        plan, log = ot.emd(source_mass, target_mass, cost, numItermax=MAX_PIVOTS, log=True)
+        plan, log = ot.emd(source_mass, target_mass, cost, numItermax=_MAX_PIVOTS, log=True)
         if log["warning"] is not None:
             raise RuntimeError(f"The network simplex stopped: {log['warning']}")
     else:
@@ -342,8 +342,8 @@ def _solve(
             cost,
             reg=entropy,
             method="sinkhorn_stabilized",
-            numItermax=MAX_SINKHORN,
-            stopThr=SINKHORN_ERROR,
+            numItermax=_MAX_SINKHORN,
+            stopThr=_SINKHORN_ERROR,
             warn=False,
             log=True,
         )
@@ -357,5 +357,5 @@ def _solve(
 
 def _rows_of_one(mass: Floats) -> Floats:
     """Rows without dust that sum to one; mass of shape [target_count, source_count]."""
-    kept = np.where(mass >= DUST * mass.max(axis=1, keepdims=True), mass, 0.0)
+    kept = np.where(mass >= _DUST * mass.max(axis=1, keepdims=True), mass, 0.0)
     return kept / kept.sum(axis=1, keepdims=True)

@@ -30,7 +30,7 @@ NO_LOG = (
     "Nominal parameters: the knife touched no spring, because the scan has no force log. Every spring of a kind "
     "has the same values, before and after. Give a log with scan2cut run SCAN --log FILE."
 )
-TRANSPORTED = "Fitted parameters, transported."
+_TRANSPORTED = "Fitted parameters, transported."
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Transported:
+class _Transported:
     """What the second cut's springs got."""
 
     plan: Plan
@@ -54,7 +54,7 @@ class Transported:
     """The baseline: every spring has the average of its kind."""
 
 
-def transport(source: Source, target: SpringSet, params: TransportParams) -> Transported:
+def transport(source: Source, target: SpringSet, params: TransportParams) -> _Transported:
     """Give every spring of the target its values."""
     weight = touch_weights(source.touched, params.untouched_weight)
     plan = transport_plan(
@@ -66,7 +66,7 @@ def transport(source: Source, target: SpringSet, params: TransportParams) -> Tra
     )
     skins = (source.springs.skin, target.skin)
     average = average_weights(source.springs.masses(weight), *skins)
-    return Transported(
+    return _Transported(
         plan,
         combine(plan.weights, source.values, source.bounds, *skins),
         combine(average, source.values, source.bounds, *skins),
@@ -90,7 +90,7 @@ def read_source(parameters: pl.DataFrame, bounds: pl.DataFrame, params: Transpor
     )
 
 
-def tables(target: SpringSet, done: Transported) -> dict[str, pl.DataFrame]:
+def tables(target: SpringSet, done: _Transported) -> dict[str, pl.DataFrame]:
     """The tables transport/… by artifact name."""
     shares = done.plan.weights.tocoo()
     plan = pl.DataFrame(
@@ -112,7 +112,7 @@ def tables(target: SpringSet, done: Transported) -> dict[str, pl.DataFrame]:
 
 
 def metrics(
-    source: Source, target: SpringSet, done: Transported, comparison: Comparison, bare: int
+    source: Source, target: SpringSet, done: _Transported, comparison: Comparison, bare: int
 ) -> dict[str, object]:
     """The artifact transport/metrics. No times: a rerun must give the same file."""
     spread = {name: _spread(source.values[name]) for name in SPRING_NAMES}
@@ -121,7 +121,7 @@ def metrics(
     apart = [_rms(done.values[name] - done.averaged[name]) / spread[name] for name in varied]
     forces = comparison.transported_n, comparison.averaged_n
     return {
-        "outcome": TRANSPORTED if source.touched.any() else NO_LOG,
+        "outcome": _TRANSPORTED if source.touched.any() else NO_LOG,
         "springs": len(target.area_m2),
         "springs_skin": int(target.skin.sum()),
         "springs_bare": bare,

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from stages.shared.pictures import CUT, FRUIT, SCAN, TEXT, draw_springs, new_figure, pixels_of
 from stages.transport.plan import Comparison, Flags, Floats, Plan, SpringSet, Values
 
-SIZE_INCHES = (16.0, 8.5)
-SHOWN_PARAMETERS = 2
+_SIZE_INCHES = (16.0, 8.5)
+_SHOWN_PARAMETERS = 2
 """So many parameters are mapped: those that vary most."""
 
 
@@ -24,7 +24,7 @@ def transport_picture(
     comparison: Comparison,
 ) -> NDArray[np.uint8]:
     """8-bit pixels, shape [height, width, 3]; springs of the first cut that are not `touched` are hollow."""
-    figure, canvas = new_figure(SIZE_INCHES)
+    figure, canvas = new_figure(_SIZE_INCHES)
     top, bottom = figure.subfigures(2, 1)
     axes = top.subplots(1, 4)
     colours = _place_colours(source.in_unit_box)
@@ -34,8 +34,8 @@ def transport_picture(
     axes[0].set(ylabel="height [mm]")
     _draw_ways(axes[2], source, target, plan)
     _draw_forces(axes[3], comparison)
-    maps = bottom.subplots(1, 2 * SHOWN_PARAMETERS)
-    for index, name in enumerate(_most_varied(before)[:SHOWN_PARAMETERS]):
+    maps = bottom.subplots(1, 2 * _SHOWN_PARAMETERS)
+    for index, name in enumerate(_most_varied(before)[:_SHOWN_PARAMETERS]):
         limits = (float(before[name].min()), float(before[name].max()))
         pair = maps[2 * index : 2 * index + 2]
         dots = draw_springs(

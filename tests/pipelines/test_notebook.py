@@ -7,8 +7,8 @@ import pytest
 
 import scan2cut
 from pipelines.dvc.stage import bring_up_to_date
-from pipelines.notebook import REPLAY_HEIGHT
 from pipelines.scans.register import Request, register_scan
+from scan2cut import REPLAY_HEIGHT
 from tests.pipelines.report_scene import make_project, make_scan
 from tests.pipelines.test_dvc_stage import entry_of
 from tests.pipelines.tiny_project import LIGHT, ROOT

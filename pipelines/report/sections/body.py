@@ -8,9 +8,9 @@ from pipelines.report.scan_data import ScanData
 from pipelines.report.tables import column, damage_law, in_words, metrics_table, not_run, preview, table_of
 from stages.runtime.catalogue import ARTIFACTS
 
-QUALITY_BINS = 20
-TOUCHED, IMPULSE = "touched_ns", "impulse from the knife"
-NOT_PARAMETERS = {"position_m", "area_m2", "surface", "gradient_norm", "touched_ns"}
+_QUALITY_BINS = 20
+_TOUCHED, _IMPULSE = "touched_ns", "impulse from the knife"
+_NOT_PARAMETERS = {"position_m", "area_m2", "surface", "gradient_norm", "touched_ns"}
 """Columns of calibrate/parameters that are not the simulator's."""
 
 
@@ -49,7 +49,9 @@ def mesh(data: ScanData) -> Section:
 
 def _quality(tets: pl.DataFrame) -> Plot:
     bins = (
-        tets.select((pl.col("radius_ratio") * QUALITY_BINS).floor().clip(0, QUALITY_BINS - 1).cast(pl.Int64))
+        tets.select(
+            (pl.col("radius_ratio") * _QUALITY_BINS).floor().clip(0, _QUALITY_BINS - 1).cast(pl.Int64)
+        )
         .group_by("radius_ratio")
         .len()
     )
@@ -58,8 +60,8 @@ def _quality(tets: pl.DataFrame) -> Plot:
         title="Quality of the tetrahedra",
         x_label="radius ratio [-], 1 is regular",
         y_label="tetrahedra [-]",
-        x=[(i + 0.5) / QUALITY_BINS for i in range(QUALITY_BINS)],
-        curves=[Curve("tetrahedra in a bin of 0.05", [float(count.get(i, 0)) for i in range(QUALITY_BINS)])],
+        x=[(i + 0.5) / _QUALITY_BINS for i in range(_QUALITY_BINS)],
+        curves=[Curve("tetrahedra in a bin of 0.05", [float(count.get(i, 0)) for i in range(_QUALITY_BINS)])],
         bars=True,
     )
 
@@ -72,7 +74,7 @@ def cut_surface(data: ScanData) -> Section:
     if fitted is None:
         return Section("springs", title, [*blocks, not_run("calibrate")])
     columns = {c.name: c for c in ARTIFACTS["calibrate/parameters"].columns}
-    names = [name for name in fitted.columns if name not in NOT_PARAMETERS]
+    names = [name for name in fitted.columns if name not in _NOT_PARAMETERS]
     varied = [name for name in names if fitted[name].n_unique() > 1]
     blocks.append(
         Note(
@@ -82,7 +84,7 @@ def cut_surface(data: ScanData) -> Section:
     )
     law = damage_law(data)
     fitted_each = [name for name in data.metrics("calibrate").get("individual") or [] if name in names]
-    for name in [*dict.fromkeys([*varied, *fitted_each]), TOUCHED]:
+    for name in [*dict.fromkeys([*varied, *fitted_each]), _TOUCHED]:
         factor, unit = readable(columns[name].unit)
         blocks.append(
             Drawing(
@@ -90,9 +92,9 @@ def cut_surface(data: ScanData) -> Section:
                     [list(p) for p in fitted["position_m"].to_list()],
                     column(fitted, "area_m2"),
                     [factor * value for value in column(fitted, name)],
-                    title=IMPULSE if name == TOUCHED else in_words(name, law),
+                    title=_IMPULSE if name == _TOUCHED else in_words(name, law),
                     unit=unit,
-                    colours=DATA_MAP if name == TOUCHED else MAP,
+                    colours=DATA_MAP if name == _TOUCHED else MAP,
                 ),
                 f"{columns[name].meaning} ({name})",
             )

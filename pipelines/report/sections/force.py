@@ -14,8 +14,8 @@ from pipelines.report.tables import (
     scalar_table,
 )
 
-DEPTH_BIN_M = 0.004
-TIME, FORCE = "time [s]", "force [N]"
+_DEPTH_BIN_M = 0.004
+_TIME, _FORCE = "time [s]", "force [N]"
 
 
 def force(data: ScanData) -> Section:
@@ -41,8 +41,8 @@ def force(data: ScanData) -> Section:
     blocks.append(
         Plot(
             "Force on the knife",
-            TIME,
-            FORCE,
+            _TIME,
+            _FORCE,
             time,
             [
                 Curve("measured", column(profile, "measured_n")),
@@ -61,8 +61,8 @@ def force(data: ScanData) -> Section:
     blocks.append(
         Plot(
             "Residual: simulated less measured",
-            TIME,
-            FORCE,
+            _TIME,
+            _FORCE,
             time,
             residuals,
             marks=marks,
@@ -103,7 +103,7 @@ def _by_depth(profile: pl.DataFrame) -> list[Block]:
         return []
     depth = float(touched["height_m"].to_list()[0]) - pl.col("height_m")
     bins = (
-        touched.with_columns(((depth / DEPTH_BIN_M).floor() * DEPTH_BIN_M).alias("depth_m"))
+        touched.with_columns(((depth / _DEPTH_BIN_M).floor() * _DEPTH_BIN_M).alias("depth_m"))
         .group_by("depth_m")
         .agg(
             pl.col("residual_n").abs().mean().alias("error_n"),
@@ -117,14 +117,14 @@ def _by_depth(profile: pl.DataFrame) -> list[Block]:
         Plot(
             "Error by depth",
             "depth below first contact [mm]",
-            FORCE,
-            [1e3 * (d + 0.5 * DEPTH_BIN_M) for d in column(bins, "depth_m")],
+            _FORCE,
+            [1e3 * (d + 0.5 * _DEPTH_BIN_M) for d in column(bins, "depth_m")],
             [
                 Curve("mean absolute error", column(bins, "error_n")),
                 Curve("bias: simulated less measured", column(bins, "bias_n"), dashed=True),
             ],
             levels=[(0.0, "")],
-            caption=f"Means over slices of {1e3 * DEPTH_BIN_M:g} mm. The mean measured force of a slice is between "
+            caption=f"Means over slices of {1e3 * _DEPTH_BIN_M:g} mm. The mean measured force of a slice is between "
             f"{number(min(forces))} and {number(max(forces))} N.",
         )
     ]
@@ -138,8 +138,8 @@ def _log(data: ScanData) -> list[Block]:
     return [
         Plot(
             "The log: norm of the force on the knife",
-            TIME,
-            FORCE,
+            _TIME,
+            _FORCE,
             time,
             [
                 Curve("net of tare", column(log, "force_norm_n")),
@@ -159,8 +159,8 @@ def _nominal(data: ScanData) -> list[Block]:
     return [
         Plot(
             "A nominal straight cut, not calibrated",
-            TIME,
-            FORCE,
+            _TIME,
+            _FORCE,
             column(cut, "time_s"),
             [Curve("norm of the force on the knife", column(cut, "force_norm_n"))],
         )

@@ -10,7 +10,7 @@ from pipelines.report.page import Block, Code, Note, Section, Table
 from pipelines.report.scan_data import ScanData
 from stages.runtime.params import SECTIONS
 
-PACKAGES = (
+_PACKAGES = (
     "scan2cut",
     "warp-lang",
     "numpy",
@@ -23,7 +23,7 @@ PACKAGES = (
     "dvc",
     "prefect",
 )
-MATERIAL = "material"
+_MATERIAL = "material"
 
 
 def provenance(data: ScanData) -> Section:
@@ -44,8 +44,8 @@ def command(data: ScanData) -> str:
     words = ["scan2cut", "run", f"{folder}/{content.get('scan', '')}", "--id", data.scan_id]
     if content.get("log"):
         words += ["--log", f"{folder}/{content['log']}"]
-    if content.get(MATERIAL):
-        words += ["--material", str(content[MATERIAL])]
+    if content.get(_MATERIAL):
+        words += ["--material", str(content[_MATERIAL])]
     for section in SECTIONS:
         for key, value in (content.get(section) or {}).items():
             words += ["--set", f"{section}.{key}={_yaml(value)}"]
@@ -66,7 +66,7 @@ def _versions(data: ScanData) -> Table:
         ("Python", platform.python_version()),
         ("machine", platform.platform()),
     ]
-    for name in PACKAGES:
+    for name in _PACKAGES:
         try:
             rows.append((name, version(name)))
         except PackageNotFoundError:

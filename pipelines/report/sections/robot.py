@@ -9,9 +9,9 @@ from pipelines.report.sections.summary import used_share
 from pipelines.report.tables import not_run, preview
 from stages.runtime.catalogue import ARTIFACTS
 
-JOINTS = 7
-SHARE = "share of the limit [-]"
-GROUPS = {
+_JOINTS = 7
+_SHARE = "share of the limit [-]"
+_GROUPS = {
     1: "whole files, rest at both ends",
     2: "limits of the joints and of the edge",
     3: "joints against the wanted edge",
@@ -49,11 +49,11 @@ def joints(data: ScanData) -> Section:
                 f"J{j + 1} (limit {number(float(unit[j]))})",
                 [(row[j] - centre[j]) / unit[j] for row in values],
             )
-            for j in range(JOINTS)
+            for j in range(_JOINTS)
         ]
-        return Plot(name, "time [s]", SHARE, time, curves, marks=phases, levels=[(1.0, "limit"), (-1.0, "")])
+        return Plot(name, "time [s]", _SHARE, time, curves, marks=phases, levels=[(1.0, "limit"), (-1.0, "")])
 
-    zero = [0.0] * JOINTS
+    zero = [0.0] * _JOINTS
     blocks: list[Block] = [
         Note(
             f"{cut['robot']['title']}, {len(rows)} waypoints at 100 Hz. Curves are shares of the robot's own limits; "
@@ -134,7 +134,7 @@ def _groups(checks: Sequence[dict[str, Any]]) -> list[Block]:
             for check in of_group
         ]
         failed = sum(check["passed"] is False for check in of_group)
-        title = f"{group}: {GROUPS.get(group, 'other')}, {len(rows)} checks" + (
+        title = f"{group}: {_GROUPS.get(group, 'other')}, {len(rows)} checks" + (
             f", {failed} FAILED" if failed else ""
         )
         blocks.append(Table(header, rows, title, folded=not failed))

@@ -21,10 +21,10 @@ from pipelines.report.page import (
 from pipelines.report.scan_data import ScanData
 from pipelines.report.tables import column, metrics_table, not_run, preview, table_of
 
-TIME, FORCE = "time [s]", "force [N]"
-RESIDUAL_DIGITS = 6
+_TIME, _FORCE = "time [s]", "force [N]"
+_RESIDUAL_DIGITS = 6
 """Behind the point: what is less is rounding of the numbers themselves."""
-PATH_STRIDE = 8
+_PATH_STRIDE = 8
 """Every eighth millisecond of the path is drawn: 10 frames of a screen's second."""
 
 
@@ -67,8 +67,8 @@ def optimum(data: ScanData) -> Section:
     blocks: list[Block] = [
         Plot(
             "Norm of the force on the knife",
-            TIME,
-            FORCE,
+            _TIME,
+            _FORCE,
             column(profile, "time_s"),
             [
                 Curve("vertical", column(profile, "vertical_n")),
@@ -78,8 +78,8 @@ def optimum(data: ScanData) -> Section:
         ),
         Plot(
             "Optimised cut: parts of the force",
-            TIME,
-            FORCE,
+            _TIME,
+            _FORCE,
             column(profile, "time_s"),
             [
                 Curve("vertical, y", column(profile, "optimized_force_n", 1)),
@@ -142,7 +142,7 @@ def path(data: ScanData) -> Section:
     motion = data.table("optimize/motion")
     if motion is None:
         return Section("path", title, [not_run("optimize")])
-    every = motion.gather_every(PATH_STRIDE)
+    every = motion.gather_every(_PATH_STRIDE)
     track = list(zip(column(every, "position_m", 2), column(every, "position_m", 1), strict=True))
     faces, low, high = _silhouette(data)
     blade = data.cut.get("tool", {}).get("blade_length_m") or data.metrics("replay").get("blade_length_m")
@@ -165,7 +165,7 @@ def path(data: ScanData) -> Section:
         ),
         Plot(
             "Velocity of the edge",
-            TIME,
+            _TIME,
             "velocity [m/s]",
             time,
             [
@@ -176,7 +176,7 @@ def path(data: ScanData) -> Section:
         ),
         Plot(
             "Acceleration of the edge",
-            TIME,
+            _TIME,
             "acceleration [m/s²]",
             time,
             [
@@ -218,7 +218,7 @@ def residuals(data: ScanData) -> Section:
     if not metrics:
         return Section("constraints", title, [not_run("optimize")])
     final = [
-        (name, round(value, RESIDUAL_DIGITS) if isinstance(value, float) else value)
+        (name, round(value, _RESIDUAL_DIGITS) if isinstance(value, float) else value)
         for name, value in (labelled(key, value) for key, value in metrics.items() if _is_residual(key))
     ]
     blocks: list[Block] = [

@@ -47,12 +47,12 @@ def limits(data: ScanData) -> Section:
 # Go or no go: what the certificate decided, and how near its limits the motion is.
 
 
-SHOWN = 5
-NEVER_RUN = "Computed, never run on an arm: rehearse it with the air cut."
-PARTED = "share of the cut that is parted"
+_SHOWN = 5
+_NEVER_RUN = "Computed, never run on an arm: rehearse it with the air cut."
+_PARTED = "share of the cut that is parted"
 
 
-def decision(data: ScanData) -> list[Block]:
+def _decision(data: ScanData) -> list[Block]:
     """GO or NO-GO with the reason, the figures behind it, and the tightest margins as bars."""
     export = data.metrics("export")
     if not export:
@@ -75,7 +75,7 @@ def decision(data: ScanData) -> list[Block]:
 
 
 def tightest(
-    checks: Sequence[Mapping[str, Any]], count: int = SHOWN
+    checks: Sequence[Mapping[str, Any]], count: int = _SHOWN
 ) -> list[tuple[Mapping[str, Any], float]]:
     """The checks that use most of their limits, and how much [-]; more than 1 is beyond."""
     shares = [(check, share) for check in checks if (share := used_share(check)) is not None]
@@ -97,7 +97,7 @@ def used_share(check: Mapping[str, Any]) -> float | None:
 def _go(export: Mapping[str, Any]) -> Note:
     verdict = str(export.get("verdict", ""))
     if export.get("certified"):
-        return Note(f"GO. {verdict} {NEVER_RUN}", "good")
+        return Note(f"GO. {verdict} {_NEVER_RUN}", "good")
     return Note(f"NO-GO. {verdict} There are no files for the robot.", "bad")
 
 
@@ -105,7 +105,7 @@ def _decision_figures(data: ScanData, checks: Sequence[Mapping[str, Any]]) -> li
     export, fit = data.metrics("export"), data.metrics("calibrate")
     items: list[tuple[str, str, str]] = []
     if export.get("cut_fraction") is not None:
-        left = next((str(check["note"]) for check in checks if check["name"] == PARTED), "")
+        left = next((str(check["note"]) for check in checks if check["name"] == _PARTED), "")
         items.append(("cut through, simulated", percent(export["cut_fraction"]), left))
     if export.get("peak_force_n") is not None:
         remark = f"predicted; {unseen(fit)}"
@@ -118,17 +118,17 @@ def _decision_figures(data: ScanData, checks: Sequence[Mapping[str, Any]]) -> li
     return items
 
 
-FINISHED = ("converged", "at the log's noise")
+_FINISHED = ("converged", "at the log's noise")
 """Ends of a fit that need no remedy."""
 
-SMALL_ERROR, FAIR_ERROR = 0.1, 0.25
+_SMALL_ERROR, _FAIR_ERROR = 0.1, 0.25
 """NMAE up to which the fit is called good, and fair [-]."""
 
 
 def summary(data: ScanData) -> Section:
     """Verdict, the figures that matter, warnings, and how long it took."""
-    blocks: list[Block] = [*decision(data), _verdict(data), Figures(_figures(data))]
-    blocks += [Note(text, "warning") for text in warnings(data)]
+    blocks: list[Block] = [*_decision(data), _verdict(data), Figures(_figures(data))]
+    blocks += [Note(text, "warning") for text in _warnings(data)]
     blocks.append(_stages(data))
     return Section("summary", "Did it work, and what do I get?", blocks)
 
@@ -186,7 +186,7 @@ def _counts(data: ScanData, export: dict[str, Any]) -> str:
     return f"{passed} checks passed, {failed} failed" + (f", {skipped} not run" if skipped else "")
 
 
-def warnings(data: ScanData) -> list[str]:
+def _warnings(data: ScanData) -> list[str]:
     """What a person should know before trusting the result."""
     fit, found, export = data.metrics("calibrate"), data.metrics("optimize"), data.metrics("export")
     out = []
@@ -194,7 +194,7 @@ def warnings(data: ScanData) -> list[str]:
         out.append(f"Scan: {data.metrics('clean')['warning']}")
     if data.metrics("ingest") and not data.metrics("ingest").get("samples"):
         out.append("The scan has no force log: all parameters are nominal ones, and forces are guesses.")
-    elif fit.get("remedy") and fit.get("outcome") not in FINISHED:
+    elif fit.get("remedy") and fit.get("outcome") not in _FINISHED:
         out.append(f"Calibration: {fit.get('outcome')}. {fit['remedy']}")
     out += [f"Calibration: {text}" for text in (at_bounds(data), certainty(data)) if text]
     if found and found.get("confirmed_reduction") is None:

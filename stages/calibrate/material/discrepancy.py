@@ -17,33 +17,33 @@ from stages.calibrate.problem import top_of_body
 from stages.shared.fitting import rough_correlation
 from stages.shared.library.library import CUT_SPREAD, SCALE_SPREAD
 
-SPACING_M = 1.0e-3
-LEAST = 0.1
+_SPACING_M = 1.0e-3
+_LEAST = 0.1
 """Of the mean force: below it the share of a small force is lost in noise."""
 AGAIN = 0.7
 """Correlation of the model's errors in two cuts of one fruit: one tells half of the variance of the other; the rest is
 the cut's own (fibres, the place in the fruit, how it is held)."""
-FITTED = -1
+_FITTED = -1
 """Number of the fitted material in the table, beside those of the draws."""
 
-Array = NDArray[np.float64]
+_Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class LeftOver:
     """What the simulated force of a cut is multiplied with, as a function of the edge's height."""
 
-    height_m: Array
+    height_m: _Array
     """Above the board, ascending."""
-    factor: Array
-    deviation: Array
+    factor: _Array
+    deviation: _Array
     """What the model's error is known to after the logs, as a share of the mean force."""
 
-    def at(self, height_m: Array) -> Array:
+    def at(self, height_m: _Array) -> _Array:
         """The factor at these heights; that of the nearest known one beyond them."""
         return np.interp(height_m, self.height_m, self.factor) if len(self.factor) else np.ones(len(height_m))
 
-    def deviation_at(self, height_m: Array) -> Array:
+    def deviation_at(self, height_m: _Array) -> _Array:
         """The deviation at these heights; beyond the known ones the model's own error."""
         if not len(self.deviation):
             return np.full(np.shape(height_m), MODEL_ERROR)
@@ -59,7 +59,7 @@ def left_over_table(lefts: Sequence[LeftOver]) -> pl.DataFrame:
     parts = [
         pl.DataFrame(
             {
-                "draw": pl.Series([FITTED + i] * len(left.factor), dtype=pl.Int64),
+                "draw": pl.Series([_FITTED + i] * len(left.factor), dtype=pl.Int64),
                 "height_m": left.height_m,
                 "factor": left.factor,
                 "deviation": left.deviation,
@@ -91,7 +91,7 @@ def scale_variance(cuts: int) -> float:
 
 def left_over(
     likelihoods: Sequence[DepthLikelihood],
-    profiles: Sequence[Array],
+    profiles: Sequence[_Array],
     *,
     again: float = 1.0,
     scale: float = 1.0,
@@ -118,7 +118,7 @@ def left_over(
         np.concatenate(noise)
     )
     top = top_of_body(likelihoods[0].problem.model.mesh)
-    height = np.arange(0.0, top + SPACING_M, SPACING_M)
+    height = np.arange(0.0, top + _SPACING_M, _SPACING_M)
     order = np.argsort(heights[0])
     force = np.interp(height, heights[0][order], forces[0][order])
     alike = MODEL_ERROR**2 * rough_correlation(seen, height, CORRELATION_M)
@@ -126,4 +126,4 @@ def left_over(
     share = again * (gain @ np.concatenate(shares))
     known = again**2 * np.einsum("ij,ji->i", gain, alike)
     deviation = np.sqrt(np.maximum(0.0, MODEL_ERROR**2 - known))
-    return LeftOver(height, scale * (1.0 + share / np.maximum(force, LEAST)), deviation)
+    return LeftOver(height, scale * (1.0 + share / np.maximum(force, _LEAST)), deviation)

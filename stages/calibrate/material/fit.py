@@ -29,17 +29,17 @@ from stages.shared.library.library import expected
 # What anybody could guess without a model.
 
 
-Array = NDArray[np.float64]
+_Array = NDArray[np.float64]
 
 
-def best_amplitude(problem: Problem, profile: Array) -> float:
+def best_amplitude(problem: Problem, profile: _Array) -> float:
     """The one factor on a profile [N] that brings it nearest to the measured force [-]."""
     use = problem.contact & problem.valid
     a, b = profile[use], problem.measured[use]
     return float(a @ b / (a @ a))
 
 
-def repeated_profile(own: Problem, height: Array) -> Array:
+def repeated_profile(own: Problem, height: _Array) -> _Array:
     """A known cut's measured force [N], repeated at the same heights."""
     use = own.contact & own.valid
     order = np.argsort(own.height[use])
@@ -47,12 +47,12 @@ def repeated_profile(own: Problem, height: Array) -> Array:
     return np.where(height > known[-1], 0.0, np.interp(height, known, force))
 
 
-Mask = NDArray[np.bool_]
-Report = Callable[[HistoryRow], None]
+_Mask = NDArray[np.bool_]
+_Report = Callable[[HistoryRow], None]
 
 
 @dataclass(frozen=True)
-class Forecast:
+class _Forecast:
     """Force that the fit had not seen, beside a guess without a model."""
 
     nmae: float
@@ -67,11 +67,11 @@ class MaterialFit:
 
     posterior: Posterior
     found: Found
-    expected_profile: Array
+    expected_profile: _Array
     """What was expected of the first cut before the logs [N], shape [sample_count]."""
-    tail: Forecast | None
+    tail: _Forecast | None
     """The end of the first cut, from its beginning; the guess holds the last force seen."""
-    next_cut: Forecast | None
+    next_cut: _Forecast | None
     """The last cut, from the others; the guess repeats the cut before it. None for a single log."""
     left_over: list[LeftOver]
     """What the fit leaves of its logs and the next cut has again: of the fitted material, then of the draws."""
@@ -123,7 +123,7 @@ class _Job:
     name: str
     problems: Sequence[Problem]
     unknowns: MaterialUnknowns
-    masks: Sequence[Mask]
+    masks: Sequence[_Mask]
     """Samples that each of the first cuts shows to the fit."""
     params: CalibrateParams
     scan_dir: Path | None
@@ -131,7 +131,7 @@ class _Job:
 
 
 def _likelihoods(
-    problems: Sequence[Problem], masks: Sequence[Mask], params: CalibrateParams
+    problems: Sequence[Problem], masks: Sequence[_Mask], params: CalibrateParams
 ) -> list[DepthLikelihood]:
     """Of the first cuts, as many as there are masks."""
     return [
@@ -158,7 +158,7 @@ def fit_material(
     *,
     scan_dir: Path | None,
     key: str,
-    report: Report | None,
+    report: _Report | None,
     on_sampling: Callable[[float, str], None] = lambda share, text: None,
 ) -> MaterialFit:
     """The most probable material, its uncertainty, and how well it would have predicted what is known by now."""
@@ -172,7 +172,7 @@ def fit_material(
             shown["others"] = use[:-1]
     jobs = [_Job(name, problems, unknowns, masks, params, scan_dir, key) for name, masks in shown.items()]
 
-    def listen(message: tuple[HistoryRow, Array]) -> None:
+    def listen(message: tuple[HistoryRow, _Array]) -> None:
         row, profile = message
         problems[0].nearest.offer(profile, problems[0].measured, use[0])
         if report is not None:
@@ -217,8 +217,8 @@ def fit_material(
 
 
 def profiles_of_draws(
-    problems: Sequence[Problem], unknowns: MaterialUnknowns, draws: Array, processes: int
-) -> list[list[Array]]:
+    problems: Sequence[Problem], unknowns: MaterialUnknowns, draws: _Array, processes: int
+) -> list[list[_Array]]:
     """The fitted cuts simulated with possible unknowns, shape [draw_count, unknown_count]: their profiles [N].
 
     None of a draw, if one of its cuts does not finish.
@@ -236,27 +236,27 @@ def profiles_of_draws(
 
 
 def left_for_next(
-    likelihoods: Sequence[DepthLikelihood], unknowns: MaterialUnknowns, t: Array, profiles: Sequence[Array]
+    likelihoods: Sequence[DepthLikelihood], unknowns: MaterialUnknowns, t: _Array, profiles: Sequence[_Array]
 ) -> LeftOver:
     """What another cut of the fruit has again, if t are the unknowns and the fitted cuts have these profiles [N]."""
     amplitudes = [unknowns.amplitude(t, cut) for cut in range(len(likelihoods))]
     return left_over(likelihoods, profiles, again=AGAIN, scale=scale_again(list(np.log(amplitudes))))
 
 
-def _tail(problem: Problem, found: Found, left: LeftOver, seen: Mask, rest: Mask) -> Forecast:
+def _tail(problem: Problem, found: Found, left: LeftOver, seen: _Mask, rest: _Mask) -> _Forecast:
     held = np.full_like(found.profiles[0], problem.measured[seen][-1])
     return _forecast(problem, left.at(problem.height) * found.profiles[0], held, rest)
 
 
 def _next_cut(
     problems: Sequence[Problem], unknowns: MaterialUnknowns, found: Found, left: LeftOver
-) -> Forecast:
+) -> _Forecast:
     last = problems[-1]
     simulated, _ = last.run(unknowns.next_cut(found.t, len(problems) - 1), differentiable=False)
     profile = left.at(last.height) * simulated
     return _forecast(last, profile, repeated_profile(problems[-2], last.height), last.contact & last.valid)
 
 
-def _forecast(problem: Problem, profile: Array, guess: Array, where: Mask) -> Forecast:
+def _forecast(problem: Problem, profile: _Array, guess: _Array, where: _Mask) -> _Forecast:
     mean = float(problem.measured[where].mean())
-    return Forecast(*(errors(each, problem.measured, where, mean).nmae for each in (profile, guess)))
+    return _Forecast(*(errors(each, problem.measured, where, mean).nmae for each in (profile, guess)))

@@ -18,17 +18,17 @@ from stages.calibrate.material.unknowns import (
 from stages.calibrate.problem import OFFSET
 from stages.shared.library.library import AMPLITUDE_SPREAD, ANY_MATERIAL, NINETY, Expected, log_alone
 
-KNOWN, PARTLY = 0.35, 0.8
+KNOWN, _PARTLY = 0.35, 0.8
 """Standard deviation after over before the log: below the first the log decides, above the second it says nothing."""
 
-FLAT = 0.95
+_FLAT = 0.95
 """A uniform prior that a log narrows by less than this factor was not narrowed."""
-DEPTHS = np.linspace(0.0, 1.0, 21)
+_DEPTHS = np.linspace(0.0, 1.0, 21)
 """Relative depths at which a drawn toughness is noted: a quarter of the length over which it keeps its sign."""
-OUTSIDE = (0.05, 0.95)
+_OUTSIDE = (0.05, 0.95)
 """Quantiles at the ends of the 90 % interval."""
 
-Array = NDArray[np.float64]
+_Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -36,28 +36,28 @@ class Posterior:
     """A normal distribution of the unknowns' standard numbers around the most probable one, or samples of it."""
 
     unknowns: MaterialUnknowns
-    mean: Array
+    mean: _Array
     """Shape [unknown_count]; zero is what was expected."""
-    covariance: Array
+    covariance: _Array
     """Shape [unknown_count, unknown_count]; the identity is what was expected."""
-    samples: Array | None = None
+    samples: _Array | None = None
     """Sampled points, shape [point_count, unknown_count]; they replace the normal distribution."""
 
     @property
-    def deviation(self) -> Array:
+    def deviation(self) -> _Array:
         """Standard deviations after the log; before it they are 1."""
-        out: Array = np.sqrt(np.diag(self.covariance)) if self.samples is None else self.samples.std(axis=0)
+        out: _Array = np.sqrt(np.diag(self.covariance)) if self.samples is None else self.samples.std(axis=0)
         return out
 
     def interval(self, i: int) -> tuple[float, float]:
         """Of 90 %, the i-th unknown's."""
         if self.samples is not None:
-            low, high = np.quantile(self.samples[:, i], OUTSIDE)
+            low, high = np.quantile(self.samples[:, i], _OUTSIDE)
             return float(low), float(high)
         mean, half = float(self.mean[i]), NINETY * float(self.deviation[i])
         return mean - half, mean + half
 
-    def draws(self, count: int, seed: int) -> Array:
+    def draws(self, count: int, seed: int) -> _Array:
         """Possible unknowns, shape [count, unknown_count]."""
         if self.samples is not None:
             chosen = np.random.default_rng(seed).choice(
@@ -72,7 +72,7 @@ class Posterior:
         deviation = self.deviation[self.unknowns.names.index(name)]
         if deviation < KNOWN:
             return "known from this log"
-        return "partly known from this log" if deviation < PARTLY else "as expected"
+        return "partly known from this log" if deviation < _PARTLY else "as expected"
 
 
 def before_any_log(unknowns: MaterialUnknowns) -> Posterior:
@@ -109,7 +109,7 @@ def what_the_log_says(table: pl.DataFrame) -> dict[str, list[float]]:
                 before = Expected(row["expected"], spread, row["cuts"])
                 found = log_alone(before, row["value"], row["deviation"])
             else:  # a uniform prior adds nothing to what the log says
-                known = row["deviation"] < FLAT
+                known = row["deviation"] < _FLAT
                 found = (row["value"], _log_spread(row["low"], row["high"])) if known else None
             if found is not None:
                 out[row["name"]] = [float(f"{number:.4g}") for number in found]
@@ -129,16 +129,16 @@ def draw_table(posterior: Posterior | None, count: int, seed: int) -> pl.DataFra
         for i, t in enumerate(posterior.draws(count, seed)):
             for name, drawn in _over_depth(posterior.unknowns, t).items():
                 factors = drawn / fitted[name]
-                rows += [(i, name, d, f) for d, f in zip(DEPTHS[: len(drawn)], factors, strict=True)]
+                rows += [(i, name, d, f) for d, f in zip(_DEPTHS[: len(drawn)], factors, strict=True)]
     schema = {"draw": pl.Int64, "name": pl.String, "relative_depth": pl.Float64, "factor": pl.Float64}
     return pl.DataFrame(rows, schema=schema, orient="row")
 
 
-def _over_depth(unknowns: MaterialUnknowns, t: Array) -> dict[str, Array]:
+def _over_depth(unknowns: MaterialUnknowns, t: _Array) -> dict[str, _Array]:
     """Every size, one number; the toughness at DEPTHS, where it varies with depth."""
     out = {name: np.array([size]) for name, size in unknowns.sizes(t).items()}
     if unknowns.layers and TOUGHNESS in out:
-        out[TOUGHNESS] = out[TOUGHNESS] * unknowns.by_depth(t, DEPTHS)
+        out[TOUGHNESS] = out[TOUGHNESS] * unknowns.by_depth(t, _DEPTHS)
     return out
 
 

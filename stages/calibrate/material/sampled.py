@@ -34,39 +34,39 @@ from stages.shared.library.library import AMPLITUDE_SPREAD, NINETY
 # One log as 90 numbers over time: the paper's profile, its exp(-L1) likelihood, and a few statistics of it.
 
 
-NUMBERS = 90
+_NUMBERS = 90
 """Mean forces over as many equal parts of the contact."""
-QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
-PARTS = 5
+_QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
+_PARTS = 5
 """The statistics have the mean of as many parts of the contact."""
 
-Array = NDArray[np.float64]
+_Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Profile:
+class _Profile:
     """Mean norms of the force over equal parts of the contact."""
 
     problem: Problem
-    parts: Array
+    parts: _Array
     """Means of the samples over every part, shape [number_count, sample_count]."""
-    factor: Array
+    factor: _Array
     """Cholesky factor of the covariance of log and model together [N], shape [number_count, number_count]."""
 
     @property
-    def observed(self) -> Array:
+    def observed(self) -> _Array:
         """Of the log [N], shape [number_count]."""
         return self.numbers(self.problem.measured_force)
 
-    def numbers(self, force: Array) -> Array:
+    def numbers(self, force: _Array) -> _Array:
         """Of a filtered force [N], shape [sample_count, 3]; shape [number_count]."""
         return np.asarray(self.parts @ _norm(force), float)
 
-    def noisy(self, numbers: Array, random: np.random.Generator) -> Array:
+    def noisy(self, numbers: _Array, random: np.random.Generator) -> _Array:
         """As a log would show them; shape [..., number_count]."""
         return numbers + random.standard_normal(numbers.shape) @ self.factor.T
 
-    def log_likelihood(self, force: Array) -> tuple[float, Array]:
+    def log_likelihood(self, force: _Array) -> tuple[float, _Array]:
         """exp(-L1): minus the sum of absolute differences [N], and its derivative in the filtered force."""
         difference = self.numbers(force) - self.observed
         norm = _norm(force) + NORM_ROUNDING_N
@@ -74,28 +74,28 @@ class Profile:
         return -float(np.abs(difference).sum()), bar
 
 
-def profile_of(problem: Problem, use: NDArray[np.bool_], uncertainty_n: float) -> Profile:
+def _profile_of(problem: Problem, use: NDArray[np.bool_], uncertainty_n: float) -> _Profile:
     """The profile over the samples in use; uncertainty_n: of the log's force [N]."""
     chosen = np.flatnonzero(use)
-    parts = np.zeros((min(NUMBERS, len(chosen)), len(use)))
+    parts = np.zeros((min(_NUMBERS, len(chosen)), len(use)))
     for row, samples in zip(parts, np.array_split(chosen, len(parts)), strict=True):
         row[samples] = 1.0 / len(samples)
-    return Profile(problem, parts, noise_factor(problem, parts, uncertainty_n))
+    return _Profile(problem, parts, noise_factor(problem, parts, uncertainty_n))
 
 
-def statistics(numbers: Array) -> Array:
+def _statistics(numbers: _Array) -> _Array:
     """Mean, spread, largest and where, quantiles, means of parts and of changes; [..., number_count] → [..., 15]."""
     count = numbers.shape[-1]
     where = numbers.argmax(axis=-1) / count
-    means = [part.mean(axis=-1) for part in np.array_split(numbers, PARTS, axis=-1)]
-    levels = list(np.quantile(numbers, QUANTILES, axis=-1))
+    means = [part.mean(axis=-1) for part in np.array_split(numbers, _PARTS, axis=-1)]
+    levels = list(np.quantile(numbers, _QUANTILES, axis=-1))
     change = np.abs(np.diff(numbers, axis=-1)).mean(axis=-1)
     rows = [numbers.mean(axis=-1), numbers.std(axis=-1), numbers.max(axis=-1), where, *levels, *means, change]
     return np.stack(rows, axis=-1)
 
 
-def _norm(force: Array) -> Array:
-    rounded: Array = np.sqrt((force**2).sum(axis=-1) + NORM_ROUNDING_N**2) - NORM_ROUNDING_N
+def _norm(force: _Array) -> _Array:
+    rounded: _Array = np.sqrt((force**2).sum(axis=-1) + NORM_ROUNDING_N**2) - NORM_ROUNDING_N
     return rounded
 
 
@@ -108,7 +108,7 @@ class MaterialTarget:
 
     unknowns: MaterialUnknowns
     slices: Sequence[DepthLikelihood]
-    profiles: Sequence[Profile]
+    profiles: Sequence[_Profile]
     likelihood: str
     """log or exp_l1."""
     summary: str
@@ -119,7 +119,7 @@ class MaterialTarget:
         """Of the unknowns."""
         return self.unknowns.names
 
-    def log_probability(self, t: Array) -> tuple[float, Array]:
+    def log_probability(self, t: _Array) -> tuple[float, _Array]:
         """Log posterior up to a constant, and its gradient; minus infinity where a simulation does not finish."""
         value, gradient = -0.5 * float(t @ t), -t.copy()
         for cut, problem in enumerate(self._problems):
@@ -138,7 +138,7 @@ class MaterialTarget:
                 gradient[self.unknowns.amplitude_index(cut)] += AMPLITUDE_SPREAD * float((bar * force).sum())
         return value, gradient
 
-    def log_probabilities(self, ts: Array, workers: Workers) -> Array:
+    def log_probabilities(self, ts: _Array, workers: Workers) -> _Array:
         """Of many points, without gradients, shape [point_count]."""
         out = -0.5 * (ts**2).sum(axis=1)
         for i, forces in enumerate(self._forces(ts, workers)):
@@ -146,7 +146,7 @@ class MaterialTarget:
                 out[i] += -np.inf if force is None else likelihood.log_likelihood(force)[0]
         return out
 
-    def summaries(self, ts: Array, workers: Workers) -> Array:
+    def summaries(self, ts: _Array, workers: Workers) -> _Array:
         """Without noise: slices as they are in the likelihood, or the numbers of the profiles; NaN: not finished."""
         out = np.full((len(ts), len(self._shown([p.measured_force for p in self._problems]))), np.nan)
         for i, forces in enumerate(self._forces(ts, workers)):
@@ -154,7 +154,7 @@ class MaterialTarget:
                 out[i] = self._shown([force for force in forces if force is not None])
         return out
 
-    def noisy(self, summaries: Array, random: np.random.Generator) -> Array:
+    def noisy(self, summaries: _Array, random: np.random.Generator) -> _Array:
         """As logs would show them."""
         if self.summary == "slices":
             return summaries + random.standard_normal(summaries.shape)
@@ -164,31 +164,31 @@ class MaterialTarget:
             for profile, part in zip(self.profiles, np.split(summaries, ends, axis=-1), strict=True)
         ]
         return np.concatenate(
-            list(map(statistics, parts)) if self.summary == "statistics" else parts, axis=-1
+            list(map(_statistics, parts)) if self.summary == "statistics" else parts, axis=-1
         )
 
     @property
-    def observed(self) -> Array:
+    def observed(self) -> _Array:
         """Of the logs; slices are differences from them, so zero."""
         if self.summary == "slices":
             return self._shown([p.measured_force for p in self._problems])
         parts = [profile.observed for profile in self.profiles]
-        return np.concatenate(list(map(statistics, parts)) if self.summary == "statistics" else parts)
+        return np.concatenate(list(map(_statistics, parts)) if self.summary == "statistics" else parts)
 
     @property
     def _problems(self) -> list[Problem]:
         return [each.problem for each in self.slices]
 
     @property
-    def _likelihoods(self) -> Sequence[DepthLikelihood | Profile]:
+    def _likelihoods(self) -> Sequence[DepthLikelihood | _Profile]:
         return self.slices if self.likelihood == "log" else self.profiles
 
-    def _shown(self, forces: list[Array]) -> Array:
+    def _shown(self, forces: list[_Array]) -> _Array:
         if self.summary == "slices":
             return np.concatenate([a.residual(force) for a, force in zip(self.slices, forces, strict=True)])
         return np.concatenate([a.numbers(force) for a, force in zip(self.profiles, forces, strict=True)])
 
-    def _forces(self, ts: Array, workers: Workers) -> list[list[Array | None]]:
+    def _forces(self, ts: _Array, workers: Workers) -> list[list[_Array | None]]:
         """Filtered force of every cut at every point [N], with the cuts' amplitudes; None: not finished."""
         problems, cuts = self._problems, range(len(self.slices))
         runs = [problems[cut].cut(self.unknowns.values(t, cut)) for t in ts for cut in cuts]
@@ -215,7 +215,7 @@ def material_target(
     """The posterior of cuts whose valid contact is shown."""
     use = [problem.contact & problem.valid for problem in problems]
     slices = [depth_likelihood(p, each, uncertainty_n) for p, each in zip(problems, use, strict=True)]
-    profiles = [profile_of(p, each, uncertainty_n) for p, each in zip(problems, use, strict=True)]
+    profiles = [_profile_of(p, each, uncertainty_n) for p, each in zip(problems, use, strict=True)]
     return MaterialTarget(unknowns, slices, profiles, likelihood, summary)
 
 
@@ -226,9 +226,9 @@ class Sampled:
     method: str
     samples: Samples
     diagnostics: Diagnostics
-    low: Array
+    low: _Array
     """90 % band of the first cut's force: draws, the model's error and the log's [N], shape [sample_count]."""
-    high: Array
+    high: _Array
 
 
 def check_posterior(params: CalibrateParams) -> None:
@@ -255,8 +255,8 @@ def check_posterior(params: CalibrateParams) -> None:
 def sample_material(
     problems: Sequence[Problem],
     unknowns: MaterialUnknowns,
-    centre: Array,
-    covariance: Array,
+    centre: _Array,
+    covariance: _Array,
     params: CalibrateParams,
     *,
     scan_dir: Path | None,
@@ -291,13 +291,13 @@ def sample_material(
             report=report,
         ),
     )
-    low, high = expected_band(problems[0], unknowns, found.flat, params)
+    low, high = _expected_band(problems[0], unknowns, found.flat, params)
     return Sampled(params.posterior, found, diagnose(found), low, high)
 
 
-def expected_band(
-    problem: Problem, unknowns: MaterialUnknowns, points: Array, params: CalibrateParams
-) -> tuple[Array, Array]:
+def _expected_band(
+    problem: Problem, unknowns: MaterialUnknowns, points: _Array, params: CalibrateParams
+) -> tuple[_Array, _Array]:
     """Ends of the 90 % band of the first cut's force [N]: spread of some points, the model's and the log's error."""
     chosen = np.random.default_rng([params.seed, 5]).choice(
         len(points), min(params.draws, len(points)), False

@@ -16,36 +16,36 @@ from stages.calibrate.problem import TrialFailedError, contact_impulse, errors
 from stages.shared.fitting import Damping
 from stages.shared.library.library import AMPLITUDE_SPREAD
 
-LONGEST_STEP = 1.0
+_LONGEST_STEP = 1.0
 """In prior standard deviations, of any unknown in one step."""
-ENOUGH = 0.05
+_ENOUGH = 0.05
 """A step that promises less than this of log-probability is the end: far below what the log can tell."""
 
-Array = NDArray[np.float64]
+_Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Cut:
+class _Cut:
     """One log's cut, simulated."""
 
-    force: Array
+    force: _Array
     """Filtered, times the cut's amplitude [N], shape [sample_count, 3]."""
     result: Result
     """The run, which can be asked for derivatives."""
 
     @property
-    def profile(self) -> Array:
+    def profile(self) -> _Array:
         """[N], shape [sample_count]."""
         return np.asarray(np.linalg.norm(self.force, axis=1), float)
 
 
 @dataclass(frozen=True)
-class At:
+class _At:
     """A simulated point."""
 
-    t: Array
-    cuts: list[Cut]
-    residual: Array
+    t: _Array
+    cuts: list[_Cut]
+    residual: _Array
     """Of all cuts, one after the other, shape [row_count]."""
 
     @property
@@ -58,12 +58,12 @@ class At:
 class Found:
     """The end of a search, as it travels between processes."""
 
-    t: Array
-    covariance: Array
+    t: _Array
+    covariance: _Array
     """Of t, shape [unknown_count, unknown_count]."""
-    profiles: list[Array]
+    profiles: list[_Array]
     """Of the fitted cuts [N], each of shape [sample_count]."""
-    impulse: Array
+    impulse: _Array
     """Knife's impulse on each spring of the first cut [N s], shape [spring_count]."""
     outcome: FitOutcome
     history: list[HistoryRow]
@@ -84,10 +84,10 @@ class MaterialSearch:
         self._done, self._failed, self._failure = False, False, ""
         self.simulations = self.gradients = 0
         self.history: list[HistoryRow] = []
-        self.jacobian: Array = np.zeros((0, len(unknowns)))
-        self._linearised: Array | None = None
+        self.jacobian: _Array = np.zeros((0, len(unknowns)))
+        self._linearised: _Array | None = None
         """The t that the Jacobian belongs to."""
-        self._here: At | None = None
+        self._here: _At | None = None
 
     def step(self) -> None:
         """One linearisation and the damped steps it takes until the cost falls."""
@@ -97,16 +97,16 @@ class MaterialSearch:
         curvature = j.T @ j + np.eye(len(self.t))
         slope = j.T @ here.residual + self.t
         promise = 0.5 * float(slope @ np.linalg.solve(curvature, slope))
-        self._done, self._failed = promise < ENOUGH, False
+        self._done, self._failed = promise < _ENOUGH, False
 
-        def place(move: Array) -> At | None:
+        def place(move: _Array) -> _At | None:
             trial = self._simulate(here.t + move)
             self._failed = self._failed or trial is None
             return None if trial is None or not trial.cost < here.cost else trial
 
         if not self._done:
             scale = np.diag(np.diag(curvature))
-            better = self._damping.better(curvature, slope, scale, LONGEST_STEP, place)
+            better = self._damping.better(curvature, slope, scale, _LONGEST_STEP, place)
             self._done = better is None
             self._here = better or here
             self.t = self._here.t
@@ -136,7 +136,7 @@ class MaterialSearch:
             self.simulations,
         )
 
-    def covariance(self) -> Array:
+    def covariance(self) -> _Array:
         """Of t after the logs, by Laplace's approximation, shape [unknown_count, unknown_count].
 
         Linearises anew if the last iteration moved.
@@ -167,7 +167,7 @@ class MaterialSearch:
         self.simulations, self.gradients = state["simulations"], state["gradients"]
         self.history = [HistoryRow(**row) for row in state["history"]]
 
-    def present(self) -> At:
+    def present(self) -> _At:
         """The best point so far, simulated; again where a killed search goes on, which does not count."""
         if self._here is None:
             counted = self.simulations
@@ -178,7 +178,7 @@ class MaterialSearch:
             raise refuse_start(self._failure)
         return self._here
 
-    def _simulate(self, t: Array) -> At | None:
+    def _simulate(self, t: _Array) -> _At | None:
         """The runs keep their states: whether they are asked for derivatives is seen afterwards."""
         cuts = []
         for i, likelihood in enumerate(self.likelihoods):
@@ -188,11 +188,11 @@ class MaterialSearch:
             except TrialFailedError as failed:
                 self._failure = str(failed)
                 return None
-            cuts.append(Cut(self.unknowns.amplitude(t, i) * likelihood.problem.filtered(result), result))
+            cuts.append(_Cut(self.unknowns.amplitude(t, i) * likelihood.problem.filtered(result), result))
         residuals = [a.residual(cut.force) for a, cut in zip(self.likelihoods, cuts, strict=True)]
-        return At(t, cuts, np.concatenate(residuals))
+        return _At(t, cuts, np.concatenate(residuals))
 
-    def _linearise(self, at: At) -> None:
+    def _linearise(self, at: _At) -> None:
         self.gradients += 1
         rows = []
         for i, (likelihood, cut) in enumerate(zip(self.likelihoods, at.cuts, strict=True)):
@@ -208,7 +208,7 @@ class MaterialSearch:
             rows.append(own)
         self.jacobian, self._linearised = np.concatenate(rows), at.t
 
-    def _record(self, at: At, slope: float, failed: bool) -> None:
+    def _record(self, at: _At, slope: float, failed: bool) -> None:
         seen = [likelihood.seen for likelihood in self.likelihoods]
         profile = np.concatenate([cut.profile[use] for cut, use in zip(at.cuts, seen, strict=True)])
         measured = np.concatenate(

@@ -14,16 +14,16 @@ from stages.shared.library.library import AMPLITUDE_SPREAD, Expected
 TOUGHNESS = "edge_toughness"
 LAYER = "toughness_by_depth_"
 """Unknowns of this name and a number k: the k-th layer from the top, beyond what those above it lead to expect."""
-LAYER_SPREAD = 0.25
+_LAYER_SPREAD = 0.25
 """Of the logarithm of the toughness over depth: fruit changes over its height by a quarter."""
-LAYER_LENGTH = 0.2
+_LAYER_LENGTH = 0.2
 """Over which share of the height it keeps its sign; below what a log has seen it goes back to the mean."""
 AMPLITUDE = "amplitude"
 """Of every cut: its measured force over that of the material."""
 HEIGHT_SPREAD_M = 0.7e-3
 """How well the height of first touch is known from the log [m]."""
 
-Array = NDArray[np.float64]
+_Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class MaterialUnknowns:
     """How many modes over depth the toughness has."""
     constants: Mapping[str, float]
     """The simulator's other parameters."""
-    depths: tuple[Array, ...]
+    depths: tuple[_Array, ...]
     """For every cut the relative depth of its springs below the top, 0 to 1, each of shape [spring_count]."""
     per_cut: bool = True
     """False: cuts have no amplitude and height of their own."""
@@ -81,19 +81,19 @@ class MaterialUnknowns:
     def __len__(self) -> int:
         return self._common + (2 * len(self.depths) if self.per_cut else 0)
 
-    def sizes(self, t: Array) -> dict[str, float]:
+    def sizes(self, t: _Array) -> dict[str, float]:
         """The sizes, in their units."""
         return {name: size_of(p, float(x)) for (name, p), x in zip(self.prior.items(), t, strict=False)}
 
-    def amplitude(self, t: Array, cut: int = 0) -> float:
+    def amplitude(self, t: _Array, cut: int = 0) -> float:
         """Measured force of a cut over that of the material [-]."""
         return float(np.exp(AMPLITUDE_SPREAD * t[self._common + 2 * cut])) if self.per_cut else 1.0
 
-    def height(self, t: Array, cut: int = 0) -> float:
+    def height(self, t: _Array, cut: int = 0) -> float:
         """How far a cut's recorded heights are moved [m]."""
         return HEIGHT_SPREAD_M * float(t[self._common + 2 * cut + 1]) if self.per_cut else 0.0
 
-    def values(self, t: Array, cut: int = 0) -> dict[str, Array]:
+    def values(self, t: _Array, cut: int = 0) -> dict[str, _Array]:
         """Every parameter of the simulator and the cut's height offset: one number, or one per spring."""
         given = dict(self.constants) | self.sizes(t) | {OFFSET: self.height(t, cut)}
         out = {name: np.asarray(value, float) for name, value in given.items()}
@@ -101,11 +101,11 @@ class MaterialUnknowns:
             out[TOUGHNESS] = out[TOUGHNESS] * self.by_depth(t, self.depths[cut])
         return out
 
-    def material(self, t: Array) -> dict[str, Array]:
+    def material(self, t: _Array) -> dict[str, _Array]:
         """The simulator's parameters without the height of a cut."""
         return {name: value for name, value in self.values(t).items() if name != OFFSET}
 
-    def next_cut(self, t: Array, cuts: int) -> dict[str, Array]:
+    def next_cut(self, t: _Array, cuts: int) -> dict[str, _Array]:
         """The parameters of another cut of the fruit, after so many.
 
         Heights of all logs are found in the same way, so what the fit moved them by comes again.
@@ -113,7 +113,7 @@ class MaterialUnknowns:
         height = np.mean([self.height(t, cut) for cut in range(cuts)])
         return self.material(t) | {OFFSET: np.asarray(height)}
 
-    def derivative(self, t: Array, cut: int, gradient: Mapping[str, Array]) -> Array:
+    def derivative(self, t: _Array, cut: int, gradient: Mapping[str, _Array]) -> _Array:
         """From derivatives in a cut's parameters (by name, as `values` gave them) to those in t, amplitude apart."""
         values = self.values(t, cut)
         out = np.zeros(len(t))
@@ -139,17 +139,17 @@ class MaterialUnknowns:
     def _common(self) -> int:
         return len(self.prior) + self.layers
 
-    def by_depth(self, t: Array, depth: Array) -> Array:
+    def by_depth(self, t: _Array, depth: _Array) -> _Array:
         """Toughness at relative depths over its size [-], shape [depth_count]."""
-        out: Array = np.exp(self._modes(depth) @ t[len(self.prior) : self._common])
+        out: _Array = np.exp(self._modes(depth) @ t[len(self.prior) : self._common])
         return out
 
-    def _modes(self, depth: Array) -> Array:
+    def _modes(self, depth: _Array) -> _Array:
         """What a standard number of each layer adds to the logarithm at relative depths, shape [depth_count, layers].
 
         A normal field with correlations exp(-d^2 / 2 l^2), given by its values in the middle of the layers.
         """
         middle = (np.arange(self.layers) + 0.5) / self.layers
-        factor = np.linalg.cholesky(correlation(middle, middle, LAYER_LENGTH) + 1e-9 * np.eye(self.layers))
-        modes: Array = LAYER_SPREAD * np.linalg.solve(factor, correlation(middle, depth, LAYER_LENGTH)).T
+        factor = np.linalg.cholesky(correlation(middle, middle, _LAYER_LENGTH) + 1e-9 * np.eye(self.layers))
+        modes: _Array = _LAYER_SPREAD * np.linalg.solve(factor, correlation(middle, depth, _LAYER_LENGTH)).T
         return modes

@@ -10,12 +10,12 @@ from disect_sim.processes import report_to_parent, run_parallel
 from stages.calibrate.samplers.sampling import RememberedGradients, Samples, Sampling
 from stages.runtime.errors import InputError
 
-NEARER = 8
+_NEARER = 8
 """Times that a start without a finished simulation is brought half way to the centre."""
-FEWEST = 4
+_FEWEST = 4
 """Points per chain below which there is nothing to say."""
 
-Array = NDArray[np.float64]
+_Array = NDArray[np.float64]
 
 
 class Whitened:
@@ -26,9 +26,9 @@ class Whitened:
         self._factor = np.linalg.cholesky(sampling.covariance)
         self.known: dict[bytes, float] = {}
         """Log-probability by the bytes of z, of all that were asked."""
-        self._last: tuple[bytes, float, Array] | None = None
+        self._last: tuple[bytes, float, _Array] | None = None
 
-    def __call__(self, z: Array) -> tuple[float, Array]:
+    def __call__(self, z: _Array) -> tuple[float, _Array]:
         """Log-probability and its gradient in z."""
         here = z.tobytes()
         if self._last is None or self._last[0] != here:
@@ -37,7 +37,7 @@ class Whitened:
         self.known[here] = value
         return value, self._factor.T @ gradient
 
-    def unknowns(self, z: Array) -> Array:
+    def unknowns(self, z: _Array) -> _Array:
         """t of z."""
         return self._centre + self._factor @ z
 
@@ -53,7 +53,7 @@ class Chain:
 
     number: int
     sampling: Sampling
-    start: Array
+    start: _Array
     """z, shape [unknown_count]."""
     target: Whitened
 
@@ -66,7 +66,7 @@ class Chain:
         report_to_parent((self.number, iteration))
 
 
-Points = list[tuple[Array, float]]
+Points = list[tuple[_Array, float]]
 """z and log-probability of every iteration, burn-in included."""
 
 
@@ -94,10 +94,10 @@ def run_chains(method: str, run: Callable[[Chain], Points], sampling: Sampling) 
     answers = run_parallel(_run, jobs, processes=sampling.processes, on_message=listen)
     length = min(len(points) for points, _, _ in answers)
     kept = length - sampling.burn_in
-    if kept < FEWEST:
+    if kept < _FEWEST:
         raise InputError(
             f"calibrate: the chains of {method} have {max(0, kept)} points after a burn-in of {sampling.burn_in}. "
-            f"{FEWEST} are the least. Raise calibrate.gradients ({sampling.gradients}), or lower calibrate.burn_in."
+            f"{_FEWEST} are the least. Raise calibrate.gradients ({sampling.gradients}), or lower calibrate.burn_in."
         )
     trace = np.array([points[:length] for points, _, _ in answers])
     values = np.array([logs[:length] for _, logs, _ in answers])
@@ -111,10 +111,10 @@ def run_chains(method: str, run: Callable[[Chain], Points], sampling: Sampling) 
     )
 
 
-def _start(job: _Job, target: Whitened) -> Array:
+def _start(job: _Job, target: Whitened) -> _Array:
     """Where a chain starts: nearer to the centre if no simulation finishes there."""
     z = job.sampling.starts()[job.number]
-    for _ in range(NEARER):
+    for _ in range(_NEARER):
         if np.isfinite(target(z)[0]):
             return z
         z = 0.5 * z
@@ -128,7 +128,7 @@ def _silent(share: float, text: str) -> None:
     """Reports travel as messages."""
 
 
-def _run(job: _Job) -> tuple[Array, Array, int]:
+def _run(job: _Job) -> tuple[_Array, _Array, int]:
     s = job.sampling
     ask = RememberedGradients(s.target, s.checkpoint(f"{job.method}-{job.number}"))
     target = Whitened(s, ask)
@@ -144,13 +144,13 @@ def _run(job: _Job) -> tuple[Array, Array, int]:
 # preconditioner learns during burn-in and is then left alone: one that follows the chain would change what it samples.
 
 
-MEMORY = 0.95
+_MEMORY = 0.95
 """Of the mean of squared gradients, per step."""
-TINY = 1.0e-8
+_TINY = 1.0e-8
 """Added to its root."""
-DECAY = 1.0 / 3.0
+_DECAY = 1.0 / 3.0
 """Steps fall with this power of their number: the best rate for means of a smooth target."""
-LONGEST = 3.0
+_LONGEST = 3.0
 """A drift longer than this [Laplace standard deviations] is cut to it; only starts far outside have such."""
 
 
@@ -161,7 +161,7 @@ def sample_sgld(sampling: Sampling) -> Samples:
 
 def step_size(sampling: Sampling, iteration: int) -> float:
     """Of an iteration, from 0."""
-    scale: float = (1.0 + iteration / max(1, sampling.burn_in)) ** -DECAY
+    scale: float = (1.0 + iteration / max(1, sampling.burn_in)) ** -_DECAY
     return sampling.step * scale
 
 
@@ -173,15 +173,15 @@ def run(chain: Chain) -> Points:
     square, learnt, points = np.ones_like(z), np.zeros_like(z), []
     for iteration in range(count):
         if iteration < s.burn_in:
-            square = MEMORY * square + (1.0 - MEMORY) * gradient**2
-            scale = 1.0 / (np.sqrt(square) + TINY)
+            square = _MEMORY * square + (1.0 - _MEMORY) * gradient**2
+            scale = 1.0 / (np.sqrt(square) + _TINY)
             if iteration >= s.burn_in // 2:
                 learnt += np.log(scale)
         elif iteration == s.burn_in:
             scale = np.exp(learnt / max(1, s.burn_in - s.burn_in // 2))
         step = step_size(s, iteration)
         random = np.random.default_rng([s.seed, 1, chain.number, iteration])
-        drift = np.clip(0.5 * step * scale * gradient, -LONGEST, LONGEST)
+        drift = np.clip(0.5 * step * scale * gradient, -_LONGEST, _LONGEST)
         moved = z + drift + np.sqrt(step * scale) * random.standard_normal(len(z))
         new_value, new_gradient = chain.target(moved)
         if np.isfinite(new_value):  # a simulation that does not finish has no probability: stay

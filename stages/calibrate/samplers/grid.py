@@ -7,22 +7,22 @@ from disect_sim.processes import Workers
 from stages.calibrate.samplers.sampling import RememberedSimulations, Samples, Sampling
 from stages.runtime.errors import InputError
 
-MOST_UNKNOWNS = 3
-REACH = 4.0
+_MOST_UNKNOWNS = 3
+_REACH = 4.0
 """The grid covers this many Laplace standard deviations, and of the prior, which it never leaves."""
-OUTERMOST = 1.0e-3
+_OUTERMOST = 1.0e-3
 """A layer of cells at the end of the grid with more than this of the largest layer's probability is not the last."""
 
-Array = NDArray[np.float64]
+_Array = NDArray[np.float64]
 
 
 def sample_grid(sampling: Sampling) -> Samples:
     """Points drawn from the cells of a grid; `simulations` is its size."""
     count = len(sampling.centre)
-    if count > MOST_UNKNOWNS:
+    if count > _MOST_UNKNOWNS:
         raise InputError(
             f"calibrate.posterior is grid, with {count} unknowns ({', '.join(sampling.target.names)}). A grid has at "
-            f"most {MOST_UNKNOWNS}. Take another method, or fewer in calibrate.material with calibrate.prior=uniform."
+            f"most {_MOST_UNKNOWNS}. Take another method, or fewer in calibrate.material with calibrate.prior=uniform."
         )
     axes, values = grid_of(sampling)
     random = np.random.default_rng([sampling.seed, 2])
@@ -32,8 +32,8 @@ def sample_grid(sampling: Sampling) -> Samples:
 
 
 def drawn_from(
-    axes: list[Array], values: Array, count: int, random: np.random.Generator
-) -> tuple[Array, Array]:
+    axes: list[_Array], values: _Array, count: int, random: np.random.Generator
+) -> tuple[_Array, _Array]:
     """Points of the cells by their probability, evenly inside a cell, and the log-probability of their cells."""
     weight = np.exp(values - values.max())
     chosen = random.choice(weight.size, size=count, p=(weight / weight.sum()).ravel())
@@ -43,19 +43,19 @@ def drawn_from(
     return points, values.ravel()[chosen]
 
 
-def cells_of(sampling: Sampling) -> tuple[list[Array], Array]:
+def cells_of(sampling: Sampling) -> tuple[list[_Array], _Array]:
     """Middles of the cells along every axis, and of all cells, shape [cell_count, unknown_count]."""
     count = len(sampling.centre)
     side = max(3, int(np.floor(sampling.simulations ** (1.0 / count) + 1e-9)))
-    half = REACH * np.sqrt(np.diag(sampling.covariance))
-    low = np.maximum(sampling.centre - half, -REACH)
-    high = np.minimum(sampling.centre + half, REACH)
+    half = _REACH * np.sqrt(np.diag(sampling.covariance))
+    low = np.maximum(sampling.centre - half, -_REACH)
+    high = np.minimum(sampling.centre + half, _REACH)
     cells = (np.arange(side) + 0.5) / side
     axes = [a + (b - a) * cells for a, b in zip(low, high, strict=True)]
     return axes, _product(axes)
 
 
-def grid_of(sampling: Sampling) -> tuple[list[Array], Array]:
+def grid_of(sampling: Sampling) -> tuple[list[_Array], _Array]:
     """Middles of the cells along every axis, and the log-probability of all, shape [side] * unknown_count.
 
     A grid that cuts a tail off gets further layers of cells there, up to the ends of the prior.
@@ -82,18 +82,18 @@ def grid_of(sampling: Sampling) -> tuple[list[Array], Array]:
     return axes, values
 
 
-def _cut_off(axes: list[Array], values: Array) -> tuple[int, float] | None:
+def _cut_off(axes: list[_Array], values: _Array) -> tuple[int, float] | None:
     """Axis and place of a layer of cells that is missing; None if there is none."""
     weight = np.exp(values - values.max())
     for axis, middles in enumerate(axes):
         step = middles[1] - middles[0]
         layers = weight.sum(axis=tuple(i for i in range(len(axes)) if i != axis))
         for end, place in ((0, middles[0] - step), (-1, middles[-1] + step)):
-            if layers[end] > OUTERMOST * layers.max() and abs(place) < REACH:
+            if layers[end] > _OUTERMOST * layers.max() and abs(place) < _REACH:
                 return axis, float(place)
     return None
 
 
-def _product(axes: list[Array]) -> Array:
+def _product(axes: list[_Array]) -> _Array:
     """All points of the axes, the last one fastest, shape [point_count, unknown_count]."""
     return np.stack([part.ravel() for part in np.meshgrid(*axes, indexing="ij")], axis=1)

@@ -17,9 +17,9 @@ from stages.runtime.errors import InputError
 # Where learnt posteriors have their probability: further rounds take points of the prior from there.
 
 
-CUT_OFF = 1.0e-3
+_CUT_OFF = 1.0e-3
 """Of a posterior's probability is left outside: what a round misses no later one finds."""
-POINTS = 20_000
+_POINTS = 20_000
 """Of a posterior, to find the density at its edge."""
 BATCH = 20_000
 MOST = 2_000_000
@@ -27,7 +27,7 @@ MOST = 2_000_000
 DRAWN = 200_000
 """Points of a posterior that are weighed where the prior has too few inside."""
 
-Array = NDArray[np.float64]
+_Array = NDArray[np.float64]
 
 
 class Region:
@@ -40,11 +40,11 @@ class Region:
 
     def narrow(self, posterior: Any) -> None:
         """Leave out where a posterior of sbi, with its log, has the last CUT_OFF of its probability."""
-        drawn = posterior.sample((POINTS,), show_progress_bars=False)
+        drawn = posterior.sample((_POINTS,), show_progress_bars=False)
         density = posterior.log_prob(drawn, norm_posterior=False)
-        self._edges.append((posterior, torch.quantile(density, CUT_OFF)))
+        self._edges.append((posterior, torch.quantile(density, _CUT_OFF)))
 
-    def depth(self, points: Array) -> NDArray[np.int64]:
+    def depth(self, points: _Array) -> NDArray[np.int64]:
         """How many posteriors, from the first, have a point inside, shape [point_count]."""
         depth, inside = np.zeros(len(points), np.int64), np.ones(len(points), bool)
         for posterior, edge in self._edges:
@@ -53,7 +53,7 @@ class Region:
             depth += inside
         return depth
 
-    def enough(self, points: Array, wanted: int) -> NDArray[np.bool_]:
+    def enough(self, points: _Array, wanted: int) -> NDArray[np.bool_]:
         """Points in the narrowest of the regions so far that has as many as wanted, shape [point_count].
 
         If points were drawn by `of_prior` as the region got narrower, these are the prior's in that one.
@@ -62,14 +62,14 @@ class Region:
         while_enough = [k for k in range(len(self._edges) + 1) if (depth >= k).sum() >= wanted]
         return depth >= max(while_enough, default=0)
 
-    def of_prior(self, wanted: int, random: np.random.Generator) -> Array:
+    def of_prior(self, wanted: int, random: np.random.Generator) -> _Array:
         """Points of the standard normal prior inside; none if there are fewer than wanted.
 
         Drawn from it, or where that finds too few, from the last posterior.
         """
         if not self._edges:
             return random.standard_normal((wanted, self._count))
-        found: list[Array] = []
+        found: list[_Array] = []
         for _ in range(MOST // BATCH):
             points = random.standard_normal((BATCH, self._count))
             found.append(points[self.depth(points) == len(self._edges)])
@@ -77,7 +77,7 @@ class Region:
                 return np.concatenate(found)[:wanted]
         return self._resampled(wanted, random)
 
-    def _resampled(self, wanted: int, random: np.random.Generator) -> Array:
+    def _resampled(self, wanted: int, random: np.random.Generator) -> _Array:
         """Points of the last posterior inside, taken as often as the prior has them more often than it."""
         posterior, _ = self._edges[-1]
         drawn = posterior.sample((DRAWN,), show_progress_bars=False)
@@ -91,24 +91,24 @@ class Region:
         return points[random.choice(len(points), wanted, replace=False, p=weight / weight.sum())]
 
 
-NOISES = 3
+_NOISES = 3
 """Every simulation is shown to the network with so many different noises: noise costs nothing."""
-LATER_ROUNDS = 5
+_LATER_ROUNDS = 5
 """A later round has this part of the first one's simulations: 500, then 100 each in the paper."""
-PATIENCE = 20
+_PATIENCE = 20
 """Training ends after so many epochs without a better loss on the tenth that is held out."""
-FEWEST = 50
+_FEWEST = 50
 """Finished simulations below which there is nothing to learn."""
 
 
-def sample_learnt(method: str, sampling: Sampling, **network: Any) -> Samples:
+def _sample_learnt(method: str, sampling: Sampling, **network: Any) -> Samples:
     """Points of the posterior that a network has learnt for the target's log."""
     points, asked = learnt_points(method, sampling, np.array([sampling.target.observed]), **network)
     t = points[0].reshape(sampling.chains, sampling.samples, -1)
     return Samples(t, np.full(t.shape[:2], np.nan), 0, asked, False, t)
 
 
-def learnt_points(method: str, sampling: Sampling, shown: Array, **network: Any) -> tuple[Array, int]:
+def learnt_points(method: str, sampling: Sampling, shown: _Array, **network: Any) -> tuple[_Array, int]:
     """Points of the posteriors of several logs, by one network, and the simulations that it has learnt from.
 
     Args:
@@ -147,7 +147,7 @@ def _learn(method: str, s: Sampling, ask: RememberedSimulations, network: Any) -
     region, posterior, clean = Region(count), None, []
     points = np.zeros((0, count))
     for number in range(s.rounds):
-        wanted = s.simulations if number == 0 else max(1, s.simulations // LATER_ROUNDS)
+        wanted = s.simulations if number == 0 else max(1, s.simulations // _LATER_ROUNDS)
         if posterior is not None:
             region.narrow(posterior)
         new = region.of_prior(wanted, random)
@@ -177,11 +177,11 @@ def _trained(method: str, number: int, theta: torch.Tensor, x: torch.Tensor, net
     trainer = NPE(prior, density_estimator=network, tracker=_NoFiles(), show_progress_bars=False)
     with redirect_stdout(StringIO()):  # it prints, whatever it is asked
         try:
-            trainer.append_simulations(theta, x).train(stop_after_epochs=PATIENCE)
+            trainer.append_simulations(theta, x).train(stop_after_epochs=_PATIENCE)
         except (torch.linalg.LinAlgError, AssertionError) as error:
             raise InputError(
-                f"calibrate: round {number + 1} of {method} could not be trained on {len(theta) // NOISES} simulations "
-                f"({error}). A network needs enough of them that differ. Raise calibrate.simulations, "
+                f"calibrate: round {number + 1} of {method} could not be trained on {len(theta) // _NOISES} "
+                f"simulations ({error}). A network needs enough of them that differ. Raise calibrate.simulations, "
                 "lower calibrate.rounds, or take another calibrate.posterior."
             ) from error
     return trainer.build_posterior()
@@ -208,26 +208,26 @@ class _NoFiles:
         """Nothing."""
 
 
-def _as_tensor(shown: Array) -> torch.Tensor:
+def _as_tensor(shown: _Array) -> torch.Tensor:
     return torch.as_tensor(shown, dtype=torch.float32)[None]
 
 
-def _drawn(posterior: Any, count: int, shown: torch.Tensor) -> Array:
+def _drawn(posterior: Any, count: int, shown: torch.Tensor) -> _Array:
     return np.asarray(posterior.sample((count,), x=shown, show_progress_bars=False).double().numpy())
 
 
 def _shown(
-    s: Sampling, points: Array, clean: Array, random: np.random.Generator
+    s: Sampling, points: _Array, clean: _Array, random: np.random.Generator
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Points and summaries for training: finished simulations only, each with several noises."""
     good = np.isfinite(clean).all(axis=1)
-    if good.sum() < FEWEST:
+    if good.sum() < _FEWEST:
         raise InputError(
             f"calibrate: {good.sum()} of {len(clean)} simulations finished. A posterior that is learnt from them needs "
-            f"{FEWEST}. Raise calibrate.simulations, or narrow calibrate.bounds."
+            f"{_FEWEST}. Raise calibrate.simulations, or narrow calibrate.bounds."
         )
-    theta = np.repeat(points[good], NOISES, axis=0)
-    x = s.target.noisy(np.repeat(clean[good], NOISES, axis=0), random)
+    theta = np.repeat(points[good], _NOISES, axis=0)
+    x = s.target.noisy(np.repeat(clean[good], _NOISES, axis=0), random)
     return torch.as_tensor(theta, dtype=torch.float32), torch.as_tensor(x, dtype=torch.float32)
 
 
@@ -236,16 +236,16 @@ def _shown(
 
 def sample_npe(sampling: Sampling) -> Samples:
     """One round, or several from the posterior of the round before, corrected for it."""
-    return sample_learnt("npe", sampling, model="maf")
+    return _sample_learnt("npe", sampling, model="maf")
 
 
 # BayesSim: a mixture of normals whose numbers a network learns from simulations (Ramos et al. 2019).
 
 
-COMPONENTS = 10
+_COMPONENTS = 10
 """Normals of the mixture, as in the paper."""
 
 
 def sample_bayessim(sampling: Sampling) -> Samples:
     """One round, or several from the posterior of the round before, corrected for it."""
-    return sample_learnt("bayessim", sampling, model="mdn", num_components=COMPONENTS)
+    return _sample_learnt("bayessim", sampling, model="mdn", num_components=_COMPONENTS)

@@ -9,11 +9,11 @@ from pyro.infer import NUTS
 from stages.calibrate.samplers.chains import Chain, Points, Whitened, run_chains
 from stages.calibrate.samplers.sampling import Samples, Sampling
 
-MOST_DOUBLINGS = 5
+_MOST_DOUBLINGS = 5
 """Of a path: at most 31 gradients per point."""
-ACCEPTED = 0.8
+_ACCEPTED = 0.8
 """Share of the path's points that should be accepted; the step is adapted to it during burn-in."""
-NAME = "z"
+_NAME = "z"
 
 
 def sample_nuts(sampling: Sampling) -> Samples:
@@ -25,21 +25,21 @@ def run(chain: Chain) -> Points:
     """One chain, burn-in included."""
     s = chain.sampling
     kernel = NUTS(
-        potential_fn=lambda at: _Potential.apply(at[NAME], chain.target),
+        potential_fn=lambda at: _Potential.apply(at[_NAME], chain.target),
         step_size=0.5,
         adapt_mass_matrix=False,
-        target_accept_prob=ACCEPTED,
-        max_tree_depth=MOST_DOUBLINGS,
+        target_accept_prob=_ACCEPTED,
+        max_tree_depth=_MOST_DOUBLINGS,
     )
     points: Points = []
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(np.random.default_rng([s.seed, 3, chain.number]).integers(2**31)))
-        kernel.initial_params = {NAME: torch.as_tensor(chain.start)}
+        kernel.initial_params = {_NAME: torch.as_tensor(chain.start)}
         kernel.setup(s.burn_in)
         at = kernel.initial_params
         for iteration in range(s.burn_in + s.samples):
             at = kernel.sample(at)
-            z = at[NAME].detach().numpy().copy()
+            z = at[_NAME].detach().numpy().copy()
             points.append((z, chain.target.known.get(z.tobytes(), np.nan)))
             chain.report(iteration + 1)
             if chain.over():

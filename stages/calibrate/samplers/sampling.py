@@ -18,10 +18,10 @@ from stages.runtime.checkpoint import Checkpoint
 from stages.runtime.describe import load_named
 from stages.runtime.errors import InputError
 
-START_SPREAD = 2.0
+_START_SPREAD = 2.0
 """Chains start this many Laplace standard deviations around the centre, so that R-hat can see if they do not meet."""
 
-Array = NDArray[np.float64]
+_Array = NDArray[np.float64]
 
 
 class Target(Protocol):
@@ -31,24 +31,24 @@ class Target(Protocol):
     def names(self) -> Sequence[str]:
         """Of the unknowns, in the order of t."""
 
-    def log_probability(self, t: Array) -> tuple[float, Array]:
+    def log_probability(self, t: _Array) -> tuple[float, _Array]:
         """Log posterior up to a constant, and its gradient, shape [unknown_count]; minus infinity: no simulation."""
 
-    def log_probabilities(self, ts: Array, workers: Workers) -> Array:
+    def log_probabilities(self, ts: _Array, workers: Workers) -> _Array:
         """The same of many points, shape [point_count, unknown_count], without gradients; shape [point_count]."""
 
-    def summaries(self, ts: Array, workers: Workers) -> Array:
+    def summaries(self, ts: _Array, workers: Workers) -> _Array:
         """What simulations of these points show, without noise, shape [point_count, summary_count]; NaN if none."""
 
-    def noisy(self, summaries: Array, random: np.random.Generator) -> Array:
+    def noisy(self, summaries: _Array, random: np.random.Generator) -> _Array:
         """Summaries as a log would show them, with its noise."""
 
     @property
-    def observed(self) -> Array:
+    def observed(self) -> _Array:
         """What the log shows, shape [summary_count]."""
 
 
-Report = Callable[[float, str], None]
+_Report = Callable[[float, str], None]
 """Gets the share that is done and a line of text."""
 
 
@@ -57,9 +57,9 @@ class Sampling:
     """One posterior to be sampled, how long, from which seed."""
 
     target: Target
-    centre: Array
+    centre: _Array
     """Most probable point, shape [unknown_count]."""
-    covariance: Array
+    covariance: _Array
     """Laplace's approximation there, shape [unknown_count, unknown_count]."""
     chains: int = 4
     samples: int = 200
@@ -78,25 +78,25 @@ class Sampling:
     """Where checkpoints go; None keeps none."""
     key: str = ""
     """A hash of everything the work depends on."""
-    report: Report = field(default=lambda share, text: None, compare=False)
+    report: _Report = field(default=lambda share, text: None, compare=False)
 
     def checkpoint(self, part: str) -> Checkpoint:
         """The file of one chain, or of the simulations."""
         return Checkpoint(self.scan_dir, self.key, stage="calibrate", part=part)
 
-    def starts(self) -> Array:
+    def starts(self) -> _Array:
         """Where the chains start, in Laplace standard deviations from the centre, shape [chains, unknown_count]."""
         random = np.random.default_rng([self.seed, 0])
-        return START_SPREAD * random.standard_normal((self.chains, len(self.centre)))
+        return _START_SPREAD * random.standard_normal((self.chains, len(self.centre)))
 
 
 @dataclass(frozen=True)
 class Samples:
     """Points of the posterior."""
 
-    t: Array
+    t: _Array
     """Shape [chain_count, sample_count, unknown_count]."""
-    log_probability: Array
+    log_probability: _Array
     """Up to a constant, shape [chain_count, sample_count]; NaN where the method does not know it."""
     gradients: int
     """Simulations with a gradient, all chains, burn-in included."""
@@ -104,11 +104,11 @@ class Samples:
     """Simulations without one."""
     chained: bool
     """True if a point depends on the one before it in its chain."""
-    trace: Array
+    trace: _Array
     """Burn-in and samples of every chain, shape [chain_count, iteration_count, unknown_count]; for the picture."""
 
     @property
-    def flat(self) -> Array:
+    def flat(self) -> _Array:
         """All chains one after the other, shape [chain_count * sample_count, unknown_count]."""
         return self.t.reshape(-1, self.t.shape[-1])
 
@@ -135,9 +135,9 @@ def check_installed(method: str) -> None:
 # Are there enough points, and did the chains find the same posterior? Rank-normalised R-hat and effective sizes.
 
 
-WORST_RHAT = 1.05
+_WORST_RHAT = 1.05
 """Above this the chains have not met."""
-FEWEST_EFFECTIVE = 50.0
+_FEWEST_EFFECTIVE = 50.0
 """Below this a 90 % interval is a guess: its ends have an error of a fifth of a standard deviation."""
 
 
@@ -145,24 +145,24 @@ FEWEST_EFFECTIVE = 50.0
 class Diagnostics:
     """Per unknown."""
 
-    rhat: Array
+    rhat: _Array
     """1 if all chains agree, shape [unknown_count]; NaN for independent points or a single chain."""
-    effective: Array
+    effective: _Array
     """Independent points that would say as much of the mean, shape [unknown_count]."""
 
     @property
     def warning(self) -> str:
         """What is wrong and what helps; empty if nothing is."""
         found = []
-        if np.nanmax(self.rhat, initial=0.0) > WORST_RHAT:
+        if np.nanmax(self.rhat, initial=0.0) > _WORST_RHAT:
             found.append(
-                f" The chains do not agree (R-hat {np.nanmax(self.rhat):.2f}, above {WORST_RHAT}): raise "
+                f" The chains do not agree (R-hat {np.nanmax(self.rhat):.2f}, above {_WORST_RHAT}): raise "
                 "calibrate.burn_in and calibrate.samples."
             )
-        if self.effective.min() < FEWEST_EFFECTIVE:
+        if self.effective.min() < _FEWEST_EFFECTIVE:
             found.append(
                 f" The posterior rests on {self.effective.min():.0f} independent points (fewer than "
-                f"{FEWEST_EFFECTIVE:.0f}): raise calibrate.samples."
+                f"{_FEWEST_EFFECTIVE:.0f}): raise calibrate.samples."
             )
         return "".join(found)
 
@@ -180,7 +180,7 @@ def diagnose(samples: Samples) -> Diagnostics:
     return Diagnostics(rhat, effective)
 
 
-def mean_error(samples: Samples) -> Array:
+def mean_error(samples: Samples) -> _Array:
     """Monte-Carlo standard error of the means, shape [unknown_count]."""
     return np.asarray(samples.flat.std(axis=0) / np.sqrt(diagnose(samples).effective), float)
 
@@ -192,7 +192,7 @@ def mean_error(samples: Samples) -> Array:
 
 SAVE_S = 1.0
 """Gradients are saved when the last save is so long ago [s]: what a kill may lose."""
-BATCH = 16
+_BATCH = 16
 """Simulations between two saves."""
 
 
@@ -202,13 +202,13 @@ class RememberedGradients:
     def __init__(self, target: Target, checkpoint: Checkpoint) -> None:
         self._target, self._checkpoint = target, checkpoint
         saved = checkpoint.load()
-        self._known: list[Array] = [] if saved is None else list(saved["known"].numpy())
+        self._known: list[_Array] = [] if saved is None else list(saved["known"].numpy())
         """One row per question: t, log-probability, gradient."""
         self.asked = 0
         """Gradients that the run has used, remembered ones included."""
         self._saved = time.monotonic()
 
-    def __call__(self, t: Array) -> tuple[float, Array]:
+    def __call__(self, t: _Array) -> tuple[float, _Array]:
         """Log-probability and gradient."""
         count = len(t)
         if self.asked < len(self._known):
@@ -229,22 +229,22 @@ class RememberedGradients:
 class RememberedSimulations:
     """A function of many points, shape [point_count, unknown_count] → [point_count, ...], kept batch by batch."""
 
-    def __init__(self, work: Callable[[Array], Array], checkpoint: Checkpoint) -> None:
+    def __init__(self, work: Callable[[_Array], _Array], checkpoint: Checkpoint) -> None:
         self._work, self._checkpoint = work, checkpoint
         saved = checkpoint.load()
-        self._points: list[Array] = [] if saved is None else list(saved["points"].numpy())
-        self._answers: list[Array] = [] if saved is None else list(saved["answers"].numpy())
+        self._points: list[_Array] = [] if saved is None else list(saved["points"].numpy())
+        self._answers: list[_Array] = [] if saved is None else list(saved["answers"].numpy())
         self.asked = 0
 
-    def __call__(self, points: Array, report: Callable[[int], None] = lambda done: None) -> Array:
+    def __call__(self, points: _Array, report: Callable[[int], None] = lambda done: None) -> _Array:
         """The answers of all points; `report` gets how many there are."""
         first = self.asked
         known = self._points[first : first + len(points)]
         if not all(np.array_equal(a, b) for a, b in zip(known, points, strict=False)):
             del self._points[first:], self._answers[first:]
             known = []
-        for low in range(len(known), len(points), BATCH):
-            batch = points[low : low + BATCH]
+        for low in range(len(known), len(points), _BATCH):
+            batch = points[low : low + _BATCH]
             self._answers += list(self._work(batch))
             self._points += list(batch)
             self._checkpoint.save(

@@ -28,10 +28,10 @@ from stages.calibrate.problem import errors
 from stages.runtime.checkpoint import Checkpoint
 from stages.shared.fitting import Damping, run_to_end
 
-LONGEST_STEP = 1.5
+_LONGEST_STEP = 1.5
 """No free number moves further than this in one iteration."""
 
-Array = NDArray[np.float64]
+_Array = NDArray[np.float64]
 
 
 def fit_gauss_newton(
@@ -55,7 +55,7 @@ class _Marquardt:
     def __init__(self, phase: Phase, start: torch.Tensor, residuals: Residuals) -> None:
         self._phase, self._residuals = phase, residuals
         self.free = start.detach().clone()
-        self._profile: Array | None = None
+        self._profile: _Array | None = None
         self._damping = Damping()
         self._stuck = False
         self.history: list[HistoryRow] = []
@@ -75,7 +75,7 @@ class _Marquardt:
         loss = self._loss(self._profile)
         failed = False
 
-        def place(step: Array) -> tuple[torch.Tensor, Array] | None:
+        def place(step: _Array) -> tuple[torch.Tensor, _Array] | None:
             nonlocal failed
             free = self.free + torch.as_tensor(step)
             profile = r.profile(free)
@@ -84,7 +84,7 @@ class _Marquardt:
 
         one = np.eye(len(slope))
         scale = np.trace(curvature) / len(slope) * one
-        better = self._damping.better(curvature + 1e-12 * one, slope, scale, LONGEST_STEP, place)
+        better = self._damping.better(curvature + 1e-12 * one, slope, scale, _LONGEST_STEP, place)
         self._stuck = better is None
         if better is not None:
             self.free, self._profile = better
@@ -140,7 +140,7 @@ class _Marquardt:
             )
         )
 
-    def _loss(self, profile: Array) -> float:
+    def _loss(self, profile: _Array) -> float:
         p = self._residuals.problem
         seen = p.training
         measured = torch.as_tensor(p.measured)

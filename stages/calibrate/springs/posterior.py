@@ -23,9 +23,9 @@ from stages.shared.library.library import NINETY
 
 PRIOR_SPREAD = 3.0
 """Standard deviation of a free number about which nothing is known: 95 % of a parameter's range."""
-IDENTIFIABLE_FRACTION = 0.1
+_IDENTIFIABLE_FRACTION = 0.1
 """A parameter counts as identifiable if its 95 % interval reaches less far than this share of its value (or range)."""
-STANDARD_ERRORS = 2.0
+_STANDARD_ERRORS = 2.0
 """Half-width of the 95 % interval, in standard errors."""
 
 
@@ -61,7 +61,7 @@ def certainties(
         error = float(spread[i]) * _slope(bound, float(free[i]))
         value = float(bound.value(free[i]))
         scale = abs(value) if bound.low > 0.0 else bound.high - bound.low
-        out[name] = Certainty(error, STANDARD_ERRORS * error < IDENTIFIABLE_FRACTION * scale)
+        out[name] = Certainty(error, _STANDARD_ERRORS * error < _IDENTIFIABLE_FRACTION * scale)
     return out, residuals.simulations
 
 
@@ -71,30 +71,30 @@ def _slope(bound: Bound, free: float) -> float:
     return float(ends[1] - ends[0]) / (2.0 * DIFFERENCE)
 
 
-ALIKE = 0.2
+_ALIKE = 0.2
 """Springs of a kind are alike over this share of the cut face's height, as the layers of a material are."""
 
-Array = NDArray[np.float64]
+_Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class SpringPosterior:
     """One parameter of all springs; arrays of shape [spring_count]."""
 
-    value: Array
+    value: _Array
     """Fitted."""
-    low: Array
+    low: _Array
     """With 5 % probability it is below."""
-    high: Array
+    high: _Array
     """With 5 % above."""
-    left: Array
+    left: _Array
     """Variance after the log over that before it, of the free number: 1 where the log says nothing [-]."""
 
 
 def spring_posteriors(
     problem: Problem,
     result: Result,
-    values: Mapping[str, Array],
+    values: Mapping[str, _Array],
     bounds: Mapping[str, Bound],
     uncertainty_n: float,
 ) -> dict[str, SpringPosterior]:
@@ -129,20 +129,20 @@ def spring_posteriors(
     return out
 
 
-def likeness(position: Array, skin: NDArray[np.bool_]) -> Array:
+def likeness(position: _Array, skin: NDArray[np.bool_]) -> _Array:
     """Correlation of springs before the log, shape [spring_count, spring_count].
 
     position: on the cut surface [m], shape [spring_count, 2], the second upward.
     """
-    length = ALIKE * float(np.ptp(position[:, 1]))
+    length = _ALIKE * float(np.ptp(position[:, 1]))
     same = skin[:, None] == skin
-    out: Array = np.where(same, 1.0, 0.0)
+    out: _Array = np.where(same, 1.0, 0.0)
     for axis in position.T:
         out = out * correlation(axis, axis, length)
     return out
 
 
-def variance_left(rows: Mapping[str, Array], alike: Array) -> dict[str, Array]:
+def variance_left(rows: Mapping[str, _Array], alike: _Array) -> dict[str, _Array]:
     """Variances after the log over those before it, by name, each of shape [spring_count].
 
     Args:

@@ -20,11 +20,11 @@ from stages.calibrate.phase import (
 from stages.runtime.checkpoint import Checkpoint
 from stages.shared.fitting import run_to_end
 
-DIVERGED_FACTOR = 3.0
+_DIVERGED_FACTOR = 3.0
 """A loss this many times the best one, at the end of a phase, means the optimiser ran away."""
 
 
-class TorchDescent:
+class _TorchDescent:
     """One phase. A method states its optimiser and, where it differs, what is said here about the others."""
 
     ends_evaluated: bool
@@ -107,7 +107,7 @@ class TorchDescent:
         recent = rows[-self.phase.params.patience :]
         if all(row.failed for row in recent) or (self._flat() and any(row.failed for row in recent)):
             return FitOutcome.STALLED
-        if rows[-1].loss > DIVERGED_FACTOR * rows[-1].best_loss:
+        if rows[-1].loss > _DIVERGED_FACTOR * rows[-1].best_loss:
             return FitOutcome.DIVERGED
         return FitOutcome.CONVERGED if self._flat() else FitOutcome.BUDGET
 
@@ -173,7 +173,7 @@ class TorchDescent:
         return rows[-1].best_loss > (1.0 - self.phase.params.tolerance) * before
 
 
-def descend(descent: TorchDescent, *, checkpoint: Checkpoint, report: Report | None) -> PhaseResult:
+def _descend(descent: _TorchDescent, *, checkpoint: Checkpoint, report: Report | None) -> PhaseResult:
     """The phase, from its start or from its checkpoint."""
     run_to_end(descent, checkpoint, None if report is None else lambda d: report(d.history[-1]))
     objective = descent.objective
@@ -185,7 +185,7 @@ def descend(descent: TorchDescent, *, checkpoint: Checkpoint, report: Report | N
 # L-BFGS: a quasi-Newton method that searches along its line, for both phases. Needs a smooth loss.
 
 
-class Lbfgs(TorchDescent):
+class _Lbfgs(_TorchDescent):
     """One direction and its line search per iteration."""
 
     ends_evaluated = True
@@ -213,19 +213,19 @@ def fit_lbfgs(
     report: Report | None = None,
 ) -> PhaseResult:
     """Run a phase."""
-    return descend(Lbfgs(phase, start, objective), checkpoint=checkpoint, report=report)
+    return _descend(_Lbfgs(phase, start, objective), checkpoint=checkpoint, report=report)
 
 
 # Adam: one simulation per iteration, for both phases and any loss, those with a kink included.
 
 
-PATIENCE = 3
+_PATIENCE = 3
 """It wanders while its rate is high and improves as it falls: it is given a third of its iterations to improve."""
-WANDER = 4
+_WANDER = 4
 """It may go on so many iterations without a new best; it then returns to the best point at half the rate."""
 
 
-class Adam(TorchDescent):
+class _Adam(_TorchDescent):
     """The rate falls along a cosine, and by half at every return to the best point."""
 
     ends_evaluated = False
@@ -234,7 +234,7 @@ class Adam(TorchDescent):
         super().__init__(phase, start, objective)
         self._slow = 1.0
         """Factor on the rate."""
-        self._wandered = WANDER - 1
+        self._wandered = _WANDER - 1
         """Iterations without a new best. A first step, all signs and no memory, must improve at once."""
 
     def new_optimiser(self) -> torch.optim.Optimizer:
@@ -252,17 +252,17 @@ class Adam(TorchDescent):
 
     def patience(self) -> int:
         """A third of the iterations, if that is more than params.patience."""
-        return max(super().patience(), self.phase.iterations // PATIENCE)
+        return max(super().patience(), self.phase.iterations // _PATIENCE)
 
     def is_lost(self, improved: bool) -> bool:
         """After WANDER iterations without a new best."""
         self._wandered = 0 if improved else self._wandered + 1
-        return self._wandered >= WANDER
+        return self._wandered >= _WANDER
 
     def on_return(self) -> None:
         """Half the rate from now on."""
         self._slow *= 0.5
-        self._wandered = WANDER - 1
+        self._wandered = _WANDER - 1
 
     def own_state(self) -> dict[str, Any]:
         """How slow it has become."""
@@ -282,4 +282,4 @@ def fit_adam(
     report: Report | None = None,
 ) -> PhaseResult:
     """Run a phase."""
-    return descend(Adam(phase, start, objective), checkpoint=checkpoint, report=report)
+    return _descend(_Adam(phase, start, objective), checkpoint=checkpoint, report=report)

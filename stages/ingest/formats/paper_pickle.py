@@ -17,7 +17,7 @@ from stages.ingest.robot_log import RobotLog, column_array
 from stages.runtime.errors import InputError
 from stages.shared.input_files import memory_bound
 
-ALLOWED = {
+_ALLOWED = {
     (module, name)
     for package in ("numpy.core", "numpy._core")
     for module, name in (
@@ -33,7 +33,7 @@ class _ArraysOnly(pickle.Unpickler):
     """Looks up nothing but the names that NumPy's arrays need."""
 
     def find_class(self, module: str, name: str) -> Any:
-        if (module, name) not in ALLOWED:
+        if (module, name) not in _ALLOWED:
             raise InputError(
                 f"The pickle asks for {module}.{name}. Only NumPy arrays and plain values are allowed, since a pickle "
                 "can run any program. Export the log as NPZ, CSV or Parquet."
@@ -41,7 +41,7 @@ class _ArraysOnly(pickle.Unpickler):
         return super().find_class(module, name)
 
 
-MAX_DEPTH = 16
+_MAX_DEPTH = 16
 """Of lists in lists; one that contains itself has no end."""
 
 
@@ -49,7 +49,7 @@ def _values(value: Any, limit: int, depth: int = 0) -> int:
     """Number of values in nested lists, counted no further than just beyond the limit."""
     if not isinstance(value, list | tuple):
         return 1
-    if depth > MAX_DEPTH:
+    if depth > _MAX_DEPTH:
         return limit + 1
     total = 0
     for item in value:

@@ -16,12 +16,12 @@ from stages.ingest.robot_log import EXERTED, ON_KNIFE, RobotLog, pose_parts
 from stages.runtime.errors import InputError
 from stages.shared.input_files import memory_bound
 
-FRANKA_ROS1 = "franka_msgs/msg/FrankaState"
-FRANKA_ROS2 = "franka_msgs/msg/FrankaRobotState"
-WRENCH = "geometry_msgs/msg/WrenchStamped"
-POSE = "geometry_msgs/msg/PoseStamped"
-JOINTS = "sensor_msgs/msg/JointState"
-MAX_MESSAGES = 2_000_000
+_FRANKA_ROS1 = "franka_msgs/msg/FrankaState"
+_FRANKA_ROS2 = "franka_msgs/msg/FrankaRobotState"
+_WRENCH = "geometry_msgs/msg/WrenchStamped"
+_POSE = "geometry_msgs/msg/PoseStamped"
+_JOINTS = "sensor_msgs/msg/JointState"
+_MAX_MESSAGES = 2_000_000
 """Half an hour at 1 kHz; a cut takes seconds."""
 
 
@@ -58,10 +58,10 @@ def read(file: LogFile, params: IngestParams) -> RobotLog:
 
 def _read(bag: Any, source: str, columns: Mapping[str, str | Sequence[str]]) -> RobotLog:
     types = {connection.msgtype: connection.topic for connection in bag.connections}
-    if FRANKA_ROS1 in types:
-        return _franka_ros1(_stream(bag, types[FRANKA_ROS1], source))
-    if FRANKA_ROS2 in types:
-        return _franka_ros2(_stream(bag, types[FRANKA_ROS2], source))
+    if _FRANKA_ROS1 in types:
+        return _franka_ros1(_stream(bag, types[_FRANKA_ROS1], source))
+    if _FRANKA_ROS2 in types:
+        return _franka_ros2(_stream(bag, types[_FRANKA_ROS2], source))
     return _separate_topics(bag, source, columns)
 
 
@@ -98,18 +98,18 @@ def _franka_ros2(stream: _Stream) -> RobotLog:
 
 
 def _separate_topics(bag: Any, source: str, columns: Mapping[str, str | Sequence[str]]) -> RobotLog:
-    force_topic = _topic(bag, WRENCH, columns.get("force"), source)
+    force_topic = _topic(bag, _WRENCH, columns.get("force"), source)
     if force_topic is None:
         raise InputError(
-            f"{source} has no force: its topics are {_topics(bag)}. A {FRANKA_ROS1}, {FRANKA_ROS2} or {WRENCH} topic "
-            "is needed. Record one of them."
+            f"{source} has no force: its topics are {_topics(bag)}. A {_FRANKA_ROS1}, {_FRANKA_ROS2} or {_WRENCH} "
+            "topic is needed. Record one of them."
         )
-    pose_topic = _topic(bag, POSE, columns.get("pose"), source)
-    joint_topic = _topic(bag, JOINTS, columns.get("joints"), source)
+    pose_topic = _topic(bag, _POSE, columns.get("pose"), source)
+    joint_topic = _topic(bag, _JOINTS, columns.get("joints"), source)
     if pose_topic is None and joint_topic is None:
         raise InputError(
             f"{source} has a force ({force_topic}) but no motion: its topics are {_topics(bag)}. The height of the "
-            f"knife is needed at every sample. Record a {POSE} or {JOINTS} topic as well."
+            f"knife is needed at every sample. Record a {_POSE} or {_JOINTS} topic as well."
         )
     wrench = _stream(bag, force_topic, source)
     position = rotation = joints = None
@@ -137,9 +137,9 @@ def _separate_topics(bag: Any, source: str, columns: Mapping[str, str | Sequence
 def _stream(bag: Any, topic: str, source: str) -> _Stream:
     connections = [c for c in bag.connections if c.topic == topic]
     count = sum(c.msgcount for c in connections)
-    if count > MAX_MESSAGES:
+    if count > _MAX_MESSAGES:
         raise InputError(
-            f"{source}: {topic} has {count} messages. At most {MAX_MESSAGES} are read. Cut the recording to one cut."
+            f"{source}: {topic} has {count} messages. At most {_MAX_MESSAGES} are read. Cut the recording to one cut."
         )
     messages = [bag.deserialize(raw, c.msgtype) for c, _, raw in bag.messages(connections=connections)]
     first = messages[0].header.stamp.sec if messages else 0

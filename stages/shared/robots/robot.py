@@ -133,7 +133,7 @@ def fill_edge_limits(values: Any) -> Any:
     }
 
 
-VECTORS = (
+_VECTORS = (
     "position_low_rad",
     "position_high_rad",
     "velocity_rad_s",
@@ -146,7 +146,7 @@ VECTORS = (
 
 
 @dataclass(frozen=True)
-class Control:
+class _Control:
     """How the robot is made to move."""
 
     run_script: str | None
@@ -156,7 +156,7 @@ class Control:
 
 
 @dataclass(frozen=True)
-class Capsule:
+class _Capsule:
     """A rounded cylinder around a part of the arm, in the frame of its joint."""
 
     link: int
@@ -176,7 +176,7 @@ class Robot:
     frame_names: tuple[str, ...]
     """As ROS names them: the base, the joints' frames, the flange."""
     table: LinkTable
-    control: Control
+    control: _Control
     origin: dict[str, str]
     """Where the numbers come from."""
     position_low_rad: NDArray[np.float64]
@@ -197,8 +197,8 @@ class Robot:
     """Number of the joint whose height is the elbow's."""
     wrist: int
     """Number of the first link of the wrist, from which on the arm must stay away from its own base."""
-    base: Capsule
-    capsules: tuple[Capsule, ...]
+    base: _Capsule
+    capsules: tuple[_Capsule, ...]
     """Around the links that can come near the board."""
     flange_radius_m: float
     file_sha256: str
@@ -226,7 +226,7 @@ def load_robot(name: str) -> Robot:
 def _check_counts(robot: Robot, file: str) -> None:
     """Refuse a file whose lists are of different lengths, or an arm that can't bring its flange to any pose."""
     count = len(robot.table)
-    per_joint = {name: len(getattr(robot, name)) for name in ("joint_names", *VECTORS, "link_mass_kg")} | {
+    per_joint = {name: len(getattr(robot, name)) for name in ("joint_names", *_VECTORS, "link_mass_kg")} | {
         name: len(getattr(robot.table, name)) for name in ("d_m", "alpha_rad", "theta_rad")
     }
     wrong = [f"{name} has {found}" for name, found in per_joint.items() if found != count]
@@ -240,7 +240,7 @@ def _check_counts(robot: Robot, file: str) -> None:
 
 
 def _robot_of(content: dict[str, Any], file_sha256: str) -> Robot:
-    vector = {key: np.array(content[key]) for key in VECTORS}
+    vector = {key: np.array(content[key]) for key in _VECTORS}
     control = content["control"]
     return Robot(
         name=content["name"],
@@ -248,7 +248,7 @@ def _robot_of(content: dict[str, Any], file_sha256: str) -> Robot:
         joint_names=tuple(content["joint_names"]),
         frame_names=tuple(content["frame_names"]),
         table=_table(content["kinematics"]),
-        control=Control(control["run_script"], control["clients"]),
+        control=_Control(control["run_script"], control["clients"]),
         origin=content["origin"],
         edge_acceleration_m_s2=content["edge_acceleration_m_s2"],
         edge_jerk_m_s3=content["edge_jerk_m_s3"],
@@ -280,8 +280,8 @@ def limits_of(robot: Robot) -> dict[str, Any]:
     return plain
 
 
-def _capsule(content: dict[str, Any]) -> Capsule:
-    return Capsule(
+def _capsule(content: dict[str, Any]) -> _Capsule:
+    return _Capsule(
         content["link"],
         np.array(content["from_m"], float),
         np.array(content["to_m"], float),
@@ -296,8 +296,8 @@ def _inertia(i: dict[str, float]) -> NDArray[np.float64]:
 # The arm in the replay: its links as capsules and the knife's fixture, in the cutting frame, frame by frame.
 
 
-CUT = "cut"
-DIGITS = 4
+_CUT = "cut"
+_DIGITS = 4
 """Of the places: tenths of a millimetre."""
 
 
@@ -309,7 +309,7 @@ def arm_of(document: dict[str, Any], times_s: list[float]) -> dict[str, Any] | N
     """
     try:
         robot = load_robot(document["robot"]["name"])
-        start = next(p["start_s"] for p in document["timing"]["phases"] if p["phase"] == CUT)
+        start = next(p["start_s"] for p in document["timing"]["phases"] if p["phase"] == _CUT)
         rows = document["waypoints"]
         known = np.array([row["time_s"] for row in rows], float)
         joints = np.array([row["q_rad"] for row in rows], float)
@@ -329,7 +329,7 @@ def arm_of(document: dict[str, Any], times_s: list[float]) -> dict[str, Any] | N
     placed = (np.moveaxis(np.array(ends), 2, 0) - o_t_c[:3, 3]) @ o_t_c[:3, :3]
     return {
         "title": robot.title,
-        "ends": np.round(placed, DIGITS).tolist(),
+        "ends": np.round(placed, _DIGITS).tolist(),
         "radius": [c.radius_m for c in capsules],
         "box": box,
     }
