@@ -128,6 +128,7 @@ def _in_words_of(stage: str, sentence: str) -> str:
 
 def _run_guarded(stage: str, scan_dir: Path) -> None:
     die_with_parent()
+    emit("started")  # from this event the runner knows that DVC did not take the outputs from its cache
     scan = read_scan_file(scan_dir)
     project = scan_dir.resolve().parents[2]
     dependencies = _stage_dependencies(scan_dir, stage)
