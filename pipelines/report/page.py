@@ -105,6 +105,22 @@ def unseen(fit: Mapping[str, Any]) -> str:
     return "not checked against a log"
 
 
+def saving_band(found: Mapping[str, Any]) -> list[str]:
+    """Say where the saving lies and what that rests on; found: metrics of optimize."""
+    low, high = found.get("reduction_low"), found.get("reduction_high")
+    basis = found.get("reduction_rests_on")
+    if low is None or high is None:
+        return [f"The saving has no band. It rests on: {basis}"] if basis else []
+    text = f"90 % of the possible fruits: between {100.0 * low:.0f} and {100.0 * high:.0f} % less"
+    outer = found.get("reduction_two_cuts_low"), found.get("reduction_two_cuts_high")
+    if outer[0] is not None and outer[1] is not None:
+        text += (
+            f"; measured on two cuts, each with a factor of its own, {100.0 * outer[0]:.0f} to "
+            f"{100.0 * outer[1]:.0f} %"
+        )
+    return [f"{text}. It rests on: {basis}" if basis else text]
+
+
 _DIGITS = 6
 """Significant digits of plotted numbers; more would only make the file larger."""
 Tone = Literal["good", "warning", "bad", "plain"]

@@ -7,6 +7,7 @@ from typing import Any
 from pipelines.dvc.commands import redact
 from pipelines.dvc.stage import StageFailedError, StageReport, TryAgainError
 from pipelines.dvc.stopping import StoppedError, stopped_sentence
+from pipelines.report.page import saving_band
 from pipelines.runs.server import ServerError
 from stages.runtime.errors import (
     EXIT_BAD_INPUT,
@@ -196,27 +197,24 @@ def _motion(found: Mapping[str, Any]) -> list[str]:
     over = found.get("mean_over", "time")
     lines = [
         f"**Force: {100.0 * found['reduction']:.1f} % less on average over {over}** "
-        f"({found['mean_force_vertical_n']:.1f} N for the vertical cut of the same duration, "
-        f"{found['mean_force_optimized_n']:.1f} N for this one), peak "
+        f"({found['mean_force_vertical_n']:.1f} N for the vertical cut of the same total duration, "
+        f"{found['mean_force_optimized_n']:.1f} N for this one, final strokes included), peak "
         f"{100.0 * found['peak_reduction']:.1f} % less"
     ]
+    lines += saving_band(found)
     other = {"time": "depth", "depth": "time"}[over]
     if f"reduction_over_{other}" in found:
         lines.append(
-            f"Averaged over {other} instead: {100.0 * found[f'reduction_over_{other}']:.1f} % less. Against its own "
-            f"descent without sawing: {100.0 * found['reduction_by_sawing']:.1f} % less"
+            f"Averaged over {other} instead: {100.0 * found[f'reduction_over_{other}']:.1f} % less. "
+            f"{_of_descent(found)}Against its own descent without sawing: "
+            f"{100.0 * found['reduction_by_sawing']:.1f} % less"
         )
     kept = found.get("confirmed_reduction")
     lines.append(
         "Not confirmed: a finer simulation of it did not finish"
         if kept is None
-        else f"Simulated again, finer and with other parameters: at least {100.0 * kept:.1f} % less"
+        else f"Simulated again, finer: at least {100.0 * kept:.1f} % less"
     )
-    low, high = found.get("reduction_low"), found.get("reduction_high")
-    if low is not None and high is not None:
-        lines.append(
-            f"90 % of the possible materials: between {100.0 * low:.1f} and {100.0 * high:.1f} % less"
-        )
     if "work_reduction" in found:
         lines.append(
             f"Pressing down: {found['push_down_optimized_n']:.1f} N on average "
@@ -228,6 +226,12 @@ def _motion(found: Mapping[str, Any]) -> list[str]:
         f"{1e3 * found['lateral_residual_m']:.3f} mm beyond the fruit's cover"
     )
     return lines
+
+
+def _of_descent(found: Mapping[str, Any]) -> str:
+    """The figure of earlier versions, which left the final strokes out."""
+    share = found.get("reduction_of_descent")
+    return "" if share is None else f"Descent alone, without final strokes: {_percent(share)} less. "
 
 
 def _change(reduction: float) -> str:

@@ -29,7 +29,17 @@ from stages.runtime.errors import InputError
 from stages.runtime.files import write_bytes_atomic
 from stages.runtime.params import SECTIONS
 
-_SHARES = {"nmae", "nmae_held_out", "nmae_shared", "reduction", "confirmed_reduction", "peak_reduction"}
+_SHARES = {
+    "nmae",
+    "nmae_held_out",
+    "nmae_shared",
+    "reduction",
+    "reduction_low",
+    "reduction_high",
+    "reduction_of_descent",
+    "confirmed_reduction",
+    "peak_reduction",
+}
 """Metrics that read best in percent."""
 _RESULTS = (
     ("clean", ("volume_m3",)),
@@ -44,6 +54,10 @@ _RESULTS = (
             "mean_force_vertical_n",
             "mean_force_optimized_n",
             "reduction",
+            "reduction_low",
+            "reduction_high",
+            "reduction_rests_on",
+            "reduction_of_descent",
             "confirmed_reduction",
             "peak_reduction",
             "duration_s",

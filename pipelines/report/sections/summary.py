@@ -15,6 +15,7 @@ from pipelines.report.page import (
     Table,
     number,
     percent,
+    saving_band,
     unseen,
 )
 from pipelines.report.scan_data import ScanData
@@ -153,6 +154,7 @@ def _figures(data: ScanData) -> list[tuple[str, str, str]]:
             f"{number(found.get('mean_force_optimized_n'))} N; at least {percent(found.get('confirmed_reduction'))} "
             "in finer simulations"
         )
+        remark = ". ".join([*saving_band(found), remark])
         name = f"mean force over {found.get('mean_over', 'time')} saved"
         items.append((name, percent(found.get("reduction")), remark))
     if fit:
