@@ -40,11 +40,16 @@ from pipelines.dvc.stopping import STOP, check_stop, running_stage
 from pipelines.project import Project, scan_lock
 from stages.runtime.artifacts import read_metrics
 from stages.runtime.checkpoint import remove_checkpoints
-from stages.runtime.errors import EXIT_BAD_INPUT, EXIT_INPUTS_CHANGED, REASONS, InputError
+from stages.runtime.errors import (
+    EXIT_BAD_INPUT,
+    EXIT_INPUTS_CHANGED,
+    PARENT_VARIABLE,
+    REASONS,
+    InputError,
+)
 from stages.runtime.files import read_mapping, remove_abandoned
 from stages.runtime.scan_file import SCAN_FILE_NAME, read_scan_file
 from stages.runtime.stage_io import EVENTS_VARIABLE
-from stages.runtime.stage_main import PARENT_VARIABLE
 
 _ERROR_OF_THE_SYSTEM = re.compile(r"\[Errno (?P<number>\d+)\][^\n:]*(: '(?P<path>[^'\n]+)')?")
 """As DVC passes on what the disk refused."""

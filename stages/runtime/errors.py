@@ -1,9 +1,10 @@
-"""Errors a user can correct, exit codes, and disk errors as messages.
+"""Errors a user can correct, exit codes, disk errors as messages, and processes without a parent.
 
 Stages and pipelines raise `InputError` with what was wrong, the rule and the remedy.
 """
 
 import errno
+import os
 
 from disect_sim.outcome import InputError
 
@@ -58,3 +59,28 @@ def disk_sentence(error: BaseException) -> str | None:
     return (
         f"{what[0].upper()}{what[1:]}{place}. Results that were there are kept. {remedy}, then run it again."
     )
+
+
+PARENT_VARIABLE = "SCAN2CUT_PARENT"
+"""Set by a process for those it starts: its own process id."""
+
+
+class OrphanError(RuntimeError):
+    """The process that started this one is gone."""
+
+
+def die_with_parent(parent: int | None = None) -> None:
+    """Ask the kernel to kill this process when its parent dies (Linux; elsewhere only the present is looked at).
+
+    A killed dvc would otherwise leave the stage running as a second writer beside the next run. The parent may die
+    while this process is still importing, so it gives its process id: as `parent`, or in the environment.
+    """
+    from disect_sim.processes import end_with_parent
+
+    if parent is None:
+        parent = int(os.environ.get(PARENT_VARIABLE, os.getppid()))
+    if not end_with_parent(parent):
+        raise OrphanError(
+            f"Process {parent}, which started this one, is gone. A stage must not write behind its run's back, "
+            "so nothing was written. Start the run again."
+        )

@@ -9,7 +9,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from disect_sim.processes import end_with_parent
 from stages.runtime.catalogue import STAGES
 from stages.runtime.errors import (
     EXIT_BAD_INPUT,
@@ -18,6 +17,8 @@ from stages.runtime.errors import (
     EXIT_INPUTS_CHANGED,
     EXIT_INTERRUPTED,
     InputError,
+    OrphanError,
+    die_with_parent,
     disk_sentence,
 )
 from stages.runtime.files import read_mapping, remove_abandoned, sha256_of_path, sha256_of_value
@@ -25,31 +26,7 @@ from stages.runtime.params import load_params
 from stages.runtime.scan_file import PARAMS_FILE_NAME, PIPELINE_FILE_NAME, SCAN_FILE_NAME, read_scan_file
 from stages.runtime.stage_io import StageIO, emit, provenance_content
 
-# The guard around a stage: dies with its parent, and notices when its inputs change under it.
-
-
-PARENT_VARIABLE = "SCAN2CUT_PARENT"
-"""Set by a process for those it starts: its own process id."""
 _REFERENCE = re.compile(r"\$\{(\w+)\}")
-
-
-class _OrphanError(RuntimeError):
-    """Whoever started this process is gone already."""
-
-
-def die_with_parent(parent: int | None = None) -> None:
-    """Ask the kernel to kill this process when its parent dies (Linux; elsewhere only the present is looked at).
-
-    A killed dvc would otherwise leave the stage running as a second writer beside the next run. The parent may die
-    while this process is still importing, so it gives its process id: as `parent`, or in the environment.
-    """
-    if parent is None:
-        parent = int(os.environ.get(PARENT_VARIABLE, os.getppid()))
-    if not end_with_parent(parent):
-        raise _OrphanError(
-            f"Process {parent}, which started this one, is gone. A stage must not write behind its run's back, "
-            "so nothing was written. Start the run again."
-        )
 
 
 def _stage_dependencies(scan_dir: Path, stage: str) -> list[str]:
@@ -179,7 +156,7 @@ def _params(project: Path, scan_dir: Path, stage: str) -> Any:
 
 def _report(stage: str, error: Exception, exit_code: int) -> int:
     of_disk = disk_sentence(error)
-    is_sentence = isinstance(error, InputError | _InputsChangedError | _OrphanError)
+    is_sentence = isinstance(error, InputError | _InputsChangedError | OrphanError)
     message = of_disk or (str(error) if is_sentence else f"{type(error).__name__}: {error}")
     if not message.startswith(f"{stage}:"):
         message = f"{stage}: {message}"
