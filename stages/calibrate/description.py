@@ -17,6 +17,7 @@ from stages.runtime.describe import (
     table,
 )
 from stages.shared.cut_description import SPRING_ROW, CutParams, cut_mesh, nominal_unless_given
+from stages.shared.input_files import ReadingParams
 
 _ARTIFACTS = (
     table(
@@ -218,6 +219,7 @@ class CalibrateParams(StageParams):
     """calibrate: parameters of the simulator from a recorded cut."""
 
     cut: CutParams
+    reading: ReadingParams
     fit: Literal["springs", "material"]
     """springs: shared values, then one per spring; material: a few numbers with a prior (the edge law's)."""
     material: tuple[str, ...]
@@ -252,8 +254,6 @@ class CalibrateParams(StageParams):
     """Of bayessim and npe; more than one: from the posterior of the round before."""
     rate_hz: Annotated[float, Field(ge=50, le=10_000)] = 500.0
     """Sampling of the compared profiles."""
-    low_pass_hz: Positive
-    """Cutoff of the zero-phase low-pass that both profiles go through."""
     align: Literal["contact", "recorded"]
     """contact: the knife meets the scan's top at contact onset; recorded: the log's heights are the scan's."""
     offset_range_m: Annotated[float, Field(gt=0, le=0.02)]
@@ -298,8 +298,8 @@ class CalibrateParams(StageParams):
     neighbours: Annotated[int, Field(ge=1, le=50)] = 6
     tolerance: Annotated[float, Field(gt=0, lt=1)] = 0.005
     patience: Annotated[int, Field(ge=1, le=1000)] = 5
-    enough_n: Annotated[float, Field(ge=0, le=100)]
-    """Mean error at which the fit of springs ends; 0 never. The fit of the material ends by its own probability."""
+    enough_n: Annotated[float, Field(ge=0, le=100)] | None = None
+    """Mean error [N] at which the fit of springs ends; 0 never, null at `reading.repeatability_n`."""
     puncture_weight: Annotated[int, Field(ge=1, le=100)] = 4
     """How many times samples within 50 ms of the measured puncture count in the loss."""
     hold_out_fraction: Annotated[float, Field(ge=0, le=0.5)] = 0.2

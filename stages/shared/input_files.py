@@ -8,8 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import Field
+
+from stages.runtime.describe import Positive, SharedSection
 from stages.runtime.errors import InputError
 
 # The formats of force logs. One is added by a line here and the file stages/ingest/formats/<name>.py.
@@ -355,3 +358,12 @@ _COUNTERS = {
     ".gltf": _gltf,
     ".glb": _glb,
 }
+
+
+class ReadingParams(SharedSection):
+    """reading: accuracy of a force reading, for the measured and for the simulated force alike."""
+
+    filter_cutoff_hz: Positive
+    """Of the zero-phase low-pass."""
+    repeatability_n: Annotated[float, Field(ge=0)]
+    """Of the measured force."""
