@@ -179,7 +179,12 @@ _ARTIFACTS = (
             Column("height_m", "f64", "m", "knife's edge above the board, aligned with the scan"),
             Column("measured_n", "f64", "N", "norm of the low-passed measured force"),
             Column("simulated_n", "f64", "N", "norm of the low-passed simulated force, fitted parameters"),
-            Column("shared_n", "f64", "N", "the same after the first phase"),
+            Column(
+                "reference_n",
+                "f64",
+                "N",
+                "simulated force before the fit: with the prior (material) or after the shared phase (springs)",
+            ),
             Column("residual_n", "f64", "N", "simulated_n less measured_n"),
             Column("contact", "bool", "", "true where errors are reported: valid, from contact onset on"),
             Column("held_out", "bool", "", "true where the fit did not look"),
@@ -207,7 +212,8 @@ _ARTIFACTS = (
         meaning="the fit's history for `dvc plots`",
     ),
     metrics(
-        "calibrate", "outcome with its remedy, errors of the fit, what was fitted, springs that were touched"
+        "calibrate",
+        "kind of the fit, outcome with its remedy, errors of the fit, what was fitted, springs that were touched",
     ),
     picture(
         "calibrate", "measured and simulated force, residual, history, and the parameters on the cut surface"

@@ -47,7 +47,7 @@ def force(data: ScanData) -> Section:
             [
                 Curve("measured", column(profile, "measured_n")),
                 Curve("simulated, fitted", column(profile, "simulated_n")),
-                Curve(_before(metrics), column(profile, "shared_n"), dashed=True),
+                Curve(_before(metrics), column(profile, "reference_n"), dashed=True),
             ],
             marks=marks,
         )
@@ -77,8 +77,11 @@ def force(data: ScanData) -> Section:
 
 def _before(metrics: dict[str, object]) -> str:
     """What the dashed curve is: the first phase of a fit of springs, or what was expected of the material."""
-    of_springs = metrics.get("nmae_forecast") is None and metrics.get("nmae_held_out") is not None
-    return "simulated, one value for all springs" if of_springs else "expected before the log"
+    return (
+        "simulated, one value for all springs"
+        if metrics.get("fit") == "springs"
+        else "expected before the log"
+    )
 
 
 def _milliseconds(value: object) -> str:
