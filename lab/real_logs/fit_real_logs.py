@@ -23,14 +23,13 @@ from PIL import Image
 
 from disect_sim import KNIVES, MATERIALS, build_model, cut_by_plane
 from disect_sim.model import Model
-from lab.real_logs.real_data import real_file
+from lab.real_logs.real_data import lab_key, real_file
 from stages.calibrate.calibrate_picture import calibrate_picture
 from stages.calibrate.calibrate_report import bound_table, metrics, parameter_table, profile_table
 from stages.calibrate.calibration import calibrate
 from stages.calibrate.problem import RecordedCut, find_onset, read_recorded_cut
 from stages.ingest.ingest import force_table, ingest
 from stages.ingest.log_file import read_log
-from stages.runtime.checkpoint import work_key
 from stages.runtime.params import load_params
 from stages.shared.surface import Surface
 from stages.tetrahedralize.tetrahedralize import tetrahedralize
@@ -177,7 +176,7 @@ def fit(name: str) -> None:
         cut,
         params,
         scan_dir=folder,
-        key=work_key(model, vars(cut).values(), params, ROOT / "stages" / "calibrate"),
+        key=lab_key(name, params, "calibrate"),
         progress=partial(_print_progress, name),
     )
     fit_metrics = metrics(done, params)

@@ -27,7 +27,7 @@ from PIL import Image
 from disect_sim import MATERIALS
 from disect_sim.cut_mesh import CutMesh
 from disect_sim.parameters import SPRING_NAMES
-from lab.real_logs.real_data import real_file
+from lab.real_logs.real_data import lab_key, real_file
 from stages.clean.clean import clean
 from stages.clean.scan_file import read_scan
 from stages.halve.halve import halve
@@ -36,7 +36,6 @@ from stages.optimize.optimize_picture import optimize_picture
 from stages.optimize.optimize_report import metrics, motion_table
 from stages.optimize.search import optimize
 from stages.precut.precut import precut
-from stages.runtime.checkpoint import work_key
 from stages.runtime.params import Params, load_params
 from stages.shared.cut import cutting_model, read_possible_materials, relative_depth
 from stages.shared.surface import Surface
@@ -131,7 +130,7 @@ def run(name: str) -> None:
             lambda _: pl.read_parquet(fitted / "draws.parquet"), skin_of(mesh, params), relative_depth(mesh)
         ),
         scan_dir=folder,
-        key=work_key(model, values.values(), params.optimize, ROOT / "stages" / "optimize"),
+        key=lab_key(name, params.optimize, "optimize"),
         progress=partial(_print_progress, name),
     )
     all_metrics = {"tets": model.tet_count, "springs": model.spring_count, **metrics(found)}

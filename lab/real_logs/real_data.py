@@ -6,6 +6,9 @@ The environment variable SCAN2CUT_REAL_DATA names their folder. Scripts and test
 import os
 from pathlib import Path
 
+from stages.runtime.describe import StageParams
+from stages.runtime.files import sha256_of_path, sha256_of_value
+
 VARIABLE = "SCAN2CUT_REAL_DATA"
 BESIDE = Path(__file__).parents[3] / "shared" / "data"
 """Taken when the variable is not set, if it exists: a folder beside the repository."""
@@ -42,3 +45,10 @@ def real_file(*parts: str) -> Path:
             f"{name} is not in {folder}, the folder of {VARIABLE}. See lab/notes/real_data.md."
         )
     return path
+
+
+def lab_key(name: str, params: StageParams, stage: str) -> str:
+    """Digest of what a fit or a search of the lab depends on; a checkpoint of other work is not resumed."""
+    root = Path(__file__).parents[2]
+    code = [sha256_of_path(root / folder) for folder in ("disect_sim", "stages/shared", f"stages/{stage}")]
+    return sha256_of_value([name, params.model_dump(mode="json"), code])

@@ -1,7 +1,5 @@
 """calibrate: parameters of the simulator that reproduce the recorded cut, spring by spring."""
 
-from pathlib import Path
-
 import numpy as np
 import torch
 
@@ -34,12 +32,9 @@ from stages.calibrate.material.posterior import (
 )
 from stages.calibrate.prediction import nominal_values
 from stages.calibrate.problem import live_picture, own_logs, read_further_cuts, read_recorded_cut
-from stages.runtime.checkpoint import work_key
 from stages.runtime.stage_io import StageIO
 from stages.shared.cut import cutting_model, read_cut_mesh
 from stages.shared.pictures import plot_text
-
-_OWN_CODE = Path(__file__).parent
 
 
 def run(io: StageIO, params: CalibrateParams) -> dict[str, object]:
@@ -54,7 +49,6 @@ def run(io: StageIO, params: CalibrateParams) -> dict[str, object]:
     if cut is None:
         return _without_log(io, model, params)
     more = read_further_cuts(io.read("ingest/further")) if params.fit == "material" else []
-    data = [part for each in (cut, *more) for part in vars(each).values()]
     fit = calibrate(
         model,
         cut,
@@ -63,7 +57,7 @@ def run(io: StageIO, params: CalibrateParams) -> dict[str, object]:
         material=io.scan.material,
         own=_own(io),
         scan_dir=io.scan_dir,
-        key=work_key(model, data, params, _OWN_CODE),
+        key=io.work_key,
         progress=lambda fraction, text: io.progress(0.02 + 0.93 * fraction, text),
         show=lambda problem, text: io.show(lambda: live_picture(problem, text)),
     )

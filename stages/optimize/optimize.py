@@ -1,6 +1,5 @@
 """optimize: the slicing motion that cuts the half-body with the least force, under hard constraints."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,6 @@ from stages.optimize.optimize_report import (
 )
 from stages.optimize.search import optimize
 from stages.optimize.slicing_cut import Values
-from stages.runtime.checkpoint import work_key
 from stages.runtime.errors import InputError
 from stages.runtime.stage_io import StageIO
 from stages.shared.cut import (
@@ -41,7 +39,6 @@ from stages.shared.cut import (
 from stages.shared.library.library import SHARE_RATIOS
 from stages.shared.pictures import plot_text
 
-_OWN_CODE = Path(__file__).parent
 _FITTED_BELOW, _PARTLY_BELOW = 0.5, 0.8
 """Deviation of a share's ratio after over before the logs: below the first they decide, above the second they say
 nothing."""
@@ -115,16 +112,7 @@ def run(io: StageIO, params: OptimizeParams) -> dict[str, Any]:
         shares=shares,
         rests_on=rests_on(io.read("calibrate/posterior"), params.cut.damage_law),
         scan_dir=io.scan_dir,
-        key=work_key(
-            model,
-            [
-                *values.values(),
-                *(np.asarray(factor) for m in materials for factor in m.values()),
-                np.zeros(0) if shares is None else shares,
-            ],
-            params,
-            _OWN_CODE,
-        ),
+        key=io.work_key,
         progress=lambda fraction, text: io.progress(0.02 + 0.95 * fraction, text),
         show=lambda so_far: io.show(lambda: live_picture(so_far, silhouette)),
     )

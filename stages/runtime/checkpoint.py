@@ -1,39 +1,12 @@
 """Checkpoints: a killed stage goes on where it was, and ends with the same numbers."""
 
-import hashlib
 import io
 import logging
 import pickle
-from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from stages.runtime.describe import StageParams
-from stages.runtime.files import sha256_of_path, write_bytes_atomic
-
-if TYPE_CHECKING:
-    from disect_sim.model import Model
-
-_SHARED_CODE = (Path(__file__).parents[2] / "disect_sim", Path(__file__).parents[1] / "shared")
-"""Code behind a fit or a search beside the stage's own."""
-
-
-def work_key(model: "Model", data: Iterable[NDArray], params: StageParams, own_code: Path) -> str:
-    """Hex digest of mesh, material, data, parameters, code (own_code, SHARED_CODE) and torch's version."""
-    import torch  # loads in seconds; only long searches need it
-
-    digest = hashlib.sha256()
-    for part in (*vars(model.mesh).values(), *data):
-        digest.update(np.ascontiguousarray(part).tobytes())
-    for text in (repr(model.material), params.model_dump_json(), torch.__version__):
-        digest.update(text.encode())
-    for folder in (own_code, *_SHARED_CODE):
-        digest.update(sha256_of_path(folder).encode())
-    return digest.hexdigest()
-
+from stages.runtime.files import write_bytes_atomic
 
 CHECKPOINT_FOLDER = ".checkpoints"
 """In the scan's directory; ignored by git and DVC."""
@@ -74,7 +47,7 @@ class Checkpoint:
         import torch
 
         buffer = io.BytesIO()
-        torch.save({"format": _FORMAT, "key": self._key, "state": state}, buffer)
+        torch.save({"torch": torch.__version__, "format": _FORMAT, "key": self._key, "state": state}, buffer)
         write_bytes_atomic(self._path, buffer.getvalue())
 
     def _read(self) -> dict[str, Any] | None:
@@ -88,6 +61,9 @@ class Checkpoint:
             _LOG.warning("%s can't be read (%s): this part starts again.", self._path, error)
             return None
         whole = (
-            isinstance(content, dict) and content.get("format") == _FORMAT and content.get("key") == self._key
+            isinstance(content, dict)
+            and content.get("torch") == torch.__version__
+            and content.get("format") == _FORMAT
+            and content.get("key") == self._key
         )
         return content if whole else None

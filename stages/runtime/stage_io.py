@@ -150,7 +150,9 @@ class StageIO:
     An instance of a stage uses the base's names; they are translated here.
     """
 
-    def __init__(self, scan_dir: Path, scan: ScanFile, stage: str) -> None:
+    def __init__(self, scan_dir: Path, scan: ScanFile, stage: str, *, work_key: str = "") -> None:
+        self.work_key = work_key
+        """Digest of everything the stage depends on; a checkpoint of other work is not resumed."""
         self.scan_dir = scan_dir
         self.scan = scan
         self.stage = stage

@@ -120,7 +120,7 @@ def _run_guarded(stage: str, scan_dir: Path) -> None:
     remove_abandoned(scan_dir)
     params = _params(project, scan_dir, stage)
     before = state()
-    io = StageIO(scan_dir, scan, stage)
+    io = StageIO(scan_dir, scan, stage, work_key=sha256_of_value(before))
     try:
         with io.temporary_files():
             metrics = _function(stage)(io, params)
