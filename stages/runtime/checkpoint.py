@@ -47,7 +47,7 @@ class Checkpoint:
         import torch
 
         buffer = io.BytesIO()
-        torch.save({"torch": torch.__version__, "format": _FORMAT, "key": self._key, "state": state}, buffer)
+        torch.save({"torch": str(torch.__version__), "format": _FORMAT, "key": self._key, "state": state}, buffer)
         write_bytes_atomic(self._path, buffer.getvalue())
 
     def _read(self) -> dict[str, Any] | None:
@@ -62,7 +62,7 @@ class Checkpoint:
             return None
         whole = (
             isinstance(content, dict)
-            and content.get("torch") == torch.__version__
+            and content.get("torch") == str(torch.__version__)
             and content.get("format") == _FORMAT
             and content.get("key") == self._key
         )
