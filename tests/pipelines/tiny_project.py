@@ -34,7 +34,7 @@ def make_tiny_project(folder: Path) -> Project:
 
 def stage_file(project: Project, stage: str) -> Path:
     """The module of a stage in this project."""
-    path = project.root / "stages" / stage / "stage.py"
+    path = project.root / "stages" / stage / f"{stage}.py"
     assert path.is_file(), f"{path} is not there"
     return path
 
