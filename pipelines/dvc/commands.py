@@ -53,7 +53,7 @@ def redact(text: str) -> str:
     return IN_ADDRESS.sub(rf"\1{_BLANK}@", text)
 
 
-BUSY_SENTENCE = "is busy, it is being blocked by"
+BUSY_MESSAGE = "is busy, it is being blocked by"
 """DVC's own words where another dvc command works on the same files; the pin dvc>=3.67,<3.68 and a test hold them."""
 _SHOWN_CHARACTERS = 600
 """Of what a failed command said, from its end."""
@@ -66,7 +66,7 @@ class CommandError(RuntimeError):
         super().__init__(sentence)
         self.reason = redact((said.strip().splitlines() or ["no reason given"])[-1])
         """The last line that the command said."""
-        self.is_busy = BUSY_SENTENCE in said
+        self.is_busy = BUSY_MESSAGE in said
         """True if another dvc command works on the same files."""
 
 

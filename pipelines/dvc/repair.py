@@ -226,14 +226,14 @@ def check_disk_space(folder: Path) -> None:
 # misses its own entry when it ends. Both are distinguished from real failures here, and the command is run again.
 
 
-BROKEN_SENTENCE = "Unable to read RWLock-file"
+BROKEN_MESSAGE = "Unable to read RWLock-file"
 """DVC's own words; the pin dvc>=3.67,<3.68 and a test hold them."""
 _WAIT_S = 0.1
 
 
 def recovered_from_broken_rwlock(project: Project, text: str, since_s: float) -> bool:
     """True if the command that began then (time.time) failed because of the table; a broken table is removed."""
-    if BROKEN_SENTENCE in text:
+    if BROKEN_MESSAGE in text:
         _remove_broken_rwlock(project)
         return True
     mark = _mark(project)

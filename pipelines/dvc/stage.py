@@ -14,7 +14,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from pipelines.dvc.commands import BUSY_SENTENCE, EventsTail, redact
+from pipelines.dvc.commands import BUSY_MESSAGE, EventsTail, redact
 from pipelines.dvc.pipeline_file import (
     StageEntry,
     listed_while_it_runs,
@@ -187,7 +187,7 @@ def _run_dvc(project: Project, scan_id: str, entry: StageEntry, listeners: Liste
         if exit_code == 0:
             break
         check_stop()
-        if BUSY_SENTENCE in text and time.monotonic() < deadline:
+        if BUSY_MESSAGE in text and time.monotonic() < deadline:
             listeners.on_line("A 'dvc' command works on this scan; waiting for it.")
             time.sleep(_BUSY_WAIT_S)
             continue

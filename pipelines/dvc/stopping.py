@@ -22,7 +22,7 @@ class StoppedError(RuntimeError):
     """The user stopped it."""
 
     def __str__(self) -> str:
-        return stopped_sentence()
+        return stopped_message()
 
 
 class _Now:
@@ -45,7 +45,7 @@ class _Now:
 _NOW = _Now()
 
 
-def stopped_sentence() -> str:
+def stopped_message() -> str:
     """Where it was stopped, and what to do."""
     if _NOW.sentence:
         return _NOW.sentence
@@ -131,7 +131,7 @@ def say_stopped() -> None:
     """The one line about it, on stderr."""
     if _NOW.said.acquire(blocking=False):
         over_the_echo = "\r" if os.isatty(2) else ""
-        os.write(2, f"{over_the_echo}{stopped_sentence()}\n".encode())
+        os.write(2, f"{over_the_echo}{stopped_message()}\n".encode())
 
 
 def _say_and_end() -> None:

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from pipelines.scans.register import refuse_from_outside
+from pipelines.scans.register import reject_from_outside
 from stages.runtime.errors import InputError
 from stages.runtime.files import read_mapping
 from stages.shared.input_files import LOG_SUFFIXES
@@ -212,7 +212,7 @@ def _by_manifest(inbox: Path, manifest: Path) -> Delivery:
         logs = [_neighbour(manifest, item) for item in (given if isinstance(given, list) else [given])]
         air = tuple(_neighbour(manifest, item) for item in _list_of(content.get("air") or [], f"{name}: air"))
         _check_settings(content.get("settings") or {}, name)
-        refuse_from_outside(content.get("settings") or {}, name)
+        reject_from_outside(content.get("settings") or {}, name)
         for key in ("id", "material"):
             if content.get(key) and not isinstance(content[key], str | int):
                 raise InputError(

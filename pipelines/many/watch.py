@@ -21,7 +21,7 @@ from pipelines.many.inbox import (
     signature,
 )
 from pipelines.project import Project
-from pipelines.runs.run_summary import RunResult, exit_code_of, sentence_of
+from pipelines.runs.run_summary import RunResult, exit_code_of, message_of
 from pipelines.scans.register import (
     PlaceError,
     Request,
@@ -98,7 +98,7 @@ class InboxWatcher:
                 try:
                     self._decide(delivery)
                 except Exception as error:  # noqa: BLE001 -- one delivery must not end those after it
-                    self._say(f"{delivery.name}: {sentence_of(error)}")
+                    self._say(f"{delivery.name}: {message_of(error)}")
                     self._note(exit_code_of(error))
                 self._decided[delivery.name] = (look, delivery.waits_for)
 
@@ -171,7 +171,7 @@ class InboxWatcher:
                 self._take_note(key, line, future.result(), is_new=is_new)
             except Exception as error:  # noqa: BLE001 -- a full disk must not end the other deliveries
                 self._tried.add(key)
-                self._say(f"{line.scan_id}: failed. {sentence_of(error)}")
+                self._say(f"{line.scan_id}: failed. {message_of(error)}")
                 self._note(EXIT_FAILED)
 
     def _take_note(self, key: str, line: Remembered, result: RunResult, *, is_new: bool) -> None:

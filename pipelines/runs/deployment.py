@@ -13,7 +13,7 @@ from pipelines.project import Project, find_project
 from pipelines.runs.flow import WATCHER, Watcher, final_state, refused, run_stages
 from pipelines.runs.run_request import finish_run
 from pipelines.runs.run_summary import RunResult
-from pipelines.scans.register import Request, refuse_from_outside, register_scan, registered_scan, scan_id_of
+from pipelines.scans.register import Request, register_scan, registered_scan, reject_from_outside, scan_id_of
 from stages.runtime.errors import InputError
 
 _DEPLOYMENT = "lab"
@@ -83,7 +83,7 @@ def register_requested(
     settings: dict[str, dict[str, Any]],
 ) -> str:
     """Register what was asked for; files are looked for in data/inbox and nowhere else."""
-    refuse_from_outside(settings, "The request")
+    reject_from_outside(settings, "The request")
     if scan in project.scan_ids():
         source, scan_id = registered_scan(project, scan)
     else:

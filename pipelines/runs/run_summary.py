@@ -6,7 +6,7 @@ from typing import Any
 
 from pipelines.dvc.commands import redact
 from pipelines.dvc.stage import StageFailedError, StageReport, TryAgainError
-from pipelines.dvc.stopping import StoppedError, stopped_sentence
+from pipelines.dvc.stopping import StoppedError, stopped_message
 from pipelines.runs.server import ServerError
 from stages.runtime.errors import (
     EXIT_BAD_INPUT,
@@ -14,7 +14,7 @@ from stages.runtime.errors import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
     InputError,
-    disk_sentence,
+    disk_message,
 )
 
 # How a run went: as a sentence, an exit code, and the objects that `--json` prints.
@@ -24,17 +24,17 @@ CALIBRATE = "calibrate"
 """The stage that `scan2cut calibrate` runs."""
 
 
-def is_sentence(error: BaseException) -> bool:
+def is_user_facing(error: BaseException) -> bool:
     """True if its text is a sentence for people; of others they also need the type."""
     return isinstance(error, InputError | StageFailedError | TryAgainError | StoppedError | ServerError)
 
 
-def sentence_of(error: BaseException) -> str:
+def message_of(error: BaseException) -> str:
     """What went wrong, for people, without secrets."""
     if isinstance(error, KeyboardInterrupt):
-        return stopped_sentence()
-    plain = str(error) if is_sentence(error) else f"{type(error).__name__}: {error}"
-    return redact(disk_sentence(error) or plain)
+        return stopped_message()
+    plain = str(error) if is_user_facing(error) else f"{type(error).__name__}: {error}"
+    return redact(disk_message(error) or plain)
 
 
 def exit_code_of(error: BaseException) -> int:
@@ -65,7 +65,7 @@ class RunResult:
         """Record the failure as a sentence and an exit code."""
         self.exception = error
         self.exit_code = exit_code_of(error)
-        self.error = sentence_of(error)
+        self.error = message_of(error)
 
     @property
     def in_words(self) -> str:

@@ -15,7 +15,7 @@ from pipelines.dvc.commands import run_dvc
 from pipelines.dvc.pipeline_file import refresh_pipeline_file
 from pipelines.dvc.repair import has_results, md5_of_path, recorded_md5
 from pipelines.project import Project, known_scans, scan_lock
-from stages.runtime.errors import InputError, disk_sentence, is_not_allowed
+from stages.runtime.errors import InputError, disk_message, is_not_allowed
 from stages.runtime.files import PlainDumper, sha256_of_file, write_bytes_atomic
 from stages.runtime.params import SECTIONS, check_section_names, merge_params
 from stages.runtime.scan_file import (
@@ -48,7 +48,7 @@ _GUARDS = {
 """Section → the parameters that protect this machine against files."""
 
 
-def refuse_from_outside(settings: Mapping[str, Any], source: str) -> None:
+def reject_from_outside(settings: Mapping[str, Any], source: str) -> None:
     """InputError if settings that come by API or with a delivery touch a limit; people set these at this machine."""
     for section, values in settings.items():
         patterns = [table[section] for table in (_LIMITS, _GUARDS) if section in table]
@@ -244,7 +244,7 @@ def register_scan(project: Project, request: Request) -> str:
             return _register(project, request)
     except OSError as error:
         if is_not_allowed(error):
-            raise PlaceError(disk_sentence(error) or str(error)) from error
+            raise PlaceError(disk_message(error) or str(error)) from error
         raise
 
 

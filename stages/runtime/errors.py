@@ -38,7 +38,7 @@ _NO_NAME = (errno.ENAMETOOLONG, errno.ELOOP)
 """The fault of whoever gave the name."""
 
 
-def is_refused(error: BaseException) -> bool:
+def is_bad_input(error: BaseException) -> bool:
     """True if the person who asked has to change something: the place, or a name."""
     return is_not_allowed(error) or (isinstance(error, OSError) and error.errno in _NO_NAME)
 
@@ -48,7 +48,7 @@ def is_not_allowed(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.errno in _NOT_ALLOWED
 
 
-def disk_sentence(error: BaseException) -> str | None:
+def disk_message(error: BaseException) -> str | None:
     """What happened, that nothing was lost, and what to do; None if the error is no error of the disk."""
     if not isinstance(error, OSError) or error.errno not in REASONS:
         return None

@@ -18,7 +18,7 @@ from stages.runtime.errors import (
     EXIT_INPUTS_CHANGED,
     EXIT_INTERRUPTED,
     InputError,
-    disk_sentence,
+    disk_message,
 )
 from stages.runtime.files import read_mapping, remove_abandoned, sha256_of_path, sha256_of_value
 from stages.runtime.params import load_params
@@ -177,13 +177,13 @@ def _params(project: Path, scan_dir: Path, stage: str) -> Any:
 
 
 def _report(stage: str, error: Exception, exit_code: int) -> int:
-    of_disk = disk_sentence(error)
-    is_sentence = isinstance(error, InputError | _InputsChangedError | _OrphanError)
-    message = of_disk or (str(error) if is_sentence else f"{type(error).__name__}: {error}")
+    of_disk = disk_message(error)
+    is_user_facing = isinstance(error, InputError | _InputsChangedError | _OrphanError)
+    message = of_disk or (str(error) if is_user_facing else f"{type(error).__name__}: {error}")
     if not message.startswith(f"{stage}:"):
         message = f"{stage}: {message}"
     emit("error", exit_code=exit_code, message=message)
     sys.stderr.write(f"{message}\n")
-    if (exit_code == EXIT_FAILED and not of_disk and not is_sentence) or os.environ.get(_DEBUG_VARIABLE):
+    if (exit_code == EXIT_FAILED and not of_disk and not is_user_facing) or os.environ.get(_DEBUG_VARIABLE):
         sys.stderr.write("".join(traceback.format_exception(error)))
     return exit_code

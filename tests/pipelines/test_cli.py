@@ -79,9 +79,9 @@ def test_every_word_of_every_help_is_shown():
             for text in (parameter.help, parameter.show_default):
                 assert not isinstance(text, str) or plain(text) in page, (name, parameter.name)
     page = plain(CliRunner().invoke(app, ["run", "--help"]).stdout)
-    for default in ("apple", "from the file", "air* beside the log", "all stages"):
+    for default in ("apple", "from the file name", "air* beside the log", "all stages"):
         assert f"[default: ({default})]" in page
-    assert "to a certified robot motion" in shown and "--version" in shown
+    assert "into a certified robot motion" in shown and "--version" in shown
 
 
 def test_version():
@@ -204,7 +204,10 @@ def test_unexpected_error_is_exit_1():
     ("error", "words"),
     [
         (ServerError("Prefect's server did not start."), "error: Prefect's server did not start.\n"),
-        (ZeroDivisionError("by zero"), "error: ZeroDivisionError: by zero (use --debug for more)\n"),
+        (
+            ZeroDivisionError("by zero"),
+            "error: ZeroDivisionError: by zero (run with --debug for the traceback)\n",
+        ),
     ],
 )
 def test_a_command_that_fails_has_a_type_name_only_where_it_has_no_sentence(
@@ -229,7 +232,7 @@ def test_stages_as_json(project):
 
 
 def test_status_of_nothing_and_of_an_unknown_scan(project):
-    assert "No scan is registered" in scan2cut(project, "status").stdout
+    assert "No scans registered" in scan2cut(project, "status").stdout
     result = scan2cut(project, "status", "apple")
     assert result.returncode == 2
     assert "There is no scan 'apple'" in result.stderr
@@ -256,7 +259,7 @@ def test_sample_is_copied_once_and_never_over_another_file(project, tmp_path):
 
 def test_odd_places_and_names_are_sentences(project, tmp_path):
     shutil.copytree(ROOT / "data" / "sample", project.sample_dir)
-    with pytest.raises(InputError, match="can't be written"):
+    with pytest.raises(InputError, match="Can't write to"):
         write_sample(project, Path("/proc/x"))
     result = subprocess.run(
         [sys.executable, "-m", "pipelines.cli.main", "sample", os.fsencode(tmp_path) + b"/\xff"],
@@ -283,7 +286,7 @@ def test_validate_notices_a_changed_byte_in_place(project, tmp_path):
     text = metrics.read_text()
     metrics.unlink()
     metrics.write_text(text.replace("1", "2"))
-    with pytest.raises(InputError, match="does not hold what clean wrote"):
+    with pytest.raises(InputError, match="has changed since clean wrote it"):
         validate_file(metrics)
 
 

@@ -236,4 +236,4 @@ def test_deploy_without_a_dashboard_says_so(project):
         timeout=120,
     )
     assert result.returncode == 2
-    assert "Start it first" in result.stderr
+    assert "Start it in another terminal" in result.stderr

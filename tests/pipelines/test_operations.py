@@ -25,7 +25,7 @@ from pipelines.runs.deployment import in_inbox, register_requested
 from pipelines.runs.progress_lines import ProgressLines
 from pipelines.runs.run_request import run_request
 from pipelines.runs.run_summary import RunResult, headlines, summary
-from pipelines.scans.register import Request, refuse_from_outside, register_scan
+from pipelines.scans.register import Request, register_scan, reject_from_outside
 from stages.runtime.errors import InputError
 from stages.runtime.params import load_params
 from tests.pipelines.tiny_project import write_scan
@@ -165,7 +165,7 @@ def test_no_request_from_outside_sets_a_limit(name):
     section, _, key = name.partition(".")
     assert hasattr(getattr(load_params(ROOT / "params.yaml"), section), key), "the parameter exists"
     with pytest.raises(InputError, match=re.escape(name)):
-        refuse_from_outside({section: {key: OUTSIDE[name]}}, "The request")
+        reject_from_outside({section: {key: OUTSIDE[name]}}, "The request")
 
 
 def test_a_request_that_sets_a_limit_changes_nothing(project):

@@ -13,7 +13,7 @@ from pipelines.dvc.stage import Outcome, StageReport
 from pipelines.project import Project
 from pipelines.report.build import SECTIONS, build_report, keep_report, record_and_report, report_html
 from pipelines.report.drawings import knife_path, spring_map, standalone
-from pipelines.report.page import Plot, Section, Table, label, labelled, number, percent, render_page
+from pipelines.report.page import Plot, Section, Table, figure, label, labelled, number, percent, render_page
 from pipelines.report.scan_data import ScanData, read_run_record
 from pipelines.report.sections.force import force
 from pipelines.report.sections.provenance import command
@@ -311,7 +311,7 @@ def test_lengths_are_shown_in_millimetres():
     assert labelled("board_margin_m", 0.0015) == ("board margin [mm]", 1.5)
     assert labelled("volume_m3", 1.63e-4) == ("volume [cm³]", pytest.approx(163.0))
     assert labelled("edges_m", [0.001, 0.002]) == ("edges [mm]", [1.0, 2.0])
-    assert labelled("alignment_m", None) == ("alignment [m]", None)
+    assert labelled("alignment_m", None) == ("alignment [mm]", None)
     assert labelled("tets", 5) == ("tets", 5)
 
 
@@ -387,3 +387,23 @@ def test_report_of_a_scan_that_is_not_kept(project):
     assert kept == project.root / "data" / "refused" / "apple.html"
     assert "The run failed in the stage clean. clean: 3 faces are too few." in kept.read_text()
     assert keep_report(project, "apple", None) is None
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "text"),
+    [
+        ("volume_m3", 0.0001629, "volume 163 cm³"),
+        ("reduction", 0.6284, "mean force 63 % lower"),
+        ("peak_reduction", -0.02, "peak 2 % higher"),
+        ("nmae", 0.018, "mean error 1.8 %"),
+        ("nmae", None, "–"),
+        ("cut_fraction", 0.991, "cut 99.1 %"),
+        ("peak_force_n", 22.04, "peak force 22 N"),
+        ("tets", 2310, "2,310 tets"),
+        ("cost", 0.01234, "cost 0.012"),
+        ("outcome", "certified", "certified"),
+        ("seeded", True, "seeded: yes"),
+    ],
+)
+def test_a_key_figure_has_a_unit_people_use(key, value, text):
+    assert figure(key, value) == text
