@@ -126,8 +126,8 @@ def test_the_shell_completes(project, tmp_path, line, offered):
         (("watch", ".", "--target", "peel"), "--target is 'peel', which is not a stage."),
         (("export", "pear"), "There is no scan 'pear'"),
         (("export", "apple", "--robot", "ur5"), "arm.robot is 'ur5'"),
-        (("run", "pear"), "pear is not a file that can be read"),
-        (("run", "loop.ply"), "loop.ply is not a file that can be read"),
+        (("run", "pear"), "pear is not a readable file"),
+        (("run", "loop.ply"), "loop.ply is not a readable file"),
         (("batch", "loop.ply"), "loop.ply is neither a registered scan nor a file"),
         *(
             ((word, 300 * "a"), "longer than a disk allows")
@@ -151,7 +151,7 @@ def test_run_refusal_is_one_object_and_exit_2(project):
     assert result.returncode == 2
     assert json.loads(result.stdout) == {
         "ok": False,
-        "error": "none.ply is not a file that can be read. Give the path of an existing file.",
+        "error": "none.ply is not a readable file. Give the path of an existing file.",
         "scan": None,
         "stages": [],
     }
@@ -162,7 +162,7 @@ def test_run_refusal_in_words(project):
     result = scan2cut(project, "run", "none.ply")
     assert result.returncode == 2
     assert result.stdout == ""
-    assert "error: none.ply is not a file" in result.stderr
+    assert "error: none.ply is not a readable file" in result.stderr
     assert "Traceback" not in result.stderr
     assert "Traceback" in scan2cut(project, "run", "none.ply", "--debug").stderr
 
