@@ -1,4 +1,4 @@
-"""Checkpoints: a killed stage goes on where it was, and ends with the same numbers."""
+"""Checkpoints: a killed stage resumes where it stopped and gives the same result."""
 
 import hashlib
 import io
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from disect_sim.model import Model
 
 _SHARED_CODE = (Path(__file__).parents[2] / "disect_sim", Path(__file__).parents[1] / "shared")
-"""Code behind a fit or a search beside the stage's own."""
+"""Code that a fit or search depends on, besides the stage's own."""
 
 
 def work_key(model: "Model", data: Iterable[NDArray], params: StageParams, own_code: Path) -> str:
-    """Hex digest of mesh, material, data, parameters, code (own_code, SHARED_CODE) and torch's version."""
-    import torch  # loads in seconds; only long searches need it
+    """Return a hash of mesh, material, data, parameters, code (own_code, _SHARED_CODE) and torch's version."""
+    import torch  # takes seconds to import; only long searches need it
 
     digest = hashlib.sha256()
     for part in (*vars(model.mesh).values(), *data):
@@ -40,7 +40,7 @@ CHECKPOINT_FOLDER = ".checkpoints"
 
 
 def remove_checkpoints(scan_dir: Path | None, stage: str) -> None:
-    """The stage is done: its checkpoints go, and so do those that a kill left half-written."""
+    """Remove the checkpoints of a completed stage, including partial ones left by a kill."""
     if scan_dir is None or not (folder := scan_dir / CHECKPOINT_FOLDER).is_dir():
         return
     for pattern in (f"{stage}-*", f".{stage}-*"):
@@ -51,24 +51,24 @@ def remove_checkpoints(scan_dir: Path | None, stage: str) -> None:
 
 
 _FORMAT = 2
-"""Raise it when the content changes its meaning; older checkpoints are then not read."""
+"""Raise it when the meaning of the content changes; older checkpoints are then ignored."""
 _LOG = logging.getLogger(__name__)
 
 
 class Checkpoint:
-    """One file per part of a stage's work, which knows the hash of everything the work depends on."""
+    """Saved state of one part of a stage's work, valid for one hash of everything the work depends on."""
 
     def __init__(self, scan_dir: Path | None, key: str, *, stage: str, part: str) -> None:
         self._key = key
         self._path = None if scan_dir is None else scan_dir / CHECKPOINT_FOLDER / f"{stage}-{part}.pt"
 
     def load(self) -> dict[str, Any] | None:
-        """What was saved; None if there is nothing, nothing whole, or that of other work."""
+        """Return the saved state; None if there is none, it is corrupt, or it belongs to other work."""
         content = self._read()
         return None if content is None else content["state"]
 
     def save(self, state: dict[str, Any]) -> None:
-        """Save the state; the file is whole at any time."""
+        """Save the state atomically."""
         if self._path is None:
             return
         import torch
@@ -85,9 +85,11 @@ class Checkpoint:
         try:
             content = torch.load(io.BytesIO(self._path.read_bytes()), weights_only=True)
         except (OSError, RuntimeError, EOFError, ValueError, KeyError, pickle.UnpicklingError) as error:
-            _LOG.warning("%s can't be read (%s): this part starts again.", self._path, error)
+            _LOG.warning(
+                "Can't read checkpoint %s (%s); this part restarts from the beginning.", self._path, error
+            )
             return None
-        whole = (
+        is_valid = (
             isinstance(content, dict) and content.get("format") == _FORMAT and content.get("key") == self._key
         )
-        return content if whole else None
+        return content if is_valid else None

@@ -194,7 +194,7 @@ def test_a_manifest_may_say_that_there_is_no_log(lab):
         ("scan: a.ply\nshell: rm\n", "unknown key 'shell'"),
         ("log: a.json\n", "has no scan"),
         ("scan: [1\n", "not valid YAML"),
-        ("a: &a [1]\nscan: *a\n", "which is not read here"),
+        ("a: &a [1]\nscan: *a\n", "which is not allowed"),
         ("scan: a.ply\nsettings: 3\n", "settings is"),
         ("scan: a.ply\nsettings: {1: {a: b}}\n", "settings is"),
         ("scan: a.ply\nid: 2001-99-99\n", "not valid YAML"),

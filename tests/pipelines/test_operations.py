@@ -181,7 +181,7 @@ def test_a_scan_that_changes_a_limit_says_so_in_its_report(project, tmp_path):
     register_scan(project, Request(write_scan(tmp_path, "apple.ply"), overrides=overrides))
     note, table = limits(ScanData(project, "apple")).blocks
     assert note.tone == "warning"
-    assert list(table.rows) == [("optimize.max_speed_m_s", "the robot's own", "0.2")]
+    assert list(table.rows) == [("optimize.max_speed_m_s", "the robot's", "0.2")]
     register_scan(project, Request(tmp_path / "apple.ply", reset=True))
     (note,) = limits(ScanData(project, "apple")).blocks
     assert note.tone == "plain"

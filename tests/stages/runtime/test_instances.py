@@ -18,7 +18,7 @@ from stages.runtime.errors import InputError
 from stages.runtime.params import SECTIONS, load_params
 from stages.runtime.scan_file import ScanFile
 from stages.runtime.stage_io import StageIO
-from stages.runtime.stage_main import _checked, _in_words_of
+from stages.runtime.stage_main import _checked, _for_instance
 from stages.shared.cut import read_cut_mesh
 from stages.tetrahedralize import tetrahedralize as tetrahedralize
 from stages.tetrahedralize.mesher import TetMesh
@@ -162,7 +162,7 @@ def test_an_unknown_stage_is_refused_with_the_known_ones():
 def test_the_remedy_names_the_instances_parameter():
     """A sentence of the base says tetrahedralize.edge_m; the instance must say its own."""
     sentence = "Lower tetrahedralize.edge_m. Run the stage tetrahedralize again. tetrahedralize: no."
-    assert _in_words_of("tetrahedralize", sentence) == sentence
-    assert _in_words_of("tetrahedralize_half", sentence) == (
+    assert _for_instance("tetrahedralize", sentence) == sentence
+    assert _for_instance("tetrahedralize_half", sentence) == (
         "Lower tetrahedralize_half.edge_m. Run the stage tetrahedralize again. tetrahedralize_half: no."
     )
