@@ -155,7 +155,7 @@ def test_wrong_arguments_are_refused_with_the_usage(arguments):
 
 
 def test_an_unknown_stage_is_refused_with_the_known_ones():
-    with pytest.raises(InputError, match=r"'carve' is not a stage. Stages are clean, .*precut_half"):
+    with pytest.raises(InputError, match=r"'carve' is not a stage. It must be one of clean, .*precut_half"):
         _checked(["carve", "data/scans/box"])
 
 
