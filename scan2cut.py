@@ -26,6 +26,8 @@ from stages.runtime.scan_file import IDENTITY_KEYS, PARAMS_FILE_NAME, SCAN_FILE_
 from stages.runtime.scan_file import read_scan_mapping as read_mapping
 from stages.shared.pictures import new_figure
 
+__all__ = ["Scan", "Cut", "scans", "plot_force", "plot_body", "replay", "InputError"]
+
 
 @dataclass(frozen=True)
 class Cut:

@@ -121,6 +121,8 @@ def _zeros(size: int, kind: Any) -> wp.array:
 
 _SEVERED_AFTER_M = float(edge.SEVER_LENGTH)
 """Depth at which a sample's springs are gone [m]."""
+_LAW_NUMBERS = ("toughness", "rise", "press", "drag")
+"""Numbers of the law at each sample, fields of EdgeParameters, in the order of the kernel's arguments."""
 
 
 @dataclass
@@ -142,16 +144,16 @@ class _EdgePullback:
         self._cut, self._columns = cut, columns
         self._mean_transposed = cut.spring_mean.T.tocsr()
         count = len(cut.samples)
-        self._toughness, self._rise = np.zeros((2, count, columns))
+        self._at_samples = {name: np.zeros((count, columns)) for name in _LAW_NUMBERS}
         self._area = zeros(count * columns, wp.float64)
-        numbers = dict.fromkeys(("passed", "toughness", "rise"), wp.float64)
+        numbers = dict.fromkeys(("passed", *_LAW_NUMBERS), wp.float64)
         self._force = _AdjointKernel(
             edge.edge_force,
             count,
             columns,
             constants={"half_length": cut.half_length, "area": self._area},
             inputs={"point": wp.vec3d, "velocity": wp.vec3d} | numbers,
-            outputs={"force": wp.vec3d},
+            outputs={"force": wp.vec3d, "drag_power": wp.float64},
         )
         self._passes = _AdjointKernel(
             edge.edge_passes,
@@ -176,12 +178,11 @@ class _EdgePullback:
             point=load.point[paying],
             velocity=np.tile(load.velocity, (count, 1)),
             passed=passed[paying],
-            toughness=at.toughness[paying],
-            rise=at.rise[paying],
+            **{name: getattr(at, name)[paying] for name in _LAW_NUMBERS},
         )
         bar = self._force.run(count, force=self._cut.samples.places(v)[paying] - force_bar)
-        self._toughness[paying] += bar["toughness"]
-        self._rise[paying] += bar["rise"]
+        for name, total in self._at_samples.items():
+            total[paying] += bar[name]
         passed_bar = np.zeros((len(passed), self._columns))
         passed_bar[paying] = bar["passed"]
         return self._bars(bar["point"], paying, passed_bar), bar["velocity"].sum(axis=0)
@@ -207,7 +208,7 @@ class _EdgePullback:
 
     def spring_gradients(self) -> dict[str, np.ndarray]:
         """In the parameters of the law, each of shape [spring_count, columns]."""
-        return self._cut.spring_gradients(self._toughness, self._rise)
+        return self._cut.spring_gradients(self._at_samples)
 
     def _bars(self, point_bar: np.ndarray, which: np.ndarray, passed_bar: np.ndarray) -> _EdgeBars:
         at_samples = np.zeros((len(self._cut.samples), 3, self._columns))

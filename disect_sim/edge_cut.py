@@ -1,5 +1,6 @@
 """The edge law during a run: what the edge has passed, the force it pays on the way, and the springs that are left."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,6 +9,7 @@ import warp as wp
 
 from disect_sim.device_arrays import host, upload, zeros
 from disect_sim.kernels import edge
+from disect_sim.laws import EDGE_PARAMETERS
 from disect_sim.model import Model
 from disect_sim.parameters import ExpandedParameters
 
@@ -33,6 +35,8 @@ class EdgeLoad:
     """Of the knife at the end of the step [m/s], shape [3]."""
     paying: np.ndarray
     """Samples that can have a force: passed, and not yet paid for."""
+    drag_power_w: float
+    """Power that the edge's drag dissipates at the end of the step [W]."""
 
     @property
     def on_knife(self) -> np.ndarray:
@@ -53,6 +57,10 @@ class _EdgeParameters:
     """Of flesh and, near the rim, skin [J/m^2], shape [sample_count]."""
     rise: np.ndarray
     """[m], shape [sample_count]."""
+    press: np.ndarray
+    """Share of the toughness that drawing the blade does not lower [-], shape [sample_count]."""
+    drag: np.ndarray
+    """Share of the toughness that is drag of the edge [-], shape [sample_count]."""
     skin_share: np.ndarray
     """How much of the skin's toughness counts, shape [sample_count]."""
 
@@ -69,21 +77,20 @@ class EdgeCut:
         total = np.maximum(np.asarray(weighted.sum(axis=1)).ravel(), 1e-300)
         self.spring_mean = weighted.multiply(1.0 / total[:, None]).tocsr()
         self._springs_of_samples, self._nodes_of_springs = s.to_springs.T.tocsr(), s.middles.T.tocsr()
-        self._rows = {
-            name: s.to_springs @ parameters.row(name)
-            for name in ("edge_toughness", "edge_rise", "skin_toughness", "skin_depth")
-        }
+        self._rows = {name: s.to_springs @ parameters.row(name) for name in EDGE_PARAMETERS}
         self.at_samples = self._at_samples()
         self.half_length = wp.float64(0.5 * model.knife.length_m)
         count = len(s)
         self._point, self._velocity, self._force = (zeros(count, wp.vec3d) for _ in range(3))
         self._area, self._toughness, self._rise, self._energy = (zeros(count, wp.float64) for _ in range(4))
+        self._press, self._drag, self._drag_power = (zeros(count, wp.float64) for _ in range(3))
         self._passed, self._severed, self._passed_out = (zeros(count, wp.float64) for _ in range(3))
         given = [self.half_length, self._area, self._point, self._velocity, self._passed]
-        self._pays = self._recorded(edge.edge_force, [*given, self._toughness, self._rise, self._force])
+        given += [self._toughness, self._rise, self._press, self._drag]
+        self._pays = self._recorded(edge.edge_force, [*given, self._force, self._drag_power])
         given = [self.half_length, self._point, self._passed]
         self._passing = self._recorded(edge.edge_passes, [*given, self._passed_out, self._severed])
-        given = [self._area, self._passed, self._toughness, self._rise]
+        given = [self._area, self._passed, self._toughness, self._rise, self._drag]
         self._paid = self._recorded(edge.edge_energy, [*given, self._energy])
 
     def _recorded(self, kernel: wp.Kernel, arguments: list[Any]) -> wp.Launch:
@@ -109,12 +116,14 @@ class EdgeCut:
         upload(self._passed, passed[paying])
         upload(self._toughness, self.at_samples.toughness[paying])
         upload(self._rise, rise[paying])
+        upload(self._press, self.at_samples.press[paying])
+        upload(self._drag, self.at_samples.drag[paying])
         if count:
             self._pays.set_dim(count)
             self._pays.launch()
         force = np.zeros_like(point)
         force[paying] = host(self._force)[:count]
-        return EdgeLoad(force, point, velocity, paying)
+        return EdgeLoad(force, point, velocity, paying, float(host(self._drag_power)[:count].sum()))
 
     def on_nodes(self, load: EdgeLoad) -> np.ndarray:
         """The same force on the nodes that can move [N], shape [node_count, 3]."""
@@ -139,13 +148,14 @@ class EdgeCut:
         return host(self._passed_out).copy(), self.initial * np.maximum(0.0, left)
 
     def energy(self, passed: np.ndarray) -> float:
-        """What has been paid so far [J]."""
+        """Work of fracture so far [J], without what drag dissipates."""
         at = self.at_samples
         for array, value in (
             (self._area, self.samples.area),
             (self._passed, passed),
             (self._toughness, at.toughness),
             (self._rise, at.rise),
+            (self._drag, at.drag),
         ):
             upload(array, value)
         self._paid.launch()
@@ -155,17 +165,22 @@ class EdgeCut:
         rows = self._rows
         share = self.samples.skin_above * np.exp(-self.samples.skin_distance / rows["skin_depth"])
         toughness = rows["edge_toughness"] + rows["skin_toughness"] * share
-        return _EdgeParameters(toughness, rows["edge_rise"], share)
+        return _EdgeParameters(toughness, rows["edge_rise"], rows["edge_press"], rows["edge_drag"], share)
 
-    def spring_gradients(self, toughness_bar: np.ndarray, rise_bar: np.ndarray) -> dict[str, np.ndarray]:
-        """From gradients at the samples [sample_count, columns] to those in the spring parameters by name."""
+    def spring_gradients(self, bars: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Return the gradients in the spring parameters by name, given those at the samples.
+
+        bars: in toughness, rise, press and drag, each of shape [sample_count, columns].
+        """
         rows, share = self._rows, self.at_samples.skin_share[:, None]
         depth = rows["skin_depth"][:, None]
         near = np.where(share > 0.0, self.samples.skin_distance[:, None], 0.0)
-        skin = toughness_bar * share
+        skin = bars["toughness"] * share
         at_samples = {
-            "edge_toughness": toughness_bar,
-            "edge_rise": rise_bar,
+            "edge_toughness": bars["toughness"],
+            "edge_rise": bars["rise"],
+            "edge_press": bars["press"],
+            "edge_drag": bars["drag"],
             "skin_toughness": skin,
             "skin_depth": skin * rows["skin_toughness"][:, None] * near / depth**2,
         }

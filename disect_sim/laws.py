@@ -61,7 +61,14 @@ class _DamageLaw:
         return self.kernel == "edge"
 
 
-_EDGE_PARAMETERS = ("edge_toughness", "edge_rise", "skin_toughness", "skin_depth")
+EDGE_PARAMETERS = (
+    "edge_toughness",
+    "edge_rise",
+    "edge_press",
+    "edge_drag",
+    "skin_toughness",
+    "skin_depth",
+)
 
 DAMAGE_LAWS = {
     "cohesive": _DamageLaw(
@@ -72,13 +79,15 @@ DAMAGE_LAWS = {
                 2.0e-3, 0.2e-3, 10.0e-3, "m", "opening at which the spring is gone"
             )
         },
-        ignores=_EDGE_PARAMETERS,
+        ignores=EDGE_PARAMETERS,
     ),
     "edge": _DamageLaw(
-        "edge", "the edge severs what it passes and pays for the area", ignores=("cut_spring_softness",)
+        "edge",
+        "the edge severs what it passes, at a fracture toughness per area",
+        ignores=("cut_spring_softness",),
     ),
     "force": _DamageLaw(
-        "damage_force", "the paper's: springs weaken with the knife's force on them", ignores=_EDGE_PARAMETERS
+        "damage_force", "the paper's: springs weaken with the knife's force on them", ignores=EDGE_PARAMETERS
     ),
     "stretch": _DamageLaw(
         "damage_stretch",
@@ -88,7 +97,7 @@ DAMAGE_LAWS = {
                 500.0, 10.0, 5000.0, "N/m per m", "how fast the spring weakens under the knife"
             )
         },
-        ignores=_EDGE_PARAMETERS,
+        ignores=EDGE_PARAMETERS,
     ),
 }
 DEFAULT_DAMAGE_LAW = "force"

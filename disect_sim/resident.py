@@ -51,12 +51,15 @@ class _ResidentEdge:
         self._area = wp.array(samples.area, dtype=wp.float64)
         self._toughness = wp.array(cut.at_samples.toughness, dtype=wp.float64)
         self._rise = wp.array(cut.at_samples.rise, dtype=wp.float64)
+        self._press = wp.array(cut.at_samples.press, dtype=wp.float64)
+        self._drag = wp.array(cut.at_samples.drag, dtype=wp.float64)
         self._on_springs = zeros(system.model.spring_count, wp.vec3d)
         self._on_nodes = zeros(system.model.node_count, wp.vec3d)
         self._point, self._end_point, self._velocity, self._force = (zeros(count, wp.vec3d) for _ in range(4))
-        self._paying, self._passed, self._passed_next, self._severed, self._energy = (
-            zeros(count, wp.float64) for _ in range(5)
+        self._paying, self._passed, self._passed_next, self._severed = (
+            zeros(count, wp.float64) for _ in range(4)
         )
+        self._energy, self._drag_power = (zeros(count, wp.float64) for _ in range(2))
         self._left = zeros(system.model.spring_count, wp.float64)
         self._history = zeros((steps + 1, count), wp.float64)
 
@@ -69,7 +72,8 @@ class _ResidentEdge:
         inputs = [self._per_copy[1], wp.float64(s.dt), *paying, *knife, self._paying, self._velocity]
         self._launch(resident_step.prepare_load, self._per_copy, inputs)
         inputs = [self._paying, self._point, self._velocity, self._passed, self._toughness, self._rise]
-        self._launch(edge.edge_force, count, [self._cut.half_length, *inputs, self._force])
+        inputs += [self._press, self._drag, self._force, self._drag_power]
+        self._launch(edge.edge_force, count, [self._cut.half_length, *inputs])
         self._multiply(self._from_samples, self._force, self._on_springs)
         self._multiply(self._to_nodes, self._on_springs, self._on_nodes)
         inputs = [self._body, self._on_nodes, s.predicted]
@@ -86,10 +90,10 @@ class _ResidentEdge:
         return self._left
 
     def record_observed(self, lanes: wp.array) -> None:
-        """Add the edge's force on the knife, and what it has paid, to the lanes of `observe`."""
-        inputs = [self._area, self._passed_next, self._toughness, self._rise]
+        """Add the edge's force on the knife, its work of fracture and drag power to the lanes of `observe`."""
+        inputs = [self._area, self._passed_next, self._toughness, self._rise, self._drag]
         self._launch(edge.edge_energy, self._count, [*inputs, self._energy])
-        inputs = [self._per_copy[1], self._point, self._force, self._energy, lanes]
+        inputs = [self._per_copy[1], self._point, self._force, self._energy, self._drag_power, lanes]
         self._launch(resident_step.observe_edge, (self._copies, LANES), inputs)
 
     def record_keep(self) -> None:
@@ -125,7 +129,7 @@ def _rows(matrix: sp.spmatrix) -> resident_step.SparseRows:
 
 _READ_EVERY = 50
 """Steps between two looks at whether the run goes on."""
-_SUMS = 11
+_SUMS = 12
 """Numbers that `observe` adds up."""
 _OUTCOMES = {1: OutcomeKind.NEWTON_STALLED, 2: OutcomeKind.DIVERGED, 3: OutcomeKind.KNIFE_JAMMED}
 

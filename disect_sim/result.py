@@ -159,7 +159,7 @@ class Observed:
 
     sums: np.ndarray
     """Force [N] and torque [N m] on the knife, touching area [m^2], kinetic energy and gravity's [J], tets inside out,
-    energy of the edge law [J], shape [step_count, 11]."""
+    work of fracture [J] and drag power [W] of the edge law, shape [step_count, 12]."""
     parts: np.ndarray
     """Parts of the incremental energy [J] in the order of Energies, shape [step_count, 12]."""
     stiffness: np.ndarray
@@ -196,9 +196,9 @@ class Record:
         self.positions: dict[float, np.ndarray] = {}
         self.statistics = Statistics()
 
-    def begin(self, parts: Energies, kinetic: float, gravity: float, fracture: float = 0.0) -> None:
+    def begin(self, parts: Energies, kinetic: float, gravity: float) -> None:
         """The energies [J] at time zero."""
-        self._energy.append(_named(parts, kinetic, gravity, fracture, 0.0))
+        self._energy.append(_named(parts, kinetic, gravity))
 
     def kept_steps(self, steps: int) -> dict[float, int]:
         """Time to keep → the step at whose end the positions are kept: the nearest, within the run."""
@@ -218,10 +218,13 @@ class Record:
         before = observed.sums[:1, :3] if len(observed.sums) else np.zeros((0, 3))
         ends = np.concatenate([before, observed.sums[:, :3]])
         work = -np.cumsum((0.5 * (ends[:-1] + ends[1:]) * ways).sum(axis=1))
-        for sums, parts, done in zip(observed.sums, observed.parts, work, strict=True):
+        power = observed.sums[:, 11]
+        drag = self._dt * np.cumsum(0.5 * (np.concatenate([power[:1], power[:-1]]) + power))
+        for sums, parts, dragged, done in zip(observed.sums, observed.parts, drag, work, strict=True):
             energies = Energies(*(float(part) for part in parts))
+            motion, fracture = (float(sums[7]), float(sums[8])), float(sums[10])
             self._energy.append(
-                _named(energies, float(sums[7]), float(sums[8]), float(sums[10]), float(done))
+                _named(energies, *motion, fracture=fracture, drag=float(dragged), knife_work=float(done))
             )
 
     def result(self, outcome: Outcome | None, rate_hz: float, x: np.ndarray) -> Result:
@@ -256,9 +259,18 @@ class Record:
 
 
 def _named(
-    parts: Energies, kinetic: float, gravity: float, fracture: float, knife_work: float
+    parts: Energies,
+    kinetic: float,
+    gravity: float,
+    *,
+    fracture: float = 0.0,
+    drag: float = 0.0,
+    knife_work: float = 0.0,
 ) -> dict[str, float]:
-    """Energies [J] by the names of a result."""
+    """Return energies [J] by the names of a result.
+
+    Of the edge law, fracture is the work of fracture and drag what the edge's drag has dissipated, both so far.
+    """
     return {
         "kinetic": kinetic,
         "gravity": gravity,
@@ -268,6 +280,7 @@ def _named(
         "board": parts.board,
         "hold": parts.hold,
         "fracture": fracture,
+        "drag": drag,
         "knife_work": knife_work,
     }
 
@@ -295,7 +308,8 @@ class Recorder(Record):
         self._force_limit_n = force_limit_n
         self._size = float(np.ptp(system.model.mesh.nodes, axis=0).max())
         self._matters = tets_that_matter(system.model)
-        self._work = 0.0
+        self._work, self._drag = 0.0, 0.0
+        self._drag_power_w: float | None = None
 
     def start(self, x: np.ndarray, velocity: np.ndarray) -> None:
         """Record the state at time zero."""
@@ -320,6 +334,7 @@ class Recorder(Record):
         force, torque = self._knife_wrench(x, n)
         mean_force = 0.5 * (force + self._force[-1]) if self._force else force
         self._work -= float(mean_force @ (self._poses[n] - self._poses[n - 1]))
+        self._add_drag()
         self.passed.append(passed)
         self._energy.append(self._energies(x, (x - x_previous) / dt))
         self._force.append(force)
@@ -354,5 +369,15 @@ class Recorder(Record):
     def _energies(self, x: np.ndarray, velocity: np.ndarray) -> dict[str, float]:
         """Energies [J] at the x of the last `system.gradient`, and the knife's work so far."""
         system, edge = self._system, self._system.edge
+        motion = system.motion_energies(x, velocity)
         fracture = 0.0 if edge is None else edge.energy(self.passed[-1])
-        return _named(system.energies(), *system.motion_energies(x, velocity), fracture, self._work)
+        return _named(system.energies(), *motion, fracture=fracture, drag=self._drag, knife_work=self._work)
+
+    def _add_drag(self) -> None:
+        """Add what the edge's drag dissipated in the step, by the trapezoidal rule, as the knife's work."""
+        if self._system.load is None:
+            return
+        power = self._system.load.drag_power_w
+        before = power if self._drag_power_w is None else self._drag_power_w
+        self._drag += 0.5 * self._system.dt * (before + power)
+        self._drag_power_w = power

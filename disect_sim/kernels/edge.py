@@ -1,13 +1,25 @@
-"""The edge law: the edge severs what it passes and pays a toughness for the area it parts.
+"""The edge law: the edge severs what it passes, at a fracture toughness per area, and is dragged along the blade.
 
 Every sample is a small piece of the cut surface. `depth` is how far the edge is beyond it: positive once it has passed.
-The share of the toughness that is paid at depth q is S(q) = 1 - (1 + q / rise) exp(-q / rise), so that the force of a
+The part of the toughness that is paid at depth q is S(q) = 1 - (1 + q / rise) exp(-q / rise), so that the force of a
 blade that goes straight down is toughness x width, reached over a few rise lengths.
+
+The toughness G has three shares, a + e + m = 1. With the slice-push ratio xi, and A = G x width, a steady cut takes
+
+    force across the blade  F_n = A (e + a / (1 + xi^2) + m / sqrt(1 + xi^2))
+    force along the blade   F_t = A xi (a / (1 + xi^2) + m / sqrt(1 + xi^2))
+
+- slice a: work of fracture that follows the blade's path: the longer the path, the smaller the force;
+- press e: work of fracture against which only the descent works: drawing the blade does not lower its force;
+- drag m: a force of constant size against the blade's velocity, friction of the edge: no fracture, and it grows with
+  the path.
+
+Today's shares come from 44 public sawing cuts (see SPRING_PARAMETERS); shares (1, 0, 0) give the law of pure slicing.
 """
 
 import warp as wp
 
-from disect_sim.kernels.laws import ONE, ZERO, ramp, ramp_slope, smooth_step
+from disect_sim.kernels.laws import ONE, ZERO, ramp, ramp_slope, rounded_speed, smooth_step
 
 _vec3 = wp.vec3d
 
@@ -17,13 +29,20 @@ SEVER_LENGTH = wp.constant(wp.float64(1.0e-3))  # over which the springs of a pa
 _RELOAD_LENGTH = wp.constant(
     wp.float64(4.0e-3)
 )  # over which the force goes where the edge has drawn back [m]
-_REST_SPEED = wp.constant(wp.float64(1.0e-3))  # below it a knife counts as resting [m/s]
+REST_SPEED = wp.constant(wp.float64(1.0e-3))  # below it a knife counts as resting [m/s]
 
 
 @wp.func
 def depth_below(point: _vec3, half_length: wp.float64):
     """How far the edge is beyond the point [m]; point: relative to the middle of the edge [m]."""
     return point[1] - _END_SLOPE * ramp(wp.abs(point[2]) - half_length, _END_ONSET)
+
+
+@wp.func
+def depth_gradient(point: _vec3, half_length: wp.float64):
+    """Return d(depth_below)/d(point) [-]: upwards, except beyond the blade's ends."""
+    slope = _END_SLOPE * ramp_slope(wp.abs(point[2]) - half_length, _END_ONSET)
+    return _vec3(ZERO, ONE, -slope * wp.sign(point[2]))
 
 
 @wp.func
@@ -56,27 +75,53 @@ def edge_force(
     passed_in: wp.array(dtype=wp.float64),
     toughness_in: wp.array(dtype=wp.float64),
     rise_in: wp.array(dtype=wp.float64),
+    press_in: wp.array(dtype=wp.float64),
+    drag_in: wp.array(dtype=wp.float64),
     force_out: wp.array(dtype=_vec3),
+    drag_power_out: wp.array(dtype=wp.float64),
 ):
-    """Force of the edge on each sample [N], along the knife's velocity.
+    """Compute the force of the edge on each sample [N], and the power that its drag dissipates [W].
 
-    Its power is what parting costs at the rate at which the knife moves on: a drawn cut spreads the same work over a
-    longer way. Where the edge has drawn back from its deepest point the force falls to zero over RELOAD_LENGTH. That is
-    far longer than a body moves under the edge in one step: the force of a step is taken before its motion, and a
-    shorter one lets a light, loose body bounce.
+    With k = toughness x area x S'(q) x loaded, the passing rate r, the knife's velocity v, v0 = REST_SPEED and
+    R(w) = ramp(w, v0):
+
+        f = k [ (a R(r) + m R(|v|)) v / (|v|^2 + v0^2)  -  e R(r) max(0, r) / (r^2 + v0^2) grad(depth) ]
+
+    Its power tends to k [(a + e) r + m |v|] for speeds far above v0. Straight down (v along -y, between the blade's
+    ends) all shares give the same force.
+
+    At rest and at reversal: every term goes to zero with the square of its speed below v0 = 1 mm/s, and turns over
+    smoothly where the stroke reverses. There the slice-push ratio is zero, so that a blade that descends while it
+    reverses meets the whole vertical force. A knife that draws back (r < 0) still meets the drag, against its motion,
+    until the edge is RELOAD_LENGTH above its deepest point. Missing: a static force. A resting knife feels nothing of
+    the edge, although a real one sticks for a few millimetres of stroke, held by the compliance of arm and food.
+
+    Where the edge has drawn back from its deepest point the force falls to zero over RELOAD_LENGTH. That is far longer
+    than a body moves under the edge in one step: the force of a step is taken before its motion, and a shorter one lets
+    a light, loose body bounce.
 
     point: relative to the knife, at the predicted end of the step [m]; velocity: the knife's, at the end [m/s]; passed:
-    largest depth so far [m]; toughness [J/m^2]; rise [m].
+    largest depth so far [m]; toughness [J/m^2]; rise [m]; press, drag: shares e and m of the toughness [-].
     """
     i = wp.tid()
     depth = depth_below(point_in[i], half_length)
     deepest = wp.max(passed_in[i], depth)
     loaded = wp.clamp(ONE - (deepest - depth) / _RELOAD_LENGTH, ZERO, ONE)
     v = velocity_in[i]
-    rate = ramp(passing_rate(point_in[i], v, half_length), _REST_SPEED)
-    along = rate / (wp.dot(v, v) + _REST_SPEED * _REST_SPEED)
+    rest2 = REST_SPEED * REST_SPEED
+    speed2 = wp.dot(v, v) + rest2
+    rate = passing_rate(point_in[i], v, half_length)
+    passing = ramp(rate, REST_SPEED)
+    press = press_in[i]
+    drag = drag_in[i]
+    sliced = (ONE - press - drag) * passing
+    dragged = drag * ramp(rounded_speed(v), REST_SPEED)
+    pressed = press * passing * wp.max(ZERO, rate) / (rate * rate + rest2)
     size = toughness_in[i] * area[i] * paying_rate(deepest, rise_in[i]) * loaded
-    force_out[i] = v * (size * along)
+    force_out[i] = v * (size * ((sliced + dragged) / speed2)) - depth_gradient(point_in[i], half_length) * (
+        size * pressed
+    )
+    drag_power_out[i] = size * dragged * wp.dot(v, v) / speed2
 
 
 @wp.kernel
@@ -100,8 +145,9 @@ def edge_energy(
     passed: wp.array(dtype=wp.float64),
     toughness: wp.array(dtype=wp.float64),
     rise: wp.array(dtype=wp.float64),
+    drag: wp.array(dtype=wp.float64),
     energy_out: wp.array(dtype=wp.float64),
 ):
-    """What has been paid [J]."""
+    """Compute the work of fracture so far [J]: slice and press share of the toughness, 1 - drag."""
     i = wp.tid()
-    energy_out[i] = toughness[i] * area[i] * paid_share(passed[i], rise[i])
+    energy_out[i] = (ONE - drag[i]) * toughness[i] * area[i] * paid_share(passed[i], rise[i])

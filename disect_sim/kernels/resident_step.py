@@ -66,7 +66,7 @@ class History:
 
     observed: wp.array3d(
         dtype=wp.float64
-    )  # sums of `observe`, then the parts of the energy, [copy_count, step_count, 23]
+    )  # sums of `observe`, then the parts of the energy, [copy_count, step_count, 24]
     stiffness: wp.array2d(dtype=wp.float64)  # [step_count + 1, copy_count spring_count]
     states: wp.array2d(dtype=_vec3)  # steps -1, 0, 1, ... or none, [step_count + 2, copy_count node_count]
     kept_row: wp.array(dtype=wp.int32)  # row of `kept` for the end of each step, or -1, [step_count + 1]
@@ -195,8 +195,8 @@ def observe(
 ):
     """Lanes of what the record wants to know, and of the largest way from rest [m] with its node.
 
-    [copy_count, 11, LANES]: force [N] and torque [N m] on the knife, touching area [m^2], kinetic energy and gravity's
-    [J], tets inside out, and the energy of the edge law [J], which is not filled here.
+    [copy_count, 12, LANES]: force [N] and torque [N m] on the knife, touching area [m^2], kinetic energy and gravity's
+    [J], tets inside out, and of the edge law, not filled here, work of fracture [J] and drag power [W].
     """
     copy, lane = wp.tid()
     pose = body.poses[copy, next_step(body, state, copy)]
@@ -425,21 +425,25 @@ def observe_edge(
     point_in: wp.array(dtype=_vec3),
     force_in: wp.array(dtype=_vec3),
     energy_in: wp.array(dtype=wp.float64),
+    drag_power_in: wp.array(dtype=wp.float64),
     lanes_out: wp.array3d(dtype=wp.float64),
 ):
-    """Adds force [N] and torque [N m] on the knife to the lanes of `observe`, and fills those of the energy [J]."""
+    """Add force [N] and torque [N m] on the knife to the lanes of `observe`; fill those of energy [J] and drag [W]."""
     copy, lane = wp.tid()
     force = _vec3()
     torque = _vec3()
     energy = ZERO
+    drag_power = ZERO
     for i in range(copy * count + lane, (copy + 1) * count, LANE_COUNT):
         force -= force_in[i]
         torque -= wp.cross(point_in[i], force_in[i])
         energy += energy_in[i]
+        drag_power += drag_power_in[i]
     for k in range(3):
         lanes_out[copy, k, lane] += force[k]
         lanes_out[copy, 3 + k, lane] += torque[k]
     lanes_out[copy, 10, lane] = energy
+    lanes_out[copy, 11, lane] = drag_power
 
 
 @wp.kernel

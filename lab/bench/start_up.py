@@ -33,7 +33,7 @@ import sys
 from pathlib import Path
 from pipelines.cli.main import this_project
 from pipelines.runs.run_request import run_flow
-from pipelines.runs.run_result import RunResult
+from pipelines.runs.run_summary import RunResult
 class Nobody:
     on_start = on_progress = on_finish = on_picture = lambda self, *given: None
 result = RunResult(scan="apple")

@@ -104,7 +104,7 @@ def run(name: str, boundary: str, *, library: bool = False) -> dict[str, Any]:
     if name in SECOND:
         out |= _second(name, model, problem, found, params, with_band=boundary == BOUNDARIES[0])
     if name == "prism":
-        out["cylinder_meshes"] = _other_shape(unknowns.sizes(found.found.t), params)
+        out["cylinder_meshes"] = _other_shape(unknowns.parameters(found.found.t), params)
     return out
 
 

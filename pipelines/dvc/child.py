@@ -2,7 +2,7 @@
 
 import os
 
-from stages.runtime.stage_main import PARENT_VARIABLE, die_with_parent
+from stages.runtime.errors import PARENT_VARIABLE, die_with_parent
 
 if __name__ == "__main__":
     die_with_parent()

@@ -31,6 +31,7 @@ from pipelines.dvc.repair import (
     kept_outputs,
     kept_stages,
     recorded_outputs,
+    recorded_stages,
     recovered_from_broken_rwlock,
     restore_broken_lock_file,
     restore_outputs,
@@ -39,15 +40,17 @@ from pipelines.dvc.stopping import STOP, check_stop, running_stage
 from pipelines.project import Project, scan_lock
 from stages.runtime.artifacts import read_metrics
 from stages.runtime.checkpoint import remove_checkpoints
-from stages.runtime.errors import EXIT_BAD_INPUT, EXIT_INPUTS_CHANGED, REASONS, InputError
+from stages.runtime.errors import (
+    EXIT_BAD_INPUT,
+    EXIT_INPUTS_CHANGED,
+    PARENT_VARIABLE,
+    REASONS,
+    InputError,
+)
 from stages.runtime.files import read_mapping, remove_abandoned
 from stages.runtime.scan_file import SCAN_FILE_NAME, read_scan_file
 from stages.runtime.stage_io import EVENTS_VARIABLE
-from stages.runtime.stage_main import PARENT_VARIABLE
 
-_UNCHANGED_SENTENCE = "didn't change, skipping"
-_CACHED_SENTENCE = "is cached - skipping run"
-"""DVC's own words; the pin dvc>=3.67,<3.68 and a test hold them."""
 _OS_ERROR = re.compile(r"\[Errno (?P<number>\d+)\][^\n:]*(: '(?P<path>[^'\n]+)')?")
 """An operating system error in DVC's output."""
 _BUSY_WAIT_S = 2.0
@@ -184,9 +187,10 @@ def _run_dvc(project: Project, scan_id: str, entry: StageEntry, listeners: Liste
     events_path = project.state_dir / f"{scan_id}.events.jsonl"
     while True:
         began_s = time.time()
-        exit_code, lines, error = _run_watched(command, project.root, events_path, listeners, deadline)
-        text = "\n".join(lines)
-        if exit_code == 0:
+        before = _recorded_and_present(project, scan_id, entry)
+        watched = _run_watched(command, project.root, events_path, listeners, deadline)
+        text, error = "\n".join(watched.lines), watched.error
+        if watched.exit_code == 0:
             break
         check_stop()
         if BUSY_MESSAGE in text and time.monotonic() < deadline:
@@ -203,9 +207,18 @@ def _run_dvc(project: Project, scan_id: str, entry: StageEntry, listeners: Liste
         raise _failure(
             entry.name, text, error, timed_out=time.monotonic() >= deadline, limit_s=entry.timeout_s
         )
-    if _UNCHANGED_SENTENCE in text:
-        return Outcome.UNCHANGED
-    return Outcome.CACHED if _CACHED_SENTENCE in text else Outcome.COMPLETED
+    if watched.started:
+        return Outcome.COMPLETED
+    # The stage did not run: either all was there, or DVC took outputs from its cache.
+    unchanged = before[1] and before == _recorded_and_present(project, scan_id, entry)
+    return Outcome.UNCHANGED if unchanged else Outcome.CACHED
+
+
+def _recorded_and_present(project: Project, scan_id: str, entry: StageEntry) -> tuple[Any, bool]:
+    """Return what dvc.lock records of the stage, and whether all its outputs exist."""
+    scan_yaml = read_mapping(project.scan_dir(scan_id) / SCAN_FILE_NAME)
+    present = all(path.exists() for path in _outputs(project, scan_yaml, entry))
+    return recorded_stages(project.scan_dir(scan_id)).get(entry.name), present
 
 
 def _is_recorded(project: Project, scan_id: str, stage: str) -> bool:
@@ -252,12 +265,25 @@ def _failure(
     return StageFailedError(error["message"])
 
 
+@dataclass(frozen=True)
+class _Watched:
+    """A finished DVC process."""
+
+    exit_code: int
+    lines: list[str]
+    started: bool
+    """Whether DVC started the stage."""
+    error: dict[str, Any] | None
+    """The stage's own error event."""
+
+
 def _run_watched(
     command: list[str], cwd: Path, events_path: Path, listeners: Listeners, deadline: float
-) -> tuple[int, list[str], dict[str, Any] | None]:
-    """Run the command, passing on lines and events; returns exit code, lines and the error event."""
+) -> _Watched:
+    """Run the command and pass on its lines and the stage's events."""
     lines: list[str] = []
     error: dict[str, Any] | None = None
+    started = False
     with _empty_file(events_path):
         process = subprocess.Popen(
             command,
@@ -281,6 +307,7 @@ def _run_watched(
                 except queue.Empty:
                     line = None
                 for event in tail.new_events():
+                    started = started or event["kind"] == "started"
                     if event["kind"] == "progress":
                         listeners.on_progress(event["fraction"], event["message"])
                     elif event["kind"] == "picture":
@@ -293,7 +320,7 @@ def _run_watched(
                     listeners.on_line(line)
                 if time.monotonic() > deadline or STOP.is_set():
                     process.kill()
-            return process.wait(), lines, error
+            return _Watched(process.wait(), lines, started, error)
         finally:
             process.kill()
             process.wait()

@@ -63,6 +63,8 @@ def readable(unit: str) -> tuple[float, str]:
 def labelled(key: str, value: Any) -> tuple[str, Any]:
     """Return a metric's label and its value in that unit: `board_margin_m`, 0.0015 → `board margin [mm]`, 1.5."""
     _, _, factor = _parts(key)
+    if isinstance(value, str):
+        return key.replace("_", " "), value
     if isinstance(value, list | tuple):
         return label(key), [_scaled(item, factor) for item in value]
     return label(key), _scaled(value, factor)
@@ -141,6 +143,22 @@ def unseen(fit: Mapping[str, Any]) -> str:
     if fit.get("nmae_held_out") is not None:
         return f"error on held-out samples {percent(fit['nmae_held_out'])}"
     return "not validated on a log"
+
+
+def saving_band(motion: Mapping[str, Any]) -> list[str]:
+    """Return the 90 % interval of the saving and its basis, from optimize's metrics."""
+    low, high = motion.get("reduction_low"), motion.get("reduction_high")
+    basis = motion.get("reduction_rests_on")
+    if low is None or high is None:
+        return [f"No interval of the saving. Basis: {basis}"] if basis else []
+    text = f"90 % interval of the saving: {100.0 * low:.0f} to {100.0 * high:.0f} %"
+    outer = motion.get("reduction_two_cuts_low"), motion.get("reduction_two_cuts_high")
+    if outer[0] is not None and outer[1] is not None:
+        text += (
+            f"; from two measured cuts with separate scale factors: {100.0 * outer[0]:.0f} to "
+            f"{100.0 * outer[1]:.0f} %"
+        )
+    return [f"{text}. Basis: {basis}" if basis else text]
 
 
 _DIGITS = 6

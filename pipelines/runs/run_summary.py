@@ -7,6 +7,7 @@ from typing import Any
 from pipelines.dvc.commands import redact
 from pipelines.dvc.stage import StageFailedError, StageReport, TryAgainError
 from pipelines.dvc.stopping import StoppedError, stopped_message
+from pipelines.report.page import saving_band
 from pipelines.runs.server import ServerError
 from stages.runtime.errors import (
     EXIT_BAD_INPUT,
@@ -190,25 +191,23 @@ def _motion(motion: Mapping[str, Any]) -> list[str]:
         return []
     over = motion.get("mean_over", "time")
     lines = [
-        f"**Mean force over {over}: {_change(motion['reduction'])}** than in a vertical cut of the same duration "
-        f"({motion['mean_force_vertical_n']:.1f} → {motion['mean_force_optimized_n']:.1f} N); peak force "
-        f"{_change(motion['peak_reduction'])}"
+        f"**Mean force over {over}: {_change(motion['reduction'])}** than in a vertical cut of the same total duration "
+        f"({motion['mean_force_vertical_n']:.1f} → {motion['mean_force_optimized_n']:.1f} N, final strokes included); "
+        f"peak force {_change(motion['peak_reduction'])}"
     ]
+    lines += saving_band(motion)
     other = {"time": "depth", "depth": "time"}[over]
     if f"reduction_over_{other}" in motion:
         lines.append(
-            f"Mean force over {other}: {_change(motion[f'reduction_over_{other}'])}. Compared with the same descent "
-            f"without sawing: {_change(motion['reduction_by_sawing'])}"
+            f"Mean force over {other}: {_change(motion[f'reduction_over_{other}'])}. {_of_descent(motion)}"
+            f"Compared with the same descent without sawing: {_change(motion['reduction_by_sawing'])}"
         )
     kept = motion.get("confirmed_reduction")
     lines.append(
         "Not confirmed: a finer simulation did not finish"
         if kept is None
-        else f"Confirmed with a finer mesh, finer steps and other parameters: at least {_change(kept)}"
+        else f"Confirmed by finer simulations: at least {_change(kept)}"
     )
-    low, high = motion.get("reduction_low"), motion.get("reduction_high")
-    if low is not None and high is not None:
-        lines.append(f"For 90 % of the posterior materials: {100.0 * low:.1f} to {100.0 * high:.1f} % lower")
     if "work_reduction" in motion:
         lines.append(
             f"Mean downward force {motion['push_down_optimized_n']:.1f} N "
@@ -220,6 +219,12 @@ def _motion(motion: Mapping[str, Any]) -> list[str]:
         f"{1e3 * motion['lateral_residual_m']:.3f} mm"
     )
     return lines
+
+
+def _of_descent(motion: Mapping[str, Any]) -> str:
+    """Return the reduction without the final strokes, as earlier versions reported it."""
+    share = motion.get("reduction_of_descent")
+    return "" if share is None else f"Descent alone, without final strokes: {_change(share)}. "
 
 
 def _change(reduction: float) -> str:

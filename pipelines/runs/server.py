@@ -114,7 +114,7 @@ def main(arguments: list[str]) -> None:
 
     settings = get_current_settings().server
     is_local = host in ("127.0.0.1", "localhost", "::1")
-    _serve(
+    serve(
         OriginGuard(create_app(final=True), loopback_hosts(port) if is_local else None),
         host,
         port,
@@ -123,7 +123,7 @@ def main(arguments: list[str]) -> None:
     )
 
 
-def _serve(app: _App, host: str, port: int, *, keep_alive_s: int, log_level: str) -> None:
+def serve(app: _App, host: str, port: int, *, keep_alive_s: int, log_level: str) -> None:
     """Serve the application until a signal; then end this process without waiting for the application."""
     import uvicorn
 

@@ -42,6 +42,10 @@ _RESULTS = (
             "mean_force_vertical_n",
             "mean_force_optimized_n",
             "reduction",
+            "reduction_low",
+            "reduction_high",
+            "reduction_rests_on",
+            "reduction_of_descent",
             "confirmed_reduction",
             "peak_reduction",
             "duration_s",
@@ -86,8 +90,9 @@ def _result_rows(runs: dict[str, ScanData]) -> _Rows:
         metrics = [data.metrics(stage) for data in runs.values()]
         for key in keys:
             if any(key in values for values in metrics):
-                cells = (number(labelled(key, values.get(key))[1]) for values in metrics)
-                rows.append((f"{stage}: {label(key)}", *cells))
+                shown = [labelled(key, values.get(key)) for values in metrics]
+                name = next((text for text, value in shown if value is not None), label(key))
+                rows.append((f"{stage}: {name}", *(number(value) for _, value in shown)))
     return rows
 
 

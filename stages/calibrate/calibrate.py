@@ -25,7 +25,13 @@ from stages.calibrate.calibration import Calibration, calibrate, check_names
 from stages.calibrate.description import CalibrateParams
 from stages.calibrate.material.discrepancy import left_over_table
 from stages.calibrate.material.fit import material_unknowns
-from stages.calibrate.material.posterior import Posterior, before_any_log, draw_table, posterior_table
+from stages.calibrate.material.posterior import (
+    Posterior,
+    before_any_log,
+    draw_table,
+    posterior_table,
+    share_table,
+)
 from stages.calibrate.prediction import nominal_values
 from stages.calibrate.problem import live_picture, own_logs, read_further_cuts, read_recorded_cut
 from stages.runtime.checkpoint import work_key
@@ -99,6 +105,7 @@ def _write(io: StageIO, model: Model, fit: Calibration, params: CalibrateParams)
 def _write_posterior(io: StageIO, posterior: Posterior | None, params: CalibrateParams) -> None:
     io.write("calibrate/posterior", posterior_table(posterior))
     io.write("calibrate/draws", draw_table(posterior, params.draws, params.seed))
+    io.write("calibrate/shares", share_table(posterior, params.seed + 1))
 
 
 def _without_log(io: StageIO, model: Model, params: CalibrateParams) -> dict[str, object]:

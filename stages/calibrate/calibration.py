@@ -24,7 +24,7 @@ from stages.calibrate.springs.posterior import Certainty, SpringPosterior, certa
 from stages.runtime.checkpoint import remove_checkpoints
 from stages.runtime.errors import InputError
 from stages.shared.fitting import Bound
-from stages.shared.library.library import ANY_MATERIAL
+from stages.shared.library.library import ANY_MATERIAL, SHARE_RATIOS
 
 _FIT_SHARE = 0.1
 """Of the progress, where a posterior is sampled after the fit."""
@@ -157,9 +157,9 @@ def _material(
     best, posterior = found.found, found.posterior
     unknowns = posterior.unknowns
     values = unknowns.values(best.t)
-    sizes = unknowns.sizes(best.t) | {OFFSET: unknowns.height(best.t)}
+    sizes = unknowns.parameters(best.t) | {OFFSET: unknowns.height(best.t)}
     bounds = parameter_bounds(
-        [name for name in unknowns.names if name in sizes],
+        [*sizes] if unknowns.per_cut else [*unknowns.parameters(best.t)],
         damage_law=params.cut.damage_law,
         offset_range_m=params.offset_range_m,
         given=params.bounds,
@@ -171,6 +171,9 @@ def _material(
             if name in unknowns.prior:
                 spread = relative_slope(unknowns.prior[name], float(t)) * sizes[name]
             certainty[name] = Certainty(float(deviation) * spread, deviation < KNOWN)
+    if unknowns.seeks_shares:
+        known = all(posterior.deviation[unknowns.names.index(name)] < KNOWN for name in SHARE_RATIOS)
+        certainty |= {name: Certainty(error, known) for name, error in posterior.share_errors().items()}
     remove_checkpoints(scan_dir, "calibrate")
     gradients, simulations = best.gradients, best.simulations
     if found.sampled is not None:
@@ -244,6 +247,12 @@ def check_names(params: CalibrateParams) -> None:
 
 
 def _check_material(params: CalibrateParams) -> None:
+    ratios = [name for name in SHARE_RATIOS if name in params.material]
+    if len(ratios) == 1:
+        raise InputError(
+            f"calibrate.material names {ratios[0]} alone. The shares of the edge toughness need both ratios, "
+            f"{' and '.join(SHARE_RATIOS)}. Name both, or none to keep the shares of calibrate.start."
+        )
     if params.prior == "uniform":
         _check_uniform(params)
         return
@@ -256,9 +265,11 @@ def _check_material(params: CalibrateParams) -> None:
 
 
 def _check_uniform(params: CalibrateParams) -> None:
-    ignored = damage_law(params.cut.damage_law).ignores
+    law = damage_law(params.cut.damage_law)
+    ignored = law.ignores if law.at_edge else (*law.ignores, *SHARE_RATIOS)
     for name in params.material:
-        parameter_info(name, damage_law=params.cut.damage_law)
+        if name not in SHARE_RATIOS:
+            parameter_info(name, damage_law=params.cut.damage_law)
     without = [name for name in params.material if name.removeprefix(SURFACE_PREFIX) in ignored]
     if without or not params.material:
         raise InputError(

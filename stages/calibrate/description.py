@@ -102,6 +102,14 @@ _ARTIFACTS = (
         meaning="possible materials, drawn from the posterior; no rows without one",
     ),
     table(
+        "calibrate/shares",
+        [
+            Column("edge_press", "f64", "-", "press share of the edge toughness"),
+            Column("edge_drag", "f64", "-", "drag share of the edge toughness"),
+        ],
+        meaning="possible shares of the edge toughness, many draws of the posterior; no rows where they are not sought",
+    ),
+    table(
         "calibrate/samples",
         [
             Column("chain", "i64", "-", "number of the chain, from 1"),

@@ -47,8 +47,8 @@ def nominal_values(params: CalibrateParams, material: str, *, leave_out: Collect
     if params.fit != "material":
         return values
     unknowns = material_unknowns([], material, params, leave_out=leave_out)
-    sizes = unknowns.sizes(np.zeros(len(unknowns)))
-    return values | {name: np.asarray(size) for name, size in sizes.items()}
+    expected = unknowns.parameters(np.zeros(len(unknowns)))
+    return values | {name: np.asarray(size) for name, size in expected.items()}
 
 
 # How sure a figure would be after the log of a motion that has not been executed yet.

@@ -4,7 +4,18 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from stages.runtime.describe import Column, Positive, Stage, StageParams, Vector, metrics, picture, table
+from stages.runtime.describe import (
+    Column,
+    Positive,
+    Stage,
+    StageParams,
+    Vector,
+    metrics,
+    one_of,
+    picture,
+    table,
+)
+from stages.shared.robots.robot import ROBOTS
 
 _FORCE = (
     Column("time_s", "f64", "s", "time of the sample, from 0"),
@@ -58,6 +69,8 @@ class IngestParams(StageParams):
     force_unit: Literal["N", "mN", "kN"]
     force_is: Literal["auto", "exerted", "on_knife"]
     """Whether the log has the force that the robot exerts or the one on the knife."""
+    robot: Annotated[str, one_of(ROBOTS)]
+    """Arm that wrote the log: its links give pose and force where the log has joints only."""
     allow_pickle: bool
     max_bytes: Annotated[int, Field(ge=1000)]
     min_rate_hz: Positive

@@ -9,7 +9,7 @@ from stages.ingest.contact import Sampling, check_time
 from stages.ingest.description import IngestParams
 from stages.ingest.robot_log import RobotLog, in_si
 from stages.runtime.errors import InputError
-from stages.shared.robots.robot import flange_pose, jacobian, load_robot
+from stages.shared.robots.robot import LinkTable, flange_pose, jacobian, load_robot
 
 # From the robot's base frame to the cutting frame: y up, the blade along z.
 
@@ -41,8 +41,7 @@ def describe(up_axis: str, blade_axis: str) -> str:
     return f"x = base {across}, y = base {up_axis} (up), z = base {blade_axis} (along the blade)"
 
 
-_LOGGED_ARM = "panda"
-"""Whose links the formats with joint angles have: an FR3's are the same."""
+_PANDA = "panda"
 _MAX_TRAVEL_M = 2.0
 """Twice a Panda's reach; a longer motion is in another unit."""
 _MAX_FORCE_N = 1000.0
@@ -75,7 +74,7 @@ def edge_record(log: RobotLog, params: IngestParams, source: str) -> EdgeRecord:
     """The log in SI units and in the cutting frame's axes; InputError if a rule is broken."""
     log = in_si(log, params)
     sampling = check_time(log.time_s, params, source)
-    position, position_from = _edge_position(log, params.edge_offset_m, source)
+    position, position_from = _edge_position(log, params.edge_offset_m, source, params.robot)
     _check_finite(position, f"position ({position_from})", source)
     travel = float(np.ptp(position, axis=0).max())
     if travel > _MAX_TRAVEL_M:
@@ -83,7 +82,7 @@ def edge_record(log: RobotLog, params: IngestParams, source: str) -> EdgeRecord:
             f"{source}: the edge travels {travel:.4g} m. More than {_MAX_TRAVEL_M:g} m is out of any arm's reach, so "
             "the position is in another unit. Say which: --set ingest.length_unit=mm."
         )
-    force, force_from = force_on_knife(log, source)
+    force, force_from = force_on_knife(log, source, params.robot)
     _check_finite(force, f"force ({force_from})", source)
     largest = float(np.abs(force).max())
     if largest > _MAX_FORCE_N:
@@ -111,7 +110,7 @@ def edge_record(log: RobotLog, params: IngestParams, source: str) -> EdgeRecord:
 
 
 def _edge_position(
-    log: RobotLog, edge_offset_m: tuple[float, float, float], source: str
+    log: RobotLog, edge_offset_m: tuple[float, float, float], source: str, robot: str
 ) -> tuple[NDArray[np.float64], str]:
     """Measured edge positions in the base frame [m], shape [n, 3], and what they were computed from."""
     offset = np.array(edge_offset_m)
@@ -130,21 +129,23 @@ def _edge_position(
             f"{source} has neither poses nor joint angles. The edge's height is needed at every sample. Log O_T_EE "
             "or q."
         )
-    pose = flange_pose(load_robot(_LOGGED_ARM).table, log.joints_rad) @ (
+    pose = flange_pose(_links(robot, log.joints_rad, source), log.joints_rad) @ (
         np.eye(4) if log.tool is None else log.tool
     )
     tool = "flange" if log.tool is None else "logged tool"
-    return pose[:, :3, 3] + pose[:, :3, :3] @ offset, f"joints, Panda kinematics, {tool} and edge_offset_m"
+    return pose[:, :3, 3] + pose[
+        :, :3, :3
+    ] @ offset, f"joints, kinematics of {robot}, {tool} and edge_offset_m"
 
 
-def force_on_knife(log: RobotLog, source: str) -> tuple[NDArray[np.float64], str]:
+def force_on_knife(log: RobotLog, source: str, robot: str = _PANDA) -> tuple[NDArray[np.float64], str]:
     """Force on the knife in the base frame [N], shape [n, 3], and what it was computed from."""
     if log.force_n is not None and np.any(log.force_n != 0.0):
         return log.force_factor * log.force_n, "logged force"
     if log.joints_rad is not None and log.external_torque_nm is not None:
-        return log.force_factor * force_from_torque(
-            log.joints_rad, log.external_torque_nm
-        ), "external joint torques"
+        _links(robot, log.joints_rad, source)  # rejects another number of joints
+        force = force_from_torque(log.joints_rad, log.external_torque_nm, robot)
+        return log.force_factor * force, "external joint torques"
     if log.force_n is not None:
         return log.force_n, "logged force"
     raise InputError(
@@ -153,14 +154,28 @@ def force_on_knife(log: RobotLog, source: str) -> tuple[NDArray[np.float64], str
     )
 
 
-def force_from_torque(joints_rad: NDArray[np.float64], torque_nm: NDArray[np.float64]) -> NDArray[np.float64]:
+def force_from_torque(
+    joints_rad: NDArray[np.float64], torque_nm: NDArray[np.float64], robot: str = _PANDA
+) -> NDArray[np.float64]:
     """Linear part of the wrench w that solves Jᵀw = τ in the least-squares sense [N], shape [n, 3].
 
     The sign is that of the torques. The force does not depend on the point that the Jacobian is taken at.
     """
-    transposed = jacobian(load_robot(_LOGGED_ARM).table, joints_rad).transpose(0, 2, 1)
+    transposed = jacobian(load_robot(robot).table, joints_rad).transpose(0, 2, 1)
     wrench = np.linalg.pinv(transposed) @ torque_nm[:, :, None]
     return wrench[:, :3, 0]
+
+
+def _links(robot: str, joints_rad: NDArray[np.float64], source: str) -> LinkTable:
+    """Return the links of the arm that wrote the log; reject another number of joints."""
+    table = load_robot(robot).table
+    count = len(table)
+    if joints_rad.shape[1] != count:
+        raise InputError(
+            f"{source} has {joints_rad.shape[1]} joints, and ingest.robot is {robot}, which has {count}. They must "
+            "agree. Name the arm that wrote the log: --set ingest.robot=ur5e."
+        )
+    return table
 
 
 def _check_finite(values: NDArray[np.float64], name: str, source: str) -> None:

@@ -1,4 +1,8 @@
-"""Does the reduction survive? The two motions again with a finer step, a finer mesh and other parameters."""
+"""Does the reduction survive? The two motions again with a finer step, a finer mesh and other parameters.
+
+And how sure it is: a band from thousands of possible shares of the edge toughness and a few possible materials. The
+force of a fixed motion is linear in the shares, up to what the body gives way, so three simulations stand for all.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +20,7 @@ from stages.optimize.constraints import Passage
 from stages.optimize.description import OptimizeParams
 from stages.optimize.slicing_cut import Array, SlicingCut, Values
 from stages.shared.cut import Factors, cutting_model, of_material
+from stages.shared.library.library import CUT_SPREAD
 
 # The same body with every edge halved, for the check whether a result depends on the mesh.
 
@@ -88,7 +93,10 @@ _PERTURBATION = 0.1
 POSSIBLE = "possible material"
 """How the rows of the posterior's draws begin."""
 MATERIALS = 8
-"""Possible materials that are tried: their extremes are about the 90 % band."""
+"""Possible materials that are tried, each with its own shares."""
+SHARES = ("edge_press", "edge_drag")
+_BAND_DRAWS = 40_000
+"""Of shares, material and cut-to-cut factors, behind the band of the saving."""
 
 
 @dataclass(frozen=True)
@@ -140,6 +148,86 @@ class Confirmed:
     def reduction(self) -> float:
         """Share of the vertical cut's mean force that is saved; NaN if a cut did not finish."""
         return 1.0 - self.slicing_n / self.vertical_n
+
+
+NODES = ((1.0, 1.0), (0.4, 1.0), (1.0, 0.4))
+"""Shares at which a motion is simulated, as factors on the mean press and drag share; slicing takes the rest."""
+
+
+@dataclass(frozen=True)
+class ShareSurrogate:
+    """Force of one motion for any shares of the edge toughness: linear in them, through three simulations."""
+
+    shares: Array
+    """Press and drag share of the simulations, shape [3, 2]."""
+    forces: Array
+    """On the knife [N], shape [3, samples, 3]."""
+
+    def mean_n(self, shares: Array, weights: Array) -> Array:
+        """Return the mean norm of the force [N], shape [draws].
+
+        shares: press and drag, shape [draws, 2]; weights: of the first samples, which sum to 1.
+        """
+        known = np.column_stack([np.ones(len(self.shares)), self.shares])
+        wanted = np.column_stack([np.ones(len(shares)), shares])
+        parts = np.linalg.solve(known.T, wanted.T).T
+        seen = self.forces[:, : len(weights)]
+        squares = np.zeros((len(shares), len(weights)))
+        for component in range(seen.shape[2]):
+            squares += (parts @ seen[:, :, component]) ** 2
+        return np.asarray(np.sqrt(squares) @ weights, float)
+
+
+@dataclass(frozen=True)
+class SavingBand:
+    """Where the saving of possible fruits lies, 90 % of them."""
+
+    low: float
+    high: float
+    mean: float
+    """Over all draws."""
+    two_cuts_low: float
+    """The same for a saving measured on two cuts of the fruit, each with a factor of its own."""
+    two_cuts_high: float
+    material_spread: float
+    """Standard deviation of the logarithm of the force's ratio by the material, and by the surrogate's error."""
+
+
+def saving_band(ratios: Array, lefts: Array, seed: int) -> SavingBand:
+    """Return the band of 1 - ratio.
+
+    Args:
+        ratios: Force of the slicing over that of the vertical cut for possible shares, shape [draws].
+        lefts: Logarithm of that ratio as simulated with possible materials, minus what the shares alone say; at least
+            two. Their Student distribution stands for the material.
+        seed: Of the random numbers.
+    """
+    generator, count = np.random.default_rng(seed), len(lefts)
+    spread = float(lefts.std(ddof=1))
+    by_material = lefts.mean() + spread * np.sqrt(1.0 + 1.0 / count) * generator.standard_t(
+        count - 1, _BAND_DRAWS
+    )
+    drawn = ratios[generator.permutation(np.arange(_BAND_DRAWS) % len(ratios))] * np.exp(by_material)
+    measured = drawn * np.exp(np.sqrt(2.0) * CUT_SPREAD * generator.standard_normal(_BAND_DRAWS))
+    low, high = 1.0 - np.quantile(drawn, (0.95, 0.05))
+    outer = 1.0 - np.quantile(measured, (0.95, 0.05))
+    return SavingBand(
+        float(low), float(high), float(1.0 - drawn.mean()), float(outer[0]), float(outer[1]), spread
+    )
+
+
+def shares_in(values: Values) -> Array:
+    """Return the press and drag share of a set of parameters, means over the springs, shape [2]."""
+    return np.array([float(np.mean(values[name])) for name in SHARES])
+
+
+def with_shares(values: Values, shares: Array) -> dict[str, Array]:
+    """Return the parameters with one press and drag share, shape [2], for all springs."""
+    fixed = {
+        name: np.full(np.shape(values[name]), float(share))
+        for name, share in zip(SHARES, shares, strict=True)
+    }
+    return {**values, **fixed}
 
 
 def checks_of(

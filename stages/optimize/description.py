@@ -53,7 +53,7 @@ _ARTIFACTS = (
             Column("vertical_position_m", "array[f64,3]", "m", "centre of the edge, vertical cut"),
             Column("optimized_position_m", "array[f64,3]", "m", "centre of the edge, optimised cut"),
         ],
-        meaning="the optimised cut beside the vertical one of the same duration and end height",
+        meaning="the whole optimised motion beside the vertical cut of the same total duration and end height",
     ),
     table(
         "optimize/keyframes",
@@ -117,8 +117,8 @@ _ARTIFACTS = (
     ),
     metrics(
         "optimize",
-        "both mean forces, the reduction, its band and whether it survives finer simulations, pressing down, work, "
-        "residuals of the constraints",
+        "both mean forces over the whole motion, the reduction, its band, what that rests on and whether it survives "
+        "finer simulations, pressing down, work, residuals of the constraints",
     ),
     picture(
         "optimize",
@@ -206,6 +206,8 @@ STAGE = Stage(
         "tetrahedralize_half/tets",
         "calibrate/body",
         "calibrate/draws",
+        "calibrate/posterior",
+        "calibrate/shares",
         "transport/parameters",
         *cut_mesh("precut_half"),
     ),

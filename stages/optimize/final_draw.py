@@ -15,7 +15,7 @@ from disect_sim.result import Result
 from stages.optimize.constraints import RATE_HZ, Passage
 from stages.optimize.description import OptimizeParams
 from stages.optimize.kinematics import Trajectory
-from stages.optimize.slicing_cut import SlicingCut, Values
+from stages.optimize.slicing_cut import LEAST_WAY_M, SlicingCut, Values
 
 PARTED = 0.995
 """Share of the springs' stiffness that is gone: no further stroke. The simulator's springs let go over a millimetre, so
@@ -49,6 +49,55 @@ class FinalDraw:
     def peak_n(self) -> float:
         """Largest force [N]."""
         return float(np.linalg.norm(self.force, axis=1).max(initial=0.0))
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A motion from its start to its last moment, final strokes included, with its force."""
+
+    path: Trajectory
+    """One row per millisecond."""
+    force: _Array
+    """On the knife [N], shape [samples, 3]."""
+    sample_rate_hz: float
+
+    @property
+    def times(self) -> _Array:
+        """Of the path [s]."""
+        return np.arange(len(self.path.position)) / RATE_HZ
+
+    @property
+    def norm(self) -> _Array:
+        """[N], shape [samples]."""
+        return np.asarray(np.linalg.norm(self.force, axis=1), float)
+
+    def weights(self, over: str) -> _Array:
+        """Return the share of every sample in a mean over "time" or "depth" (the way down), shape [samples]."""
+        count = len(self.force)
+        if over == "time":
+            return np.full(count, 1.0 / count)
+        ends = np.arange(count + 1) / self.sample_rate_hz
+        way = np.maximum(0.0, -np.diff(np.interp(ends, self.times, self.path.position[:, 1]))) + LEAST_WAY_M
+        return np.asarray(way / way.sum(), float)
+
+    def mean_n(self, over: str) -> float:
+        """Return the mean of the norm [N]."""
+        return float(self.weights(over) @ self.norm)
+
+
+@dataclass(frozen=True)
+class WholeCut:
+    """A whole motion to be simulated, as it is sent to a process."""
+
+    model: Model
+    values: Values
+    path: Trajectory
+    params: OptimizeParams
+
+    def run(self) -> tuple[_Array | None, float]:
+        """Return the force [N], shape [samples, 3], None if the cut did not finish; and the share that is parted."""
+        result = _simulated(self.model, self.values, self.path, self.params)
+        return (result.force if result.outcome.ok else None), float(result.cut_fraction[-1])
 
 
 NO_DRAW = FinalDraw(Trajectory.zeros(0), np.zeros((0, 3)), 0, np.nan)

@@ -4,11 +4,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import torch
+from numpy.typing import NDArray
 
 from disect_sim import MATERIALS
 from disect_sim.cut_mesh import CutMesh
-from stages.optimize.confirmation import finer_cut
+from disect_sim.laws import damage_law
+from stages.optimize.confirmation import SHARES, finer_cut, with_shares
 from stages.optimize.descent import live_picture
 from stages.optimize.description import OptimizeParams
 from stages.optimize.optimize_picture import optimize_picture
@@ -21,11 +24,13 @@ from stages.optimize.optimize_report import (
     profile_table,
 )
 from stages.optimize.search import optimize
+from stages.optimize.slicing_cut import Values
 from stages.runtime.checkpoint import work_key
 from stages.runtime.errors import InputError
 from stages.runtime.stage_io import StageIO
 from stages.shared.cut import (
     OFF_PLANE_M,
+    Factors,
     cutting_model,
     off_plane_m,
     read_cut_mesh,
@@ -33,9 +38,13 @@ from stages.shared.cut import (
     read_second_cut_values,
     relative_depth,
 )
+from stages.shared.library.library import SHARE_RATIOS
 from stages.shared.pictures import plot_text
 
 _OWN_CODE = Path(__file__).parent
+_FITTED_BELOW, _PARTLY_BELOW = 0.5, 0.8
+"""Deviation of a share's ratio after over before the logs: below the first they decide, above the second they say
+nothing."""
 
 
 def check_plane(mesh: CutMesh) -> None:
@@ -48,6 +57,38 @@ def check_plane(mesh: CutMesh) -> None:
         )
 
 
+def read_shares(table: pl.DataFrame) -> NDArray[np.float64] | None:
+    """Return possible press and drag shares from calibrate/shares, shape [draws, 2]; None where they are held."""
+    return None if table.is_empty() else table.select(SHARES).to_numpy()
+
+
+def relative_to(values: Values, fitted: Values, factors: Factors) -> Factors:
+    """Return a possible material as factors on `values`, given those on the fitted values; shares may differ."""
+    moved = {
+        name: factors[name] * np.asarray(fitted[name]) / values[name] for name in SHARES if name in factors
+    }
+    return {**factors, **moved}
+
+
+def rests_on(posterior: pl.DataFrame, law: str) -> str:
+    """Say in one line what the band of the saving rests on. posterior: the table calibrate/posterior."""
+    if not damage_law(law).at_edge:
+        return f"damage law {law}: it has no shares of an edge toughness; real sawing cuts do not confirm it"
+    rows = posterior.filter(pl.col("name").is_in(SHARE_RATIOS))
+    if rows.is_empty():
+        return "shares of the edge toughness as given in calibrate.start, without their uncertainty"
+    known = max(rows["cuts"].to_list())
+    public = "44 public cuts" + (f" and {known} in the library" if known else "")
+    least = min(rows["deviation"].to_list())
+    if least < _FITTED_BELOW:
+        return "shares of the edge toughness fitted on a sawing log of this fruit"
+    if least < _PARTLY_BELOW:
+        return (
+            f"shares of the edge toughness partly known from a sawing log of this fruit, else from {public}"
+        )
+    return f"no sawing log of this fruit: shares of the edge toughness from {public}"
+
+
 def run(io: StageIO, params: OptimizeParams) -> dict[str, Any]:
     """Read the second body's cut mesh and its parameters, optimise, write motion, history and picture."""
     torch.set_num_threads(1)  # the tensors are small: more threads only spin
@@ -55,9 +96,14 @@ def run(io: StageIO, params: OptimizeParams) -> dict[str, Any]:
     mesh = read_cut_mesh(io.read, "precut_half")
     check_plane(mesh)
     model = cutting_model(mesh, MATERIALS[io.scan.material], params.cut)
-    values = read_second_cut_values(io.read)
+    fitted = read_second_cut_values(io.read)
     skin = io.read("transport/parameters")["surface"].to_numpy()
-    materials = read_possible_materials(io.read, skin, relative_depth(mesh))
+    shares = read_shares(io.read("calibrate/shares"))
+    values = fitted if shares is None else with_shares(fitted, shares.mean(axis=0))
+    materials = [
+        relative_to(values, fitted, factors)
+        for factors in read_possible_materials(io.read, skin, relative_depth(mesh))
+    ]
     nodes, tets = io.read("tetrahedralize_half/nodes"), io.read("tetrahedralize_half/tets")
     silhouette = mesh.nodes[~mesh.node_ghost][:, [2, 1]]
     found = optimize(
@@ -66,10 +112,16 @@ def run(io: StageIO, params: OptimizeParams) -> dict[str, Any]:
         params,
         finer=finer_cut(nodes["position_m"].to_numpy(), tets["nodes"].to_numpy()),
         materials=materials,
+        shares=shares,
+        rests_on=rests_on(io.read("calibrate/posterior"), params.cut.damage_law),
         scan_dir=io.scan_dir,
         key=work_key(
             model,
-            [*values.values(), *(np.asarray(factor) for m in materials for factor in m.values())],
+            [
+                *values.values(),
+                *(np.asarray(factor) for m in materials for factor in m.values()),
+                np.zeros(0) if shares is None else shares,
+            ],
             params,
             _OWN_CODE,
         ),

@@ -27,17 +27,18 @@ def optimize_picture(found: Optimization, silhouette: NDArray[np.float64]) -> ND
 
 
 def _force(axis: Any, found: Optimization) -> None:
-    vertical, slicing = found.vertical.norm, found.slicing.norm
-    time = (np.arange(len(vertical)) + 0.5) / found.cut.sample_rate_hz
-    axis.plot(time, vertical, color=SCAN, lw=2, label=f"vertical, mean {found.vertical.mean_n():.1f} N")
-    still = found.without_sawing
-    label = f"slicing's descent alone, mean {still.mean_n():.1f} N"
-    axis.plot(time, still.norm, color=SCAN, lw=1, ls="--", label=label)
-    axis.plot(time, slicing, color=FRUIT, lw=2, label=f"slicing, mean {found.slicing.mean_n():.1f} N")
+    over = found.cut.mean_over
+    time = (np.arange(len(found.whole.force)) + 0.5) / found.cut.sample_rate_hz
+    vertical, slicing, still = found.whole_vertical, found.whole, found.without_sawing
+    axis.plot(time, vertical.norm, color=SCAN, lw=2, label=f"vertical, mean {vertical.mean_n(over):.1f} N")
+    label = f"slicing's descent without sawing, mean {still.mean_n():.1f} N"
+    axis.plot(time[: len(still.norm)], still.norm, color=SCAN, lw=1, ls="--", label=label)
+    axis.plot(time, slicing.norm, color=FRUIT, lw=2, label=f"slicing, mean {slicing.mean_n(over):.1f} N")
+    axis.axvline(found.cut.passage.duration_s, color=TEXT, lw=0.5, label="final strokes begin")
     axis.set(xlabel="time [s]", ylabel="norm of the force on the knife [N]", ylim=(0.0, None))
-    axis.set_title(
-        f"{100.0 * found.reduction():.1f} % less mean force, over {found.cut.mean_over}", color=TEXT
-    )
+    band = found.band
+    ends = "" if band is None else f" (90 %: {100.0 * band.low:.0f} to {100.0 * band.high:.0f} %)"
+    axis.set_title(f"{100.0 * found.reduction():.1f} % less mean force over {over}{ends}", color=TEXT)
     axis.legend(frameon=False)
 
 
@@ -91,7 +92,7 @@ def _residuals(axis: Any, found: Optimization) -> None:
 
 def _confirmed(axis: Any, found: Optimization) -> None:
     names = ["as optimised", *(row.name for row in found.confirmed)]
-    values = [100.0 * v for v in (found.reduction(), *(row.reduction for row in found.confirmed))]
+    values = [100.0 * v for v in (found.descent_reduction(), *(row.reduction for row in found.confirmed))]
     bars = axis.barh(names, np.nan_to_num(values), color=[FRUIT] + [SCAN] * len(found.confirmed))
     axis.bar_label(bars, labels=[f"{v:.1f} %" for v in values], padding=3)
     axis.invert_yaxis()
@@ -99,4 +100,4 @@ def _confirmed(axis: Any, found: Optimization) -> None:
         xlabel="less mean force than the vertical cut [%]",
         xlim=(0.0, 1.25 * max(1.0, *np.nan_to_num(values))),
     )
-    axis.set_title("simulated again", color=TEXT)
+    axis.set_title("the descent, simulated again", color=TEXT)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from stages.optimize.confirmation import POSSIBLE
 from stages.optimize.constraints import RATE_HZ
 from stages.optimize.descent import Point
-from stages.optimize.final_draw import FinalDraw, joined
+from stages.optimize.final_draw import FinalDraw, Whole, joined
 from stages.optimize.search import UNCONSTRAINED, Measured, Optimization
 from stages.optimize.slicing_cut import SlicingCut
 from stages.shared.library.library import AMPLITUDE_SPREAD, NINETY
@@ -43,11 +43,10 @@ def motion_rows(motion: Measured, draw: FinalDraw) -> pl.DataFrame:
 
 
 def profile_table(found: Optimization) -> pl.DataFrame:
-    """The table optimize/profile: both motions, one row per millisecond."""
-    straight = found.cut.trajectory(found.vertical.variables).position
-    sliced = found.cut.trajectory(found.slicing.variables).position
-    times = found.cut.times
-    before, after = (_at(times, found.cut, each.force) for each in (found.vertical, found.slicing))
+    """The table optimize/profile: both whole motions, one row per millisecond."""
+    straight, sliced = found.whole_vertical.path.position, found.whole.path.position
+    times = found.whole.times
+    before, after = (_at(times, found.cut, each.force) for each in (found.whole_vertical, found.whole))
     return pl.DataFrame(
         [
             pl.Series("time_s", times, pl.Float64),
@@ -104,31 +103,40 @@ def confirmation_table(found: Optimization) -> pl.DataFrame:
 
 
 def metrics(found: Optimization) -> dict[str, Any]:
-    """The artifact optimize/metrics."""
-    vertical, slicing = found.vertical.norm, found.slicing.norm
-    kept = [row.reduction for row in found.confirmed]
+    """The artifact optimize/metrics. Without another word a figure is of the whole motion, final strokes included."""
+    vertical, slicing = found.whole_vertical.norm, found.whole.norm
+    both = (found.whole_vertical, found.whole)
+    over = found.cut.mean_over
+    # Possible materials are in the band: here counts whether the simulation itself can be relied on.
+    kept = [row.reduction for row in found.confirmed if not row.name.startswith(POSSIBLE)]
     survives = bool(np.isfinite(kept).all())
     free = found.runs[UNCONSTRAINED]
     return {
         "mean_over": found.cut.mean_over,
-        "mean_force_vertical_n": found.vertical.mean_n(),
-        "mean_force_optimized_n": found.slicing.mean_n(),
+        "mean_force_vertical_n": found.whole_vertical.mean_n(over),
+        "mean_force_optimized_n": found.whole.mean_n(over),
         "reduction": found.reduction(),
+        **_band(found),
+        "reduction_rests_on": found.rests_on,
         "reduction_over_time": found.reduction("time"),
         "reduction_over_depth": found.reduction("depth"),
+        "reduction_of_descent": found.descent_reduction(),
+        "mean_force_descent_vertical_n": found.vertical.mean_n(),
+        "mean_force_descent_n": found.slicing.mean_n(),
         "mean_force_without_sawing_n": found.without_sawing.mean_n(),
         "reduction_by_sawing": found.reduction_by_sawing,
         "peak_force_vertical_n": float(vertical.max()),
         "peak_force_optimized_n": float(slicing.max()),
         "peak_reduction": 1.0 - float(slicing.max() / vertical.max()),
-        **_both("push_down", "n", *(_push_down_n(each) for each in (found.vertical, found.slicing))),
-        **_both("work", "j", *(_work_j(found, each) for each in (found.vertical, found.slicing))),
+        **_both("push_down", "n", *(_push_down_n(each) for each in both)),
+        **_both("work", "j", *(_work_j(found, each) for each in both)),
         **{_residual_column(name): value for name, value in found.residuals.items()},
         "confirmed_reduction": float(min(kept)) if survives else None,
-        **_band(found),
         "confirmed": {row.name: _number(row.reduction) for row in found.confirmed},
         **_ablation(free.best, found.vertical.mean_n()),
         "duration_s": found.cut.passage.duration_s,
+        "whole_duration_s": float(found.whole.times[-1]),
+        "vertical_cut_fraction": found.vertical_cut_fraction,
         "draw_duration_s": found.draw.duration_s,
         "draw_strokes": found.draw.strokes,
         "draw_peak_force_n": found.draw.peak_n,
@@ -142,17 +150,24 @@ def metrics(found: Optimization) -> dict[str, Any]:
 def _band(found: Optimization) -> dict[str, float | None]:
     """Where the saving and the peak force of possible cuts lie, 90 % of them; nothing without a posterior.
 
-    The force of a cut differs from that of its material by an amplitude of its own; a saving is a ratio, and does not.
+    The saving's band holds the shares of the edge toughness and the material: the same cut, made vertically, has the
+    same factor of its own. `two_cuts` is the band of a saving measured on two cuts, which have a factor each.
     """
-    rows = [row for row in found.confirmed if row.name.startswith(POSSIBLE)]
-    kept = [row.reduction for row in rows]
-    if not kept or not np.isfinite(kept).all():
-        return {"reduction_low": None, "reduction_high": None, "peak_force_high_n": None}
-    low, high = np.quantile(kept, (0.05, 0.95))
-    peaks = np.log([row.peak_n for row in rows])
-    spread = float(np.hypot(peaks.std(), AMPLITUDE_SPREAD))
-    peak = float(found.slicing.norm.max() * np.exp(NINETY * spread))
-    return {"reduction_low": float(low), "reduction_high": float(high), "peak_force_high_n": peak}
+    band = found.band
+    figures: dict[str, float | None] = {
+        "reduction_low": None if band is None else band.low,
+        "reduction_high": None if band is None else band.high,
+        "reduction_mean": None if band is None else band.mean,
+        "reduction_two_cuts_low": None if band is None else band.two_cuts_low,
+        "reduction_two_cuts_high": None if band is None else band.two_cuts_high,
+        "reduction_material_spread": None if band is None else band.material_spread,
+        "peak_force_high_n": None,
+    }
+    peaks = np.log([row.peak_n for row in found.confirmed if row.name.startswith(POSSIBLE)])
+    if len(peaks) and np.isfinite(peaks).all():
+        spread = float(np.hypot(peaks.std(), AMPLITUDE_SPREAD))
+        figures["peak_force_high_n"] = float(found.slicing.norm.max() * np.exp(NINETY * spread))
+    return figures
 
 
 def _both(name: str, unit: str, before: float, after: float) -> dict[str, float]:
@@ -164,18 +179,16 @@ def _both(name: str, unit: str, before: float, after: float) -> dict[str, float]
     }
 
 
-def _push_down_n(motion: Measured) -> float:
+def _push_down_n(motion: Whole) -> float:
     """Mean force with which the arm presses down [N], over time in contact."""
     up = motion.force[:, 1]
     return float(up[motion.norm > _CONTACT_N].mean())
 
 
-def _work_j(found: Optimization, motion: Measured) -> float:
+def _work_j(found: Optimization, motion: Whole) -> float:
     """What the arm puts into the cut [J]."""
-    times = found.cut.times
-    velocity = _in_space(found.cut.trajectory(motion.variables).velocity)
-    power = -(_at(times, found.cut, motion.force) * velocity).sum(axis=1)
-    return float(np.trapezoid(power, times))
+    power = -(_at(motion.times, found.cut, motion.force) * _in_space(motion.path.velocity)).sum(axis=1)
+    return float(np.trapezoid(power, motion.times))
 
 
 def _ablation(best: Point | None, vertical_n: float) -> dict[str, float | None]:

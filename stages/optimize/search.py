@@ -14,11 +14,25 @@ from disect_sim.cut_mesh import CutMesh
 from disect_sim.many import Answer, Cut, force_of, simulate_many
 from disect_sim.processes import Workers, report_to_parent
 from disect_sim.simulation import on_cuda
-from stages.optimize.confirmation import Check, Confirmed, checks_of, values_on
-from stages.optimize.constraints import Constraints, Passage, passage_of, rules_of
+from stages.optimize.confirmation import (
+    MATERIALS,
+    NODES,
+    POSSIBLE,
+    Check,
+    Confirmed,
+    SavingBand,
+    ShareSurrogate,
+    checks_of,
+    saving_band,
+    shares_in,
+    values_on,
+    with_shares,
+)
+from stages.optimize.constraints import RATE_HZ, Constraints, Passage, passage_of, rules_of
 from stages.optimize.descent import LEFT_BEHIND, Descent, Reached, SoFar, descend, nearest_feasible
 from stages.optimize.description import OptimizeParams
-from stages.optimize.final_draw import FinalDraw, final_draw
+from stages.optimize.final_draw import FinalDraw, Whole, WholeCut, final_draw, joined
+from stages.optimize.kinematics import Trajectory
 from stages.optimize.slicing_cut import AMPLITUDE_M_S, FREQUENCY_RAD_S, SlicingCut, Values
 from stages.runtime.checkpoint import Checkpoint, remove_checkpoints
 from stages.runtime.errors import InputError
@@ -137,6 +151,8 @@ TRIAL = 5
 """Simulations after which a start is compared with the others ..."""
 _BEHIND = 0.05
 """... and given up if its objective is higher than the best one's by more than this share."""
+_WHOLE_SHARE = 0.97
+"""Of the stage's time, when the simulations of the whole motion begin."""
 _CONFIRMING = "simulate again with finer steps, a finer mesh and other parameters"
 _Progress = Callable[[float, str], None]
 
@@ -178,9 +194,27 @@ class Optimization:
     confirmed: list[Confirmed]
     draw: FinalDraw
     """What follows the slicing motion, to part what it left whole."""
+    whole: Whole
+    """The slicing motion with its final strokes: all of the time that the blade works."""
+    whole_vertical: Whole
+    """The vertical cut of the same total duration, start and end height."""
+    vertical_cut_fraction: float
+    """At the end of that."""
+    band: SavingBand | None
+    """Where the saving lies; None without a posterior, or where a simulation for it did not finish."""
+    rests_on: str
+    """What the band rests on, in words."""
 
     def reduction(self, over: str | None = None) -> float:
-        """Share of the vertical cut's mean force that the slicing motion saves; `over` as in Measured.mean_n."""
+        """Share of the vertical cut's mean force that the whole motion saves, final strokes included.
+
+        over: "time" or "depth", by default params.mean_over.
+        """
+        over = over or self.cut.mean_over
+        return 1.0 - self.whole.mean_n(over) / self.whole_vertical.mean_n(over)
+
+    def descent_reduction(self, over: str | None = None) -> float:
+        """The same of the descent alone, without final strokes, against a vertical cut as long as the descent."""
         return 1.0 - self.slicing.mean_n(over) / self.vertical.mean_n(over)
 
     @property
@@ -196,6 +230,8 @@ def optimize(
     *,
     finer: CutMesh,
     materials: Sequence[Factors] = (),
+    shares: _Array | None = None,
+    rests_on: str = "",
     scan_dir: Path | None = None,
     key: str = "",
     progress: _Progress = lambda fraction, message: None,
@@ -205,10 +241,14 @@ def optimize(
 
     Args:
         model: The cut body.
-        values: Parameters: one value per spring, or one number for the body as a whole.
+        values: Parameters: one value per spring, or one number for the body as a whole. The shares among them should
+            be the means of `shares`: forces are linear in them, so candidates are then judged by their mean over the
+            posterior.
         params: Section `optimize` of params.yaml.
         finer: The same body with every edge halved, for the honesty check.
         materials: Possible materials by the posterior: factors on the parameters by name.
+        shares: Possible press and drag shares by the posterior, shape [draws, 2]; None where they are held.
+        rests_on: What the band of the saving rests on, in words.
         scan_dir: Where checkpoints go; None keeps none.
         key: Hash of everything the search depends on.
         progress: Gets how far the search is, and what it does.
@@ -255,18 +295,90 @@ def optimize(
             workers,
             partial(final_draw, model, values, cut, best, params),
             again,
-            lambda share: progress(_SEARCH_SHARE + (1.0 - _SEARCH_SHARE) * share, _CONFIRMING),
+            lambda share: progress(_SEARCH_SHARE + (_WHOLE_SHARE - _SEARCH_SHARE) * share, _CONFIRMING),
         )
-    confirmed = [check.confirmed(answers[2 * i : 2 * i + 2]) for i, check in enumerate(checks)]
-    slicing, without_sawing = (
-        _measured(cut, variables, answer)
-        for variables, answer in zip((best, still), answers[-2:], strict=True)
-    )
+        confirmed = [check.confirmed(answers[2 * i : 2 * i + 2]) for i, check in enumerate(checks)]
+        slicing, without_sawing = (
+            _measured(cut, variables, answer)
+            for variables, answer in zip((best, still), answers[-2:], strict=True)
+        )
+        progress(_WHOLE_SHARE, "simulate the whole vertical cut, and the whole motion with other shares")
+        path = joined(cut.trajectory(best), draw.path)
+        whole = Whole(path, np.concatenate([slicing.force, draw.force]), cut.sample_rate_hz)
+        straight = _straight_path(cut, path, params)
+        nodes = [] if shares is None else [shares_in(values) * factors for factors in NODES[1:]]
+        jobs = [WholeCut(model, values, straight, params)]
+        jobs += [WholeCut(model, with_shares(values, node), path, params) for node in nodes]
+        (straight_force, parted), *others = workers.run(WholeCut.run, jobs)
+    if straight_force is None:
+        raise InputError(
+            f"optimize: the vertical cut of the whole duration, {_path_seconds(path):.2f} s, stopped before its end. "
+            "It is what the motion is compared with. Lower cut.dt_s, or raise cut.force_limit_n."
+        )
     remove_checkpoints(scan_dir, "optimize")
     limits = {rule.name: rule.limit for rule in rules_of(passage, params)}
-    return Optimization(
-        cut, vertical, slicing, without_sawing, residuals, limits, name, runs, confirmed, draw
+    found = Optimization(
+        cut,
+        vertical,
+        slicing,
+        without_sawing,
+        residuals,
+        limits,
+        name,
+        runs,
+        confirmed,
+        draw,
+        whole,
+        Whole(straight, straight_force, cut.sample_rate_hz),
+        parted,
+        None,
+        rests_on,
     )
+    tried = [shares_in(of_material(values, factors)) for factors in materials[:MATERIALS]] if nodes else []
+    band = _band(found, shares, [shares_in(values), *nodes] if nodes else [], tried, others, params.seed)
+    return replace(found, band=band)
+
+
+def _path_seconds(path: Trajectory) -> float:
+    """Duration of a path with one row per millisecond [s]."""
+    return (len(path.position) - 1) / RATE_HZ
+
+
+def _straight_path(cut: SlicingCut, path: Trajectory, params: OptimizeParams) -> Trajectory:
+    """The vertical cut of the path's duration, start and end height, from rest to rest."""
+    seconds, end = round(_path_seconds(path), 9), float(path.position[-1, 1])
+    longer = cut.along(replace(cut.passage, duration_s=seconds, end_m=end), params)
+    return longer.trajectory(longer.straight())
+
+
+def _band(
+    found: Optimization,
+    shares: _Array | None,
+    nodes: Sequence[_Array],
+    tried: Sequence[_Array],
+    others: Sequence[tuple[_Array | None, float]],
+    seed: int,
+) -> SavingBand | None:
+    """The band of the saving, from the checks with possible materials and the simulations with other shares.
+
+    nodes: press and drag share of the whole motion and of the others, each of shape [2]; tried: those of the materials.
+    """
+    rows = [row for row in found.confirmed if row.name.startswith(POSSIBLE)]
+    simulated = np.array([row.slicing_n / row.vertical_n for row in rows])
+    over = found.cut.mean_over
+    ratio, descent = 1.0 - found.reduction(), 1.0 - found.descent_reduction()
+    if len(rows) < 2 or not np.isfinite(simulated).all() or any(force is None for force, _ in others):
+        return None
+    if shares is None:
+        return saving_band(np.array([ratio]), np.log(simulated / descent), seed)
+    count = len(found.whole.force)
+    forces = [found.whole.force, *(force[:count] for force, _ in others if force is not None)]
+    surrogate = ShareSurrogate(np.array(nodes), np.array(forces))
+    vertical_n = found.whole_vertical.mean_n(over)
+    ratios = surrogate.mean_n(shares, found.whole.weights(over)) / vertical_n
+    weights = found.cut.weights(found.slicing.variables)
+    expected = surrogate.mean_n(np.array(tried), weights) / found.vertical.mean_n()
+    return saving_band(ratios, np.log(simulated / expected), seed)
 
 
 def _confirmations(

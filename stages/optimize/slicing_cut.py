@@ -17,7 +17,7 @@ from stages.optimize.kinematics import Kinematics, Pullback, Trajectory
 AMPLITUDE_M_S, FREQUENCY_RAD_S, _DESCENT = 0.1, 10.0, 0.2
 """One unit of the optimiser's variables: sawing speed, its frequency, share of the straight cut's descent. An optimiser
 of Adam's kind moves every variable by about the learning rate, so a unit is what may change in ten steps of 0.1."""
-_LEAST_WAY_M = 1.0e-12
+LEAST_WAY_M = 1.0e-12
 """Added to the way down of every sample: a motion that never goes down (the ablation's may) then has a mean too."""
 _LEAST_FORCE2_N2 = 1.0e-12
 """Under the root of the force's norm, which is then differentiable where there is no force."""
@@ -78,6 +78,10 @@ class SlicingCut:
         unit_drop = float(self._every.drop[-1].sum())
         self._straight_velocity = (passage.end_m - passage.start_m) / unit_drop
         self._units = np.array([AMPLITUDE_M_S, FREQUENCY_RAD_S, self._straight_velocity * _DESCENT])[:, None]
+
+    def along(self, passage: Passage, params: OptimizeParams) -> "SlicingCut":
+        """Return the cut of the same body with the same parameters along another passage."""
+        return SlicingCut(self._model, self._draws, passage, params)
 
     @property
     def times(self) -> Array:
@@ -143,7 +147,7 @@ class SlicingCut:
     def _way(self, variables: Array) -> Array:
         """Down, sample by sample [m]."""
         down = -(self._sample_drop @ self._si(variables)[2])
-        return np.maximum(down, 0.0) + _LEAST_WAY_M
+        return np.maximum(down, 0.0) + LEAST_WAY_M
 
     def _weights_pullback(self, variables: Array, norm: Array) -> Array:
         """Derivatives of the mean of `norm` in the vertical velocities, through the weights alone."""
@@ -151,7 +155,7 @@ class SlicingCut:
             return np.zeros(self.keyframes)
         way = self._way(variables)
         way_bar = (norm - (way @ norm) / way.sum()) / way.sum()
-        return -np.einsum("nk,n->k", self._sample_drop, np.where(way > _LEAST_WAY_M, way_bar, 0.0))
+        return -np.einsum("nk,n->k", self._sample_drop, np.where(way > LEAST_WAY_M, way_bar, 0.0))
 
     def trajectory(self, variables: Array) -> Trajectory:
         """Position, velocity and acceleration at the controller's rate."""

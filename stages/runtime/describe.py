@@ -161,7 +161,7 @@ def provenance(stage: str) -> Artifact:
 
 @dataclass(frozen=True)
 class Stage:
-    """A stage as DVC, the flow and the catalogue see it. What it does is `run` in stages/<name>/stage.py."""
+    """A stage as DVC, the flow and the catalogue see it. What it does is `run` in stages/<name>/<name>.py."""
 
     name: str
     does: str

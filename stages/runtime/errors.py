@@ -1,9 +1,10 @@
-"""Errors a user can correct, exit codes, and disk errors as messages.
+"""Errors a user can correct, exit codes, disk errors as messages, and processes without a parent.
 
 Stages and pipelines raise `InputError` with what was wrong, the rule and the remedy.
 """
 
 import errno
+import os
 
 from disect_sim.outcome import InputError
 
@@ -56,3 +57,28 @@ def disk_message(error: BaseException) -> str | None:
     where = error.filename2 or error.filename
     location = f" ({where})" if where else ""
     return f"{what[0].upper()}{what[1:]}{location}. Existing results are kept. {remedy}, then run it again."
+
+
+PARENT_VARIABLE = "SCAN2CUT_PARENT"
+"""Environment variable with the parent's process id."""
+
+
+class OrphanError(RuntimeError):
+    """The parent process has already ended."""
+
+
+def die_with_parent(parent: int | None = None) -> None:
+    """Let the kernel kill this process when its parent ends (Linux; elsewhere only check that the parent is alive).
+
+    Otherwise a stage would survive a killed dvc and write while the next run writes. The parent may end while this
+    process is still importing, so its process id is passed as `parent` or in the environment.
+    """
+    from disect_sim.processes import end_with_parent
+
+    if parent is None:
+        parent = int(os.environ.get(PARENT_VARIABLE, os.getppid()))
+    if not end_with_parent(parent):
+        raise OrphanError(
+            f"The parent process {parent} has ended. A stage must not run without its parent. Nothing was written. "
+            "Start the run again."
+        )

@@ -63,8 +63,24 @@ def load_params(params_yaml: Path, scan_yaml: Path | None = None) -> Params:
 
 
 def merge_params(params_yaml: Path, overrides: Mapping[str, Any], *, overrides_from: str) -> Params:
-    """Like load_params, with overrides that are not in a file yet; `overrides_from` names them in errors."""
-    values = _Values(params_yaml, read_mapping(params_yaml), overrides, overrides_from)
+    """Like load_params, with overrides that are not in a file yet; `overrides_from` names them in errors.
+
+    The same content is validated once per process.
+    """
+    shipped = read_mapping(params_yaml)
+    content = repr((shipped, overrides))
+    last = _VALIDATED.get((params_yaml, overrides_from))
+    if last is None or last[0] != content:
+        last = content, _validated(_Values(params_yaml, shipped, overrides, overrides_from))
+        _VALIDATED[params_yaml, overrides_from] = last
+    return last[1]
+
+
+_VALIDATED: dict[tuple[Path, str], tuple[str, Params]] = {}
+"""By file and source of the overrides: their content, and what it was validated to."""
+
+
+def _validated(values: "_Values") -> Params:
     values.check_sections()
     shared = {name: values.validated(model, (name,)) for name, model in SHARED.items()}
     own = {

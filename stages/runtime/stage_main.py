@@ -9,7 +9,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from disect_sim.processes import end_with_parent
 from stages.runtime.catalogue import STAGES
 from stages.runtime.errors import (
     EXIT_BAD_INPUT,
@@ -18,6 +17,8 @@ from stages.runtime.errors import (
     EXIT_INPUTS_CHANGED,
     EXIT_INTERRUPTED,
     InputError,
+    OrphanError,
+    die_with_parent,
     disk_message,
 )
 from stages.runtime.files import read_mapping, remove_abandoned, sha256_of_path, sha256_of_value
@@ -25,31 +26,7 @@ from stages.runtime.params import load_params
 from stages.runtime.scan_file import PARAMS_FILE_NAME, PIPELINE_FILE_NAME, SCAN_FILE_NAME, read_scan_file
 from stages.runtime.stage_io import StageIO, emit, provenance_content
 
-# Guard: a stage ends with its parent process and detects changes of its inputs while it runs.
-
-
-PARENT_VARIABLE = "SCAN2CUT_PARENT"
-"""Environment variable with the parent's process id."""
 _REFERENCE = re.compile(r"\$\{(\w+)\}")
-
-
-class _OrphanError(RuntimeError):
-    """The parent process has already ended."""
-
-
-def die_with_parent(parent: int | None = None) -> None:
-    """Let the kernel kill this process when its parent ends (Linux; elsewhere only check that the parent is alive).
-
-    Otherwise a stage would survive a killed dvc and write while the next run writes. The parent may end while this
-    process is still importing, so its process id is passed as `parent` or in the environment.
-    """
-    if parent is None:
-        parent = int(os.environ.get(PARENT_VARIABLE, os.getppid()))
-    if not end_with_parent(parent):
-        raise _OrphanError(
-            f"The parent process {parent} has ended. A stage must not run without its parent. Nothing was written. "
-            "Start the run again."
-        )
 
 
 def _stage_dependencies(scan_dir: Path, stage: str) -> list[str]:
@@ -128,6 +105,7 @@ def _for_instance(stage: str, message: str) -> str:
 
 def _run_guarded(stage: str, scan_dir: Path) -> None:
     die_with_parent()
+    emit("started")  # from this event the runner knows that DVC did not take the outputs from its cache
     scan = read_scan_file(scan_dir)
     project = scan_dir.resolve().parents[2]
     dependencies = _stage_dependencies(scan_dir, stage)
@@ -178,7 +156,7 @@ def _params(project: Path, scan_dir: Path, stage: str) -> Any:
 
 def _report(stage: str, error: Exception, exit_code: int) -> int:
     disk_error = disk_message(error)
-    is_user_facing = isinstance(error, InputError | _InputsChangedError | _OrphanError)
+    is_user_facing = isinstance(error, InputError | _InputsChangedError | OrphanError)
     message = disk_error or (str(error) if is_user_facing else f"{type(error).__name__}: {error}")
     if not message.startswith(f"{stage}:"):
         message = f"{stage}: {message}"

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 
 import numpy as np
 
-from stages.runtime.stage_main import die_with_parent
+from stages.runtime.errors import die_with_parent
 
 # The seed of the mesher: loads the library made of seeded_random.c, which stands in for std::random_device.
 #

@@ -49,9 +49,7 @@ def test_every_kernel_compiles_to_ptx(compiled, name):
         assert re.search(rf"\.entry {kernel}_\w*cuda_kernel_forward", ptx), kernel
 
 
-@pytest.mark.parametrize(
-    "name", ["springs", "board", "contact_force", "damage_force", "damage_stretch", "damage_cohesive"]
-)
+@pytest.mark.parametrize("name", ["springs", "boundary", "contact_force", "damage", "edge"])
 def test_kernels_the_adjoint_runs_backwards_have_a_backward_pass(compiled, name):
     assert "cuda_kernel_backward" in Path(compiled[name]).read_text()
 

@@ -11,7 +11,9 @@ from tests.disect_sim.scenes import APPLE, block_model, irregular_block, regular
 
 TOUGHNESS, WIDTH = 500.0, 0.03
 """[J/m^2], and the block's width along the blade [m]."""
-NO_FRICTION = {"sdf_mu": 1e-6, "edge_toughness": TOUGHNESS, "edge_rise": 0.6e-3}
+PURE_SLICING = {"edge_press": 0.0, "edge_drag": 0.0}
+"""Shares (1, 0, 0) of the toughness, whose closed forms are tested here; other shares: test_edge_shares.py."""
+NO_FRICTION = {"sdf_mu": 1e-6, "edge_toughness": TOUGHNESS, "edge_rise": 0.6e-3} | PURE_SLICING
 CUTTING = {"edge_toughness": 400.0, "skin_toughness": 600.0, "sdf_mu": 0.3, "sdf_stribeck": 0.1}
 
 
@@ -155,7 +157,11 @@ def cut():
     return {"straight": Case(model, straight(), CUTTING), "slicing": Case(model, slicing(), CUTTING)}
 
 
-@pytest.mark.parametrize("name", [*parameters_of("edge"), "initial_y", "velocity_y"])
+STRAIGHT = [name for name in parameters_of("edge") if name not in PURE_SLICING]
+"""Straight down all shares of the toughness are the same: their gradient is rounding (test_edge_shares.py)."""
+
+
+@pytest.mark.parametrize("name", [*STRAIGHT, "initial_y", "velocity_y"])
 def test_gradients_of_a_straight_cut(cut, name):
     case = cut["straight"]
     assert float(np.abs(case.adjoint(name)).max()) > 0.0
@@ -163,7 +169,17 @@ def test_gradients_of_a_straight_cut(cut, name):
 
 
 @pytest.mark.parametrize(
-    "name", ["edge_toughness", "edge_rise", "skin_depth", "sdf_mu", "amplitude", "velocity_y"]
+    "name",
+    [
+        "edge_toughness",
+        "edge_rise",
+        "edge_press",
+        "edge_drag",
+        "skin_depth",
+        "sdf_mu",
+        "amplitude",
+        "velocity_y",
+    ],
 )
 def test_gradients_of_a_sawing_cut(cut, name):
     case = cut["slicing"]

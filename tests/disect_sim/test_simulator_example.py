@@ -21,5 +21,7 @@ def test_adam_with_our_gradients_finds_the_softness():
 def test_page_shows_the_example():
     page = (ROOT / "docs" / "simulator.md").read_text()
     shown = page.split("```python\n")[1].split("```")[0].splitlines()
-    source = [line.strip() for line in (ROOT / "scripts" / "simulator_example.py").read_text().splitlines()]
+    source = [
+        line.strip() for line in (ROOT / "lab" / "docs" / "simulator_example.py").read_text().splitlines()
+    ]
     assert [line for line in shown if line.strip() not in source] == []

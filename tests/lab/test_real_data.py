@@ -37,5 +37,5 @@ def test_a_variable_that_names_no_folder_is_an_error(monkeypatch, tmp_path):
 def test_a_skipped_test_names_the_variable_and_the_file(monkeypatch, tmp_path, nothing_beside, is_set):
     if is_set:
         monkeypatch.setenv(VARIABLE, str(tmp_path))
-    with pytest.raises(pytest.skip.Exception, match=rf"panda/apple .*{VARIABLE}.*docs/real_data\.md"):
+    with pytest.raises(pytest.skip.Exception, match=rf"panda/apple .*{VARIABLE}.*lab/notes/real_data\.md"):
         for_tests.real_file("panda", "apple")

@@ -38,8 +38,8 @@ def get_current_settings():
 RUN = """
 import sys, time
 from pathlib import Path
-from pipelines.runs.embedded_server import EmbeddedServer
-from pipelines.scans.project import Project
+from pipelines.runs.server import EmbeddedServer
+from pipelines.project import Project
 server = EmbeddedServer()
 server.url(Project(Path(sys.argv[1])))
 print(server._process.pid, flush=True)

@@ -183,11 +183,11 @@ root, kind = Path(sys.argv[1]), sys.argv[2]
 sys.path.insert(0, str(Path.cwd()))
 from tests.pipelines.tiny_project import make_tiny_project, write_scan
 from tests.pipelines.test_dvc_stage import entry_of, outputs
-from pipelines.dvc import disk_space
+from pipelines.dvc import repair as disk_space
 from pipelines.dvc.stage import bring_up_to_date
-from pipelines.scans.project import apply_environment
+from pipelines.project import apply_environment
 from pipelines.scans.register import Request, register_scan
-from pipelines.runs.run_result import RunResult
+from pipelines.runs.run_summary import RunResult
 project = make_tiny_project(root)
 apply_environment(project)
 scan = write_scan(root, "apple.ply", "good")

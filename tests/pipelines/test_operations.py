@@ -326,6 +326,23 @@ def test_the_summary_says_what_is_saved_confirmed_and_kept():
     assert "Not confirmed" in "\n".join(headlines({"optimize": {**MOTION, "confirmed_reduction": None}}))
 
 
+def test_the_summary_says_how_sure_the_saving_is_and_what_that_rests_on():
+    band = {
+        "reduction_low": 0.121,
+        "reduction_high": 0.334,
+        "reduction_rests_on": "no sawing log of this fruit",
+    }
+    wider = {"reduction_two_cuts_low": 0.05, "reduction_two_cuts_high": 0.41, "reduction_of_descent": 0.222}
+    text = "\n".join(headlines({"optimize": MOTION | band | wider}))
+    assert "90 % interval of the saving: 12 to 33 %" in text
+    assert "from two measured cuts with separate scale factors: 5 to 41 %" in text
+    assert "Basis: no sawing log of this fruit" in text
+    assert "Descent alone, without final strokes: 22.2 % lower" in text
+    without = "\n".join(headlines({"optimize": MOTION | {"reduction_rests_on": "given shares"}}))
+    assert "No interval of the saving. Basis: given shares" in without
+    assert "between" not in "\n".join(headlines({"optimize": MOTION}))
+
+
 def test_no_command_goes_through_a_shell():
     """The one shell is DVC's, for the template's fixed line; the only word in it from outside is the checked id."""
     for folder in ("pipelines", "stages", "disect_sim"):

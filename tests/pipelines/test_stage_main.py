@@ -100,7 +100,7 @@ def test_change_during_the_run_is_noticed(project, tmp_path, what):
     path = {
         "parameter": project.root / "params.yaml",
         "input": scan_dir / "apple.ply",
-        "code": project.root / "stages" / "clean" / "picture.py",
+        "code": project.root / "stages" / "clean" / "topology.py",
     }[what]
     text = path.read_text()
     path.write_text(

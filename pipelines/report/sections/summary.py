@@ -16,6 +16,7 @@ from pipelines.report.page import (
     figure,
     number,
     percent,
+    saving_band,
     unseen,
 )
 from pipelines.report.scan_data import ScanData
@@ -152,6 +153,7 @@ def _figures(data: ScanData) -> list[tuple[str, str, str]]:
             f"{number(motion.get('mean_force_optimized_n'))} N; confirmed by finer simulations: at least "
             f"{percent(motion.get('confirmed_reduction'))}"
         )
+        remark = ". ".join([*saving_band(motion), remark])
         name = f"reduction of the mean force over {motion.get('mean_over', 'time')}"
         items.append((name, percent(motion.get("reduction")), remark))
     if fit:

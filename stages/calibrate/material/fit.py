@@ -24,7 +24,7 @@ from stages.runtime.checkpoint import Checkpoint
 from stages.runtime.errors import InputError
 from stages.shared.cut import relative_depth
 from stages.shared.fitting import run_to_end
-from stages.shared.library.library import expected
+from stages.shared.library.library import RATIO_BOUNDS, SHARE_RATIOS, expected
 
 # What anybody could guess without a model.
 
@@ -89,12 +89,17 @@ def material_unknowns(
     law = damage_law(params.cut.damage_law)
     if params.prior == "uniform":
         bounds = parameter_bounds(
-            params.material,
+            [name for name in params.material if name not in SHARE_RATIOS],
             damage_law=params.cut.damage_law,
             offset_range_m=params.offset_range_m,
             given=params.bounds,
         )
-        flat = {name: Uniform(bound.low, bound.high) for name, bound in bounds.items()}
+        flat = {
+            name: Uniform(*RATIO_BOUNDS)
+            if name in SHARE_RATIOS
+            else Uniform(bounds[name].low, bounds[name].high)
+            for name in params.material
+        }
         return MaterialUnknowns(
             flat, 0, _constants(params, flat), tuple(map(relative_depth, meshes)), per_cut=False
         )

@@ -16,7 +16,15 @@ from stages.calibrate.material.unknowns import (
     size_of,
 )
 from stages.calibrate.problem import OFFSET
-from stages.shared.library.library import AMPLITUDE_SPREAD, ANY_MATERIAL, NINETY, Expected, log_alone
+from stages.shared.library.library import (
+    AMPLITUDE_SPREAD,
+    ANY_MATERIAL,
+    NINETY,
+    SHARE_RATIOS,
+    Expected,
+    log_alone,
+    shares_of,
+)
 
 KNOWN, _PARTLY = 0.35, 0.8
 """Standard deviation after over before the log: below the first the log decides, above the second it says nothing."""
@@ -25,6 +33,8 @@ _FLAT = 0.95
 """A uniform prior that a log narrows by less than this factor was not narrowed."""
 _DEPTHS = np.linspace(0.0, 1.0, 21)
 """Relative depths at which a drawn toughness is noted: a quarter of the length over which it keeps its sign."""
+SHARE_DRAWS = 4000
+"""Draws of the shares: the ends of a 90 % band of the saving, 11 points wide to each side, are then known to 0.4."""
 _OUTSIDE = (0.05, 0.95)
 """Quantiles at the ends of the 90 % interval."""
 
@@ -48,6 +58,14 @@ class Posterior:
         """Standard deviations after the log; before it they are 1."""
         out: _Array = np.sqrt(np.diag(self.covariance)) if self.samples is None else self.samples.std(axis=0)
         return out
+
+    def share_errors(self) -> dict[str, float]:
+        """Return the standard errors of edge_press and edge_drag [-], linear around the fit; none if not sought."""
+        if not self.unknowns.seeks_shares:
+            return {}
+        covariance = self.covariance if self.samples is None else np.cov(self.samples.T)
+        slopes = self.unknowns.share_derivative(self.mean)
+        return {name: float(np.sqrt(slope @ covariance @ slope)) for name, slope in slopes.items()}
 
     def interval(self, i: int) -> tuple[float, float]:
         """Of 90 %, the i-th unknown's."""
@@ -134,9 +152,18 @@ def draw_table(posterior: Posterior | None, count: int, seed: int) -> pl.DataFra
     return pl.DataFrame(rows, schema=schema, orient="row")
 
 
+def share_table(posterior: Posterior | None, seed: int) -> pl.DataFrame:
+    """Return the table calibrate/shares: SHARE_DRAWS possible shares; no rows where they are not sought."""
+    rows: list[dict[str, float]] = []
+    if posterior is not None and posterior.unknowns.seeks_shares:
+        drawn = posterior.draws(SHARE_DRAWS, seed)
+        rows = [shares_of(posterior.unknowns.sizes(t)) for t in drawn]
+    return pl.DataFrame(rows, schema={"edge_press": pl.Float64, "edge_drag": pl.Float64})
+
+
 def _over_depth(unknowns: MaterialUnknowns, t: _Array) -> dict[str, _Array]:
-    """Every size, one number; the toughness at DEPTHS, where it varies with depth."""
-    out = {name: np.array([size]) for name, size in unknowns.sizes(t).items()}
+    """Every parameter, one number; the toughness at DEPTHS, where it varies with depth."""
+    out = {name: np.array([size]) for name, size in unknowns.parameters(t).items()}
     if unknowns.layers and TOUGHNESS in out:
         out[TOUGHNESS] = out[TOUGHNESS] * unknowns.by_depth(t, _DEPTHS)
     return out
@@ -166,4 +193,4 @@ def unit_of(name: str) -> str:
     """Of an unknown's value."""
     if name.startswith(OFFSET):
         return "m"
-    return "-" if name.startswith((LAYER, AMPLITUDE)) else parameter_info(name).unit
+    return "-" if name.startswith((LAYER, AMPLITUDE, *SHARE_RATIOS)) else parameter_info(name).unit

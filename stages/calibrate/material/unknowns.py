@@ -9,7 +9,7 @@ from scipy.special import ndtr
 
 from stages.calibrate.problem import OFFSET
 from stages.shared.fitting import correlation
-from stages.shared.library.library import AMPLITUDE_SPREAD, Expected
+from stages.shared.library.library import AMPLITUDE_SPREAD, SHARE_RATIOS, Expected, share_slopes, shares_of
 
 TOUGHNESS = "edge_toughness"
 LAYER = "toughness_by_depth_"
@@ -82,8 +82,28 @@ class MaterialUnknowns:
         return self._common + (2 * len(self.depths) if self.per_cut else 0)
 
     def sizes(self, t: _Array) -> dict[str, float]:
-        """The sizes, in their units."""
+        """Return the sizes, in their units, by the names of the unknowns."""
         return {name: size_of(p, float(x)) for (name, p), x in zip(self.prior.items(), t, strict=False)}
+
+    def parameters(self, t: _Array) -> dict[str, float]:
+        """Return the sizes as the simulator's parameters: edge_press and edge_drag instead of the ratios of shares."""
+        sizes = self.sizes(t)
+        own = {name: size for name, size in sizes.items() if name not in SHARE_RATIOS}
+        return own | shares_of(sizes) if self.seeks_shares else own
+
+    @property
+    def seeks_shares(self) -> bool:
+        """Whether the shares of the edge toughness are among the unknowns."""
+        return all(name in self.prior for name in SHARE_RATIOS)
+
+    def share_derivative(self, t: _Array) -> dict[str, _Array]:
+        """Return the derivatives of edge_press and edge_drag in t, each of shape [unknown_count]."""
+        out = {"edge_press": np.zeros(len(t)), "edge_drag": np.zeros(len(t))}
+        for ratio, slopes in share_slopes(self.sizes(t)).items():
+            i = list(self.prior).index(ratio)
+            for name, slope in slopes.items():
+                out[name][i] = slope * relative_slope(self.prior[ratio], float(t[i]))
+        return out
 
     def amplitude(self, t: _Array, cut: int = 0) -> float:
         """Measured force of a cut over that of the material [-]."""
@@ -95,7 +115,7 @@ class MaterialUnknowns:
 
     def values(self, t: _Array, cut: int = 0) -> dict[str, _Array]:
         """Every parameter of the simulator and the cut's height offset: one number, or one per spring."""
-        given = dict(self.constants) | self.sizes(t) | {OFFSET: self.height(t, cut)}
+        given = dict(self.constants) | self.parameters(t) | {OFFSET: self.height(t, cut)}
         out = {name: np.asarray(value, float) for name, value in given.items()}
         if self.layers and TOUGHNESS in out:
             out[TOUGHNESS] = out[TOUGHNESS] * self.by_depth(t, self.depths[cut])
@@ -118,7 +138,10 @@ class MaterialUnknowns:
         values = self.values(t, cut)
         out = np.zeros(len(t))
         for i, (name, p) in enumerate(self.prior.items()):
-            out[i] = relative_slope(p, float(t[i])) * float((gradient[name] * values[name]).sum())
+            if name not in SHARE_RATIOS:
+                out[i] = relative_slope(p, float(t[i])) * float((gradient[name] * values[name]).sum())
+        for name, slope in self.share_derivative(t).items() if self.seeks_shares else ():
+            out += slope * float(np.sum(gradient[name]))
         if self.layers and TOUGHNESS in values:
             out[len(self.prior) : self._common] = self._modes(self.depths[cut]).T @ (
                 gradient[TOUGHNESS] * values[TOUGHNESS]

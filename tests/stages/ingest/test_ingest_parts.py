@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stages.ingest.contact import find_descent, find_onset, require_onset
-from stages.ingest.force_recovery import AXES, cutting_rotation, describe, force_from_torque
+from stages.ingest.force_recovery import AXES, cutting_rotation, describe, force_from_torque, force_on_knife
+from stages.ingest.robot_log import RobotLog
 from stages.ingest.tare import matching_time
 from stages.runtime.errors import InputError
 from stages.shared.fitting import low_pass
@@ -133,3 +134,13 @@ def test_onset_is_the_foot_of_the_rise_and_a_knock_is_not():
         require_onset(time, -force, descent, 2.0, "log")
     with pytest.raises(InputError, match="no contact was found"):
         require_onset(time, 0 * force, descent, 2.0, "log")
+
+
+def test_a_log_of_another_arm_is_named_not_misread():
+    """Six joints can't be a Panda's; the links of the arm that wrote the log are used."""
+    joints, torques = np.full((3, 6), 0.3), np.ones((3, 6))
+    log = RobotLog("csv", np.arange(3) * 0.01, "t", "s", joints_rad=joints, external_torque_nm=torques)
+    with pytest.raises(InputError, match=r"log has 6 joints, and ingest.robot is panda, which has 7"):
+        force_on_knife(log, "log", "panda")
+    force, _ = force_on_knife(log, "log", "ur5e")
+    assert np.allclose(force, log.force_factor * force_from_torque(joints, torques, "ur5e"))

@@ -76,7 +76,9 @@ def test_two_processes_give_exactly_what_one_gives(found):
 def test_the_motion_needs_less_force_and_keeps_every_constraint(found):
     reported = metrics(found)
     # A saw at 0.2 m/s turns the friction of a 0.06 m/s descent sideways: a tenth is the least one expects of it.
-    assert reported["reduction"] > 0.1
+    assert reported["reduction_of_descent"] > 0.1
+    # Under the force law a vertical cut as slow as the whole motion, strokes included, needs less force itself.
+    assert 0.0 < reported["reduction"] < reported["reduction_of_descent"]
     for name in ("end_height_residual_m", "lateral_residual_m", "board_residual_m"):
         assert reported[name] <= 0.5e-3
     assert reported["end_height_residual_m"] == pytest.approx(0.0, abs=1e-9)
@@ -87,7 +89,7 @@ def test_the_motion_needs_less_force_and_keeps_every_constraint(found):
 def test_what_the_sawing_itself_saves_is_reported_apart(found):
     """The same descent without sawing lies between the two motions, or the sawing would not be worth its while."""
     reported = metrics(found)
-    expected = 1.0 - reported["mean_force_optimized_n"] / reported["mean_force_without_sawing_n"]
+    expected = 1.0 - reported["mean_force_descent_n"] / reported["mean_force_without_sawing_n"]
     assert reported["reduction_by_sawing"] == pytest.approx(expected)
     assert reported["reduction_by_sawing"] > 0.0
     still = found.cut.trajectory(found.without_sawing.variables).position
@@ -140,6 +142,24 @@ def test_the_honesty_check_repeats_both_motions(found):
     assert reported["confirmed_reduction"] == pytest.approx(min(row.reduction for row in found.confirmed))
 
 
+def test_the_whole_motion_is_compared_with_a_vertical_cut_as_long(found):
+    """Final strokes included: same start, same end height, same duration, both from rest to rest."""
+    whole, vertical = found.whole, found.whole_vertical
+    assert len(whole.path.position) == len(vertical.path.position) == len(motion_table(found))
+    assert len(whole.force) == len(vertical.force)
+    assert whole.path.position[0, 1] == pytest.approx(vertical.path.position[0, 1], abs=1e-12)
+    assert whole.path.position[-1, 1] == pytest.approx(vertical.path.position[-1, 1], abs=1e-12)
+    assert np.ptp(vertical.path.position[:, 2]) == 0.0
+    for over in ("time", "depth"):
+        assert whole.weights(over).sum() == pytest.approx(1.0)
+        assert found.reduction(over) == pytest.approx(1.0 - whole.mean_n(over) / vertical.mean_n(over))
+    # a stroke along the board goes nowhere down: over depth it weighs nothing
+    assert whole.weights("depth")[-10:].sum() < 1e-9
+    assert metrics(found)["whole_duration_s"] == pytest.approx(
+        found.cut.passage.duration_s + found.draw.duration_s
+    )
+
+
 def test_tables_keep_their_contract_and_motion_is_one_row_per_millisecond(found):
     tables = {
         "optimize/motion": motion_table(found),
@@ -154,6 +174,7 @@ def test_tables_keep_their_contract_and_motion_is_one_row_per_millisecond(found)
     assert motion["time_s"].to_numpy() == pytest.approx(np.arange(len(motion)) * 1e-3, abs=1e-12)
     for column in ("velocity_m_s", "acceleration_m_s2"):
         assert (motion[column].to_numpy()[[0, -1]] == 0.0).all()
+    assert tables["optimize/profile"]["optimized_position_m"].equals(motion["position_m"], check_names=False)
     # the table's force is the simulated one: their means over time agree up to interpolation at the ends
     mean = np.linalg.norm(motion["force_n"].to_numpy(), axis=1).mean()
     assert mean == pytest.approx(found.slicing.norm.mean(), rel=0.02)

@@ -19,6 +19,7 @@ from stages.optimize.confirmation import (
     POSSIBLE,
     Check,
     Confirmed,
+    SavingBand,
     checks_of,
     finer_cut,
     halve_edges,
@@ -207,18 +208,21 @@ def test_possible_materials_replace_the_ten_per_cent():
     assert len(checks_of(base, finer, values)) == 5
 
 
-def test_the_band_of_the_saving_is_that_of_possible_materials():
-    """The peak's band has the next amplitude (scale 7 %, cut 10 %) beside the materials' spread, here none."""
+def test_the_band_of_the_peak_is_that_of_possible_materials():
+    """It has the next amplitude (scale 7 %, cut 10 %) beside the materials' spread, here none."""
     saved = [Confirmed(f"{POSSIBLE} {i}", 10.0, 10.0 - 0.1 * i, 20.0) for i in range(11)]
     found = SimpleNamespace(
         confirmed=[Confirmed("half the edge", 10.0, 1.0, 20.0), *saved],
         slicing=SimpleNamespace(norm=np.array([5.0, 20.0])),
+        band=SavingBand(0.2, 0.5, 0.4, 0.1, 0.6, 0.01),
     )
     high = 20.0 * np.exp(1.6449 * np.hypot(0.07, 0.1))
-    assert _band(found) == pytest.approx(
-        {"reduction_low": 0.005, "reduction_high": 0.095, "peak_force_high_n": high}
-    )
-    nothing = {"reduction_low": None, "reduction_high": None, "peak_force_high_n": None}
+    expected = {"reduction_low": 0.2, "reduction_high": 0.5, "reduction_mean": 0.4}
+    expected |= {"reduction_two_cuts_low": 0.1, "reduction_two_cuts_high": 0.6}
+    expected |= {"reduction_material_spread": 0.01, "peak_force_high_n": high}
+    assert _band(found) == pytest.approx(expected)
+    nothing = dict.fromkeys(expected)
+    found.band = None
     found.confirmed.append(Confirmed(f"{POSSIBLE} 12", 10.0, float("nan"), float("nan")))
     assert _band(found) == nothing
     found.confirmed = found.confirmed[:1]

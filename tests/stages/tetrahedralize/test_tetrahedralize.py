@@ -202,8 +202,8 @@ def no_library(monkeypatch) -> None:
 
 
 WITHOUT_LIBRARY = """
-from stages.tetrahedralize import mesher_process, seeded_random
-seeded_random.LIBRARY = "never_built"
+from stages.tetrahedralize import mesher_process
+mesher_process.LIBRARY = "never_built"
 mesher_process.main()
 """
 
