@@ -84,7 +84,7 @@ def noting_the_version(self: Server, client: socket.socket) -> tuple:
     return header, payload
 
 
-def or_refused(self: Server, client: socket.socket, **answer: object) -> None:
+def reject_other_versions(self: Server, client: socket.socket, **answer: object) -> None:
     """Respond to a client; reject one with another protocol version."""
     if client_version != [self.library_version]:
         answer["status"] = franka_protocol.ConnectStatus.kIncompatibleLibraryVersion
@@ -177,7 +177,7 @@ def be_a_panda() -> None:
 if ROBOT["name"] == "panda":
     be_a_panda()
 Server.__init__ = remembered
-Server.receive_message, Server.send_response = noting_the_version, or_refused
+Server.receive_message, Server.send_response = noting_the_version, reject_other_versions
 Server._drain_gate, Server._DRAIN_GATE_TIMEOUT, Server._DRAIN_GATE_YIELD = patient, PATIENCE_S, GLANCE_S
 mujoco_franka_sim.MujocoFrankaSim.run_simulation = in_step
 robot_state.RobotState.pack_state = with_force

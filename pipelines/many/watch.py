@@ -186,7 +186,8 @@ class InboxWatcher:
 
     def _finish(self, line: Remembered, state: State, message: str) -> None:
         self._memory.add(replace(line, state=state, sentence=message))
-        self._say(f"{line.scan_id}: {state}. {message}".rstrip())
+        outcome = "rejected" if state == "refused" else state
+        self._say(f"{line.scan_id}: {outcome}. {message}".rstrip())
 
 
 def watch(

@@ -110,7 +110,7 @@ class Artifact:
     meaning: str
     columns: tuple[Column, ...] = ()
     axes: tuple[str, ...] = ()
-    """Of a plot: column of the horizontal axis, then the plotted columns."""
+    """For a plot: column of the horizontal axis, then the plotted columns."""
 
     @property
     def path(self) -> str:
@@ -161,7 +161,7 @@ def provenance(stage: str) -> Artifact:
 
 @dataclass(frozen=True)
 class Stage:
-    """A stage as DVC, the flow and the catalogue see it. What it does is `run` in stages/<name>/<name>.py."""
+    """Description of a stage for DVC, the flow and the catalogue; its code is `run` in stages/<name>/<name>.py."""
 
     name: str
     does: str
@@ -182,9 +182,9 @@ class Stage:
     """Whether it depends on the scan's material."""
     retries: int = 2
     base: str = ""
-    """Of an instance: the stage whose code it runs."""
+    """For an instance: the stage whose code it runs."""
     renamed: tuple[tuple[str, str], ...] = ()
-    """Of an instance: (stage that the base reads from, stage that it reads from instead)."""
+    """For an instance: (stage that the base reads from, stage that it reads from instead)."""
 
     @property
     def code(self) -> str:

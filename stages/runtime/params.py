@@ -77,16 +77,16 @@ def merge_params(params_yaml: Path, overrides: Mapping[str, Any], *, overrides_f
 
 
 _VALIDATED: dict[tuple[Path, str], tuple[str, Params]] = {}
-"""By file and source of the overrides: their content, and what it was validated to."""
+"""File and source of the overrides → their content and the validated parameters."""
 
 
 def _validated(values: "_Values") -> Params:
     values.check_sections()
     shared = {name: values.validated(model, (name,)) for name, model in SHARED.items()}
-    own = {
+    per_stage = {
         name: values.validated(stage.params, _own_sections(stage), shared) for name, stage in STAGES.items()
     }
-    return Params({**shared, **own})
+    return Params({**shared, **per_stage})
 
 
 def check_section_names(names: Sequence[Any], source: str) -> None:

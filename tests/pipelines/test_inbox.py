@@ -150,7 +150,7 @@ def test_a_refused_new_scan_is_not_kept(lab):
     lab.runs.finish(2, "not a scan")
     lab.look()
     assert lab.project.scan_ids() == []
-    assert lab.lines[-1] == "apple: refused. not a scan"
+    assert lab.lines[-1] == "apple: rejected. not a scan"
 
 
 def test_a_folder_of_its_own_brings_air_runs_and_gives_the_name(lab):

@@ -22,7 +22,7 @@ def cleaning(data: ScanData) -> Section:
     blocks: list[Block] = preview(data, "clean")
     size = " × ".join(number(1e3 * float(metrics.get(f"extent_{a}_m") or 0.0)) for a in "xyz")
     volume = number(1e6 * float(metrics.get("volume_m3") or 0.0))
-    blocks.append(Note(f"{size} mm, {volume} cm³. {_sentence(str(metrics.get('pose', '')))}"))
+    blocks.append(Note(f"{size} mm, {volume} cm³. {_capitalised(str(metrics.get('pose', '')))}"))
     if metrics.get("warning"):
         blocks.append(Note(str(metrics["warning"]), "warning"))
     if repairs is not None:
@@ -31,7 +31,7 @@ def cleaning(data: ScanData) -> Section:
     return Section("cleaning", "Scan before and after cleaning", blocks)
 
 
-def _sentence(text: str) -> str:
+def _capitalised(text: str) -> str:
     return f"{text[0].upper()}{text[1:]}." if text else ""
 
 
