@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 import typer
-import yaml
 
 import scan2cut
 from pipelines.cli.main import app
+from stages.runtime.params import load_params
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -82,8 +82,8 @@ def wrong_commands(text: str) -> list[str]:
 
 
 def wrong_settings(text: str) -> list[str]:
-    """`section.key` in code whose section is in params.yaml and whose key is not."""
-    params = yaml.safe_load((ROOT / "params.yaml").read_text())
+    """`section.key` in code whose section exists and whose key does not."""
+    params = {name: type(section).model_fields for name, section in load_params(ROOT / "params.yaml")}
     named = {match.groups() for snippet in snippets(text) for match in SETTING.finditer(snippet)}
     return sorted(
         f"{section}.{key}"

@@ -96,7 +96,7 @@ class Scene:
         # A sample is the mean over the interval that ends at its time.
         time, force = result.time - 0.5 / self.rate_hz, result.force.copy()
         force[:, 1] += np.random.default_rng(seed).normal(0.0, noise_n, len(time))
-        smooth = low_pass(time, force, load_params(ROOT / "params.yaml").calibrate.low_pass_hz)
+        smooth = low_pass(time, force, load_params(ROOT / "params.yaml").reading.filter_cutoff_hz)
         onset = find_onset(time, np.linalg.norm(smooth, axis=1))
         assert onset is not None
         use = slice(None) if seconds is None else time <= seconds

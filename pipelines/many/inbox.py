@@ -15,8 +15,7 @@ from typing import Any, Literal
 from pipelines.scans.register import reject_from_outside
 from stages.runtime.errors import InputError
 from stages.runtime.files import read_mapping
-from stages.shared.input_files import LOG_SUFFIXES
-from stages.shared.scan_header import CLOUD_SUFFIXES, MESH_SUFFIXES
+from stages.shared.input_files import CLOUD_SUFFIXES, LOG_SUFFIXES, MESH_SUFFIXES
 
 # Outcomes of deliveries, kept across restarts.
 

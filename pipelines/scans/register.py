@@ -28,8 +28,7 @@ from stages.runtime.scan_file import (
     read_scan_file,
     read_scan_mapping,
 )
-from stages.shared.input_files import air_name, check_log_size, log_name
-from stages.shared.scan_header import check_scan_size, check_scan_suffix
+from stages.shared.input_files import air_name, check_log_size, check_scan_size, check_scan_suffix, log_name
 
 # Parameters that concern the safety of the robot or of this machine.
 

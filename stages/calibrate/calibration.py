@@ -108,7 +108,9 @@ def calibrate(
     shared_values = unknowns.values(shared.best.free)
     values, outcome = shared_values, shared.outcome
     gradients, simulations = shared.gradients, shared.history[-1].simulations
-    certainty, extra = certainties(problem, unknowns, shared.best.free, low_pass_hz=params.low_pass_hz)
+    certainty, extra = certainties(
+        problem, unknowns, shared.best.free, low_pass_hz=params.reading.filter_cutoff_hz
+    )
     shared_simulated = _profile(problem, shared_values)
     if params.individual and params.individual_iterations:
         refined, individual = fit_individual(

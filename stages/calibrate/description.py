@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from stages.calibrate.methods import LOSSES, POSTERIORS, methods_of
 from stages.runtime.describe import (
@@ -16,7 +16,8 @@ from stages.runtime.describe import (
     plot,
     table,
 )
-from stages.shared.cut_description import SPRING_ROW, CutParams, cut_mesh
+from stages.shared.cut_description import SPRING_ROW, CutParams, cut_mesh, nominal_unless_given
+from stages.shared.input_files import ReadingParams
 
 _ARTIFACTS = (
     table(
@@ -224,6 +225,7 @@ class CalibrateParams(StageParams):
     """calibrate: parameters of the simulator from a recorded cut."""
 
     cut: CutParams
+    reading: ReadingParams
     fit: Literal["springs", "material"]
     """springs: shared values, then one per spring; material: a few numbers with a prior (the edge law's)."""
     material: tuple[str, ...]
@@ -240,60 +242,80 @@ class CalibrateParams(StageParams):
     """A key of stages.calibrate.methods.POSTERIORS: how the materials that the log leaves possible are found."""
     prior: Literal["library", "uniform"]
     """library: what earlier cuts lead to expect; uniform: the bounds alone, the paper's."""
-    likelihood: Literal["log", "exp_l1"]
+    likelihood: Literal["log", "exp_l1"] = "log"
     """log: the log's uncertainty and the model's error; exp_l1: the paper's exp(-L1) over 90 numbers."""
-    summary: Literal["slices", "profile", "statistics"]
+    summary: Literal["slices", "profile", "statistics"] = "slices"
     """What bayessim and npe see: the likelihood's slices, 90 numbers over time, or 15 statistics of these."""
-    chains: Annotated[int, Field(ge=1, le=64)]
-    samples: Annotated[int, Field(ge=4, le=100_000)]
+    chains: Annotated[int, Field(ge=1, le=64)] = 4
+    samples: Annotated[int, Field(ge=4, le=100_000)] = 200
     """Of every chain after its burn-in."""
-    burn_in: Annotated[int, Field(ge=0, le=100_000)]
-    sgld_step: Annotated[float, Field(gt=0, le=2)]
+    burn_in: Annotated[int, Field(ge=0, le=100_000)] = 100
+    sgld_step: Annotated[float, Field(gt=0, le=2)] = 0.2
     """First step of sgld, in squared Laplace standard deviations; they shrink."""
-    gradients: Annotated[int, Field(ge=1)]
+    gradients: Annotated[int, Field(ge=1)] = 4000
     """A chain ends when it has used so many."""
-    simulations: Annotated[int, Field(ge=4, le=1_000_000)]
+    simulations: Annotated[int, Field(ge=4, le=1_000_000)] = 500
     """Of the grid, and of the first round of bayessim and npe; later rounds have a fifth as many."""
-    rounds: Annotated[int, Field(ge=1, le=100)]
+    rounds: Annotated[int, Field(ge=1, le=100)] = 1
     """Of bayessim and npe; more than one: from the posterior of the round before."""
-    rate_hz: Annotated[float, Field(ge=50, le=10_000)]
+    rate_hz: Annotated[float, Field(ge=50, le=10_000)] = 500.0
     """Sampling of the compared profiles."""
-    low_pass_hz: Positive
-    """Cutoff of the zero-phase low-pass that both profiles go through."""
     align: Literal["contact", "recorded"]
     """contact: the knife meets the scan's top at contact onset; recorded: the log's heights are the scan's."""
     offset_range_m: Annotated[float, Field(gt=0, le=0.02)]
     """How far the fit may move the recorded heights."""
-    start: dict[str, float]
-    """Spring, contact and material parameters at the start; those that are not fitted stay there."""
-    bounds: dict[str, tuple[float, float]]
+    start: dict[str, float] = Field(default_factory=dict)
+    """Simulator parameters at the start; those not given are `cut.nominal_parameters`, those not fitted stay."""
+    bounds: dict[str, tuple[float, float]] = Field(default_factory=dict)
     """Name → [low, high], in place of the simulator's own."""
-    shared: tuple[str, ...]
-    individual: tuple[str, ...]
-    shared_optimiser: Annotated[str, one_of(methods_of("shared"))]
+    shared: tuple[str, ...] = (
+        "cut_spring_ke",
+        "cut_spring_softness",
+        "sdf_ke",
+        "sdf_mu",
+        "sdf_radius",
+        "sdf_tip",
+        "surface_cut_spring_ke",
+        "surface_cut_spring_softness",
+        "surface_sdf_ke",
+        "surface_sdf_mu",
+        "surface_sdf_radius",
+        "surface_sdf_tip",
+    )
+    individual: tuple[str, ...] = (
+        "cut_spring_ke",
+        "cut_spring_softness",
+        "sdf_ke",
+        "sdf_mu",
+        "sdf_radius",
+        "sdf_tip",
+    )
+    shared_optimiser: Annotated[str, one_of(methods_of("shared"))] = "lbfgs"
     """A key of stages.calibrate.methods.METHODS."""
-    individual_optimiser: Annotated[str, one_of(methods_of("individual"))]
-    shared_loss: Annotated[str, one_of(LOSSES)]
+    individual_optimiser: Annotated[str, one_of(methods_of("individual"))] = "lbfgs"
+    shared_loss: Annotated[str, one_of(LOSSES)] = "pseudo_huber"
     """A key of stages.calibrate.methods.LOSSES."""
-    loss: Annotated[str, one_of(LOSSES)]
+    loss: Annotated[str, one_of(LOSSES)] = "pseudo_huber"
     """Of the individual phase."""
-    shared_iterations: Annotated[int, Field(ge=1, le=10_000)]
-    individual_iterations: Annotated[int, Field(ge=0, le=10_000)]
-    learning_rate: Annotated[float, Field(gt=0, le=10)]
-    smoothness: Annotated[float, Field(ge=0)]
-    neighbours: Annotated[int, Field(ge=1, le=50)]
-    tolerance: Annotated[float, Field(gt=0, lt=1)]
-    patience: Annotated[int, Field(ge=1, le=1000)]
-    enough_n: Annotated[float, Field(ge=0, le=100)]
-    """Mean error at which the fit of springs ends; 0 never. The fit of the material ends by its own probability."""
-    puncture_weight: Annotated[int, Field(ge=1, le=100)]
+    shared_iterations: Annotated[int, Field(ge=1, le=10_000)] = 12
+    individual_iterations: Annotated[int, Field(ge=0, le=10_000)] = 28
+    learning_rate: Annotated[float, Field(gt=0, le=10)] = 0.1
+    smoothness: Annotated[float, Field(ge=0)] = 0.01
+    neighbours: Annotated[int, Field(ge=1, le=50)] = 6
+    tolerance: Annotated[float, Field(gt=0, lt=1)] = 0.005
+    patience: Annotated[int, Field(ge=1, le=1000)] = 5
+    enough_n: Annotated[float, Field(ge=0, le=100)] | None = None
+    """Mean error [N] at which the fit of springs ends; 0 never, null at `reading.repeatability_n`."""
+    puncture_weight: Annotated[int, Field(ge=1, le=100)] = 4
     """How many times samples within 50 ms of the measured puncture count in the loss."""
-    hold_out_fraction: Annotated[float, Field(ge=0, le=0.5)]
-    hold_out_block_s: Positive
-    starts: Annotated[int, Field(ge=1, le=100)]
-    start_spread: Annotated[float, Field(ge=0, le=5)]
-    processes: Annotated[int, Field(ge=1, le=256)]
-    seed: int
+    hold_out_fraction: Annotated[float, Field(ge=0, le=0.5)] = 0.2
+    hold_out_block_s: Positive = 0.03
+    starts: Annotated[int, Field(ge=1, le=100)] = 1
+    start_spread: Annotated[float, Field(ge=0, le=5)] = 1.0
+    processes: Annotated[int, Field(ge=1, le=256)] = 2
+    seed: int = 0
+
+    _nominal = model_validator(mode="before")(nominal_unless_given("start"))
 
 
 STAGE = Stage(

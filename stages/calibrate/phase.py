@@ -326,7 +326,8 @@ def fit(
 
 def in_noise(row: HistoryRow, problem: Problem, params: CalibrateParams) -> bool:
     """Whether the mean error is below what the log repeats to: what is left to fit is noise."""
-    return row.nmae * problem.mean_force < params.enough_n
+    enough_n = params.reading.repeatability_n if params.enough_n is None else params.enough_n
+    return row.nmae * problem.mean_force < enough_n
 
 
 def refuse_start(failure: str) -> InputError:

@@ -325,7 +325,7 @@ def pose_problem(model: Model, cut: RecordedCut, params: CalibrateParams) -> Pro
     """
     _check_log(cut)
     grid = np.arange(cut.time[0], cut.time[-1], 1.0 / params.rate_hz)
-    onset = _sets_in(cut, grid, params.low_pass_hz)
+    onset = _sets_in(cut, grid, params.reading.filter_cutoff_hz)
     height = _at(grid, cut.time, cut.position[:, 1:2])[:, 0]
     top = top_of_body(model.mesh)
     at_onset = float(np.interp(onset, grid, height))
@@ -334,7 +334,7 @@ def pose_problem(model: Model, cut: RecordedCut, params: CalibrateParams) -> Pro
     steps = round((last - first) / params.cut.dt_s)
     samples = int(np.floor(steps * params.cut.dt_s * params.rate_hz + 1e-9))
     time = first + (np.arange(samples) + 1) / params.rate_hz
-    matrix = np.ascontiguousarray(low_pass(time, np.eye(samples), params.low_pass_hz))
+    matrix = np.ascontiguousarray(low_pass(time, np.eye(samples), params.reading.filter_cutoff_hz))
     # A simulated sample is the mean over the interval that ends at its time.
     middle = time - 0.5 / params.rate_hz
     force = matrix @ _at(middle, cut.time, cut.force)

@@ -16,7 +16,7 @@ from stages.runtime.describe import (
     picture,
     table,
 )
-from stages.shared.cut_description import POSITION, triangles
+from stages.shared.columns import POSITION, triangles
 
 _ARTIFACTS = (
     table(

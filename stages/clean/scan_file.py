@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.runtime.errors import InputError
-from stages.shared.scan_header import CLOUD_SUFFIXES, MAX_FILE_BYTES, ScanHeader, malformed, read_header
+from stages.shared.input_files import CLOUD_SUFFIXES, MAX_FILE_BYTES, ScanHeader, malformed, read_header
 from stages.shared.surface import open3d
 
 _MIN_FACES = 8

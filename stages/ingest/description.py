@@ -15,6 +15,7 @@ from stages.runtime.describe import (
     picture,
     table,
 )
+from stages.shared.input_files import ReadingParams
 from stages.shared.robots.robot import ROBOTS
 
 _FORCE = (
@@ -60,6 +61,7 @@ _ARTIFACTS = (
 class IngestParams(StageParams):
     """ingest: from a robot's log to the force on the knife's edge."""
 
+    reading: ReadingParams
     columns: dict[str, str | list[str]]
     """For tables: what is in which column. For ROS recordings: the topics of force, pose and joints."""
     sample_rate_hz: Positive | None = None
@@ -85,9 +87,7 @@ class IngestParams(StageParams):
     """Height of the edge above the board at its lowest, where board_height_m is not known."""
     tare: Literal["auto", "air", "window"]
     tare_window_s: Annotated[float, Field(ge=0.02, le=10)]
-    filter_cutoff_hz: Positive
     onset_force_n: Positive
-    repeatability_n: Annotated[float, Field(ge=0)]
     scale_error_fraction: Annotated[float, Field(ge=0, le=1)]
 
 

@@ -89,17 +89,17 @@ def ingest(
             "ingest.tare to window."
         )
     if airs and params.tare != "window":
-        tare = air_tare(record, descent, airs, params.filter_cutoff_hz)
+        tare = air_tare(record, descent, airs, params.reading.filter_cutoff_hz)
     else:
         tare = window_tare(record, descent, params, source)
     net = record.force_n - tare.force_n
-    filtered = low_pass(record.time_s, net, params.filter_cutoff_hz)
+    filtered = low_pass(record.time_s, net, params.reading.filter_cutoff_hz)
     onset = require_onset(record.time_s, filtered[:, 1], descent, params.onset_force_n, source)
     before_contact = filtered[descent.top : max(onset, descent.top + 1)]
     residual = float(np.sqrt((before_contact**2).sum(axis=1).mean()))
     on_board = board_contact(filtered[:, 1], descent)
     position, board = _on_board(record, airs, params)
-    smooth_position = low_pass(record.time_s, position, params.filter_cutoff_hz)
+    smooth_position = low_pass(record.time_s, position, params.reading.filter_cutoff_hz)
     sample = np.arange(len(net))
     cutting = (sample >= descent.top) & (sample < (len(net) if on_board is None else on_board))
     return _ForceRecord(
@@ -145,7 +145,7 @@ def _on_board(
 
 def _uncertainty(filtered: NDArray[np.float64], residual: float, params: IngestParams) -> NDArray[np.float64]:
     scale = params.scale_error_fraction * np.linalg.norm(filtered, axis=1)
-    return np.sqrt(params.repeatability_n**2 + residual**2 + scale**2)
+    return np.sqrt(params.reading.repeatability_n**2 + residual**2 + scale**2)
 
 
 def force_table(result: _ForceRecord) -> pl.DataFrame:
@@ -233,7 +233,7 @@ def _notes(
         "velocity": "derivative of the low-passed measured position",
         "tare": result.tare.method,
         "tare_residual_n": f"{result.residual_n:.3f}",
-        "filter": f"Butterworth order 2, forwards and backwards, {params.filter_cutoff_hz:g} Hz",
+        "filter": f"Butterworth order 2, forwards and backwards, {params.reading.filter_cutoff_hz:g} Hz",
         "rate_hz": f"{sampling.rate_hz:.3f}",
         "largest_gap_s": f"{sampling.largest_gap_s:.6f}",
         "onset_s": f"{result.time_s[result.onset]:.6f}",
@@ -241,8 +241,8 @@ def _notes(
         if result.on_board is None
         else f"{result.time_s[result.on_board]:.6f}; not valid from there on",
         "uncertainty": (
-            f"root of squares of repeatability {params.repeatability_n:g} N, tare residual {result.residual_n:.3f} N "
-            f"and {params.scale_error_fraction:g} of the force"
+            f"root of squares of repeatability {params.reading.repeatability_n:g} N, tare residual "
+            f"{result.residual_n:.3f} N and {params.scale_error_fraction:g} of the force"
         ),
     }
 

@@ -114,7 +114,7 @@ def air_tare(
 def window_tare(record: EdgeRecord, descent: Descent, params: IngestParams, source: str) -> Tare:
     """The mean force while the knife moves in air, just before contact."""
     time = record.time_s
-    smooth = low_pass(time, record.force_n, params.filter_cutoff_hz)
+    smooth = low_pass(time, record.force_n, params.reading.filter_cutoff_hz)
     begin, end = time[descent.top], time[descent.top] + params.tare_window_s
     onset = -1
     for _ in range(_MAX_ROUNDS):

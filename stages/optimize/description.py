@@ -165,7 +165,7 @@ class OptimizeParams(StageParams):
     max_acceleration_along_m_s2: Annotated[float, Field(gt=0, le=20)]
     max_acceleration_vertical_m_s2: Annotated[float, Field(gt=0, le=20)]
     keyframe_spacing_s: Annotated[float, Field(ge=0.02, le=10)]
-    sigma2_s2: Annotated[float, Field(gt=0, le=10)]
+    sigma2_s2: Annotated[float, Field(gt=0, le=10)] = 0.03
     window_s: Annotated[float, Field(ge=0.12, le=1)]
     """Rise and fall of the motion at its ends; below 120 ms a controller refuses it. Null: as arm.robot needs it."""
     final_strokes: Annotated[int, Field(ge=0, le=10)]
@@ -177,17 +177,17 @@ class OptimizeParams(StageParams):
     """The first begins beside the vertical cut, the others are drawn."""
     candidates: Annotated[int, Field(ge=1, le=1000)]
     """Motions that are drawn and simulated once; the starts but the first are the best of them."""
-    start_amplitude_m_s: Positive
+    start_amplitude_m_s: Positive = 0.02
     """Of the first start; at 0 the descent can't leave the vertical cut, by symmetry."""
-    start_amplitude_range_m_s: tuple[Positive, Positive]
-    start_frequency_range_rad_s: tuple[Positive, Positive]
+    start_amplitude_range_m_s: tuple[Positive, Positive] = (0.04, 0.15)
+    start_frequency_range_rad_s: tuple[Positive, Positive] = (2.0, 24.0)
     iterations: Annotated[int, Field(ge=1, le=10_000)]
     """Simulations per start."""
-    ablation_iterations: Annotated[int, Field(ge=1, le=10_000)]
+    ablation_iterations: Annotated[int, Field(ge=1, le=10_000)] = 6
     """Of the search without constraints, which is only reported."""
-    start_radius: Annotated[float, Field(gt=0, le=10)]
+    start_radius: Annotated[float, Field(gt=0, le=10)] = 0.5
     """First length of a step, in the optimiser's units (0.1 m/s, 10 rad/s, a fifth of the descent)."""
-    least_radius: Annotated[float, Field(gt=0, le=10)]
+    least_radius: Annotated[float, Field(gt=0, le=10)] = 0.02
     """A start ends as converged when its steps have become shorter than this."""
     least_gain: Annotated[float, Field(ge=0, le=0.1)]
     """A start also ends when the model of the force promises less than this share of the mean force of its next step.
@@ -195,17 +195,17 @@ class OptimizeParams(StageParams):
     Less is below the simulation's own error: steps of 3 ms put the force of a sawing cut 0.6 % off (docs/simulator.md).
     0 ends a start only when no step promises anything.
     """
-    optimiser: Annotated[str, one_of(OPTIMISERS)]
+    optimiser: Annotated[str, one_of(OPTIMISERS)] = "adamax"
     """Of MDMM: a key of stages.optimize.description.OPTIMISERS."""
-    inner_iterations: Annotated[int, Field(ge=10, le=100_000)]
+    inner_iterations: Annotated[int, Field(ge=10, le=100_000)] = 300
     """Steps of MDMM between two simulations."""
-    multiplier_rate: Annotated[float, Field(ge=0, le=100)]
+    multiplier_rate: Annotated[float, Field(ge=0, le=100)] = 0.1
     constraints: dict[str, _ConstraintWeight]
-    speed_weight_s2_m2: Annotated[float, Field(ge=0, le=100)]
+    speed_weight_s2_m2: Annotated[float, Field(ge=0, le=100)] = 0.1
     """Weight of the mean squared speed beside the mean force over that of the vertical cut."""
     draws: Annotated[int, Field(ge=1, le=100)]
     """Sets of parameters the mean force is averaged over: 1 is the fitted one alone."""
-    draw_spread: Annotated[float, Field(ge=0, le=1)]
+    draw_spread: Annotated[float, Field(ge=0, le=1)] = 0.1
     processes: Annotated[int, Field(ge=0, le=256)]
     """For starts, candidates and checks; 0 takes every core the stage is given. The result does not depend on it."""
     seed: int

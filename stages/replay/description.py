@@ -5,7 +5,8 @@ from typing import Annotated
 from pydantic import Field
 
 from stages.runtime.describe import Column, Stage, StageParams, metrics, picture, table
-from stages.shared.cut_description import SIDE, CutParams, cut_mesh, triangles
+from stages.shared.columns import SIDE, triangles
+from stages.shared.cut_description import CutParams, cut_mesh
 
 _ARTIFACTS = (
     table(

@@ -1,28 +1,16 @@
 """Section `cut` of params.yaml: the one description of what cuts and how it is simulated."""
 
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
 from disect_sim.knife import Knife, knife_from
 from disect_sim.laws import DAMAGE_LAWS
-from disect_sim.parameters import SPRING_PARAMETERS
+from disect_sim.parameters import SPRING_PARAMETERS, parameter_info
 from stages.runtime.describe import Column, Positive, SharedSection, one_of
 from stages.runtime.errors import InputError
-
-# Columns that tables of several stages have.
-
-
-POSITION = Column("position_m", "array[f64,3]", "m", "position in the cutting frame (y up, board y = 0)")
-SIDE = Column(
-    "side", "i8", "-", "+1 on the positive side of the cut surface (x > 0 for the plane x = 0), else -1"
-)
-
-
-def triangles(meaning: str) -> Column:
-    """Three vertices per row."""
-    return Column("vertices", "array[i32,3]", "index", meaning)
-
+from stages.shared.library.library import ANY_MATERIAL
 
 # Columns of a table with the parameters of every cutting spring, one per parameter of the simulator.
 
@@ -59,6 +47,8 @@ class CutParams(SharedSection):
     """Height of the knife's edge above the board at the end."""
     force_limit_n: Positive
     """A simulated cut ends as jammed beyond this."""
+    parameters: dict[str, float]
+    """Parameters of the simulator that differ from `nominal_parameters`."""
 
     @field_validator("knife", mode="before")
     @classmethod
@@ -72,6 +62,17 @@ class CutParams(SharedSection):
         return value
 
     @property
+    def nominal_parameters(self) -> dict[str, float]:
+        """Return every spring parameter before any log.
+
+        The simulator's defaults, replaced by the library's medians, replaced by `parameters`.
+        """
+        names = SPRING_PARAMETERS
+        default = {name: parameter_info(name, damage_law=self.damage_law).default for name in names}
+        median = {name: value for name, (value, _) in ANY_MATERIAL.items() if name in names}
+        return default | median | self.parameters
+
+    @property
     def blade(self) -> Knife:
         """The knife's geometry."""
         return knife_from(self.knife)
@@ -82,3 +83,16 @@ class CutParams(SharedSection):
         if isinstance(self.knife, str):
             return self.knife
         return ", ".join(f"{name} {value:g}" for name, value in sorted(self.knife.items()))
+
+
+def nominal_unless_given(key: str) -> Callable[[Any], Any]:
+    """Return a validator that fills `key` of a section with the nominal parameters of its cut; given values stay."""
+
+    def fill(values: Any) -> Any:
+        cut = values.get("cut") if isinstance(values, dict) else None
+        given = values.get(key, {}) if isinstance(values, dict) else None
+        if not isinstance(cut, CutParams) or not isinstance(given, dict):
+            return values
+        return values | {key: cut.nominal_parameters | given}
+
+    return fill

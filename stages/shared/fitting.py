@@ -132,7 +132,7 @@ def low_pass(
     if not cutoff_hz < 0.5 * rate_hz:
         raise InputError(
             f"The low-pass's cutoff is {cutoff_hz:g} Hz, the record has {rate_hz:.4g} samples a second. The cutoff "
-            f"must be below half of that, {0.5 * rate_hz:.4g} Hz. Lower filter_cutoff_hz."
+            f"must be below half of that, {0.5 * rate_hz:.4g} Hz. Lower reading.filter_cutoff_hz."
         )
     even = np.linspace(time_s[0], time_s[-1], count)
     columns = values.reshape(count, -1)

@@ -1,11 +1,18 @@
-"""A bound on the memory that reading one file may take: a few kilobytes can unpack to gigabytes."""
+"""Input files are checked before they are loaded: scan headers, sizes, formats of force logs, memory while reading."""
 
+import json
+import mmap
 import resource
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Any
 
+from pydantic import Field
+
+from stages.runtime.describe import Positive, SharedSection
 from stages.runtime.errors import InputError
 
 # The formats of force logs. One is added by a line here and the file stages/ingest/formats/<name>.py.
@@ -119,3 +126,244 @@ def _address_space() -> int:
     """Bytes of this process's address space (Linux)."""
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
     return pages * resource.getpagesize()
+
+
+# Headers of scan files: how large a scan is, read without loading it.
+
+MAX_FILE_BYTES = 2**30
+"""Largest file that is opened unless clean.max_bytes says otherwise [bytes]; a million faces as text are 100 MB."""
+_MAX_HEADER_BYTES = 65536
+"""A PLY or PCD header is a few hundred bytes; one that has not ended by here is not a header."""
+_STL_HEADER_BYTES, _STL_FACE_BYTES = 84, 50
+_GLTF_TRIANGLES = 4
+
+MESH_SUFFIXES = (".ply", ".obj", ".stl", ".off", ".gltf", ".glb")
+CLOUD_SUFFIXES = (".pcd", ".xyz")
+
+
+@dataclass(frozen=True)
+class ScanHeader:
+    """Counts a file announces."""
+
+    kind: str
+    """Format: the suffix without its dot, lower case."""
+    faces: int
+    """Number of faces announced (0 for a point cloud)."""
+    points: int
+    """Number of vertices or points announced (0 if the format does not say)."""
+
+
+def read_header(path: Path, *, max_faces: int, max_bytes: int = MAX_FILE_BYTES) -> ScanHeader:
+    """Check that the file can be opened and is no larger than allowed; return what it announces."""
+    name = path.name
+    try:
+        size = path.stat().st_size
+        is_file = path.is_file()
+    except OSError as error:
+        raise InputError(
+            f"{name} cannot be opened ({error.strerror}). A scan must be a readable file. "
+            "Check the path, its permissions and that no symlink points back to itself."
+        ) from error
+    if not is_file:
+        raise InputError(f"{name} is not a file. A scan must be a regular file. Give the file itself.")
+    check_scan_size(name, size, max_bytes)
+    suffix = check_scan_suffix(path, name)
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        header = _COUNTERS[suffix](name, data)
+    for count, what in ((header.faces, "faces"), (header.points, "points")):
+        if count > max_faces:
+            raise InputError(
+                f"{name} announces {count:,} {what}. At most {max_faces:,} are read (clean.max_faces). "
+                "Decimate the scan first: a few ten thousand faces are plenty for a fruit."
+            )
+    return header
+
+
+def check_scan_suffix(path: Path, name: str) -> str:
+    """Refuse a file that is called like nothing that can be read; returns its suffix in lower case."""
+    suffix = path.suffix.lower()
+    if suffix not in MESH_SUFFIXES + CLOUD_SUFFIXES:
+        raise InputError(
+            f"{name} has the suffix '{suffix}'. Formats read are "
+            f"{', '.join(MESH_SUFFIXES + CLOUD_SUFFIXES)}. "
+            "Convert the scan to one of them."
+        )
+    return suffix
+
+
+def check_scan_size(name: str, size: int, max_bytes: int) -> None:
+    """Refuse an empty file and one that is too large, before anything of it is read or copied."""
+    if size == 0:
+        raise InputError(
+            f"{name} is empty (0 bytes). A scan must hold a mesh or a point cloud. Export it again."
+        )
+    if size > max_bytes:
+        raise InputError(
+            f"{name} has {size / 1e6:.0f} MB. At most {max_bytes / 1e6:.0f} MB are read (clean.max_bytes). "
+            "Decimate the scan first."
+        )
+
+
+def malformed(name: str, why: str) -> InputError:
+    """The error for a file that is not what its suffix says."""
+    return InputError(
+        f"{name} is malformed: {why}. A scan must be a complete {Path(name).suffix.lstrip('.').upper()} "
+        "file. "
+        "Export it again or convert it with another program."
+    )
+
+
+def _header_lines(name: str, data: mmap.mmap, last: bytes) -> list[list[str]]:
+    head = data[:_MAX_HEADER_BYTES]
+    end = head.find(last)
+    if end < 0:
+        raise malformed(name, f"its header has no '{last.decode().strip()}' line")
+    text = head[:end].decode("ascii", "replace")
+    return [line.split() for line in text.splitlines() if line.split()]
+
+
+def _integer(name: str, words: list[str], index: int) -> int:
+    try:
+        value = int(words[index])
+    except (IndexError, ValueError) as error:
+        raise malformed(name, f"the header line '{' '.join(words)}' holds no whole number") from error
+    if value < 0:
+        raise malformed(name, f"the header announces {value} entries")
+    return value
+
+
+def _ply(name: str, data: mmap.mmap) -> ScanHeader:
+    if data[:3] != b"ply":
+        raise malformed(name, "it does not begin with 'ply'")
+    counts = {
+        words[1]: _integer(name, words, 2)
+        for words in _header_lines(name, data, b"end_header")
+        if words[0] == "element" and len(words) > 1
+    }
+    if counts.get("vertex", 0) == 0:
+        raise malformed(name, "its header announces no vertices")
+    return ScanHeader("ply", counts.get("face", 0), counts["vertex"])
+
+
+def _pcd(name: str, data: mmap.mmap) -> ScanHeader:
+    lines = {words[0].upper(): words for words in _header_lines(name, data, b"DATA ")}
+    if not {"FIELDS", "SIZE", "TYPE", "POINTS"} <= lines.keys():
+        raise malformed(name, "its header lacks one of FIELDS, SIZE, TYPE and POINTS")
+    if not {"x", "y", "z"} <= set(lines["FIELDS"]):
+        raise malformed(name, f"its fields are {' '.join(lines['FIELDS'][1:])} and not x y z")
+    points = _integer(name, lines["POINTS"], 1)
+    start = data.find(b"\n", data.find(b"DATA ")) + 1
+    encoding = data[data.find(b"DATA ") + 5 : start].strip()
+    columns = len(lines["FIELDS"]) - 1
+    sizes = [_integer(name, lines["SIZE"], k + 1) for k in range(columns)]
+    repeats = [_integer(name, lines["COUNT"], k + 1) if "COUNT" in lines else 1 for k in range(columns)]
+    for axis in ("x", "y", "z") if encoding != b"ascii" else ():
+        place = lines["FIELDS"].index(axis)
+        if lines["TYPE"][place : place + 1] != ["F"] or sizes[place - 1] != 4:
+            raise InputError(
+                f"{name} is a binary PCD whose {axis} is not TYPE F of SIZE 4. Numbers of 32 bits are read there. Save "
+                "it with such numbers, or with DATA ascii."
+            )
+    needed = {
+        b"ascii": 2 * points,
+        b"binary": points * sum(s * c for s, c in zip(sizes, repeats, strict=True)),
+    }
+    if points == 0 or start == 0 or len(data) - start < needed.get(encoding, 8):
+        raise malformed(name, f"{points} points are announced but {len(data) - max(start, 0)} bytes follow")
+    return ScanHeader("pcd", 0, points)
+
+
+def _stl(name: str, data: mmap.mmap) -> ScanHeader:
+    if len(data) >= _STL_HEADER_BYTES:
+        faces = struct.unpack("<I", data[80:84])[0]
+        if len(data) == _STL_HEADER_BYTES + _STL_FACE_BYTES * faces and faces > 0:
+            return ScanHeader("stl", faces, 0)
+    if data[:5].lower() == b"solid" and _count(data, b"endfacet") > 0:
+        return ScanHeader("stl", _count(data, b"endfacet"), 0)
+    raise malformed(name, "it is neither a binary STL of the announced length nor a text STL with facets")
+
+
+def _obj(name: str, data: mmap.mmap) -> ScanHeader:
+    faces = _count(data, b"\nf ") + (data[:2] == b"f ")
+    points = _count(data, b"\nv ") + (data[:2] == b"v ")
+    if points == 0:
+        raise malformed(name, "it has no vertex lines ('v x y z')")
+    return ScanHeader("obj", faces, points)
+
+
+def _off(name: str, data: mmap.mmap) -> ScanHeader:
+    lines = [line.split(b"#")[0].split() for line in data[:_MAX_HEADER_BYTES].splitlines()]
+    words = [word.decode("ascii", "replace") for line in lines for word in line][:4]
+    if not words or not words[0].upper().endswith("OFF"):
+        raise malformed(name, "it does not begin with 'OFF'")
+    return ScanHeader("off", _integer(name, words, 2), _integer(name, words, 1))
+
+
+def _xyz(_name: str, data: mmap.mmap) -> ScanHeader:
+    return ScanHeader("xyz", 0, _count(data, b"\n"))
+
+
+def _glb(name: str, data: mmap.mmap) -> ScanHeader:
+    if len(data) < 20 or data[:4] != b"glTF":
+        raise malformed(name, "it does not begin with 'glTF'")
+    total, length = struct.unpack("<I", data[8:12])[0], struct.unpack("<I", data[12:16])[0]
+    if total > len(data) or 20 + length > len(data):
+        raise malformed(name, f"{total} bytes are announced but the file has {len(data)}")
+    return _gltf_counts(name, "glb", data[20 : 20 + length])
+
+
+def _gltf(name: str, data: mmap.mmap) -> ScanHeader:
+    return _gltf_counts(name, "gltf", data[:])
+
+
+def _gltf_counts(name: str, kind: str, text: bytes) -> ScanHeader:
+    try:
+        tree: dict[str, Any] = json.loads(text)
+        accessors = tree.get("accessors", [])
+        primitives = [part for mesh in tree.get("meshes", []) for part in mesh["primitives"]]
+        uris = [buffer["uri"] for buffer in tree.get("buffers", []) if "uri" in buffer]
+        points = sum(int(accessors[part["attributes"]["POSITION"]]["count"]) for part in primitives)
+        faces = sum(
+            int(accessors[part.get("indices", part["attributes"]["POSITION"])]["count"]) // 3
+            for part in primitives
+            if part.get("mode", _GLTF_TRIANGLES) == _GLTF_TRIANGLES
+        )
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError) as error:
+        raise malformed(name, f"its JSON part cannot be followed ({type(error).__name__})") from error
+    if any(not uri.startswith("data:") for uri in uris):
+        raise InputError(
+            f"{name} keeps its geometry in another file ({uris[0][:80]}). A scan must be one file. "
+            "Export it as .glb, or as .gltf with embedded buffers."
+        )
+    return ScanHeader(kind, faces, points)
+
+
+def _count(data: mmap.mmap, word: bytes) -> int:
+    total, start = 0, 0
+    chunk = 1 << 24
+    while start < len(data):
+        # The overlap of len(word) - 1 bytes catches words that straddle two chunks and counts none twice.
+        total += data[start : start + chunk + len(word) - 1].count(word)
+        start += chunk
+    return total
+
+
+_COUNTERS = {
+    ".ply": _ply,
+    ".pcd": _pcd,
+    ".stl": _stl,
+    ".obj": _obj,
+    ".off": _off,
+    ".xyz": _xyz,
+    ".gltf": _gltf,
+    ".glb": _glb,
+}
+
+
+class ReadingParams(SharedSection):
+    """reading: accuracy of a force reading, for the measured and for the simulated force alike."""
+
+    filter_cutoff_hz: Positive
+    """Of the zero-phase low-pass."""
+    repeatability_n: Annotated[float, Field(ge=0)]
+    """Of the measured force."""

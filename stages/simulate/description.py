@@ -2,10 +2,10 @@
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from stages.runtime.describe import Column, Stage, StageParams, metrics, picture, table
-from stages.shared.cut_description import CutParams, cut_mesh
+from stages.shared.cut_description import CutParams, cut_mesh, nominal_unless_given
 
 _ARTIFACTS = (
     table(
@@ -43,8 +43,10 @@ class SimulateParams(StageParams):
 
     cut: CutParams
     sample_rate_hz: Annotated[float, Field(ge=1, le=10_000)]
-    parameters: dict[str, float]
-    """Spring, contact and material parameters of the simulator; the stage checks names and ranges."""
+    parameters: dict[str, float] = Field(default_factory=dict)
+    """Simulator parameters of the nominal cut; those not given are `cut.nominal_parameters`."""
+
+    _nominal = model_validator(mode="before")(nominal_unless_given("parameters"))
 
 
 STAGE = Stage(

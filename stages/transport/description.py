@@ -43,15 +43,15 @@ class TransportParams(StageParams):
     """transport: parameters of the first cut's springs, carried over to those of the second."""
 
     cut: CutParams
-    max_exact_springs: Annotated[int, Field(ge=1, le=20_000)]
+    max_exact_springs: Annotated[int, Field(ge=1, le=20_000)] = 4000
     """Larger sets get the entropic plan."""
-    entropy: Annotated[float, Field(ge=1e-5, le=1)]
+    entropy: Annotated[float, Field(ge=1e-5, le=1)] = 0.002
     """Of the entropic plan, in squared widths of the unit box."""
-    touched_ns: Annotated[float, Field(ge=0)]
+    touched_ns: Annotated[float, Field(ge=0)] = 0.0001
     """A spring that got less impulse from the knife than this was not touched."""
-    untouched_weight: Annotated[float, Field(gt=0, le=1)]
+    untouched_weight: Annotated[float, Field(gt=0, le=1)] = 0.1
     """Weight of such a spring beside a touched one of the same area."""
-    bare_within_m: Annotated[float, Field(ge=0, le=0.01)]
+    bare_within_m: Annotated[float, Field(ge=0, le=0.01)] = 0.0015
     """Surface springs this near to the first cut's face are flesh laid bare, not skin."""
 
 

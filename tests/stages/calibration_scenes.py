@@ -77,7 +77,7 @@ def record(
     force = np.stack([np.interp(time, middle, column) for column in result.force.T], axis=1)
     force += np.random.default_rng(seed).normal(0.0, noise_n, force.shape) * np.array([0.0, 1.0, 0.0])
     velocity = np.tile([0.0, -speed, slide], (len(time), 1))
-    onset = find_onset(time, np.linalg.norm(low_pass(time, force, SHIPPED.low_pass_hz), axis=1))
+    onset = find_onset(time, np.linalg.norm(low_pass(time, force, SHIPPED.reading.filter_cutoff_hz), axis=1))
     assert onset is not None
     return RecordedCut(time, motion.poses(time), velocity, force, np.ones(len(time), bool), onset)
 

@@ -20,7 +20,7 @@ READY = np.array([0.0, 0.37, 0.0, -2.9, 0.0, 3.27, 0.785])
 
 
 def with_params(**changes: object) -> IngestParams:
-    return IngestParams.model_validate({**PARAMS.model_dump(), **changes})
+    return PARAMS.changed(**changes)
 
 
 @dataclass

@@ -16,8 +16,7 @@ from hypothesis.extra.numpy import arrays
 from stages.clean.scan_file import read_scan
 from stages.ingest.log_file import read_log
 from stages.runtime.errors import InputError
-from stages.shared.input_files import LOG_FORMATS
-from stages.shared.scan_header import CLOUD_SUFFIXES, MESH_SUFFIXES
+from stages.shared.input_files import CLOUD_SUFFIXES, LOG_FORMATS, MESH_SUFFIXES
 from tests.stages.force_logs import SyntheticCut, libfranka_text, recording, synthetic_cut, with_params
 from tests.stages.ros_logs import write_bag
 from tests.stages.scan_writers import WRITERS

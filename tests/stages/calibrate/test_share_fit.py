@@ -39,7 +39,7 @@ def saw(model, parameters, *, speed=0.06, peak=3.0, dt=0.004) -> RecordedCut:
     velocity = np.stack(
         [np.zeros_like(time), np.full_like(time, -speed), peak * speed * np.cos(turn * time)], axis=1
     )
-    onset = find_onset(time, np.linalg.norm(low_pass(time, force, SHIPPED.low_pass_hz), axis=1))
+    onset = find_onset(time, np.linalg.norm(low_pass(time, force, SHIPPED.reading.filter_cutoff_hz), axis=1))
     assert onset is not None
     return RecordedCut(time, motion.poses(time), velocity, force, np.ones(len(time), bool), onset)
 
