@@ -41,7 +41,7 @@ def main() -> None:
 def _draw(axis: Any, name: str, table: pl.DataFrame, metrics: dict[str, Any]) -> None:
     moment = (table["time_s"] - metrics["onset_s"]).to_numpy()
     axis.plot(moment, table["measured_n"], color=MEASURED, lw=2.2, label="measured")
-    axis.plot(moment, table["shared_n"], color=SHARED, lw=1.2, label="simulated, shared parameters")
+    axis.plot(moment, table["reference_n"], color=SHARED, lw=1.2, label="simulated, shared parameters")
     axis.plot(moment, table["simulated_n"], color=FITTED, lw=1.6, label="simulated, fitted")
     axis.set(xlabel="time after contact [s]", ylabel="force on the knife [N]")
     axis.set_title(f"{name}: NMAE {100 * metrics['nmae']:.1f} %, MAE {metrics['mae_n']:.2f} N")

@@ -118,10 +118,10 @@ def run(size: Size, kept: Kept) -> Iterator[dict[str, dict[str, Any]]]:
         found = calibrate(
             model, recorded(NAME), params, scan_dir=kept.folder / "springs", key=f"{key} {size}"
         )
-        sought = {name: float(found.shared_values[name]) for name in params.shared}
+        sought = {name: float(found.reference_values[name]) for name in params.shared}
         return {
             "values": sought,
-            "shared": found.shared_simulated[use],
+            "shared": found.reference_simulated[use],
             "individual": found.simulated[use],
             "gradients": found.gradients,
             "springs": model.spring_count,

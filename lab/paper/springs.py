@@ -50,7 +50,7 @@ def settings(scene: Scene, *, shared: int, individual: int) -> CalibrateParams:
 def fitted(model: Model, log: RecordedCut, params: CalibrateParams) -> dict[str, Values]:
     """Values after the shared phase and after the individual one."""
     found = calibrate(model, log, params)
-    return {"shared": found.shared_values, "individual": found.values}
+    return {"shared": found.reference_values, "individual": found.values}
 
 
 def mean_error_n(model: Model, log: RecordedCut, params: CalibrateParams, values: Values) -> float:

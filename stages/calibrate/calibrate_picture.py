@@ -219,7 +219,7 @@ def _draw_profile(axis: Any, fit: Calibration, metrics: dict[str, Any]) -> None:
             p.time, sampled.low, sampled.high, color=FRUIT, alpha=0.25, lw=0.0, label="posterior, 90 %"
         )
     axis.plot(p.time, p.measured, color=TEXT, lw=2.2, label="measured")
-    axis.plot(p.time, fit.shared_simulated, color=SCAN, lw=1.2, label=before)
+    axis.plot(p.time, fit.reference_simulated, color=SCAN, lw=1.2, label=before)
     axis.plot(p.time, fit.simulated, color=FRUIT, lw=2.0, label="simulated, fitted")
     axis.plot(p.time, fit.simulated - p.measured, color=CUT, lw=1.0, label="residual")
     axis.axhline(0.0, color=SCAN, lw=0.6)

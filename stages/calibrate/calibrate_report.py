@@ -203,7 +203,7 @@ def profile_table(fit: Calibration | None) -> pl.DataFrame:
         held_out = contact = empty.astype(bool)
     else:
         p = fit.problem
-        time, measured, shared, simulated = p.time, p.measured, fit.shared_simulated, fit.simulated
+        time, measured, shared, simulated = p.time, p.measured, fit.reference_simulated, fit.simulated
         height = p.height + float(fit.values.get(OFFSET, np.asarray(0.0)))
         held_out, contact = p.held_out, p.contact & p.valid
     return pl.DataFrame(
@@ -212,7 +212,7 @@ def profile_table(fit: Calibration | None) -> pl.DataFrame:
             pl.Series("height_m", height, pl.Float64),
             pl.Series("measured_n", measured, pl.Float64),
             pl.Series("simulated_n", simulated, pl.Float64),
-            pl.Series("shared_n", shared, pl.Float64),
+            pl.Series("reference_n", shared, pl.Float64),
             pl.Series("residual_n", simulated - measured, pl.Float64),
             pl.Series("contact", contact, pl.Boolean),
             pl.Series("held_out", held_out, pl.Boolean),
@@ -225,7 +225,7 @@ def metrics(fit: Calibration, params: CalibrateParams) -> dict[str, object]:
     p = fit.problem
     use = p.contact & p.valid
     found = errors(fit.simulated, p.measured, use, p.mean_force)
-    shared = errors(fit.shared_simulated, p.measured, use, p.mean_force)
+    shared = errors(fit.reference_simulated, p.measured, use, p.mean_force)
     material = fit.material
     held = p.held_out & p.contact & (material is None)
     held_out = errors(fit.simulated, p.measured, held, p.mean_force).nmae if held.any() else None
@@ -236,6 +236,7 @@ def metrics(fit: Calibration, params: CalibrateParams) -> dict[str, object]:
     scalars = {f"fit_{name}": value for name, value in scalar_values(fit).items()}
     tail, following = (None, None) if material is None else (material.tail, material.next_cut)
     return {
+        "fit": fit.kind,
         "outcome": fit.outcome.word,
         "remedy": fit.outcome.remedy + _warning(fit) + _chains_warning(fit),
         "nmae_forecast": None if tail is None else tail.nmae,

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
@@ -42,14 +43,14 @@ class Calibration:
     """Every parameter: one number, or one per spring."""
     bounds: dict[str, Bound]
     """Of the shared parameters that were fitted."""
-    shared_values: Values
-    """After the first phase."""
+    reference_values: Values
+    """Values that the fit is compared with: the prior's (material), or those after the shared phase (springs)."""
     certainty: dict[str, Certainty]
     """How well the log determines them."""
     simulated: _Array
     """Profile of the fitted model [N], shape [sample_count]."""
-    shared_simulated: _Array
-    """Profile after the first phase [N], shape [sample_count]."""
+    reference_simulated: _Array
+    """Profile with `reference_values` [N], shape [sample_count]."""
     history: list[HistoryRow]
     gradients: int
     simulations: int
@@ -63,6 +64,11 @@ class Calibration:
     """The posterior, where the material was fitted."""
     springs: Mapping[str, SpringPosterior] = field(default_factory=dict)
     """What the log says about each spring, by parameter, where they were fitted one by one."""
+
+    @property
+    def kind(self) -> Literal["material", "springs"]:
+        """Which fit this is, as `calibrate.fit` names it."""
+        return "springs" if self.material is None else "material"
 
 
 def calibrate(
@@ -105,16 +111,16 @@ def calibrate(
     fit = SharedFit(problem, unknowns, params, scan_dir, key)
     starts = scattered_starts(unknowns.free(start), params.starts, params.start_spread, params.seed)
     shared, history = fit_from_starts(fit, starts, report=report)
-    shared_values = unknowns.values(shared.best.free)
-    values, outcome = shared_values, shared.outcome
+    reference_values = unknowns.values(shared.best.free)
+    values, outcome = reference_values, shared.outcome
     gradients, simulations = shared.gradients, shared.history[-1].simulations
     certainty, extra = certainties(
         problem, unknowns, shared.best.free, low_pass_hz=params.reading.filter_cutoff_hz
     )
-    shared_simulated = _profile(problem, shared_values)
+    reference_simulated = _profile(problem, reference_values)
     if params.individual and params.individual_iterations:
         refined, individual = fit_individual(
-            problem, params.individual, shared_values, params, scan_dir=scan_dir, key=key, report=report
+            problem, params.individual, reference_values, params, scan_dir=scan_dir, key=key, report=report
         )
         history = [*history, *refined.history]
         gradients += refined.gradients
@@ -128,10 +134,10 @@ def calibrate(
         problem,
         values,
         bounds,
-        shared_values,
+        reference_values,
         certainty,
         simulated,
-        shared_simulated,
+        reference_simulated,
         history,
         gradients,
         simulations + extra,
@@ -205,7 +211,7 @@ def scalar_values(fit: Calibration) -> dict[str, float]:
     out = {}
     for name in fit.bounds:
         last = fit.values.get(name)
-        out[name] = float(fit.shared_values[name] if last is None or last.ndim else last)
+        out[name] = float(fit.reference_values[name] if last is None or last.ndim else last)
     return out
 
 

@@ -189,7 +189,12 @@ _ARTIFACTS = (
                 "N",
                 "norm of the low-pass filtered simulated force with fitted parameters",
             ),
-            Column("shared_n", "f64", "N", "the same after the first phase"),
+            Column(
+                "reference_n",
+                "f64",
+                "N",
+                "simulated force before the fit: with the prior (material) or after the shared phase (springs)",
+            ),
             Column("residual_n", "f64", "N", "simulated_n minus measured_n"),
             Column("contact", "bool", "", "true for samples used for errors: valid and after contact onset"),
             Column("held_out", "bool", "", "true for samples held out from the fit"),
@@ -216,7 +221,7 @@ _ARTIFACTS = (
         axes=("step", "nmae"),
         meaning="history of the fit for `dvc plots`",
     ),
-    metrics("calibrate", "outcome and remedy, errors, fitted parameters, touched springs"),
+    metrics("calibrate", "kind of the fit, outcome and remedy, errors, fitted parameters, touched springs"),
     picture("calibrate", "measured and simulated force, residual, history, parameters on the cut surface"),
 )
 

@@ -47,7 +47,7 @@ def force(data: ScanData) -> Section:
             [
                 Curve("measured", column(profile, "measured_n")),
                 Curve("simulated, fitted", column(profile, "simulated_n")),
-                Curve(_before(metrics), column(profile, "shared_n"), dashed=True),
+                Curve(_before(metrics), column(profile, "reference_n"), dashed=True),
             ],
             marks=marks,
         )
@@ -75,8 +75,7 @@ def force(data: ScanData) -> Section:
 
 def _before(metrics: dict[str, object]) -> str:
     """Return the label of the dashed curve: first phase of a spring fit, or prior of a material fit."""
-    of_springs = metrics.get("nmae_forecast") is None and metrics.get("nmae_held_out") is not None
-    return "simulated, one value for all springs" if of_springs else "simulated, prior"
+    return "simulated, one value for all springs" if metrics.get("fit") == "springs" else "simulated, prior"
 
 
 def _milliseconds(value: object) -> str:

@@ -76,8 +76,8 @@ def nmae(fit, simulated=None):
 def test_two_shared_parameters_come_back(fit):
     _, done = fit
     # Same mesh, same steps, no noise: only the low-pass's ends and the log's interpolation stand between.
-    assert float(done.shared_values["cut_spring_ke"]) == pytest.approx(700.0, rel=0.05)
-    assert float(done.shared_values["sdf_mu"]) == pytest.approx(0.7, rel=0.05)
+    assert float(done.reference_values["cut_spring_ke"]) == pytest.approx(700.0, rel=0.05)
+    assert float(done.reference_values["sdf_mu"]) == pytest.approx(0.7, rel=0.05)
     assert nmae(done) < 0.01
 
 

@@ -45,7 +45,7 @@ def test_truth_from_another_mesh_with_noise_comes_back():
     # Identifiable means that two standard errors are less than 10 %. The meshes differ by 1.6 % in force with the same
     # parameters, which moves them by another 2 % (linear estimate).
     for name in identifiable:
-        assert float(done.shared_values[name]) == pytest.approx(TRUTH[name], rel=0.1), name
+        assert float(done.reference_values[name]) == pytest.approx(TRUTH[name], rel=0.1), name
 
 
 @pytest.mark.slow
@@ -71,11 +71,11 @@ def test_individual_beats_shared_on_the_same_and_on_a_faster_cut():
     )
     model = glued((5, 6, 6))
     done = calibrate(model, record(origin, truth, noise_n=0.3), params)
-    assert nmae(done.problem, done.simulated) < 0.7 * nmae(done.problem, done.shared_simulated)
+    assert nmae(done.problem, done.simulated) < 0.7 * nmae(done.problem, done.reference_simulated)
 
     faster = pose_problem(model, record(origin, truth, speed=0.144), params)
     found = {}
-    for name, values in (("individual", done.values), ("shared", done.shared_values)):
+    for name, values in (("individual", done.values), ("shared", done.reference_values)):
         tensors = {key: torch.as_tensor(value) for key, value in values.items()}
         found[name] = nmae(faster, faster.simulate(tensors, {})[0].numpy())
     assert found["individual"] < found["shared"]
