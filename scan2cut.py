@@ -1,4 +1,4 @@
-"""scan2cut from Python: results of scans as typed tables, cuts, pictures. docs/notebook.ipynb shows it.
+"""Python interface of scan2cut: results of scans as typed tables, simulated cuts, plots. See docs/notebook.ipynb.
 
 import scan2cut
 apple = scan2cut.Scan("synthetic_apple")
@@ -36,14 +36,14 @@ class Cut:
     force: pl.DataFrame
     """Columns of simulate/force: time_s, force_n, torque_nm, force_norm_n, contact_area_m2, knife_position_m."""
     metrics: dict[str, Any]
-    """Figures of simulate/metrics: outcome, mean and peak force, share that was cut."""
+    """Content of simulate/metrics: outcome, mean and peak force, cut fraction."""
 
 
 class Scan:
     """A registered scan: `Scan("apple").table("calibrate/profile")`."""
 
     def __init__(self, scan_id: str, project: Project | None = None) -> None:
-        """InputError if there is no such scan in the project, which is that around the current directory."""
+        """Open a scan of the project (default: that of the current directory); raise InputError if there is none."""
         self._project = project or find_project()
         known_scans(self._project, [scan_id])
         self.scan_id = scan_id
@@ -53,11 +53,11 @@ class Scan:
 
     @property
     def folder(self) -> Path:
-        """Where its files are."""
+        """Directory of the scan's files."""
         return self._project.scan_dir(self.scan_id)
 
     def artifacts(self) -> pl.DataFrame:
-        """What its stages write: name, kind, whether it is there, and what it is."""
+        """List all artifacts: name, kind, whether it exists, and its meaning."""
         rows = [
             (name, entry.kind, (self.folder / entry.path).exists(), entry.meaning)
             for name, entry in ARTIFACTS.items()
@@ -65,41 +65,42 @@ class Scan:
         return pl.DataFrame(rows, schema=["artifact", "kind", "is_there", "meaning"], orient="row")
 
     def columns(self, name: str) -> pl.DataFrame:
-        """Columns of a table: name, dtype, unit and meaning."""
-        rows = [(c.name, c.dtype, c.unit, c.meaning) for c in _known(name).columns]
+        """List the columns of a table: name, dtype, unit and meaning."""
+        rows = [(c.name, c.dtype, c.unit, c.meaning) for c in _artifact(name).columns]
         return pl.DataFrame(rows, schema=["column", "dtype", "unit", "meaning"], orient="row")
 
     def table(self, name: str) -> pl.DataFrame:
-        """A table by its name, such as "calibrate/profile", checked against its contract; InputError if it is not."""
-        self._check_there(name)
+        """Read and validate a table, e.g. "calibrate/profile"; raise InputError if it is missing or invalid."""
+        self._check_exists(name)
         return read_table(self.folder, name)
 
     def metrics(self, stage: str) -> dict[str, Any]:
-        """The figures of a stage; the unit is in each key."""
-        self._check_there(f"{stage}/metrics")
+        """Read the metrics of a stage; the unit is in each key."""
+        self._check_exists(f"{stage}/metrics")
         return read_metrics(self.folder / ARTIFACTS[f"{stage}/metrics"].path)
 
     def cut(self, *, fitted: bool = False, **sections: Mapping[str, Any]) -> Cut:
         """Simulate a straight cut of the whole fruit (minutes for a fine mesh).
 
         Args:
-            fitted: with the parameters of every spring as calibrate found them, not those of params.yaml.
-            sections: values in place of those of params.yaml and the scan, by section: cut={"speed_m_s": 0.1}.
+            fitted: use the fitted parameters of calibrate instead of those in params.yaml.
+            sections: overrides by section, e.g. cut={"speed_m_s": 0.1}.
         """
         from stages.shared.cut import read_cut_mesh, read_first_cut_values
         from stages.simulate.simulate import force_table, metrics, simulate
 
         check_section_names(list(sections), "The cut")
-        own = {k: v for k, v in read_mapping(self.folder / SCAN_FILE_NAME).items() if k not in IDENTITY_KEYS}
-        merged = {k: {**(own.get(k) or {}), **sections.get(k, {})} for k in {**own, **sections}}
+        content = read_mapping(self.folder / SCAN_FILE_NAME)
+        overrides = {key: value for key, value in content.items() if key not in IDENTITY_KEYS}
+        merged = {k: {**(overrides.get(k) or {}), **sections.get(k, {})} for k in {**overrides, **sections}}
         params = merge_params(self._project.root / PARAMS_FILE_NAME, merged, overrides_from="the cut")
         values = read_first_cut_values(self.table) if fitted else None
         material = MATERIALS[read_scan_file(self.folder).material]
-        done = simulate(read_cut_mesh(self.table), material, params.simulate, values=values)
-        return Cut(force_table(done), metrics(done))
+        result = simulate(read_cut_mesh(self.table), material, params.simulate, values=values)
+        return Cut(force_table(result), metrics(result))
 
-    def _check_there(self, name: str) -> None:
-        entry = _known(name)
+    def _check_exists(self, name: str) -> None:
+        entry = _artifact(name)
         if not (self.folder / entry.path).exists():
             raise InputError(
                 f"{self.scan_id} has no {name} yet. The stage {entry.producer} writes it. Run 'scan2cut run "
@@ -107,31 +108,31 @@ class Scan:
             )
 
 
-def _known(name: str) -> Any:
+def _artifact(name: str) -> Any:
     if name not in ARTIFACTS:
         raise InputError(
-            f"{name[:80]!r} is not an artifact. Names are STAGE/NAME. Scan.artifacts() lists them."
+            f"{name[:80]!r} is not an artifact. Names have the form STAGE/NAME. List them with Scan.artifacts()."
         )
     return ARTIFACTS[name]
 
 
 def scans(project: Project | None = None) -> list[str]:
-    """Ids of the registered scans."""
+    """Return the ids of the registered scans."""
     return (project or find_project()).scan_ids()
 
 
-# Pictures of a scan that a notebook shows in place.
+# Plots for notebooks.
 
 
 _MM = 1e3
 _FRUIT, _KNIFE = "#e3a857", "#2b6ca3"
 REPLAY_HEIGHT = 560
-"""Of the replay in a notebook [pixel]."""
+"""Height of the replay in a notebook [px]."""
 
 
 @dataclass(frozen=True)
 class _Picture:
-    """A figure of matplotlib; a notebook shows it by itself."""
+    """Matplotlib figure that a notebook displays."""
 
     figure: Any
 
@@ -141,13 +142,13 @@ class _Picture:
         return buffer.getvalue()
 
     def save(self, path: Path | str) -> None:
-        """Write it to a file; the suffix decides the format."""
+        """Write the figure to a file; the suffix determines the format."""
         self.figure.savefig(path)
 
 
 @dataclass(frozen=True)
 class _Page:
-    """A page that a notebook shows in a frame."""
+    """HTML page that a notebook displays in a frame."""
 
     text: str
     height: int = REPLAY_HEIGHT
@@ -158,16 +159,16 @@ class _Page:
 
 
 def plot_force(curves: Mapping[str, pl.DataFrame]) -> _Picture:
-    """Norm of the force on the knife [N] over time [s], a curve per label.
+    """Plot the norm of the force on the knife [N] over time [s], one curve per label.
 
-    A table needs time_s and force_norm_n: Cut.force, "simulate/force", "ingest/force" and "replay/frames" have them.
+    Each table needs time_s and force_norm_n, as in Cut.force, "simulate/force", "ingest/force" and "replay/frames".
     """
     figure, _ = new_figure((7.0, 3.6))
     axis = figure.subplots()
     for name, table in curves.items():
         if not {"time_s", "force_norm_n"} <= set(table.columns):
             raise InputError(
-                f"{name!r} has the columns {', '.join(table.columns)}. A curve needs time_s and force_norm_n. "
+                f"{name!r} has the columns {', '.join(table.columns)}. A curve requires time_s and force_norm_n. "
                 "Rename its columns."
             )
         axis.plot(table["time_s"].to_list(), table["force_norm_n"].to_list(), label=name)
@@ -178,9 +179,9 @@ def plot_force(curves: Mapping[str, pl.DataFrame]) -> _Picture:
 
 
 def plot_body(scan: Scan, *, body: str = "clean", path: pl.DataFrame | None = None) -> _Picture:
-    """The fruit in 3D [mm], and the way of the edge's middle: `path` has knife_position_m or position_m.
+    """Plot the fruit in 3D [mm] and the path of the edge's centre (`path` with knife_position_m or position_m).
 
-    body: "clean", the whole fruit of the first cut, or "halve", the half that optimize/motion cuts.
+    body: "clean" for the whole fruit of the first cut, "halve" for the half that optimize/motion cuts.
     """
     from mpl_toolkits.mplot3d.art3d import Poly3DCollection
 
@@ -195,9 +196,9 @@ def plot_body(scan: Scan, *, body: str = "clean", path: pl.DataFrame | None = No
     )
     if path is not None:
         name = next(name for name in ("knife_position_m", "position_m") if name in path.columns)
-        way = [[_MM * z, _MM * x, _MM * y] for x, y, z in path[name].to_list()]
-        axis.plot(*zip(*way, strict=True), color=_KNIFE, lw=2.5, zorder=5, label="middle of the edge")
-        points = [*points, *way]
+        track = [[_MM * z, _MM * x, _MM * y] for x, y, z in path[name].to_list()]
+        axis.plot(*zip(*track, strict=True), color=_KNIFE, lw=2.5, zorder=5, label="centre of the edge")
+        points = [*points, *track]
         axis.legend()
     lows, highs = zip(*((min(v), max(v)) for v in zip(*points, strict=True)), strict=True)
     axis.set(xlim=(lows[0], highs[0]), ylim=(lows[1], highs[1]), zlim=(min(0.0, lows[2]), highs[2]))
@@ -207,5 +208,5 @@ def plot_body(scan: Scan, *, body: str = "clean", path: pl.DataFrame | None = No
 
 
 def replay(scan: Scan) -> _Page:
-    """The 3D replay of the optimised cut, to turn and to play; InputError if the stage replay has not run."""
+    """Show the interactive 3D replay of the optimised cut; raise InputError if the stage replay has not run."""
     return _Page(replay_html(read_recording(find_project(scan.folder), scan.scan_id)))

@@ -1,1 +1,1 @@
-"""Running the stages: DVC decides what is fresh, Prefect runs and shows, the command line speaks."""
+"""Run the stages: DVC decides which are stale, Prefect runs and monitors them, the command line controls both."""

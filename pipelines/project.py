@@ -1,4 +1,4 @@
-"""Where things are in a project, and the environment its tools run in."""
+"""Paths of a project, environment variables of its tools, and file locks."""
 
 import fcntl
 import os
@@ -11,18 +11,18 @@ from pathlib import Path
 from stages.runtime.errors import InputError
 
 TEMPLATE = Path("pipelines/dvc/scan.dvc.yaml")
-"""The list of stages, relative to the project."""
+"""Pipeline template, relative to the project."""
 
 
 @dataclass(frozen=True)
 class Project:
-    """A checkout of scan2cut with its data."""
+    """A clone of scan2cut with its data."""
 
     root: Path
 
     @property
     def template(self) -> Path:
-        """The pipeline that every scan shares."""
+        """Pipeline template of all scans."""
         return self.root / TEMPLATE
 
     @property
@@ -42,25 +42,26 @@ class Project:
 
     @property
     def state_dir(self) -> Path:
-        """What this machine's runs need between themselves: locks and spare copies; may be deleted when none runs."""
+        """Locks and backup copies of this machine's runs; may be deleted while no run is active."""
         return self.root / ".dvc" / "tmp" / "scan2cut"
 
     @property
     def inbox_dir(self) -> Path:
-        """Where runs that are started from the dashboard or by API take their files from."""
+        """Input folder of runs started from the dashboard or by API."""
         return self.root / "data" / "inbox"
 
     def scan_dir(self, scan_id: str) -> Path:
-        """The directory of one scan."""
+        """Return the directory of a scan."""
         return self.scans_dir / scan_id
 
     def scan_ids(self) -> list[str]:
-        """Registered scans, in alphabetical order; also those whose scan.yaml is a link that leads nowhere."""
+        """Return the ids of registered scans, sorted; includes those whose scan.yaml is a dangling link."""
         folders = self.scans_dir.iterdir() if self.scans_dir.is_dir() else ()
-        return sorted(folder.name for folder in folders if _is_there(folder / "scan.yaml"))
+        return sorted(folder.name for folder in folders if _exists(folder / "scan.yaml"))
 
 
-def _is_there(path: Path) -> bool:
+def _exists(path: Path) -> bool:
+    """Return whether the path exists, without following links."""
     try:
         path.lstat()
     except OSError:
@@ -69,19 +70,19 @@ def _is_there(path: Path) -> bool:
 
 
 def known_scans(project: Project, scan_ids: Sequence[str]) -> list[str]:
-    """These scans, or all if none is named; InputError if one is not registered."""
-    known = project.scan_ids()
+    """Return these scan ids, or all if none is given; raise InputError if one is not registered."""
+    registered = project.scan_ids()
     for scan_id in scan_ids:
-        if scan_id not in known:
+        if scan_id not in registered:
             raise InputError(
-                f"There is no scan {scan_id!r}. Registered are: {', '.join(known) or 'none'}. "
+                f"There is no scan {scan_id!r}. Registered scans: {', '.join(registered) or 'none'}. "
                 "Register one with 'scan2cut run FILE'."
             )
-    return list(scan_ids) or known
+    return list(scan_ids) or registered
 
 
 def find_project(start: Path | None = None) -> Project:
-    """The project around the given (default: current) directory, else the checkout this code belongs to."""
+    """Return the project that contains the given (default: current) directory, else the clone of this code."""
     here = (start or Path.cwd()).absolute()
     for folder in (here, *here.parents, Path(__file__).parents[1]):
         if (folder / TEMPLATE).is_file() and (folder / "params.yaml").is_file():
@@ -93,7 +94,7 @@ def find_project(start: Path | None = None) -> Project:
 
 
 def quiet_environment(project: Project) -> dict[str, str]:
-    """Settings that keep Prefect and DVC inside the project and silent towards the network."""
+    """Return settings that keep Prefect and DVC inside the project and disable telemetry."""
     return {
         "DO_NOT_TRACK": "1",
         "DVC_NO_ANALYTICS": "1",
@@ -101,12 +102,12 @@ def quiet_environment(project: Project) -> dict[str, str]:
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
         "PREFECT_SERVER_UI_V2_ENABLED": "false",
         "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
-        "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE": "false",  # runs/embedded_server.py starts one that ends with us
+        "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE": "false",  # runs/server.py starts one that ends with its run
     }
 
 
 def apply_environment(project: Project) -> None:
-    """Set what the user has not set, and put this Python first for the stages' `python`."""
+    """Set environment variables the user has not set, and put this Python first in PATH for the stages."""
     for key, value in quiet_environment(project).items():
         os.environ.setdefault(key, value)
     binaries = str(Path(sys.executable).parent)
@@ -114,12 +115,12 @@ def apply_environment(project: Project) -> None:
         os.environ["PATH"] = os.pathsep.join([binaries, os.environ.get("PATH", "")])
 
 
-# One run at a time per scan. The kernel frees the lock when its holder dies, however it dies.
+# Locks; the kernel releases them when their holder dies.
 
 
 @contextmanager
 def scan_lock(project: Project, scan_id: str, on_wait: Callable[[], None]) -> Iterator[None]:
-    """Hold the scan's lock; `on_wait` is called once if another run has it."""
+    """Hold the scan's lock, so that one run at a time works on it; call `on_wait` once if another run has it."""
     project.state_dir.mkdir(parents=True, exist_ok=True)
     with file_lock(project.state_dir / f"{scan_id}.lock", on_wait):
         yield
@@ -127,7 +128,7 @@ def scan_lock(project: Project, scan_id: str, on_wait: Callable[[], None]) -> It
 
 @contextmanager
 def file_lock(path: Path, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Hold the lock on this file."""
+    """Hold an exclusive lock on this file."""
     with path.open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,1 +1,1 @@
-"""A simulated arm that executes an exported cut: `scan2cut arm serve`."""
+"""Simulated arm that executes exported cuts (`scan2cut arm serve`)."""

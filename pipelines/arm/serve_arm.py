@@ -2,7 +2,7 @@
 
 The first call creates build/arm/server (franka-sim) and build/arm/client (pylibfranka, panda-python) with pip, in
 environments of their own: franka-sim pins a NumPy that panda-python rejects. The arm is built from the robot's data
-file and stands at its ready pose. It feels no force unless `stone` or `fruit` is given; `fruit` replays the force of a
+file and starts at its ready pose. It measures no force without `stone` or `fruit`; `fruit` replays the force of a
 scan's certified cut, optionally with parameters multiplied by factors. `cpp` also compiles the C++ client as
 build/arm/stream_cut for the Panda: the headers of libfranka 0.9 are in panda-python's source archive on PyPI, the
 library in its wheel.
@@ -43,11 +43,11 @@ from stages.shared.robots.robot import FOLDER, load_robot
 
 
 def write_fruit(file: Path, scan_dir: Path, params_yaml: Path, factors: dict[str, float]) -> Path:
-    """Joints of the arm and the force on the knife, base frame, one row per millisecond of the cut."""
+    """Write joint positions and force on the knife (base frame) of the cut, one row per millisecond."""
     folder = scan_dir / "export" / "cut" / "certified"
     if not (folder / "cut.json").is_file():
         raise InputError(
-            f"{scan_dir} has no certified motion. --fruit needs one. Run scan2cut run on that scan."
+            f"{scan_dir} has no certified motion. --fruit requires one. Run 'scan2cut run' on that scan."
         )
     motion = pl.read_parquet(folder / "motion.parquet")
     document = json.loads((folder / "cut.json").read_text(encoding="utf-8"))
@@ -67,7 +67,7 @@ def write_fruit(file: Path, scan_dir: Path, params_yaml: Path, factors: dict[str
 def _felt(
     scan_dir: Path, params_yaml: Path, motion: pl.DataFrame, factors: dict[str, float]
 ) -> NDArray[np.float64]:
-    """Force on the knife [N], shape [n, 3], in a fruit whose parameters are the fitted ones times the factors."""
+    """Simulate the force on the knife [N], shape [n, 3], with the fitted parameters times the factors."""
 
     def read(name: str) -> pl.DataFrame:
         return read_table(scan_dir, name)
@@ -76,7 +76,7 @@ def _felt(
     unknown = sorted(set(factors) - set(values))
     if unknown:
         raise InputError(
-            f"There is no parameter {', '.join(unknown)}. It must be one of {', '.join(values)}."
+            f"Unknown parameter {', '.join(unknown)}. It must be one of {', '.join(values)}. Choose one."
         )
     cut = record(
         read_cut_mesh(read, "precut_half"),
@@ -86,7 +86,9 @@ def _felt(
         load_params(params_yaml, scan_dir / SCAN_FILE_NAME).replay,
     ).result
     if not cut.outcome.ok:
-        raise InputError(f"The cut of that fruit ended early: {cut.outcome}. Give factors nearer to 1.")
+        raise InputError(
+            f"The simulated cut ended early: {cut.outcome}. It must finish. Choose factors closer to 1."
+        )
     time = motion["time_s"].to_numpy()
     steps = cut.step_time[1:] + time[0]
     return np.stack([np.interp(time, steps, column) for column in cut.force.T], axis=1)
@@ -101,20 +103,20 @@ _HEADERS = (
     "panda_python-0.7.1.tar.gz",
     "6531a3e10e8ec58c6526cd1c041889c4e6046bbcca250c57b33b9287484cd108",
 )
-"""Package, archive that has libfranka 0.9.2's headers, and its sha256. pip does not get it without building it."""
+"""Package, archive with the headers of libfranka 0.9.2, and its sha256. pip can't download it without building it."""
 _INCLUDE = "libfranka/include/"
 STREAM_CUT = _ROOT / "stages" / "export" / "stream_cut.cpp"
 _PORT = 1337
-"""libfranka knows no other."""
+"""Fixed in libfranka."""
 NO_STONE = (-1.0, 0.0)
-"""Height [m] and force [N] of a stone that the arm never meets."""
+"""Height [m] and force [N] that have no effect."""
 _SETTLE_S = 1.0
-"""Until the server is done with the connection that asked whether it is there."""
+"""Time until the server has closed the connection of the readiness check."""
 _SIMULATED = Path(__file__).with_name("simulated_arm.py")
 
 
 def _model(name: str) -> str:
-    """The arm of the data file as franka-sim wants it: its names, rotor inertia, and the flange as the end effector."""
+    """Return the arm's MuJoCo model in franka-sim's format: its names, rotor inertia, flange as end effector."""
     robot = load_robot(name)
     xml = arm_xml(robot, cell_of(load_params(_ROOT / "params.yaml").export))
     for before, after in (
@@ -129,24 +131,24 @@ def _model(name: str) -> str:
     return xml.replace('<body name="tool">', flange + '<body name="tool">')
 
 
-def server_command(python: Path, name: str, place: Path, *felt: float | Path) -> list[str]:
-    """What starts the server; `_felt` are height [m], force [N], reflex [N] and fruit of simulated_arm.py."""
-    place.mkdir(parents=True, exist_ok=True)
-    (place / f"{name}.xml").write_text(_model(name), encoding="utf-8")
+def server_command(python: Path, name: str, folder: Path, *felt: float | Path) -> list[str]:
+    """Write the model and return the server's command; `felt` are height [m], force [N], reflex [N] and fruit file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.xml").write_text(_model(name), encoding="utf-8")
     return [
         str(python),
         str(_SIMULATED),
-        str(place / f"{name}.xml"),
+        str(folder / f"{name}.xml"),
         str(FOLDER / f"{name}.json"),
         *map(str, felt),
     ]
 
 
 def environment(which: str) -> Path:
-    """The Python of build/arm/<which>, made if it is not there."""
+    """Return the Python of build/arm/<which>; create the environment if necessary."""
     folder = _BUILD / which
-    python, whole = folder / "bin" / "python", folder / "installed"
-    if not whole.exists():
+    python, installed = folder / "bin" / "python", folder / "installed"
+    if not installed.exists():
         sys.stdout.write(f"Installing {', '.join(_PACKAGES[which])} in {folder} ...\n")
         sys.stdout.flush()
         lines: tuple[list[str | Path], ...] = (
@@ -154,45 +156,45 @@ def environment(which: str) -> Path:
             [python, "-m", "pip", "install", "-qq", "--disable-pip-version-check", *_PACKAGES[which]],
         )
         for line in lines:
-            done = subprocess.run(line, capture_output=True, text=True, check=False)
-            if done.returncode:
+            result = subprocess.run(line, capture_output=True, text=True, check=False)
+            if result.returncode:
                 raise InputError(
-                    f"{folder} can't be made: {' '.join(done.stderr.split())[-300:]} pip must reach PyPI. Try again."
+                    f"Can't create {folder}: {' '.join(result.stderr.split())[-300:]} pip must reach PyPI. Try again."
                 )
-        whole.touch()
+        installed.touch()
     return python
 
 
 def _archive(package: str, name: str) -> bytes:
-    """A file of a package as pip's index has it."""
-    asked = [sys.executable, "-m", "pip", "config", "get", "global.index-url"]
-    configured = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
+    """Download a file of a package from pip's index."""
+    command = [sys.executable, "-m", "pip", "config", "get", "global.index-url"]
+    configured = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
     index = os.environ.get("PIP_INDEX_URL") or configured or PyPI.simple_url
     page = f"{index.rstrip('/')}/{package}/"
     try:
         with urllib.request.urlopen(page, timeout=60) as answer:
             links = re.findall(r'href="([^"#]*)', answer.read().decode())
-        found = next((link for link in links if link.endswith(f"/{name}")), None)
-        if found is None:
+        link_found = next((link for link in links if link.endswith(f"/{name}")), None)
+        if link_found is None:
             raise InputError(
-                f"{page} has no {name}. The headers are in that archive. Use an index that has it."
+                f"{page} has no {name}. That archive contains the headers. Use an index that has it."
             )
-        with urllib.request.urlopen(urllib.parse.urljoin(page, found), timeout=60) as answer:
+        with urllib.request.urlopen(urllib.parse.urljoin(page, link_found), timeout=60) as answer:
             data: bytes = answer.read()
     except OSError as error:
         raise InputError(
-            f"{name} can't be fetched ({error}). pip's index must be in reach. Try again."
+            f"Can't download {name} ({error}). pip's index must be reachable. Try again."
         ) from error
     return data
 
 
-def headers(place: Path) -> Path:
-    """The folder with libfranka 0.9's headers, fetched if it is not there."""
-    folder, (package, name, digest) = place / "libfranka", _HEADERS
+def headers(build: Path) -> Path:
+    """Return the folder with the headers of libfranka 0.9; download them if necessary."""
+    folder, (package, name, digest) = build / "libfranka", _HEADERS
     if not (folder / "installed").exists():
         data = _archive(package, name)
         if hashlib.sha256(data).hexdigest() != digest:
-            raise InputError(f"{name} has not the sha256 {digest}. It was damaged on the way. Try again.")
+            raise InputError(f"The sha256 of {name} is not {digest}. The download is corrupt. Try again.")
         with tarfile.open(fileobj=io.BytesIO(data)) as opened:
             for member in opened:
                 if member.isfile() and _INCLUDE in member.name:
@@ -202,29 +204,38 @@ def headers(place: Path) -> Path:
     return folder / "include"
 
 
-def client_in_cpp(place: Path) -> Path:
-    """stream_cut, compiled with the library of panda-python's wheel in place/client."""
-    libraries = sorted(place.glob("client/lib/python*/site-packages/panda_python.libs/libfranka-*.so.0.9.*"))
-    program = place / "stream_cut"
-    line = ["g++", "-std=c++14", "-O2", "-Wall", "-Wextra", "-Werror", f"-I{headers(place)}", str(STREAM_CUT)]
-    line += [*map(str, libraries), *(f"-Wl,-rpath,{library.parent}" for library in libraries)]
+def client_in_cpp(build: Path) -> Path:
+    """Compile stream_cut with the library in panda-python's wheel and return the program."""
+    libraries = sorted(build.glob("client/lib/python*/site-packages/panda_python.libs/libfranka-*.so.0.9.*"))
+    program = build / "stream_cut"
+    command = [
+        "g++",
+        "-std=c++14",
+        "-O2",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        f"-I{headers(build)}",
+        str(STREAM_CUT),
+    ]
+    command += [*map(str, libraries), *(f"-Wl,-rpath,{library.parent}" for library in libraries)]
     try:
-        done = subprocess.run([*line, "-o", program], capture_output=True, text=True, check=False)
+        result = subprocess.run([*command, "-o", program], capture_output=True, text=True, check=False)
     except FileNotFoundError as error:
-        raise InputError("g++ is not there. --cpp compiles with it. Install it (apt install g++).") from error
-    if done.returncode:
-        raise InputError(f"{STREAM_CUT.name} can't be compiled: {done.stderr[-1000:]}")
+        raise InputError("g++ is not installed. --cpp requires it. Install it (apt install g++).") from error
+    if result.returncode:
+        raise InputError(f"Can't compile {STREAM_CUT.name}: {result.stderr[-1000:]}")
     return program
 
 
 def _served() -> bool:
-    """Whether anything listens where the arm is to be."""
+    """Return whether the arm's port is in use."""
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", _PORT)) == 0
 
 
 def answers(process: subprocess.Popen) -> bool:
-    """Wait until the server takes clients; False if it ended."""
+    """Wait until the server accepts clients; return False if it ended."""
     while process.poll() is None:
         if _served():
             time.sleep(_SETTLE_S)
@@ -233,12 +244,14 @@ def answers(process: subprocess.Popen) -> bool:
     return False
 
 
-def _factors_of(words: list[str]) -> dict[str, float]:
-    """Of NAME=FACTOR."""
+def _parse_factors(words: list[str]) -> dict[str, float]:
+    """Parse NAME=FACTOR arguments."""
     try:
         return {name: float(factor) for name, factor in (word.split("=") for word in words)}
     except ValueError as error:
-        raise InputError(f"{' '.join(words)} must be NAME=FACTOR, for instance cut_spring_ke=1.5.") from error
+        raise InputError(
+            f"{' '.join(words)} is invalid. It must be NAME=FACTOR, e.g. cut_spring_ke=1.5."
+        ) from error
 
 
 def serve(
@@ -246,16 +259,16 @@ def serve(
 ) -> int:
     """Serve the arm until Ctrl-C; return the server's exit code.
 
-    stone: height in the base frame [m] below which the end effector feels a force upwards [N]. fruit: scan directory
-    and NAME=FACTOR words.
+    stone: height in the base frame [m] below which an upward force [N] acts on the end effector. fruit: scan directory
+    and NAME=FACTOR arguments.
     """
     if robot not in _ARMS:
-        raise InputError(f"{robot!r} can't be simulated. It must be one of {', '.join(_ARMS)}. Choose one.")
+        raise InputError(f"Can't simulate {robot!r}. It must be one of {', '.join(_ARMS)}. Choose one.")
     if cpp and robot != "panda":
-        raise InputError("--cpp is for panda: PyPI has no headers of the libfranka that an FR3 needs.")
+        raise InputError("--cpp requires panda: PyPI has no libfranka headers for the FR3. Omit --cpp.")
     if _served():
         raise InputError(
-            f"Port {_PORT} is in use: another arm is served on this machine. Stop it with Ctrl-C first."
+            f"Port {_PORT} is in use. Only one arm can be served on this machine. Stop the other one with Ctrl-C first."
         )
     server, client = environment("server"), environment("client")
     program = client_in_cpp(_BUILD) if cpp else None
@@ -263,22 +276,22 @@ def serve(
     if fruit:
         scan, *factors = fruit
         file = _BUILD / "fruit.json"
-        felt += [math.inf, write_fruit(file, Path(scan), _ROOT / "params.yaml", _factors_of(factors))]
+        felt += [math.inf, write_fruit(file, Path(scan), _ROOT / "params.yaml", _parse_factors(factors))]
     command = server_command(server, robot, _BUILD, *felt)
     log = _BUILD / "server.log"
-    with log.open("w", encoding="utf-8") as said:
-        process = subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the server, which then ends by itself
+    with log.open("w", encoding="utf-8") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the server
     if not answers(process):
-        raise InputError(f"The server ended: {log.read_text(encoding='utf-8')[-1000:]}")
+        raise InputError(f"The simulated arm ended: {log.read_text(encoding='utf-8')[-1000:]}")
     sys.stdout.write(
-        f"A simulated {robot} is served at 127.0.0.1 until Ctrl-C; its log is {log}. In another terminal:\n"
+        f"Serving a simulated {robot} at 127.0.0.1 (log: {log}). Press Ctrl-C to stop. In another terminal run:\n"
         f"  {client} FOLDER/run_cut.py --air --execute --robot {robot} --host 127.0.0.1 --no-realtime\n"
-        "where FOLDER is data/scans/SCAN/export/cut/certified; without --air it is the cut.\n"
+        "where FOLDER is data/scans/SCAN/export/cut/certified. Omit --air for the actual cut.\n"
     )
     if program:
         sys.stdout.write(
-            f"In C++:\n  {client} FOLDER/run_cut.py --air --robot panda --plain air.txt\n"
+            f"With the C++ client:\n  {client} FOLDER/run_cut.py --air --robot panda --plain air.txt\n"
             f"  {program} 127.0.0.1 air.txt air.json --no-realtime\n"
         )
     sys.stdout.flush()

@@ -1,19 +1,18 @@
-"""A simulated Franka arm that speaks Franka's protocol, with something under the knife.
+"""A simulated Franka arm that implements Franka's protocol, with a contact force on the knife.
 
     python simulated_arm.py MODEL.xml ROBOT.json [HEIGHT_M FORCE_N [REFLEX_N [FRUIT.json]]]
 
-Run by a Python that has franka-sim, which enforces the robot's limits on every command but feels nothing. Here the
-measured force is FORCE_N upwards while the end effector is below HEIGHT_M, as on a fruit or a stone, with a little bias
-and noise. At REFLEX_N the robot stops itself once, as it does when a collision threshold is exceeded. With FRUIT.json
-it feels the force that pipelines/arm/serve_arm.py wrote, at the step it was sent (pipelines/arm/felt_fruit.py).
+Requires a Python with franka-sim, which enforces the robot's limits on every command but measures no force. Here the
+measured force is FORCE_N upwards while the end effector is below HEIGHT_M, with a little bias and noise. At REFLEX_N
+the robot stops once, as it does when a collision threshold is exceeded. With FRUIT.json the force is the one that
+pipelines/arm/serve_arm.py wrote, looked up by the commanded step (pipelines/arm/felt_fruit.py).
 
-Its clock waits for the client: the next state is sent when the last one was answered, and the arm moves on by 1 ms with
-every state, so that a busy computer makes the motion slower and not different. It does not show whether
-a computer keeps 1 kHz.
+The simulation waits for the client: the next state is sent after the last one was answered, and the arm advances 1 ms
+per state, so that a busy computer makes the motion slower but not different. It does not test whether a computer keeps
+1 kHz.
 
-franka-sim speaks version 10 of the protocol (FR3). A Panda speaks version 5: its commands and how a motion ended have
-other numbers, its state is in double precision and without accelerometers, and what is streamed to it does not end with
-a flag for torques.
+franka-sim implements version 10 of the protocol (FR3). A Panda uses version 5: commands and motion results have other
+numbers, the state is in double precision without accelerometers, and streamed commands have no flag for torques.
 """
 
 import json
@@ -42,34 +41,33 @@ from franka_sim.limits import checker, tables  # noqa: E402
 from franka_sim.server import state_stream  # noqa: E402
 
 CARTESIAN_REFLEX = 7
-"""Its place among libfranka's errors."""
+"""Index among libfranka's errors."""
 HEIGHT = 14
-"""Of the end effector in O_T_EE."""
+"""Index of the end effector's height in O_T_EE."""
 PANDA_VERSION = 5
 PANDA_COMMANDS = (0, 1, 2, 4, 5, 6, 7, 8, 9, 10, 12)
-"""Their numbers, in the order of version 10."""
+"""Command numbers, in the order of version 10."""
 PANDA_MOVE_ENDS = (0, 1, 2, 2, 3, 3, 4, 5, 6, 7, 8, 9)
-"""How a motion ended, in the order of version 10, which has two more, for the FR3's safety functions."""
+"""Motion results, in the order of version 10, which has two more for the FR3's safety functions."""
 HEADER = 12
-"""Bytes of a message before its content."""
+"""Length of a message header [bytes]."""
 STATE_NUMBERS, ACCELEROMETERS = 284, 36
-"""Numbers of the state before the accelerometers, and theirs."""
+"""Count of state values before the accelerometers, and of the accelerometers."""
 PATIENCE_S, GLANCE_S, IDLE_S = 0.5, 2e-4, 0.05
-"""How long it waits for an answer (libfranka itself gives up after 1 s without a state), how often it looks for it, and
-how long the arm stands still when no state is sent."""
+"""Timeout for an answer (libfranka gives up after 1 s without a state), polling interval, and step of an idle arm."""
 ticks = threading.Semaphore(0)
-"""One per state that is sent."""
+"""Released once per state sent."""
 servers: list[Server] = []
 tripped: list[bool] = []
-asked: list[int] = []
-"""Version of the protocol that the client speaks."""
+client_version: list[int] = []
+"""Protocol version of the client."""
 pack, start = robot_state.RobotState.pack_state, Server.__init__
 receive, respond, answered = Server.receive_message, Server.send_response, Server._drain_gate
 send = Server._send_tcp
 
 
 def remembered(self: Server, *args: object, **options: object) -> None:
-    """The server, kept so that its robot can stop itself."""
+    """Initialise the server and keep a reference, so that its robot can stop."""
     if ROBOT["name"] == "panda":
         options["protocol_version"] = PANDA_VERSION
     start(self, *args, **options)
@@ -79,29 +77,29 @@ def remembered(self: Server, *args: object, **options: object) -> None:
 
 
 def noting_the_version(self: Server, client: socket.socket) -> tuple:
-    """A message; of the first one, which version the client speaks."""
+    """Receive a message; record the client's protocol version from the first one."""
     header, payload = receive(self, client)
     if header.command == franka_protocol.Command.kConnect:
-        asked[:] = struct.unpack("<H", payload[:2])
+        client_version[:] = struct.unpack("<H", payload[:2])
     return header, payload
 
 
-def or_refused(self: Server, client: socket.socket, **answer: object) -> None:
-    """The answer to a client, which is a refusal if it speaks another version."""
-    if asked != [self.library_version]:
+def reject_other_versions(self: Server, client: socket.socket, **answer: object) -> None:
+    """Respond to a client; reject one with another protocol version."""
+    if client_version != [self.library_version]:
         answer["status"] = franka_protocol.ConnectStatus.kIncompatibleLibraryVersion
     respond(self, client, **answer)
 
 
 def patient(self: Server, answer_deadline: float = 0.0) -> float:
-    """Wait until the last state was answered, and let the arm move on; how long that took [s]."""
+    """Wait until the last state was answered, then advance the arm; return the waiting time [s]."""
     waited = answered(self, max(answer_deadline, time.perf_counter() + PATIENCE_S))
     ticks.release()
     return waited
 
 
 def in_step(self: mujoco_franka_sim.MujocoFrankaSim) -> None:
-    """The arm's physics, one step per state."""
+    """Step the arm's physics once per state."""
     while self.running:
         ticks.acquire(timeout=IDLE_S)
         self.step()
@@ -111,7 +109,7 @@ fruit = Fruit(FRUIT) if FRUIT else None
 
 
 def with_force(self: robot_state.RobotState) -> bytes:
-    """The state with what the arm exerts, against what is in its way."""
+    """Pack the state with the measured contact force."""
     height = self.state["O_T_EE"][HEIGHT]
     push = np.array([0.0, 0.0, FORCE_N if height < HEIGHT_M else 0.0])
     if fruit:
@@ -125,14 +123,14 @@ def with_force(self: robot_state.RobotState) -> bytes:
 
 
 def panda_header(data: bytes) -> franka_protocol.MessageHeader:
-    """Header of a command of version 5, which has two more commands in between."""
+    """Parse the header of a version 5 command, which has two more commands in between."""
     number, command_id, size = struct.unpack("<III", data)
     command = franka_protocol.Command(PANDA_COMMANDS.index(number))
     return franka_protocol.MessageHeader(command, command_id, size)
 
 
 def panda_answer(self: Server, client: socket.socket, message: bytes) -> None:
-    """An answer of version 10 as version 5 has it."""
+    """Send a version 10 answer in the format of version 5."""
     head, (end, *rest) = struct.unpack("<III", message[:HEADER]), message[HEADER:]
     if head[0] == franka_protocol.Command.kMove:
         end = PANDA_MOVE_ENDS[end]
@@ -140,27 +138,27 @@ def panda_answer(self: Server, client: socket.socket, message: bytes) -> None:
 
 
 class PandaState:
-    """Packs the state as version 5 has it."""
+    """Packer of the state in the format of version 5."""
 
     packer = struct.Struct(f"<Q{STATE_NUMBERS}d2B41B41BBd")
 
     def pack(self, *values: float) -> bytes:
-        """Of the values of version 10, those that a Panda sends."""
+        """Pack the values that a Panda sends."""
         split = 1 + STATE_NUMBERS
         return self.packer.pack(*values[:split], *values[split + ACCELEROMETERS :])
 
 
 class PandaCommands(socket.socket):
-    """Commands of version 5 with the flag that version 10 has at their end."""
+    """Socket that appends version 10's flag to version 5 commands."""
 
     def recvfrom(self, size: int, flags: int = 0, /) -> tuple:
-        """One command and where it came from."""
+        """Receive one command and its sender."""
         data, sender = super().recvfrom(size, flags)
         return data + b"\0", sender
 
 
 def be_a_panda() -> None:
-    """Its messages, and its limits in the place of the FR3's."""
+    """Use the Panda's message formats and limits instead of the FR3's."""
     franka_protocol.MessageHeader.from_bytes = staticmethod(panda_header)
     Server._send_tcp = panda_answer
     robot_state._ROBOT_STATE_PACKER = PandaState()
@@ -170,7 +168,7 @@ def be_a_panda() -> None:
     state_stream.socket = module
     ranges = tuple(zip(ROBOT["position_low_rad"], ROBOT["position_high_rad"], strict=True))
     tables.JOINT_POSITION_LIMITS = checker.JOINT_POSITION_LIMITS = ranges
-    # Its largest speeds do not depend on where the joint is.
+    # The Panda's velocity limits do not depend on joint positions.
     tables.POSITION_BASED_VELOCITY_LIMITS = tuple((speed, 0.0, 1e6) for speed in ROBOT["velocity_rad_s"])
     checker.MAX_JOINT_ACCELERATION = tuple(ROBOT["acceleration_rad_s2"])
     checker.MAX_JOINT_JERK = tuple(ROBOT["jerk_rad_s3"])
@@ -179,7 +177,7 @@ def be_a_panda() -> None:
 if ROBOT["name"] == "panda":
     be_a_panda()
 Server.__init__ = remembered
-Server.receive_message, Server.send_response = noting_the_version, or_refused
+Server.receive_message, Server.send_response = noting_the_version, reject_other_versions
 Server._drain_gate, Server._DRAIN_GATE_TIMEOUT, Server._DRAIN_GATE_YIELD = patient, PATIENCE_S, GLANCE_S
 mujoco_franka_sim.MujocoFrankaSim.run_simulation = in_step
 robot_state.RobotState.pack_state = with_force

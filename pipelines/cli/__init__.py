@@ -1,1 +1,1 @@
-"""The command line."""
+"""The `scan2cut` command line."""

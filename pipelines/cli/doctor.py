@@ -1,4 +1,4 @@
-"""`scan2cut doctor`: what this machine has, what is missing, and what to do about it."""
+"""Check this machine for `scan2cut doctor`: versions, libraries, device, disk, project files."""
 
 import ctypes
 import ctypes.util
@@ -39,7 +39,7 @@ IMPORTS = {
     "torch": "import torch",
 }
 _MIN_FREE_GB = 2.0
-"""A scan and its artifacts take tens of MB; below this a few runs fill the disk."""
+"""A scan with its artifacts takes tens of MB; below this a few runs fill the disk."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class _Finding:
 
 
 def examine(project: Project) -> Iterator[_Finding]:
-    """Look at everything, one finding at a time; imports take a few seconds."""
+    """Yield one finding per check; import checks take a few seconds."""
     yield _python()
     yield from (_package(name) for name in PACKAGES)
     yield from (_import(project, name, code) for name, code in IMPORTS.items())
@@ -61,7 +61,7 @@ def examine(project: Project) -> Iterator[_Finding]:
     yield _libgl()
     yield _device(project)
     yield _disk(project)
-    yield _program("git", "Install git: DVC keeps its place in the history with it.")
+    yield _program("git", "Install git; DVC needs it.")
     yield _dvc(project)
     yield _pipeline_files(project)
     yield _sample(project)
@@ -72,7 +72,7 @@ def _python() -> _Finding:
     good = sys.version_info >= (3, 11)
     text = f"{platform.python_version()} on {platform.platform()}, {os.cpu_count()} cores"
     return _Finding(
-        "python", "ok" if good else "missing", text if good else f"{text}; 3.11 or newer is needed"
+        "python", "ok" if good else "missing", text if good else f"{text}; requires 3.11 or newer"
     )
 
 
@@ -84,12 +84,12 @@ def _package(name: str) -> _Finding:
 
 
 def _import(project: Project, name: str, code: str) -> _Finding:
-    """In a process of its own: a broken native library can take its process down."""
+    """Import in a subprocess: a broken native library can crash its process."""
     result = subprocess.run(
         [sys.executable, "-c", code], cwd=project.root, capture_output=True, text=True, check=False
     )
     if result.returncode == 0:
-        return _Finding(f"import {name}", "ok", "works")
+        return _Finding(f"import {name}", "ok", "imported")
     last = (result.stderr.strip().splitlines() or [f"exit code {result.returncode}"])[-1]
     return _Finding(f"import {name}", "missing", last)
 
@@ -102,11 +102,11 @@ def _mesher_seed() -> _Finding:
     except (RuntimeError, InputError) as error:
         reason = str(error)
     if not reason:
-        return _Finding("seed of the mesher", "ok", "works: the same surface gives the same mesh")
+        return _Finding("mesher seed", "ok", "meshes are reproducible")
     return _Finding(
-        "seed of the mesher",
+        "mesher seed",
         "optional",
-        f"{reason}. Without it every run gives another mesh. Install a C compiler (gcc), then run "
+        f"{reason}. Without a seed every run gives a different mesh. Install a C compiler (gcc), then run "
         "'pip install --no-deps --editable .'",
     )
 
@@ -121,7 +121,7 @@ def _loads(library: str) -> bool:
 
 def _libusb() -> _Finding:
     if _loads("libusb-1.0.so.0"):
-        return _Finding("libusb", "ok", "of the system")
+        return _Finding("libusb", "ok", "system library")
     try:
         return _Finding("libusb", "ok", f"from the package libusb-package {version('libusb-package')}")
     except PackageNotFoundError:
@@ -130,21 +130,21 @@ def _libusb() -> _Finding:
 
 def _libgl() -> _Finding:
     if _loads("libGL.so.1"):
-        return _Finding("libGL", "ok", "of the system")
-    return _Finding("libGL", "optional", "not found; previews are drawn by VTK's own software renderer")
+        return _Finding("libGL", "ok", "system library")
+    return _Finding("libGL", "optional", "not found; previews use VTK's software renderer")
 
 
 def _device(project: Project) -> _Finding:
-    """Asked in a process of its own, which may lack Warp or fail in the driver."""
+    """Query the device in a subprocess: Warp may be missing or the driver may crash."""
     code = "from disect_sim.simulation import describe_device; print(describe_device())"
     result = subprocess.run(
         [sys.executable, "-c", code], cwd=project.root, capture_output=True, text=True, check=False
     )
     if result.returncode != 0:
         last = (result.stderr.strip().splitlines() or [f"exit code {result.returncode}"])[-1]
-        return _Finding("device", "missing", f"the simulator can't be asked for its device: {last}")
-    said = result.stdout.strip().splitlines()[-1]
-    return _Finding("device", "optional" if said.startswith("no CUDA") else "ok", said)
+        return _Finding("device", "missing", f"can't query the simulator's device: {last}")
+    description = result.stdout.strip().splitlines()[-1]
+    return _Finding("device", "optional" if description.startswith("no CUDA") else "ok", description)
 
 
 def _disk(project: Project) -> _Finding:
@@ -166,15 +166,15 @@ def _dvc(project: Project) -> _Finding:
 
 
 def _pipeline_files(project: Project) -> _Finding:
-    """Plain `dvc repro` uses the scans' own dvc.yaml; only scan2cut's commands write them anew."""
+    """Compare each scan's dvc.yaml with the template; plain `dvc repro` uses it as it is."""
     outdated = [scan_id for scan_id in project.scan_ids() if not is_current(project, scan_id)]
     if not outdated:
-        return _Finding("dvc.yaml of scans", "ok", f"all have the text of {TEMPLATE}")
+        return _Finding("dvc.yaml of scans", "ok", f"all match {TEMPLATE}")
     return _Finding(
         "dvc.yaml of scans",
         "outdated",
         f"{len(outdated)} differ from {TEMPLATE} ({', '.join(outdated[:5])}{', …' if outdated[5:] else ''}); "
-        "'scan2cut status' writes them anew",
+        "'scan2cut status' updates them",
     )
 
 
@@ -187,6 +187,4 @@ def _dashboard(project: Project) -> _Finding:
     url = use_running_dashboard(project)
     if url:
         return _Finding("dashboard", "ok", url)
-    return _Finding(
-        "dashboard", "optional", "not running; start it with 'make dashboard' (runs work without it)"
-    )
+    return _Finding("dashboard", "optional", "not running (optional); start it with 'make dashboard'")

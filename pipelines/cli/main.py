@@ -1,4 +1,4 @@
-"""The command line `scan2cut`. Heavy modules are imported by the commands that need them."""
+"""Entry point of the `scan2cut` command line; each command imports heavy modules only when it runs."""
 
 import io
 import os
@@ -33,20 +33,20 @@ from pipelines.cli.terminal import (
 )
 from pipelines.dvc.commands import redact
 from pipelines.dvc.stopping import STOP, StoppedError, end_process, say_stopped
-from stages.runtime.errors import EXIT_BAD_INPUT, EXIT_FAILED, InputError, disk_sentence, is_refused
+from stages.runtime.errors import EXIT_BAD_INPUT, EXIT_FAILED, InputError, disk_message, is_bad_input
 
 app = typer.Typer(
     name="scan2cut",
-    help="From a 3D scan of a fruit and the force log of one cut to a certified robot motion for the next cut.",
-    epilog="Exit codes: 0 done, 2 bad input, 130 stopped, 1 anything else. More: scan2cut COMMAND --help",
+    help="Turn a 3D scan of a fruit and the force log of one cut into a certified robot motion for the next cut.",
+    epilog="Exit codes: 0 success, 1 failure, 2 input rejected, 130 stopped. See also: scan2cut COMMAND --help",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         out.print(f"scan2cut {version('scan2cut')}", highlight=False)
         raise typer.Exit
 
@@ -56,10 +56,10 @@ def _options(
     debug: Annotated[bool, typer.Option("--debug", help="Show the full traceback of an error.")] = False,
     show_version: Annotated[
         bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and end."),
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit."),
     ] = False,
 ) -> None:
-    """`--debug` is taken out of the arguments by main(), so that it works anywhere on the line."""
+    """Declare the global options; main() removes `--debug` first, so that it works at any position."""
 
 
 add_run_commands(app)
@@ -72,11 +72,11 @@ def status(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show which stages are fresh, stale or were never run (DVC's answer)."""
+    """Show which stages are fresh, stale or have never run."""
     project = this_project()
     from pipelines.scans.status import read_status
 
-    with err.status("asking DVC"):
+    with err.status("running dvc status"):
         rows = read_status(project, scans or [], print_note)
     if as_json:
         print_json(
@@ -84,9 +84,9 @@ def status(
         )
         return
     if not rows:
-        out.print("No scan is registered yet. Start with: scan2cut run FILE")
+        out.print("No scans registered. Register one with: scan2cut run FILE")
         return
-    table = Table("scan", "stage", "state", "why")
+    table = Table("scan", "stage", "state", "reason")
     colours = {"fresh": "green", "stale": "yellow", "never run": "dim", "running": "cyan"}
     for row in rows:
         table.add_row(row.scan, row.stage, f"[{colours[row.state]}]{row.state}", "\n".join(row.reasons))
@@ -95,7 +95,7 @@ def status(
 
 @app.command()
 def stages(as_json: Json = False) -> None:
-    """List the stages and the artifacts they write."""
+    """List all stages and the artifacts they write."""
     project = this_project()
     from pipelines.dvc.pipeline_file import read_template, upstream
     from stages.runtime.catalogue import artifacts_of
@@ -113,7 +113,7 @@ def stages(as_json: Json = False) -> None:
             ]
         )
         return
-    table = Table("stage", "artifact", "what it is")
+    table = Table("stage", "artifact", "content")
     for entry in entries:
         for row, artifact in enumerate(artifacts_of(entry.name)):
             table.add_row(entry.name if row == 0 else "", artifact.path, artifact.meaning)
@@ -123,19 +123,19 @@ def stages(as_json: Json = False) -> None:
 
 @app.command()
 def doctor(as_json: Json = False) -> None:
-    """Check this machine: versions, device, disk, missing parts. Exit code 1 if a needed part is missing."""
+    """Check this machine: packages, libraries, device, disk. Exit code 1 if something required is missing."""
     project = this_project()
     from pipelines.cli.doctor import examine
 
     findings = []
-    with err.status("looking") as line:
+    with err.status("checking") as line:
         for finding in examine(project):
             findings.append(finding)
-            line.update(f"looked at {finding.part}")
+            line.update(f"checked {finding.part}")
     if as_json:
         print_json([{"part": f.part, "verdict": f.verdict, "detail": f.detail} for f in findings])
     else:
-        table = Table("part", "", "detail")
+        table = Table("component", "", "detail")
         marks = {
             "ok": "[green]ok",
             "missing": "[red]missing",
@@ -151,9 +151,9 @@ def doctor(as_json: Json = False) -> None:
 
 @app.command()
 def sample(
-    folder: Annotated[Path, typer.Argument(help="Where to write it.")] = Path("sample"), as_json: Json = False
+    folder: Annotated[Path, typer.Argument(help="Output folder.")] = Path("sample"), as_json: Json = False
 ) -> None:
-    """Write the bundled sample, a synthetic fruit scan with noise, holes and a stray piece."""
+    """Write the bundled sample: a synthetic scan (with noise, holes and a stray part) and its force logs."""
     project = this_project()
     from pipelines.cli.show import write_sample
 
@@ -167,10 +167,10 @@ def sample(
 
 @app.command()
 def validate(
-    file: Annotated[Path, typer.Argument(help="An artifact, e.g. data/scans/<id>/clean/faces.parquet.")],
+    file: Annotated[Path, typer.Argument(help="Artifact, e.g. data/scans/<id>/clean/faces.parquet.")],
     as_json: Json = False,
 ) -> None:
-    """Check a file against the contract of the artifact it claims to be."""
+    """Validate an artifact: columns, types, units, checksum."""
     from pipelines.cli.show import validate_file
 
     valid = validate_file(file)
@@ -190,33 +190,37 @@ add_robot_commands(app)
 
 
 def main() -> None:
-    """Run the command line; errors become sentences and exit codes."""
+    """Run the command line; print errors as messages and exit with a code."""
     if "--debug" in sys.argv:
         sys.argv = [argument for argument in sys.argv if argument != "--debug"]
         os.environ[DEBUG_VARIABLE] = "1"
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a file's name need not be text
+            stream.reconfigure(errors="backslashreplace")  # a file name need not be valid UTF-8
     try:
         app()
     except StoppedError:
-        pass  # said below
-    except Exception as error:  # noqa: BLE001 -- the boundary of the process: any error becomes a sentence
+        pass  # reported below
+    except Exception as error:  # noqa: BLE001 -- process boundary: any error becomes a message
         if os.environ.get(DEBUG_VARIABLE):
             traceback.print_exc()
         is_input = isinstance(error, InputError)
-        print_error(redact(disk_sentence(error) or (str(error) if is_input else _in_words(error))))
-        sys.exit(EXIT_BAD_INPUT if is_input or is_refused(error) else EXIT_FAILED)
+        print_error(redact(disk_message(error) or (str(error) if is_input else _message(error))))
+        sys.exit(EXIT_BAD_INPUT if is_input or is_bad_input(error) else EXIT_FAILED)
     finally:
-        if STOP.is_set():  # nothing is waited for any more, Prefect's threads least of all
+        if STOP.is_set():  # don't wait for anything, in particular not for Prefect's threads
             say_stopped()
             end_process()
 
 
-def _in_words(error: Exception) -> str:
-    from pipelines.runs.run_summary import is_sentence
+def _message(error: Exception) -> str:
+    from pipelines.runs.run_summary import is_user_facing
 
-    return str(error) if is_sentence(error) else f"{type(error).__name__}: {error} (use --debug for more)"
+    return (
+        str(error)
+        if is_user_facing(error)
+        else f"{type(error).__name__}: {error} (run with --debug for the traceback)"
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The commands for everyday operation: batch, watch, deploy, dashboard, pull, reproduce, datasets."""
+"""Operation commands: batch, watch, deploy, dashboard, pull, reproduce, datasets, arm serve, dev."""
 
 from pathlib import Path
 from typing import Annotated
@@ -21,49 +21,50 @@ from pipelines.runs.dashboard import HOST
 from stages.runtime.errors import EXIT_FAILED, InputError
 
 _Workers = Annotated[
-    int | None, typer.Option(help="Scans at once.", show_default="what cores and memory allow")
+    int | None, typer.Option(help="Number of parallel scans.", show_default="limited by cores and memory")
 ]
-_MemoryGb = Annotated[float, typer.Option("--memory-gb", help="Peak memory of one scan.")]
+_MemoryGb = Annotated[float, typer.Option("--memory-gb", help="Peak memory per scan in GB.")]
 _Target = Annotated[
-    str | None, typer.Option(help="Run only this stage and what it needs.", autocompletion=stage_names)
+    str | None, typer.Option(help="Run only this stage and its upstream stages.", autocompletion=stage_names)
 ]
 _MEMORY_GB = 2.0
-"""The largest stage of the sample peaks below 1 GB (lab/notes/scaling.md); fruits are scanned more finely than that."""
+"""The sample peaks below 1 GB (lab/notes/scaling.md); real scans are finer."""
 
 
 def add_operation_commands(app: typer.Typer) -> None:
-    """Add the commands to the command line."""
+    """Add these commands to the command line."""
     for command in (batch, watch, deploy, dashboard, pull, reproduce, datasets):
         app.command()(command)
-    arm = typer.Typer(no_args_is_help=True, help="A simulated arm that executes an exported cut.")
+    arm = typer.Typer(no_args_is_help=True, help="Run a simulated arm that executes exported cuts.")
     arm.command("serve")(serve_arm)
     app.add_typer(arm, name="arm")
-    develop = typer.Typer(no_args_is_help=True, help="Write the generated files (for developers).")
+    develop = typer.Typer(no_args_is_help=True, help="Generate files for developers.")
     develop.command("pipeline")(dev_pipeline)
     develop.command("artifacts")(dev_artifacts)
     app.add_typer(develop, name="dev")
 
 
 def batch(
-    scans: Annotated[list[str], typer.Argument(help="Ids of registered scans, or raw scan files.")],
+    scans: Annotated[list[str], typer.Argument(help="Ids of registered scans, or scan files.")],
     workers: _Workers = None,
     memory_gb: _MemoryGb = _MEMORY_GB,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", help="Override a parameter for all these scans.")
+        list[str] | None,
+        typer.Option("--set", help="Override a parameter in all these scans, e.g. clean.unit=mm."),
     ] = None,
     target: _Target = None,
-    force: Annotated[bool, typer.Option("--force", help="Run every stage even if it is fresh.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Run every stage, even if fresh.")] = False,
     dask: Annotated[
         str | None,
-        typer.Option(help="Address of a Dask scheduler (tcp://host:8786), or 'local' for one here."),
+        typer.Option(help="Address of a Dask scheduler (tcp://host:8786), or 'local' to start one."),
     ] = None,
     repository: Annotated[
         str | None,
-        typer.Option(help="Where Dask's workers clone the code from.", show_default="this project"),
+        typer.Option(help="Git repository the Dask workers clone.", show_default="this project"),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Run many scans at once, each with the log that is called like it, if there is one."""
+    """Run many scans in parallel, each with the log of the same name, if present."""
     project = this_project()
     only_json = OnlyJson() if as_json else None
     stop_soon_on_signals()
@@ -73,7 +74,7 @@ def batch(
 
     bound = capacity(memory_gb, workers)
     requests = batch_requests(project, scans, parse_overrides(settings or []))
-    print_note(f"{len(requests)} scans, {bound.scans} at once (bounded by {bound.reason}).")
+    print_note(f"{len(requests)} scans, {bound.scans} in parallel (limited by {bound.reason}).")
     with dask_cluster(project, dask, repository, bound.scans) as cluster:
         results = run_batch(
             project,
@@ -87,7 +88,7 @@ def batch(
     if only_json:
         only_json.print([result.as_json() for result in results])
     else:
-        table = Table("scan", "result", "stages", "seconds")
+        table = Table("scan", "result", "stages", "time [s]")
         for result in results:
             seconds = sum(stage.seconds for stage in result.stages)
             table.add_row(result.scan, result.in_words, str(len(result.stages)), f"{seconds:.1f}")
@@ -97,18 +98,18 @@ def batch(
 
 
 def watch(
-    folder: Annotated[Path, typer.Argument(help="Where scans and logs arrive.")],
+    folder: Annotated[Path, typer.Argument(help="Inbox folder for scans and logs.")],
     workers: _Workers = None,
     memory_gb: _MemoryGb = _MEMORY_GB,
     settle_s: Annotated[
-        float, typer.Option(help="A file is whole when it has not changed for so long.")
+        float, typer.Option(help="Seconds without changes after which a file counts as complete.")
     ] = 5.0,
     target: _Target = None,
-    once: Annotated[bool, typer.Option("--once", help="End when everything that is there has run.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Process the current files, then exit.")] = False,
 ) -> None:
-    """Start a run for every scan that arrives with its log; remembers across restarts what was done.
+    """Watch an inbox folder and run every scan that arrives with its log; keeps its state across restarts.
 
-    With --once the exit code is the worst of what was seen: 2 if something was refused, 1 if something failed.
+    With --once the exit code is the worst of all runs: 2 if an input was rejected, 1 if a run failed.
     """
     project = this_project()
     stop_soon_on_signals()
@@ -134,7 +135,7 @@ def deploy(
     workers: _Workers = None,
     memory_gb: _MemoryGb = _MEMORY_GB,
 ) -> None:
-    """Register the flow with the running dashboard and run what is started there or by API."""
+    """Serve the flow as a Prefect deployment: start runs from the dashboard or by API."""
     project = this_project()
     from pipelines.many.batch import capacity
     from pipelines.runs.dashboard import use_running_dashboard
@@ -143,23 +144,25 @@ def deploy(
     url = use_running_dashboard(project)
     if url is None:
         raise InputError(
-            "No dashboard answers. A deployment lives in one. Start it first, in another terminal: scan2cut dashboard."
+            "No dashboard answers. A deployment needs one. Start it in another terminal: scan2cut dashboard."
         )
     from pipelines.runs.deployment import STOPPED, serve
 
     stop_soon_on_signals(STOPPED)
     limit = capacity(memory_gb, workers).scans
-    print_note(f"Deployment scan2cut/{name} at {url}, {limit} runs at once; Ctrl-C ends it.")
+    print_note(
+        f"Serving deployment scan2cut/{name} at {url}, up to {limit} parallel runs. Press Ctrl-C to stop."
+    )
     serve(project, name=name, limit=limit)
 
 
 def dashboard(
-    port: Annotated[int, typer.Option(help="Port on this machine.")] = 4200,
+    port: Annotated[int, typer.Option(help="Port to listen on.")] = 4200,
     host: Annotated[
-        str, typer.Option(help="Address to listen on; wider than this machine needs an auth string.")
+        str, typer.Option(help="Address to listen on; other machines' access requires an auth string.")
     ] = HOST,
 ) -> None:
-    """Start the Prefect dashboard, on this machine only unless --host says otherwise; runs then report to it."""
+    """Start the Prefect dashboard (local access only, unless --host is given); runs report to it."""
     project = this_project()
     from pipelines.runs.dashboard import serve_dashboard
 
@@ -171,16 +174,16 @@ def pull(
         list[str] | None, typer.Argument(help="Scan ids.", show_default="all", autocompletion=scan_ids)
     ] = None,
     local: Annotated[
-        bool, typer.Option("--local", help="From DVC's cache on this machine, without the remote.")
+        bool, typer.Option("--local", help="Use DVC's local cache instead of the remote.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Fetch what was recorded of these scans from the DVC remote; stages that never ran are left out."""
+    """Pull raw files and recorded results of scans from the DVC remote; skip stages that never ran."""
     project = this_project()
     from pipelines.versions import reproduce as module
 
-    fetched = module.pull(project, scans or [], print_note, local=local)
-    print_json(fetched) if as_json else out.print(f"{len(fetched)} recorded parts are here.")
+    pulled = module.pull(project, scans or [], print_note, local=local)
+    print_json(pulled) if as_json else out.print(f"Pulled {len(pulled)} artifacts.")
 
 
 def reproduce(
@@ -189,7 +192,7 @@ def reproduce(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Compute every stage again in a clone and compare its bytes with the recorded ones. Exit code 1 if one differs."""
+    """Recompute every stage in a clone and compare all files byte by byte. Exit code 1 if any differ."""
     project = this_project()
     from dataclasses import asdict
 
@@ -199,7 +202,7 @@ def reproduce(
     if as_json:
         print_json([asdict(verdict) for verdict in verdicts])
     else:
-        table = Table("scan", "stage", "verdict", "other bytes in")
+        table = Table("scan", "stage", "verdict", "changed files")
         for verdict in verdicts:
             table.add_row(verdict.scan, verdict.stage, verdict.verdict, ", ".join(verdict.differing))
         out.print(table)
@@ -209,11 +212,12 @@ def reproduce(
 
 def datasets(
     versions: Annotated[
-        list[str] | None, typer.Argument(help="One or two versions: a tag, a commit; 'now' is the work tree.")
+        list[str] | None,
+        typer.Argument(help="One or two versions (tag, commit, or 'now' for the work tree)."),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """List the versions of the dataset; with two versions, what changed from the first to the second."""
+    """List the versions of the dataset, or show the changes between two of them."""
     project = this_project()
     from pipelines.versions.history import changes_between, changes_table, list_versions, versions_table
 
@@ -221,8 +225,8 @@ def datasets(
         changes = changes_between(project, versions[0], versions[1] if len(versions) > 1 else "now")
         print_json(changes.as_json()) if as_json else out.print(changes_table(changes))
         return
-    found = list_versions(project)
-    print_json([version.as_json() for version in found]) if as_json else out.print(versions_table(found))
+    listed = list_versions(project)
+    print_json([version.as_json() for version in listed]) if as_json else out.print(versions_table(listed))
 
 
 def serve_arm(
@@ -231,31 +235,38 @@ def serve_arm(
         tuple[float, float] | None,
         typer.Option(
             metavar="HEIGHT_M FORCE_N",
-            help="Below this height in the base frame the end effector feels this force upwards.",
+            help="Apply this upward force to the end effector below this height in the base frame.",
         ),
     ] = None,
     fruit: Annotated[
         str | None,
-        typer.Option(metavar="FOLDER", help="Feel the certified cut of this scan, e.g. data/scans/apple."),
+        typer.Option(
+            metavar="FOLDER",
+            help="Replay the force of this scan's certified cut, e.g. data/scans/apple.",
+        ),
     ] = None,
     factor: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=FACTOR", help="With --fruit: multiply a fitted parameter of the fruit."),
+        typer.Option(
+            metavar="NAME=FACTOR", help="With --fruit: multiply a fitted parameter; may be repeated."
+        ),
     ] = None,
     cpp: Annotated[bool, typer.Option("--cpp", help="Also compile the C++ client (Panda only).")] = False,
 ) -> None:
-    """Serve a simulated arm at 127.0.0.1 until Ctrl-C. The first call installs it under build/arm."""
+    """Serve a simulated arm at 127.0.0.1 until Ctrl-C. The first call installs it into build/arm."""
     from pipelines.arm.serve_arm import NO_STONE, serve
 
     if factor and not fruit:
-        raise InputError("--factor needs a fruit to multiply. Give --fruit FOLDER too.")
+        raise InputError(
+            "--factor needs --fruit: it multiplies a parameter of that fruit. Add --fruit FOLDER."
+        )
     code = serve(robot, stone or NO_STONE, [fruit, *(factor or [])] if fruit else [], cpp=cpp)
     if code:
         raise typer.Exit(code)
 
 
 def dev_pipeline() -> None:
-    """Write the DVC template of a scan from the stages' descriptions and imports."""
+    """Write the DVC template of the pipeline from the stages' descriptions and imports."""
     project = this_project()
     from pipelines.dvc.template_writer import write_template
 
@@ -263,7 +274,7 @@ def dev_pipeline() -> None:
 
 
 def dev_artifacts() -> None:
-    """Write docs/artifacts.md: every artifact with its columns and units."""
+    """Write docs/artifacts.md, the reference of all artifacts, columns and units."""
     project = this_project()
     from pipelines.dvc.template_writer import write_artifacts_page
 

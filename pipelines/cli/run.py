@@ -1,4 +1,4 @@
-"""The commands that run a scan: run, calibrate, export. The command line adds them to its own."""
+"""Commands that run a scan: run, calibrate, export."""
 
 import os
 import traceback
@@ -36,34 +36,31 @@ if TYPE_CHECKING:
     from pipelines.scans.register import Request
 
 
-# Parsing `--set stage.parameter=value`.
-
-
 def parse_overrides(settings: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """['clean.unit=mm'] → {'clean': {'unit': 'mm'}}; values are YAML, so 0.5, null and [1, 2] work."""
+    """Parse `--set` values: ['clean.unit=mm'] → {'clean': {'unit': 'mm'}}; values are YAML."""
     overrides: dict[str, dict[str, Any]] = {}
     for setting in settings:
         path, equals, text = setting.partition("=")
         stage, dot, key = path.strip().partition(".")
         if not (equals and dot and stage and key):
             raise InputError(
-                f"--set {shown(setting)} can't be read. It must be stage.parameter=value, as in clean.unit=mm."
+                f"--set {shown(setting)} is invalid. It must be stage.parameter=value, e.g. clean.unit=mm."
             )
         try:
             overrides.setdefault(stage, {})[key] = parse_yaml(text)
         except yaml.YAMLError as error:
             raise InputError(
-                f"--set {shown(path)}: {shown(text)} is not a value. Give a number, a word or a list."
+                f"--set {shown(path)}: {shown(text)} is not valid YAML. Give a number, a word or a list."
             ) from error
     return overrides
 
 
 _EXPORT = "export"
-"""The stage that `scan2cut export` runs."""
-_AIR_HELP = "No-contact run of the log's motion, may be repeated."
-_MATERIAL_HELP = "apple, potato, cucumber or banana."
-Force = Annotated[bool, typer.Option("--force", help="Run every stage even if it is fresh.")]
-_Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show the log of every stage.")]
+"""Target stage of `scan2cut export`."""
+_AIR_HELP = "No-contact run with the log's motion; may be repeated."
+_MATERIAL_HELP = "Material: apple, potato, cucumber or banana."
+Force = Annotated[bool, typer.Option("--force", help="Run every stage, even if fresh.")]
+_Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show the log of each stage.")]
 _Air = Annotated[list[Path] | None, typer.Option(help=_AIR_HELP, show_default="air* beside the log")]
 _Settings = Annotated[
     list[str] | None, typer.Option("--set", help="Override a parameter for this scan, e.g. clean.unit=mm.")
@@ -71,7 +68,7 @@ _Settings = Annotated[
 
 
 def add_run_commands(app: typer.Typer) -> None:
-    """Add them."""
+    """Add `run`, `calibrate` and `export` to the command line."""
     for command in (run, calibrate, export):
         app.command()(command)
 
@@ -80,32 +77,32 @@ def run(
     scan: Annotated[
         Path,
         typer.Argument(
-            help="Raw scan: PLY, OBJ, STL, OFF, glTF, or a PCD/XYZ point cloud; or the id of a registered one.",
+            help="Scan file (PLY, OBJ, STL, OFF, glTF, or a PCD/XYZ point cloud), or the id of a registered scan.",
         ),
     ],
     log: Annotated[
         list[Path] | None,
-        typer.Option(help="Force log of a cut of the same fruit, may be repeated: one per cut."),
+        typer.Option(help="Force log of a cut of this fruit; repeat for several cuts."),
     ] = None,
     air: _Air = None,
     material: Annotated[
         str | None, typer.Option(help=_MATERIAL_HELP, show_default="apple", autocompletion=materials)
     ] = None,
     surface: Annotated[
-        Path | None, typer.Option(help="Triangle mesh to cut along instead of the plane.")
+        Path | None, typer.Option(help="Triangle mesh to cut along, instead of the plane.")
     ] = None,
     settings: _Settings = None,
     scan_id: Annotated[
-        str | None, typer.Option("--id", help="Name of the scan.", show_default="from the file")
+        str | None, typer.Option("--id", help="Id of the scan.", show_default="from the file name")
     ] = None,
-    reset: Annotated[bool, typer.Option("--reset", help="Forget this scan's earlier --set values.")] = False,
+    reset: Annotated[bool, typer.Option("--reset", help="Discard this scan's earlier --set values.")] = False,
     replace: Annotated[
-        bool, typer.Option("--replace", help="Replace the file registered under this id.")
+        bool, typer.Option("--replace", help="Replace the files registered under this id.")
     ] = False,
     target: Annotated[
         str | None,
         typer.Option(
-            help="Run only this stage and what it needs.",
+            help="Run only this stage and its upstream stages.",
             show_default="all stages",
             autocompletion=stage_names,
         ),
@@ -116,14 +113,14 @@ def run(
 ) -> None:
     """Register a scan and bring all its stages up to date.
 
-    The scan is copied to data/scans/<id>/ and put under DVC. Stages that are fresh are skipped.
+    Copies the scan to data/scans/<id>/ and tracks it with DVC. Fresh stages are skipped.
     """
     project, only_json = this_project(), OnlyJson() if as_json else None
     from pipelines.scans.register import Request, registered_scan
 
     def request() -> Request:
-        source, known = registered_scan(project, str(scan))
-        name = scan_id or known
+        source, registered_id = registered_scan(project, str(scan))
+        name = scan_id or registered_id
         overrides = parse_overrides(settings or [])
         first, further = _cuts(log)
         return Request(
@@ -148,19 +145,19 @@ def export(
     robot: Annotated[
         str | None,
         typer.Option(
-            help="The arm that cuts, as arm.robot in params.yaml.",
+            help="Robot arm, see arm.robot in params.yaml.",
             show_default="the scan's",
             autocompletion=robots,
         ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Export again even if nothing changed.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Export again, even if fresh.")] = False,
     verbose: _Verbose = False,
     as_json: Json = False,
 ) -> None:
-    """Write and certify the files for the robot: the stage export and what it needs.
+    """Write and certify the files for the robot: run the stage export and its upstream stages.
 
-    Another robot has other limits, so the motion is searched again for it; the calibration stays. The choice is kept in
-    the scan's scan.yaml, like a --set arm.robot=NAME.
+    With another --robot the motion is optimised again within that robot's limits; the calibration is kept. The choice
+    is saved in scan.yaml, like --set arm.robot=NAME.
     """
     project, only_json = this_project(), OnlyJson() if as_json else None
     from pipelines.scans.register import Request, known_raw_file
@@ -174,7 +171,7 @@ def export(
 
 
 def _print_run(project: "Project", result: "RunResult", only_json: OnlyJson | None) -> None:
-    """The result of a run in the form that was asked for, then leave with its exit code."""
+    """Print the result of a run as text or JSON, then exit with its exit code."""
     from pipelines.cli.terminal import run_table
     from pipelines.report.scan_data import ScanData
     from pipelines.report.tables import certainty
@@ -186,14 +183,14 @@ def _print_run(project: "Project", result: "RunResult", only_json: OnlyJson | No
         out.print(run_table(project, result))
         for line in headlines({report.name: report.metrics for report in result.stages}):
             print_text(out, line.replace("**", "").replace("`", ""))
-        known = certainty(ScanData(project, result.scan or ""))
-        if known:
-            print_text(out, known)
+        determined = certainty(ScanData(project, result.scan or ""))
+        if determined:
+            print_text(out, determined)
         print_text(out, f"Report: {result.report}")
     else:
         _print_failure(result)
         if result.report:
-            print_text(err, f"More: {result.report}")
+            print_text(err, f"Report: {result.report}")
     raise typer.Exit(result.exit_code)
 
 
@@ -201,13 +198,13 @@ def calibrate(
     scan: Annotated[
         str,
         typer.Argument(
-            help="Id of a registered scan, its cut mesh (data/scans/ID/precut), or a raw scan file.",
+            help="Id of a registered scan, its cut mesh (data/scans/ID/precut), or a scan file.",
             autocompletion=scan_ids,
         ),
     ],
     log: Annotated[
         list[Path] | None,
-        typer.Option(help="Force log of a cut, may be repeated: one per cut.", show_default="the scan's"),
+        typer.Option(help="Force log of a cut; repeat for several cuts.", show_default="the scan's"),
     ] = None,
     air: _Air = None,
     material: Annotated[
@@ -215,13 +212,13 @@ def calibrate(
     ] = None,
     settings: _Settings = None,
     replace: Annotated[
-        bool, typer.Option("--replace", help="Replace the log registered for this scan.")
+        bool, typer.Option("--replace", help="Replace the logs registered for this scan.")
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Fit again even if nothing changed.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Fit again, even if fresh.")] = False,
     verbose: _Verbose = False,
     as_json: Json = False,
 ) -> None:
-    """Fit the simulator's parameters to a force log: the stage calibrate and what it needs, nothing else."""
+    """Fit the simulator's parameters to a force log: run the stage calibrate and its upstream stages."""
     project, only_json = this_project(), OnlyJson() if as_json else None
     from pipelines.cli.terminal import run_table
     from pipelines.runs.run_summary import CALIBRATE, calibration_json
@@ -270,7 +267,7 @@ def _run(
     verbose: bool,
     target: str | None = None,
 ) -> "RunResult":
-    """Register and run what the request says, and show its progress; a failure is in the result, never raised."""
+    """Register and run the requested scan and show its progress; record a failure in the result, never raise."""
     from pipelines.cli.terminal import ProgressBars
     from pipelines.runs.progress_lines import ProgressLines
     from pipelines.runs.run_request import run_request
@@ -281,7 +278,7 @@ def _run(
         stop_soon_on_signals()
         with ProgressBars(err) if err.is_terminal else ProgressLines(print_note) as bars:
             run_request(project, request(), result, bars, force=force, verbose=verbose, target=target)
-    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 -- reported by the caller, in the form that was asked for
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 -- reported by the caller
         result.fail(error)
     if result.exception is not None and os.environ.get(DEBUG_VARIABLE):
         print_text(err, "".join(traceback.format_exception(result.exception)))
@@ -289,5 +286,5 @@ def _run(
 
 
 def _cuts(logs: list[Path] | None) -> tuple[Path | None, tuple[Path, ...]]:
-    """The first cut's log, and those of further cuts."""
+    """Split the logs into that of the first cut and those of further cuts."""
     return (logs[0], tuple(logs[1:])) if logs else (None, ())

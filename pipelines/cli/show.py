@@ -1,4 +1,4 @@
-"""The commands for looking: report, view, compare. The command line adds them to its own."""
+"""Commands that show results (report, view, compare), and the work behind `sample` and `validate`."""
 
 import tempfile
 import webbrowser
@@ -24,11 +24,9 @@ from stages.runtime.errors import InputError
 from stages.runtime.files import sha256_of_file, write_bytes_atomic
 from stages.runtime.stage_io import read_provenance
 
-# Handing out the bundled sample.
-
 
 def write_sample(project: Project, folder: Path) -> list[Path]:
-    """Copy the bundled sample into the folder; an existing file with other content is never overwritten."""
+    """Copy the bundled sample into the folder; never overwrite a file with different content."""
     sources = (
         sorted(path for path in project.sample_dir.glob("*") if path.is_file() and path.suffix != ".py")
         if project.sample_dir.is_dir()
@@ -36,15 +34,15 @@ def write_sample(project: Project, folder: Path) -> list[Path]:
     )
     if not sources:
         raise InputError(
-            f"{project.sample_dir} holds no sample. It is part of the repository. Restore it with git."
+            f"{project.sample_dir} contains no sample. The sample is part of the repository. Restore it with git."
         )
     if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder} is a file. The sample needs a folder. Give another name.")
+        raise InputError(f"{folder} is a file. The sample is written to a folder. Choose another name.")
     targets = [folder / source.name for source in sources]
     for source, target in zip(sources, targets, strict=True):
         if target.exists() and sha256_of_file(target) != sha256_of_file(source):
             raise InputError(
-                f"{target} exists and is a different file. Nothing was written. Give another folder."
+                f"{target} exists with different content. Nothing was written. Choose another folder."
             )
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -53,17 +51,14 @@ def write_sample(project: Project, folder: Path) -> list[Path]:
                 write_bytes_atomic(target, source.read_bytes())
     except OSError as error:
         raise InputError(
-            f"{folder} can't be written ({error.strerror or error}). The sample needs a folder of yours. Give another."
+            f"Can't write to {folder} ({error.strerror or error}). The folder must be writable. Choose another."
         ) from error
     return targets
 
 
-# Checking any file against the contract of the artifact it claims to be.
-
-
 @dataclass(frozen=True)
 class _Validated:
-    """A file that keeps its contract."""
+    """A valid artifact file."""
 
     artifact: Artifact
     rows: int | None
@@ -71,7 +66,7 @@ class _Validated:
 
 
 def validate_file(path: Path) -> _Validated:
-    """Check the file; InputError says which rule it breaks."""
+    """Validate the file against the catalogue; raise InputError with the violated rule."""
     if not path.is_file():
         raise InputError(
             f"{path} is not a file. Give the path of an artifact, e.g. data/scans/<id>/clean/faces.parquet."
@@ -92,12 +87,12 @@ def validate_file(path: Path) -> _Validated:
         check_csv_header(artifact, text, str(path))
         rows = text.count("\n") - 1
     elif not path.read_bytes().startswith(PNG_SIGNATURE):
-        raise InputError(f"{path} is not a PNG picture. Run the stage {artifact.producer} again.")
+        raise InputError(f"{path} is not a PNG image. Rerun the stage {artifact.producer}.")
     return _Validated(artifact, rows, ours)
 
 
 def _check_recorded(path: Path, artifact: Artifact) -> None:
-    """Compare the bytes with what the stage recorded, if the file lies in its place: Parquet has no checksum."""
+    """Compare the file's sha256 with the recorded one, if it is in its scan's directory; Parquet has no checksum."""
     scan_dir = path.absolute().parents[1]
     in_place = path.absolute() == scan_dir / artifact.path and artifact.kind != "provenance"
     if not in_place or not (scan_dir / provenance(artifact.producer).path).is_file():
@@ -105,28 +100,28 @@ def _check_recorded(path: Path, artifact: Artifact) -> None:
     recorded = read_provenance(scan_dir, artifact.producer).outputs.get(artifact.path)
     if recorded is not None and recorded != sha256_of_file(path):
         raise InputError(
-            f"{path} does not hold what {artifact.producer} wrote (another sha256 than in its provenance.json). An "
-            "artifact must not change after its stage. Run the stage again, or 'dvc checkout' the file."
+            f"{path} has changed since {artifact.producer} wrote it (its sha256 differs from provenance.json). An "
+            "artifact must not be modified. Rerun the stage, or restore the file with 'dvc checkout'."
         )
 
 
 def _artifact_of(path: Path, metadata: dict[str, str]) -> Artifact:
     by_path = {artifact.path: artifact for artifact in ARTIFACTS.values()}
     name = metadata.get("artifact")
-    found = ARTIFACTS.get(name) if name else by_path.get("/".join(path.absolute().parts[-2:]))
-    if found is None:
+    artifact = ARTIFACTS.get(name) if name else by_path.get("/".join(path.absolute().parts[-2:]))
+    if artifact is None:
         raise InputError(
-            f"{path} is {'called ' + name if name else 'not named like an artifact'}. It must be an artifact "
-            "of the catalogue. Known files are listed by 'scan2cut stages' and by 'scan2cut dev artifacts'."
+            f"{path} is {'named ' + name if name else 'not named like an artifact'}. It must be an artifact of the "
+            "catalogue. See 'scan2cut stages' or 'scan2cut dev artifacts'."
         )
-    return found
+    return artifact
 
 
 _Open = Annotated[bool, typer.Option("--open/--no-open", help="Open the page in the browser.")]
 
 
 def add_show_commands(app: typer.Typer) -> None:
-    """Add them."""
+    """Add `report`, `view` and `compare` to the command line."""
     for command in (report, view, compare):
         app.command()(command)
 
@@ -135,7 +130,7 @@ def report(
     scan: Annotated[str, typer.Argument(help="Id of a registered scan.", autocompletion=scan_ids)],
     open_page: _Open = False,
 ) -> None:
-    """Build report.html of a scan again: everything its last run decided, on one page."""
+    """Rebuild report.html of a scan: all results of its last run on one page."""
     from pipelines.report.build import build_report
 
     _done(build_report(this_project(), scan), open_page)
@@ -145,10 +140,10 @@ def view(
     scan: Annotated[str, typer.Argument(help="Id of a registered scan.", autocompletion=scan_ids)],
     open_page: _Open = True,
     rrd: Annotated[
-        Path | None, typer.Option(help="Write a Rerun recording instead; needs the extra rerun.")
+        Path | None, typer.Option(help="Write a Rerun recording instead; requires the extra 'rerun'.")
     ] = None,
     usd: Annotated[
-        Path | None, typer.Option(help="Write an animated USD file instead; needs the extra usd.")
+        Path | None, typer.Option(help="Write an animated USD file instead; requires the extra 'usd'.")
     ] = None,
 ) -> None:
     """Open the 3D replay of the optimised cut."""
@@ -168,11 +163,11 @@ def view(
 
 
 def compare(
-    runs: Annotated[list[str], typer.Argument(help="Scan ids, or SCAN@REVISION for an earlier version.")],
-    html: Annotated[Path, typer.Option(help="Where to write the page.")] = Path("compare.html"),
+    runs: Annotated[list[str], typer.Argument(help="Scan ids, or SCAN@REVISION for a git revision.")],
+    html: Annotated[Path, typer.Option(help="Output file.")] = Path("compare.html"),
     open_page: _Open = False,
 ) -> None:
-    """Put runs side by side: results, fitted parameters, settings, times, force curves."""
+    """Compare runs side by side: results, fitted parameters, settings, times, force curves."""
     from pipelines.versions.compare import read_runs, terminal_tables, write_compare
 
     with tempfile.TemporaryDirectory(prefix="scan2cut-compare-") as scratch:
@@ -186,4 +181,4 @@ def compare(
 def _done(path: Path, open_page: bool) -> None:
     print_text(out, str(path))
     if open_page and not webbrowser.open(path.resolve().as_uri()):
-        out.print("There is no browser to open it with here.")
+        out.print("No browser available to open the page.")

@@ -1,4 +1,4 @@
-"""What all commands share: where they print, the `--json` option, the project they work in."""
+"""Shared by all commands: consoles, `--json`, run table, progress bars, shell completion."""
 
 import json
 import os
@@ -16,15 +16,14 @@ from rich.table import Table
 from pipelines.dvc.pipeline_file import StageEntry, read_template
 from pipelines.dvc.stage import StageReport
 from pipelines.project import Project, apply_environment, find_project
+from pipelines.report.page import figure
 from pipelines.runs.progress_lines import Pace, seen_in
 from pipelines.runs.run_summary import RunResult
 from stages.runtime.errors import InputError
 
-# The short table at the end of a run.
-
 
 def run_table(project: Project, result: RunResult) -> Table:
-    """Stage, time, key figure and where its artifacts are."""
+    """Return a table of stages with result, time, key figure and folder of the artifacts."""
     key_figures = {entry.name: entry.key_figure for entry in read_template(project.template)}
     table = Table("stage", "result", "time", "key figure", title=f"scan {result.scan}")
     table.add_column("artifacts", overflow="fold")
@@ -40,21 +39,14 @@ def run_table(project: Project, result: RunResult) -> Table:
 
 
 def key_figure(report: StageReport, name: str | None) -> str:
-    """The stage's most telling metric, as 'name = value'."""
+    """Return the stage's key figure with its unit, e.g. 'volume 163 cm³'."""
     if name is None or name not in report.metrics:
         return ""
-    return f"{name} = {_short(report.metrics[name])}"
-
-
-def _short(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-# Progress bars for a run, on stderr so that stdout stays free for results.
+    return figure(name, report.metrics[name])
 
 
 class ProgressBars:
-    """One line per stage; a watcher of the flow."""
+    """Show one progress bar per stage on stderr; implements the flow's watcher."""
 
     def __init__(self, console: Console) -> None:
         self._bars = Progress(
@@ -63,7 +55,7 @@ class ProgressBars:
             BarColumn(bar_width=28),
             TimeElapsedColumn(),
             TextColumn("{task.description}", markup=False),
-            TextColumn("[dim]{task.fields[left]}"),
+            TextColumn("[dim]{task.fields[remaining]}"),
             console=console,
         )
         self._tasks: dict[str, TaskID] = {}
@@ -81,18 +73,18 @@ class ProgressBars:
         self._bars.stop()
 
     def wait(self, stage: str, message: str) -> None:
-        """Something without stages that takes a while."""
+        """Show a step outside the stages."""
         self._end_waiting()
-        self._waiting = self._bars.add_task(message, stage=stage, left="", total=None)
+        self._waiting = self._bars.add_task(message, stage=stage, remaining="", total=None)
 
     def on_start(self, entry: StageEntry) -> None:
-        """A stage begins."""
+        """Add a bar for the stage."""
         self._end_waiting()
-        self._tasks[entry.name] = self._bars.add_task("", stage=entry.name, left="", total=None)
+        self._tasks[entry.name] = self._bars.add_task("", stage=entry.name, remaining="", total=None)
         self._paces[entry.name] = Pace(time.monotonic())
 
     def on_progress(self, stage: str, fraction: float, message: str) -> None:
-        """A stage has come this far."""
+        """Update the stage's bar."""
         now, pace = time.monotonic(), self._paces[stage]
         pace.reached(fraction, message, now)
         self._bars.update(
@@ -100,17 +92,17 @@ class ProgressBars:
             total=1.0,
             completed=min(fraction, 0.999),
             description=message,
-            left=pace.left(now),
+            remaining=pace.left(now),
         )
 
     def on_finish(self, report: StageReport) -> None:
-        """A stage is up to date."""
+        """Complete the stage's bar."""
         self._bars.update(
-            self._tasks[report.name], total=1.0, completed=1.0, description=report.outcome.value, left=""
+            self._tasks[report.name], total=1.0, completed=1.0, description=report.outcome.value, remaining=""
         )
 
     def on_picture(self, stage: str, path: Path) -> None:
-        """A picture of the stage's progress lies there; said once a stage, it is renewed in its place."""
+        """Print the path of the live picture, once per stage."""
         if stage not in self._pictured:
             self._pictured.add(stage)
             self._bars.console.print(f"{stage}: {seen_in(path)}", markup=False, highlight=False)
@@ -121,7 +113,7 @@ class ProgressBars:
             self._waiting = None
 
 
-# What a shell offers after the tab key: scans, stages, robots, materials. Nothing heavy is imported here.
+# Shell completion; imports nothing heavy.
 
 
 def _project() -> Project | None:
@@ -132,13 +124,13 @@ def _project() -> Project | None:
 
 
 def scan_ids(incomplete: str) -> list[str]:
-    """Ids of the registered scans."""
+    """Complete ids of registered scans."""
     project = _project()
     return [] if project is None else [name for name in project.scan_ids() if name.startswith(incomplete)]
 
 
 def stage_names(incomplete: str) -> list[str]:
-    """Stages in the order in which they run."""
+    """Complete names of stages, in order of execution."""
     from pipelines.dvc.pipeline_file import read_template
 
     project = _project()
@@ -147,32 +139,32 @@ def stage_names(incomplete: str) -> list[str]:
 
 
 def robots(incomplete: str) -> list[str]:
-    """Robots with a file in stages/shared/robots."""
+    """Complete names of robots."""
     from stages.shared.robots.robot import ROBOTS
 
     return [name for name in ROBOTS if name.startswith(incomplete)]
 
 
 def materials(incomplete: str) -> list[str]:
-    """Materials of the simulator."""
+    """Complete names of materials."""
     from disect_sim.parameters import MATERIALS
 
     return [name for name in MATERIALS if name.startswith(incomplete)]
 
 
-_WIDTH_OF_A_PIPE = 120
-"""Columns to fill where there is no terminal to ask."""
+_PIPE_WIDTH = 120
+"""Columns used when stdout is not a terminal."""
 
-out = Console(width=None if sys.stdout.isatty() else _WIDTH_OF_A_PIPE)
+out = Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH)
 err = Console(stderr=True)
 DEBUG_VARIABLE = "SCAN2CUT_DEBUG"
-"""In the environment: show the full traceback of an error."""
+"""Environment variable: show the traceback of an error."""
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 
 
 class OnlyJson:
-    """Sends everything that is written to stdout to stderr, except the one object."""
+    """Redirect stdout to stderr, except for one JSON object."""
 
     def __init__(self) -> None:
         sys.stdout.flush()
@@ -180,7 +172,7 @@ class OnlyJson:
         os.dup2(2, 1)
 
     def print(self, value: Any) -> None:
-        """Write the object to the real stdout."""
+        """Write the object to the original stdout."""
         sys.stdout.flush()
         os.dup2(self._real, 1)
         os.close(self._real)
@@ -194,31 +186,31 @@ def print_json(value: Any) -> None:
 
 
 def this_project() -> Project:
-    """The project around the current directory, with its environment set."""
+    """Return the project of the current directory and set its environment variables."""
     project = find_project()
     apply_environment(project)
     return project
 
 
-def stop_soon_on_signals(sentence: str | None = None) -> None:
-    """Ctrl-C, SIGTERM and SIGHUP end this command within two seconds, with one line: the sentence, or where it was."""
+def stop_soon_on_signals(message: str | None = None) -> None:
+    """End within two seconds on Ctrl-C, SIGTERM or SIGHUP and print one line: `message`, or the stopped stage."""
     from pipelines.dvc.stopping import stop_on_signals
     from pipelines.runs.server import EMBEDDED_SERVER
 
-    stop_on_signals(EMBEDDED_SERVER.kill, sentence)
+    stop_on_signals(EMBEDDED_SERVER.kill, message)
 
 
 def print_text(console: Console, text: str) -> None:
-    """Print the text as it is: no markup, no colours, no line breaks that it does not have."""
+    """Print plain text without markup, highlighting or wrapping."""
     console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
-def print_note(sentence: str) -> None:
-    """A sentence about what is being done, on stderr."""
-    print_text(err, sentence)
+def print_note(message: str) -> None:
+    """Print a message to stderr."""
+    print_text(err, message)
 
 
-def print_error(sentence: str) -> None:
-    """A sentence about what went wrong, on stderr."""
+def print_error(message: str) -> None:
+    """Print an error message to stderr."""
     err.print("[red]error:[/red] ", end="")
-    print_text(err, sentence)
+    print_text(err, message)

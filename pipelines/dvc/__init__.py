@@ -1,1 +1,1 @@
-"""DVC: the template of a scan's stages, running one, what it recorded."""
+"""DVC: pipeline template, running a stage, repair, clones."""

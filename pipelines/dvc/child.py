@@ -1,4 +1,4 @@
-"""`python -m pipelines.dvc.child ...`: dvc that dies with the process that started it, and whose stages die with it."""
+"""`python -m pipelines.dvc.child ...`: run dvc so that it, and its stages, end when the parent process ends."""
 
 import os
 

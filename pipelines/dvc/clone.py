@@ -1,6 +1,7 @@
-"""Another clone of this project at a commit, with a DVC remote: where a worker, or `reproduce`, computes a stage.
+"""Clones of this project in which a worker, or `reproduce`, computes a stage.
 
-No disk is shared. A worker pulls what a stage reads, runs it like any other, and pushes what it made (transfer.py).
+No disk is shared: a worker pulls a stage's inputs from the DVC remote, runs the stage and pushes its outputs. Small
+text files (scan.yaml, dvc.lock, metrics) travel with the task.
 """
 
 import os
@@ -24,15 +25,15 @@ from stages.runtime.files import write_bytes_atomic
 from stages.runtime.scan_file import SCAN_FILE_NAME, read_scan_file
 
 _REMOTE = "cluster"
-"""Name that a clone gives to the DVC remote."""
+"""Name of the DVC remote in a clone."""
 _WORKSPACE_VARIABLE = "SCAN2CUT_WORKSPACE"
-"""Where a worker keeps its clones; by default its own Dask directory."""
+"""Folder of a worker's clones; default: its Dask directory."""
 _CODE = ("pipelines", "stages", "disect_sim", "params.yaml")
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where a clone gets code and data from."""
+    """Origin of a clone's code and data."""
 
     repository: str
     commit: str
@@ -40,17 +41,17 @@ class Source:
 
 
 def find_source(project: Project, repository: str | None = None) -> Source:
-    """This project as workers can reach it; InputError if their code or data would be another."""
+    """Return this project as a source for workers; raise InputError if their code or data would differ."""
     changed = _git(project.root, "status", "--porcelain", "--untracked-files=no", "--", *_CODE).splitlines()
     if changed:
         raise InputError(
-            f"{len(changed)} files of code or parameters are not committed (such as {changed[0][3:]}). Workers clone "
-            "the last commit and would compute something else. Commit them first."
+            f"{len(changed)} files of code or parameters have uncommitted changes (e.g. {changed[0][3:]}). Workers "
+            "clone the last commit and would compute something else. Commit the changes first."
         )
     name = _setting(project, "core.remote")
     if not name:
         raise InputError(
-            "This project has no default DVC remote. Workers share no disk, so artifacts go through one. Add it: "
+            "This project has no default DVC remote. Workers exchange artifacts through it. Add one: "
             "dvc remote add --default NAME URL."
         )
     url = _setting(project, f"remote.{name}.url")
@@ -59,14 +60,14 @@ def find_source(project: Project, repository: str | None = None) -> Source:
     for address in (source.repository, source.remote_url):
         if IN_ADDRESS.search(address):
             raise InputError(
-                f"The address {redact(address)} holds a password, which Prefect would store. Give it to the workers in "
-                "their environment or credential files instead."
+                f"The address {redact(address)} contains a password, which Prefect would store. Addresses must not "
+                "contain credentials. Set them in the workers' environment or credential files."
             )
     return source
 
 
 def open_workspace(source: Source) -> Project:
-    """This worker's clone at the source's commit, made on first use."""
+    """Return this worker's clone at the source's commit; create it on first use."""
     home = _workspaces()
     home.mkdir(parents=True, exist_ok=True)
     folder = home / source.commit[:16]
@@ -82,7 +83,7 @@ def open_workspace(source: Source) -> Project:
 
 
 def make_clone(source: Source, folder: Path) -> None:
-    """Clone code at the source's commit, with its DVC remote."""
+    """Clone the source's commit and add its DVC remote."""
     _git(folder.parent, "clone", "--quiet", "--no-checkout", source.repository, str(folder))
     _git(folder, "checkout", "--quiet", "--detach", source.commit)
     run_dvc(Project(folder), "remote", "add", "--local", _REMOTE, source.remote_url)
@@ -101,22 +102,22 @@ def _git(folder: Path, *arguments: str) -> str:
 
 
 def _setting(project: Project, name: str) -> str:
-    """A value of DVC's configuration; empty if it is not set."""
+    """Return a value of DVC's configuration, or an empty string."""
     try:
         return run_dvc(project, "config", name).strip()
     except CommandError:
         return ""
 
 
-# A scan's files on their way between two clones: small text with the task, artifacts through the DVC remote.
+# Files exchanged between two clones.
 
 
 _RESULT_TEXTS = ("metrics.json", "provenance.json")
-"""Small texts that a stage leaves in its folder."""
+"""Small text files in a stage's output folder."""
 
 
 def text_files(project: Project, scan_id: str) -> dict[str, str]:
-    """The scan's small text files, by their path in its directory."""
+    """Return the scan's small text files by path in its directory."""
     folder = project.scan_dir(scan_id)
     paths = [folder / SCAN_FILE_NAME, folder / LOCK_FILE_NAME, *folder.glob("*.dvc")]
     paths += [path for name in _RESULT_TEXTS for path in folder.glob(f"*/{name}")]
@@ -124,19 +125,19 @@ def text_files(project: Project, scan_id: str) -> dict[str, str]:
 
 
 def result_files(files: Mapping[str, str]) -> dict[str, str]:
-    """Those that a stage changes; scan.yaml is the caller's own and may have been edited meanwhile."""
-    ends = (LOCK_FILE_NAME, *(f"/{name}" for name in _RESULT_TEXTS))
-    return {name: text for name, text in files.items() if name.endswith(ends)}
+    """Return the files a stage changes; not scan.yaml, which the user may have edited meanwhile."""
+    suffixes = (LOCK_FILE_NAME, *(f"/{name}" for name in _RESULT_TEXTS))
+    return {name: text for name, text in files.items() if name.endswith(suffixes)}
 
 
 def write_text_files(project: Project, scan_id: str, files: Mapping[str, str]) -> None:
-    """Write a scan's small text files where they belong."""
+    """Write a scan's small text files into its directory."""
     folder = project.scan_dir(scan_id)
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
         if not (folder / name).resolve().is_relative_to(folder.resolve()):
             raise InputError(
-                f"{name!r} lies outside the scan {scan_id!r}. A worker may only change its own scan."
+                f"{name!r} is outside the directory of scan {scan_id!r}. A worker may only write to its own scan."
             )
         write_bytes_atomic(folder / name, text.encode())
     refresh_pipeline_file(project, scan_id)
@@ -144,7 +145,7 @@ def write_text_files(project: Project, scan_id: str, files: Mapping[str, str]) -
 
 
 def fetch_inputs(project: Project, scan_id: str, entry: StageEntry) -> None:
-    """Pull the raw files and the outputs of the stages that this one reads."""
+    """Pull the raw files and the outputs of the upstream stages."""
     before = upstream(entry, read_template(project.template))
     run_dvc(
         project,
@@ -157,20 +158,20 @@ def fetch_inputs(project: Project, scan_id: str, entry: StageEntry) -> None:
 
 
 def send_outputs(project: Project, scan_id: str, entry: StageEntry) -> None:
-    """Push what the stage made."""
+    """Push the stage's outputs."""
     run_dvc(project, "push", "--remote", _REMOTE, stage_address(project, scan_id, entry.name))
 
 
 def send_raw_files(project: Project, scan_id: str) -> None:
-    """Push the raw files, so that workers can pull them."""
+    """Push the raw files for the workers."""
     run_dvc(project, "push", *raw_addresses(project, scan_id))
 
 
 def fetch_outputs(project: Project, scan_id: str, entries: Iterable[StageEntry]) -> None:
-    """Pull what workers made of this scan in these stages."""
+    """Pull the outputs that workers computed in these stages."""
     run_dvc(project, "pull", *(stage_address(project, scan_id, entry.name) for entry in entries))
 
 
 def raw_addresses(project: Project, scan_id: str) -> list[str]:
-    """The .dvc files of the scan's raw files."""
+    """Return the paths of the .dvc files of the scan's raw files."""
     return [str(path.relative_to(project.root)) for path in project.scan_dir(scan_id).glob("*.dvc")]

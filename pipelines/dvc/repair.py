@@ -1,4 +1,4 @@
-"""A dvc.lock that a power cut left half-written (DVC does not write it atomically): the last good one comes back."""
+"""Protect results from crashes: keep old outputs, verify recorded hashes, repair dvc.lock and DVC's lock table."""
 
 import errno
 import hashlib
@@ -18,10 +18,8 @@ from stages.runtime.errors import InputError
 from stages.runtime.files import read_mapping, write_bytes_atomic
 from stages.runtime.scan_file import read_scan_file
 
-# Keeping a stage's older outputs until the new ones are there.
-#
-# DVC deletes a stage's outputs before it runs the command. Marking them `persist` would prevent that, but
-# also switch off DVC's run cache, so the flow holds on to them with hard links instead.
+# Old outputs of a stage. DVC deletes them before it runs the command. `persist` would prevent that but disable DVC's
+# run cache, so hard links are kept instead.
 
 
 KEPT_PREFIX = ".kept-"
@@ -31,11 +29,11 @@ KEPT_PREFIX = ".kept-"
 def kept_outputs(
     scan_dir: Path, stage: str, outputs: Sequence[Path], is_recorded: Callable[[], bool] = lambda: True
 ) -> Iterator[None]:
-    """Within the block the outputs may vanish; if the block fails, those that did are put back.
+    """Restore the stage's old outputs if the block fails.
 
-    The caller holds the scan's lock, so what is found here on entry was left by a run that was killed. `is_recorded`
-    says whether dvc.lock knows the outputs that lie there after a failure: new ones that DVC could not record, because
-    its cache is full or read-only, give way to the older ones, which it knows.
+    Requires the scan's lock: kept outputs that exist on entry were left by a killed run. `is_recorded` returns whether
+    dvc.lock matches the outputs present after a failure: new outputs that DVC could not record (cache full or
+    read-only) are replaced by the old ones.
     """
     shelter = scan_dir / f"{KEPT_PREFIX}{stage}"
     _restore(outputs, scan_dir, shelter)
@@ -51,12 +49,12 @@ def kept_outputs(
 
 
 def kept_stages(scan_dir: Path) -> list[str]:
-    """Stages whose older outputs lie aside: those that run, and those that were killed."""
+    """Return the stages with kept outputs: running ones and those that were killed."""
     return [path.name.removeprefix(KEPT_PREFIX) for path in scan_dir.glob(f"{KEPT_PREFIX}*")]
 
 
 def restore_outputs(scan_dir: Path, stage: str, outputs: Sequence[Path]) -> None:
-    """Put back what a killed run of the stage laid aside. The caller holds the scan's lock."""
+    """Restore the outputs kept by a killed run of the stage. Requires the scan's lock."""
     _restore(outputs, scan_dir, scan_dir / f"{KEPT_PREFIX}{stage}")
 
 
@@ -71,7 +69,7 @@ def _keep(outputs: Sequence[Path], scan_dir: Path, shelter: Path) -> None:
 
 
 def _remove_newer(outputs: Sequence[Path], scan_dir: Path, shelter: Path) -> None:
-    """Remove what lies in the place of kept outputs; where nothing was kept, nothing is removed."""
+    """Remove new outputs of which an old version was kept."""
     for output in outputs:
         if _files(shelter / output.relative_to(scan_dir)):
             for path in _files(output):
@@ -85,66 +83,65 @@ def _restore(outputs: Sequence[Path], scan_dir: Path, shelter: Path) -> None:
             for copy in _files(shelter / output.relative_to(scan_dir))
         }
         if set(_files(output)) - kept.keys():
-            continue  # a newer folder: an older certificate must not reappear beside it
-        for place, copy in kept.items():
-            if not place.exists():
-                place.parent.mkdir(parents=True, exist_ok=True)
-                os.replace(copy, place)
+            continue  # new folder: don't mix an old certificate into it
+        for original, copy in kept.items():
+            if not original.exists():
+                original.parent.mkdir(parents=True, exist_ok=True)
+                os.replace(copy, original)
     shutil.rmtree(shelter, ignore_errors=True)
 
 
 def _files(output: Path) -> list[Path]:
-    """The output itself, or the files in it if it is a folder."""
+    """Return the output itself, or the files in it if it is a folder."""
     return [path for path in [output, *output.rglob("*")] if path.is_file()]
 
 
-# A scan's dvc.lock: what DVC recorded of the stages that have run.
+# Contents of dvc.lock.
 
 
 LOCK_FILE_NAME = "dvc.lock"
 
 
 def has_results(scan_dir: Path) -> bool:
-    """True if a stage of the scan has ever succeeded."""
+    """Return whether any stage of the scan has succeeded."""
     return (scan_dir / LOCK_FILE_NAME).exists()
 
 
 def recorded_stages(scan_dir: Path) -> dict[str, Any]:
-    """Stage → its recorded command, deps, params and outs; empty if nothing has run."""
+    """Return recorded command, deps, params and outs by stage; empty if nothing has run."""
     stages = read_mapping(scan_dir / LOCK_FILE_NAME).get("stages") if has_results(scan_dir) else None
     return stages if isinstance(stages, dict) else {}
 
 
-# Do files still have the content that DVC recorded? Hashed anew, because DVC trusts times, sizes and its own cache.
-#
-# DVC believes a write-protected cache entry without looking, so a damaged one would come back as a good result.
+# Verification of recorded hashes. DVC trusts timestamps, sizes and write-protected cache entries, so it could restore a
+# corrupt file as a valid result.
 
 
 _DIRECTORY_MARK = ".dir"
-"""DVC's ending for the hash of a directory."""
+"""DVC's suffix for the hash of a directory."""
 
 
 @dataclass(frozen=True)
 class _Recorded:
-    """One output as dvc.lock describes it."""
+    """One output in dvc.lock."""
 
     path: Path
     md5: str
 
 
 def recorded_outputs(project: Project, scan_id: str, stage: str) -> list[_Recorded]:
-    """The stage's outputs with their recorded hashes; none if the stage is not in dvc.lock."""
+    """Return the stage's outputs with their recorded hashes; empty if the stage is not in dvc.lock."""
     recorded = recorded_stages(project.scan_dir(scan_id)).get(stage, {})
-    return [_Recorded(project.root / out["path"], out["md5"]) for out in recorded.get("outs", [])]
+    return [_Recorded(project.root / output["path"], output["md5"]) for output in recorded.get("outs", [])]
 
 
 def damaged(recorded: Iterable[_Recorded]) -> list[_Recorded]:
-    """Those whose content is another than the recorded one, or which are missing."""
+    """Return the outputs that are missing or whose hash differs from the recorded one."""
     return [item for item in recorded if md5_of_path(item.path) != item.md5]
 
 
 def md5_of_path(path: Path) -> str | None:
-    """DVC's hash of a file or of a directory; None if there is nothing."""
+    """Return DVC's hash of a file or directory; None if it does not exist."""
     if path.is_file():
         with path.open("rb") as file:
             return hashlib.file_digest(file, "md5").hexdigest()
@@ -160,7 +157,7 @@ def md5_of_path(path: Path) -> str | None:
 
 
 def discard(project: Project, items: Iterable[_Recorded]) -> None:
-    """Remove damaged files, and their copies in DVC's cache where those are damaged too."""
+    """Remove corrupt files, and their copies in DVC's cache if those are corrupt too."""
     cache = cache_dir(project)
     for item in items:
         if item.path.is_dir():
@@ -183,7 +180,7 @@ def _discard_cached(cache: Path, md5: str) -> None:
 
 
 def recorded_md5(raw: Path) -> str | None:
-    """The hash in the raw file's .dvc file; None if it is not under DVC or that file is damaged."""
+    """Return the hash in the raw file's .dvc file; None if that file is missing or corrupt."""
     note = raw.with_name(raw.name + ".dvc")
     try:
         return str(read_mapping(note)["outs"][0]["md5"])
@@ -192,7 +189,7 @@ def recorded_md5(raw: Path) -> str | None:
 
 
 def check_raw_files(project: Project, scan_id: str) -> None:
-    """Refuse a scan whose raw files are not those that were registered: nothing is computed from damaged data."""
+    """Reject a scan whose raw files differ from the registered ones."""
     scan_dir = project.scan_dir(scan_id)
     scan = read_scan_file(scan_dir)
     for name in sorted({scan.scan, scan.force_log, scan.cut_surface, scan.air_runs, scan.further_logs}):
@@ -202,38 +199,36 @@ def check_raw_files(project: Project, scan_id: str) -> None:
             shown = raw.relative_to(project.root)
             state = "has changed since it was registered" if raw.exists() else "is missing"
             raise InputError(
-                f"{shown} {state}. Results must come from the registered file. Get it back with 'dvc checkout "
-                f"{shown}.dvc', or register the new one with 'scan2cut run FILE --id {scan_id} --replace'."
+                f"{shown} {state}. Results must come from the registered file. Restore it with 'dvc checkout "
+                f"{shown}.dvc', or register the new file with 'scan2cut run FILE --id {scan_id} --replace'."
             )
 
 
-# Free space on the disk before DVC starts: on a full one it waits for a lock that it can't write, for ever.
+# Disk space. On a full disk DVC waits forever for a lock it can't write.
 
 
 MIN_FREE_BYTES = 20_000_000
-"""Enough for DVC's locks and tables; what a stage itself needs is found out by writing it."""
+"""Enough for DVC's locks and tables, not for a stage's outputs."""
 
 
 def check_disk_space(folder: Path) -> None:
-    """Raise ENOSPC, which becomes a sentence, if the disk is full already."""
+    """Raise OSError (ENOSPC) if the disk is full."""
     if shutil.disk_usage(folder).free < MIN_FREE_BYTES:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
 
 
-# DVC's table of path locks, .dvc/tmp/rwlock: it is rewritten in place, so a kill can leave it half-written.
-#
-# All scans share this table. Where it is broken, every dvc command fails until it is gone; and one that is running then
-# misses its own entry when it ends. Both are distinguished from real failures here, and the command is run again.
+# DVC's lock table, .dvc/tmp/rwlock, shared by all scans. DVC rewrites it in place, so a kill can corrupt it. Then every
+# dvc command fails until it is removed, and a running one misses its entry when it ends. Both are detected and retried.
 
 
-BROKEN_SENTENCE = "Unable to read RWLock-file"
-"""DVC's own words; the pin dvc>=3.67,<3.68 and a test hold them."""
+BROKEN_MESSAGE = "Unable to read RWLock-file"
+"""Part of DVC's message; checked by a test."""
 _WAIT_S = 0.1
 
 
 def recovered_from_broken_rwlock(project: Project, text: str, since_s: float) -> bool:
-    """True if the command that began then (time.time) failed because of the table; a broken table is removed."""
-    if BROKEN_SENTENCE in text:
+    """Return whether a command started at `since_s` failed because of the lock table; remove a corrupt table."""
+    if BROKEN_MESSAGE in text:
         _remove_broken_rwlock(project)
         return True
     mark = _mark(project)
@@ -241,7 +236,7 @@ def recovered_from_broken_rwlock(project: Project, text: str, since_s: float) ->
 
 
 def _remove_broken_rwlock(project: Project) -> bool:
-    """Remove the table if it can't be read, under the lock that DVC itself takes to edit it."""
+    """Remove the table if it is corrupt, holding the lock that DVC takes to edit it."""
     import zc.lockfile
 
     table = project.root / ".dvc" / "tmp" / "rwlock"
@@ -274,24 +269,27 @@ def _mark(project: Project) -> Path:
     return project.state_dir / "rwlock_removed"
 
 
-def restore_broken_lock_file(project: Project, scan_id: str) -> str | None:
-    """Put the last good dvc.lock in the place of a broken one; returns what was done, as a sentence.
+# Repair of dvc.lock, which DVC does not write atomically.
 
-    What the older file does not know is computed again or comes from DVC's run cache, so nothing becomes wrong.
+
+def restore_broken_lock_file(project: Project, scan_id: str) -> str | None:
+    """Replace a corrupt dvc.lock by its last valid copy and return a message; None if it is valid.
+
+    Stages missing from that copy are recomputed or restored from DVC's run cache.
     """
     lock = project.scan_dir(scan_id) / LOCK_FILE_NAME
-    if not lock.exists() or _is_whole(lock):
+    if not lock.exists() or _is_valid(lock):
         return None
     spare = _spare(project, scan_id)
-    if spare.exists() and _is_whole(spare):
+    if spare.exists() and _is_valid(spare):
         write_bytes_atomic(lock, spare.read_bytes())
-        return f"{LOCK_FILE_NAME} of {scan_id} was broken; the last good one is back in place."
+        return f"{LOCK_FILE_NAME} of {scan_id} was corrupt; restored its last valid copy."
     os.replace(lock, lock.with_name(f"{LOCK_FILE_NAME}.broken"))
-    return f"{LOCK_FILE_NAME} of {scan_id} was broken and is now called {LOCK_FILE_NAME}.broken; its stages run again."
+    return f"{LOCK_FILE_NAME} of {scan_id} was corrupt; renamed it to {LOCK_FILE_NAME}.broken. Its stages run again."
 
 
 def keep_spare_lock_file(project: Project, scan_id: str) -> None:
-    """Keep a copy of a dvc.lock that is whole."""
+    """Keep a copy of a valid dvc.lock."""
     lock = project.scan_dir(scan_id) / LOCK_FILE_NAME
     if lock.exists():
         write_bytes_atomic(_spare(project, scan_id), lock.read_bytes())
@@ -301,7 +299,7 @@ def _spare(project: Project, scan_id: str) -> Path:
     return project.state_dir / f"{scan_id}.{LOCK_FILE_NAME}"
 
 
-def _is_whole(lock: Path) -> bool:
+def _is_valid(lock: Path) -> bool:
     try:
         stages = read_mapping(lock)["stages"]
         entries = [entry for body in stages.values() for entry in [*body.get("deps", []), *body["outs"]]]

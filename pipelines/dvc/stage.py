@@ -1,4 +1,4 @@
-"""Running one stage of one scan: a single DVC subprocess that decides, executes and records."""
+"""Run one stage of one scan: a single DVC subprocess decides, executes and records."""
 
 import os
 import queue
@@ -14,7 +14,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from pipelines.dvc.commands import BUSY_SENTENCE, EventsTail, redact
+from pipelines.dvc.commands import BUSY_MESSAGE, EventsTail, redact
 from pipelines.dvc.pipeline_file import (
     StageEntry,
     listed_while_it_runs,
@@ -51,14 +51,14 @@ from stages.runtime.files import read_mapping, remove_abandoned
 from stages.runtime.scan_file import SCAN_FILE_NAME, read_scan_file
 from stages.runtime.stage_io import EVENTS_VARIABLE
 
-_ERROR_OF_THE_SYSTEM = re.compile(r"\[Errno (?P<number>\d+)\][^\n:]*(: '(?P<path>[^'\n]+)')?")
-"""As DVC passes on what the disk refused."""
+_OS_ERROR = re.compile(r"\[Errno (?P<number>\d+)\][^\n:]*(: '(?P<path>[^'\n]+)')?")
+"""An operating system error in DVC's output."""
 _BUSY_WAIT_S = 2.0
 _POLL_S = 0.2
 
 
 class Outcome(StrEnum):
-    """How DVC brought the stage up to date; also the name of the Prefect state."""
+    """How DVC updated the stage; also the name of the Prefect state."""
 
     UNCHANGED = "Unchanged"
     CACHED = "Cached"
@@ -66,16 +66,16 @@ class Outcome(StrEnum):
 
 
 class StageFailedError(RuntimeError):
-    """The stage failed for a reason that is not the user's input; trying again gives the same."""
+    """The stage failed for a reason other than its input; a retry would fail too."""
 
 
 class TryAgainError(RuntimeError):
-    """Nothing is wrong, but the stage must run again: its inputs changed while it ran."""
+    """The stage must be retried: its inputs changed while it ran."""
 
 
 @dataclass(frozen=True)
 class StageReport:
-    """One stage, brought up to date."""
+    """Result of updating one stage."""
 
     name: str
     outcome: Outcome
@@ -84,26 +84,26 @@ class StageReport:
     """Paths relative to the project."""
     metrics: dict[str, Any] = field(default_factory=dict)
     text_files: dict[str, str] = field(default_factory=dict)
-    """From a worker of a cluster: the scan's small text files, dvc.lock and metrics among them."""
+    """From a cluster worker: the scan's small text files, including dvc.lock and metrics."""
     pages: dict[str, str] = field(default_factory=dict)
-    """Ids of its artifacts in the dashboard: metrics, preview."""
+    """Ids of its dashboard artifacts: metrics, preview."""
 
     @property
     def cached(self) -> bool:
-        """True if nothing had to be computed."""
+        """Return whether nothing had to be computed."""
         return self.outcome is not Outcome.COMPLETED
 
 
 @dataclass(frozen=True)
 class Listeners:
-    """Who wants to know what happens while the stage runs."""
+    """Callbacks invoked while a stage runs."""
 
     on_line: Callable[[str], None] = lambda line: None
-    """A line of the stage's or DVC's output."""
+    """Called with each line of output of the stage or DVC."""
     on_progress: Callable[[float, str], None] = lambda fraction, message: None
-    """Fraction 0 to 1 and what is being done."""
+    """Called with a fraction (0 to 1) and a description."""
     on_picture: Callable[[Path], None] = lambda path: None
-    """Where a picture of how far it is lies, each time it is renewed."""
+    """Called with the path of the live picture each time it is updated."""
 
 
 def bring_up_to_date(
@@ -115,13 +115,13 @@ def bring_up_to_date(
     force: bool = False,
     fresh: bool = False,
 ) -> StageReport:
-    """Let DVC run the stage if it is stale. Raises InputError, TryAgainError or StageFailedError.
+    """Run the stage with DVC if it is stale. Raises InputError, TryAgainError or StageFailedError.
 
-    `fresh`: DVC has just said so, and nothing ran since; it is not asked again, but the outputs are looked at.
+    `fresh`: DVC has just reported the stage as fresh; skip DVC and only verify the outputs.
     """
     listeners = listeners or Listeners()
     scan_dir = project.scan_dir(scan_id)
-    read_scan_file(scan_dir)  # refuses names that DVC must not put into a command line or a path
+    read_scan_file(scan_dir)  # rejects names that are unsafe in a command line or path
     scan_yaml = read_mapping(scan_dir / SCAN_FILE_NAME)
     outputs = _outputs(project, scan_yaml, entry)
     start = time.monotonic()
@@ -129,15 +129,17 @@ def bring_up_to_date(
     with (
         running_stage(scan_id, entry.name),
         scan_lock(
-            project, scan_id, lambda: listeners.on_line("Another run works on this scan; waiting for it.")
+            project,
+            scan_id,
+            lambda: listeners.on_line("Another run is using this scan; waiting for it to finish."),
         ),
         kept_outputs(scan_dir, entry.name, outputs, lambda: _is_recorded(project, scan_id, entry.name)),
     ):
         remove_abandoned(scan_dir)
         _restore_others(project, scan_yaml, scan_dir, entry)
-        for done in (restore_broken_lock_file(project, scan_id), refresh_pipeline_file(project, scan_id)):
-            if done:
-                listeners.on_line(done)
+        for message in (restore_broken_lock_file(project, scan_id), refresh_pipeline_file(project, scan_id)):
+            if message:
+                listeners.on_line(message)
         with listed_while_it_runs(project, scan_id, entry.name):
             skip = fresh and not force
             outcome = Outcome.UNCHANGED if skip else _run_dvc(project, scan_id, entry, listeners, force)
@@ -158,11 +160,11 @@ def bring_up_to_date(
 
 
 def _outputs(project: Project, scan_yaml: dict[str, Any], entry: StageEntry) -> list[Path]:
-    return [project.root / resolve(out, scan_yaml) for out in entry.outs]
+    return [project.root / resolve(path, scan_yaml) for path in entry.outs]
 
 
 def _restore_others(project: Project, scan_yaml: dict[str, Any], scan_dir: Path, entry: StageEntry) -> None:
-    """What runs that were killed in other stages laid aside; the scan's lock is held, so none of them lives."""
+    """Restore outputs kept by killed runs of other stages; the scan's lock is held, so none of them is alive."""
     killed = set(kept_stages(scan_dir)) - {entry.name}
     for other in read_template(project.template) if killed else ():
         if other.name in killed:
@@ -191,8 +193,8 @@ def _run_dvc(project: Project, scan_id: str, entry: StageEntry, listeners: Liste
         if watched.exit_code == 0:
             break
         check_stop()
-        if BUSY_SENTENCE in text and time.monotonic() < deadline:
-            listeners.on_line("A 'dvc' command works on this scan; waiting for it.")
+        if BUSY_MESSAGE in text and time.monotonic() < deadline:
+            listeners.on_line("A 'dvc' command is using this scan; waiting for it to finish.")
             time.sleep(_BUSY_WAIT_S)
             continue
         if (
@@ -200,9 +202,7 @@ def _run_dvc(project: Project, scan_id: str, entry: StageEntry, listeners: Liste
             and time.monotonic() < deadline
             and recovered_from_broken_rwlock(project, text, began_s)
         ):
-            listeners.on_line(
-                "A killed run left DVC's table of locks broken; it is removed, and DVC starts again."
-            )
+            listeners.on_line("A killed run left DVC's lock table corrupt; removed it, retrying.")
             continue
         raise _failure(
             entry.name, text, error, timed_out=time.monotonic() >= deadline, limit_s=entry.timeout_s
@@ -227,18 +227,18 @@ def _is_recorded(project: Project, scan_id: str, stage: str) -> bool:
 
 
 def _run_again(project: Project, scan_id: str, entry: StageEntry, listeners: Listeners) -> Outcome:
-    """DVC says fresh, the files say otherwise: take them from the cache if it is sound, else compute them."""
+    """Replace outputs that differ from their recorded hashes: from the cache if it is valid, else recompute them."""
     bad = damaged(recorded_outputs(project, scan_id, entry.name))
     names = ", ".join(item.path.name for item in bad)
-    listeners.on_line(f"{entry.name}: {names} do not have the recorded content; they are made again.")
+    listeners.on_line(f"{entry.name}: content of {names} differs from the recorded hash; recreating it.")
     discard(project, bad)
     outcome = _run_dvc(project, scan_id, entry, listeners, force=False)
     bad = damaged(recorded_outputs(project, scan_id, entry.name))
     if not bad:
         return outcome
     raise StageFailedError(
-        f"{entry.name}: {bad[0].path} does not hold what was just written to it. A disk must give back what it was "
-        "given. Check the disk (dmesg, smartctl)."
+        f"{entry.name}: {bad[0].path} changed on disk right after writing. Its content must match the recorded hash. "
+        "Check the disk (dmesg, smartctl)."
     )
 
 
@@ -247,17 +247,17 @@ def _failure(
 ) -> InputError | TryAgainError | StageFailedError | OSError:
     if timed_out:
         return StageFailedError(
-            f"{stage}: stopped after {limit_s:.0f} s, its limit. Make the problem smaller, or raise "
-            f"timeout_s of {stage} in pipelines/dvc/scan.dvc.yaml."
+            f"{stage}: timed out after {limit_s:.0f} s. A stage must finish within its timeout. Use a coarser mesh or "
+            f"fewer iterations, or raise timeout_s of {stage} in pipelines/dvc/scan.dvc.yaml."
         )
-    found = _ERROR_OF_THE_SYSTEM.search(text) if error is None else None
-    if found and int(found["number"]) in REASONS:
+    os_error = _OS_ERROR.search(text) if error is None else None
+    if os_error and int(os_error["number"]) in REASONS:
         return OSError(
-            int(found["number"]), os.strerror(int(found["number"])), found["path"] or "DVC's cache"
+            int(os_error["number"]), os.strerror(int(os_error["number"])), os_error["path"] or "DVC's cache"
         )
     if error is None:
         tail = "\n".join(text.splitlines()[-12:])
-        return StageFailedError(f"{stage}: DVC could not run the stage. It said:\n{tail}")
+        return StageFailedError(f"{stage}: DVC could not run the stage. Its output:\n{tail}")
     if error["exit_code"] == EXIT_BAD_INPUT:
         return InputError(error["message"])
     if error["exit_code"] == EXIT_INPUTS_CHANGED:
@@ -294,7 +294,7 @@ def _run_watched(
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
-            process_group=0,  # Ctrl-C reaches the runner alone, which ends this one and knows why it ended
+            process_group=0,  # Ctrl-C reaches only the runner, which then kills this process
         )
         tail = EventsTail(events_path)
         incoming = _lines_of(process)
@@ -328,7 +328,7 @@ def _run_watched(
 
 @contextmanager
 def _empty_file(path: Path) -> Iterator[None]:
-    """The file, empty at first and gone at last; one that a killed run left is taken over."""
+    """Create an empty file and remove it at the end; reuse one left by a killed run."""
     path.write_bytes(b"")
     try:
         yield
@@ -337,7 +337,7 @@ def _empty_file(path: Path) -> Iterator[None]:
 
 
 def _lines_of(process: subprocess.Popen[str]) -> "queue.Queue[str | None]":
-    """The process's output by line, then None; read by a thread, so that the caller sees the clock."""
+    """Return a queue of the process's output lines, then None; a thread reads, so that the caller can time out."""
     incoming: queue.Queue[str | None] = queue.Queue()
 
     def pump() -> None:

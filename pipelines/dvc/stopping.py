@@ -1,4 +1,4 @@
-"""Ctrl-C: whatever runs ends within two seconds, with one line, and can go on later."""
+"""Handle Ctrl-C: end everything within two seconds, print one line, stay resumable."""
 
 import os
 import signal
@@ -11,89 +11,89 @@ from typing import NoReturn
 from stages.runtime.errors import EXIT_INTERRUPTED
 
 _PATIENCE_S = float(os.environ.get("SCAN2CUT_PATIENCE_S", "1.5"))
-"""After this the process ends wherever it is: results are safe against that, as they are against kill -9. Where a busy
-machine needs longer to tell the dashboard, the run stays Running there."""
+"""Time until the process is ended by force. Results are safe, as with kill -9; on a busy machine the dashboard may keep
+showing the run as Running."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 STOP = threading.Event()
-"""Set when the user wants everything to end; stages look at it."""
+"""Set when the user stops the command; polled while stages run."""
 
 
 class StoppedError(RuntimeError):
-    """The user stopped it."""
+    """The user stopped the run."""
 
     def __str__(self) -> str:
-        return stopped_sentence()
+        return stopped_message()
 
 
-class _Now:
-    """What this process is doing."""
+class _State:
+    """Running stages and pending stop of this process."""
 
     def __init__(self) -> None:
         self.stages: dict[str, str] = {}
-        """Scan → the stage that runs."""
+        """Scan → running stage."""
         self.stopped_in: dict[str, str] = {}
         self.exit_code = EXIT_INTERRUPTED
         self.inside_flow = 0
         self.lock = threading.RLock()
-        self.said = threading.Lock()
-        """Taken by whoever says that it was stopped: once is enough."""
+        self.reported = threading.Lock()
+        """Acquired by the thread that prints the stop message, so that it is printed once."""
         self.at_end: list[Callable[[], None]] = []
-        self.sentence: str | None = None
-        """In place of the one about stages."""
+        self.message: str | None = None
+        """Printed instead of the message about stages."""
 
 
-_NOW = _Now()
+_STATE = _State()
 
 
-def stopped_sentence() -> str:
-    """Where it was stopped, and what to do."""
-    if _NOW.sentence:
-        return _NOW.sentence
-    stages = _NOW.stopped_in
+def stopped_message() -> str:
+    """Return the message that names the stopped stages and the remedy."""
+    if _STATE.message:
+        return _STATE.message
+    stages = _STATE.stopped_in
     if not stages:
-        return "Stopped; the same command goes on from here."
+        return "Stopped. Run the same command to resume."
     if len(stages) == 1:
-        return f"Stopped in {next(iter(stages.values()))}; the same command goes on there."
-    places = ", ".join(f"{stage} ({scan})" for scan, stage in sorted(stages.items()))
-    return f"Stopped in {places}; the same command goes on there."
+        return f"Stopped in {next(iter(stages.values()))}. Run the same command to resume."
+    stopped = ", ".join(f"{stage} ({scan})" for scan, stage in sorted(stages.items()))
+    return f"Stopped in {stopped}. Run the same command to resume."
 
 
 @contextmanager
 def running_stage(scan_id: str, stage: str) -> Iterator[None]:
-    """Remember what runs; StoppedError if the user wants nothing to begin."""
-    _NOW.stages[scan_id] = stage
+    """Register the running stage; raise StoppedError if the user has stopped the command."""
+    _STATE.stages[scan_id] = stage
     try:
         check_stop()
         yield
     finally:
         if not STOP.is_set():
-            _NOW.stages.pop(scan_id, None)
+            _STATE.stages.pop(scan_id, None)
 
 
 def check_stop() -> None:
-    """StoppedError if the user wants everything to end."""
+    """Raise StoppedError if the user has stopped the command."""
     if STOP.is_set():
         raise StoppedError
 
 
 @contextmanager
 def inside_flow() -> Iterator[None]:
-    """Within this, Ctrl-C sets STOP and interrupts nothing else: the flow ends in order, its run is Cancelled."""
-    _NOW.inside_flow += 1
+    """Make Ctrl-C only set STOP within the block, so that the flow ends in order and its run is Cancelled."""
+    _STATE.inside_flow += 1
     try:
         yield
     finally:
-        _NOW.inside_flow -= 1
+        _STATE.inside_flow -= 1
 
 
-def stop_on_signals(at_end: Callable[[], None], sentence: str | None = None) -> None:
-    """Let SIGINT, SIGTERM and SIGHUP end this process soon; `at_end` is called before it is ended by force.
+def stop_on_signals(at_end: Callable[[], None], message: str | None = None) -> None:
+    """End this process on SIGINT, SIGTERM or SIGHUP; call `at_end` before it is ended by force.
 
-    The sentence is for what has no stages of its own. Python runs handlers in the main thread, which may be waiting
-    for other threads; so a thread of its own hears them.
+    `message` is printed by commands without stages. Python runs signal handlers in the main thread, which may be
+    waiting for other threads; therefore a separate thread listens for signals.
     """
-    _NOW.at_end.append(at_end)
-    _NOW.sentence = sentence
+    _STATE.at_end.append(at_end)
+    _STATE.message = message
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
@@ -111,43 +111,43 @@ def _listen(reading: int) -> None:
 
 def _on_signal(number: int, _frame: FrameType | None) -> None:
     _begin_to_stop(number)
-    if not _NOW.inside_flow:
+    if not _STATE.inside_flow:
         raise KeyboardInterrupt
 
 
 def _begin_to_stop(number: int) -> None:
-    with _NOW.lock:
+    with _STATE.lock:
         if STOP.is_set():
             return
-        _NOW.stopped_in = dict(_NOW.stages)
-        _NOW.exit_code = 128 + number
+        _STATE.stopped_in = dict(_STATE.stages)
+        _STATE.exit_code = 128 + number
         STOP.set()
-    timer = threading.Timer(_PATIENCE_S, _say_and_end)
+    timer = threading.Timer(_PATIENCE_S, _report_and_end)
     timer.daemon = True
     timer.start()
 
 
 def say_stopped() -> None:
-    """The one line about it, on stderr."""
-    if _NOW.said.acquire(blocking=False):
-        over_the_echo = "\r" if os.isatty(2) else ""
-        os.write(2, f"{over_the_echo}{stopped_sentence()}\n".encode())
+    """Print the stop message to stderr, once."""
+    if _STATE.reported.acquire(blocking=False):
+        overwrite_echo = "\r" if os.isatty(2) else ""
+        os.write(2, f"{overwrite_echo}{stopped_message()}\n".encode())
 
 
-def _say_and_end() -> None:
+def _report_and_end() -> None:
     say_stopped()
     end_process()
 
 
 def end_process() -> NoReturn:
-    """End this process and its children now; nobody waits for anything."""
+    """Kill this process and its children immediately."""
     import psutil
 
-    for action in _NOW.at_end:
+    for action in _STATE.at_end:
         action()
     for child in psutil.Process().children(recursive=True):
         try:
             child.kill()
         except psutil.Error:
             continue
-    os._exit(_NOW.exit_code)
+    os._exit(_STATE.exit_code)

@@ -1,4 +1,4 @@
-"""Write the generated files: the DVC template of a scan and the page of all artifacts."""
+"""Write the generated files: the DVC template of the pipeline and the reference page of all artifacts."""
 
 import ast
 import json
@@ -16,16 +16,15 @@ _PAGE_HEAD = """# Artifacts
 Generated from stages/*/description.py by `scan2cut dev artifacts`; edit those, not this file.
 
 Paths are relative to the scan's directory `data/scans/<id>/`. Tables are Parquet; a vector is a fixed-size
-array column. Every table carries, in its file metadata under `scan2cut.`, its artifact name, schema (a hash of
-the columns), units and the format's version. What a stage's files were made from (parameters, inputs, code) is in its
-`provenance.json`, apart from them: the same content is the same file. Numbers are finite and no value is missing; a
-reader refuses anything else. Metrics are one JSON object.
-Check a file with `scan2cut validate FILE`.
+array column. Every table has, in its file metadata under `scan2cut.`, its artifact name, schema (a hash of the
+columns), units and the format version. Parameters, inputs and code of a stage are recorded separately in its
+`provenance.json`, so that equal content gives equal files. Numbers are finite and no value is missing; readers reject
+anything else. Metrics are one JSON object. Validate a file with `scan2cut validate FILE`.
 """
 
 
 def document() -> str:
-    """The whole text of docs/artifacts.md."""
+    """Return the text of docs/artifacts.md."""
     parts = [_PAGE_HEAD]
     stage = ""
     for artifact in ARTIFACTS.values():
@@ -39,7 +38,7 @@ def document() -> str:
 
 
 def _section(artifact: Artifact) -> str:
-    readers = ", ".join(readers_of(artifact)) or "people"
+    readers = ", ".join(readers_of(artifact)) or "no stage"
     lines = [
         f"### `{artifact.path}`",
         "",
@@ -59,24 +58,21 @@ def _section(artifact: Artifact) -> str:
 
 def _instance(stage: str) -> str:
     renamed = ", ".join(f"{new} in place of {old}" for old, new in STAGES[stage].renamed)
-    return f"The stage {base_of(stage)}, run a second time with its own parameters, reading {renamed}."
+    return f"Second instance of the stage {base_of(stage)} with its own parameters; reads {renamed}."
 
 
-# Which of the project's files a stage's code consists of, found by following its imports.
-#
-# DVC does not follow imports, so the template lists these files. The runtime is not among them: it decides
-# how files are read and written, not what is in them, and has a version of its own
-# (stages/runtime/version.py).
+# Source files of a stage. DVC does not follow imports, so the template lists the imported files, except the runtime: it
+# determines how files are read and written, not their content, and has its own version (stages/runtime/version.py).
 
 
 _PACKAGES = ("stages", "disect_sim")
 RUNTIME = "stages/runtime"
 _LIGHT_FACE = "disect_sim/__init__.py"
-"""Names of the simulator that load their module on first use; followed to that module."""
+"""Public names of the simulator, each loaded from its module on first use."""
 
 
 def code_of(root: Path, folders: list[str]) -> list[str]:
-    """Paths relative to `root`: the folders, and all that they import; a folder that is needed whole is one path."""
+    """Return the folders and all files they import, relative to `root`; a fully imported folder is one path."""
     needed: set[Path] = set()
     waiting = [path for folder in folders for path in (root / folder).rglob("*.py")]
     while waiting:
@@ -84,25 +80,27 @@ def code_of(root: Path, folders: list[str]) -> list[str]:
         if path not in needed and not path.is_relative_to(root / RUNTIME):
             needed.add(path)
             waiting += imported_files(root, path)
-    own = tuple(root / folder for folder in folders)
-    outside = {p for p in needed if not any(p.is_relative_to(f) for f in own) and not _is_only_text(p)}
+    own_folders = tuple(root / folder for folder in folders)
+    outside = {
+        p for p in needed if not any(p.is_relative_to(f) for f in own_folders) and not _is_only_text(p)
+    }
     data = {f for p in outside for f in p.parent.iterdir() if f.is_file() and not _is_code(f)}
     return [*folders, *_joined(root, outside | data)]
 
 
 def imported_files(root: Path, path: Path) -> list[Path]:
-    """The project's files that the file imports, now or inside a function."""
+    """Return the project files that the file imports, at module level or inside functions."""
     if path == root / _LIGHT_FACE:
         return []
     return [
-        found
+        imported
         for module in _modules(ast.parse(path.read_text(encoding="utf-8")))
-        for found in _files_of(root, module)
+        for imported in _files_of(root, module)
     ]
 
 
 def _modules(node: ast.AST) -> list[str]:
-    """Imported modules, those for type checkers only left out."""
+    """Return the imported modules, except those under TYPE_CHECKING."""
     if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
         return []
     if isinstance(node, ast.Import):
@@ -114,7 +112,7 @@ def _modules(node: ast.AST) -> list[str]:
 
 
 def _chosen_by_name(node: ast.AST) -> list[str]:
-    """`import_module(f"package.{name}")` may import any module of the package: "package.*"."""
+    """Return "package.*" for `import_module(f"package.{name}")`, which may import any module of the package."""
     if not (isinstance(node, ast.Call) and getattr(node.func, "id", "") == "import_module"):
         return []
     if isinstance(node.args[0], ast.JoinedStr) and isinstance(node.args[0].values[0], ast.Constant):
@@ -138,7 +136,7 @@ def _files_of(root: Path, module: str) -> list[Path]:
 
 
 def _home(root: Path, name: str) -> str:
-    """The module behind a name of the simulator's public face."""
+    """Return the module that defines a public name of the simulator."""
     for node in ast.parse((root / _LIGHT_FACE).read_text(encoding="utf-8")).body:
         if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "_HOME":
             return str(ast.literal_eval(node.value)[name])
@@ -146,7 +144,7 @@ def _home(root: Path, name: str) -> str:
 
 
 def _is_only_text(path: Path) -> bool:
-    """A package's docstring, or the table of names of disect_sim's public face."""
+    """Return whether the module has only a docstring, or is disect_sim's table of public names."""
     body = ast.parse(path.read_text(encoding="utf-8")).body
     return path.as_posix().endswith(_LIGHT_FACE) or all(isinstance(node, ast.Expr) for node in body)
 
@@ -156,9 +154,9 @@ def _is_code(path: Path) -> bool:
 
 
 def _joined(root: Path, files: set[Path]) -> list[str]:
-    """The files, sorted; folders of which every file is there stand for their files."""
-    whole = {folder for folder in {f.parent for f in files} if _holds_only(folder, files)}
-    outermost = {f for f in whole if not any(other in f.parents for other in whole)}
+    """Return the sorted files, with complete folders in place of their files."""
+    complete = {folder for folder in {f.parent for f in files} if _holds_only(folder, files)}
+    outermost = {f for f in complete if not any(other in f.parents for other in complete)}
     single = {f for f in files if not any(folder in f.parents for folder in outermost)}
     return sorted(path.relative_to(root).as_posix() for path in outermost | single)
 
@@ -172,9 +170,9 @@ _SCAN = "data/scans/${id}"
 _LIBRARY = "stages/shared/library/cuts/${material}.json"
 _HEAD = """\
 # Generated by `scan2cut dev pipeline` from stages/*/description.py and the imports of their code; a scan's
-# data/scans/<id>/dvc.yaml has the text of those stages that have run; `scan2cut` keeps it current. Don't edit
-# either. Keys in braces (id, scan, force_log, material, …) come from the scan's scan.yaml. meta is for the
-# flow and never makes a stage stale. `exec` makes the stage a direct child of dvc, so that it dies with it
+# data/scans/<id>/dvc.yaml contains the stages that have run; `scan2cut` keeps it current. Don't edit
+# either. Keys in braces (id, scan, force_log, material, …) come from the scan's scan.yaml. meta is read by the
+# flow and never makes a stage stale. `exec` makes the stage a direct child of dvc, so that it ends with it
 # (stages/runtime/stage_main.py).
 vars:
   - scan.yaml
@@ -184,7 +182,7 @@ stages:
 
 
 def template_text(root: Path) -> str:
-    """The whole file."""
+    """Return the text of the template."""
     stages = "\n".join(_stage_text(root, stage) for stage in STAGES.values())
     return _HEAD + stages + _plots_text()
 
@@ -231,7 +229,7 @@ def _plot(artifact: Artifact) -> str:
 
 
 def _plots_text() -> str:
-    """Plots with more than one line, which an entry of a stage can't describe. Paths begin in the scan's directory."""
+    """Return the top-level entry `plots`: plots with several curves, which a stage's entry can't describe."""
     several = [a for a in ARTIFACTS.values() if a.kind == "plot" and len(a.axes) > 2]
     if not several:
         return ""
@@ -243,7 +241,7 @@ def _plots_text() -> str:
             f"  - {artifact.path}: {{x: {x}, y: [{', '.join(ys)}], x_label: 'time [{label[x]}]', "
             f"y_label: 'force [{label[ys[0]]}]'}}\n"
         )
-    return "\n# Plots with more than one line; paths begin in the scan's directory.\nplots:\n" + "".join(
+    return "\n# Plots with several curves; paths are relative to the scan's directory.\nplots:\n" + "".join(
         lines
     )
 

@@ -1,1 +1,1 @@
-"""Many scans: batch, inbox, clusters."""
+"""Many scans: batch and inbox."""

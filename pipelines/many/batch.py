@@ -1,6 +1,6 @@
-"""Many scans at once on one machine: each scan is a flow run, each stage a process of its own.
+"""Run many scans in parallel: one flow run per scan, one process per stage.
 
-The threads here only wait for those processes, and share one connection to Prefect.
+The threads of the pool only wait for these processes and share one connection to Prefect.
 """
 
 import importlib
@@ -23,11 +23,11 @@ from pipelines.runs.run_summary import RunResult
 from pipelines.scans.register import Request, registered_scan, scan_id_of
 from stages.runtime.errors import EXIT_INTERRUPTED, InputError
 
-# How many scans this machine can work on at once: bounded by cores and by memory.
+# Number of parallel scans.
 
 
 _SQLITE_LIMIT = 4
-"""More writers at once made Prefect's SQLite answer 503 (lab/notes/scaling.md); PostgreSQL has no such limit."""
+"""More parallel writers made Prefect's SQLite answer 503 (lab/notes/scaling.md); PostgreSQL has no such limit."""
 DATABASE_VARIABLE = "PREFECT_SERVER_DATABASE_CONNECTION_URL"
 CGROUP = Path("/sys/fs/cgroup")
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS")
@@ -35,28 +35,30 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"
 
 @dataclass(frozen=True)
 class _Capacity:
-    """A number of scans and the reason for it."""
+    """Number of parallel scans and what limits it."""
 
     scans: int
     reason: str
 
 
-def capacity(memory_gb_per_scan: float, wanted: int | None = None) -> _Capacity:
-    """As many scans as there are cores and as fit in the free memory; `wanted` is checked against the memory."""
+def capacity(memory_gb_per_scan: float, workers: int | None = None) -> _Capacity:
+    """Return how many scans cores and free memory allow; `workers` replaces the cores but not the memory limit."""
     if not 0 < memory_gb_per_scan < math.inf:
         raise InputError(
-            f"--memory-gb is {memory_gb_per_scan:g}. A scan needs some memory. Give the peak of one scan, e.g. 2."
+            f"--memory-gb must be a positive number, got {memory_gb_per_scan:g}. Give the peak memory per scan, e.g. 2."
         )
-    if wanted is not None and wanted < 1:
-        raise InputError(f"--workers is {wanted}. At least one scan must run. Give 1 or more.")
+    if workers is not None and workers < 1:
+        raise InputError(
+            f"--workers must be at least 1, got {workers}. Give the number of parallel scans, e.g. 2."
+        )
     free_gb = free_memory_gb()
     fitting = max(1, int(free_gb / memory_gb_per_scan))
     bounds = {
         "cores": cores(),
-        f"{free_gb:.1f} GB of free memory at {memory_gb_per_scan:g} GB a scan": fitting,
+        f"{free_gb:.1f} GB free memory at {memory_gb_per_scan:g} GB per scan": fitting,
     }
-    if wanted is not None:
-        bounds = {"--workers": wanted, **dict(list(bounds.items())[1:])}
+    if workers is not None:
+        bounds = {"--workers": workers, **dict(list(bounds.items())[1:])}
     elif not os.environ.get(DATABASE_VARIABLE, "").startswith("postgresql"):
         bounds["Prefect's SQLite"] = _SQLITE_LIMIT
     reason = min(bounds, key=lambda name: bounds[name])
@@ -64,12 +66,12 @@ def capacity(memory_gb_per_scan: float, wanted: int | None = None) -> _Capacity:
 
 
 def cores() -> int:
-    """Cores that this process may use."""
+    """Return the number of cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def free_memory_gb() -> float:
-    """Memory that is free [GB]: the machine's, or the container's if that is less."""
+    """Return the free memory [GB] of the machine, or of the container if less."""
     import psutil
 
     free = int(psutil.virtual_memory().available)
@@ -80,7 +82,7 @@ def free_memory_gb() -> float:
 
 
 def share_cores(scans: int) -> None:
-    """Let the stages' libraries start no more threads than their share of the cores."""
+    """Limit the threads of the stages' libraries to their share of the cores."""
     for variable in THREAD_VARIABLES:
         os.environ.setdefault(variable, str(max(1, cores() // scans)))
 
@@ -92,27 +94,24 @@ def _number(path: Path) -> int | None:
         return None
 
 
-# From the words of `scan2cut batch` to requests.
-
-
 def batch_requests(
     project: Project, scans: Sequence[str], overrides: Mapping[str, Mapping[str, Any]]
 ) -> list[Request]:
-    """One request per scan; a file takes the log that is called like it from its own folder."""
+    """Return one request per scan; a scan file is paired with the log of the same name in its folder."""
     requests: list[Request] = []
-    names: dict[str, str] = {}  # id → the word it came from
+    names: dict[str, str] = {}  # id → the argument it came from
     for scan in scans:
         source, scan_id = registered_scan(project, scan)
         if not source.is_file():
             raise InputError(
-                f"{scan} is neither a registered scan nor a file. Nothing was started. Registered are: "
+                f"{scan} is neither a registered scan nor a file. Nothing was started. Registered scans: "
                 f"{', '.join(project.scan_ids()[:10]) or 'none'}."
             )
         same_id = names.setdefault(scan_id or scan_id_of(source), scan)
         if len(names) == len(requests):
             raise InputError(
-                f"{same_id} and {scan} would both be the scan {scan_id or scan_id_of(source)!r}. One id stands for one "
-                "scan. Nothing was started. Rename one file, or run it alone with 'scan2cut run FILE --id NAME'."
+                f"{same_id} and {scan} would both get the scan id {scan_id or scan_id_of(source)!r}. Ids must be "
+                "unique. Nothing was started. Rename one file, or run it separately with 'scan2cut run FILE --id NAME'."
             )
         log = None if scan_id else find_log(Path(source))
         requests.append(Request(source, log, scan_id=scan_id, overrides=overrides))
@@ -123,7 +122,7 @@ Say = Callable[[str], None]
 
 
 class _ScanPool:
-    """Runs requests, a bounded number of them at a time."""
+    """Pool that runs a limited number of requests in parallel."""
 
     def __init__(self, project: Project, scans: int, say: Say, cluster: Cluster | None = None) -> None:
         self._project, self._say, self._cluster = project, say, cluster
@@ -132,7 +131,7 @@ class _ScanPool:
     def submit(
         self, request: Request, *, force: bool = False, target: str | None = None
     ) -> Future[RunResult]:
-        """Queue one scan; its result says how it went and never raises."""
+        """Queue one scan; the future returns a result and never raises."""
         return self._threads.submit(self._run, request, force, target)
 
     def _run(self, request: Request, force: bool, target: str | None) -> RunResult:
@@ -151,18 +150,18 @@ class _ScanPool:
                     target=target,
                     cluster=self._cluster,
                 )
-        except Exception as error:  # noqa: BLE001 -- one scan's failure must not end the others
+        except Exception as error:  # noqa: BLE001 -- a failed scan must not end the others
             result.fail(error)
         return result
 
     def close(self, *, cancel: bool) -> None:
-        """Wait for what runs; with cancel, what has not begun is dropped."""
+        """Wait for running scans; with `cancel`, drop queued ones."""
         self._threads.shutdown(wait=True, cancel_futures=cancel)
 
 
 @contextmanager
 def scan_pool(project: Project, scans: int, say: Say, cluster: Cluster | None = None) -> Iterator[_ScanPool]:
-    """A pool with Prefect already started, so that its threads do not start it several times."""
+    """Yield a pool; Prefect is started once before, not by each of its threads."""
     share_cores(scans)
     _start_prefect(project)
     pool = _ScanPool(project, scans, say, cluster)
@@ -175,10 +174,10 @@ def scan_pool(project: Project, scans: int, say: Say, cluster: Cluster | None = 
 
 
 def _start_prefect(project: Project) -> None:
-    """Find the dashboard, or start a server, before the first run needs it."""
+    """Connect to the dashboard or start a server before the first run."""
     silence_prefect()
     api_url(project)
-    importlib.import_module("pipelines.runs.flow")  # once, before several threads do it at the same time
+    importlib.import_module("pipelines.runs.flow")  # once, not by several threads in parallel
 
 
 def run_batch(
@@ -191,7 +190,7 @@ def run_batch(
     target: str | None = None,
     cluster: Cluster | None = None,
 ) -> list[RunResult]:
-    """Bring all scans up to date; the results are in the order of the requests."""
+    """Bring all scans up to date; return results in the order of the requests."""
     with scan_pool(project, scans_at_once, say, cluster) as pool, inside_flow():
         futures = [pool.submit(request, force=force, target=target) for request in requests]
         for future in as_completed(futures):

@@ -1,1 +1,1 @@
-"""report.html: everything a run decided, on one page that needs nothing but a browser."""
+"""report.html: all results of a run on one self-contained page."""

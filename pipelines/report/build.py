@@ -1,4 +1,4 @@
-"""`scan2cut report`: the page of one scan."""
+"""Build report.html of a scan, for `scan2cut report` and at the end of every run."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -28,11 +28,11 @@ SECTIONS: tuple[Callable[[ScanData], Section], ...] = (
     summary.limits,
     provenance.provenance,
 )
-"""After the summary, which comes first but is made last: it names what the others could not read."""
+"""Sections after the summary. The summary is built last, because it lists what the others could not read."""
 
 
 def build_report(project: Project, scan_id: str) -> Path:
-    """Write report.html into the scan's directory; returns its path."""
+    """Write report.html into the scan's directory and return its path."""
     known_scans(project, [scan_id])
     path = project.scan_dir(scan_id) / _REPORT_FILE_NAME
     write_bytes_atomic(path, report_html(ScanData(project, scan_id)).encode())
@@ -40,10 +40,10 @@ def build_report(project: Project, scan_id: str) -> Path:
 
 
 def report_html(data: ScanData) -> str:
-    """The page as text."""
+    """Return the page as HTML."""
     parts = [tolerant(make, data) for make in SECTIONS]
     sections = [summary.summary(data), *parts]
-    material = data.scan_yaml.get("material", "material not stated")
+    material = data.scan_yaml.get("material", "unknown material")
     when = f", run of {data.run.finished}" if data.run.finished else ""
     return render_page(
         f"scan2cut: {data.scan_id}", f"{material}, {data.scan_yaml.get('scan', '')}{when}", sections
@@ -51,19 +51,19 @@ def report_html(data: ScanData) -> str:
 
 
 def tolerant(make: Callable[[ScanData], Section], data: ScanData) -> Section:
-    """The section, or one that says why it can't be made: artifacts of an older release must not spoil the rest."""
+    """Return the section, or one with an error message: artifacts of an older release must not break the page."""
     try:
         return make(data)
-    except Exception as error:  # noqa: BLE001 -- a broken artifact may break a section in any way
+    except Exception as error:  # noqa: BLE001 -- a corrupt artifact can cause any error
         name = make.__name__
         return Section(
             name,
             name.replace("_", " "),
-            [Note(f"This part can't be shown: {type(error).__name__}: {error}", "bad")],
+            [Note(f"This section can't be shown: {type(error).__name__}: {error}", "bad")],
         )
 
 
-# At the end of a run: write down how it went, and build what people look at.
+# End of a run.
 
 
 def record_and_report(
@@ -73,11 +73,11 @@ def record_and_report(
     error: str | None,
     *,
     target: str | None = None,
-    warn: Callable[[str], None] = lambda sentence: None,
+    warn: Callable[[str], None] = lambda message: None,
 ) -> Path | None:
-    """Write run.json, report.html and, if there is a recording, replay.html; returns the report's path.
+    """Write run.json, report.html and, if there is a recording, replay.html; return the report's path.
 
-    A page that can't be made only warns, and the path is None.
+    If a page can't be built, call `warn` and return None.
     """
     entries = read_template(project.template)
     planned = entries if target is None else needed_for(target, entries)
@@ -93,20 +93,20 @@ def record_and_report(
         if has_replay(project, scan_id):
             build_replay(project, scan_id)
         return build_report(project, scan_id)
-    except Exception as problem:  # noqa: BLE001 -- the run's results are safe; a page must not turn it into a failure
-        warn(f"The pages for people could not be made: {type(problem).__name__}: {problem}")
+    except Exception as problem:  # noqa: BLE001 -- the results are valid; a page must not fail the run
+        warn(f"Could not build the report: {type(problem).__name__}: {problem}")
         return None
 
 
 def _refused_report(project: Project, scan_id: str) -> Path:
-    """Where the report of a scan goes that was refused at once and is not kept."""
+    """Return the path for the report of a rejected scan, which is not kept."""
     return project.root / "data" / "refused" / f"{scan_id}.html"
 
 
 def keep_report(project: Project, scan_id: str, page: Path | None) -> Path | None:
-    """Move the report of a scan that was refused at once, and is about to be forgotten, out of its directory."""
+    """Copy the report of a rejected scan, which is about to be removed, out of its directory; return its path."""
     if page is None:
         return None
-    place = _refused_report(project, scan_id)
-    write_bytes_atomic(place, page.read_bytes())
-    return place
+    kept_page = _refused_report(project, scan_id)
+    write_bytes_atomic(kept_page, page.read_bytes())
+    return kept_page

@@ -1,6 +1,6 @@
-"""SVG drawings of places: springs on the cut surface, the knife's path over the fruit.
+"""SVG drawings: springs on the cut surface, the knife's path over the fruit, utilisation bars.
 
-Only numbers and texts of this module go into the markup; texts from outside are escaped.
+The markup contains only numbers and texts of this module; external texts are escaped.
 """
 
 import math
@@ -10,17 +10,17 @@ from html import escape
 
 from pipelines.report.page import number
 
-# Perceptually uniform colours for numbers.
+# Colour maps.
 
 
 _STEPS = 256
 MAP, DATA_MAP = "viridis", "cividis"
-"""For values of the fruit and the knife, and for how much data there is."""
+"""Colour maps of physical values and of the amount of data."""
 
 
 @cache
 def colour_map(name: str) -> tuple[str, ...]:
-    """256 colours as #rrggbb, from low to high."""
+    """Return 256 colours as #rrggbb, from low to high."""
     from matplotlib import colormaps
     from matplotlib.colors import to_hex
 
@@ -28,26 +28,26 @@ def colour_map(name: str) -> tuple[str, ...]:
 
 
 def rgb(colour: str) -> tuple[int, int, int]:
-    """#rrggbb as red, green and blue, 0 to 255."""
+    """Convert #rrggbb to red, green and blue, 0 to 255."""
     return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
 
 
 def colour_of(fraction: float, name: str = MAP) -> str:
-    """The colour of a fraction from 0 to 1."""
+    """Return the colour of a fraction from 0 to 1."""
     return colour_map(name)[round(min(max(fraction, 0.0), 1.0) * (_STEPS - 1))]
 
 
 _MM = 1e3
 _WIDTH = 320.0
-"""Of a spring map, in the drawing's own units."""
+"""Width of a spring map in drawing units."""
 _BAR = 84.0
-"""Room for the colour bar and its numbers, also in the larger type of small screens."""
+"""Width of the colour bar with its labels."""
 _LOG_FROM = 30.0
-"""A positive quantity that spans more than this factor is coloured by its logarithm."""
+"""Positive values that span more than this factor are coloured by their logarithm."""
 
 
 def spring_map(
-    places: Sequence[Sequence[float]],
+    positions: Sequence[Sequence[float]],
     areas: Sequence[float],
     values: Sequence[float],
     *,
@@ -55,16 +55,16 @@ def spring_map(
     unit: str,
     colours: str = MAP,
 ) -> str:
-    """Springs at (z, y) [m] as discs of their area [m²], coloured by value; hover shows the number."""
+    """Draw springs at (z, y) [m] as discs of their area [m²], coloured by value; hovering shows the value."""
     scale = _Scale(values)
-    frame = _Frame([p[0] for p in places], [p[1] for p in places], _WIDTH)
+    frame = _Frame([p[0] for p in positions], [p[1] for p in positions], _WIDTH)
     discs = []
-    for place, area, value in zip(places, areas, values, strict=True):
-        x, y = frame(place[0], place[1])
+    for position, area, value in zip(positions, areas, values, strict=True):
+        x, y = frame(position[0], position[1])
         radius = max(2.0, 0.7 * frame.factor * math.sqrt(area / math.pi))
         discs.append(
             f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}" fill="{colour_of(scale(value), colours)}">'
-            f"<title>z {_MM * place[0]:.1f} mm, y {_MM * place[1]:.1f} mm: "
+            f"<title>z {_MM * position[0]:.1f} mm, y {_MM * position[1]:.1f} mm: "
             f"{number(float(value))} {escape(unit)}</title>"
             "</circle>"
         )
@@ -81,10 +81,10 @@ def knife_path(
     bounds: tuple[float, float] | None,
     blade_m: float | None,
 ) -> str:
-    """The edge's middle (z, y) [m] over the fruit's silhouette, coloured by time [s].
+    """Draw the path of the edge's centre (z, y) [m] over the fruit's silhouette, coloured by time [s].
 
-    triangles: the fruit's faces as (z, y) [m]; all together they are its silhouette. bounds: where the edge's middle
-    must stay for the blade to cover the fruit. blade_m: the blade's length, drawn at the start and at the end.
+    triangles: faces of the fruit as (z, y) [m]. bounds: range of the edge's centre in which the blade covers the fruit.
+    blade_m: length of the blade, drawn at start and end.
     """
     faces = list(triangles)
     half = 0.5 * (blade_m or 0.0)
@@ -98,8 +98,8 @@ def knife_path(
         x, _ = frame(z, 0.0)
         parts.append(f'<path class="limit" d="M{x:.1f} 0V{frame.height:.1f}"/>')
     if blade_m:
-        for name, place in (("start", path[0]), ("end", path[-1])):
-            (x0, y0), (x1, _) = frame(place[0] - half, place[1]), frame(place[0] + half, place[1])
+        for name, position in (("start", path[0]), ("end", path[-1])):
+            (x0, y0), (x1, _) = frame(position[0] - half, position[1]), frame(position[0] + half, position[1])
             parts.append(f'<path class="blade {name}" d="M{x0:.1f} {y0:.1f}H{x1:.1f}"/>')
             parts.append(f'<text x="{x1:.1f}" y="{y0 - 4:.1f}" text-anchor="end">blade at the {name}</text>')
     x0, board = frame(min(zs), 0.0)
@@ -112,34 +112,34 @@ def knife_path(
             f"y {_MM * path[i][1]:.1f} mm</title></path>"
         )
     body = "".join(parts) + _bar(scale, frame.height, MAP) + frame.axes()
-    heading = "middle of the edge, coloured by time [s]"
+    heading = "centre of the edge, coloured by time [s]"
     return _svg(
         frame.width + _BAR + 30, frame.height + 76, heading, f'<g transform="translate(30,26)">{body}</g>'
     )
 
 
 def share_bars(shares: Sequence[tuple[str, float]]) -> str:
-    """Horizontal bars of shares of a limit; the limit is a line, and what is beyond it is cut off there."""
+    """Draw horizontal bars of the utilisation of limits; a line marks the limit."""
     full, high = 330.0, 34.0
     parts = []
     for i, (name, share) in enumerate(shares):
         y = 30.0 + high * i
         length = full * min(share, 1.15) if math.isfinite(share) else full * 1.15
         colour = "#b3261e" if not share <= 1.0 else "#c77700" if share > 0.9 else "#2e7d32"
-        text = f"{100 * share:.0f} %" if math.isfinite(share) else "beyond"
+        text = f"{100 * share:.0f} %" if math.isfinite(share) else "exceeded"
         parts.append(
             f'<text x="4" y="{y + 10:.0f}">{escape(name)}: {text}</text>'
             f'<rect x="4" y="{y + 14:.0f}" width="{length:.1f}" height="12" fill="{colour}"/>'
         )
     bottom = 30.0 + high * len(shares)
     parts.append(f'<path class="limit" d="M{4 + full:.0f} 24V{bottom:.0f}"/>')
-    return _svg(full * 1.15 + 8, bottom + 2, "Used of the limit", "".join(parts)).replace(
+    return _svg(full * 1.15 + 8, bottom + 2, "Utilisation of the limit", "".join(parts)).replace(
         "<svg ", '<svg class="bars" ', 1
     )
 
 
 def standalone(svg: str) -> str:
-    """The drawing as a file of its own, with the colours that a page's style would give it."""
+    """Return the drawing as a standalone file, including the styles of the page."""
     style = (
         "<style>text{font:11px sans-serif;fill:#22262c}.title{font-weight:600}.fruit{fill:#f0d3a6;stroke:#f0d3a6}"
         ".board{stroke:#22262c;stroke-width:2}.limit{stroke:#b3261e;stroke-dasharray:5 4}.blade{stroke:#636b76}</style>"
@@ -150,7 +150,7 @@ def standalone(svg: str) -> str:
 
 
 class _Scale:
-    """Values to fractions of the colour map; by logarithm if they are positive and span decades."""
+    """Map values to fractions of the colour map, logarithmically if they are positive and span decades."""
 
     def __init__(self, values: Sequence[float]) -> None:
         usable = [v for v in values if math.isfinite(v)] or [0.0]
@@ -165,14 +165,14 @@ class _Scale:
         return (value - self.low) / (self.high - self.low)
 
     def at(self, fraction: float) -> float:
-        """The value of a fraction."""
+        """Return the value at a fraction."""
         if self.log:
             return self.low * (self.high / self.low) ** fraction
         return self.low + fraction * (self.high - self.low)
 
 
 class _Frame:
-    """Metres to the drawing's units, y up."""
+    """Map metres to drawing units, y up."""
 
     def __init__(self, xs: Sequence[float], ys: Sequence[float], width: float) -> None:
         margin = 0.04 * max(max(xs) - min(xs), max(ys) - min(ys), 1e-6)
@@ -185,7 +185,7 @@ class _Frame:
         return self.factor * (x - self._x0), self.factor * (self._y1 - y)
 
     def axes(self) -> str:
-        """The scale in millimetres, below and at the left."""
+        """Draw the axis labels in millimetres."""
         step = _round_step(min(self.width, 2.0 * self.height) / self.factor / 4.0)
         parts = []
         z = math.ceil(self._x0 / step) * step
@@ -209,7 +209,7 @@ class _Frame:
 
 
 def _turned(face: Sequence[Sequence[float]]) -> Sequence[Sequence[float]]:
-    """The triangle (z, y), counter-clockwise: front and back of the fruit then fill the same shape."""
+    """Return the triangle (z, y) counter-clockwise, so that front and back faces fill the same shape."""
     (az, ay), (bz, by), (cz, cy) = face
     return face if (bz - az) * (cy - ay) >= (cz - az) * (by - ay) else (face[0], face[2], face[1])
 

@@ -1,7 +1,8 @@
-"""What a page is made of. Everything here is plain data; templates/page.html turns it into HTML."""
+"""Format metrics for people, describe a page as blocks (tables, plots, notes) and render it as one HTML file."""
 
 import base64
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -10,7 +11,7 @@ from typing import Any, ClassVar, Literal
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-# Metrics and numbers in words: a key's unit is in its name, so label and value follow from it.
+# Metrics as text: the unit is the suffix of the key.
 
 
 _UNITS = {
@@ -31,7 +32,7 @@ _UNITS = {
     "_s": "s",
     "_j": "J",
 }
-"""Endings of keys, longest first, and the unit they stand for."""
+"""Suffixes of keys, longest first, and their units."""
 MISSING = "–"
 _READABLE = {
     "m": (1e3, "mm"),
@@ -41,40 +42,79 @@ _READABLE = {
     "J/m^2": (1.0, "J/m²"),
     "kg/m^3": (1.0, "kg/m³"),
 }
-"""Units of files → factor and unit for people: a fruit is centimetres wide, an edge tenths of a millimetre."""
+"""SI unit → factor and unit in which it is shown."""
+
+
+_SHARE = re.compile(r"(?:^|_)(?:nmae|reduction|fraction)(?:_|$)")
+"""Keys of shares, which are shown in percent."""
 
 
 def label(key: str) -> str:
-    """`mean_force_n` → `mean force [N]`."""
-    for ending, unit in _UNITS.items():
-        if key.endswith(ending):
-            return f"{key.removesuffix(ending).replace('_', ' ')} [{unit}]"
-    return key.replace("_", " ")
+    """Return a metric's name and the unit in which it is shown: `mean_force_n` → `mean force [N]`."""
+    name, unit, _ = _parts(key)
+    return f"{name} [{unit}]" if unit else name
 
 
 def readable(unit: str) -> tuple[float, str]:
-    """What to multiply a value of this unit with, and the unit it then has."""
+    """Return the factor and the unit in which values of an SI unit are shown."""
     return _READABLE.get(unit, (1.0, unit))
 
 
 def labelled(key: str, value: Any) -> tuple[str, Any]:
-    """A metric for people: `board_margin_m`, 0.0015 → `board margin [mm]`, 1.5."""
-    text = label(key)
-    unit = text.rpartition("[")[2].removesuffix("]") if text.endswith("]") else ""
-    factor, better = readable(unit)
-    if better == unit or not _are_numbers(value):
-        return text, value
-    scaled = [factor * item for item in value] if isinstance(value, list | tuple) else factor * value
-    return text.replace(f"[{unit}]", f"[{better}]"), scaled
+    """Return a metric's label and its value in that unit: `board_margin_m`, 0.0015 → `board margin [mm]`, 1.5."""
+    _, _, factor = _parts(key)
+    if isinstance(value, str):
+        return key.replace("_", " "), value
+    if isinstance(value, list | tuple):
+        return label(key), [_scaled(item, factor) for item in value]
+    return label(key), _scaled(value, factor)
 
 
-def _are_numbers(value: Any) -> bool:
-    items = value if isinstance(value, list | tuple) else [value]
-    return all(isinstance(item, int | float) and not isinstance(item, bool) for item in items)
+def figure(key: str, value: Any) -> str:
+    """Return a metric as text with its unit: `volume_m3`, 1.63e-4 → `volume 163 cm³`; `–` if it is missing."""
+    name, unit, factor = _parts(key)
+    if value is None or isinstance(value, str):
+        return value or MISSING
+    if not _is_number(value) or not math.isfinite(value):
+        return f"{name}: {number(value)}"
+    if "reduction" in key:
+        subject = " ".join(name.replace("reduction", "").split()) or "mean force"
+        percentage = 100.0 * abs(value)
+        rounded = f"{percentage:.0f}" if percentage >= 10.0 else f"{percentage:.2g}"
+        return f"{subject} {rounded} % {'lower' if value >= 0.0 else 'higher'}"
+    if isinstance(value, int) and not unit:
+        return f"{value:,} {name}"
+    return f"{name} {_brief(factor * value)} {unit}".rstrip()
+
+
+def _parts(key: str) -> tuple[str, str, float]:
+    """Return name, unit shown and factor from the stored value: `volume_m3` → `volume`, `cm³`, 1e6."""
+    if _SHARE.search(key):
+        return key.replace("_fraction", "").replace("nmae", "mean error").replace("_", " "), "%", 100.0
+    for suffix, unit in _UNITS.items():
+        if key.endswith(suffix):
+            factor, shown = readable(unit)
+            return key.removesuffix(suffix).replace("_", " "), shown, factor
+    return key.replace("_", " "), "", 1.0
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _scaled(value: Any, factor: float) -> Any:
+    return factor * value if factor != 1.0 and _is_number(value) else value
+
+
+def _brief(value: float) -> str:
+    """Return the number with two digits below 10, three below 1000, and whole above."""
+    if abs(value) < 10.0:
+        return f"{value:.2g}"
+    return f"{value:.3g}" if abs(value) < 1000.0 else f"{value:,.0f}"
 
 
 def number(value: Any) -> str:
-    """A value as a person wants to read it: four digits for fractions, whole numbers whole."""
+    """Return a value as text with four significant digits; integers in full."""
     if value is None:
         return MISSING
     if isinstance(value, bool):
@@ -89,63 +129,63 @@ def number(value: Any) -> str:
 
 
 def percent(value: Any) -> str:
-    """A share of one, in percent."""
+    """Return a share (0 to 1) in percent with one decimal."""
     usable = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     return f"{100.0 * value:.1f} %" if usable else MISSING
 
 
 def unseen(fit: Mapping[str, Any]) -> str:
-    """How far the fit was off where it had not looked, from calibrate's metrics."""
+    """Return the error on data the fit has not seen, from calibrate's metrics."""
     if fit.get("nmae_next_cut") is not None:
-        return f"the next cut was predicted {percent(fit['nmae_next_cut'])} off"
+        return f"prediction error on the next cut {percent(fit['nmae_next_cut'])}"
     if fit.get("nmae_forecast") is not None:
-        return f"the end of the cut was forecast {percent(fit['nmae_forecast'])} off"
+        return f"forecast error at the end of the cut {percent(fit['nmae_forecast'])}"
     if fit.get("nmae_held_out") is not None:
-        return f"{percent(fit['nmae_held_out'])} off where the fit did not look"
-    return "not checked against a log"
+        return f"error on held-out samples {percent(fit['nmae_held_out'])}"
+    return "not validated on a log"
 
 
-def saving_band(found: Mapping[str, Any]) -> list[str]:
-    """Say where the saving lies and what that rests on; found: metrics of optimize."""
-    low, high = found.get("reduction_low"), found.get("reduction_high")
-    basis = found.get("reduction_rests_on")
+def saving_band(motion: Mapping[str, Any]) -> list[str]:
+    """Return the 90 % interval of the saving and its basis, from optimize's metrics."""
+    low, high = motion.get("reduction_low"), motion.get("reduction_high")
+    basis = motion.get("reduction_rests_on")
     if low is None or high is None:
-        return [f"The saving has no band. It rests on: {basis}"] if basis else []
-    text = f"90 % of the possible fruits: between {100.0 * low:.0f} and {100.0 * high:.0f} % less"
-    outer = found.get("reduction_two_cuts_low"), found.get("reduction_two_cuts_high")
+        return [f"No interval of the saving. Basis: {basis}"] if basis else []
+    text = f"90 % interval of the saving: {100.0 * low:.0f} to {100.0 * high:.0f} %"
+    outer = motion.get("reduction_two_cuts_low"), motion.get("reduction_two_cuts_high")
     if outer[0] is not None and outer[1] is not None:
         text += (
-            f"; measured on two cuts, each with a factor of its own, {100.0 * outer[0]:.0f} to "
+            f"; from two measured cuts with separate scale factors: {100.0 * outer[0]:.0f} to "
             f"{100.0 * outer[1]:.0f} %"
         )
-    return [f"{text}. It rests on: {basis}" if basis else text]
+    return [f"{text}. Basis: {basis}" if basis else text]
 
 
 _DIGITS = 6
-"""Significant digits of plotted numbers; more would only make the file larger."""
+"""Significant digits of plotted numbers; limits the size of the file."""
 Tone = Literal["good", "warning", "bad", "plain"]
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of text under a header."""
+    """Table with a header."""
 
     kind: ClassVar[str] = "table"
     header: Sequence[str]
     rows: Sequence[Sequence[Any]]
     caption: str = ""
     folded: bool = False
-    """Closed until someone opens it."""
+    """Collapsed by default."""
 
     @property
     def cells(self) -> list[list[str]]:
-        """The rows as text."""
+        """Return the rows as text."""
         return [[number(value) for value in row] for row in self.rows]
 
 
 @dataclass(frozen=True)
 class Figures:
-    """A few numbers in large type: label, value, remark."""
+    """Key figures in large type: label, value, remark."""
 
     kind: ClassVar[str] = "figures"
     items: Sequence[tuple[str, str, str]]
@@ -153,7 +193,7 @@ class Figures:
 
 @dataclass(frozen=True)
 class Note:
-    """A sentence that stands out."""
+    """Highlighted message."""
 
     kind: ClassVar[str] = "note"
     text: str
@@ -162,7 +202,7 @@ class Note:
 
 @dataclass(frozen=True)
 class Code:
-    """Something to copy into a terminal."""
+    """Command or path to copy."""
 
     kind: ClassVar[str] = "code"
     text: str
@@ -171,7 +211,7 @@ class Code:
 
 @dataclass(frozen=True)
 class Picture:
-    """A PNG, held in the page itself."""
+    """PNG image, embedded in the page."""
 
     kind: ClassVar[str] = "picture"
     png: bytes
@@ -179,13 +219,13 @@ class Picture:
 
     @property
     def uri(self) -> str:
-        """The picture as a data URI."""
+        """Return the picture as a data URI."""
         return "data:image/png;base64," + base64.b64encode(self.png).decode()
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """An SVG that was made from numbers only, beside the numbers."""
+    """SVG drawing, optionally with its data as a table."""
 
     kind: ClassVar[str] = "drawing"
     svg: str
@@ -202,12 +242,12 @@ class Curve:
     values: Sequence[float | None]
     dashed: bool = False
     colour: int | None = None
-    """Number of the palette's colour; by default in order."""
+    """Index into the palette; by default in order."""
 
 
 @dataclass(frozen=True)
 class Plot:
-    """Curves over a common x, to zoom and to read off."""
+    """Interactive plot of curves over a common x."""
 
     kind: ClassVar[str] = "plot"
     title: str
@@ -216,19 +256,19 @@ class Plot:
     x: Sequence[float | None]
     curves: Sequence[Curve]
     marks: Sequence[tuple[float, str]] = ()
-    """Vertical lines: x and what happens there."""
+    """Vertical lines: x and label."""
     levels: Sequence[tuple[float, str]] = ()
-    """Horizontal lines: y and what it stands for, such as a limit."""
+    """Horizontal lines: y and label, e.g. a limit."""
     log: bool = False
     bars: bool = False
-    """Draw bars from zero, for counts."""
+    """Draw bars from zero."""
     span_gaps: bool = False
-    """Join the samples on both sides of a gap."""
+    """Connect the samples on both sides of a gap."""
     caption: str = ""
 
     @property
     def data(self) -> dict[str, Any]:
-        """What the page's script draws."""
+        """Return the data for the page's plotting script."""
         return {
             "x": [_short(v) for v in self.x],
             "x_label": self.x_label,
@@ -255,7 +295,7 @@ Block = Table | Figures | Note | Code | Picture | Drawing | Plot
 
 @dataclass
 class Section:
-    """A part of the page, with a heading that the menu links to."""
+    """Section of the page; the menu links to its anchor."""
 
     anchor: str
     title: str
@@ -263,13 +303,13 @@ class Section:
 
 
 def _short(value: float | None) -> float | None:
-    """The number with few digits; None (a gap in the curve) where it is not finite."""
+    """Round to `_DIGITS` significant digits; None (a gap in the curve) if not finite."""
     if value is None or not math.isfinite(value):
         return None
     return float(f"{value:.{_DIGITS}g}")
 
 
-# Putting blocks into one self-contained HTML file.
+# Rendering.
 
 
 _HERE = Path(__file__).parent
@@ -277,7 +317,7 @@ _TEMPLATES, _ASSETS = _HERE / "templates", _HERE / "assets"
 
 
 def render_page(title: str, subtitle: str, sections: Sequence[Section]) -> str:
-    """The page; all text is escaped by the template, styles and scripts are ours and stand in the page itself."""
+    """Return the page as one self-contained HTML file; the template escapes all text."""
     return (
         environment()
         .get_template("page.html")
@@ -293,7 +333,7 @@ def render_page(title: str, subtitle: str, sections: Sequence[Section]) -> str:
 
 @cache
 def environment() -> Environment:
-    """Jinja with escaping on: scan names and error texts come from outside."""
+    """Return the Jinja environment; autoescape is on because scan names and error messages are untrusted."""
     return Environment(
         loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
@@ -301,5 +341,5 @@ def environment() -> Environment:
 
 @cache
 def asset(name: str) -> str:
-    """A style or script of ours or of a library."""
+    """Return the text of a style sheet or script."""
     return (_ASSETS / name).read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""replay.html: the recording in a page of its own, drawn with three.js, opened by a double click."""
+"""Viewers of the recorded cut: replay.html (three.js), USD and Rerun files."""
 
 import base64
 from dataclasses import dataclass
@@ -17,15 +17,12 @@ from stages.runtime.errors import InputError
 from stages.runtime.files import write_bytes_atomic
 from stages.shared.robots.robot import arm_of
 
-# The recording that the stage replay wrote, ready for a viewer.
-
-
 _TABLES = ("frames", "faces", "vertices", "springs")
 
 
 @dataclass(frozen=True)
 class _ReplayRecording:
-    """Tables of the stage replay; vertices and springs hold one frame after the other."""
+    """Tables of the stage replay; vertices and springs are stored frame by frame."""
 
     scan_id: str
     frames: pl.DataFrame
@@ -34,53 +31,47 @@ class _ReplayRecording:
     springs: pl.DataFrame
     metrics: dict[str, Any]
     cut: dict[str, Any]
-    """cut.json of the export; empty without one."""
+    """Content of the export's cut.json; empty if there is none."""
 
     def of_frame(self, table: pl.DataFrame, frame: int) -> pl.DataFrame:
-        """The rows of one frame."""
+        """Return the rows of one frame."""
         count = len(table) // len(self.frames)
         return table.slice(frame * count, count)
 
 
 def read_recording(project: Project, scan_id: str) -> _ReplayRecording:
-    """Read it; InputError if the stage has not run."""
+    """Read the recording; raise InputError if the stage replay has not run."""
     data = ScanData(project, scan_id)
-    found = {name: data.table(f"replay/{name}") for name in _TABLES}
+    by_name = {name: data.table(f"replay/{name}") for name in _TABLES}
     metrics = data.metrics("replay")
-    missing = [name for name, table in found.items() if table is None]
+    missing = [name for name, table in by_name.items() if table is None]
     if missing or not metrics:
-        why = f" {data.problems[0]}" if data.problems else ""
+        reason = f" {data.problems[0]}" if data.problems else ""
         raise InputError(
-            f"The scan {scan_id!r} has no recording of its cut.{why} The stage replay writes it. "
-            "Run 'scan2cut run SCAN' to its end first."
+            f"The scan {scan_id!r} has no recording of its cut.{reason} The stage replay writes it. "
+            f"Run 'scan2cut run {scan_id}' first."
         )
-    tables = {name: table for name, table in found.items() if table is not None}
+    tables = {name: table for name, table in by_name.items() if table is not None}
     return _ReplayRecording(scan_id, metrics=metrics, cut=data.cut, **tables)
 
 
-# Viewers that are not installed with scan2cut.
-
-
 def need(module: str, extra: str) -> Any:
-    """The module, or a sentence that says how to get it."""
+    """Import an optional module; raise InputError with the install command if it is missing."""
     try:
         return import_module(module)
     except ImportError as error:
         raise InputError(
-            f"view: the package {module.partition('.')[0]!r} is not installed. This format needs it. "
+            f"view: the package {module.partition('.')[0]!r} is not installed. This format requires it. "
             f"Install it with: pip install 'scan2cut[{extra}]'"
         ) from error
 
 
-# The knife as triangles, for viewers: a wedge; its 0.08 mm edge would not be seen.
-
-
 WEDGE = ((0, 1, 4), (0, 4, 3), (1, 2, 5), (1, 5, 4), (2, 0, 3), (2, 3, 5), (0, 2, 1), (3, 4, 5))
-"""Faces of blade_points, counter-clockwise seen from outside."""
+"""Faces of blade_points, counter-clockwise seen from outside; the knife is drawn as a wedge with a sharp edge."""
 
 
 def blade_points(metrics: dict[str, Any]) -> list[tuple[float, float, float]]:
-    """Corners of the blade [m] about the middle of its edge, from replay/metrics."""
+    """Return the corners of the blade [m] relative to the centre of its edge, from replay/metrics."""
     half, up, side = (
         0.5 * metrics["blade_length_m"],
         metrics["blade_height_m"],
@@ -90,20 +81,20 @@ def blade_points(metrics: dict[str, Any]) -> list[tuple[float, float, float]]:
     return [(x, y, z) for z in (-half, half) for x, y in section]
 
 
-# The recording as an animated USD file (extra `usd`): meshes with moving points and coloured displacement.
+# USD (extra `usd`).
 
 
 _TICKS_PER_SECOND = 1000.0
-"""USD's time code is one millisecond."""
+"""USD time codes per second: one per millisecond."""
 _SUFFIXES = (".usd", ".usda", ".usdc")
 _SPRING_WIDTH_M = 0.0015
 
 
 def write_usd(recording: _ReplayRecording, path: Path) -> Path:
-    """Write the file: metres, y up, one time code per millisecond."""
+    """Write an animated USD file: metres, y up, surface coloured by displacement."""
     if path.suffix not in _SUFFIXES:
         raise InputError(
-            f"view: {path.name!r} is no name of a USD file. It must end with {', '.join(_SUFFIXES)}. Rename it."
+            f"view: {path.name!r} is not a USD file name. It must end with {', '.join(_SUFFIXES)}. Rename it."
         )
     usd, geom, gf = need("pxr.Usd", "usd"), need("pxr.UsdGeom", "usd"), need("pxr.Gf", "usd")
     path.unlink(missing_ok=True)
@@ -124,7 +115,7 @@ def write_usd(recording: _ReplayRecording, path: Path) -> Path:
     springs = geom.Points.Define(stage, "/cut/springs")
     springs.CreateWidthsAttr([_SPRING_WIDTH_M])
     springs.SetWidthsInterpolation(geom.Tokens.constant)
-    left = springs.CreateDisplayColorPrimvar(geom.Tokens.vertex)
+    spring_colours = springs.CreateDisplayColorPrimvar(geom.Tokens.vertex)
     knife = geom.Mesh.Define(stage, "/cut/knife")
     knife.CreatePointsAttr([gf.Vec3f(*p) for p in blade_points(recording.metrics)])
     knife.CreateFaceVertexCountsAttr([3] * len(WEDGE))
@@ -138,18 +129,20 @@ def write_usd(recording: _ReplayRecording, path: Path) -> Path:
         shade.Set([gf.Vec3f(*_shade(colour_of(d / most, MAP))) for d in points["displacement_m"]], time)
         rows = recording.of_frame(recording.springs, i)
         springs.GetPointsAttr().Set([gf.Vec3f(*p) for p in rows["plus_m"].to_list()], time)
-        left.Set([gf.Vec3f(*_shade(colour_of(r, DATA_MAP))) for r in rows["remaining_fraction"]], time)
+        spring_colours.Set(
+            [gf.Vec3f(*_shade(colour_of(r, DATA_MAP))) for r in rows["remaining_fraction"]], time
+        )
         move.Set(gf.Vec3d(*recording.frames["knife_position_m"].to_list()[i]), time)
     stage.GetRootLayer().Save()
     return path
 
 
 def _shade(colour: str) -> list[float]:
-    """USD's colours go from 0 to 1."""
+    """Convert a colour to USD's range, 0 to 1."""
     return [part / 255 for part in rgb(colour)]
 
 
-# The recording as an .rrd file for Rerun (extra `rerun`), with a layout: 3D view above, force below.
+# Rerun (extra `rerun`).
 
 
 _CLOCK = "cut time"
@@ -157,7 +150,7 @@ _SPRING_RADIUS_M = 0.0008
 
 
 def write_rrd(recording: _ReplayRecording, path: Path) -> Path:
-    """Write the file; open it with `rerun FILE` or, in a browser, `rerun --web-viewer FILE`."""
+    """Write an .rrd file with 3D view and force plot; open it with `rerun FILE` or `rerun --web-viewer FILE`."""
     rr, blueprint = need("rerun", "rerun"), need("rerun.blueprint", "rerun")
     stream = rr.RecordingStream("scan2cut", recording_id=recording.scan_id)
     stream.save(path)
@@ -181,13 +174,13 @@ def write_rrd(recording: _ReplayRecording, path: Path) -> Path:
         stream.set_time(_CLOCK, duration=frame["time_s"])
         points = recording.of_frame(recording.vertices, i)
         colours = [rgb(colour_of(d / most, MAP)) for d in points["displacement_m"]]
-        places = points["position_m"].to_list()
+        positions = points["position_m"].to_list()
         for side, name in ((1, "half_plus"), (-1, "half_minus")):
             faces = recording.faces.filter(recording.faces["side"] == side)["vertices"].to_list()
-            mesh = rr.Mesh3D(vertex_positions=places, triangle_indices=faces, vertex_colors=colours)
+            mesh = rr.Mesh3D(vertex_positions=positions, triangle_indices=faces, vertex_colors=colours)
             stream.log(f"fruit/{name}", mesh)
         springs = recording.of_frame(recording.springs, i)
-        left = [rgb(colour_of(r, DATA_MAP)) for r in springs["remaining_fraction"]]
+        spring_colours = [rgb(colour_of(r, DATA_MAP)) for r in springs["remaining_fraction"]]
         ends = [
             list(pair) for pair in zip(springs["plus_m"].to_list(), springs["minus_m"].to_list(), strict=True)
         ]
@@ -195,38 +188,43 @@ def write_rrd(recording: _ReplayRecording, path: Path) -> Path:
             "springs/ends",
             rr.Points3D(
                 [p for pair in ends for p in pair],
-                colors=[c for c in left for _ in "+-"],
+                colors=[c for c in spring_colours for _ in "+-"],
                 radii=_SPRING_RADIUS_M,
             ),
         )
-        stream.log("springs/threads", rr.LineStrips3D(ends, colors=left, radii=0.3 * _SPRING_RADIUS_M))
+        stream.log(
+            "springs/threads", rr.LineStrips3D(ends, colors=spring_colours, radii=0.3 * _SPRING_RADIUS_M)
+        )
         stream.log("knife", rr.Transform3D(translation=frame["knife_position_m"]))
         stream.log("force/norm", rr.Scalars(frame["force_norm_n"]))
     stream.disconnect()
     return path
 
 
+# replay.html.
+
+
 _REPLAY_FILE_NAME = "replay.html"
 GRAIN_M = 1e-5
-"""Positions and displacements are stored in whole hundredths of a millimetre, which reach to 327 mm."""
+"""Resolution of stored positions and displacements [m]; 16-bit integers reach 327 mm."""
 _GRAIN = 1e-3
-"""Shares are stored in whole thousandths."""
+"""Resolution of stored fractions."""
 
 
 def has_replay(project: Project, scan_id: str) -> bool:
-    """True if the stage replay has run."""
+    """Return whether the stage replay has run."""
     return (project.scan_dir(scan_id) / ARTIFACTS["replay/frames"].path).is_file()
 
 
 def build_replay(project: Project, scan_id: str) -> Path:
-    """Write replay.html into the scan's directory; returns its path."""
+    """Write replay.html into the scan's directory and return its path."""
     path = project.scan_dir(scan_id) / _REPLAY_FILE_NAME
     write_bytes_atomic(path, replay_html(read_recording(project, scan_id)).encode())
     return path
 
 
 def replay_html(recording: _ReplayRecording) -> str:
-    """The page as text."""
+    """Return the page as HTML."""
     return (
         environment()
         .get_template("replay.html")
@@ -240,7 +238,7 @@ def replay_html(recording: _ReplayRecording) -> str:
 
 
 def replay_data(recording: _ReplayRecording) -> dict[str, Any]:
-    """What the page's script draws: small numbers as they are, large arrays as base64 of 16-bit integers."""
+    """Return the data for the page's script; large arrays are base64-encoded integers."""
     frames, metrics = recording.frames, recording.metrics
     return {
         "time_s": frames["time_s"].to_list(),
@@ -271,7 +269,7 @@ def replay_data(recording: _ReplayRecording) -> dict[str, Any]:
 
 
 def _packed(values: pl.Series, grain: float, dtype: Any = pl.Int16) -> str:
-    """Whole multiples of the grain, little-endian; what is too large for the type is cut off, not wrapped."""
+    """Encode values as little-endian multiples of the grain, clipped to the type's range."""
     limit = 2**15 - 1 if dtype == pl.Int16 else 2**31 - 1
-    whole = (values.cast(pl.Float64) / grain).round().clip(-limit, limit).cast(dtype)
-    return base64.b64encode(whole.to_numpy().tobytes()).decode()
+    rounded = (values.cast(pl.Float64) / grain).round().clip(-limit, limit).cast(dtype)
+    return base64.b64encode(rounded.to_numpy().tobytes()).decode()

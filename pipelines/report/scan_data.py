@@ -1,4 +1,4 @@
-"""What a scan's directory holds for a reader: every part may be missing or broken."""
+"""Read a scan's results for the report; any of them may be missing or corrupt. Also reads and writes run.json."""
 
 import json
 import time
@@ -18,7 +18,7 @@ from stages.runtime.errors import InputError
 from stages.runtime.files import read_mapping, write_bytes_atomic
 from stages.runtime.scan_file import PARAMS_FILE_NAME, SCAN_FILE_NAME
 
-# run.json: how the last run of a scan went, and how long each stage took when it last really ran.
+# run.json: result of the last run and time of each stage's last computation.
 
 
 _RUN_FILE_NAME = "run.json"
@@ -26,7 +26,7 @@ _RUN_FILE_NAME = "run.json"
 
 @dataclass(frozen=True)
 class _RunRecord:
-    """One run."""
+    """Record of one run."""
 
     finished: str = ""
     """Local time, ISO 8601; empty if no run was recorded."""
@@ -37,11 +37,11 @@ class _RunRecord:
     stages: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Stage → outcome and seconds in this run, in order."""
     computed_s: dict[str, float] = field(default_factory=dict)
-    """Stage → seconds of its last real computation, kept over runs that found it unchanged."""
+    """Stage → seconds of its last computation; kept while it is unchanged."""
 
 
 def read_run_record(scan_dir: Path) -> _RunRecord:
-    """The record, an empty one if there is none that can be read."""
+    """Return the record; an empty one if it is missing or unreadable."""
     try:
         content = json.loads((scan_dir / _RUN_FILE_NAME).read_text(encoding="utf-8"))
         return _RunRecord(**content)
@@ -56,7 +56,7 @@ def write_run_record(
     error: str | None,
     failed_stage: str | None,
 ) -> _RunRecord:
-    """Write the record of a run; reports are (stage, outcome, seconds, cached) of those that succeeded."""
+    """Write the record of a run; `reports` are (stage, outcome, seconds, cached) of the completed stages."""
     computed = dict(read_run_record(scan_dir).computed_s)
     computed |= {name: seconds for name, _, seconds, cached in reports if not cached}
     record = _RunRecord(
@@ -77,7 +77,7 @@ _CUT_DOCUMENT = "cut.json"
 
 @dataclass
 class ScanData:
-    """Reads artifacts by their catalogue name; what can't be read is None and noted in `problems`."""
+    """Read artifacts by catalogue name; unreadable ones are None and listed in `problems`."""
 
     project: Project
     scan_id: str
@@ -89,63 +89,63 @@ class ScanData:
         return self.project.scan_dir(self.scan_id)
 
     def metrics(self, stage: str) -> dict[str, Any]:
-        """The stage's metrics, empty if it has not run."""
+        """Return the stage's metrics; empty if it has not run."""
         path = self.folder / ARTIFACTS[f"{stage}/metrics"].path
         return (self._try(lambda: read_metrics(path)) or {}) if path.is_file() else {}
 
     def table(self, name: str) -> pl.DataFrame | None:
-        """The table, None if its stage has not run, or if it has no rows."""
+        """Return the table; None if its stage has not run or it has no rows."""
         if not (self.folder / ARTIFACTS[name].path).is_file():
             return None
-        found: pl.DataFrame | None = self._try(lambda: read_table(self.folder, name))
-        return None if found is None or found.is_empty() else found
+        frame: pl.DataFrame | None = self._try(lambda: read_table(self.folder, name))
+        return None if frame is None or frame.is_empty() else frame
 
     def picture(self, stage: str) -> bytes | None:
-        """The stage's preview."""
+        """Return the stage's preview as PNG, if it exists."""
         path = self.folder / ARTIFACTS[f"{stage}/preview"].path
         data = path.read_bytes() if path.is_file() else b""
         return data if data.startswith(b"\x89PNG") else None
 
     @cached_property
     def cut(self) -> dict[str, Any]:
-        """The export's cut.json, certified or refused; empty if there is none."""
+        """Return the export's cut.json, certified or refused; empty if there is none."""
         for name in _CUT_FOLDERS:
             path = self.folder / ARTIFACTS["export/cut"].path / name / _CUT_DOCUMENT
             if path.is_file():
-                found = self._try(lambda path=path: json.loads(path.read_text(encoding="utf-8")))
-                return found if isinstance(found, dict) else {}
+                document = self._try(lambda path=path: json.loads(path.read_text(encoding="utf-8")))
+                return document if isinstance(document, dict) else {}
         return {}
 
     @cached_property
     def run(self) -> _RunRecord:
-        """How the last run went, as far as it was recorded."""
+        """Return the record of the last run."""
         return read_run_record(self.folder)
 
     @cached_property
     def scan_yaml(self) -> dict[str, Any]:
-        """scan.yaml."""
+        """Return the content of scan.yaml."""
         return self._try(lambda: dict(read_mapping(self.folder / SCAN_FILE_NAME))) or {}
 
     @cached_property
     def lock(self) -> dict[str, Any]:
-        """The stages in dvc.lock."""
+        """Return the stages in dvc.lock."""
         return self._try(lambda: recorded_stages(self.folder)) or {}
 
     def used(self, stage: str) -> dict[str, Any]:
-        """The parameters that the stage ran with, as DVC recorded them; what params.yaml says now if it has not run."""
+        """Return the parameters recorded when the stage ran; those of params.yaml and scan.yaml if it has not."""
         recorded = self.lock.get(stage, {}).get("params", {})
         path = self.project.root / PARAMS_FILE_NAME
         shared = recorded.get(PARAMS_FILE_NAME) or (
             self._try(lambda: read_mapping(path)) if path.is_file() else {}
         )
-        own = next((v for k, v in recorded.items() if k.endswith(SCAN_FILE_NAME)), self.scan_yaml)
-        return {**((shared or {}).get(stage) or {}), **(own.get(stage) or {})}
+        overrides = next((v for k, v in recorded.items() if k.endswith(SCAN_FILE_NAME)), self.scan_yaml)
+        return {**((shared or {}).get(stage) or {}), **(overrides.get(stage) or {})}
 
     def _try(self, read: Any) -> Any:
         try:
             return read()
         except (InputError, OSError, ValueError) as error:
-            sentence = str(error)
-            if sentence not in self.problems:
-                self.problems.append(sentence)
+            message = str(error)
+            if message not in self.problems:
+                self.problems.append(message)
             return None

@@ -1,1 +1,1 @@
-"""A run of one scan: the Prefect flow, the dashboard, deployments."""
+"""Runs of one scan: Prefect flow, server, dashboard, deployments."""

@@ -1,4 +1,4 @@
-"""The Prefect dashboard: on this machine only, or wider with an auth string; and finding the one that runs."""
+"""Serve the Prefect dashboard (other machines' access requires an auth string) and find the running one."""
 
 import ipaddress
 import os
@@ -15,22 +15,22 @@ from stages.runtime.errors import InputError
 HOST = "127.0.0.1"
 _API_VARIABLE = "PREFECT_API_URL"
 _CHOSEN_HERE: set[str] = set()
-"""Addresses that this module put there, not the user."""
+"""API addresses set by this module, not by the user."""
 SERVER_AUTH, CLIENT_AUTH = "PREFECT_SERVER_API_AUTH_STRING", "PREFECT_API_AUTH_STRING"
-"""Secrets are read from the environment only: arguments are visible to every user of the machine."""
+"""Secrets come only from the environment: arguments are visible to all users of the machine."""
 _MIN_PASSWORD = 12
 
 
 def serve_dashboard(
-    project: Project, port: int, host: str = HOST, say: Callable[[str], None] = lambda sentence: None
+    project: Project, port: int, host: str = HOST, say: Callable[[str], None] = lambda message: None
 ) -> NoReturn:
-    """Become Prefect's server, after noting its address for later runs."""
+    """Record the dashboard's address for later runs and replace this process by Prefect's server."""
     extra = server_environment(host, port, os.environ)
     _check_port(host, port)
     local = HOST if _is_loopback(host) or host in ("0.0.0.0", "::") else host
     url = f"http://{local}:{port}/api"
     check_home(project.prefect_home)
-    say(f"The dashboard comes up at http://{host}:{port} (Ctrl-C stops it).")
+    say(f"Starting the dashboard at http://{host}:{port}. Press Ctrl-C to stop.")
     _note(project).write_text(url, encoding="utf-8")
     command = [sys.executable, "-m", "pipelines.runs.server", host, str(port)]
     page_url = url if _is_loopback(host) else "/api"
@@ -38,7 +38,7 @@ def serve_dashboard(
 
 
 def server_environment(host: str, port: int, environment: Mapping[str, str]) -> dict[str, str]:
-    """What a server on this address needs; InputError for a wider address without an auth string."""
+    """Return the server's environment; raise InputError for a non-local address without an auth string."""
     guarded = {"PREFECT_SERVER_CSRF_PROTECTION_ENABLED": "true"}
     if _is_loopback(host):
         pages = ",".join(f"http://{name}" for name in sorted(loopback_hosts(port)))
@@ -46,15 +46,15 @@ def server_environment(host: str, port: int, environment: Mapping[str, str]) -> 
     user, colon, password = environment.get(SERVER_AUTH, "").partition(":")
     if not (user and colon and len(password) >= _MIN_PASSWORD):
         raise InputError(
-            f"--host {host} lets other machines start runs here. That needs {SERVER_AUTH}=user:password in the "
-            f"environment, with a password of {_MIN_PASSWORD} characters or more. Set it, or leave --host out."
+            f"--host {host} allows other machines to start runs here. This requires {SERVER_AUTH}=user:password in the "
+            f"environment, with a password of at least {_MIN_PASSWORD} characters. Set it, or omit --host."
         )
     return {**guarded, "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": f"http://{host}:{port}"}
 
 
 def _check_port(host: str, port: int) -> None:
     if not 1 <= port <= 65535:
-        raise InputError(f"--port is {port}. A port is a number from 1 to 65535. Give another, e.g. 4200.")
+        raise InputError(f"--port is {port}. It must be from 1 to 65535. Choose another, e.g. 4200.")
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind, protocol) as probe:
@@ -62,8 +62,8 @@ def _check_port(host: str, port: int) -> None:
             probe.bind(address)
     except OSError as error:
         raise InputError(
-            f"{host}:{port} can't be listened on ({error.strerror or error}). A dashboard needs a free port of this "
-            "machine. If one runs there already, use it; else give another --port."
+            f"Can't listen on {host}:{port} ({error.strerror or error}). The dashboard needs a free port on this "
+            "machine. If it is already running there, use it; otherwise choose another --port."
         ) from error
 
 
@@ -75,12 +75,12 @@ def _is_loopback(host: str) -> bool:
 
 
 def use_running_dashboard(project: Project) -> str | None:
-    """The API that the user named, or this project's dashboard if it answers; Prefect is pointed at it."""
+    """Configure Prefect for the API set by the user or this project's dashboard; return its URL, None if neither."""
     if os.environ.get(SERVER_AUTH):
         os.environ.setdefault(CLIENT_AUTH, os.environ[SERVER_AUTH])
-    named = os.environ.get(_API_VARIABLE)
-    if named and named not in _CHOSEN_HERE:
-        return named
+    user_url = os.environ.get(_API_VARIABLE)
+    if user_url and user_url not in _CHOSEN_HERE:
+        return user_url
     url = _note(project).read_text(encoding="utf-8").strip() if _note(project).exists() else ""
     if not (url and answers(url)):
         return None
@@ -89,19 +89,19 @@ def use_running_dashboard(project: Project) -> str | None:
 
 
 def api_url(project: Project) -> str:
-    """An API of Prefect that answers: the user's, the dashboard's, else one that is started for this process."""
-    found = use_running_dashboard(project)
-    if found is None:
+    """Return the URL of a Prefect API: the user's, the dashboard's, or one started for this process."""
+    url = use_running_dashboard(project)
+    if url is None:
         os.environ.pop(_API_VARIABLE, None)
-        found = _url_of_prefect_itself()
-    if found is None:
-        found = EMBEDDED_SERVER.url(project)
-        _point_prefect_at(found)
-    return found
+        url = _url_of_prefect_itself()
+    if url is None:
+        url = EMBEDDED_SERVER.url(project)
+        _point_prefect_at(url)
+    return url
 
 
 def is_chosen_here(url: str) -> bool:
-    """True if it may be exchanged for another: the user did not name it."""
+    """Return whether this module chose the URL, so that it may be replaced."""
     return url in _CHOSEN_HERE
 
 
@@ -111,7 +111,7 @@ def _point_prefect_at(url: str) -> None:
 
 
 def _url_of_prefect_itself() -> str | None:
-    """From Prefect's own profiles, or from its test harness."""
+    """Return the URL from Prefect's profiles or its test harness."""
     from prefect.settings import get_current_settings
 
     url = get_current_settings().api.url

@@ -1,4 +1,4 @@
-"""What a person sees in the Prefect dashboard: progress, figures, pictures, a summary."""
+"""Create the artifacts in the Prefect dashboard: progress, metrics, pictures, summary."""
 
 import base64
 import time
@@ -23,7 +23,7 @@ from pipelines.dvc.stage import StageReport
 from pipelines.project import Project
 from pipelines.report.build import tolerant
 from pipelines.report.drawings import standalone
-from pipelines.report.page import Drawing
+from pipelines.report.page import Drawing, labelled, number
 from pipelines.report.scan_data import ScanData
 from pipelines.report.sections.body import cut_surface
 from pipelines.report.sections.second_cut import path as knife_path
@@ -33,7 +33,7 @@ _UPDATE_EVERY_S = 1.0
 
 
 class ProgressArtifact:
-    """A progress bar in the dashboard, made at the first sign of progress, updated once a second at most."""
+    """Progress bar in the dashboard; created at the first progress, updated at most once a second."""
 
     def __init__(self, scan_id: str, stage: str) -> None:
         self._key = artifact_key(scan_id, stage, "progress")
@@ -41,7 +41,7 @@ class ProgressArtifact:
         self._last_s = 0.0
 
     def update(self, fraction: float, message: str) -> None:
-        """Show the fraction (0 to 1)."""
+        """Show the fraction (0 to 1) and message."""
         now = time.monotonic()
         if now - self._last_s < _UPDATE_EVERY_S:
             return
@@ -49,7 +49,7 @@ class ProgressArtifact:
         self._send(fraction, message)
 
     def finish(self) -> None:
-        """Show 100 % if anything was shown."""
+        """Show 100 % if the bar was created."""
         if self._id is not None:
             self._send(1.0, "done")
 
@@ -62,15 +62,15 @@ class ProgressArtifact:
 
 
 class LivePicture:
-    """A picture in the dashboard of how far a stage is, renewed in its place."""
+    """Live picture of a running stage in the dashboard, updated in place."""
 
     def __init__(self, scan_id: str, stage: str) -> None:
         self._key = artifact_key(scan_id, stage, "live")
-        self._text = f"{stage} of {scan_id}, while it runs"
+        self._text = f"{scan_id}: {stage}, live"
         self._id: UUID | None = None
 
     def update(self, path: Path) -> None:
-        """Show the PNG at the path; nothing if the stage has taken it away meanwhile."""
+        """Show the PNG at the path, unless the stage has already removed it."""
         try:
             address = _data_uri(path.read_bytes())
         except FileNotFoundError:
@@ -83,64 +83,61 @@ class LivePicture:
 
 
 def _data_uri(png: bytes) -> str:
-    """The picture as an address that needs no file server."""
+    """Return the picture as a data URI, which needs no file server."""
     return f"data:image/png;base64,{base64.b64encode(png).decode()}"
 
 
 def show_stage(project: Project, scan_id: str, report: StageReport) -> dict[str, str]:
-    """The stage's metrics as a table and its preview as an image that needs no file server; returns their ids."""
+    """Create a table of the stage's metrics and an image of its preview; return their ids."""
     pages: dict[str, Any] = {}
     pages["metrics"] = create_table_artifact(
         key=artifact_key(scan_id, report.name, "metrics"),
-        table=[{"metric": name, "value": _text(value)} for name, value in report.metrics.items()],
-        description=f"{report.name} of {scan_id}: {report.outcome.value}",
+        table=[{"metric": name, "value": number(value)} for name, value in _labelled(report.metrics)],
+        description=f"{scan_id}: {report.name}, {report.outcome.value}",
     )
     for path in report.outputs:
         if path.endswith(".png"):
             pages["preview"] = create_image_artifact(
                 image_url=_data_uri((project.root / path).read_bytes()),
                 key=artifact_key(scan_id, report.name, "preview"),
-                description=f"{report.name} of {scan_id}",
+                description=f"{scan_id}: {report.name}",
             )
     return {kind: str(identity) for kind, identity in pages.items()}
 
 
 def show_run(scan_id: str, reports: Sequence[StageReport]) -> None:
-    """The whole run as a table and as a few lines of text."""
+    """Create a table of all stages and a summary of the run."""
     create_table_artifact(
         key=artifact_key(scan_id, "run"),
-        table=[{"stage": r.name, "result": r.outcome.value, "seconds": r.seconds} for r in reports],
-        description=f"All stages of {scan_id}",
+        table=[{"stage": r.name, "result": r.outcome.value, "time [s]": r.seconds} for r in reports],
+        description=f"{scan_id}: all stages",
     )
     create_markdown_artifact(
         key=artifact_key(scan_id, "summary"),
         markdown=summary(scan_id, reports, _page_url(), str(flow_run.id) if flow_run.id else None),
-        description=f"What came of {scan_id}",
+        description=f"{scan_id}: summary",
     )
 
 
 def _page_url() -> str:
-    """Where the dashboard's pages are: beside the API if one is named, else relative to the page with the link."""
-    named = str(PREFECT_UI_URL.value() or "") or (PREFECT_API_URL.value() or "").removesuffix("/api")
-    return named.rstrip("/")
+    """Return the base URL of the dashboard's pages; empty (relative links) if unknown."""
+    url = str(PREFECT_UI_URL.value() or "") or (PREFECT_API_URL.value() or "").removesuffix("/api")
+    return url.rstrip("/")
 
 
-def _text(value: Any) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-# The report's own drawings in the Prefect dashboard, beside the stages' previews.
+def _labelled(metrics: dict[str, Any]) -> list[tuple[str, Any]]:
+    return [labelled(name, value) for name, value in metrics.items()]
 
 
 def show_drawings(project: Project, scan_id: str) -> None:
-    """Springs by fitted parameter and by data, and the knife's path, as images that need no file server."""
+    """Create images of the report's drawings: springs on the cut surface and the knife's path."""
     data = ScanData(project, scan_id)
     for section in (tolerant(cut_surface, data), tolerant(knife_path, data)):
         drawings = [block for block in section.blocks if isinstance(block, Drawing)]
-        for number, drawing in enumerate(drawings, start=1):
+        for index, drawing in enumerate(drawings, start=1):
             picture = base64.b64encode(standalone(drawing.svg).encode()).decode()
             create_image_artifact(
                 image_url=f"data:image/svg+xml;base64,{picture}",
-                key=artifact_key(scan_id, section.anchor, str(number)),
+                key=artifact_key(scan_id, section.anchor, str(index)),
                 description=drawing.caption,
             )

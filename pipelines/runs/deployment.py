@@ -1,4 +1,4 @@
-"""The flow as a Prefect deployment: runs can be started from the dashboard, by API and on a schedule."""
+"""Serve the flow as a Prefect deployment: start runs from the dashboard, by API or on a schedule."""
 
 import logging
 import threading
@@ -13,11 +13,11 @@ from pipelines.project import Project, find_project
 from pipelines.runs.flow import WATCHER, Watcher, final_state, refused, run_stages
 from pipelines.runs.run_request import finish_run
 from pipelines.runs.run_summary import RunResult
-from pipelines.scans.register import Request, refuse_from_outside, register_scan, registered_scan, scan_id_of
+from pipelines.scans.register import Request, register_scan, registered_scan, reject_from_outside, scan_id_of
 from stages.runtime.errors import InputError
 
 _DEPLOYMENT = "lab"
-STOPPED = "The deployment has ended and its runs with it; start them again when it is back."
+STOPPED = "Stopped the deployment and its runs. Restart it and start the runs again."
 
 
 def _run_name() -> str:
@@ -39,9 +39,9 @@ def run_requested(
         scan: Id of a registered scan, or the name of a file in data/inbox.
         log: Name of its force log in data/inbox.
         material: apple, potato, cucumber or banana.
-        settings: Parameters for this scan, e.g. {"clean": {"unit": "mm"}}.
-        force: Run every stage even if it is fresh.
-        target: Run only this stage and what it needs.
+        settings: Parameter overrides for this scan, e.g. {"clean": {"unit": "mm"}}.
+        force: Run every stage, even if fresh.
+        target: Run only this stage and its upstream stages.
     """
     return _run(scan, log, material, settings or {}, force, target)
 
@@ -54,9 +54,9 @@ def _run(
     force: bool,
     target: str | None,
 ) -> Any:
-    """The flow's work; a function of its own: Prefect pickles a flow's body with all it names, but this by its name."""
+    """Run the flow's work; a separate function, because Prefect pickles a flow's body but imports this by name."""
     project = find_project()
-    known = project.scan_ids()
+    registered = project.scan_ids()
     try:
         result = RunResult(register_requested(project, scan, log, material, settings))
     except InputError as error:
@@ -72,7 +72,7 @@ def _run(
         raise
     finally:
         WATCHER.reset(token)
-        finish_run(project, result, is_new=result.scan not in known, target=target)
+        finish_run(project, result, is_new=result.scan not in registered, target=target)
 
 
 def register_requested(
@@ -82,8 +82,8 @@ def register_requested(
     material: str | None,
     settings: dict[str, dict[str, Any]],
 ) -> str:
-    """Register what was asked for; files are looked for in data/inbox and nowhere else."""
-    refuse_from_outside(settings, "The request")
+    """Register the requested scan; files must be in data/inbox."""
+    reject_from_outside(settings, "The request")
     if scan in project.scan_ids():
         source, scan_id = registered_scan(project, scan)
     else:
@@ -99,22 +99,22 @@ def register_requested(
 
 
 def in_inbox(project: Project, name: str) -> Path:
-    """The file's path; InputError if it lies anywhere else, however it is written."""
+    """Return the file's path in the inbox; raise InputError if the name leads elsewhere."""
     inbox = project.inbox_dir.resolve()
     try:
         path = (inbox / name).resolve()
-    except (OSError, ValueError, RuntimeError):  # a name with a NUL, or a loop of links
+    except (OSError, ValueError, RuntimeError):  # NUL in the name, or a symlink loop
         path = inbox
     if not path.is_relative_to(inbox) or path == inbox:
         raise InputError(
-            f"{name[:80]!r} is not in {inbox}. Runs that are started from outside take files from there only. "
-            "Put the file there, or use 'scan2cut run'."
+            f"{name[:80]!r} is not in {inbox}. Runs started from the dashboard or by API only read files there. "
+            "Copy the file there, or use 'scan2cut run'."
         )
     return path
 
 
 def serve(project: Project, *, name: str, limit: int) -> None:
-    """Register the deployment and run what is asked of it, until Ctrl-C; what runs then is cancelled."""
+    """Serve the deployment until Ctrl-C, which cancels its active runs."""
     from prefect.flows import EntrypointType
 
     project.inbox_dir.mkdir(parents=True, exist_ok=True)
@@ -122,7 +122,7 @@ def serve(project: Project, *, name: str, limit: int) -> None:
     with inside_flow():
         run_requested.serve(
             name=name,
-            description=f"scan2cut in {project.root}: registered scans, and files in data/inbox.",
+            description=f"scan2cut in {project.root}: runs registered scans and files in data/inbox.",
             tags=["scan2cut"],
             limit=limit,
             entrypoint_type=EntrypointType.MODULE_PATH,
@@ -131,26 +131,26 @@ def serve(project: Project, *, name: str, limit: int) -> None:
 
 
 def _end_when_stopped(name: str) -> None:
-    """Prefect would wait for its runs; here they are marked and ended with this process."""
+    """Cancel active runs and end this process when stopped; Prefect would wait for the runs."""
     STOP.wait()
     try:
         _cancel_runs_of(name)
-    except Exception as error:  # noqa: BLE001 -- the dashboard may be gone; the runs end all the same
-        logging.getLogger("scan2cut").warning(f"The dashboard still shows them as running: {error}")
+    except Exception as error:  # noqa: BLE001 -- the dashboard may be gone; the runs end anyway
+        logging.getLogger("scan2cut").warning(f"The dashboard may still show the runs as running: {error}")
     say_stopped()
     end_process()
 
 
 def _cancel_runs_of(name: str) -> int:
-    """Mark what runs for the deployment as Cancelled; returns how many."""
+    """Mark the deployment's active runs as Cancelled; return their number."""
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterName, FlowRunFilter
     from prefect.states import Cancelled
 
-    begun = FlowRunFilter.model_validate({"state": {"type": {"any_": ["PENDING", "RUNNING", "CANCELLING"]}}})
+    active = FlowRunFilter.model_validate({"state": {"type": {"any_": ["PENDING", "RUNNING", "CANCELLING"]}}})
     of_this = DeploymentFilter(name=DeploymentFilterName(any_=[name]))
     with get_client(sync_client=True) as client:
-        runs = client.read_flow_runs(flow_run_filter=begun, deployment_filter=of_this)
+        runs = client.read_flow_runs(flow_run_filter=active, deployment_filter=of_this)
         for run in runs:
             client.set_flow_run_state(run.id, Cancelled(message=STOPPED), force=True)
     return len(runs)

@@ -1,6 +1,6 @@
 """The Prefect flow: one task per stage of the template, each of them one DVC subprocess.
 
-DVC owns the question whether a stage is fresh; Prefect runs, retries and shows.
+DVC decides whether a stage is fresh; Prefect runs, retries and monitors.
 """
 
 from collections.abc import Callable, Sequence
@@ -45,14 +45,14 @@ from stages.runtime.errors import InputError
 
 _RETRY_DELAY_S = 2
 REFUSED = "Refused"
-"""Name of the state, of type Failed, of what was refused: an input, or a motion by its certificate."""
+"""Name of the Prefect state (type Failed) of a rejected input or a motion refused by its certificate."""
 _DVC_HINTS = ("To track the changes", "\tgit add", "To enable auto staging", "\tdvc config", "Use `dvc push`")
-"""Advice that DVC prints after each stage and nobody needs in a run log."""
+"""Hints that DVC prints after each stage; omitted from the log."""
 
 
 @dataclass(frozen=True)
 class Watcher:
-    """A local spectator of the run, such as the command line's progress bars."""
+    """Callbacks for the progress of a run, e.g. the command line's progress bars."""
 
     on_start: Callable[[StageEntry], None] = lambda entry: None
     on_progress: Callable[[str, float, str], None] = lambda stage, fraction, message: None
@@ -60,9 +60,9 @@ class Watcher:
     on_picture: Callable[[str, Path], None] = lambda stage, path: None
 
 
-_NOBODY = Watcher()
-WATCHER: ContextVar[Watcher] = ContextVar("WATCHER", default=_NOBODY)
-"""Not a parameter of the flow: Prefect stores parameters, and a spectator can't be stored."""
+_NO_WATCHER = Watcher()
+WATCHER: ContextVar[Watcher] = ContextVar("WATCHER", default=_NO_WATCHER)
+"""Not a parameter of the flow, because Prefect serialises parameters."""
 
 
 @flow(name="scan2cut", flow_run_name="{scan_id}", persist_result=False, validate_parameters=False)
@@ -75,8 +75,8 @@ def scan_flow(
 ) -> Any:
     """Bring every stage of one scan up to date, in the template's order.
 
-    With a target, only that stage and what it needs; `force` then means the target alone. With a source, stages run
-    where the flow's task runner sends them, and their artifacts come and go through the DVC remote.
+    With a target, run only that stage and its upstream stages; `force` then applies to the target alone. With a source,
+    stages run on the task runner's workers, which exchange artifacts through the DVC remote.
     """
     try:
         return final_state(run_stages(scan_id, project_root, force, target, source))
@@ -87,21 +87,21 @@ def scan_flow(
 
 
 def final_state(reports: Sequence[StageReport]) -> Any:
-    """What the run has come to: Completed, or Refused with the certificate's verdict, which is not a failure of it."""
+    """Return the stages' outcomes, or the state Refused with the verdict if the certificate refuses the motion."""
     stages = [{"name": report.name, "outcome": report.outcome.value} for report in reports]
     verdicts = [text for report in reports if (text := refusal(report.metrics))]
     return refused(verdicts[0], stages) if verdicts else stages
 
 
-def refused(sentence: str, data: Any) -> State[Any]:
-    """The state of what was refused."""
-    return Failed(name=REFUSED, message=sentence, data=data)
+def refused(message: str, data: Any) -> State[Any]:
+    """Return the state Refused with a message."""
+    return Failed(name=REFUSED, message=message, data=data)
 
 
 def run_stages(
     scan_id: str, project_root: str, force: bool, target: str | None, source: Source | None = None
 ) -> list[StageReport]:
-    """The flow's work; a function of its own, because Dask sends a flow's body with all it names, but this by name."""
+    """Run the flow's work; a separate function, because Dask pickles a flow's body but imports this by name."""
     project = Project(Path(project_root))
     entries = read_template(project.template)
     if target is not None:
@@ -131,10 +131,10 @@ def run_stages(
 
 
 def fresh_at_first(project: Project, scan_id: str, entries: Sequence[StageEntry]) -> set[str]:
-    """The stages before the first that must run, by one question to DVC instead of one per stage.
+    """Return the fresh stages before the first stale one, from one `dvc status` instead of one per stage.
 
-    From the first stage that runs on, DVC is asked when a stage's turn comes: what runs may change the answer. Where
-    DVC can't say it now, it is asked stage by stage, which also repairs what a kill left broken.
+    From the first stale stage on, DVC checks each stage when its turn comes. If `dvc status` fails, all stages are
+    checked one by one, which also repairs files left corrupt by a kill.
     """
     if len(entries) < 2 or not has_results(project.scan_dir(scan_id)):
         return set()
@@ -154,7 +154,7 @@ def _run_entry(
     source: Source | None,
     after: list[State[Any]],
 ) -> tuple[StageReport, State[Any]]:
-    """One stage, here or on a worker; here it is called directly, so that cancelling stops it at once."""
+    """Run one stage locally (called directly, so that cancelling takes effect immediately) or on a worker."""
     task = _task_for(entry)
     arguments = (scan_id, str(project.root), entry.name, force, fresh)
     if source is None:
@@ -165,10 +165,10 @@ def _run_entry(
         state = future.state
     if state.is_cancelled():
         raise StoppedError
-    found: Any = state.result(raise_on_failure=state.name != REFUSED)
-    if isinstance(found, InputError):
-        raise found
-    report: StageReport = found
+    result: Any = state.result(raise_on_failure=state.name != REFUSED)
+    if isinstance(result, InputError):
+        raise result
+    report: StageReport = result
     if source is not None:
         write_text_files(project, scan_id, result_files(report.text_files))
     return report, state
@@ -198,7 +198,7 @@ def run_stage_task(
     source: Source | None = None,
     files: dict[str, str] | None = None,
 ) -> Any:
-    """One stage of one scan; the state is named after what DVC did: Unchanged, Cached, Completed; or Refused."""
+    """Run one stage of one scan; its state is Unchanged, Cached, Completed or Refused."""
     try:
         return _run_stage(scan_id, project_root, stage, force, fresh, source, files)
     except StoppedError as error:
@@ -216,7 +216,7 @@ def _run_stage(
     source: Source | None,
     files: dict[str, str] | None,
 ) -> Any:
-    """The task's work; a function of its own, because Dask sends a task's body with all it names, but this by name."""
+    """Run the task's work; a separate function, because Dask pickles a task's body but imports this by name."""
     project = Project(Path(project_root)) if source is None else open_workspace(source)
     entry = next(entry for entry in read_template(project.template) if entry.name == stage)
     if source is not None:

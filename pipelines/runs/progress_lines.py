@@ -1,4 +1,4 @@
-"""Progress of a run where there is no terminal: a line when something happens, and every half minute."""
+"""Print the progress of a run without a terminal: a line per event and every 30 s, with the remaining time."""
 
 import threading
 import time
@@ -11,31 +11,28 @@ from typing import Self
 from pipelines.dvc.pipeline_file import StageEntry
 from pipelines.dvc.stage import StageReport
 
-# How long something still takes, from how far it is and how long that took.
-
-
 _LEAST_FRACTION = 0.03
-"""Below this share the first steps (reading, compiling) would be taken for the pace of all."""
+"""Below this fraction start-up (reading, compiling) dominates and no estimate is made."""
 _LEAST_S = 3.0
-"""Before this time the clock says as little."""
+"""Before this time no estimate is made."""
 
 
 @dataclass
 class Pace:
-    """One stage: when it began and how far it is. Times in seconds, of any one clock."""
+    """Progress of one stage and estimate of its remaining time; times in seconds of one clock."""
 
     began_s: float
     fraction: float = 0.0
     message: str = ""
     reported_s: float = 0.0
-    """When the fraction was true."""
+    """Time of the last report."""
 
     def reached(self, fraction: float, message: str, now_s: float) -> None:
-        """The stage has come this far."""
+        """Record the stage's progress."""
         self.fraction, self.message, self.reported_s = fraction, message, now_s
 
     def left_s(self, now_s: float) -> float | None:
-        """An estimate of what is left [s]; None while it would be a guess."""
+        """Return the estimated remaining time [s]; None if it is too early to estimate."""
         spent_s = self.reported_s - self.began_s
         if self.fraction < _LEAST_FRACTION or spent_s < _LEAST_S:
             return None
@@ -43,31 +40,31 @@ class Pace:
         return max(0.0, total_s - (now_s - self.began_s))
 
     def left(self, now_s: float) -> str:
-        """The estimate in words, empty while there is none or when it was too short."""
-        left_s = self.left_s(now_s)
-        return "" if left_s is None or left_s < 1.0 else f"about {duration(left_s)} left"
+        """Return the estimate as text; empty if there is none or it is below 1 s."""
+        remaining_s = self.left_s(now_s)
+        return "" if remaining_s is None or remaining_s < 1.0 else f"about {duration(remaining_s)} left"
 
 
 def duration(seconds: float) -> str:
-    """A time as a person says it: 8 s, 2 min 10 s, 1 h 05 min."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+    """Return a duration as text: 8 s, 2 min 10 s, 1 h 05 min."""
+    total = round(seconds)
+    if total < 60:
+        return f"{total} s"
+    if total < 3600:
+        return f"{total // 60} min {total % 60:02d} s"
+    return f"{total // 3600} h {total % 3600 // 60:02d} min"
 
 
 _EVERY_S = 30.0
 
 
 def seen_in(path: Path) -> str:
-    """Where to look while a stage runs."""
-    return f"see it in {path}, renewed while it runs"
+    """Return a note with the path of the live picture."""
+    return f"live picture in {path}"
 
 
 class ProgressLines:
-    """A watcher of the flow that says each stage's start, end and progress; made for logs and pipes."""
+    """Watcher of the flow that prints start, progress and end of each stage; for logs and pipes."""
 
     def __init__(
         self,
@@ -94,16 +91,16 @@ class ProgressLines:
         self._thread.join()
 
     def wait(self, stage: str, message: str) -> None:
-        """Something without stages that takes a while."""
+        """Report a step outside the stages."""
         self._begin(stage)
         self._pace.message = message
 
     def on_start(self, entry: StageEntry) -> None:
-        """A stage's turn; whether it has to run is seen at its first progress."""
+        """Begin a stage; it is reported as started at its first progress."""
         self._begin(entry.name)
 
     def on_progress(self, stage: str, fraction: float, message: str) -> None:
-        """A stage has come this far."""
+        """Record progress; report the start once."""
         with self._lock:
             self._pace.reached(fraction, message, self._clock())
             if not self._began:
@@ -111,20 +108,20 @@ class ProgressLines:
                 self._say(f"{stage}: started")
 
     def on_finish(self, report: StageReport) -> None:
-        """A stage is up to date."""
+        """Report the outcome of a stage."""
         with self._lock:
             self._say(f"{report.name}: {report.outcome.value}, {duration(report.seconds)}")
             self._stage = ""
 
     def on_picture(self, stage: str, path: Path) -> None:
-        """A picture of the stage's progress lies there; said once a stage, it is renewed in its place."""
+        """Report the path of the live picture, once per stage."""
         with self._lock:
             if stage not in self._pictured:
                 self._pictured.add(stage)
                 self._say(f"{stage}: {seen_in(path)}")
 
     def still(self) -> None:
-        """Say where it is; nothing between two stages."""
+        """Report progress and remaining time; nothing between two stages."""
         with self._lock:
             if not self._stage:
                 return
@@ -139,7 +136,5 @@ class ProgressLines:
 
     def _repeat(self) -> None:
         while not self._ended.wait(self._every_s):
-            if (
-                self._clock() - self._pace.began_s > 0.5 * self._every_s
-            ):  # what just began is not worth a line
+            if self._clock() - self._pace.began_s > 0.5 * self._every_s:  # skip a stage that has just begun
                 self.still()

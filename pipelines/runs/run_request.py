@@ -1,4 +1,4 @@
-"""A run of one scan, from the request to the report: what `scan2cut run`, batch, watch and deployments share."""
+"""Run one scan from request to report; shared by `scan2cut run`, batch, watch and deployments."""
 
 import logging
 import os
@@ -20,21 +20,18 @@ from pipelines.scans.register import Request, check_not_replaced, forget_scan, r
 from stages.runtime.errors import EXIT_BAD_INPUT, InputError
 from stages.runtime.files import sha256_of_file
 
-# A Dask cluster as the place where stages run; needs the extra `dask`.
-
-
 _LOCAL = "local"
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """A scheduler that answers, and where its workers get code and data from."""
+    """A Dask cluster and the source of its workers' code and data."""
 
     address: str
     source: Source
 
     def task_runner(self) -> Any:
-        """Prefect's task runner for this cluster."""
+        """Return Prefect's task runner for this cluster."""
         from prefect_dask import DaskTaskRunner
 
         return DaskTaskRunner(address=self.address)
@@ -44,7 +41,7 @@ class Cluster:
 def dask_cluster(
     project: Project, address: str | None, repository: str | None, workers: int
 ) -> Iterator[Cluster | None]:
-    """The cluster at the address, or one on this machine with a process per worker; None gives none."""
+    """Yield the cluster at the address ('local' starts one with a process per worker); None if no address is given."""
     if address is None:
         yield None
         return
@@ -52,7 +49,7 @@ def dask_cluster(
         from distributed import LocalCluster
     except ImportError as error:
         raise InputError(
-            "--dask needs dask and prefect-dask, which are not installed. Install them: pip install '.[dask]'."
+            "--dask requires dask and prefect-dask, which are not installed. Install them: pip install '.[dask]'."
         ) from error
     source = find_source(project, repository)
     if address != _LOCAL:
@@ -79,11 +76,11 @@ def run_request(
     target: str | None = None,
     cluster: Cluster | None = None,
 ) -> None:
-    """Register the scan and run the flow; a new scan that the first stage refuses is not kept."""
+    """Register the scan and run the flow; a new scan rejected by the first stage is not kept."""
     if target is not None:
-        needed_for(target, read_template(project.template))  # refuses a stage that does not exist
+        needed_for(target, read_template(project.template))  # rejects an unknown stage
     bars.wait("register", "copying the scan")
-    known = project.scan_ids()
+    registered = project.scan_ids()
     result.scan = register_scan(project, request)
     digest = sha256_of_file(request.scan)
     bars.wait("prefect", "starting")
@@ -93,11 +90,11 @@ def run_request(
     run_flow(project, result, bars, force=force, verbose=verbose, target=target, cluster=cluster)
     check_stop()
     check_not_replaced(project, result.scan, digest)
-    finish_run(project, result, is_new=result.scan not in known, target=target)
+    finish_run(project, result, is_new=result.scan not in registered, target=target)
 
 
 def finish_run(project: Project, result: RunResult, *, is_new: bool, target: str | None = None) -> None:
-    """Write the report, forget a new scan that the first stage refused, and let DVC track the raw files."""
+    """Write the report, remove a new scan that the first stage rejected, and track the raw files with DVC."""
     assert result.scan is not None
     page = record_and_report(project, result.scan, result.stages, result.error, target=target, warn=_warn)
     if result.exit_code == EXIT_BAD_INPUT and is_new and not result.stages:
@@ -108,12 +105,12 @@ def finish_run(project: Project, result: RunResult, *, is_new: bool, target: str
         track_raw_files(project, result.scan)
 
 
-def _warn(sentence: str) -> None:
-    logging.getLogger("scan2cut").warning(sentence)
+def _warn(message: str) -> None:
+    logging.getLogger("scan2cut").warning(message)
 
 
 def silence_prefect() -> None:
-    """Keep Prefect's own log off the terminal; call it before Prefect is imported."""
+    """Keep Prefect's log off the terminal; call before importing Prefect."""
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
 
 
@@ -127,13 +124,13 @@ def run_flow(
     target: str | None = None,
     cluster: Cluster | None = None,
 ) -> None:
-    """Run the flow for result.scan, up to the target if there is one, adding to the result as stages finish."""
+    """Run the flow for result.scan, up to the target if given; append to the result as stages finish."""
     if not verbose:
         silence_prefect()
     url = api_url(project)
     error = _run_flow_at(url, project, result, watcher, force, target, cluster)
     if error is not None and _server_died(url, error):
-        _warn(f"The server at {url} is gone; the run goes on without it.")
+        _warn(f"Lost the Prefect server at {url}; continuing without it.")
         result.stages.clear()
         error = _run_flow_at(api_url(project), project, result, watcher, force, target, cluster)
     if error is not None:
@@ -141,8 +138,8 @@ def run_flow(
 
 
 def _server_died(url: str, error: BaseException) -> bool:
-    own = isinstance(error, InputError | StageFailedError | TryAgainError | StoppedError)
-    return not own and is_chosen_here(url) and not answers(url)
+    is_stage_error = isinstance(error, InputError | StageFailedError | TryAgainError | StoppedError)
+    return not is_stage_error and is_chosen_here(url) and not answers(url)
 
 
 def _run_flow_at(
@@ -154,7 +151,7 @@ def _run_flow_at(
     target: str | None,
     cluster: Cluster | None,
 ) -> BaseException | None:
-    """Run the flow with the API at this address; returns what went wrong."""
+    """Run the flow with the API at this address; return the error, or None."""
     from prefect.settings import PREFECT_API_URL, temporary_settings
 
     from pipelines.runs.flow import REFUSED, WATCHER, Watcher, scan_flow
@@ -169,7 +166,7 @@ def _run_flow_at(
             flow = scan_flow if cluster is None else scan_flow.with_options(task_runner=cluster.task_runner())
             source = None if cluster is None else cluster.source
             state: Any = flow(result.scan or "", str(project.root), force, target, source, return_state=True)
-    except Exception as error:  # noqa: BLE001 -- Prefect's own failures; the caller looks whether its server died
+    except Exception as error:  # noqa: BLE001 -- Prefect's failures; the caller checks whether its server died
         return error
     finally:
         WATCHER.reset(token)
@@ -180,5 +177,5 @@ def _run_flow_at(
         return StoppedError()
     outcome = state.result(raise_on_failure=False)
     if state.name == REFUSED and not isinstance(outcome, BaseException):
-        return None  # every stage ran; that the certificate refuses the motion is in its figures
+        return None  # every stage ran; the refused certificate is in the metrics
     return outcome if isinstance(outcome, BaseException) else RuntimeError(str(state.message))

@@ -1,4 +1,4 @@
-"""The summary of a run: what a person wants to know first, from whatever stages there are."""
+"""Result of a run: error message, exit code, `--json` objects, headlines and the dashboard's summary."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -6,7 +6,7 @@ from typing import Any
 
 from pipelines.dvc.commands import redact
 from pipelines.dvc.stage import StageFailedError, StageReport, TryAgainError
-from pipelines.dvc.stopping import StoppedError, stopped_sentence
+from pipelines.dvc.stopping import StoppedError, stopped_message
 from pipelines.report.page import saving_band
 from pipelines.runs.server import ServerError
 from stages.runtime.errors import (
@@ -15,44 +15,41 @@ from stages.runtime.errors import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
     InputError,
-    disk_sentence,
+    disk_message,
 )
 
-# How a run went: as a sentence, an exit code, and the objects that `--json` prints.
-
-
 CALIBRATE = "calibrate"
-"""The stage that `scan2cut calibrate` runs."""
+"""Target stage of `scan2cut calibrate`."""
 
 
-def is_sentence(error: BaseException) -> bool:
-    """True if its text is a sentence for people; of others they also need the type."""
+def is_user_facing(error: BaseException) -> bool:
+    """Return whether `str(error)` is user-facing; otherwise the exception type must be added."""
     return isinstance(error, InputError | StageFailedError | TryAgainError | StoppedError | ServerError)
 
 
-def sentence_of(error: BaseException) -> str:
-    """What went wrong, for people, without secrets."""
+def message_of(error: BaseException) -> str:
+    """Return the error as a user-facing message without secrets."""
     if isinstance(error, KeyboardInterrupt):
-        return stopped_sentence()
-    plain = str(error) if is_sentence(error) else f"{type(error).__name__}: {error}"
-    return redact(disk_sentence(error) or plain)
+        return stopped_message()
+    plain = str(error) if is_user_facing(error) else f"{type(error).__name__}: {error}"
+    return redact(disk_message(error) or plain)
 
 
 def exit_code_of(error: BaseException) -> int:
-    """2 for bad input, 130 if the user stopped it, 1 for anything else."""
+    """Return 2 for rejected input, 130 if stopped by the user, 1 otherwise."""
     if isinstance(error, KeyboardInterrupt | StoppedError):
         return EXIT_INTERRUPTED
     return EXIT_BAD_INPUT if isinstance(error, InputError) else EXIT_FAILED
 
 
 def refusal(metrics: Mapping[str, Any]) -> str | None:
-    """Why a stage that ran to its end gives nothing to use; None if it does."""
+    """Return the verdict if the certificate refuses the motion; None otherwise."""
     return str(metrics.get("verdict", "not certified")) if metrics.get("certified") is False else None
 
 
 @dataclass
 class RunResult:
-    """How a run went; `stages` holds those that were brought up to date before it ended."""
+    """Result of a run; `stages` lists those that were updated before it ended."""
 
     scan: str | None = None
     error: str | None = None
@@ -60,22 +57,22 @@ class RunResult:
     stages: list[StageReport] = field(default_factory=list)
     exception: BaseException | None = None
     report: str | None = None
-    """report.html, relative to the project; None if the scan could not even be registered."""
+    """Path of report.html relative to the project; None if the scan was not registered."""
 
     def fail(self, error: BaseException) -> None:
-        """Record the failure as a sentence and an exit code."""
+        """Record an error as message and exit code."""
         self.exception = error
         self.exit_code = exit_code_of(error)
-        self.error = sentence_of(error)
+        self.error = message_of(error)
 
     @property
     def in_words(self) -> str:
-        """What came of it, in short: the error, the certificate's refusal, or done."""
+        """Return the error, the certificate's refusal, or "done"."""
         verdicts = [text for report in self.stages if (text := refusal(report.metrics))]
         return self.error or (f"NOT certified. {verdicts[0]}" if verdicts else "done")
 
     def as_json(self) -> dict[str, Any]:
-        """The object that `--json` prints."""
+        """Return the object that `--json` prints."""
         return {
             "ok": self.exit_code == EXIT_DONE,
             "error": self.error,
@@ -94,7 +91,7 @@ class RunResult:
 
 
 def calibration_json(result: RunResult) -> dict[str, Any]:
-    """The object that `scan2cut calibrate --json` prints: the errors of the fit, and its time."""
+    """Return the object that `scan2cut calibrate --json` prints: errors and time of the fit."""
     report = next((r for r in result.stages if r.name == CALIBRATE), None)
     metrics = {} if report is None else report.metrics
     keys = ("nmae", "mae_n", "peak_error_n", "iterations", "outcome", "remedy")
@@ -110,72 +107,70 @@ def calibration_json(result: RunResult) -> dict[str, Any]:
 
 
 _OPTIMIZE, _EXPORT = "optimize", "export"
-"""Stages with figures that stand at the top; a run without them has a shorter summary."""
+"""Stages with headline figures."""
 
 
 def artifact_key(*words: str) -> str:
-    """Prefect allows only lower-case letters, digits and dashes in keys."""
+    """Return a Prefect artifact key, which may contain only lower-case letters, digits and dashes."""
     return "-".join(words).replace("_", "-")
 
 
 def summary(scan_id: str, reports: Sequence[StageReport], page_url: str, flow_run_id: str | None) -> str:
-    """Markdown: force reduction, certificate, fit, then a table of stages with links to their artifacts."""
+    """Return the run's summary in Markdown: headlines, then a table of stages with links to their artifacts."""
     metrics = {report.name: report.metrics for report in reports}
     total = sum(report.seconds for report in reports)
     lines = [f"# {scan_id}", ""]
     lines += [f"- {line}" for line in headlines(metrics)]
     lines += [f"- {len(reports)} stages in {total:.1f} s"]
     if flow_run_id:
-        lines.append(f"- [This run, with its log]({page_url}/runs/flow-run/{flow_run_id})")
-    lines.append(f"- Report, written when the run ends: `data/scans/{scan_id}/report.html`")
-    lines += ["", "| stage | result | time | figures | pictures |", "|---|---|---|---|---|"]
+        lines.append(f"- [Log of this run]({page_url}/runs/flow-run/{flow_run_id})")
+    lines.append(f"- Report (written at the end of the run): `data/scans/{scan_id}/report.html`")
+    lines += ["", "| stage | result | time | metrics | preview |", "|---|---|---|---|---|"]
     return "\n".join(lines + [_row(report, page_url) for report in reports]) + "\n"
 
 
 def headlines(metrics: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Certificate, force reduction, constraints, fit and what can't be reproduced, as far as the stages are there; a
-    line each, in Markdown."""
-    found = []
+    """Return one Markdown line each for certificate, force reduction, constraints, fit and warnings."""
+    lines = []
     if _EXPORT in metrics:
-        export = metrics[_EXPORT]
-        found.append(_certificate(export))
-    found += _motion(metrics.get(_OPTIMIZE, {}))
-    found += _fit(metrics.get(CALIBRATE, {}))
-    found += [
+        lines.append(_certificate(metrics[_EXPORT]))
+    lines += _motion(metrics.get(_OPTIMIZE, {}))
+    lines += _fit(metrics.get(CALIBRATE, {}))
+    lines += [
         f"Warning: {stage}: {figures['warning']}"
         for stage, figures in metrics.items()
         if figures.get("warning")
     ]
     unseeded = [stage for stage, figures in metrics.items() if figures.get("seeded") is False]
     if unseeded:
-        found.append(
-            f"Warning: {', '.join(unseeded)} drew random numbers without a seed, so another run gives another result. "
-            "`scan2cut doctor` says what to do"
+        lines.append(
+            f"Warning: {', '.join(unseeded)} used random numbers without a seed, so results are not reproducible. "
+            "Run `scan2cut doctor` for the remedy"
         )
-    return found
+    return lines
 
 
-def _fit(found: Mapping[str, Any]) -> list[str]:
-    """How well the log was followed and forecast, and what it could not tell."""
-    if found.get("nmae") is None:
+def _fit(fit: Mapping[str, Any]) -> list[str]:
+    """Return lines on the errors of fit, forecast and prediction."""
+    if fit.get("nmae") is None:
         return []
     lines = [
-        f"Fit to the force log: {_percent(found['nmae'])} mean error ({found.get('outcome', 'outcome not said')})"
+        f"Fit of the force log: {_percent(fit['nmae'])} mean error ({fit.get('outcome', 'outcome unknown')})"
     ]
-    if found.get("nmae_forecast") is not None:
+    if fit.get("nmae_forecast") is not None:
         lines.append(
-            f"The end of the cut, forecast from its beginning: {_percent(found['nmae_forecast'])} mean error; holding "
-            f"the last force seen: {_percent(found['nmae_hold_last'])}"
+            f"Forecast of the end of the cut from its beginning: {_percent(fit['nmae_forecast'])} mean error "
+            f"(baseline, holding the last force: {_percent(fit['nmae_hold_last'])})"
         )
-    if found.get("nmae_next_cut") is not None:
+    if fit.get("nmae_next_cut") is not None:
         lines.append(
-            f"The last log, predicted from the others: {_percent(found['nmae_next_cut'])} mean error; repeating the "
-            f"cut before it: {_percent(found['nmae_next_repeated'])}"
+            f"Prediction of the last log from the others: {_percent(fit['nmae_next_cut'])} mean error "
+            f"(baseline, repeating the previous cut: {_percent(fit['nmae_next_repeated'])})"
         )
-    if found.get("puncture_measured_n") is not None and found.get("puncture_simulated_n") is None:
+    if fit.get("puncture_measured_n") is not None and fit.get("puncture_simulated_n") is None:
         lines.append(
-            f"The log's puncture of {found['puncture_measured_n']:.1f} N is not in the fitted force: the skin is not "
-            "described well"
+            f"The fit does not reproduce the measured puncture of {fit['puncture_measured_n']:.1f} N: the model of "
+            "the skin is inaccurate"
         )
     return lines
 
@@ -185,57 +180,55 @@ def _percent(share: float) -> str:
 
 
 def _certificate(export: Mapping[str, Any]) -> str:
-    """The verdict, which begins with the word for it, and the files."""
+    """Return the certificate's verdict and the folder of the files."""
     verdict, files = str(export.get("verdict", "")), f"Files: `{export.get('path', 'none')}`"
     return f"**{verdict}** {files}" if export.get("certified") else f"**NOT certified. {verdict}** {files}"
 
 
-def _motion(found: Mapping[str, Any]) -> list[str]:
-    """What the optimised motion saves, whether it was confirmed, and how well it keeps its constraints."""
-    if "reduction" not in found:
+def _motion(motion: Mapping[str, Any]) -> list[str]:
+    """Return lines on the saving of the optimised motion, its confirmation and the constraints."""
+    if "reduction" not in motion:
         return []
-    over = found.get("mean_over", "time")
+    over = motion.get("mean_over", "time")
     lines = [
-        f"**Force: {100.0 * found['reduction']:.1f} % less on average over {over}** "
-        f"({found['mean_force_vertical_n']:.1f} N for the vertical cut of the same total duration, "
-        f"{found['mean_force_optimized_n']:.1f} N for this one, final strokes included), peak "
-        f"{100.0 * found['peak_reduction']:.1f} % less"
+        f"**Mean force over {over}: {_change(motion['reduction'])}** than in a vertical cut of the same total duration "
+        f"({motion['mean_force_vertical_n']:.1f} → {motion['mean_force_optimized_n']:.1f} N, final strokes included); "
+        f"peak force {_change(motion['peak_reduction'])}"
     ]
-    lines += saving_band(found)
+    lines += saving_band(motion)
     other = {"time": "depth", "depth": "time"}[over]
-    if f"reduction_over_{other}" in found:
+    if f"reduction_over_{other}" in motion:
         lines.append(
-            f"Averaged over {other} instead: {100.0 * found[f'reduction_over_{other}']:.1f} % less. "
-            f"{_of_descent(found)}Against its own descent without sawing: "
-            f"{100.0 * found['reduction_by_sawing']:.1f} % less"
+            f"Mean force over {other}: {_change(motion[f'reduction_over_{other}'])}. {_of_descent(motion)}"
+            f"Compared with the same descent without sawing: {_change(motion['reduction_by_sawing'])}"
         )
-    kept = found.get("confirmed_reduction")
+    kept = motion.get("confirmed_reduction")
     lines.append(
-        "Not confirmed: a finer simulation of it did not finish"
+        "Not confirmed: a finer simulation did not finish"
         if kept is None
-        else f"Simulated again, finer: at least {100.0 * kept:.1f} % less"
+        else f"Confirmed by finer simulations: at least {_change(kept)}"
     )
-    if "work_reduction" in found:
+    if "work_reduction" in motion:
         lines.append(
-            f"Pressing down: {found['push_down_optimized_n']:.1f} N on average "
-            f"({_change(found['push_down_reduction'])}); work {found['work_optimized_j']:.2f} J "
-            f"({_change(found['work_reduction'])})"
+            f"Mean downward force {motion['push_down_optimized_n']:.1f} N "
+            f"({_change(motion['push_down_reduction'])}); work {motion['work_optimized_j']:.2f} J "
+            f"({_change(motion['work_reduction'])})"
         )
     lines.append(
-        f"Constraints: end height {1e3 * found['end_height_residual_m']:.3f} mm off, blade "
-        f"{1e3 * found['lateral_residual_m']:.3f} mm beyond the fruit's cover"
+        f"Constraint residuals: end height {1e3 * motion['end_height_residual_m']:.3f} mm, blade coverage "
+        f"{1e3 * motion['lateral_residual_m']:.3f} mm"
     )
     return lines
 
 
-def _of_descent(found: Mapping[str, Any]) -> str:
-    """The figure of earlier versions, which left the final strokes out."""
-    share = found.get("reduction_of_descent")
-    return "" if share is None else f"Descent alone, without final strokes: {_percent(share)} less. "
+def _of_descent(motion: Mapping[str, Any]) -> str:
+    """Return the reduction without the final strokes, as earlier versions reported it."""
+    share = motion.get("reduction_of_descent")
+    return "" if share is None else f"Descent alone, without final strokes: {_change(share)}. "
 
 
 def _change(reduction: float) -> str:
-    return f"{_percent(abs(reduction))} {'less' if reduction >= 0.0 else 'more'}"
+    return f"{_percent(abs(reduction))} {'lower' if reduction >= 0.0 else 'higher'}"
 
 
 def _row(report: StageReport, page_url: str) -> str:

@@ -1,7 +1,7 @@
-"""`python -m pipelines.runs.server HOST PORT [--embedded]`: Prefect's server behind the guard of origins.
+"""`python -m pipelines.runs.server HOST PORT [--embedded]`: Prefect's server behind a check of request origins.
 
-With --embedded it belongs to the run that started it: without pages, and it ends when its standard input does, which
-the kernel closes however that run dies.
+With --embedded it belongs to the run that started it: it serves no pages and ends when its standard input is closed,
+which the kernel does however that run ends. EmbeddedServer starts it.
 """
 
 import atexit
@@ -26,10 +26,8 @@ from pipelines.dvc.repair import check_disk_space
 from pipelines.dvc.stopping import STOP, StoppedError, end_process, say_stopped, stop_on_signals
 from pipelines.project import Project
 
-# Who may speak to Prefect's server: pages of its own address, and programs on this machine.
-#
-# A browser sends a page's requests to any address, this machine's included. Without this guard every web page
-# that a user of the machine opens could start runs here.
+# Origin check. A browser sends a page's requests to any address, including localhost; without the check every web page
+# that a user of this machine opens could start runs.
 
 
 _Scope = MutableMapping[str, Any]
@@ -40,66 +38,66 @@ _App = Callable[[_Scope, _Receive, _Send], Awaitable[None]]
 
 _LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
 _POLICY_VIOLATION = 1008
-"""Of WebSocket's close codes."""
+"""WebSocket close code."""
 
 
 def loopback_hosts(port: int) -> frozenset[str]:
-    """What the header Host may say on this machine."""
+    """Return the allowed values of the header Host on this machine."""
     return frozenset(f"{name}:{port}" for name in _LOOPBACK_NAMES)
 
 
 class OriginGuard:
-    """An ASGI application that lets only requests of its own address through to another."""
+    """ASGI middleware that passes on only requests from its own address."""
 
     def __init__(self, app: _App, hosts: frozenset[str] | None) -> None:
-        """`hosts` are the allowed values of the header Host; None allows all, for a server that asks for a password."""
+        """`hosts` are the allowed values of the header Host; None allows all, for a server with a password."""
         self._app, self._hosts = app, hosts
 
     async def __call__(self, scope: _Scope, receive: _Receive, send: _Send) -> None:
-        """Pass the request on, or refuse it with a sentence."""
-        sentence = self._refusal(scope) if scope["type"] in ("http", "websocket") else None
-        if sentence is None:
+        """Pass the request on, or reject it with a message."""
+        message = self._rejection(scope) if scope["type"] in ("http", "websocket") else None
+        if message is None:
             await self._app(scope, receive, send)
         elif scope["type"] == "websocket":
             await receive()
-            await send({"type": "websocket.close", "code": _POLICY_VIOLATION, "reason": sentence[:120]})
+            await send({"type": "websocket.close", "code": _POLICY_VIOLATION, "reason": message[:120]})
         else:
-            await _forbid(sentence, send)
+            await _forbid(message, send)
 
-    def _refusal(self, scope: _Scope) -> str | None:
+    def _rejection(self, scope: _Scope) -> str | None:
         headers = {key.decode("latin-1").lower(): value.decode("latin-1") for key, value in scope["headers"]}
         host, origin = headers.get("host", "").lower(), headers.get("origin", "").lower()
         if self._hosts is not None and host not in self._hosts:
             return (
-                f"The request is for {host[:80]!r}. This server answers for {', '.join(sorted(self._hosts))} only. "
-                "Use one of these addresses."
+                f"The request is for host {host[:80]!r}. This server only answers for "
+                f"{', '.join(sorted(self._hosts))}. Use one of these addresses."
             )
         page = origin.partition("://")[2]
         if origin and page != host and page not in (self._hosts or ()):
             return (
-                f"The request comes from a page of {origin[:80]!r}. Only pages of this server may speak to it. "
+                f"The request comes from a page of {origin[:80]!r}. Only pages of this server may send requests. "
                 f"Open http://{host[:80]} instead."
             )
         return None
 
 
-async def _forbid(sentence: str, send: _Send) -> None:
-    body = json.dumps({"detail": sentence}).encode()
+async def _forbid(message: str, send: _Send) -> None:
+    body = json.dumps({"detail": message}).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": 403, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 
 
 _SHUTDOWN_S = 1
-"""Open pages hold their connections; the server does not wait longer for them."""
-STOPPED = "The dashboard has ended; runs go on without it, and the same command starts it again."
+"""Time the server waits for open connections."""
+STOPPED = "Stopped the dashboard. Runs continue without it; run the same command to restart it."
 _EMBEDDED = "--embedded"
 _EMBEDDED_ENVIRONMENT = {
     "PREFECT_SERVER_UI_ENABLED": "false",
     "PREFECT__SERVER_EPHEMERAL": "1",
     "PREFECT__SERVER_FINAL": "1",
 }
-"""What Prefect sets for the server that it would start inside a run."""
+"""Settings that Prefect uses for its ephemeral server."""
 
 
 def main(arguments: list[str]) -> None:
@@ -126,7 +124,7 @@ def main(arguments: list[str]) -> None:
 
 
 def serve(app: _App, host: str, port: int, *, keep_alive_s: int, log_level: str) -> None:
-    """Serve the application until a signal; then this process ends, however long the application would take."""
+    """Serve the application until a signal; then end this process without waiting for the application."""
     import uvicorn
 
     uvicorn.run(
@@ -153,26 +151,26 @@ if __name__ == "__main__":
     main(sys.argv[1:])
 
 
-# Prefect's server for one run, where no dashboard is there: a process of its own that can't outlive this one.
+# Embedded server of a run, used when no dashboard is running.
 
 
 _HOST = "127.0.0.1"
 START_LIMIT_S = 600.0
-"""18 s the first time on a machine that has nothing else to do, minutes on one that is overloaded. One that ends is
-noticed at once; this is only for one that hangs."""
+"""Timeout for a server that hangs at start-up. Starting takes 18 s on an idle machine, minutes on an overloaded one; a
+server that exits is detected immediately."""
 _END_LIMIT_S = 3.0
 _POLL_S = 0.1
 _DATABASE_VARIABLES = ("PREFECT_SERVER_DATABASE_CONNECTION_URL", "PREFECT_API_DATABASE_CONNECTION_URL")
 
 
 class ServerError(RuntimeError):
-    """Prefect's server can't start; the sentence says why and what to do."""
+    """Prefect's server can't start; the message gives reason and remedy."""
 
 
 class EmbeddedServer:
-    """One per process: started at the first use, and again at the same address if it dies.
+    """Prefect server of this process; started on first use, restarted at the same address if it dies.
 
-    A run that asks it meanwhile asks again for a minute (Prefect's client does), and goes on.
+    Prefect's client retries for a minute, so a run survives a restart.
     """
 
     def __init__(self) -> None:
@@ -180,10 +178,10 @@ class EmbeddedServer:
         self._url = ""
         self._lock = threading.Lock()
         self._ended = threading.Event()
-        """On purpose."""
+        """Set when the server was ended intentionally."""
 
     def url(self, project: Project) -> str:
-        """Where it answers."""
+        """Return the API's URL; start the server if necessary."""
         self._ended.clear()
         with self._lock:
             if self._process is None or self._process.poll() is not None:
@@ -192,7 +190,7 @@ class EmbeddedServer:
             return self._url
 
     def end(self) -> None:
-        """End it and wait, but not for long."""
+        """Terminate the server; kill it after _END_LIMIT_S."""
         self._ended.set()
         with self._lock:
             process, self._process = self._process, None
@@ -206,21 +204,21 @@ class EmbeddedServer:
             process.wait()
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kill the server."""
         self._ended.set()
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
 
     def _start(self, project: Project, port: int) -> None:
-        with tempfile.TemporaryFile() as said:
+        with tempfile.TemporaryFile() as output:
             self._process = process = subprocess.Popen(
                 [sys.executable, "-m", "pipelines.runs.server", _HOST, str(port), _EMBEDDED],
                 env={**os.environ, "PREFECT_API_URL": ""},
-                stdin=subprocess.PIPE,  # never written to: its end is how the server learns of this process's death
-                stdout=said,
-                stderr=said,
-                start_new_session=True,  # Ctrl-C reaches this process, which still has to tell the server of it
+                stdin=subprocess.PIPE,  # never written to; the server ends when it is closed
+                stdout=output,
+                stderr=output,
+                start_new_session=True,  # Ctrl-C must not end the server before the run is reported to it
             )
             self._url = f"http://{_HOST}:{port}/api"
             atexit.register(self.end)
@@ -232,15 +230,15 @@ class EmbeddedServer:
                 is_late = time.monotonic() > end
                 if process.poll() is not None or is_late:
                     process.kill()
-                    said.seek(0)
+                    output.seek(0)
                     raise ServerError(
-                        _sentence(project, said.read().decode(errors="replace"), is_late=is_late)
+                        _start_failure(project, output.read().decode(errors="replace"), is_late=is_late)
                     )
                 time.sleep(_POLL_S)
         threading.Thread(target=self._replace, args=(process, project, port), daemon=True).start()
 
     def _replace(self, process: subprocess.Popen[bytes], project: Project, port: int) -> None:
-        """Start another one when this one dies, unless it was ended or replaced; one that can't start is the last."""
+        """Restart the server when it dies, unless it was ended or replaced; give up if it can't start."""
         process.wait()
         with self._lock, contextlib.suppress(ServerError, StoppedError, OSError):
             if self._process is process and not (self._ended.is_set() or STOP.is_set()):
@@ -251,7 +249,7 @@ EMBEDDED_SERVER = EmbeddedServer()
 
 
 def answers(url: str, timeout_s: float = 5.0) -> bool:
-    """True if a Prefect API is there and well."""
+    """Return whether a healthy Prefect API answers at the URL."""
     try:
         with urllib.request.urlopen(f"{url}/health", timeout=timeout_s):
             return True
@@ -260,7 +258,7 @@ def answers(url: str, timeout_s: float = 5.0) -> bool:
 
 
 def check_home(home: Path) -> None:
-    """Refuse a folder that Prefect could not work in; it would try for minutes. OSError of the disk, or ServerError."""
+    """Raise OSError or ServerError if Prefect can't use the folder; Prefect itself would retry for minutes."""
     home.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=home):
         pass
@@ -280,26 +278,26 @@ def check_home(home: Path) -> None:
 
 def _unreadable(database: Path, error: Exception) -> str:
     return (
-        f"{database}, the history of runs that Prefect keeps, can't be read ({error}). It must be a SQLite database. "
-        "Move it away; a new one is made. Scans and results are not in it."
+        f"Prefect's run history {database} can't be read ({error}). It must be a SQLite database. Move the file away; "
+        "a new one is created. It contains no scans or results."
     )
 
 
-def _sentence(project: Project, said: str, *, is_late: bool) -> str:
-    lines = [line for line in said.strip().splitlines() if line.strip()]
-    reason = lines[-1][:300] if lines else "it said nothing"
+def _start_failure(project: Project, output: str, *, is_late: bool) -> str:
+    lines = [line for line in output.strip().splitlines() if line.strip()]
+    reason = lines[-1][:300] if lines else "no output"
     if is_late:
         return (
             f"Prefect's server did not answer within {START_LIMIT_S:.0f} s ({reason}). A run needs it. If the machine "
-            "is overloaded, run it again when it is not; 'scan2cut dashboard' keeps one running."
+            "is overloaded, try again later, or keep a server running with 'scan2cut dashboard'."
         )
     return (
-        f"Prefect's server did not start ({reason}). It needs a free port and {project.prefect_home}. If it goes on, "
-        "move that folder away; only the history of runs is in it."
+        f"Prefect's server did not start ({reason}). It needs a free port and {project.prefect_home}. If the error "
+        "persists, move that folder away; it contains only the run history."
     )
 
 
 def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind((_HOST, 0))
-        return int(found.getsockname()[1])
+    with socket.socket() as probe:
+        probe.bind((_HOST, 0))
+        return int(probe.getsockname()[1])

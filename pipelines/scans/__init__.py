@@ -1,1 +1,1 @@
-"""A project and its scans: where they are, registering, status."""
+"""Scans of a project: registration, status, single cuts."""

@@ -1,4 +1,4 @@
-"""The first cut that tells most: design it before any log, certify it, and write its files for the robot."""
+"""Work on single cuts of a scan: add to the library, predict another log, design the most informative first cut."""
 
 import json
 import shutil
@@ -13,17 +13,17 @@ from pipelines.scans import register
 from stages.runtime.errors import InputError
 from stages.runtime.scan_file import PARAMS_FILE_NAME, SCAN_FILE_NAME, read_scan_file
 
-# Adding a scan's calibrated cut to the library of its material, from which the next fit learns what to expect.
+# Library.
 
 
 FOLDER = Path("stages/shared/library/cuts")
-"""Of the library, in the project."""
+"""Folder of the library in the project."""
 _WORST_NMAE = 0.15
-"""A fit that misses its own log by more says nothing about the material."""
+"""Largest fit error (NMAE) of an entry."""
 
 
 def add_cut(project: Project, scan: str) -> dict[str, Any]:
-    """Write the scan's entry, in place of an earlier one of the same scan, and return it."""
+    """Add the scan's calibrated cut to the library of its material, replacing its earlier entry, and return it."""
     from stages.calibrate.material.posterior import what_the_log_says
     from stages.calibrate.problem import own_logs
     from stages.runtime.artifacts import read_metrics, read_notes, read_table
@@ -36,20 +36,20 @@ def add_cut(project: Project, scan: str) -> dict[str, Any]:
     figures_file = scan_dir / "calibrate" / "metrics.json"
     if identity.log is None or not figures_file.is_file():
         raise InputError(
-            f"{scan} has no calibrated cut. An entry of the library is what a log says of a material. Run the scan "
-            "with --log first."
+            f"{scan} has no calibrated cut. A library entry requires a fit to a force log. Run the scan with --log "
+            "first."
         )
     figures = read_metrics(figures_file)
     params = load_params(project.root / PARAMS_FILE_NAME, scan_dir / SCAN_FILE_NAME)
     posterior = read_table(scan_dir, "calibrate/posterior")
     if not len(posterior):
         raise InputError(
-            f"{scan} was calibrated spring by spring. The library holds materials. Run it with calibrate.fit=material."
+            f"{scan} was calibrated per spring. The library contains material fits. Run it with calibrate.fit=material."
         )
     if not figures["nmae"] <= _WORST_NMAE:
         raise InputError(
-            f"{scan}: the fit misses its own log by {100 * figures['nmae']:.1f} %. An entry of the library needs "
-            f"{100 * _WORST_NMAE:.0f} % or less. Look at its report first."
+            f"{scan}: the fit error is {100 * figures['nmae']:.1f} %. A library entry requires at most "
+            f"{100 * _WORST_NMAE:.0f} %. See the scan's report."
         )
     entry = {
         "name": scan,
@@ -68,19 +68,19 @@ def add_cut(project: Project, scan: str) -> dict[str, Any]:
 
 
 def library_text(cuts: list[dict[str, Any]]) -> str:
-    """The library's file, one line per value, so that a change reads well in git."""
+    """Return the library file's text, one line per value for readable diffs."""
     return json.dumps({"cuts": cuts}, indent=2, ensure_ascii=False) + "\n"
 
 
-# Predict another log of a registered scan: ingest it as the scan's own was, simulate, write the curves.
+# Prediction.
 
 
 _PREDICTION_FOLDER = "predictions"
-"""In the scan's folder, beside those of the stages."""
+"""Folder in the scan's directory."""
 
 
 def predict_log(project: Project, scan: str, log: Path, air: list[Path] | None = None) -> dict[str, Any]:
-    """The figures of the prediction, and where its table and picture are."""
+    """Predict another log of the scan's fruit; return the errors and the paths of table and picture."""
     from stages.calibrate.calibrate_picture import prediction_picture
     from stages.calibrate.prediction import predict
     from stages.calibrate.problem import own_logs
@@ -98,7 +98,7 @@ def predict_log(project: Project, scan: str, log: Path, air: list[Path] | None =
     register.check_air_runs(airs)
     runs = {path.name: read_log(path, params.ingest) for path in airs}
     table = force_table(ingest(read_log(log, params.ingest), params.ingest, air_runs=runs, source=log.name))
-    found = predict(
+    prediction = predict(
         lambda name: read_table(scan_dir, name),
         read_scan_file(scan_dir).material,
         params.calibrate,
@@ -106,43 +106,49 @@ def predict_log(project: Project, scan: str, log: Path, air: list[Path] | None =
         own=[scan, sha256_of_file(log), *own_logs(partial(read_notes, scan_dir))],
     )
     folder = scan_dir / _PREDICTION_FOLDER / f"{log.parent.name}_{log.stem}"
-    return {**found.figures(), **write_curves(folder, found.table(), encode_png(prediction_picture(found)))}
+    return {
+        **prediction.figures(),
+        **write_curves(folder, prediction.table(), encode_png(prediction_picture(prediction))),
+    }
+
+
+# Probe: design of the first cut.
 
 
 PROBE_FOLDER = "probe"
-"""In the scan's folder, beside those of the stages."""
+"""Folder in the scan's directory."""
 _NEEDED = ("clean/vertices", "clean/faces", "precut/nodes", "precut/springs")
-"""Artifacts that a first cut is made from."""
+"""Artifacts from which a first cut is designed."""
 
 _Progress = Callable[[float, str], None]
 
 
 @dataclass(frozen=True)
 class Design:
-    """First cuts of a scan's fruit with the expected material, and how sure the saving would be after each."""
+    """Candidate first cuts simulated with the prior material, and the uncertainty of the saving after each."""
 
     params: Any
     model: Any
     unknowns: Any
     values: Any
-    """The simulator's parameters of the expected material."""
+    """Simulator parameters of the prior material."""
     cuts: list[Any]
-    """The vertical one first."""
+    """Candidate cuts, the vertical one first."""
     least: Any
-    """The cut with the least force, whose saving is asked for."""
+    """The cut with the least force; its saving is the quantity of interest."""
     before: float
-    """Half of the saving's 90 % interval before any log [-]."""
+    """Half-width of the saving's 90 % interval before any log [-]."""
     bands: dict[str, float]
-    """The same after the log of every cut, by its name."""
+    """The same after the log of each cut, by name."""
 
     @property
     def ranked(self) -> list[Any]:
-        """The cuts, the one that tells most first."""
+        """Return the cuts, the most informative first."""
         return sorted(self.cuts, key=lambda cut: self.bands[cut.name])
 
 
 def design(project: Project, scan: str, candidates: int, progress: _Progress) -> Design:
-    """Simulate first cuts, and ask what the log of each would leave unknown."""
+    """Simulate candidate first cuts and compute the uncertainty of the saving after the log of each."""
     from disect_sim.parameters import MATERIALS
     from stages.calibrate.material.fit import material_unknowns
     from stages.calibrate.prediction import (
@@ -174,33 +180,35 @@ def design(project: Project, scan: str, candidates: int, progress: _Progress) ->
     slope = saving_slope(unknowns, cuts[0].sensitivity(), least.sensitivity())
     logs = [PlannedLog(cut.table(), model, unknowns, params.calibrate) for cut in cuts]
     after = covariances(
-        logs, lambda done: progress(0.2 + 0.5 * done / len(logs), "ask what each log would tell")
+        logs, lambda done: progress(0.2 + 0.5 * done / len(logs), "compute the information of each log")
     )
-    bands = {cut.name: NINETY * deviation(slope, known) for cut, known in zip(cuts, after, strict=True)}
+    bands = {
+        cut.name: NINETY * deviation(slope, posterior) for cut, posterior in zip(cuts, after, strict=True)
+    }
     return Design(params, model, unknowns, values, cuts, least, NINETY * deviation(slope), bands)
 
 
 def probe(project: Project, scan: str, candidates: int, progress: _Progress) -> dict[str, Any]:
-    """How sure the saving is before any log, after a vertical cut and after the best first cut; where its files are."""
-    found = design(project, scan, candidates, progress)
-    scan_dir, vertical = project.scan_dir(scan), found.cuts[0]
-    chosen, exported = _exported(scan_dir, found, progress)
-    _write_picture(scan_dir, found, chosen)
+    """Design, certify and export the most informative first cut; return the uncertainties and the folder."""
+    designed = design(project, scan, candidates, progress)
+    scan_dir, vertical = project.scan_dir(scan), designed.cuts[0]
+    chosen, exported = _exported(scan_dir, designed, progress)
+    _write_picture(scan_dir, designed, chosen)
     return {
-        "saving": 1.0 - found.least.motion.mean_n() / vertical.motion.mean_n(),
-        "saving_of": found.least.name,
-        "band_before": found.before,
-        "band_after_vertical": found.bands[vertical.name],
-        "band_after_chosen": found.bands[chosen.name],
+        "saving": 1.0 - designed.least.motion.mean_n() / vertical.motion.mean_n(),
+        "saving_of": designed.least.name,
+        "band_before": designed.before,
+        "band_after_vertical": designed.bands[vertical.name],
+        "band_after_chosen": designed.bands[chosen.name],
         "chosen": chosen.name,
         "cuts": [
             {
                 "name": cut.name,
                 "drawn_m": cut.drawn_m,
                 "mean_force_n": cut.motion.mean_n(),
-                "band": found.bands[cut.name],
+                "band": designed.bands[cut.name],
             }
-            for cut in found.ranked
+            for cut in designed.ranked
         ],
         **exported,
     }
@@ -212,13 +220,13 @@ def _check_meshed(scan: str, scan_dir: Path) -> None:
     missing = [name for name in _NEEDED if not (scan_dir / ARTIFACTS[name].path).exists()]
     if missing:
         raise InputError(
-            f"probe: {scan} has no {missing[0]}. A first cut is designed on the scan's cut mesh. Run "
+            f"probe: {scan} has no {missing[0]}. A first cut requires the scan's cut mesh. Run "
             f"`scan2cut run {scan} --target precut` first."
         )
 
 
-def _exported(scan_dir: Path, found: Design, progress: _Progress) -> tuple[Any, dict[str, Any]]:
-    """The first of the ranked cuts that the certificate accepts, and its files in place; else the best, refused."""
+def _exported(scan_dir: Path, designed: Design, progress: _Progress) -> tuple[Any, dict[str, Any]]:
+    """Export the best cut that can be certified (else the best one, refused); return it with verdict and folder."""
     from stages.export.demand import parting_of
     from stages.export.export import export
     from stages.export.export_files import walk
@@ -227,8 +235,8 @@ def _exported(scan_dir: Path, found: Design, progress: _Progress) -> tuple[Any, 
     from stages.runtime.artifacts import read_table
     from stages.runtime.catalogue import ARTIFACTS
 
-    identity, ranked = read_scan_file(scan_dir), found.ranked
-    model, values, params = found.model, found.values, found.params
+    identity, ranked = read_scan_file(scan_dir), designed.ranked
+    model, values, params = designed.model, designed.values, designed.params
     body = (read_table(scan_dir, _NEEDED[0]), read_table(scan_dir, _NEEDED[1]))
     chain = walk(
         scan_dir,
@@ -244,11 +252,11 @@ def _exported(scan_dir: Path, found: Design, progress: _Progress) -> tuple[Any, 
         motion = to_execute(cut, model, values, params.optimize)
         recording = record(model.mesh, model.material, motion, values, params.replay)
         parting = parting_of(frame_table(recording), spring_table(recording))
-        place = scratch / str(number)
-        place.mkdir(parents=True)
-        motion.write_parquet(place / "motion.parquet")
+        attempt = scratch / str(number)
+        attempt.mkdir(parents=True)
+        motion.write_parquet(attempt / "motion.parquet")
         made = export(
-            place,
+            attempt,
             motion,
             body,
             parting,
@@ -257,13 +265,13 @@ def _exported(scan_dir: Path, found: Design, progress: _Progress) -> tuple[Any, 
             knife=params.cut.knife_label,
             scan_id=identity.id,
         )
-        tried.append((cut, place, made))
+        tried.append((cut, attempt, made))
         if made.certificate.certified:
             break
-    cut, place, made = tried[-1] if tried[-1][2].certificate.certified else tried[0]
+    cut, attempt, made = tried[-1] if tried[-1][2].certificate.certified else tried[0]
     folder = scan_dir / PROBE_FOLDER
     shutil.rmtree(folder, ignore_errors=True)
-    place.replace(folder)
+    attempt.replace(folder)
     shutil.rmtree(scratch)
     return cut, {
         "certified": made.certificate.certified,
@@ -272,10 +280,10 @@ def _exported(scan_dir: Path, found: Design, progress: _Progress) -> tuple[Any, 
     }
 
 
-def _write_picture(scan_dir: Path, found: Design, chosen: Any) -> None:
+def _write_picture(scan_dir: Path, designed: Design, chosen: Any) -> None:
     from stages.optimize.first_cuts import first_cuts_picture
     from stages.runtime.files import write_bytes_atomic
     from stages.runtime.stage_io import encode_png
 
-    png = encode_png(first_cuts_picture(found.model.mesh, chosen, found.bands, found.before))
+    png = encode_png(first_cuts_picture(designed.model.mesh, chosen, designed.bands, designed.before))
     write_bytes_atomic(scan_dir / PROBE_FOLDER / "probe.png", png)

@@ -1,4 +1,4 @@
-"""What is fresh and what is stale: DVC's own answer, per scan and stage."""
+"""Report which stages of a scan are fresh or stale, from `dvc status`."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -16,28 +16,30 @@ _State = Literal["fresh", "stale", "never run", "running"]
 
 @dataclass(frozen=True)
 class _StageStatus:
-    """One stage of one scan."""
+    """State of one stage of one scan."""
 
     scan: str
     stage: str
     state: _State
     reasons: tuple[str, ...]
-    """What changed, for a stale stage."""
+    """Changes that make the stage stale."""
 
 
 def read_status(
-    project: Project, scan_ids: Sequence[str] = (), say: Callable[[str], None] = lambda sentence: None
+    project: Project, scan_ids: Sequence[str] = (), say: Callable[[str], None] = lambda message: None
 ) -> list[_StageStatus]:
-    """The state of every stage of the given (default: all) scans, straight from `dvc status`.
+    """Return the state of every stage of the given (default: all) scans from `dvc status`.
 
-    A dvc.yaml that differs from the template is brought up to date first, which is said: plain `dvc repro` had the
-    older stages until then.
+    A dvc.yaml that differs from the template is updated first and reported, because plain `dvc repro` used the outdated
+    one until then.
     """
     chosen = known_scans(project, scan_ids)
     if not chosen:
         return []
     for scan_id in chosen:
-        read_scan_file(project.scan_dir(scan_id))  # DVC would wait for a pipe, and believe another scan's
+        read_scan_file(
+            project.scan_dir(scan_id)
+        )  # rejects named pipes and ids of other scans, which DVC would not
         refreshed = refresh_pipeline_file(project, scan_id)
         if refreshed:
             say(refreshed)
@@ -50,11 +52,11 @@ def read_status(
 
 
 def _dvc_status(project: Project, scan_ids: list[str]) -> dict[str, Any] | None:
-    """DVC's answer, or None while a stage of these scans runs."""
+    """Return the output of `dvc status`, or None while a stage of these scans is running."""
     targets = [pipeline_address(project, scan_id) for scan_id in scan_ids]
     try:
-        answer: dict[str, Any] = json.loads(run_dvc(project, "status", "--json", *targets))
-        return answer
+        status: dict[str, Any] = json.loads(run_dvc(project, "status", "--json", *targets))
+        return status
     except CommandError as error:
         if not error.is_busy:
             raise
@@ -64,8 +66,8 @@ def _dvc_status(project: Project, scan_ids: list[str]) -> dict[str, Any] | None:
 def _one_by_one(project: Project, scan_ids: list[str]) -> dict[str, Any]:
     merged: dict[str, Any] = {}
     for scan_id in scan_ids:
-        answer = _dvc_status(project, [scan_id])
-        merged |= {pipeline_address(project, scan_id): "running"} if answer is None else answer
+        status = _dvc_status(project, [scan_id])
+        merged |= {pipeline_address(project, scan_id): "running"} if status is None else status
     return merged
 
 
@@ -75,16 +77,16 @@ def _status_of(project: Project, scan_id: str, stage: str, changed: dict[str, An
         return _StageStatus(scan_id, stage, "running", ())
     if stage not in recorded_stages(project.scan_dir(scan_id)):
         return _StageStatus(scan_id, stage, "never run", ())
-    found = changed.get(f"{pipeline}:{stage}")
-    if found is None:
+    changes = changed.get(f"{pipeline}:{stage}")
+    if changes is None:
         return _StageStatus(scan_id, stage, "fresh", ())
-    return _StageStatus(scan_id, stage, "stale", tuple(_reasons(found)))
+    return _StageStatus(scan_id, stage, "stale", tuple(_reasons(changes)))
 
 
-def _reasons(found: list[Any]) -> list[str]:
-    """DVC's list of {'changed deps': {path: how}} and the like, as short phrases."""
+def _reasons(changes: list[Any]) -> list[str]:
+    """Format DVC's changes, such as {'changed deps': {path: how}}, as short phrases."""
     reasons = []
-    for item in found:
+    for item in changes:
         groups = item.values() if isinstance(item, dict) else []
         reasons += [str(item)] if isinstance(item, str) else []
         for group in groups:

@@ -1,1 +1,1 @@
-"""Versions of the dataset: comparing and reproducing them."""
+"""Versions of the dataset: history, comparison, reproduction."""

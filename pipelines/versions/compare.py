@@ -1,4 +1,4 @@
-"""`scan2cut compare`: several runs side by side, in the terminal and as a page."""
+"""`scan2cut compare`: show several runs side by side, in the terminal and as a page."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,8 +18,8 @@ from pipelines.report.page import (
     Section,
     Table,
     label,
+    labelled,
     number,
-    percent,
     render_page,
 )
 from pipelines.report.scan_data import ScanData
@@ -29,18 +29,6 @@ from stages.runtime.errors import InputError
 from stages.runtime.files import write_bytes_atomic
 from stages.runtime.params import SECTIONS
 
-_SHARES = {
-    "nmae",
-    "nmae_held_out",
-    "nmae_shared",
-    "reduction",
-    "reduction_low",
-    "reduction_high",
-    "reduction_of_descent",
-    "confirmed_reduction",
-    "peak_reduction",
-}
-"""Metrics that read best in percent."""
 _RESULTS = (
     ("clean", ("volume_m3",)),
     ("tetrahedralize", ("tets", "min_radius_ratio")),
@@ -75,40 +63,41 @@ _Rows = list[tuple[str, ...]]
 
 
 def read_runs(project: Project, names: Sequence[str], scratch: Path) -> dict[str, ScanData]:
-    """The runs by name: `scan`, or `scan@revision` for what git and DVC know of an earlier version."""
+    """Return the runs by name: `scan`, or `scan@revision` for an earlier version from git and DVC."""
     runs: dict[str, ScanData] = {}
     for name in names:
         scan_id, at, revision = name.partition("@")
         source = at_revision(project, scan_id, revision, scratch) if at else project
-        known = source.scan_ids()
-        if scan_id not in known:
+        registered = source.scan_ids()
+        if scan_id not in registered:
             raise InputError(
-                f"There is no scan {scan_id!r}{f' at {revision}' if at else ''}. Registered are: "
-                f"{', '.join(known) or 'none'}. Name a scan, or SCAN@REVISION for an earlier version of it."
+                f"There is no scan {scan_id!r}{f' at {revision}' if at else ''}. Registered scans: "
+                f"{', '.join(registered) or 'none'}. Name a scan, or SCAN@REVISION for an earlier version of it."
             )
         runs[name] = ScanData(source, scan_id)
     if len(runs) < 2:
         raise InputError(
-            f"compare: {len(runs)} run was named. At least two different ones are needed. Name SCAN and SCAN@REVISION, "
-            "or two scans."
+            f"compare: got {len(runs)} run. At least two different runs are required. Give SCAN and SCAN@REVISION, or "
+            "two scans."
         )
     return runs
 
 
 def _result_rows(runs: dict[str, ScanData]) -> _Rows:
-    """One row per result: its name, then its value in every run."""
+    """Return one row per result: its name, then its value in every run."""
     rows: _Rows = []
     for stage, keys in _RESULTS:
-        found = [data.metrics(stage) for data in runs.values()]
+        metrics = [data.metrics(stage) for data in runs.values()]
         for key in keys:
-            if any(key in metrics for metrics in found):
-                write = percent if key in _SHARES else number
-                rows.append((f"{stage}: {label(key)}", *(write(m.get(key)) for m in found)))
+            if any(key in values for values in metrics):
+                shown = [labelled(key, values.get(key)) for values in metrics]
+                name = next((text for text, value in shown if value is not None), label(key))
+                rows.append((f"{stage}: {name}", *(number(value) for _, value in shown)))
     return rows
 
 
 def _fitted_rows(runs: dict[str, ScanData]) -> _Rows:
-    """The parameters fitted for all springs at once, with their standard errors."""
+    """Return one row per parameter shared by all springs: fitted value and standard error in every run."""
     values: dict[str, dict[str, str]] = {}
     for name, data in runs.items():
         scalars = data.table("calibrate/scalars")
@@ -117,54 +106,54 @@ def _fitted_rows(runs: dict[str, ScanData]) -> _Rows:
             error = number(float(f"{row['standard_error']:.2g}"))
             text = f"{number(row['value'])} ± {error}{unit}"
             values.setdefault(row["name"], {})[name] = text
-    return [(key, *(found.get(name, MISSING) for name in runs)) for key, found in values.items()]
+    return [(key, *(texts.get(name, MISSING) for name in runs)) for key, texts in values.items()]
 
 
 def setting_rows(runs: dict[str, ScanData]) -> _Rows:
-    """Parameters in which the runs differ."""
+    """Return the settings in which the runs differ."""
     settings = [_settings(data) for data in runs.values()]
-    keys = list(dict.fromkeys(key for found in settings for key in found))
-    rows = [(key, *(str(found.get(key, MISSING)) for found in settings)) for key in keys]
+    keys = list(dict.fromkeys(key for used in settings for key in used))
+    rows = [(key, *(str(used.get(key, MISSING)) for used in settings)) for key in keys]
     return [row for row in rows if len(set(row[1:])) > 1]
 
 
 def _timing_rows(runs: dict[str, ScanData]) -> _Rows:
-    """Seconds of every stage when it was last computed."""
+    """Return the time [s] of the last computation of every stage."""
     stages = [entry.name for entry in read_template(next(iter(runs.values())).project.template)]
     times = [data.run.computed_s for data in runs.values()]
     rows = [
-        (f"{stage} [s]", *(number(found.get(stage)) for found in times))
+        (f"{stage} [s]", *(number(seconds.get(stage)) for seconds in times))
         for stage in stages
-        if any(stage in found for found in times)
+        if any(stage in seconds for seconds in times)
     ]
-    sums = [round(sum(found.values()), 1) if found else None for found in times]
-    return [*rows, ("sum [s]", *(number(total) for total in sums))] if rows else []
+    sums = [round(sum(seconds.values()), 1) if seconds else None for seconds in times]
+    return [*rows, ("total [s]", *(number(total) for total in sums))] if rows else []
 
 
 def compare_tables(runs: dict[str, ScanData]) -> list[tuple[str, _Rows]]:
-    """The four tables, those without rows left out."""
+    """Return the non-empty tables with their titles."""
     tables = [
         ("Results", _result_rows(runs)),
         ("Fitted parameters", _fitted_rows(runs)),
-        ("Settings that differ", setting_rows(runs)),
+        ("Different settings", setting_rows(runs)),
         ("Time of the last computation", _timing_rows(runs)),
     ]
     return [(title, rows) for title, rows in tables if rows]
 
 
 def terminal_tables(runs: dict[str, ScanData]) -> list[RichTable]:
-    """The tables for a terminal."""
-    out = []
+    """Return the tables for a terminal."""
+    tables = []
     for title, rows in compare_tables(runs):
         table = RichTable("", *map(escape, runs), title=title)
         for row in rows:
             table.add_row(*map(escape, row))
-        out.append(table)
-    return out
+        tables.append(table)
+    return tables
 
 
 def compare_html(runs: dict[str, ScanData]) -> str:
-    """The page: the same tables, and the force curves over each other."""
+    """Return the page with the same tables and the overlaid force curves."""
     plots = [plot for plot in (_plot(runs, *curve) for curve in _CURVES) if plot is not None]
     curves: list[Block] = list(plots) or [Note("None of the runs has a force curve.")]
     tables: list[Block] = [Table(("", *runs), rows, title) for title, rows in compare_tables(runs)]
@@ -179,17 +168,17 @@ def compare_html(runs: dict[str, ScanData]) -> str:
 
 
 def write_compare(runs: dict[str, ScanData], path: Path) -> Path:
-    """Write the page."""
+    """Write the page and return its path."""
     write_bytes_atomic(path, compare_html(runs).encode())
     return path
 
 
 def _plot(runs: dict[str, ScanData], title: str, table: str, name: str) -> Plot | None:
-    """The runs have clocks of their own: their times are merged, and a curve has gaps where another has samples."""
-    found = {run: data.table(table) for run, data in runs.items()}
+    """Return one plot of a force column of all runs; their sampling times are merged, with gaps in each curve."""
+    frames = {run: data.table(table) for run, data in runs.items()}
     curves = {
         run: dict(zip(column(frame, "time_s"), column(frame, name), strict=True))
-        for run, frame in found.items()
+        for run, frame in frames.items()
         if frame is not None
     }
     if not curves:
@@ -209,8 +198,8 @@ def _plot(runs: dict[str, ScanData], title: str, table: str, name: str) -> Plot 
 
 
 def _settings(data: ScanData) -> dict[str, Any]:
-    """Every parameter that the run's stages ran with, and its files."""
-    out = {key: data.scan_yaml.get(key) for key in ("scan", "log", "material")}
+    """Return files, material and all parameters of a run."""
+    settings = {key: data.scan_yaml.get(key) for key in ("scan", "log", "material")}
     for section in SECTIONS:
-        out |= {f"{section}.{key}": value for key, value in data.used(section).items()}
-    return out
+        settings |= {f"{section}.{key}": value for key, value in data.used(section).items()}
+    return settings

@@ -1,4 +1,4 @@
-"""The top-level DVC stage `dataset`: one row per scan with the figures of all its stages."""
+"""The top-level DVC stage `dataset`: write data/dataset.csv, one row per scan with the metrics of all stages."""
 
 import csv
 import io
@@ -10,7 +10,7 @@ from stages.runtime.files import write_bytes_atomic
 
 
 def collect(scans_dir: Path) -> list[dict[str, Any]]:
-    """One row per scan: its id, and every number of its metrics as <stage>.<metric>."""
+    """Return one row per scan: its id and all its metrics as <stage>.<metric>."""
     rows = []
     for scan_yaml in sorted(scans_dir.glob("*/scan.yaml")):
         row: dict[str, Any] = {"scan": scan_yaml.parent.name}
@@ -26,7 +26,7 @@ def collect(scans_dir: Path) -> list[dict[str, Any]]:
 
 
 def to_csv(rows: list[dict[str, Any]]) -> str:
-    """The rows as CSV; the columns are all keys that occur, in alphabetical order after the scan."""
+    """Return the rows as CSV: the scan, then all keys in alphabetical order."""
     columns = ["scan", *sorted({key for row in rows for key in row} - {"scan"})]
     buffer = io.StringIO()
     writer = csv.DictWriter(buffer, columns, restval="", lineterminator="\n")
@@ -36,7 +36,7 @@ def to_csv(rows: list[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    """Write data/dataset.csv; run by DVC in the project's directory."""
+    """Write data/dataset.csv; DVC runs this in the project's directory."""
     write_bytes_atomic(Path("data/dataset.csv"), to_csv(collect(Path("data/scans"))).encode())
 
 

@@ -1,4 +1,4 @@
-"""Versions of the dataset: what git and DVC know about data/scans, and what changed between two of them."""
+"""Versions of the dataset in git and DVC: list them, compare two, restore a scan at a revision."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,31 +16,29 @@ from stages.runtime.errors import InputError
 from stages.runtime.files import parse_yaml
 from stages.runtime.scan_file import PARAMS_FILE_NAME, SCAN_FILE_NAME
 
-# An earlier version of a scan: what git has of it, with its outputs out of DVC's cache.
-
 
 def at_revision(project: Project, scan_id: str, revision: str, scratch: Path) -> Project:
-    """A project in `scratch` that holds the scan as it was committed at a git revision.
+    """Return a project in `scratch` with the scan as committed at a git revision.
 
-    Text files (scan.yaml, dvc.lock, metrics) come from git, tables and pictures from DVC's cache where it still has
-    them. The user's own files are not touched.
+    Text files (scan.yaml, dvc.lock, metrics) come from git, tables and pictures from DVC's cache if still there. The
+    user's files are not changed.
     """
     try:
-        found = run_git(project.root, "rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}")
+        output = run_git(project.root, "rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}")
     except CommandError as error:
         raise InputError(
-            f"compare: git knows no revision {revision!r} here. It must be a commit, tag or branch. See 'git log'."
+            f"compare: git has no revision {revision!r}. It must be a commit, tag or branch. See 'git log'."
         ) from error
-    commit = found.decode().strip()
+    commit = output.decode().strip()
     root = scratch / commit[:12] / scan_id
     folder = f"data/scans/{scan_id}"
-    wanted = (folder, PARAMS_FILE_NAME, str(TEMPLATE))
-    listed = run_git(project.root, "ls-tree", "-r", "--name-only", "-z", commit, "--", *wanted)
+    paths = (folder, PARAMS_FILE_NAME, str(TEMPLATE))
+    listed = run_git(project.root, "ls-tree", "-r", "--name-only", "-z", commit, "--", *paths)
     names = [name for name in listed.decode().split("\0") if name]
     if f"{folder}/scan.yaml" not in names:
         raise InputError(
-            f"compare: the scan {scan_id!r} was not committed at {revision}. Its scan.yaml, dvc.lock and metrics "
-            "must be in git (docs/pipeline.md#artifacts). Commit them, or name a later revision."
+            f"compare: the scan {scan_id!r} is not in {revision}. Its scan.yaml, dvc.lock and metrics must be in git "
+            "(docs/pipeline.md#artifacts). Commit them, or choose a later revision."
         )
     for name in names:
         target = root / name
@@ -51,29 +49,29 @@ def at_revision(project: Project, scan_id: str, revision: str, scratch: Path) ->
 
 
 def _link_cached_outputs(project: Project, root: Path, scan_dir: Path) -> None:
-    """Put single files that DVC's cache still has in their place."""
-    outs = [out for stage in recorded_stages(scan_dir).values() for out in stage.get("outs", [])]
-    if not outs:
+    """Link the output files that are still in DVC's cache."""
+    outputs = [output for stage in recorded_stages(scan_dir).values() for output in stage.get("outs", [])]
+    if not outputs:
         return
     cache = cache_dir(project)
-    for out in outs:
-        source, target = cached_file(cache, str(out.get("md5", ""))), root / str(out.get("path", ""))
+    for output in outputs:
+        source, target = cached_file(cache, str(output.get("md5", ""))), root / str(output.get("path", ""))
         if source.is_file() and root in target.resolve().parents and not target.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
             target.symlink_to(source)
 
 
 _NOW = "now"
-"""The work tree, committed or not."""
+"""Name of the work tree as a version."""
 _SCANS = "data/scans"
 _MAX_VERSIONS = 50
 _META = (SCAN_FILE_NAME, LOCK_FILE_NAME, "metrics.json", ".dvc")
-"""Endings of the small files that describe a scan; everything else under data/scans is data."""
+"""Suffixes of the text files that describe a scan; all other files in data/scans are data."""
 
 
 @dataclass(frozen=True)
 class _Version:
-    """One state of the dataset that can be named."""
+    """One version of the dataset."""
 
     name: str
     commit: str
@@ -82,13 +80,13 @@ class _Version:
     subject: str
 
     def as_json(self) -> dict[str, Any]:
-        """For --json."""
+        """Return the object that `--json` prints."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class _ScanChange:
-    """How one scan differs."""
+    """Changes of one scan."""
 
     scan: str
     kind: str
@@ -96,13 +94,13 @@ class _ScanChange:
     raw: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()
     stages: tuple[str, ...] = ()
-    """Stages with other outputs."""
+    """Stages whose outputs changed."""
     metrics: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class _Changes:
-    """From one version to another."""
+    """Changes from one version to another."""
 
     old: str
     new: str
@@ -110,26 +108,26 @@ class _Changes:
     scans: tuple[_ScanChange, ...] = field(default_factory=tuple)
 
     def as_json(self) -> dict[str, Any]:
-        """For --json."""
+        """Return the object that `--json` prints."""
         return asdict(self)
 
 
 def list_versions(project: Project) -> list[_Version]:
-    """The work tree, then every tag and every commit that changed the dataset, newest first."""
+    """Return the work tree, then all tags and all commits that changed the dataset, newest first."""
     tags = _lines(project, "tag", "--list", "--format=%(refname:short)%09%(*objectname)%(objectname)")
-    named = {line.split("\t")[1][:40]: line.split("\t")[0] for line in tags}
+    tag_names = {line.split("\t")[1][:40]: line.split("\t")[0] for line in tags}
     log = _lines(project, "log", f"-{_MAX_VERSIONS}", "--format=%H%x09%cs%x09%s", "--", _SCANS)
-    tagged = [_lines(project, "log", "-1", "--format=%H%x09%cs%x09%s", commit)[0] for commit in named]
-    found = [_Version(_NOW, "", "", len(project.scan_ids()), "the work tree")]
+    tagged = [_lines(project, "log", "-1", "--format=%H%x09%cs%x09%s", commit)[0] for commit in tag_names]
+    versions = [_Version(_NOW, "", "", len(project.scan_ids()), "the work tree")]
     for line in sorted({*log, *tagged}, key=lambda text: text.split("\t")[1], reverse=True):
         commit, date, subject = line.split("\t", 2)
         scans = sum(path.endswith(f"/{SCAN_FILE_NAME}") for path in _tree(project, commit))
-        found.append(_Version(named.get(commit, commit[:10]), commit, date, scans, subject))
-    return found
+        versions.append(_Version(tag_names.get(commit, commit[:10]), commit, date, scans, subject))
+    return versions
 
 
 def changes_between(project: Project, old: str, new: str) -> _Changes:
-    """What differs; only files that differ are read."""
+    """Return the changes between two versions; only reads files that differ."""
     before, after = _files(project, old), _files(project, new)
     differing = sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
     texts_old = _texts(project, old, [path for path in differing if path in before])
@@ -183,11 +181,11 @@ def _changed_stages(old: str, new: str) -> list[str]:
 
 
 def _outs(stages: Mapping[str, Any], name: str) -> dict[str, str]:
-    return {out["path"]: out["md5"] for out in stages.get(name, {}).get("outs", [])}
+    return {output["path"]: output["md5"] for output in stages.get(name, {}).get("outs", [])}
 
 
 def _value_changes(old: str, new: str) -> list[str]:
-    """'clean.unit: auto → mm' for every value that differs between two YAML or JSON texts."""
+    """Return 'clean.unit: auto → mm' for each value that differs between two YAML or JSON texts."""
     before, after = _flat(_parse(old)), _flat(_parse(new))
     return [
         f"{key}: {_shown(before.get(key))} → {_shown(after.get(key))}"
@@ -218,7 +216,7 @@ def _shown(value: Any) -> str:
 
 
 def _files(project: Project, version: str) -> dict[str, str]:
-    """Path → blob id of every describing file of this version."""
+    """Return path → blob id of the version's text files."""
     if version != _NOW:
         return _tree(project, version)
     paths = [path for path in (project.root / _SCANS).rglob("*") if path.is_file() and _describes(path.name)]
@@ -252,25 +250,22 @@ def _git(project: Project, *arguments: str, stdin: str | None = None) -> str:
         return run_git(project.root, *arguments, stdin=None if stdin is None else stdin.encode()).decode()
     except CommandError as error:
         raise InputError(
-            f"git could not {arguments[0]} ({error.reason}). Versions are tags and commits of this repository. "
-            "'scan2cut datasets' lists them."
+            f"git {arguments[0]} failed ({error.reason}). Versions must be tags or commits of this repository. List "
+            "them with 'scan2cut datasets'."
         ) from error
 
 
-# Versions of the dataset and their differences as tables for people.
-
-
 def versions_table(versions: Sequence[_Version]) -> Table:
-    """One row per version."""
-    table = Table("version", "date", "scans", "what")
+    """Return a table with one row per version."""
+    table = Table("version", "date", "scans", "subject")
     for version in versions:
         table.add_row(version.name, version.date, str(version.scans), version.subject)
     return table
 
 
 def changes_table(changes: _Changes) -> Table:
-    """One row per scan that differs, the parameters of all scans first."""
-    table = Table("scan", "", "what changed", title=f"from {changes.old} to {changes.new}")
+    """Return a table of the changes: parameters of all scans, then one row per scan."""
+    table = Table("scan", "", "changes", title=f"from {changes.old} to {changes.new}")
     if changes.params:
         table.add_row("all", "params.yaml", "\n".join(changes.params))
     for scan in changes.scans:
@@ -280,5 +275,5 @@ def changes_table(changes: _Changes) -> Table:
         lines += list(scan.metrics)
         table.add_row(scan.scan, scan.kind, "\n".join(lines))
     if not changes.params and not changes.scans:
-        table.add_row("", "", "nothing")
+        table.add_row("", "", "none")
     return table

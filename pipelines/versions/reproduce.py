@@ -1,4 +1,4 @@
-"""`scan2cut reproduce`: does every stage give the recorded bytes again? Computed in a clone, the results untouched."""
+"""`scan2cut pull` and `scan2cut reproduce`: fetch recorded results; recompute them in a clone and compare."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,43 +14,40 @@ from pipelines.dvc.stage import bring_up_to_date
 from pipelines.project import Project, known_scans
 from stages.runtime.scan_file import read_scan_file
 
-# `scan2cut pull`: from the DVC remote or its cache, all that was recorded of these scans, and nothing that never was.
-#
-# Plain `dvc pull` and `dvc checkout` do the same where every scan has run a stage. They fail where a scan's
-# dvc.yaml has stages that never ran: one that was only registered, or was killed in a stage, or committed
-# while it ran.
+# Pull. Plain `dvc pull` and `dvc checkout` fail if a scan's dvc.yaml lists stages that never ran: a scan that was only
+# registered, killed in a stage, or committed while it ran.
 
 
 _AT_ONCE = 50
-"""Scans per dvc command: starting dvc costs a second, and the command line must not grow without bound."""
+"""Scans per dvc command: starting dvc takes a second, and command lines have a maximum length."""
 
 
 def pull(
     project: Project,
     scan_ids: list[str],
-    say: Callable[[str], None] = lambda sentence: None,
+    say: Callable[[str], None] = lambda message: None,
     *,
     local: bool = False,
 ) -> list[str]:
-    """Fetch the raw files and recorded outputs of these (default: all) scans; returns what was asked of DVC.
+    """Pull the raw files and recorded outputs of these (default: all) scans; return their DVC addresses.
 
-    With `local` from the cache of this machine alone: `dvc checkout` instead of `dvc pull`.
+    With `local` use only the local cache: `dvc checkout` instead of `dvc pull`.
     """
     command = "checkout" if local else "pull"
     chosen = known_scans(project, scan_ids)
-    asked: list[str] = []
+    pulled: list[str] = []
     for first in range(0, len(chosen), _AT_ONCE):
         addresses = [a for scan_id in chosen[first : first + _AT_ONCE] for a in _recorded(project, scan_id)]
         if addresses:
-            say(f"{len(addresses)} recorded parts of {', '.join(chosen[first : first + _AT_ONCE])}")
+            say(f"Pulling {len(addresses)} artifacts of {', '.join(chosen[first : first + _AT_ONCE])}")
             run_dvc(project, command, *addresses)
-        asked += addresses
-    return asked
+        pulled += addresses
+    return pulled
 
 
 def _recorded(project: Project, scan_id: str) -> Iterator[str]:
-    """DVC's addresses of the scan's raw files and of its stages that have run."""
-    read_scan_file(project.scan_dir(scan_id))  # DVC would wait for ever for one that is a pipe
+    """Yield the DVC addresses of the scan's raw files and of its stages that have run."""
+    read_scan_file(project.scan_dir(scan_id))  # rejects a named pipe, on which DVC would wait forever
     refresh_pipeline_file(project, scan_id)
     recorded = recorded_stages(project.scan_dir(scan_id))
     yield from raw_addresses(project, scan_id)
@@ -59,26 +56,29 @@ def _recorded(project: Project, scan_id: str) -> Iterator[str]:
             yield stage_address(project, scan_id, entry.name)
 
 
+# Reproduce.
+
+
 SAME, DIFFERENT, _NEVER = "same bytes", "DIFFERENT", "never run"
 
 
 @dataclass(frozen=True)
 class _Verdict:
-    """Of one stage of one scan."""
+    """Verdict on one stage of one scan."""
 
     scan: str
     stage: str
     verdict: str
     differing: tuple[str, ...] = ()
-    """Names of the outputs with other bytes."""
+    """Names of the outputs that differ."""
 
 
 def reproduce(
-    project: Project, scan_ids: list[str], say: Callable[[str], None] = lambda sentence: None
+    project: Project, scan_ids: list[str], say: Callable[[str], None] = lambda message: None
 ) -> Iterator[_Verdict]:
-    """Compute every recorded stage of these scans again, one after the other.
+    """Recompute every recorded stage of these scans in a clone and yield a verdict on each.
 
-    Each stage starts from the recorded outputs of those before it, so that a difference is named where it arises.
+    Each stage starts from the recorded outputs of its upstream stages, so that a difference is reported at its origin.
     """
     chosen = known_scans(project, scan_ids)
     with _clone(project) as clone:
@@ -95,14 +95,14 @@ def _verdict(project: Project, clone: Project, scan_id: str, entry: StageEntry) 
     write_text_files(clone, scan_id, text_files(project, scan_id))
     fetch_inputs(clone, scan_id, entry)
     bring_up_to_date(clone, scan_id, entry, force=True)
-    again = [replace(item, path=clone.root / item.path.relative_to(project.root)) for item in recorded]
-    names = tuple(item.path.name for item in damaged(again))
+    recomputed = [replace(item, path=clone.root / item.path.relative_to(project.root)) for item in recorded]
+    names = tuple(item.path.name for item in damaged(recomputed))
     return _Verdict(scan_id, entry.name, DIFFERENT if names else SAME, names)
 
 
 @contextmanager
 def _clone(project: Project) -> Iterator[Project]:
-    """A clone of the last commit whose DVC remote is this project's own cache."""
+    """Yield a clone of the last commit whose DVC remote is this project's cache."""
     with TemporaryDirectory(prefix="scan2cut-reproduce-") as folder:
         source = Source(str(project.root), "HEAD", str(cache_dir(project)))
         clone = Project(Path(folder) / "clone")

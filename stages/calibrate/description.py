@@ -1,4 +1,4 @@
-"""What DVC and the flow need to know of the stage calibrate."""
+"""Description of the stage calibrate: parameters, artifacts, inputs."""
 
 from typing import Annotated, Literal
 
@@ -24,83 +24,90 @@ _ARTIFACTS = (
         "calibrate/parameters",
         [
             *SPRING_ROW,
-            Column("gradient_norm", "f64", "-", "what is left of the loss's gradient in the spring's values"),
             Column(
-                "touched_ns", "f64", "N·s", "impulse that the spring's edges got from the knife; 0: no data"
+                "gradient_norm", "f64", "-", "norm of the loss's gradient with respect to the spring's values"
             ),
+            Column("touched_ns", "f64", "N·s", "impulse of the knife on the spring; 0: no data"),
         ],
-        meaning="fitted parameters in the rows of precut/springs; nominal ones if the scan has no log",
+        meaning="fitted parameters, rows as in precut/springs; nominal values without a log",
     ),
     table(
         "calibrate/bounds",
         [
             Column("name", "str", "", "spring parameter"),
-            Column("surface", "bool", "", "true for the skin's springs, false for the others"),
+            Column("surface", "bool", "", "true for springs of the skin"),
             Column("low", "f64", "see calibrate/parameters", "lower bound"),
             Column("high", "f64", "see calibrate/parameters", "upper bound"),
         ],
-        meaning="the ranges inside which the spring parameters are sought",
+        meaning="bounds of the spring parameters",
     ),
     table(
         "calibrate/scalars",
         [
-            Column("name", "str", "", "parameter that all springs share; surface_ is the skin's"),
-            Column("value", "f64", "see unit", "fitted; after the first phase if springs differ in it now"),
-            Column("unit", "str", "", "of value, low, high and standard_error"),
+            Column("name", "str", "", "parameter shared by all springs; prefix surface_ for the skin"),
+            Column(
+                "value",
+                "f64",
+                "see unit",
+                "fitted value; after the first phase if it is then fitted per spring",
+            ),
+            Column("unit", "str", "", "unit of value, low, high and standard_error"),
             Column("low", "f64", "see unit", "lower bound"),
             Column("high", "f64", "see unit", "upper bound"),
-            Column("at_bound", "bool", "", "true if the value ran into a bound"),
-            Column("standard_error", "f64", "see unit", "from residual and sensitivity, linear estimate"),
-            Column("identifiable", "bool", "", "true if two standard errors are below 10 % of the value"),
+            Column("at_bound", "bool", "", "true if the value is at a bound"),
+            Column("standard_error", "f64", "see unit", "standard error, linearised"),
+            Column("identifiable", "bool", "", "true if 2 standard errors are below 10 % of the value"),
         ],
-        meaning="parameters fitted for all springs at once, and the motion's height offset; no rows without a log",
+        meaning="parameters shared by all springs, and the height offset of the log; empty without a log",
     ),
     table(
         "calibrate/posterior",
         [
-            Column("name", "str", "", "unknown of the material; toughness_by_depth_k varies the toughness"),
-            Column("unit", "str", "", "of the values; layers are in standard deviations of what is usual"),
-            Column("expected", "f64", "see unit", "before the log: median"),
-            Column("expected_low", "f64", "see unit", "5 % of such cuts are below"),
-            Column("expected_high", "f64", "see unit", "5 % are above"),
-            Column("value", "f64", "see unit", "after the log: most probable"),
-            Column("low", "f64", "see unit", "with 5 % probability it is below"),
-            Column("high", "f64", "see unit", "with 5 % above"),
-            Column("deviation", "f64", "-", "standard deviation after the log over that before it"),
-            Column("cuts", "i64", "-", "calibrated cuts of the material in the library"),
-            Column("learned", "str", "", "what the log added, in words"),
+            Column(
+                "name", "str", "", "parameter; toughness_by_depth_k is mode k of the toughness over depth"
+            ),
+            Column("unit", "str", "", "unit of the values; modes are in prior standard deviations"),
+            Column("expected", "f64", "see unit", "prior median"),
+            Column("expected_low", "f64", "see unit", "prior 5 % quantile"),
+            Column("expected_high", "f64", "see unit", "prior 95 % quantile"),
+            Column("value", "f64", "see unit", "posterior mode"),
+            Column("low", "f64", "see unit", "posterior 5 % quantile"),
+            Column("high", "f64", "see unit", "posterior 95 % quantile"),
+            Column("deviation", "f64", "-", "posterior / prior standard deviation"),
+            Column("cuts", "i64", "-", "number of cuts of the material in the library"),
+            Column("learned", "str", "", "information gained from the log"),
         ],
-        meaning="the material before and after the log; no rows without a log or with fit: springs",
+        meaning="prior and posterior of the material; empty without a log or with fit: springs",
     ),
     table(
         "calibrate/left_over",
         [
             Column("draw", "i64", "-", "as in calibrate/draws; -1 for the fitted material"),
-            Column("height_m", "f64", "m", "of the edge above the board, ascending"),
+            Column("height_m", "f64", "m", "height of the edge above the board, ascending"),
             Column(
                 "factor",
                 "f64",
                 "-",
-                "force read in the next cut over the simulated one there, smooth over height",
+                "predicted measured / simulated force of the next cut at this height",
             ),
-            Column("deviation", "f64", "-", "standard deviation of what is left, over the mean force"),
+            Column("deviation", "f64", "-", "standard deviation of the model discrepancy / mean force"),
         ],
-        meaning="what the fit of the material leaves of its logs and the next cut has again; no rows without a log",
+        meaning="model discrepancy carried over to the next cut; empty without a log",
     ),
     table(
         "calibrate/draws",
         [
-            Column("draw", "i64", "-", "number of the possible material"),
+            Column("draw", "i64", "-", "number of the draw"),
             Column("name", "str", "", "parameter"),
             Column(
                 "relative_depth",
                 "f64",
                 "-",
-                "0 at the top, 1 at the bottom; a single row holds at every depth",
+                "0 at the top, 1 at the bottom; a single row applies to all depths",
             ),
-            Column("factor", "f64", "-", "its value there over the fitted one; between two rows linear"),
+            Column("factor", "f64", "-", "value / fitted value; linear between two rows"),
         ],
-        meaning="possible materials, drawn from the posterior; no rows without one",
+        meaning="materials drawn from the posterior; empty without a posterior",
     ),
     table(
         "calibrate/shares",
@@ -114,80 +121,83 @@ _ARTIFACTS = (
         "calibrate/samples",
         [
             Column("chain", "i64", "-", "number of the chain, from 1"),
-            Column("iteration", "i64", "-", "number of the point in its chain after burn-in, from 1"),
-            Column("name", "str", "", "unknown, as in calibrate/posterior"),
-            Column("value", "f64", "see unit", "sampled"),
+            Column("iteration", "i64", "-", "number of the sample in its chain after burn-in, from 1"),
+            Column("name", "str", "", "parameter, as in calibrate/posterior"),
+            Column("value", "f64", "see unit", "sampled value"),
             Column("unit", "str", "", "of value"),
-            Column("standard", "f64", "-", "the same as a number that is standard normal before the log"),
+            Column("standard", "f64", "-", "the value transformed to a standard normal prior"),
         ],
-        meaning="points of a sampled posterior; no rows with posterior: laplace",
+        meaning="samples of the posterior; empty with posterior: laplace",
     ),
     table(
         "calibrate/band",
         [
             Column("time_s", "f64", "s", "time in the clock of ingest/force, contact only"),
             Column("measured_n", "f64", "N", "as in calibrate/profile"),
-            Column("low_n", "f64", "N", "with 5 % probability the force is below"),
-            Column("high_n", "f64", "N", "with 5 % above"),
+            Column("low_n", "f64", "N", "5 % quantile of the force"),
+            Column("high_n", "f64", "N", "95 % quantile of the force"),
         ],
-        meaning="what a sampled posterior expects of the cut it was fitted to; no rows with posterior: laplace",
+        meaning="90 % band of the fitted cut from the sampled posterior; empty with posterior: laplace",
     ),
     table(
         "calibrate/spring_posterior",
         [
             Column("spring", "i64", "-", "row of calibrate/parameters, from 0"),
-            Column("name", "str", "", "parameter that differs from spring to spring"),
-            Column("value", "f64", "see unit", "fitted"),
-            Column("low", "f64", "see unit", "with 5 % probability it is below"),
-            Column("high", "f64", "see unit", "with 5 % above"),
+            Column("name", "str", "", "parameter fitted per spring"),
+            Column("value", "f64", "see unit", "fitted value"),
+            Column("low", "f64", "see unit", "5 % quantile"),
+            Column("high", "f64", "see unit", "95 % quantile"),
             Column("unit", "str", "", "of value, low and high"),
-            Column(
-                "left", "f64", "-", "share of the variance before the log that is left; 1: it says nothing"
-            ),
+            Column("left", "f64", "-", "posterior / prior variance; 1: the log has no information"),
         ],
-        meaning="what the log says about each spring, linear estimate around the fit; no rows with fit: material",
+        meaning="posterior of each spring, linearised around the fit; empty with fit: material",
     ),
     table(
         "calibrate/body",
         [
             Column("name", "str", "", "young_pa, poisson, density_kg_m3 or retardation_s"),
-            Column("value", "f64", "see unit", "fitted, or as calibrate.start has it"),
+            Column("value", "f64", "see unit", "fitted, or from calibrate.start"),
             Column("unit", "str", "", "of value"),
         ],
-        meaning="what the simulation of the first cut had in place of its material's values; often no rows",
+        meaning="body parameters that override those of the material; often empty",
     ),
     table(
         "calibrate/history",
         [
-            Column("step", "i64", "-", "iteration, counted through all phases"),
-            Column("phase", "str", "", "shared, shared 2, ... (other starts), individual"),
-            Column("iteration", "i64", "-", "iteration of the phase"),
+            Column("step", "i64", "-", "iteration over all phases"),
+            Column("phase", "str", "", "shared, shared 2, ... (further starts), individual"),
+            Column("iteration", "i64", "-", "iteration in the phase"),
             Column("gradients", "i64", "-", "simulations with a gradient in the phase so far"),
             Column("simulations", "i64", "-", "all simulations in the phase so far"),
-            Column("loss", "f64", "-", "at the point reached"),
-            Column("best_loss", "f64", "-", "at the best point of the phase so far"),
-            Column("nmae", "f64", "-", "of the best point, over the training samples in contact"),
-            Column("gradient_norm", "f64", "-", "of the loss in the free numbers"),
-            Column("failed", "bool", "", "true if a simulation of the iteration did not finish"),
+            Column("loss", "f64", "-", "loss of this iteration"),
+            Column("best_loss", "f64", "-", "best loss of the phase so far"),
+            Column("nmae", "f64", "-", "NMAE of the best iteration on the training samples in contact"),
+            Column("gradient_norm", "f64", "-", "norm of the gradient in the unconstrained parameters"),
+            Column("failed", "bool", "", "true if a simulation did not finish"),
         ],
-        meaning="the fit, iteration by iteration",
+        meaning="history of the fit by iteration",
     ),
     table(
         "calibrate/profile",
         [
             Column("time_s", "f64", "s", "time in the clock of ingest/force"),
-            Column("height_m", "f64", "m", "knife's edge above the board, aligned with the scan"),
-            Column("measured_n", "f64", "N", "norm of the low-passed measured force"),
-            Column("simulated_n", "f64", "N", "norm of the low-passed simulated force, fitted parameters"),
+            Column("height_m", "f64", "m", "height of the edge above the board, aligned with the scan"),
+            Column("measured_n", "f64", "N", "norm of the low-pass filtered measured force"),
+            Column(
+                "simulated_n",
+                "f64",
+                "N",
+                "norm of the low-pass filtered simulated force with fitted parameters",
+            ),
             Column(
                 "reference_n",
                 "f64",
                 "N",
                 "simulated force before the fit: with the prior (material) or after the shared phase (springs)",
             ),
-            Column("residual_n", "f64", "N", "simulated_n less measured_n"),
-            Column("contact", "bool", "", "true where errors are reported: valid, from contact onset on"),
-            Column("held_out", "bool", "", "true where the fit did not look"),
+            Column("residual_n", "f64", "N", "simulated_n minus measured_n"),
+            Column("contact", "bool", "", "true for samples used for errors: valid and after contact onset"),
+            Column("held_out", "bool", "", "true for samples held out from the fit"),
         ],
         meaning="measured and simulated force on the knife",
     ),
@@ -209,15 +219,10 @@ _ARTIFACTS = (
             Column("nmae", "f64", "-", "as in calibrate/history"),
         ],
         axes=("step", "nmae"),
-        meaning="the fit's history for `dvc plots`",
+        meaning="history of the fit for `dvc plots`",
     ),
-    metrics(
-        "calibrate",
-        "kind of the fit, outcome with its remedy, errors of the fit, what was fitted, springs that were touched",
-    ),
-    picture(
-        "calibrate", "measured and simulated force, residual, history, and the parameters on the cut surface"
-    ),
+    metrics("calibrate", "kind of the fit, outcome and remedy, errors, fitted parameters, touched springs"),
+    picture("calibrate", "measured and simulated force, residual, history, parameters on the cut surface"),
 )
 
 
@@ -320,7 +325,7 @@ class CalibrateParams(StageParams):
 
 STAGE = Stage(
     name="calibrate",
-    does="force log → parameters of every spring that reproduce it; without a log the nominal ones",
+    does="force log → fitted simulator parameters of every spring; nominal values without a log",
     params=CalibrateParams,
     artifacts=_ARTIFACTS,
     reads=(

@@ -1,4 +1,4 @@
-"""What DVC and the flow need to know of the stage clean."""
+"""Description of the stage clean: parameters, artifacts, inputs."""
 
 from typing import Annotated, Literal
 
@@ -22,25 +22,25 @@ _ARTIFACTS = (
     table(
         "clean/vertices",
         [POSITION],
-        meaning="vertices of the repaired, watertight surface in the cutting frame",
+        meaning="vertices of the cleaned, watertight surface in the cutting frame",
     ),
     table(
         "clean/faces",
-        [triangles("the triangle's vertices, counter-clockwise seen from outside")],
-        meaning="triangles of the repaired surface",
+        [triangles("vertices of the triangle, counter-clockwise seen from outside")],
+        meaning="triangles of the cleaned surface",
     ),
     table(
         "clean/repairs",
         [
-            Column("step", "str", "", "what was repaired"),
+            Column("step", "str", "", "repair step"),
             Column("before", "i64", "-", "count before the step"),
             Column("after", "i64", "-", "count after the step"),
-            Column("note", "str", "", "the rung of the ladder that worked, or why nothing was done"),
+            Column("note", "str", "", "method that succeeded, or reason for skipping the step"),
         ],
-        meaning="what was done to the raw scan, in order",
+        meaning="repairs of the raw scan, in order",
     ),
-    metrics("clean", "size, volume, area, watertightness and displacement from the raw scan"),
-    picture("clean", "the raw scan with its faults beside the clean surface on the board"),
+    metrics("clean", "size, volume, area, watertightness and deviation from the raw scan"),
+    picture("clean", "raw scan with its defects, and cleaned surface on the board"),
 )
 
 
@@ -68,7 +68,7 @@ class CleanParams(StageParams):
 
 STAGE = Stage(
     name="clean",
-    does="raw scan → watertight surface on the board, y up, cut plane x = 0, in metres",
+    does="raw scan → watertight surface in the cutting frame (board y = 0, cut plane x = 0), in metres",
     params=CleanParams,
     artifacts=_ARTIFACTS,
     reads=(),

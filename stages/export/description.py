@@ -1,4 +1,4 @@
-"""What DVC and the flow need to know of the stage export."""
+"""Description of the stage export: parameters, artifacts, inputs."""
 
 from typing import Annotated
 
@@ -11,15 +11,13 @@ from stages.shared.robots.robot import ArmParams
 _ARTIFACTS = (
     folder(
         "export/cut",
-        "the cut for the robot, in the subfolder `certified` or, with REASON.txt, `refused`; files: docs/export.md",
+        "files for the robot in the subfolder `certified`, or `refused` with REASON.txt; see docs/export.md",
     ),
     metrics(
         "export",
-        "the certificate's verdict, where the files are, and how far the motion is inside its limits",
+        "verdict of the certificate, path of the files, margins to the limits",
     ),
-    picture(
-        "export", "the knife's track over the fruit, the joints against their limits, the predicted force"
-    ),
+    picture("export", "path of the knife over the fruit, joints and their limits, predicted force"),
 )
 
 
@@ -83,7 +81,7 @@ CHAIN = (
 
 STAGE = Stage(
     name="export",
-    does="motion → waypoints, joint trajectories and a certificate, or the reason against it",
+    does="motion → waypoints, joint trajectories and certificate (certified or refused)",
     params=ExportParams,
     artifacts=_ARTIFACTS,
     reads=(

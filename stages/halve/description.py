@@ -1,4 +1,4 @@
-"""What DVC and the flow need to know of the stage halve."""
+"""Description of the stage halve: parameters, artifacts, inputs."""
 
 from typing import Annotated, Literal
 
@@ -11,12 +11,12 @@ _ARTIFACTS = (
     table(
         "halve/vertices",
         [POSITION],
-        meaning="vertices of the half-body in the frame of the second cut",
+        meaning="vertices of the half in the frame of the second cut",
     ),
     table(
         "halve/faces",
-        [triangles("the triangle's vertices, counter-clockwise seen from outside")],
-        meaning="triangles of the half-body",
+        [triangles("vertices of the triangle, counter-clockwise seen from outside")],
+        meaning="triangles of the half",
     ),
     table(
         "halve/frame",
@@ -25,22 +25,22 @@ _ARTIFACTS = (
                 "row",
                 "array[f64,4]",
                 "see meaning",
-                "three numbers of the rotation [-], then the translation [m]; the last row is 0, 0, 0, 1",
+                "rotation (3 values) [-] and translation [m]; last row 0, 0, 0, 1",
             )
         ],
-        meaning="4x4 matrix that takes points [m] of the first cut's frame to the second's, row by row",
+        meaning="4x4 transformation from the frame of the first cut to that of the second, row by row",
     ),
     table(
         "halve/cut_face",
         [
-            Column("point_m", "array[f64,3]", "m", "a point of the plane, in the second cut's frame"),
-            Column("normal", "array[f64,3]", "-", "unit normal that points out of the half"),
-            Column("bulge_m", "f64", "m", "largest distance of the first cut's face from the plane"),
+            Column("point_m", "array[f64,3]", "m", "point on the plane in the frame of the second cut"),
+            Column("normal", "array[f64,3]", "-", "unit normal, pointing out of the half"),
+            Column("bulge_m", "f64", "m", "maximum distance of the first cut's face from the plane"),
         ],
-        meaning="the plane of the first cut's face, where the half has bare flesh instead of skin; one row",
+        meaning="plane of the first cut's face, which has no skin; one row",
     ),
-    metrics("halve", "size, volume, area, rest and how much of the half lies on each side of the plane"),
-    picture("halve", "the half as the first cut left it, and on the board with the second cut's plane"),
+    metrics("halve", "size, volume, area, resting pose, share of the half on each side of the plane"),
+    picture("halve", "half after the first cut, and on the board with the plane of the second cut"),
 )
 
 
@@ -59,7 +59,7 @@ class HalveParams(StageParams):
 
 STAGE = Stage(
     name="halve",
-    does="one half of the first cut → the body of the second",
+    does="half of the fruit after the first cut → body of the second cut",
     params=HalveParams,
     artifacts=_ARTIFACTS,
     reads=(

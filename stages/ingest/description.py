@@ -1,4 +1,4 @@
-"""What DVC and the flow need to know of the stage ingest."""
+"""Description of the stage ingest: parameters, artifacts, inputs."""
 
 from typing import Annotated, Literal
 
@@ -24,21 +24,21 @@ _FORCE = (
         "position_m",
         "array[f64,3]",
         "m",
-        "measured middle of the edge: y above the board, x and z from the start",
+        "measured centre of the edge: y above the board, x and z relative to the start",
     ),
-    Column("velocity_m_s", "array[f64,3]", "m/s", "its velocity, from the low-passed positions"),
-    Column("force_n", "array[f64,3]", "N", "force on the knife: raw_n less air_n"),
+    Column("velocity_m_s", "array[f64,3]", "m/s", "velocity, from low-pass filtered positions"),
+    Column("force_n", "array[f64,3]", "N", "force on the knife: raw_n minus air_n"),
     Column("force_norm_n", "f64", "N", "norm of force_n"),
-    Column("force_filtered_norm_n", "f64", "N", "norm of force_n after the low-pass"),
-    Column("air_n", "array[f64,3]", "N", "tare: what the log would read without contact"),
+    Column("force_filtered_norm_n", "f64", "N", "norm of the low-pass filtered force_n"),
+    Column("air_n", "array[f64,3]", "N", "tare: force reading without contact"),
     Column("raw_n", "array[f64,3]", "N", "force on the knife as logged"),
     Column(
         "valid",
         "bool",
         "",
-        "false at rest before the descent, on the board, and where force or tare are not known",
+        "false before the descent, on the board, and where force or tare are unknown",
     ),
-    Column("contact", "bool", "", "true from where the knife first touches the fruit"),
+    Column("contact", "bool", "", "true from contact onset"),
     Column("uncertainty_n", "f64", "N", "standard uncertainty of force_filtered_norm_n"),
 )
 
@@ -46,15 +46,15 @@ _ARTIFACTS = (
     table(
         "ingest/force",
         _FORCE,
-        meaning="measured force and motion of the knife in the cutting frame; no rows if the scan has no log",
+        meaning="measured force and motion of the knife in the cutting frame; empty without a log",
     ),
     table(
         "ingest/further",
         [Column("log", "i64", "", "number of the log, 2 for the second"), *_FORCE],
-        meaning="the same of further cuts of the fruit, one log after the other; no rows if there are none",
+        meaning="the same for further cuts of the fruit, log by log; empty if there are none",
     ),
-    metrics("ingest", "samples, rate, first touch, contact with the board, peak and mean force, tare"),
-    picture("ingest", "raw, air and net force over time and height, with the contact onset"),
+    metrics("ingest", "samples, rate, contact onset, board contact, peak and mean force, tare"),
+    picture("ingest", "raw, tare and net force over time and height, with contact onset"),
 )
 
 
@@ -93,7 +93,7 @@ class IngestParams(StageParams):
 
 STAGE = Stage(
     name="ingest",
-    does="robot log → force on the knife, tared, with its uncertainty; without a log an empty table",
+    does="robot log → tared force on the knife with uncertainty; empty without a log",
     params=IngestParams,
     artifacts=_ARTIFACTS,
     reads=(),

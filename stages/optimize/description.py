@@ -1,4 +1,4 @@
-"""What DVC and the flow need to know of the stage optimize."""
+"""Description of the stage optimize: parameters, artifacts, inputs."""
 
 from typing import Annotated, Literal
 
@@ -29,23 +29,23 @@ _ARTIFACTS = (
     table(
         "optimize/motion",
         [
-            Column("time_s", "f64", "s", "from the start of the cut, exactly one row per millisecond"),
-            Column("position_m", "array[f64,3]", "m", "centre of the knife's edge in the cutting frame"),
-            Column("velocity_m_s", "array[f64,3]", "m/s", "its velocity, zero in the first and last row"),
+            Column("time_s", "f64", "s", "time from the start of the cut, one row per millisecond"),
+            Column("position_m", "array[f64,3]", "m", "centre of the edge in the cutting frame"),
+            Column("velocity_m_s", "array[f64,3]", "m/s", "velocity, zero in the first and last row"),
             Column(
                 "acceleration_m_s2",
                 "array[f64,3]",
                 "m/s²",
-                "its acceleration, zero in the first and last row",
+                "acceleration, zero in the first and last row",
             ),
             Column("force_n", "array[f64,3]", "N", "predicted force on the knife"),
         ],
-        meaning="the optimised cut with its final draw along the board, from rest to rest",
+        meaning="optimised cut with the final draw along the board, from rest to rest",
     ),
     table(
         "optimize/profile",
         [
-            Column("time_s", "f64", "s", "from the start of the cut"),
+            Column("time_s", "f64", "s", "time from the start of the cut"),
             Column("vertical_n", "f64", "N", "norm of the force of the vertical cut"),
             Column("optimized_n", "f64", "N", "norm of the force of the optimised cut"),
             Column("vertical_force_n", "array[f64,3]", "N", "force of the vertical cut on the knife"),
@@ -53,47 +53,64 @@ _ARTIFACTS = (
             Column("vertical_position_m", "array[f64,3]", "m", "centre of the edge, vertical cut"),
             Column("optimized_position_m", "array[f64,3]", "m", "centre of the edge, optimised cut"),
         ],
-        meaning="the whole optimised motion beside the vertical cut of the same total duration and end height",
+        meaning="whole optimised motion and vertical cut of the same total duration and end height",
     ),
     table(
         "optimize/keyframes",
         [
-            Column("time_s", "f64", "s", "of the keyframe"),
-            Column("amplitude_m_s", "f64", "m/s", "its sawing speed, before blending with its neighbours"),
-            Column("frequency_rad_s", "f64", "rad/s", "its sawing frequency, likewise"),
-            Column("velocity_y_m_s", "f64", "m/s", "its vertical velocity, likewise"),
+            Column("time_s", "f64", "s", "time of the keyframe"),
+            Column("amplitude_m_s", "f64", "m/s", "sawing speed before blending with neighbours"),
+            Column("frequency_rad_s", "f64", "rad/s", "sawing frequency before blending"),
+            Column("velocity_y_m_s", "f64", "m/s", "vertical velocity before blending"),
         ],
         meaning="parameters of the optimised motion (SlicingMotion of disect_sim)",
     ),
     table(
         "optimize/history",
         [
-            Column("start", "str", "", "vertical, drawn 1, ..., or unconstrained: the ablation"),
-            Column("iteration", "i64", "-", "simulation of that start, from 1"),
+            Column("start", "str", "", "vertical, drawn 1, ..., or unconstrained (ablation)"),
+            Column("iteration", "i64", "-", "number of the simulation in this start, from 1"),
             Column("objective", "f64", "-", "mean force over the vertical cut's, plus the speed term"),
             Column("mean_force_n", "f64", "N", "mean norm of the force; NaN if the cut did not finish"),
-            Column("radius", "f64", "-", "length of the step that was allowed, in the search's units"),
-            Column("feasible", "bool", "", "true if every constraint holds within its tolerance"),
-            Column("better", "bool", "", "true if it was the best of its start so far"),
-            Column("end_height_residual_m", "f64", "m", "distance from the wanted end height"),
-            Column("lateral_residual_m", "f64", "m", "by how much the blade uncovers the fruit"),
-            Column("speed_residual_m_s", "f64", "m/s", "by how much the speed is too high"),
-            Column("acceleration_along_residual_m_s2", "f64", "m/s²", "the same along the blade"),
-            Column("acceleration_vertical_residual_m_s2", "f64", "m/s²", "the same vertically"),
-            Column("board_residual_m", "f64", "m", "by how much the edge is below its end height"),
+            Column("radius", "f64", "-", "trust radius in the search's units"),
+            Column("feasible", "bool", "", "true if all constraints hold within their tolerances"),
+            Column("better", "bool", "", "true if it is the best of its start so far"),
+            Column("end_height_residual_m", "f64", "m", "deviation from the required end height"),
+            Column("lateral_residual_m", "f64", "m", "length of fruit not covered by the blade"),
+            Column("speed_residual_m_s", "f64", "m/s", "excess of the speed over its limit"),
+            Column(
+                "acceleration_along_residual_m_s2",
+                "f64",
+                "m/s²",
+                "excess of the acceleration along the blade",
+            ),
+            Column(
+                "acceleration_vertical_residual_m_s2", "f64", "m/s²", "excess of the vertical acceleration"
+            ),
+            Column("board_residual_m", "f64", "m", "depth of the edge below its end height"),
         ],
-        meaning="the search, simulation by simulation",
+        meaning="history of the search by simulation",
     ),
     table(
         "optimize/confirmation",
         [
-            Column("check", "str", "", "what was changed"),
-            Column("mean_force_vertical_n", "f64", "N", "of the vertical cut; NaN if it did not finish"),
-            Column("mean_force_optimized_n", "f64", "N", "of the optimised cut; NaN if it did not finish"),
-            Column("reduction", "f64", "-", "share of the mean force that is saved"),
-            Column("peak_force_optimized_n", "f64", "N", "largest force of the optimised motion"),
+            Column("check", "str", "", "changed setting"),
+            Column(
+                "mean_force_vertical_n",
+                "f64",
+                "N",
+                "mean force of the vertical cut; NaN if it did not finish",
+            ),
+            Column(
+                "mean_force_optimized_n",
+                "f64",
+                "N",
+                "mean force of the optimised cut; NaN if it did not finish",
+            ),
+            Column("reduction", "f64", "-", "reduction of the mean force"),
+            Column("peak_force_optimized_n", "f64", "N", "peak force of the optimised motion"),
         ],
-        meaning="both motions simulated again with a finer mesh, finer steps and other parameters",
+        meaning="both motions simulated with a finer mesh, finer steps and other parameters",
     ),
     plot(
         "optimize/profile_plot",
@@ -113,16 +130,16 @@ _ARTIFACTS = (
             Column("mean_force_n", "f64", "N", "as in optimize/history"),
         ],
         axes=("iteration", "mean_force_n"),
-        meaning="the search for `dvc plots`",
+        meaning="history of the search for `dvc plots`",
     ),
     metrics(
         "optimize",
-        "both mean forces over the whole motion, the reduction, its band, what that rests on and whether it survives "
-        "finer simulations, pressing down, work, residuals of the constraints",
+        "mean forces of both cuts over the whole motion, reduction with its interval and basis, confirmation by finer "
+        "simulations, downward force, work, constraint residuals",
     ),
     picture(
         "optimize",
-        "both forces, the knife's path over the fruit, the search and the simulations that confirm it",
+        "force of both cuts, path of the knife over the fruit, search, confirming simulations",
     ),
 )
 
@@ -198,7 +215,7 @@ class OptimizeParams(StageParams):
 
 STAGE = Stage(
     name="optimize",
-    does="second body → the slicing motion with the least mean force under hard constraints",
+    does="body of the second cut → slicing motion with the least mean force within the robot's limits",
     params=OptimizeParams,
     artifacts=_ARTIFACTS,
     reads=(

@@ -1,4 +1,4 @@
-"""What DVC and the flow need to know of the stage precut."""
+"""Description of the stage precut: parameters, artifacts, inputs."""
 
 from typing import Annotated
 
@@ -13,12 +13,12 @@ def _half_body(side: str) -> tuple[Artifact, Artifact]:
         table(
             f"precut/half_{side}_vertices",
             [POSITION],
-            meaning=f"vertices of the closed {side} half-body",
+            meaning=f"vertices of the closed {side} half",
         ),
         table(
             f"precut/half_{side}_faces",
-            [triangles("the triangle's vertices, counter-clockwise seen from outside")],
-            meaning=f"triangles of the closed {side} half-body",
+            [triangles("vertices of the triangle, counter-clockwise seen from outside")],
+            meaning=f"triangles of the closed {side} half",
         ),
     )
 
@@ -28,20 +28,20 @@ _ARTIFACTS = (
         "precut/nodes",
         [
             POSITION,
-            Column("original", "i32", "index", "the row of tetrahedralize/nodes that it copies"),
-            Column("ghost", "bool", "", "true if it carries no material, only the far end of cut edges"),
+            Column("original", "i32", "index", "row of tetrahedralize/nodes of which it is a copy"),
+            Column("ghost", "bool", "", "true for a node without material, the far end of cut edges"),
         ],
-        meaning="nodes after duplication by the virtual node algorithm",
+        meaning="mesh nodes after duplication by the virtual node algorithm",
     ),
     table(
         "precut/tets",
         [
             Column("nodes", "array[i32,4]", "index", "rows of precut/nodes, positively oriented"),
-            Column("fraction", "f64", "-", "material fraction of the tetrahedron's volume, in (0, 1]"),
+            Column("fraction", "f64", "-", "material fraction of the tet's volume, in (0, 1]"),
             SIDE,
-            Column("original", "i32", "index", "the row of tetrahedralize/tets that it copies"),
+            Column("original", "i32", "index", "row of tetrahedralize/tets of which it is a copy"),
         ],
-        meaning="tetrahedra after duplication, each with the material of one side",
+        meaning="tets after duplication, each with the material of one side",
     ),
     table(
         "precut/virtual_nodes",
@@ -53,7 +53,7 @@ _ARTIFACTS = (
             SIDE,
             Column("position_m", "array[f64,3]", "m", "position on the cut surface"),
         ],
-        meaning="points where the cut surface crosses an edge, one per side",
+        meaning="virtual nodes: intersections of the cut surface with mesh edges, one per side",
     ),
     table(
         "precut/springs",
@@ -70,15 +70,15 @@ _ARTIFACTS = (
                 "m",
                 "2D position on the cut surface; (z, y) for the plane x = 0",
             ),
-            Column("area_m2", "f64", "m²", "tributary area; the column sums to the area of the cut"),
+            Column("area_m2", "f64", "m²", "tributary area; sums to the area of the cut"),
             Column("surface", "bool", "", "true if the crossed edge lies on the outer surface (skin)"),
         ],
-        meaning="cutting springs that hold the two sides together",
+        meaning="springs that join the two sides of the cut",
     ),
     *_half_body("positive"),
     *_half_body("negative"),
-    metrics("precut", "counts, volumes and areas of the two sides, conservation errors, snapped nodes"),
-    picture("precut", "the two half-bodies pulled apart and the springs on the cut surface"),
+    metrics("precut", "counts, volumes and areas of both sides, conservation errors, snapped nodes"),
+    picture("precut", "the two halves pulled apart, and the springs on the cut surface"),
 )
 
 
@@ -95,7 +95,7 @@ class PrecutParams(StageParams):
 
 STAGE = Stage(
     name="precut",
-    does="mesh → two bodies joined by cutting springs",
+    does="mesh → two halves joined by springs along the cut",
     params=PrecutParams,
     artifacts=_ARTIFACTS,
     reads=(

@@ -1,4 +1,4 @@
-"""What DVC and the flow need to know of the stage precut_half."""
+"""Description of the stage precut_half, the second instance of precut."""
 
 from stages.precut.description import PrecutParams
 from stages.runtime.describe import Instance
@@ -14,6 +14,6 @@ STAGE = Instance(
     name="precut_half",
     of="precut",
     reads={"tetrahedralize": "tetrahedralize_half"},
-    does="the second cut's mesh → two bodies joined by cutting springs",
+    does="mesh of the second cut → two parts joined by springs along the cut",
     params=PrecutHalfParams,
 )

@@ -1,4 +1,4 @@
-"""What DVC and the flow need to know of the stage replay."""
+"""Description of the stage replay: parameters, artifacts, inputs."""
 
 from typing import Annotated
 
@@ -12,44 +12,44 @@ _ARTIFACTS = (
     table(
         "replay/frames",
         [
-            Column("time_s", "f64", "s", "time of the frame; 0 is the body at rest"),
-            Column("knife_position_m", "array[f64,3]", "m", "middle of the knife's edge"),
-            Column("force_n", "array[f64,3]", "N", "force on the knife in the step that ends there"),
+            Column("time_s", "f64", "s", "time of the frame; 0: body at rest"),
+            Column("knife_position_m", "array[f64,3]", "m", "centre of the edge"),
+            Column("force_n", "array[f64,3]", "N", "force on the knife in the preceding time step"),
             Column("force_norm_n", "f64", "N", "norm of force_n"),
-            Column("cut_fraction", "f64", "-", "share of the springs' stiffness that is gone"),
+            Column("cut_fraction", "f64", "-", "cut fraction: share of the spring stiffness that is gone"),
         ],
-        meaning="the recorded frames of the optimised cut",
+        meaning="frames of the optimised cut",
     ),
     table(
         "replay/faces",
         [
             triangles("rows within a frame of replay/vertices, counter-clockwise seen from outside"),
             SIDE,
-            Column("on_cut", "bool", "", "true for the face that the knife makes"),
+            Column("on_cut", "bool", "", "true for faces created by the cut"),
         ],
-        meaning="triangles of both halves, the same in every frame",
+        meaning="triangles of both parts, the same in every frame",
     ),
     table(
         "replay/vertices",
         [
             Column("frame", "i32", "index", "row of replay/frames"),
             Column("position_m", "array[f32,3]", "m", "position in the cutting frame (y up, board y = 0)"),
-            Column("displacement_m", "f32", "m", "distance from where the vertex was at rest"),
+            Column("displacement_m", "f32", "m", "distance from the rest position"),
         ],
-        meaning="vertices of both halves, frame after frame, as many and in the same order in each",
+        meaning="vertices of both parts, frame by frame, in the same order",
     ),
     table(
         "replay/springs",
         [
             Column("frame", "i32", "index", "row of replay/frames"),
-            Column("plus_m", "array[f32,3]", "m", "the spring's end on side +1"),
-            Column("minus_m", "array[f32,3]", "m", "its end on side -1"),
-            Column("remaining_fraction", "f32", "-", "stiffness over stiffness at the start, 0 if cut"),
+            Column("plus_m", "array[f32,3]", "m", "end of the spring on side +1"),
+            Column("minus_m", "array[f32,3]", "m", "end of the spring on side -1"),
+            Column("remaining_fraction", "f32", "-", "stiffness / initial stiffness; 0: cut"),
         ],
-        meaning="cutting springs, frame after frame, in the rows of precut_half/springs",
+        meaning="springs, frame by frame, rows as in precut_half/springs",
     ),
-    metrics("replay", "outcome, length and mean force of the recorded cut, and the knife's size"),
-    picture("replay", "the halves and the knife at four moments of the optimised cut"),
+    metrics("replay", "outcome, duration and mean force of the recorded cut, dimensions of the knife"),
+    picture("replay", "fruit and knife at four times of the optimised cut"),
 )
 
 
@@ -63,7 +63,7 @@ class ReplayParams(StageParams):
 
 STAGE = Stage(
     name="replay",
-    does="motion → a recording of the cut for the 3D viewers",
+    does="motion → recording of the cut for the 3D viewers",
     params=ReplayParams,
     artifacts=_ARTIFACTS,
     reads=(

@@ -1,1 +1,1 @@
-"""What all stages share: artifacts, guard, files, pictures."""
+"""Runtime of all stages: descriptions, parameters, artifacts, files, checkpoints, process entry point."""

@@ -1,4 +1,4 @@
-"""Reading and writing artifacts: validated, atomic, byte-identical for the same content."""
+"""Read and write artifacts: validated, atomic, byte-identical for equal content."""
 
 import io
 import json
@@ -17,29 +17,24 @@ from stages.runtime.errors import InputError
 from stages.runtime.files import write_bytes_atomic
 from stages.runtime.version import ARTIFACT_FORMAT
 
-# Reading Parquet files that may be damaged.
-
 
 def read_parquet(path: Path) -> pl.DataFrame:
-    """The table; PolarsError or OSError if the file is damaged."""
+    """Read a table; raise PolarsError or OSError if the file is corrupt."""
     with _panics_as_errors():
         return pl.read_parquet(path)
 
 
 @contextmanager
 def _panics_as_errors() -> Iterator[None]:
-    """Within this, a panic of polars' Rust code is a PolarsError; by itself it is no Exception and ends everything."""
+    """Convert panics of polars' Rust code, which are not Exceptions, to PolarsError."""
     try:
         yield
     except pl.exceptions.PanicException as error:
         raise pl.exceptions.ComputeError(str(error)) from error
 
 
-# Two curves that a command compares outside of the pipeline: a table and a picture in a folder of their own.
-
-
 def write_curves(folder: Path, table: pl.DataFrame, png: bytes) -> dict[str, str]:
-    """Write force.csv and force.png, each whole at any time; where they are, as `table` and `picture`."""
+    """Write force.csv and force.png of a comparison atomically; return their paths as `table` and `picture`."""
     folder.mkdir(parents=True, exist_ok=True)
     buffer = io.BytesIO()
     table.write_csv(buffer)
@@ -48,7 +43,7 @@ def write_curves(folder: Path, table: pl.DataFrame, png: bytes) -> dict[str, str
     return {"table": str(folder / "force.csv"), "picture": str(folder / "force.png")}
 
 
-# Checking a table against the columns that its description promises.
+# Validation of tables.
 
 
 _SCALARS = {
@@ -64,7 +59,7 @@ _ARRAY = re.compile(r"array\[(\w+),(\d+)\]")
 
 
 def polars_dtype(dtype: str) -> pl.DataType:
-    """The polars type for a catalogue dtype such as f64 or array[f64,3]."""
+    """Return the polars type of a catalogue dtype such as f64 or array[f64,3]."""
     match = _ARRAY.fullmatch(dtype)
     if match:
         return pl.Array(_SCALARS[match[1]], int(match[2]))
@@ -72,7 +67,7 @@ def polars_dtype(dtype: str) -> pl.DataType:
 
 
 def check_table(artifact: Artifact, frame: pl.DataFrame, source: str) -> None:
-    """Refuse a frame whose columns, types or values break the artifact's contract."""
+    """Reject a frame whose columns, types or values differ from the artifact's description."""
     expected = [column.name for column in artifact.columns]
     if frame.columns != expected:
         raise InputError(
@@ -93,20 +88,20 @@ def _check_column(artifact: Artifact, column: Column, series: pl.Series, source:
     missing = series.null_count() or (flat.null_count() if len(series) else 0)
     if missing:
         raise InputError(
-            f"{source}: column {column.name} has {missing} missing values, none are allowed. "
+            f"{source}: column {column.name} has {missing} missing values. None are allowed. "
             f"{_remedy(artifact)}"
         )
     if flat.dtype.is_float():
         not_finite = int((~flat.is_finite()).sum())
         if not_finite:
             raise InputError(
-                f"{source}: column {column.name} has {not_finite} values that are NaN or infinite. "
+                f"{source}: column {column.name} has {not_finite} NaN or infinite values. "
                 f"All must be finite. {_remedy(artifact)}"
             )
 
 
 def _remedy(artifact: Artifact) -> str:
-    return f"Run the stage {artifact.producer} again."
+    return f"Rerun the stage {artifact.producer}."
 
 
 def _list(names: list[str]) -> str:
@@ -114,12 +109,12 @@ def _list(names: list[str]) -> str:
 
 
 PREFIX = "scan2cut."
-"""Before every key of ours in a Parquet file's metadata."""
+"""Prefix of scan2cut's keys in the metadata of Parquet files."""
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 
 def artifact(name: str, kind: Kind | None = None) -> Artifact:
-    """The catalogue's entry; KeyError for a name that isn't in it (a programming error, not bad input)."""
+    """Return the catalogue's entry; raise KeyError for an unknown name (a programming error, not bad input)."""
     entry = ARTIFACTS[name]
     if kind is not None and entry.kind != kind:
         raise KeyError(f"{name} is a {entry.kind}, not a {kind}")
@@ -127,19 +122,19 @@ def artifact(name: str, kind: Kind | None = None) -> Artifact:
 
 
 def read_table(scan_dir: Path, name: str) -> pl.DataFrame:
-    """Read a table and check it against the catalogue; InputError if it breaks the contract."""
+    """Read a table and validate it against the catalogue; raise InputError if it is invalid."""
     entry = artifact(name, "table")
     return read_table_file(scan_dir / entry.path, entry)
 
 
 def read_table_file(path: Path, entry: Artifact) -> pl.DataFrame:
-    """Read one Parquet file as the given artifact."""
+    """Read and validate one Parquet file as the given artifact."""
     metadata = read_metadata(path)
-    found = metadata.get(PREFIX + "schema")
-    if found != entry.schema:
+    schema = metadata.get(PREFIX + "schema")
+    if schema != entry.schema:
         raise InputError(
-            f"{path}: its schema is {found or 'not stated'}. {entry.name} must have the columns that "
-            f"stages/{entry.producer} describes today, schema {entry.schema}. Run the stage {entry.producer} again."
+            f"{path}: its schema is {schema or 'missing'}. {entry.name} must have the columns described in "
+            f"stages/{entry.producer}, schema {entry.schema}. Rerun the stage {entry.producer}."
         )
     try:
         frame = read_parquet(path)
@@ -150,7 +145,7 @@ def read_table_file(path: Path, entry: Artifact) -> pl.DataFrame:
 
 
 def read_metadata(path: Path) -> dict[str, str]:
-    """The key-value metadata of a Parquet file; InputError if the file is missing or broken."""
+    """Return the metadata of a Parquet file; raise InputError if the file is missing or corrupt."""
     if not path.is_file():
         raise InputError(
             f"{path} does not exist. Run the stage that writes it: 'scan2cut run' or 'dvc repro'."
@@ -165,7 +160,7 @@ def read_metadata(path: Path) -> dict[str, str]:
 def _unreadable(path: Path, error: Exception) -> InputError:
     reason = " ".join(str(error).split())[:200]
     return InputError(
-        f"{path} can't be read as Parquet ({reason}). It must be a whole Parquet file. Run its stage again."
+        f"{path} can't be read as Parquet ({reason}). It must be a valid Parquet file. Rerun its stage."
     )
 
 
@@ -176,7 +171,7 @@ def write_table(
     *,
     notes: Mapping[str, str] | None = None,
 ) -> Path:
-    """Check the frame against the catalogue and write it; returns the path. Notes are the stage's own metadata."""
+    """Validate and write a table; return its path. Notes are additional metadata of the stage."""
     entry = artifact(name, "table")
     check_table(entry, frame, name)
     buffer = io.BytesIO()
@@ -187,15 +182,15 @@ def write_table(
 
 
 def read_notes(scan_dir: Path, name: str) -> dict[str, str]:
-    """The notes that the stage left in a table's metadata; empty if there are none."""
+    """Return the notes in a table's metadata; empty if there are none."""
     text = read_metadata(scan_dir / artifact(name, "table").path).get(PREFIX + "notes", "{}")
     notes: dict[str, str] = json.loads(text)
     return notes
 
 
 def _metadata(entry: Artifact, notes: Mapping[str, str] | None) -> dict[str, str]:
-    """What the file says of itself. Nothing of where it comes from: that is in the stage's provenance.json, so that
-    the same content is the same file, and whoever reads it stays fresh.
+    """Return the metadata of a table, without provenance, so that equal content gives equal files and downstream stages
+    stay fresh.
     """
     values = {
         "artifact": entry.name,
@@ -209,7 +204,7 @@ def _metadata(entry: Artifact, notes: Mapping[str, str] | None) -> dict[str, str
 
 
 def write_json(scan_dir: Path, name: str, content: dict[str, Any]) -> Path:
-    """Write metrics or provenance as small, sorted JSON; NaN and infinity are refused."""
+    """Write metrics or provenance as sorted JSON; reject NaN and infinity."""
     entry = artifact(name)
     if entry.kind not in ("metrics", "provenance"):
         raise KeyError(f"{name} is a {entry.kind}, not metrics or provenance")
@@ -230,28 +225,28 @@ def _plain(where: str, value: Any) -> Any:
         raise InputError(f"{where} is {value}. A metric must be finite. Check the input of this stage.")
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    raise TypeError(f"{where} is a {type(value).__name__}, which JSON can't hold")
+    raise TypeError(f"{where} is a {type(value).__name__}, which JSON can't represent")
 
 
 def read_metrics(path: Path) -> dict[str, Any]:
-    """Read a metrics file; InputError if it isn't a JSON object of finite values."""
+    """Read a metrics file; raise InputError if it is not a JSON object of finite values."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         plain: Any = _plain(str(path), content)
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(
-            f"{path} can't be read as JSON ({error}). Run the stage that writes it again."
+            f"{path} can't be read as JSON ({error}). Rerun the stage that writes it."
         ) from error
     if not isinstance(content, dict):
         raise InputError(
-            f"{path} holds a {type(content).__name__}. Metrics must be a JSON object. Run the stage again."
+            f"{path} contains a {type(content).__name__}. Metrics must be a JSON object. Rerun the stage."
         )
     metrics: dict[str, Any] = plain
     return metrics
 
 
 def write_csv(scan_dir: Path, name: str, csv: str) -> Path:
-    """Write CSV text with the columns that the catalogue promises."""
+    """Write CSV text with the columns of the catalogue."""
     entry = artifact(name, "plot")
     check_csv_header(entry, csv, name)
     path = scan_dir / entry.path
@@ -260,18 +255,18 @@ def write_csv(scan_dir: Path, name: str, csv: str) -> Path:
 
 
 def check_csv_header(entry: Artifact, csv: str, source: str) -> None:
-    """Refuse CSV text whose first line does not name the artifact's columns."""
+    """Reject CSV text whose header differs from the artifact's columns."""
     expected = ",".join(column.name for column in entry.columns)
-    found = csv.partition("\n")[0]
-    if found != expected:
+    header = csv.partition("\n")[0]
+    if header != expected:
         raise InputError(
-            f"{source}: the first line is {found[:200]!r}. {entry.name} must begin with {expected!r}. "
-            f"Run the stage {entry.producer} again."
+            f"{source}: the first line is {header[:200]!r}. {entry.name} must begin with {expected!r}. "
+            f"Rerun the stage {entry.producer}."
         )
 
 
 def write_picture(scan_dir: Path, name: str, png: bytes) -> Path:
-    """Write PNG bytes."""
+    """Write a PNG picture."""
     entry = artifact(name, "picture")
     if not png.startswith(PNG_SIGNATURE):
         raise ValueError(f"{name}: the bytes are not a PNG")

@@ -13,25 +13,27 @@ from stages.runtime.describe import Artifact, Instance, Stage
 
 _STAGES_FOLDER = Path(__file__).parents[1]
 _DESCRIPTION = "description"
-"""A folder of stages/ with this module is a stage; its STAGE describes it."""
+"""A folder of stages/ with this module is a stage, described by its STAGE."""
 
 
 def _described() -> dict[str, Stage]:
-    found: dict[str, Stage | Instance] = {}
+    described: dict[str, Stage | Instance] = {}
     for path in sorted(_STAGES_FOLDER.glob(f"*/{_DESCRIPTION}.py")):
-        word = path.parent.name
-        found[word] = import_module(f"stages.{word}.{_DESCRIPTION}").STAGE
-        if found[word].name != word:
-            raise ValueError(f"{path} describes {found[word].name!r}; a stage has the name of its folder")
-    stages = {word: stage for word, stage in found.items() if isinstance(stage, Stage)}
-    for word, stage in found.items():
+        name = path.parent.name
+        described[name] = import_module(f"stages.{name}.{_DESCRIPTION}").STAGE
+        if described[name].name != name:
+            raise ValueError(
+                f"{path} describes {described[name].name!r}; a stage must have the name of its folder"
+            )
+    stages = {name: stage for name, stage in described.items() if isinstance(stage, Stage)}
+    for name, stage in described.items():
         if isinstance(stage, Instance):
-            stages[word] = stage.resolve(stages[stage.of])
+            stages[name] = stage.resolve(stages[stage.of])
     return stages
 
 
 def _ordered(stages: Mapping[str, Stage]) -> dict[str, Stage]:
-    """Each stage after those it reads from, otherwise by name."""
+    """Return the stages in topological order, ties by name."""
     missing = {name: {read.partition("/")[0] for read in stage.reads} for name, stage in stages.items()}
     ready = [name for name, before in missing.items() if not before]
     heapify(ready)
@@ -46,28 +48,28 @@ def _ordered(stages: Mapping[str, Stage]) -> dict[str, Stage]:
                     heappush(ready, other)
     if len(ordered) != len(stages):
         raise ValueError(
-            f"stages that wait for each other or for no stage: {sorted(stages.keys() - ordered)}"
+            f"stages that depend on each other or on an unknown stage: {sorted(stages.keys() - ordered)}"
         )
     return ordered
 
 
 STAGES: dict[str, Stage] = _ordered(_described())
-"""Every stage by name, each after those it reads from."""
+"""All stages by name, in topological order."""
 
 ARTIFACTS: dict[str, Artifact] = {a.name: a for stage in STAGES.values() for a in stage.writes}
-"""Every artifact by name, in the order in which the stages write them."""
+"""All artifacts by name, in the order of the stages."""
 
 
 def artifacts_of(stage: str) -> tuple[Artifact, ...]:
-    """The artifacts that the stage writes."""
+    """Return the artifacts that the stage writes."""
     return STAGES[stage].writes
 
 
 def readers_of(artifact: Artifact) -> tuple[str, ...]:
-    """The stages that read the artifact."""
+    """Return the stages that read the artifact."""
     return tuple(stage.name for stage in STAGES.values() if artifact.name in stage.reads)
 
 
 def base_of(stage: str) -> str:
-    """The stage whose code runs: the base of an instance, else the stage itself."""
+    """Return the stage whose code runs: the base of an instance, else the stage itself."""
     return STAGES[stage].code

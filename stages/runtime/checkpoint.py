@@ -1,4 +1,4 @@
-"""Checkpoints: a killed stage goes on where it was, and ends with the same numbers."""
+"""Checkpoints: a killed stage resumes where it stopped and gives the same result."""
 
 import io
 import logging
@@ -13,7 +13,7 @@ CHECKPOINT_FOLDER = ".checkpoints"
 
 
 def remove_checkpoints(scan_dir: Path | None, stage: str) -> None:
-    """The stage is done: its checkpoints go, and so do those that a kill left half-written."""
+    """Remove the checkpoints of a completed stage, including partial ones left by a kill."""
     if scan_dir is None or not (folder := scan_dir / CHECKPOINT_FOLDER).is_dir():
         return
     for pattern in (f"{stage}-*", f".{stage}-*"):
@@ -24,30 +24,32 @@ def remove_checkpoints(scan_dir: Path | None, stage: str) -> None:
 
 
 _FORMAT = 2
-"""Raise it when the content changes its meaning; older checkpoints are then not read."""
+"""Raise it when the meaning of the content changes; older checkpoints are then ignored."""
 _LOG = logging.getLogger(__name__)
 
 
 class Checkpoint:
-    """One file per part of a stage's work, which knows the hash of everything the work depends on."""
+    """Saved state of one part of a stage's work, valid for one hash of everything the work depends on."""
 
     def __init__(self, scan_dir: Path | None, key: str, *, stage: str, part: str) -> None:
         self._key = key
         self._path = None if scan_dir is None else scan_dir / CHECKPOINT_FOLDER / f"{stage}-{part}.pt"
 
     def load(self) -> dict[str, Any] | None:
-        """What was saved; None if there is nothing, nothing whole, or that of other work."""
+        """Return the saved state; None if there is none, it is corrupt, or it belongs to other work."""
         content = self._read()
         return None if content is None else content["state"]
 
     def save(self, state: dict[str, Any]) -> None:
-        """Save the state; the file is whole at any time."""
+        """Save the state atomically."""
         if self._path is None:
             return
         import torch
 
         buffer = io.BytesIO()
-        torch.save({"torch": str(torch.__version__), "format": _FORMAT, "key": self._key, "state": state}, buffer)
+        torch.save(
+            {"torch": str(torch.__version__), "format": _FORMAT, "key": self._key, "state": state}, buffer
+        )
         write_bytes_atomic(self._path, buffer.getvalue())
 
     def _read(self) -> dict[str, Any] | None:
@@ -58,12 +60,14 @@ class Checkpoint:
         try:
             content = torch.load(io.BytesIO(self._path.read_bytes()), weights_only=True)
         except (OSError, RuntimeError, EOFError, ValueError, KeyError, pickle.UnpicklingError) as error:
-            _LOG.warning("%s can't be read (%s): this part starts again.", self._path, error)
+            _LOG.warning(
+                "Can't read checkpoint %s (%s); this part restarts from the beginning.", self._path, error
+            )
             return None
-        whole = (
+        is_valid = (
             isinstance(content, dict)
             and content.get("torch") == str(torch.__version__)
             and content.get("format") == _FORMAT
             and content.get("key") == self._key
         )
-        return content if whole else None
+        return content if is_valid else None

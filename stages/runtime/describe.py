@@ -1,4 +1,4 @@
-"""The words in which a stage's folder describes the stage: columns, artifacts, and the stage itself."""
+"""Classes with which a stage's folder describes the stage: parameters, columns, artifacts, stage, instance."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -9,30 +9,29 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-# Names in params.yaml that stand for an entry of a table: checked against it, loaded when it is used.
-#
-# A table can thus be read by the command line, which must not import torch or SciPy.
+# Names in params.yaml that refer to an entry of a table. They are validated by name and imported on use, so that the
+# command line does not import torch or SciPy.
 
 
 def one_of(names: Iterable[str]) -> AfterValidator:
-    """For a field `Annotated[str, one_of(TABLE)]`: refuses every other name by a sentence that lists these."""
-    known = tuple(names)
+    """Return a validator for a field `Annotated[str, one_of(TABLE)]` that rejects other names."""
+    allowed = tuple(names)
 
     def check(name: str) -> str:
-        if name not in known:
-            raise ValueError(f"it must be one of {', '.join(known)}")
+        if name not in allowed:
+            raise ValueError(f"must be one of {', '.join(allowed)}")
         return name
 
     return AfterValidator(check)
 
 
-def load_named(place: str) -> Any:
-    """What "package.module:name" names."""
-    module, _, name = place.partition(":")
+def load_named(address: str) -> Any:
+    """Import and return the object at "package.module:name"."""
+    module, _, name = address.partition(":")
     return getattr(import_module(module), name)
 
 
-# What every section of params.yaml obeys, and the number types that sections share.
+# Parameters.
 
 
 Positive = Annotated[float, Field(gt=0)]
@@ -42,13 +41,13 @@ Vector = tuple[float, float, float]
 
 
 class StageParams(BaseModel):
-    """Common rules: nothing unknown, nothing changed after loading, no NaN or infinity."""
+    """Base of all sections: no unknown keys, immutable, no NaN or infinity."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     @classmethod
     def shared_sections(cls) -> dict[str, type["SharedSection"]]:
-        """Fields that are not of this section but a section of their own, under the field's name."""
+        """Return the fields that are separate, shared sections, by name."""
         return {
             name: field.annotation
             for name, field in cls.model_fields.items()
@@ -56,7 +55,7 @@ class StageParams(BaseModel):
         }
 
     def changed(self, **values: Any) -> Self:
-        """A copy with other values, checked; keys that the section lacks are those of its shared sections."""
+        """Return a validated copy with changed values; keys not in this section belong to its shared sections."""
         update = {key: value for key, value in values.items() if key in type(self).model_fields}
         for name, model in self.shared_sections().items():
             inner = {
@@ -71,7 +70,10 @@ class StageParams(BaseModel):
 
 
 class SharedSection(StageParams):
-    """A section that several stages read: each has it as a field with the section's name."""
+    """A section shared by several stages, which have it as a field with the section's name."""
+
+
+# Artifacts.
 
 
 Kind = Literal["table", "metrics", "picture", "plot", "folder", "provenance"]
@@ -108,107 +110,107 @@ class Artifact:
     meaning: str
     columns: tuple[Column, ...] = ()
     axes: tuple[str, ...] = ()
-    """Of a plot: the column of the horizontal axis, then those that are drawn over it."""
+    """For a plot: column of the horizontal axis, then the plotted columns."""
 
     @property
     def path(self) -> str:
-        """Relative to the scan's directory data/scans/<id>/."""
+        """Return the path relative to the scan's directory data/scans/<id>/."""
         return self.name + SUFFIX[self.kind]
 
     @property
     def schema(self) -> str:
-        """Changes with the columns' names, types and units; a file of another schema is not read."""
+        """Return a hash of the columns' names, types and units; files with another schema are rejected."""
         columns = [(column.name, column.dtype, column.unit) for column in self.columns]
         return sha256(json.dumps(columns).encode()).hexdigest()[:12]
 
     @property
     def producer(self) -> str:
-        """The stage that writes it."""
+        """Return the stage that writes it."""
         return self.name.partition("/")[0]
 
 
 def table(name: str, columns: Iterable[Column], *, meaning: str) -> Artifact:
-    """A Parquet table."""
+    """Describe a Parquet table."""
     return Artifact(name, "table", meaning, tuple(columns))
 
 
 def metrics(stage: str, meaning: str) -> Artifact:
-    """The stage's numbers, flags and short texts, as JSON that DVC compares between versions."""
+    """Describe the stage's metrics: numbers, flags and short texts in JSON, which DVC compares between versions."""
     return Artifact(f"{stage}/metrics", "metrics", meaning)
 
 
 def picture(stage: str, meaning: str) -> Artifact:
-    """The stage's picture."""
+    """Describe the stage's picture."""
     return Artifact(f"{stage}/preview", "picture", meaning)
 
 
 def plot(name: str, columns: Iterable[Column], *, axes: tuple[str, ...], meaning: str) -> Artifact:
-    """A small CSV file for `dvc plots`: the columns in `axes` after the first are drawn over the first."""
+    """Describe a CSV file for `dvc plots`: columns in `axes` after the first are plotted over the first."""
     return Artifact(name, "plot", meaning, tuple(columns), axes=axes)
 
 
 def folder(name: str, meaning: str) -> Artifact:
-    """A folder of files in formats of their own."""
+    """Describe a folder of files in other formats."""
     return Artifact(name, "folder", meaning)
 
 
 def provenance(stage: str) -> Artifact:
-    """What the stage's files were made from; the runtime writes it for every stage."""
+    """Describe the stage's provenance, which the runtime writes."""
     return Artifact(f"{stage}/provenance", "provenance", "sha256 of what the stage read and wrote")
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A stage as DVC, the flow and the catalogue see it. What it does is `run` in stages/<name>/<name>.py."""
+    """Description of a stage for DVC, the flow and the catalogue; its code is `run` in stages/<name>/<name>.py."""
 
     name: str
     does: str
-    """One line: from what to what."""
+    """One line: input → output."""
     params: type[StageParams]
     artifacts: tuple[Artifact, ...]
-    """What `run` writes."""
+    """Artifacts that `run` writes."""
     reads: tuple[str, ...]
-    """Names of the artifacts of earlier stages that it reads."""
+    """Names of the upstream artifacts it reads."""
     key_figure: str
-    """The metric that stands for the stage in short tables."""
+    """Metric shown for the stage in short tables."""
     timeout_s: float
     files: tuple[str, ...] = ()
-    """Keys of scan.yaml that name the files it reads from the scan's directory."""
+    """Keys of scan.yaml that name its input files in the scan's directory."""
     uses_library: bool = False
-    """Whether it depends on the calibrated cuts of the scan's material."""
+    """Whether it depends on the library of the scan's material."""
     uses_material: bool = False
     """Whether it depends on the scan's material."""
     retries: int = 2
     base: str = ""
-    """Of an instance: the stage whose folder it runs."""
+    """For an instance: the stage whose code it runs."""
     renamed: tuple[tuple[str, str], ...] = ()
-    """Of an instance: (stage that the base reads from, stage that it reads from instead)."""
+    """For an instance: (stage that the base reads from, stage that it reads from instead)."""
 
     @property
     def code(self) -> str:
-        """The stage whose folder holds the code: its own, or that of its base."""
+        """Return the stage whose folder contains the code: itself or its base."""
         return self.base or self.name
 
     @property
     def writes(self) -> tuple[Artifact, ...]:
-        """Everything in the stage's output folder."""
+        """Return everything in the stage's output folder."""
         return (*self.artifacts, provenance(self.name))
 
     @property
     def sections(self) -> tuple[str, ...]:
-        """Sections of params.yaml that it depends on; later ones override earlier ones."""
+        """Return the sections of params.yaml it depends on; later ones override earlier ones."""
         shared = self.params.shared_sections()
         return (*shared, self.base, self.name) if self.base else (*shared, self.name)
 
     def name_of(self, name: str) -> str:
-        """What the artifact that the base calls `name` is called here."""
+        """Return this stage's name of the artifact that its base calls `name`."""
         stage, _, stem = name.partition("/")
         return f"{dict([*self.renamed, (self.code, self.name)]).get(stage, stage)}/{stem}"
 
 
 @dataclass(frozen=True)
 class Instance:
-    """A stage that runs a second time, on other inputs, with parameters and an output folder of its own."""
+    """A second run of a stage on other inputs, with its own parameters and output folder."""
 
     name: str
     of: str
@@ -217,10 +219,10 @@ class Instance:
     """Stage that the base reads from → stage that the instance reads from."""
     does: str
     params: type[StageParams] | None = None
-    """Where the base's model allows more than the instance can do."""
+    """Parameters, if the instance allows less than its base."""
 
     def resolve(self, base: Stage) -> Stage:
-        """The whole stage: what is not said here is the base's."""
+        """Return the complete stage; everything not given here is taken from the base."""
         stage = replace(
             base,
             name=self.name,
@@ -234,7 +236,7 @@ class Instance:
             stage,
             reads=tuple(stage.name_of(name) for name in base.reads),
             artifacts=tuple(
-                replace(a, name=stage.name_of(a.name), meaning=f"{a.meaning}; of the second cut")
+                replace(a, name=stage.name_of(a.name), meaning=f"{a.meaning} (second cut)")
                 for a in base.artifacts
             ),
         )

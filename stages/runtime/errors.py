@@ -13,67 +13,65 @@ __all__ = ["InputError"]
 EXIT_DONE = 0
 EXIT_FAILED = 1
 EXIT_BAD_INPUT = 2
-"""A sentence on stderr says what was wrong, the rule and the remedy."""
+"""Input rejected; a message on stderr says what is wrong, the rule and the remedy."""
 EXIT_INPUTS_CHANGED = 75
-"""EX_TEMPFAIL of sysexits.h: run it again."""
+"""EX_TEMPFAIL of sysexits.h: retry."""
 EXIT_INTERRUPTED = 130
-"""What a shell reports for Ctrl-C."""
+"""Exit code of a shell for Ctrl-C."""
 
 
 REASONS = {
     errno.ENOSPC: ("the disk is full", "Free some space"),
-    errno.EDQUOT: ("the disk quota is used up", "Free some space or ask for more"),
+    errno.EDQUOT: ("the disk quota is exceeded", "Free some space or raise the quota"),
     errno.EFBIG: ("the file is larger than this account may write", "Raise the limit (ulimit -f)"),
-    errno.EROFS: ("the disk is read-only", "Mount it for writing"),
+    errno.EROFS: ("the disk is read-only", "Remount it writable"),
     errno.EACCES: ("this account may not write there", "Change the owner or the permissions"),
-    errno.EPERM: ("this account may not do that", "Change the owner or the permissions"),
-    errno.ENAMETOOLONG: ("the name is longer than a disk allows", "Give another"),
-    errno.ELOOP: ("links lead in a circle", "Give the file itself"),
-    errno.EIO: ("the disk can't read or write it", "Check the disk (dmesg, smartctl)"),
+    errno.EPERM: ("this account lacks permission", "Change the owner or the permissions"),
+    errno.ENAMETOOLONG: ("the file name is too long", "Choose a shorter one"),
+    errno.ELOOP: ("symbolic links form a loop", "Give the file itself"),
+    errno.EIO: ("disk input/output error", "Check the disk (dmesg, smartctl)"),
 }
 
 _NOT_ALLOWED = (errno.EROFS, errno.EACCES, errno.EPERM)
-"""Stays so until somebody changes the place: who meets it before anything has begun refuses."""
+"""Permanent until permissions change; reject as bad input if hit before any work started."""
 
 _NO_NAME = (errno.ENAMETOOLONG, errno.ELOOP)
-"""The fault of whoever gave the name."""
+"""Errors caused by a given file name."""
 
 
-def is_refused(error: BaseException) -> bool:
-    """True if the person who asked has to change something: the place, or a name."""
+def is_bad_input(error: BaseException) -> bool:
+    """Return whether the user must change permissions or a file name."""
     return is_not_allowed(error) or (isinstance(error, OSError) and error.errno in _NO_NAME)
 
 
 def is_not_allowed(error: BaseException) -> bool:
-    """True if the place may not be written."""
+    """Return whether writing is not permitted."""
     return isinstance(error, OSError) and error.errno in _NOT_ALLOWED
 
 
-def disk_sentence(error: BaseException) -> str | None:
-    """What happened, that nothing was lost, and what to do; None if the error is no error of the disk."""
+def disk_message(error: BaseException) -> str | None:
+    """Return a message for a disk error with its remedy; None for other errors."""
     if not isinstance(error, OSError) or error.errno not in REASONS:
         return None
     what, remedy = REASONS[error.errno]
     where = error.filename2 or error.filename
-    place = f" ({where})" if where else ""
-    return (
-        f"{what[0].upper()}{what[1:]}{place}. Results that were there are kept. {remedy}, then run it again."
-    )
+    location = f" ({where})" if where else ""
+    return f"{what[0].upper()}{what[1:]}{location}. Existing results are kept. {remedy}, then run it again."
 
 
 PARENT_VARIABLE = "SCAN2CUT_PARENT"
-"""Set by a process for those it starts: its own process id."""
+"""Environment variable with the parent's process id."""
 
 
 class OrphanError(RuntimeError):
-    """The process that started this one is gone."""
+    """The parent process has already ended."""
 
 
 def die_with_parent(parent: int | None = None) -> None:
-    """Ask the kernel to kill this process when its parent dies (Linux; elsewhere only the present is looked at).
+    """Let the kernel kill this process when its parent ends (Linux; elsewhere only check that the parent is alive).
 
-    A killed dvc would otherwise leave the stage running as a second writer beside the next run. The parent may die
-    while this process is still importing, so it gives its process id: as `parent`, or in the environment.
+    Otherwise a stage would survive a killed dvc and write while the next run writes. The parent may end while this
+    process is still importing, so its process id is passed as `parent` or in the environment.
     """
     from disect_sim.processes import end_with_parent
 
@@ -81,6 +79,6 @@ def die_with_parent(parent: int | None = None) -> None:
         parent = int(os.environ.get(PARENT_VARIABLE, os.getppid()))
     if not end_with_parent(parent):
         raise OrphanError(
-            f"Process {parent}, which started this one, is gone. A stage must not write behind its run's back, "
-            "so nothing was written. Start the run again."
+            f"The parent process {parent} has ended. A stage must not run without its parent. Nothing was written. "
+            "Start the run again."
         )

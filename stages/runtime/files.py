@@ -1,4 +1,4 @@
-"""Files that are either whole or not there."""
+"""Files: untrusted YAML, hashes, atomic writes, scratch directories of running stages."""
 
 import contextlib
 import fcntl
@@ -22,12 +22,10 @@ import yaml
 
 from stages.runtime.errors import InputError
 
-# Silence for native libraries that write to the console's file descriptors themselves.
-
 
 @contextlib.contextmanager
 def quiet_stderr() -> Iterator[None]:
-    """Drop everything written to file descriptor 2 inside the block."""
+    """Discard everything that native libraries write to file descriptor 2 inside the block."""
     saved = os.dup(2)
     null = os.open(os.devnull, os.O_WRONLY)
     try:
@@ -39,26 +37,24 @@ def quiet_stderr() -> Iterator[None]:
         os.close(null)
 
 
-# Reading untrusted YAML: plain values only, bounded in size, no aliases.
+# Untrusted YAML: plain values, limited size, no aliases.
 
 
 _MAX_BYTES = 10_000_000
 """A dvc.lock with a hundred outputs has 20 kB."""
 
-_REMEMBERED = 8
-"""Texts whose value is kept: a run reads the same template, parameters and dvc.lock for every stage, and PyYAML needs a
-third of a second for each. Only the same text gives the same value, so a changed file is never missed."""
+_CACHE_SIZE = 8
+"""Number of parsed texts kept: a run reads the same template, parameters and dvc.lock for every stage, and parsing each
+takes 0.3 s. The cache is keyed by text, so a changed file is always parsed again."""
 
 
 class _PlainLoader(yaml.SafeLoader):
-    """Refuses aliases, a few lines of which can stand for billions of values, and keys that are given twice."""
+    """YAML loader that rejects aliases (a few lines can expand to billions of values) and duplicate keys."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
             mark = self.peek_event().start_mark
-            raise yaml.YAMLError(
-                f"line {mark.line + 1} refers to another place with '*', which is not read here"
-            )
+            raise yaml.YAMLError(f"line {mark.line + 1} has an alias ('*'), which is not allowed")
         return super().compose_node(parent, index)
 
     def compose_mapping_node(self, anchor: Any) -> Any:
@@ -67,8 +63,7 @@ class _PlainLoader(yaml.SafeLoader):
         for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
             if (key.tag, key.value) in seen:
                 raise yaml.YAMLError(
-                    f"line {key.start_mark.line + 1} gives {key.value[:80]!r} a second time, and one of both would be "
-                    "ignored"
+                    f"line {key.start_mark.line + 1} has the duplicate key {key.value[:80]!r}"
                 )
             seen.add((key.tag, key.value))
         return node
@@ -77,11 +72,11 @@ class _PlainLoader(yaml.SafeLoader):
 _PlainLoader.add_implicit_resolver(
     "tag:yaml.org,2002:float", re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
 )
-"""1e-3 is a number, as in YAML 1.2; PyYAML follows 1.1, where it is text."""
+"""Parse 1e-3 as a number, as in YAML 1.2; PyYAML follows 1.1, where it is text."""
 
 
 class PlainDumper(yaml.SafeDumper):
-    """Writes every value in full, so that what is written can be read back."""
+    """YAML dumper that writes every value in full, so that _PlainLoader can read it."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 -- PyYAML's signature
         """Never write an alias."""
@@ -89,23 +84,23 @@ class PlainDumper(yaml.SafeDumper):
 
 
 def parse_yaml(text: str) -> Any:
-    """The text's value; yaml.YAMLError if it is no YAML, has aliases, or is nested too deeply."""
+    """Parse YAML; raise yaml.YAMLError if it is invalid, has aliases, or is nested too deeply."""
     return deepcopy(_parsed(text))
 
 
-@lru_cache(maxsize=_REMEMBERED)
+@lru_cache(maxsize=_CACHE_SIZE)
 def _parsed(text: str) -> Any:
     try:
         return yaml.load(text, Loader=_PlainLoader)
     except RecursionError as error:
-        raise yaml.YAMLError("it nests values too deeply") from error
+        raise yaml.YAMLError("values are nested too deeply") from error
     except (ValueError, TypeError, ArithmeticError, AttributeError, LookupError) as error:
-        # PyYAML lets errors of the values through: a 13th month, a number of 5,000 digits, a tag on the wrong value
-        raise yaml.YAMLError(f"a value in it can't be read: {str(error)[:120]}") from error
+        # PyYAML raises these for invalid values: a 13th month, a number of 5,000 digits, a tag on the wrong type
+        raise yaml.YAMLError(f"invalid value: {str(error)[:120]}") from error
 
 
 def read_mapping(path: Path) -> dict[str, Any]:
-    """The file's top-level mapping; InputError if it can't be read or is something else."""
+    """Read a YAML file; raise InputError if it can't be read or is not a mapping."""
     try:
         content = parse_yaml(_bounded_text(path))
     except (OSError, UnicodeDecodeError) as error:
@@ -117,31 +112,33 @@ def read_mapping(path: Path) -> dict[str, Any]:
         raise InputError(f"{path} is not valid YAML ({where}). Correct that line.") from error
     if not isinstance(content, dict):
         kind = type(content).__name__
-        raise InputError(f"{path} holds a {kind}, not a mapping. It must be 'key: value' lines. Restore it.")
+        raise InputError(
+            f"{path} contains a {kind}, not a mapping. It must have 'key: value' lines. Restore it."
+        )
     return content
 
 
 def _bounded_text(path: Path) -> str:
-    """The text of a regular file: a pipe would be waited for, and a device such as /dev/zero has no end."""
+    """Read a regular file of limited size; a named pipe would block, and a device such as /dev/zero never ends."""
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    found = os.fstat(handle)
-    if not stat.S_ISREG(found.st_mode):
+    status = os.fstat(handle)
+    if not stat.S_ISREG(status.st_mode):
         os.close(handle)
         raise InputError(f"{path} is not a regular file. It must be a YAML text file. Restore it.")
     with open(handle, encoding="utf-8") as file:
-        if found.st_size > _MAX_BYTES:
+        if status.st_size > _MAX_BYTES:
             raise InputError(
-                f"{path} has {found.st_size / 1e6:.0f} MB. At most {_MAX_BYTES / 1e6:.0f} MB of YAML are read. "
+                f"{path} has {status.st_size / 1e6:.0f} MB. YAML files must have at most {_MAX_BYTES / 1e6:.0f} MB. "
                 "Restore it."
             )
         return file.read(_MAX_BYTES)
 
 
-# sha256 of files, directories and values.
+# Hashes.
 
 
 def sha256_of_file(path: Path) -> str:
-    """Hex digest of the file's content; InputError if it can't be read."""
+    """Return the sha256 of a file; raise InputError if it can't be read."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -152,7 +149,7 @@ def sha256_of_file(path: Path) -> str:
 
 
 def sha256_of_start(path: Path, size: int) -> str:
-    """Hex digest of the file's first `size` bytes."""
+    """Return the sha256 of the file's first `size` bytes."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while size > 0 and (chunk := file.read(min(size, 1 << 20))):
@@ -162,7 +159,7 @@ def sha256_of_start(path: Path, size: int) -> str:
 
 
 def sha256_of_path(path: Path) -> str:
-    """Hex digest of a file, or of the names and contents of a directory's files (bytecode left out)."""
+    """Return the sha256 of a file, or of the names and contents of a directory's files (without bytecode)."""
     if not path.is_dir():
         return sha256_of_file(path)
     files = (p for p in path.rglob("*") if p.is_file() and "__pycache__" not in p.parts)
@@ -170,16 +167,19 @@ def sha256_of_path(path: Path) -> str:
 
 
 def sha256_of_value(value: Any) -> str:
-    """Hex digest of a JSON value, independent of the order of its keys."""
+    """Return the sha256 of a JSON value, independent of the order of its keys."""
     return hashlib.sha256(json.dumps(value, sort_keys=True, allow_nan=False).encode()).hexdigest()
 
 
+# Atomic writes.
+
+
 _WRITING_S = 60.0
-"""No write of a file takes longer: an older temporary file belongs to a process that was killed."""
+"""Maximum duration of a write; older temporary files belong to killed processes."""
 
 
 def write_bytes_atomic(path: Path, data: bytes) -> None:
-    """Write through a temporary file, fsync and rename, so that no reader ever sees half a file."""
+    """Write through a temporary file, fsync and rename, so that readers never see a partial file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
@@ -196,7 +196,7 @@ def write_bytes_atomic(path: Path, data: bytes) -> None:
 
 
 def _remove_half_written(folder: Path) -> None:
-    """Remove the temporary files of killed processes in this folder."""
+    """Remove temporary files left in the folder by killed processes."""
     for path in folder.glob(".*.????????"):
         with contextlib.suppress(FileNotFoundError):
             if path.is_file() and time.time() - path.stat().st_mtime > _WRITING_S:
@@ -211,20 +211,20 @@ def _sync_directory(directory: Path) -> None:
         os.close(descriptor)
 
 
-# The scratch directory of a running stage, locked while its process lives, so that a killed one is recognised.
+# Scratch directories, locked while their process is alive, so that those of killed processes can be detected.
 
 
 _SCRATCH_PREFIX = ".scratch-"
 TEMPORARY_LINK, _TEMPORARY_PREFIX = "temporary", "scan2cut-"
-"""Name of the link to the folder of temporary files, and how that folder's name begins."""
+"""Name of the link to the folder of temporary files, and prefix of that folder's name."""
 _PF_EXITING = 0x4
-"""From linux/sched.h: among the flags in /proc/<process>/stat."""
+"""Process flag in /proc/<process>/stat, from linux/sched.h."""
 LIVE_FILE_NAME = "live.png"
-"""In the scan's directory while a stage runs that has something to see."""
+"""Live picture in the scan's directory while a stage runs."""
 
 
 class Scratch:
-    """An empty directory in the scan's, held by this process until it is closed or dies."""
+    """Empty directory in the scan's directory, locked by this process until it is closed or the process ends."""
 
     def __init__(self, scan_dir: Path, stage: str) -> None:
         self.path = Path()
@@ -232,22 +232,22 @@ class Scratch:
             made = Path(tempfile.mkdtemp(prefix=f"{_SCRATCH_PREFIX}{stage}-{os.getpid()}-", dir=scan_dir))
             self._handle = os.open(made, os.O_RDONLY)
             fcntl.flock(self._handle, fcntl.LOCK_EX)
-            if made.exists():  # not swept away before it was locked
+            if made.exists():  # not removed by another process before it was locked
                 self.path = made
             else:
                 os.close(self._handle)
 
     @contextmanager
     def temporary_files(self) -> Iterator[None]:
-        """Within this, Python's temporary files lie in a folder that is removed with this one, also after a kill.
+        """Put Python's temporary files into a folder that is removed with this one, also after a kill.
 
-        It lies among the system's temporary files, since names of sockets must be short; a link here points to it.
+        It is in the system's temporary directory, because socket names must be short; a link here points to it.
         """
         before = tempfile.tempdir
-        place = Path(tempfile.gettempdir()) / f"{_TEMPORARY_PREFIX}{uuid.uuid4().hex[:12]}"
-        (self.path / TEMPORARY_LINK).symlink_to(place.absolute())
-        place.mkdir(mode=0o700)
-        tempfile.tempdir = str(place)
+        folder = Path(tempfile.gettempdir()) / f"{_TEMPORARY_PREFIX}{uuid.uuid4().hex[:12]}"
+        (self.path / TEMPORARY_LINK).symlink_to(folder.absolute())
+        folder.mkdir(mode=0o700)
+        tempfile.tempdir = str(folder)
         try:
             yield
         finally:
@@ -255,13 +255,13 @@ class Scratch:
             _remove_temporary_files(self.path)
 
     def close(self) -> None:
-        """Remove the directory with what is still in it."""
+        """Remove the directory and its content."""
         shutil.rmtree(self.path, ignore_errors=True)
         os.close(self._handle)
 
 
 def remove_abandoned(scan_dir: Path) -> None:
-    """Remove what killed processes left: scratch directories of any stage, the picture it was showing, half files."""
+    """Remove files left by killed processes: scratch directories, live pictures, partial files."""
     _remove_half_written(scan_dir)
     for path in scan_dir.glob(f"{_SCRATCH_PREFIX}*"):
         try:
@@ -288,9 +288,9 @@ def _is_free(handle: int) -> bool:
 
 
 def _is_dying(scratch: Path) -> bool:
-    """True if its process was killed and the kernel still takes it apart (Linux): it keeps the lock for that long.
+    """Return whether its process was killed but the kernel has not yet released its lock (Linux).
 
-    That takes seconds where a stage had gigabytes and the machine is busy; it runs no line of code any more.
+    That takes seconds if a stage used gigabytes and the machine is busy; the process runs no more code.
     """
     try:
         process = scratch.name.split("-")[-2]
@@ -301,11 +301,11 @@ def _is_dying(scratch: Path) -> bool:
 
 
 def _remove_temporary_files(scratch: Path) -> None:
-    """Remove the folder that the scratch directory's link names, if it is one that was made here."""
+    """Remove the folder that the scratch directory's link points to, if it was created by Scratch."""
     link = scratch / TEMPORARY_LINK
     if not link.is_symlink():
         return
-    place = link.readlink()
-    if place.name.startswith(_TEMPORARY_PREFIX) and place.is_dir() and not place.is_symlink():
-        shutil.rmtree(place, ignore_errors=True)
+    folder = link.readlink()
+    if folder.name.startswith(_TEMPORARY_PREFIX) and folder.is_dir() and not folder.is_symlink():
+        shutil.rmtree(folder, ignore_errors=True)
     link.unlink()

@@ -1,7 +1,7 @@
-"""The whole of params.yaml: the sections of all stages, and those that several stages share.
+"""Load and validate params.yaml: one section per stage, and sections shared by several stages.
 
-Values live only in params.yaml; a scan's scan.yaml may override them section by section. An instance of a stage states
-only what differs from its base.
+All values are in params.yaml; a scan's scan.yaml may override them. The section of a stage's instance contains only the
+values that differ from its base.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,25 +21,25 @@ from stages.runtime.scan_file import IDENTITY_KEYS, read_scan_mapping
 SHARED: dict[str, type[SharedSection]] = {
     name: model for stage in STAGES.values() for name, model in stage.params.shared_sections().items()
 }
-"""Sections that several stages read."""
+"""Sections shared by several stages."""
 SECTIONS: tuple[str, ...] = (*SHARED, *STAGES)
-"""All sections: the shared ones, then one per stage."""
+"""All sections: shared ones, then one per stage."""
 _PLAIN_RULES = {
-    "tuple_type": "it must be a list in brackets, as in [1, 2]",
-    "list_type": "it must be a list in brackets, as in [1, 2]",
-    "dict_type": "it must be names with values, as in {name: 1}",
-    "model_type": "it must be names with values, as in {name: 1}",
+    "tuple_type": "must be a list, e.g. [1, 2]",
+    "list_type": "must be a list, e.g. [1, 2]",
+    "dict_type": "must be a mapping, e.g. {name: 1}",
+    "model_type": "must be a mapping, e.g. {name: 1}",
     "too_long": "the list has too many values",
     "too_short": "the list has too few values",
 }
-"""In place of pydantic's words, which are Python's."""
+"""Replacements of pydantic's messages that use Python terms."""
 _SHOWN_CHARACTERS = 120
-"""Of a value in a message."""
+"""Maximum length of a value in a message."""
 
 
 @dataclass(frozen=True)
 class Params:
-    """All sections, each validated; `params.clean` is the section of the stage clean with what it shares."""
+    """All validated sections; `params.clean` is the section of the stage clean, including its shared sections."""
 
     sections: Mapping[str, StageParams]
 
@@ -56,7 +56,7 @@ class Params:
 def load_params(params_yaml: Path, scan_yaml: Path | None = None) -> Params:
     """Read params.yaml, merge the scan's overrides over it, and validate the result.
 
-    Raises InputError with key path, rule and remedy for the first fault.
+    Raises InputError with key path, rule and remedy for the first invalid value.
     """
     overrides = read_scan_mapping(scan_yaml) if scan_yaml else {}
     return merge_params(params_yaml, overrides, overrides_from=str(scan_yaml))
@@ -77,24 +77,24 @@ def merge_params(params_yaml: Path, overrides: Mapping[str, Any], *, overrides_f
 
 
 _VALIDATED: dict[tuple[Path, str], tuple[str, Params]] = {}
-"""By file and source of the overrides: their content, and what it was validated to."""
+"""File and source of the overrides → their content and the validated parameters."""
 
 
 def _validated(values: "_Values") -> Params:
     values.check_sections()
     shared = {name: values.validated(model, (name,)) for name, model in SHARED.items()}
-    own = {
+    per_stage = {
         name: values.validated(stage.params, _own_sections(stage), shared) for name, stage in STAGES.items()
     }
-    return Params({**shared, **own})
+    return Params({**shared, **per_stage})
 
 
 def check_section_names(names: Sequence[Any], source: str) -> None:
-    """Refuse a section that no stage reads: it would be without effect, whatever was meant by it."""
+    """Reject unknown sections."""
     for name in names:
         if name not in SECTIONS:
             raise InputError(
-                f"{source}: {str(name)[:80]!r} is not a known section. Known: {', '.join(SECTIONS)}. "
+                f"{source}: {str(name)[:80]!r} is not a known section. Known sections: {', '.join(SECTIONS)}. "
                 "Correct or remove it."
             )
 
@@ -105,7 +105,7 @@ def _own_sections(stage: Stage) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class _Values:
-    """The values of both files before they are checked."""
+    """Values of params.yaml and scan.yaml before validation."""
 
     params_yaml: Path
     shipped: Mapping[str, Any]
@@ -113,7 +113,7 @@ class _Values:
     overrides_from: str
 
     def check_sections(self) -> None:
-        """Refuse sections that are missing, unknown or no mappings."""
+        """Reject sections that are missing, unknown or not mappings."""
         check_section_names(list(self.shipped), str(self.params_yaml))
         check_section_names(
             [name for name in self.overrides if name not in IDENTITY_KEYS], self.overrides_from
@@ -121,7 +121,7 @@ class _Values:
         for name in SECTIONS:
             if name not in self.shipped:
                 raise InputError(
-                    f"{self.params_yaml}: {name} is missing. Every section must be there. "
+                    f"{self.params_yaml}: {name} is missing. Every section is required. "
                     f"Add {name} to {self.params_yaml}."
                 )
             for source, values in (
@@ -131,7 +131,7 @@ class _Values:
                 section = values.get(name)
                 if section is not None and not isinstance(section, dict):
                     raise InputError(
-                        f"{source}: {name} is {shown(section)}. A section must map parameters to values. "
+                        f"{source}: {name} is {shown(section)}. A section must be a mapping of parameters to values. "
                         f"Write it as '{name}: {{key: value}}'."
                     )
 
@@ -141,47 +141,47 @@ class _Values:
         sections: tuple[str, ...],
         shared: Mapping[str, StageParams] | None = None,
     ) -> StageParams:
-        """The model of the last of the sections, which override each other in their order."""
+        """Merge the sections, later ones over earlier ones, and return the validated model."""
         merged: dict[str, Any] = {}
         for section in sections:
             merged = _merged(merged, self.shipped.get(section) or {})
             merged = _merged(merged, self.overrides.get(section) or {})
-        self._refuse_shared_keys(model, sections[-1], merged)
+        self._reject_shared_keys(model, sections[-1], merged)
         given = {name: (shared or {})[name] for name in model.shared_sections()}
         try:
             checked = model.model_validate({**merged, **given})
         except ValidationError as error:
             fault = error.errors(include_url=False)[0]
-            raise InputError(self._sentence(model, sections, fault)) from error
-        self._refuse_other_kinds(sections, merged, checked.model_dump())
+            raise InputError(self._message(model, sections, fault)) from error
+        self._reject_other_types(sections, merged, checked.model_dump())
         return checked
 
-    def _refuse_other_kinds(
+    def _reject_other_types(
         self, sections: tuple[str, ...], given: Mapping[str, Any], checked: Mapping[str, Any]
     ) -> None:
-        """Refuse text for a number, and true or false for one: what was meant is anybody's guess."""
+        """Reject values that validation would convert, such as text or true/false for a number."""
         for key, value in given.items():
-            for path, found, rule in _other_kinds(key, value, checked.get(key)):
+            for path, wrong, rule in _other_types(key, value, checked.get(key)):
                 where, source = f"{sections[-1]}.{path}", self._source(sections, key)
                 raise InputError(
-                    f"{source}: {where} is {shown(found)}, but must be {rule}. Change {where} in {source}."
+                    f"{source}: {where} is {shown(wrong)}, but must be {rule}. Change {where} in {source}."
                 )
 
-    def _refuse_shared_keys(self, model: type[StageParams], section: str, merged: Mapping[str, Any]) -> None:
+    def _reject_shared_keys(self, model: type[StageParams], section: str, merged: Mapping[str, Any]) -> None:
         for shared, shared_model in model.shared_sections().items():
             for key in merged:
                 if key == shared or (key in shared_model.model_fields and key not in model.model_fields):
                     where = shared if key == shared else f"{shared}.{key}"
                     raise InputError(
-                        f"{self._source((section,), key)}: {section}.{key} is given. All stages that cut share the "
-                        f"section {shared}. Write it as {where}."
+                        f"{self._source((section,), key)}: {section}.{key} is given. This parameter belongs to the "
+                        f"shared section {shared}. Write it as {where}."
                     )
 
     def _source(self, sections: tuple[str, ...], key: int | str) -> str:
         overridden = any(key in (self.overrides.get(section) or {}) for section in sections)
         return self.overrides_from if overridden else str(self.params_yaml)
 
-    def _sentence(self, model: type[StageParams], sections: tuple[str, ...], fault: ErrorDetails) -> str:
+    def _message(self, model: type[StageParams], sections: tuple[str, ...], fault: ErrorDetails) -> str:
         location = fault["loc"]
         path = ".".join(str(part) for part in (sections[-1], *location))
         source = self._source(sections, location[0] if location else "")
@@ -192,29 +192,30 @@ class _Values:
             )
         if fault["type"] == "extra_forbidden":
             allowed = ", ".join(_allowed_keys(model, location))
-            return f"{source}: {path} is not a known parameter. Known here: {allowed}. Correct or remove it."
+            return f"{source}: {path} is not a known parameter. Known parameters: {allowed}. Correct or remove it."
         rule = _PLAIN_RULES.get(fault["type"], fault["msg"]).removeprefix("Value error, ").rstrip(".")
+        rule = rule.replace("Input should be", "must be").replace("Input should have", "must have")
         rule = rule[0].lower() + rule[1:]
         return f"{source}: {path} is {shown(fault['input'])}, but {rule}. Change {path} in {source}."
 
 
 def _merged(base: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values over base; where both hold a mapping, only the keys that values name are replaced."""
-    out = {**base, **values}
+    """Merge values over base; nested mappings are merged key by key."""
+    merged = {**base, **values}
     for key, value in values.items():
         if isinstance(value, dict) and isinstance(base.get(key), dict):
-            out[key] = {**base[key], **value}
-    return out
+            merged[key] = {**base[key], **value}
+    return merged
 
 
-def _other_kinds(path: str, given: Any, checked: Any) -> Iterator[tuple[str, Any, str]]:
-    """Path, value and rule wherever a check turned text or true/false into a number, or a number into true/false."""
+def _other_types(path: str, given: Any, checked: Any) -> Iterator[tuple[str, Any, str]]:
+    """Yield path, value and rule where validation converted between numbers and text or true/false."""
     if isinstance(given, dict) and isinstance(checked, dict):
         for key, value in given.items():
-            yield from _other_kinds(f"{path}.{key}", value, checked.get(key))
+            yield from _other_types(f"{path}.{key}", value, checked.get(key))
     elif isinstance(given, list) and isinstance(checked, list | tuple):
         for index, (value, other) in enumerate(zip(given, checked, strict=False)):
-            yield from _other_kinds(f"{path}.{index}", value, other)
+            yield from _other_types(f"{path}.{index}", value, other)
     elif isinstance(checked, bool) and not isinstance(given, bool):
         yield path, given, "true or false"
     elif isinstance(checked, int | float) and not isinstance(checked, bool) and isinstance(given, bool | str):
@@ -222,7 +223,7 @@ def _other_kinds(path: str, given: Any, checked: Any) -> Iterator[tuple[str, Any
 
 
 def shown(value: Any) -> str:
-    """The value for a message, shortened: a scan.yaml may hold megabytes in one of them."""
+    """Return the value as text for a message, shortened."""
     text = repr(value)
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
 

@@ -1,7 +1,7 @@
-"""What a stage reads and writes, by artifact name.
+"""Input and output of a stage: artifacts by name, provenance, progress events, worker processes.
 
-Writes go to a scratch directory and are published together when the stage has succeeded,
-so that a failing stage leaves the older artifacts as they were.
+Writes go to a scratch directory and are published together when the stage has succeeded, so that a failing stage leaves
+the existing artifacts unchanged.
 """
 
 import io
@@ -35,34 +35,29 @@ from stages.runtime.files import LIVE_FILE_NAME, Scratch, sha256_of_path, sha256
 from stages.runtime.scan_file import ScanFile
 from stages.runtime.version import ARTIFACT_FORMAT
 
-# Jobs of a stage in processes: the simulator's own helper, which every stage shares.
-
-
 _SHARE_VARIABLE = "OMP_NUM_THREADS"
-"""Where several scans run at once, their share of the cores; a person may set it too."""
+"""Cores per scan when several run in parallel; the user may set it too."""
 
 
 def stage_workers(processes: int) -> Workers:
-    """So many processes; 0: one per core that the stage is given, at most SHARE_VARIABLE if that is a number."""
+    """Return a pool of this many processes; 0: one per available core, limited by OMP_NUM_THREADS."""
     share = os.environ.get(_SHARE_VARIABLE, "")
     most = int(share) if share.isdigit() and int(share) > 0 else cores_given()
     return Workers(processes or min(most, cores_given()))
 
 
-# What a stage's files were made from: the file provenance.json that every stage writes beside its results.
-#
-# It is apart from the results, so that they are the same bytes whenever their content is the same.
+# Provenance. It is a separate file, so that results with equal content have equal bytes.
 
 
 @dataclass(frozen=True)
 class Provenance:
-    """What one stage read and wrote."""
+    """Hashes of the files that one stage read and wrote."""
 
     stage: str
     inputs: dict[str, str]
-    """Path relative to the scan's directory → sha256 when it was read."""
+    """Path relative to the scan's directory → sha256 when read."""
     outputs: dict[str, str]
-    """Path relative to the scan's directory → sha256 when it was written."""
+    """Path relative to the scan's directory → sha256 when written."""
 
 
 def provenance_content(
@@ -73,13 +68,13 @@ def provenance_content(
     *,
     own_folder: Path,
 ) -> dict[str, Any]:
-    """The content of provenance.json.
+    """Return the content of provenance.json.
 
     Args:
         stage: The stage that ran.
         params: Its parameters.
-        digests: sha256 of every dependency by its path relative to the project.
-        outputs: Where each output lies now, by its path relative to the scan's directory.
+        digests: sha256 of every dependency by path relative to the project.
+        outputs: Current location of each output by path relative to the scan's directory.
         own_folder: The scan's directory relative to the project.
     """
     inputs, code = {}, {}
@@ -93,13 +88,13 @@ def provenance_content(
         "format": ARTIFACT_FORMAT,
         "params": params.model_dump(mode="json"),
         "inputs_sha256": inputs,
-        "outputs_sha256": {path: sha256_of_path(place) for path, place in outputs.items()},
+        "outputs_sha256": {path: sha256_of_path(location) for path, location in outputs.items()},
         "code_sha256": sha256_of_value(code),
     }
 
 
 def read_provenance(scan_dir: Path, stage: str) -> Provenance:
-    """What the stage recorded; InputError if the file is missing or not as the runtime writes it."""
+    """Read a stage's provenance; raise InputError if the file is missing or invalid."""
     path = scan_dir / provenance_artifact(stage).path
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -108,8 +103,8 @@ def read_provenance(scan_dir: Path, stage: str) -> Provenance:
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(
-            f"{path} can't be read ({type(error).__name__}: {error}). It must say what the files of {stage} were made "
-            "from. Run the stage again."
+            f"{path} can't be read ({type(error).__name__}: {error}). It must contain the hashes of the inputs and "
+            f"outputs of {stage}. Rerun the stage."
         ) from error
 
 
@@ -117,16 +112,14 @@ def _digests(value: Any) -> dict[str, str]:
     return {str(path): str(digest) for path, digest in value.items()}
 
 
-# What a running stage tells the outside: JSON lines in the file that an environment variable names.
-#
-# The stage never knows who listens; without the variable, events go nowhere.
+# Progress events: JSON lines in the file named by an environment variable; discarded if it is not set.
 
 
 EVENTS_VARIABLE = "SCAN2CUT_EVENTS"
 
 
-def _someone_listens() -> bool:
-    """True if events go anywhere; what only people see need not be made otherwise."""
+def _has_listener() -> bool:
+    """Return whether events are recorded."""
     return bool(os.environ.get(EVENTS_VARIABLE))
 
 
@@ -141,13 +134,13 @@ def emit(kind: str, **fields: Any) -> None:
 
 
 SHOW_EVERY_S = 15.0
-"""Between two of its pictures; one takes a tenth of a second to draw."""
+"""Least time between two live pictures; drawing one takes 0.1 s."""
 
 
 class StageIO:
-    """Reads artifacts of earlier stages, writes those of this one.
+    """Read artifacts of upstream stages and write those of this stage.
 
-    An instance of a stage uses the base's names; they are translated here.
+    An instance of a stage uses its base's artifact names; they are translated here.
     """
 
     def __init__(self, scan_dir: Path, scan: ScanFile, stage: str, *, work_key: str = "") -> None:
@@ -156,101 +149,101 @@ class StageIO:
         self.scan_dir = scan_dir
         self.scan = scan
         self.stage = stage
-        """The stage, or the instance of it, that runs."""
+        """Name of the stage or instance that runs."""
         self._described = STAGES[stage]
         self._written: dict[str, Path] = {}
-        self._place = Scratch(scan_dir, stage)
-        self._scratch = self._place.path
+        self._scratch_dir = Scratch(scan_dir, stage)
+        self._scratch = self._scratch_dir.path
         self._shown_s = -SHOW_EVERY_S
 
     def temporary_files(self) -> AbstractContextManager[None]:
-        """Within this, temporary files of the stage's process are swept with its scratch directory."""
-        return self._place.temporary_files()
+        """Remove temporary files created within this context together with the scratch directory."""
+        return self._scratch_dir.temporary_files()
 
     @property
     def scan_path(self) -> Path:
-        """The raw scan."""
+        """Path of the raw scan."""
         return self.scan_dir / self.scan.scan
 
     def read(self, name: str) -> pl.DataFrame:
-        """An earlier stage's table, validated."""
+        """Read and validate a table of an upstream stage."""
         return read_table(self.scan_dir, self._readable(name))
 
     def notes(self, name: str) -> dict[str, str]:
-        """The notes that an earlier stage left in the table."""
+        """Read the notes in the metadata of an upstream stage's table."""
         return read_notes(self.scan_dir, self._readable(name))
 
     def _readable(self, name: str) -> str:
-        """The name here; KeyError if the stage's description does not list it, and DVC would not know."""
+        """Translate the name; raise KeyError if the description does not list it as a dependency."""
         name = self._described.name_of(name)
         if name not in self._described.reads:
             raise KeyError(
-                f"{self.stage} reads {name}, which stages/{self._described.code}/description.py lacks"
+                f"{self.stage} reads {name}, which stages/{self._described.code}/description.py does not list"
             )
         return name
 
     def write(self, name: str, frame: pl.DataFrame, *, notes: Mapping[str, str] | None = None) -> None:
-        """One of this stage's tables; notes go into the file's metadata."""
+        """Write one of this stage's tables; notes are stored in the file's metadata."""
         name = self._described.name_of(name)
         self._written[name] = write_table(self._scratch, name, frame, notes=notes)
 
     def write_png(self, name: str, picture: bytes | np.ndarray) -> None:
-        """One of this stage's pictures: PNG bytes, or 8-bit pixels of shape [height, width, 3 or 4]."""
+        """Write one of this stage's pictures: PNG bytes, or 8-bit pixels of shape [height, width, 3 or 4]."""
         png = picture if isinstance(picture, bytes) else encode_png(picture)
         name = self._described.name_of(name)
         self._written[name] = write_picture(self._scratch, name, png)
 
     def write_plot(self, name: str, csv: str) -> None:
-        """One of this stage's small CSV files for `dvc plots`."""
+        """Write one of this stage's CSV files for `dvc plots`."""
         name = self._described.name_of(name)
         self._written[name] = write_csv(self._scratch, name, csv)
 
     def folder(self, name: str) -> Path:
-        """An empty directory for one of this stage's folders; what is in it at the end is published."""
+        """Return an empty directory for one of this stage's folders; its final content is published."""
         name = self._described.name_of(name)
-        place = self._scratch / artifact(name, "folder").path
-        place.mkdir(parents=True)
-        self._written[name] = place
-        return place
+        path = self._scratch / artifact(name, "folder").path
+        path.mkdir(parents=True)
+        self._written[name] = path
+        return path
 
     def write_metrics(self, name: str, metrics: dict[str, Any]) -> None:
-        """This stage's metrics: numbers, flags and short texts, the unit in each key."""
+        """Write this stage's metrics: numbers, flags and short texts, with the unit in each key."""
         name = self._described.name_of(name)
         self._written[name] = write_json(self._scratch, name, metrics)
 
     def progress(self, fraction: float, message: str) -> None:
-        """Report how far the stage is, 0 to 1."""
+        """Report the stage's progress as a fraction, 0 to 1."""
         emit("progress", fraction=min(max(float(fraction), 0.0), 1.0), message=message)
 
     def show(self, draw: Callable[[], bytes | np.ndarray]) -> None:
-        """A picture of how far the stage is, for those who watch; drawn now and then, gone when the stage ends."""
+        """Update the live picture of the stage, at most every SHOW_EVERY_S; it is removed when the stage ends."""
         now = time.monotonic()
-        if not _someone_listens() or now - self._shown_s < SHOW_EVERY_S:
+        if not _has_listener() or now - self._shown_s < SHOW_EVERY_S:
             return
         self._shown_s = now
         try:
             picture = draw()
-        except Exception:  # noqa: BLE001 -- a look at the work must not end the work
+        except Exception:  # noqa: BLE001 -- a live picture must not fail the stage
             return
-        place = self.scan_dir / LIVE_FILE_NAME
-        write_bytes_atomic(place, picture if isinstance(picture, bytes) else encode_png(picture))
-        emit("picture", path=str(place.resolve()))
+        path = self.scan_dir / LIVE_FILE_NAME
+        write_bytes_atomic(path, picture if isinstance(picture, bytes) else encode_png(picture))
+        emit("picture", path=str(path.resolve()))
 
     def write_provenance(self, content: dict[str, Any]) -> None:
-        """What the stage's files were made from; the runtime writes it, after all others."""
+        """Write the stage's provenance; called by the runtime after all other files."""
         name = f"{self.stage}/provenance"
         self._written[name] = write_json(self._scratch, name, content)
 
     def written(self) -> dict[str, Path]:
-        """Where each output lies until it is published, by its path relative to the scan's directory."""
-        return {ARTIFACTS[name].path: place for name, place in self._written.items()}
+        """Return the scratch path of each output by path relative to the scan's directory."""
+        return {ARTIFACTS[name].path: path for name, path in self._written.items()}
 
     def missing(self) -> list[str]:
-        """Artifacts that the stage's folder describes and its `run` has not written."""
+        """Return the described artifacts that `run` has not written."""
         return [a.name for a in self._described.artifacts if a.name not in self._written]
 
     def publish(self) -> None:
-        """Move everything written to its place."""
+        """Move all written files to their final paths."""
         for name, scratch_path in self._written.items():
             final = self.scan_dir / ARTIFACTS[name].path
             final.parent.mkdir(exist_ok=True)
@@ -259,13 +252,13 @@ class StageIO:
             os.replace(scratch_path, final)
 
     def close(self) -> None:
-        """Remove the scratch directory and the picture of a stage that runs."""
-        self._place.close()
+        """Remove the scratch directory and the live picture."""
+        self._scratch_dir.close()
         (self.scan_dir / LIVE_FILE_NAME).unlink(missing_ok=True)
 
 
 def encode_png(pixels: np.ndarray) -> bytes:
-    """A PNG file of 8-bit pixels, shape [height, width, 3]."""
+    """Encode 8-bit pixels of shape [height, width, 3] as PNG."""
     from PIL import Image
 
     buffer = io.BytesIO()

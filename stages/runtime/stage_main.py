@@ -1,4 +1,4 @@
-"""The main of every stage, `python -m stages STAGE data/scans/ID`: guard, errors as sentences, exit codes."""
+"""Entry point of every stage, `python -m stages STAGE data/scans/ID`: guard, error messages, exit codes."""
 
 import os
 import re
@@ -19,7 +19,7 @@ from stages.runtime.errors import (
     InputError,
     OrphanError,
     die_with_parent,
-    disk_sentence,
+    disk_message,
 )
 from stages.runtime.files import read_mapping, remove_abandoned, sha256_of_path, sha256_of_value
 from stages.runtime.params import load_params
@@ -30,19 +30,19 @@ _REFERENCE = re.compile(r"\$\{(\w+)\}")
 
 
 def _stage_dependencies(scan_dir: Path, stage: str) -> list[str]:
-    """The stage's dependencies as DVC sees them: paths relative to the project."""
+    """Return the stage's DVC dependencies: paths relative to the project."""
     entry = read_mapping(scan_dir / PIPELINE_FILE_NAME).get("stages", {}).get(stage)
     if not isinstance(entry, dict):
         raise InputError(
             f"{scan_dir / PIPELINE_FILE_NAME} has no stage {stage!r}. "
-            "It must have the stages of pipelines/dvc/scan.dvc.yaml that run. Write it anew with 'scan2cut run'."
+            "It must list the stages of pipelines/dvc/scan.dvc.yaml that run. Rewrite it with 'scan2cut run'."
         )
     values = read_mapping(scan_dir / SCAN_FILE_NAME)
     return [_REFERENCE.sub(lambda match: str(values[match[1]]), dep) for dep in entry.get("deps", [])]
 
 
 def _fingerprint(project: Path, dependencies: list[str], params: Any) -> dict[str, str]:
-    """sha256 of every dependency and of the parameters."""
+    """Return the sha256 of every dependency and of the parameters."""
     return {
         **{path: sha256_of_path(project / path) for path in dependencies},
         "parameters": sha256_of_value(params),
@@ -50,7 +50,7 @@ def _fingerprint(project: Path, dependencies: list[str], params: Any) -> dict[st
 
 
 def _changes(before: dict[str, str], after: dict[str, str]) -> list[str]:
-    """What differs between two fingerprints."""
+    """Return the keys that differ between two fingerprints."""
     return sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
 
 
@@ -74,13 +74,13 @@ def _exit_code(arguments: list[str]) -> int:
         stage, scan_dir = _checked(arguments)
         _run_guarded(stage, scan_dir)
     except InputError as error:
-        own_words = InputError(_in_words_of(stage, str(error))).with_traceback(error.__traceback__)
-        return _report(stage, own_words, EXIT_BAD_INPUT)
+        renamed = InputError(_for_instance(stage, str(error))).with_traceback(error.__traceback__)
+        return _report(stage, renamed, EXIT_BAD_INPUT)
     except _InputsChangedError as error:
         return _report(stage, error, EXIT_INPUTS_CHANGED)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
-    except Exception as error:  # noqa: BLE001 -- the boundary of the process: any error becomes an exit code
+    except Exception as error:  # noqa: BLE001 -- process boundary: any error becomes an exit code
         return _report(stage, error, EXIT_FAILED)
     return EXIT_DONE
 
@@ -88,19 +88,19 @@ def _exit_code(arguments: list[str]) -> int:
 def _checked(arguments: list[str]) -> tuple[str, Path]:
     if len(arguments) != 2:
         raise InputError(
-            f"stages got {len(arguments)} arguments. Usage: python -m stages STAGE data/scans/ID."
+            f"stages: got {len(arguments)} arguments, expected 2. Usage: python -m stages STAGE data/scans/ID."
         )
     if arguments[0] not in STAGES:
         raise InputError(
-            f"stages: {arguments[0][:80]!r} is not a stage. Stages are {', '.join(STAGES)}. Name one of them."
+            f"stages: {arguments[0][:80]!r} is not a stage. It must be one of {', '.join(STAGES)}. Choose one."
         )
     return arguments[0], Path(arguments[1])
 
 
-def _in_words_of(stage: str, sentence: str) -> str:
-    """The sentence with the instance's parameters in place of the base's, so that the remedy is right."""
+def _for_instance(stage: str, message: str) -> str:
+    """Replace the base stage's name by the instance's in a message, so that the remedy names the right parameters."""
     base = STAGES[stage].code if stage in STAGES else stage
-    return sentence if stage == base else re.sub(rf"\b{base}(?=[.:][ a-z])", stage, sentence)
+    return message if stage == base else re.sub(rf"\b{base}(?=[.:][ a-z])", stage, message)
 
 
 def _run_guarded(stage: str, scan_dir: Path) -> None:
@@ -128,12 +128,12 @@ def _run_guarded(stage: str, scan_dir: Path) -> None:
             io.write_metrics(f"{stage}/metrics", metrics)
         if io.missing():
             raise RuntimeError(
-                f"{stage} did not write {', '.join(io.missing())}, which its description.py promises"
+                f"{stage} did not write {', '.join(io.missing())}, which its description.py lists"
             )
         changed = _changes(before, state())
         if changed:
             raise _InputsChangedError(
-                f"{', '.join(changed)} changed while {stage} ran, so its result would be recorded falsely. "
+                f"{', '.join(changed)} changed while {stage} ran, so its result would be recorded with wrong inputs. "
                 "Nothing was written. Run it again."
             )
         read = {path: digest for path, digest in before.items() if path in dependencies}
@@ -145,7 +145,7 @@ def _run_guarded(stage: str, scan_dir: Path) -> None:
 
 
 def _function(stage: str) -> _StageFunction:
-    """The function `run` of the stage's folder; only now is anything heavy imported."""
+    """Import and return the stage's `run`; heavy modules are imported only here."""
     run: _StageFunction = import_module(f"stages.{STAGES[stage].code}.{STAGES[stage].code}").run
     return run
 
@@ -155,13 +155,15 @@ def _params(project: Path, scan_dir: Path, stage: str) -> Any:
 
 
 def _report(stage: str, error: Exception, exit_code: int) -> int:
-    of_disk = disk_sentence(error)
-    is_sentence = isinstance(error, InputError | _InputsChangedError | OrphanError)
-    message = of_disk or (str(error) if is_sentence else f"{type(error).__name__}: {error}")
+    disk_error = disk_message(error)
+    is_user_facing = isinstance(error, InputError | _InputsChangedError | OrphanError)
+    message = disk_error or (str(error) if is_user_facing else f"{type(error).__name__}: {error}")
     if not message.startswith(f"{stage}:"):
         message = f"{stage}: {message}"
     emit("error", exit_code=exit_code, message=message)
     sys.stderr.write(f"{message}\n")
-    if (exit_code == EXIT_FAILED and not of_disk and not is_sentence) or os.environ.get(_DEBUG_VARIABLE):
+    if (exit_code == EXIT_FAILED and not disk_error and not is_user_facing) or os.environ.get(
+        _DEBUG_VARIABLE
+    ):
         sys.stderr.write("".join(traceback.format_exception(error)))
     return exit_code

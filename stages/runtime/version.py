@@ -1,8 +1,7 @@
-"""The version of what the runtime writes.
+"""Version of the runtime's file formats.
 
-DVC tracks the value of ARTIFACT_FORMAT and no other line of stages/runtime, so that a changed comment or a better
-error message leaves every result fresh. Raise it when a change of the runtime alters the bytes of artifacts on purpose:
-every stage of every scan then runs again.
+Of stages/runtime DVC tracks only the value of ARTIFACT_FORMAT, so that a changed comment or message leaves results
+fresh. Raise it when a change of the runtime alters the bytes of artifacts; all stages of all scans then run again.
 """
 
 ARTIFACT_FORMAT = 2

@@ -1,4 +1,4 @@
-"""What DVC and the flow need to know of the stage simulate."""
+"""Description of the stage simulate: parameters, artifacts, inputs."""
 
 from typing import Annotated
 
@@ -13,25 +13,28 @@ _ARTIFACTS = (
         [
             Column("time_s", "f64", "s", "end of the sampling interval"),
             Column("force_n", "array[f64,3]", "N", "resultant force on the knife, mean over the interval"),
-            Column("torque_nm", "array[f64,3]", "N·m", "its torque about the middle of the knife's edge"),
-            Column("force_norm_n", "f64", "N", "norm of force_n, what a force log is compared with"),
-            Column("contact_area_m2", "f64", "m²", "cut surface that touches the knife, both halves"),
-            Column("knife_position_m", "array[f64,3]", "m", "middle of the knife's edge"),
+            Column("torque_nm", "array[f64,3]", "N·m", "torque about the centre of the edge"),
+            Column("force_norm_n", "f64", "N", "norm of force_n, compared with the force log"),
+            Column(
+                "contact_area_m2",
+                "f64",
+                "m²",
+                "area of the cut surface in contact with the knife, both halves",
+            ),
+            Column("knife_position_m", "array[f64,3]", "m", "centre of the edge"),
         ],
-        meaning="force on the knife during a straight cut with the parameters of params.yaml, not calibrated",
+        meaning="force on the knife in a straight cut with uncalibrated parameters from params.yaml",
     ),
     table(
         "simulate/springs",
         [
-            Column(
-                "remaining_fraction", "f64", "-", "stiffness at the end over stiffness at the start, 0 if cut"
-            ),
-            Column("stretch_m", "f64", "m", "distance of the spring's two ends at the end"),
+            Column("remaining_fraction", "f64", "-", "final / initial stiffness; 0: cut"),
+            Column("stretch_m", "f64", "m", "final distance of the spring's two ends"),
         ],
-        meaning="cutting springs after the cut, in the rows of precut/springs",
+        meaning="springs after the cut, rows as in precut/springs",
     ),
-    metrics("simulate", "outcome, mean and peak force, share that is cut, and what the integrator did"),
-    picture("simulate", "the halves at four times of the cut above the force on the knife"),
+    metrics("simulate", "outcome, mean and peak force, cut fraction, statistics of the integrator"),
+    picture("simulate", "fruit at four times of the cut, and force on the knife"),
 )
 
 
@@ -48,7 +51,7 @@ class SimulateParams(StageParams):
 
 STAGE = Stage(
     name="simulate",
-    does="two bodies → force on the knife in a nominal straight cut, with default, uncalibrated parameters",
+    does="two halves → force on the knife in a nominal straight cut with uncalibrated parameters",
     params=SimulateParams,
     artifacts=_ARTIFACTS,
     reads=(*cut_mesh("precut"),),

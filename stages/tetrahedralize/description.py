@@ -1,4 +1,4 @@
-"""What DVC and the flow need to know of the stage tetrahedralize."""
+"""Description of the stage tetrahedralize: parameters, artifacts, inputs."""
 
 from typing import Annotated
 
@@ -16,22 +16,22 @@ _ARTIFACTS = (
     table(
         "tetrahedralize/tets",
         [
-            Column("nodes", "array[i32,4]", "index", "the tetrahedron's nodes, positively oriented"),
+            Column("nodes", "array[i32,4]", "index", "nodes of the tet, positively oriented"),
             Column("volume_m3", "f64", "m³", "volume, > 0"),
             Column(
                 "radius_ratio",
                 "f64",
                 "-",
-                "3 × inscribed / circumscribed radius; 1 for a regular tetrahedron",
+                "3 × inscribed / circumscribed radius; 1 for a regular tet",
             ),
             Column("min_altitude_m", "f64", "m", "smallest altitude"),
             Column("min_edge_m", "f64", "m", "shortest edge"),
             Column("max_edge_m", "f64", "m", "longest edge"),
         ],
-        meaning="tetrahedra and their quality",
+        meaning="tets and their quality",
     ),
-    metrics("tetrahedralize", "counts, volume error, quality and the stable explicit step for the material"),
-    picture("tetrahedralize", "the mesh, and opened at the cut plane with the radius ratios"),
+    metrics("tetrahedralize", "counts, volume error, quality, stable explicit time step for the material"),
+    picture("tetrahedralize", "mesh, and section at the cut plane coloured by radius ratio"),
 )
 
 
@@ -50,7 +50,7 @@ class TetrahedralizeParams(StageParams):
 
 STAGE = Stage(
     name="tetrahedralize",
-    does="surface → tetrahedral mesh, finer near the cut",
+    does="surface → tetrahedral mesh, refined near the cut plane",
     params=TetrahedralizeParams,
     artifacts=_ARTIFACTS,
     reads=(

@@ -1,4 +1,4 @@
-"""What DVC and the flow need to know of the stage tetrahedralize_half."""
+"""Description of the stage tetrahedralize_half, the second instance of tetrahedralize."""
 
 from stages.runtime.describe import Instance
 
@@ -6,5 +6,5 @@ STAGE = Instance(
     name="tetrahedralize_half",
     of="tetrahedralize",
     reads={"clean": "halve"},
-    does="the second cut's body → its tetrahedral mesh",
+    does="body of the second cut → tetrahedral mesh",
 )

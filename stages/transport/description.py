@@ -1,4 +1,4 @@
-"""What DVC and the flow need to know of the stage transport."""
+"""Description of the stage transport: parameters, artifacts, inputs."""
 
 from dataclasses import replace
 from typing import Annotated
@@ -14,28 +14,28 @@ _ARTIFACTS = (
         [
             replace(
                 column,
-                meaning="true for skin; false for flesh that the first cut laid bare",
+                meaning="true for skin; false for flesh exposed by the first cut",
             )
             if column.name == "surface"
             else column
             for column in SPRING_ROW
         ],
-        meaning="parameters of the second cut's springs, in the rows of precut_half/springs",
+        meaning="parameters of the second cut's springs, rows as in precut_half/springs",
     ),
     table(
         "transport/plan",
         [
             Column("target", "i32", "index", "row of precut_half/springs"),
             Column("source", "i32", "index", "row of precut/springs"),
-            Column("weight", "f64", "-", "share of the source in the target's values; sums to 1 per target"),
+            Column("weight", "f64", "-", "weight of the source in the target's values; sums to 1 per target"),
         ],
-        meaning="which springs of the first cut the values come from, in order of target and source",
+        meaning="transport plan: source springs of each target spring, sorted by target and source",
     ),
     metrics(
         "transport",
-        "cost, marginal errors and method of the plan, spread that it keeps, and the force beside that of averages",
+        "cost, marginal errors and method of the plan, preserved variation, force compared with averaged parameters",
     ),
-    picture("transport", "both cut surfaces in matching colours, and parameters before and after"),
+    picture("transport", "both cut surfaces in matching colours, parameters before and after transport"),
 )
 
 
@@ -57,7 +57,7 @@ class TransportParams(StageParams):
 
 STAGE = Stage(
     name="transport",
-    does="parameters of the first cut's springs → those of the second, by optimal transport",
+    does="spring parameters of the first cut → spring parameters of the second cut, by optimal transport",
     params=TransportParams,
     artifacts=_ARTIFACTS,
     reads=(

@@ -43,7 +43,7 @@ def test_given_runs_win_and_must_not_change_unnoticed(project, tmp_path):
     assert stored(project) == {"extra.json": "air extra.json"}
     (project.scan_dir("apple") / "dvc.lock").write_text("schema: '2.0'\n")
     before = (project.scan_dir("apple") / "scan.yaml").read_bytes()
-    with pytest.raises(InputError, match="replace the old"):
+    with pytest.raises(InputError, match="replace them"):
         register_scan(project, Request(scan, log))
     register_scan(project, Request(scan))
     register_scan(project, Request(scan, log, air=given))
@@ -73,7 +73,7 @@ def test_bad_runs_are_refused_before_anything_is_written(project, tmp_path):
     with huge.open("wb") as file:
         os.truncate(file.fileno(), 2 * 1024**3)
     for request, sentence in (
-        (Request(scan, log, air=(tmp_path / "none.json",)), "not a file"),
+        (Request(scan, log, air=(tmp_path / "none.json",)), "not a readable file"),
         (Request(scan, air=(log,)), "Give it with --log"),
         (Request(scan, log, air=(huge,)), "At most 100 MB"),
         (Request(scan, write_scan(tmp_path, "empty.json", "")), "is empty"),

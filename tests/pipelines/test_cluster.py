@@ -30,12 +30,12 @@ def test_uncommitted_code_and_a_missing_remote_are_refused(project, tmp_path):
     dvc(project, "remote", "add", "--local", "--default", "lab", str(tmp_path / "remote"))
     source = find_source(project)
     assert (source.repository, source.remote_url) == (str(project.root), str(tmp_path / "remote"))
-    with pytest.raises(InputError, match=r"https://\*\*\*@git\.example holds a password") as caught:
+    with pytest.raises(InputError, match=r"https://\*\*\*@git\.example contains a password") as caught:
         find_source(project, "https://lab:geheim@git.example")
     assert "geheim" not in str(caught.value)
     params = project.root / "params.yaml"
     params.write_text(params.read_text() + "\n")
-    with pytest.raises(InputError, match="not committed"):
+    with pytest.raises(InputError, match="uncommitted changes"):
         find_source(project)
 
 
@@ -48,7 +48,7 @@ def test_what_travels_is_text_and_stays_in_its_scan(project, tmp_path):
         "what comes back from a worker"
     )
     for name in ("../pear/scan.yaml", "/etc/passwd"):
-        with pytest.raises(InputError, match="outside the scan"):
+        with pytest.raises(InputError, match="outside the directory of scan"):
             write_text_files(project, "apple", {**files, name: "x"})
 
 

@@ -198,7 +198,7 @@ def look_in_browser(url, summary_id):
         link = page.get_by_role("link", name="metrics").first
         link.wait_for(timeout=120_000)
         page.goto(str(link.get_attribute("href")), timeout=120_000)
-        page.get_by_text("unit_text").first.wait_for(timeout=120_000)
+        page.get_by_text("unit text").first.wait_for(timeout=120_000)
         browser.close()
 
 
@@ -236,4 +236,4 @@ def test_deploy_without_a_dashboard_says_so(project):
         timeout=120,
     )
     assert result.returncode == 2
-    assert "Start it first" in result.stderr
+    assert "Start it in another terminal" in result.stderr

@@ -96,7 +96,7 @@ def test_crash_and_timeout_are_failures(project, tmp_path):
     with pytest.raises(StageFailedError, match="clean: ZeroDivisionError"):
         bring_up_to_date(project, "apple", entry_of(project, "clean"))
     register_scan(project, Request(write_scan(tmp_path, "pear.ply", "slow-clean")))
-    with pytest.raises(StageFailedError, match="stopped after 1 s, its limit"):
+    with pytest.raises(StageFailedError, match="timed out after 1 s"):
         bring_up_to_date(project, "pear", replace(entry_of(project, "clean"), timeout_s=1.4))
 
 
@@ -138,7 +138,7 @@ def test_two_runs_of_one_scan_at_once(project, tmp_path):
         thread.join()
     assert sorted(outcomes) == [Outcome.COMPLETED, Outcome.UNCHANGED]
     assert runs(project) == ["apple clean"]
-    assert "Another run works on this scan; waiting for it." in lines
+    assert "Another run is using this scan; waiting for it to finish." in lines
 
 
 @pytest.mark.slow

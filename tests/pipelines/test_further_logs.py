@@ -52,7 +52,7 @@ def test_a_cut_may_be_added_but_not_exchanged_unnoticed(project, tmp_path):
     register_scan(project, Request(scan, first, further=(second, third)))
     register_scan(project, Request(scan, first))
     assert list(stored(project).values()) == ["second", "third"]
-    with pytest.raises(InputError, match="are others than those already registered"):
+    with pytest.raises(InputError, match="differ from those already registered"):
         register_scan(project, Request(scan, first, further=(third, second)))
     assert list(stored(project).values()) == ["second", "third"]
     register_scan(project, Request(scan, first, further=(third,), replace=True))

@@ -59,7 +59,7 @@ def test_status_and_doctor_report_an_outdated_pipeline_file(project, tmp_path, m
     assert found.verdict == "outdated" and "apple" in found.detail
     said: list[str] = []
     read_status(project, ["apple"], said.append)
-    assert said == [f"data/scans/apple/dvc.yaml was outdated; it has the stages of {TEMPLATE} again."]
+    assert said == [f"Updated data/scans/apple/dvc.yaml, which did not match {TEMPLATE}."]
     (found,) = [finding for finding in examine(project) if finding.part == "dvc.yaml of scans"]
     assert found.verdict == "ok"
 

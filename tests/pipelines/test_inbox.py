@@ -36,7 +36,7 @@ def test_a_late_log_is_waited_for(lab):
     lab.settle()
     lab.look(1000.0)
     assert lab.runs.ids == []
-    assert lab.lines == ["apple.ply waits for its log."]
+    assert lab.lines == ["apple.ply: waiting for its log."]
     lab.put("apple.csv", "log")
     lab.settle()
     assert lab.runs.ids == ["apple"]
@@ -79,7 +79,7 @@ def test_another_scan_under_a_known_name_is_refused_and_lines(lab):
     scan.write_text("quite another")
     lab.settle()
     assert lab.runs.ids == ["apple"]
-    assert "One id stands for one scan" in lab.lines[-1]
+    assert "An id stands for one scan" in lab.lines[-1]
     assert (lab.project.scan_dir("apple") / "apple.ply").read_text() == "one"
 
 
@@ -97,8 +97,8 @@ def test_renamed_and_duplicate_files_do_not_run_twice(lab):
     lab.settle()
     assert lab.runs.ids == ["apple"]
     assert [line for line in lab.lines if "same content as apple" in line] == [
-        "renamed.ply has the same content as apple; it is not run again.",
-        "copy.ply has the same content as apple; it is not run again.",
+        "renamed.ply has the same content as apple; skipped.",
+        "copy.ply has the same content as apple; skipped.",
     ]
 
 
@@ -150,7 +150,7 @@ def test_a_refused_new_scan_is_not_kept(lab):
     lab.runs.finish(2, "not a scan")
     lab.look()
     assert lab.project.scan_ids() == []
-    assert lab.lines[-1] == "apple: refused. not a scan"
+    assert lab.lines[-1] == "apple: rejected. not a scan"
 
 
 def test_a_folder_of_its_own_brings_air_runs_and_gives_the_name(lab):
@@ -168,7 +168,7 @@ def test_a_manifest_says_what_belongs_together(lab):
         "scan: a.ply\nlog: b.json\nid: fuji\nmaterial: potato\nsettings: {clean: {unit: mm}}\n",
     )
     lab.settle()
-    assert lab.lines == ["order.scan2cut.yaml waits for a.ply, b.json."]
+    assert lab.lines == ["order.scan2cut.yaml: waiting for a.ply, b.json."]
     lab.put("a.ply", "scan")
     lab.put("b.json", "log")
     lab.settle()
@@ -187,24 +187,24 @@ def test_a_manifest_may_say_that_there_is_no_log(lab):
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("scan: ../../secret.ply\n", "may only name files beside it"),
-        ("scan: /etc/passwd\n", "may only name files beside it"),
+        ("scan: ../../secret.ply\n", "may only list files in its own folder"),
+        ("scan: /etc/passwd\n", "may only list files in its own folder"),
         (f"scan: {300 * 'a'}.ply\n", "at most 255 bytes"),
         (f"scan: apple.ply\nair: [{128 * 'ä'}.json]\n", "at most 255 bytes"),
         ("scan: a.ply\nshell: rm\n", "unknown key 'shell'"),
         ("log: a.json\n", "has no scan"),
         ("scan: [1\n", "not valid YAML"),
-        ("a: &a [1]\nscan: *a\n", "which is not read here"),
+        ("a: &a [1]\nscan: *a\n", "which is not allowed"),
         ("scan: a.ply\nsettings: 3\n", "settings is"),
         ("scan: a.ply\nsettings: {1: {a: b}}\n", "settings is"),
         ("scan: a.ply\nid: 2001-99-99\n", "not valid YAML"),
         ("scan: a.ply\nid: 2001-09-09\n", "id is '2001-09-09'"),
         ("scan: a.ply\nid: " + "9" * 5000 + "\n", "not valid YAML"),
         ("scan: a.ply\nmaterial: [apple]\n", "material is"),
-        ("scan: a.ply\nsettings: {optimize: {max_speed_m_s: 2.0}}\n", "set at this machine only"),
+        ("scan: a.ply\nsettings: {optimize: {max_speed_m_s: 2.0}}\n", "can only be set on this machine"),
         ("scan: a.ply\nair: 3\n", "must be a list"),
         ("scan: a.ply\nair: air.json\n", "must be a list"),
-        ('scan: "a\\0b.ply"\n', "may only name files beside it"),
+        ('scan: "a\\0b.ply"\n', "may only list files in its own folder"),
     ],
 )
 def test_a_bad_manifest_is_lines_once_and_nothing_runs(lab, text, sentence):
@@ -267,7 +267,7 @@ def test_the_watcher_itself_runs_what_is_there_and_only_once(project, tmp_path):
     write_scan(inbox, "lemon.ply", "bad-clean")
     write_scan(inbox, "lemon.json", "log")
     assert watch(project, inbox, **choices) == 2, "the exit code says that one was refused"
-    assert "apple: done." in lines and "pear.ply waits for its log." in lines
+    assert "apple: done." in lines and "pear.ply: waiting for its log." in lines
     stages = [entry.name for entry in read_template(project.template)]
     assert sorted(runs(project)) == sorted(["lemon clean", *(f"apple {stage}" for stage in stages)])
     assert watch(project, inbox, **choices) == 0

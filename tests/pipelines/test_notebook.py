@@ -42,7 +42,7 @@ def test_tables_are_typed_and_have_units(scan):
         (lambda scan: scan.columns("clean"), "is not an artifact"),
         (lambda scan: scan2cut.Scan("pear"), "no scan 'pear'"),
         (lambda scan: scan.cut(knife={"length_m": 1}), "'knife' is not a known section"),
-        (lambda scan: scan2cut.plot_force({"springs": scan.table("precut/springs")}), "needs time_s"),
+        (lambda scan: scan2cut.plot_force({"springs": scan.table("precut/springs")}), "requires time_s"),
     ],
 )
 def test_refusals_are_sentences(scan, ask, sentence):

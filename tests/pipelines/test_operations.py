@@ -25,7 +25,7 @@ from pipelines.runs.deployment import in_inbox, register_requested
 from pipelines.runs.progress_lines import ProgressLines
 from pipelines.runs.run_request import run_request
 from pipelines.runs.run_summary import RunResult, headlines, summary
-from pipelines.scans.register import Request, refuse_from_outside, register_scan
+from pipelines.scans.register import Request, register_scan, reject_from_outside
 from stages.runtime.errors import InputError
 from stages.runtime.params import load_params
 from tests.pipelines.tiny_project import write_scan
@@ -131,7 +131,7 @@ def test_runs_from_outside_take_files_from_the_inbox_only(project, tmp_path, nam
     project.inbox_dir.mkdir(parents=True)
     (project.inbox_dir / "link.ply").symlink_to(write_scan(tmp_path, "secret.ply"))
     (project.inbox_dir / "loop.ply").symlink_to("loop.ply")
-    with pytest.raises(InputError, match="take files from there only"):
+    with pytest.raises(InputError, match="only read files there"):
         in_inbox(project, name)
 
 
@@ -165,13 +165,13 @@ def test_no_request_from_outside_sets_a_limit(name):
     section, _, key = name.partition(".")
     assert hasattr(getattr(load_params(ROOT / "params.yaml"), section), key), "the parameter exists"
     with pytest.raises(InputError, match=re.escape(name)):
-        refuse_from_outside({section: {key: OUTSIDE[name]}}, "The request")
+        reject_from_outside({section: {key: OUTSIDE[name]}}, "The request")
 
 
 def test_a_request_that_sets_a_limit_changes_nothing(project):
     project.inbox_dir.mkdir(parents=True)
     write_scan(project.inbox_dir, "apple.ply")
-    with pytest.raises(InputError, match="set at this machine only"):
+    with pytest.raises(InputError, match="can only be set on this machine"):
         register_requested(project, "apple.ply", None, None, {"optimize": {"max_speed_m_s": 2.0}})
     assert project.scan_ids() == []
 
@@ -181,7 +181,7 @@ def test_a_scan_that_changes_a_limit_says_so_in_its_report(project, tmp_path):
     register_scan(project, Request(write_scan(tmp_path, "apple.ply"), overrides=overrides))
     note, table = limits(ScanData(project, "apple")).blocks
     assert note.tone == "warning"
-    assert list(table.rows) == [("optimize.max_speed_m_s", "the robot's own", "0.2")]
+    assert list(table.rows) == [("optimize.max_speed_m_s", "the robot's", "0.2")]
     register_scan(project, Request(tmp_path / "apple.ply", reset=True))
     (note,) = limits(ScanData(project, "apple")).blocks
     assert note.tone == "plain"
@@ -201,7 +201,7 @@ def test_a_port_that_is_taken_is_refused(project, monkeypatch):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        with pytest.raises(InputError, match="can't be listened on"):
+        with pytest.raises(InputError, match="Can't listen on"):
             serve_dashboard(project, taken.getsockname()[1])
 
 
@@ -221,11 +221,11 @@ def test_a_batch_in_which_two_files_have_one_id_is_refused_before_anything_runs(
         (tmp_path / folder).mkdir()
         write_scan(tmp_path / folder, "gala.ply", folder)
     files = [str(tmp_path / "x1" / "gala.ply"), str(tmp_path / "x2" / "gala.ply")]
-    with pytest.raises(InputError, match="would both be the scan 'gala'"):
+    with pytest.raises(InputError, match="would both get the scan id 'gala'"):
         batch_requests(project, files, {})
     register_scan(project, Request(Path(files[0])))
     for scans in (["gala", files[1]], [files[1], "gala"], ["gala", "gala"]):
-        with pytest.raises(InputError, match="would both be the scan 'gala'"):
+        with pytest.raises(InputError, match="would both get the scan id 'gala'"):
             batch_requests(project, scans, {})
     assert len(batch_requests(project, files[:1], {})) == 1
 
@@ -275,8 +275,8 @@ def test_summary_of_a_run_with_every_stage():
     ]
     text = summary("apple", reports, "http://127.0.0.1:4200", "abc")
     assert "- **Certified: all 41 checks passed.** Files: `export/cut/certified`" in text
-    assert "**Force: 23.1 % less on average over depth**" in text
-    assert "Fit to the force log: 4.3 % mean error (settled)" in text
+    assert "**Mean force over depth: 23.1 % lower**" in text
+    assert "Fit of the force log: 4.3 % mean error (settled)" in text
     assert "(http://127.0.0.1:4200/runs/flow-run/abc)" in text
     assert "(http://127.0.0.1:4200/artifacts/artifact/page-of-optimize)" in text
     assert "4 stages in 6.0 s" in text
@@ -287,11 +287,11 @@ def test_the_summary_says_how_well_the_log_was_forecast_and_what_was_missed():
     fit |= {"nmae_next_repeated": 0.12, "puncture_measured_n": 18.0, "puncture_simulated_n": None}
     text = "\n".join(headlines({"calibrate": fit}))
     for part in (
-        "forecast from its beginning: 8.6 %",
-        "holding the last force seen: 24.0 %",
-        "predicted from the others: 9.0 %",
-        "repeating the cut before it: 12.0 %",
-        "puncture of 18.0 N is not in the fitted force",
+        "from its beginning: 8.6 %",
+        "holding the last force: 24.0 %",
+        "from the others: 9.0 %",
+        "repeating the previous cut: 12.0 %",
+        "does not reproduce the measured puncture of 18.0 N",
     ):
         assert part in text, part
 
@@ -313,9 +313,9 @@ def test_a_warning_of_a_stage_is_among_the_first_lines():
 def test_the_summary_says_what_is_saved_confirmed_and_kept():
     text = "\n".join(headlines({"optimize": MOTION}))
     for part in (
-        "23.1 % less on average",
-        "peak 26.8 %",
-        "over time instead: 22.9 %",
+        "23.1 % lower",
+        "peak force 26.8 %",
+        "over time: 22.9 %",
         "without sawing: 23.3 %",
         "at least 20.6 %",
         "end height 0.100 mm",
@@ -334,12 +334,12 @@ def test_the_summary_says_how_sure_the_saving_is_and_what_that_rests_on():
     }
     wider = {"reduction_two_cuts_low": 0.05, "reduction_two_cuts_high": 0.41, "reduction_of_descent": 0.222}
     text = "\n".join(headlines({"optimize": MOTION | band | wider}))
-    assert "90 % of the possible fruits: between 12 and 33 % less" in text
-    assert "measured on two cuts, each with a factor of its own, 5 to 41 %" in text
-    assert "It rests on: no sawing log of this fruit" in text
-    assert "Descent alone, without final strokes: 22.2 % less" in text
+    assert "90 % interval of the saving: 12 to 33 %" in text
+    assert "from two measured cuts with separate scale factors: 5 to 41 %" in text
+    assert "Basis: no sawing log of this fruit" in text
+    assert "Descent alone, without final strokes: 22.2 % lower" in text
     without = "\n".join(headlines({"optimize": MOTION | {"reduction_rests_on": "given shares"}}))
-    assert "The saving has no band. It rests on: given shares" in without
+    assert "No interval of the saving. Basis: given shares" in without
     assert "between" not in "\n".join(headlines({"optimize": MOTION}))
 
 

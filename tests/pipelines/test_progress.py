@@ -77,10 +77,8 @@ def test_where_to_look_is_said_once_a_stage(tmp_path):
     for watcher in (lines, bars):
         for stage in ("calibrate", "calibrate", "optimize"):
             watcher.on_picture(stage, tmp_path / "live.png")
-    assert said == [
-        f"{s}: see it in {tmp_path}/live.png, renewed while it runs" for s in ("calibrate", "optimize")
-    ]
-    assert shown.getvalue().count("calibrate: see it in") == 1
+    assert said == [f"{s}: live picture in {tmp_path}/live.png" for s in ("calibrate", "optimize")]
+    assert shown.getvalue().count("calibrate: live picture in") == 1
 
 
 def test_a_silent_stage_is_heard_of_again_and_again():

@@ -42,7 +42,7 @@ def test_id_from_the_file_name(name, scan_id):
 
 @pytest.mark.parametrize("name", ["....ply", "---.ply", "日本.ply"])
 def test_name_without_usable_characters_is_refused(name):
-    with pytest.raises(InputError, match="Give one with --id"):
+    with pytest.raises(InputError, match="Set one with --id"):
         scan_id_of(Path(name))
 
 
@@ -102,7 +102,7 @@ def test_other_content_under_the_same_id_is_refused_unless_replaced(project, tmp
     register_scan(project, Request(scan))
     folder = project.scan_dir("apple")
     scan.write_text("two")
-    with pytest.raises(InputError, match="One id stands for one scan"):
+    with pytest.raises(InputError, match="An id stands for one scan"):
         register_scan(project, Request(scan))
     assert (folder / "apple.ply").read_text() == "one"
     register_scan(project, Request(scan, replace=True))
@@ -136,7 +136,7 @@ def test_two_processes_can_not_register_two_files_under_one_id(project, tmp_path
         command = [sys.executable, "-c", register, str(project.root), str(scan)]
         both.append(subprocess.Popen(command, cwd=project.root, stderr=subprocess.PIPE, text=True))
     said = [process.communicate()[1] for process in both]
-    refused = [text for text in said if "One id stands for one scan" in text]
+    refused = [text for text in said if "An id stands for one scan" in text]
     assert len(refused) == 1, said
     winner = "two" if said[0] else "one"
     assert (project.scan_dir("apple") / "apple.ply").read_text() == winner

@@ -13,7 +13,7 @@ from pipelines.dvc.stage import Outcome, StageReport
 from pipelines.project import Project
 from pipelines.report.build import SECTIONS, build_report, keep_report, record_and_report, report_html
 from pipelines.report.drawings import knife_path, spring_map, standalone
-from pipelines.report.page import Plot, Section, Table, label, labelled, number, percent, render_page
+from pipelines.report.page import Plot, Section, Table, figure, label, labelled, number, percent, render_page
 from pipelines.report.scan_data import ScanData, read_run_record
 from pipelines.report.sections.force import force
 from pipelines.report.sections.provenance import command
@@ -62,14 +62,14 @@ def test_whole_report(project):
     html = build_report(project, "apple").read_text()
     assert html.count("<section") == len(SECTIONS) + 1
     assert "can&#39;t be shown" not in html
-    assert "Not readable" not in html
+    assert "Unreadable" not in html
     assert fetched_by(html) == []
     for text in (
         "20.0 %",
         "Certified: all 1 checks passed.",
         "export/cut/certified",
         "friction coefficient of the knife [-]",
-        "impulse from the knife [N·s]",
+        "impulse of the knife [N·s]",
     ):
         assert text in html
 
@@ -86,7 +86,7 @@ def test_sections_come_in_the_order_in_which_people_ask(project):
 def test_a_missing_stage_is_said_and_spoils_nothing_else(project, stage):
     make_scan(project, "apple", without=(stage,))
     html = report_html(ScanData(project, "apple"))
-    assert f"Without results: {stage}." in html
+    assert f"Stages without results: {stage}." in html
     assert "can&#39;t be shown" not in html
 
 
@@ -105,7 +105,7 @@ def test_broken_artifacts_are_named_not_fatal(project):
     html = report_html(ScanData(project, "apple"))
     assert "profile.parquet" in html
     assert "can&#39;t be read as JSON" in html
-    assert html.count("This part can&#39;t be shown") == 1
+    assert html.count("This section can&#39;t be shown") == 1
     assert html.count("<section") == len(SECTIONS) + 1
 
 
@@ -122,9 +122,9 @@ def test_report_opens_with_the_decision(project):
     document["certificate"]["checks"] += checks
     (folder / "export/cut/certified/cut.json").write_text(json.dumps(document))
     html = report_html(ScanData(project, "apple"))
-    go = html.index("GO. Certified: all 1 checks passed. Computed, never run on an arm")
-    assert go < html.index("All stages ran.") and "NO-GO" not in html
-    assert "files for the robot" in html and "cut through, simulated" in html
+    go = html.index("GO. Certified: all 1 checks passed. Simulated only, never executed on a real arm")
+    assert go < html.index("All stages completed.") and "NO-GO" not in html
+    assert "files for the robot" in html and "cut through (simulated)" in html
     assert [check["name"] for check, _ in tightest(checks)] == [
         "low",
         "check 8",
@@ -155,7 +155,7 @@ def test_refused_motion_is_a_no_go_without_files(project):
     refused = METRICS["export"] | {"certified": False, "outcome": "refused", "verdict": "Refused: it hovers."}
     write_json(folder, "export/metrics", refused)
     html = report_html(ScanData(project, "apple"))
-    assert "NO-GO. Refused: it hovers. There are no files for the robot." in html
+    assert "NO-GO. Refused: it hovers. No files were written for the robot." in html
     assert ">files for the robot<" not in html and "export/cut/certified" not in html
     assert "1 FAILED" in html and "joint 2; Go slower" in html
 
@@ -167,7 +167,7 @@ def test_a_scan_of_two_fruits_is_among_the_first_things_said(project):
     assert (
         html.index("GO. Certified")
         < html.index("Scan: The body has a neck.")
-        < html.index("before and after</h2>")
+        < html.index("before and after cleaning</h2>")
     )
 
 
@@ -187,7 +187,7 @@ def test_failed_run_says_where_and_why(project):
     done = reports(project, stages.index("optimize"))
     record_and_report(project, "apple", done, "optimize: the knife jammed. Lower dt_s.")
     html = (folder / "report.html").read_text()
-    assert "The run failed in the stage optimize. optimize: the knife jammed. Lower dt_s." in html
+    assert "The run failed in stage optimize. optimize: the knife jammed. Lower dt_s." in html
     record = read_run_record(folder)
     assert (record.ok, record.failed_stage) == (False, "optimize")
     assert not (folder / "replay.html").exists()
@@ -311,7 +311,7 @@ def test_lengths_are_shown_in_millimetres():
     assert labelled("board_margin_m", 0.0015) == ("board margin [mm]", 1.5)
     assert labelled("volume_m3", 1.63e-4) == ("volume [cm³]", pytest.approx(163.0))
     assert labelled("edges_m", [0.001, 0.002]) == ("edges [mm]", [1.0, 2.0])
-    assert labelled("alignment_m", None) == ("alignment [m]", None)
+    assert labelled("alignment_m", None) == ("alignment [mm]", None)
     assert labelled("tets", 5) == ("tets", 5)
 
 
@@ -328,15 +328,18 @@ def scalars(project, identifiable):
 def test_what_the_log_determines_is_said_in_words_with_units(project):
     make_scan(project, "apple")
     data = scalars(project, (False, False))
-    none = "This log determines none of the 2 fitted parameters to within 10 %."
+    none = "The log determines none of the 2 fitted parameters to within 10 %:"
     assert certainty(data).startswith(none)
-    assert at_bounds(data) == "At a bound of its range: friction coefficient of the knife, at the skin (1)."
+    assert (
+        at_bounds(data)
+        == "Parameters at a bound of their range: friction coefficient of the knife, at the skin (1)."
+    )
     html = report_html(data)
     assert html.count(none) == 2, "in the summary and where the parameters are"
     for text in ("rounding of the knife", "0.6", "± 0.6", "mm", "0.1 to 1.2", "0.45 to 1, at a bound"):
         assert f'<td class="short">{text}</td>' in html
     one = certainty(scalars(project, (True, False)))
-    assert one == "This log determines 1 of the 2 fitted parameters to within 10 %: rounding of the knife."
+    assert one == "The log determines 1 of the 2 fitted parameters to within 10 %: rounding of the knife."
     assert "all 2 fitted" in certainty(scalars(project, (True, True)))
 
 
@@ -376,7 +379,10 @@ def test_error_by_depth_is_not_flattened_by_the_force(project):
     make_scan(project, "apple")
     plots = [b for b in force(ScanData(project, "apple")).blocks if isinstance(b, Plot)]
     (depth,) = [plot for plot in plots if plot.title == "Error by depth"]
-    assert [curve.label for curve in depth.curves] == ["mean absolute error", "bias: simulated less measured"]
+    assert [curve.label for curve in depth.curves] == [
+        "mean absolute error",
+        "bias: simulated minus measured",
+    ]
     assert "mean measured force" in depth.caption
 
 
@@ -385,5 +391,25 @@ def test_report_of_a_scan_that_is_not_kept(project):
     page = record_and_report(project, "apple", [], "clean: 3 faces are too few. Scan again.")
     kept = keep_report(project, "apple", page)
     assert kept == project.root / "data" / "refused" / "apple.html"
-    assert "The run failed in the stage clean. clean: 3 faces are too few." in kept.read_text()
+    assert "The run failed in stage clean. clean: 3 faces are too few." in kept.read_text()
     assert keep_report(project, "apple", None) is None
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "text"),
+    [
+        ("volume_m3", 0.0001629, "volume 163 cm³"),
+        ("reduction", 0.6284, "mean force 63 % lower"),
+        ("peak_reduction", -0.02, "peak 2 % higher"),
+        ("nmae", 0.018, "mean error 1.8 %"),
+        ("nmae", None, "–"),
+        ("cut_fraction", 0.991, "cut 99.1 %"),
+        ("peak_force_n", 22.04, "peak force 22 N"),
+        ("tets", 2310, "2,310 tets"),
+        ("cost", 0.01234, "cost 0.012"),
+        ("outcome", "certified", "certified"),
+        ("seeded", True, "seeded: yes"),
+    ],
+)
+def test_a_key_figure_has_a_unit_people_use(key, value, text):
+    assert figure(key, value) == text

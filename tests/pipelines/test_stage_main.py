@@ -140,7 +140,7 @@ def test_stage_whose_parent_died_first_writes_nothing(project, tmp_path):
     gone.wait()
     result = run_clean(project, scan_dir, SCAN2CUT_PARENT=str(gone.pid))
     assert result.returncode == 1
-    assert f"clean: Process {gone.pid}, which started this one, is gone." in result.stderr
+    assert f"clean: The parent process {gone.pid} has ended." in result.stderr
     assert "Traceback" not in result.stderr
     assert not (scan_dir / "clean").exists() and not list(scan_dir.glob(".scratch-*"))
 
@@ -224,7 +224,7 @@ def running(pid: int) -> bool:
     ("content", "words"),
     [
         ("id: other\n", "scan is None"),
-        ("id: other\nscan: a.ply\ncut_surface: a.ply\nmaterial: apple\n", "the directory is called 'apple'"),
+        ("id: other\nscan: a.ply\ncut_surface: a.ply\nmaterial: apple\n", "the directory is 'apple'"),
         ("id: apple\nscan: a.ply\ncut_surface: a.ply\nmaterial: mud\n", "Material 'mud' is unknown"),
         ("id: apple\nscan: a.ply\ncut_surface: b.ply\nmaterial: apple\n", "Both must name the same file"),
         ("id: apple\nscan: a.ply\ncut_surface: a.ply\nmaterial: apple\n", "a.ply can't be read"),

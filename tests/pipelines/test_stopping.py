@@ -45,13 +45,13 @@ def test_even_a_stuck_run_ends_with_one_line_and_its_children(number, exit_code)
     stuck.send_signal(number)
     _, said = stuck.communicate(timeout=60)
     assert stuck.returncode == exit_code
-    assert said == "Stopped in calibrate; the same command goes on there.\n"
+    assert said == "Stopped in calibrate. Run the same command to resume.\n"
     assert psutil.wait_procs([child], timeout=10)[1] == []
 
 
 @pytest.fixture
 def stop(monkeypatch):
-    monkeypatch.setattr(stopping, "_NOW", stopping._Now())
+    monkeypatch.setattr(stopping, "_STATE", stopping._State())
     yield stopping.STOP
     stopping.STOP.clear()
 
@@ -88,7 +88,7 @@ def test_a_stopped_run_has_an_exit_code_of_its_own():
     for error in (StoppedError(), KeyboardInterrupt()):
         result = RunResult()
         result.fail(error)
-        assert (result.exit_code, result.error) == (130, "Stopped; the same command goes on from here.")
+        assert (result.exit_code, result.error) == (130, "Stopped. Run the same command to resume.")
 
 
 def test_a_folder_that_prefect_could_not_use_is_a_sentence(tmp_path):
@@ -97,7 +97,7 @@ def test_a_folder_that_prefect_could_not_use_is_a_sentence(tmp_path):
     with pytest.raises(OSError, match="exists"):
         check_home(tmp_path / "file")
     (tmp_path / "prefect.db").write_bytes(b"SQLite format 3\0 and then rubbish" * 100)
-    with pytest.raises(ServerError, match="Move it away"):
+    with pytest.raises(ServerError, match="Move the file away"):
         check_home(tmp_path)
     (tmp_path / "prefect.db").unlink()
     sqlite3.connect(tmp_path / "prefect.db").close()
@@ -117,7 +117,7 @@ def test_prefects_folder_is_looked_at_before_a_server_starts(project, monkeypatc
     monkeypatch.setattr(server.subprocess, "Popen", lambda *_, **__: pytest.fail("it was started"))
     monkeypatch.setattr(dashboard.os, "execve", lambda *_: pytest.fail("it was started"))
     for start in (EmbeddedServer().url, lambda p: dashboard.serve_dashboard(p, server._free_port())):
-        with pytest.raises(ServerError, match="Move it away"):
+        with pytest.raises(ServerError, match="Move the file away"):
             start(project)
 
 
@@ -202,7 +202,7 @@ def test_a_whole_run_with_its_server_stopped_and_killed(project, tmp_path):
     os.killpg(run.pid, signal.SIGINT)  # what a terminal does
     _, said = run.communicate(timeout=60)
     assert run.returncode == 130
-    assert said.strip().splitlines()[-1] == "Stopped in clean; the same command goes on there."
+    assert said.strip().splitlines()[-1] == "Stopped in clean. Run the same command to resume."
     assert "Traceback" not in said
     assert psutil.wait_procs(family, timeout=10)[1] == []
     with sqlite3.connect(project.prefect_home / "prefect.db") as database:

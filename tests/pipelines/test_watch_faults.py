@@ -44,7 +44,7 @@ def test_no_delivery_ends_the_watcher_or_those_after_it(lab, monkeypatch):
     lab.settle()
     assert lab.runs.ids == ["pear"]
     assert "apple.ply: ZeroDivisionError: nobody thought of this" in lab.lines
-    assert "locked can't be read (Permission denied). Change its owner or its permissions." in lab.lines
+    assert "Can't read locked (Permission denied). Change its owner or permissions." in lab.lines
     assert lab.watcher.exit_code == 2
     lab.runs.futures[-1].set_exception(ZeroDivisionError("in the run"))
     lab.look()
@@ -107,7 +107,7 @@ def test_an_inbox_that_is_away_for_a_moment_is_waited_for(lab):
     lab.inbox.rmdir()
     lab.look()
     lab.look()
-    assert len(lab.lines) == 1 and "trying again" in lab.lines[0]
+    assert len(lab.lines) == 1 and "retrying" in lab.lines[0]
     lab.inbox.mkdir()
     lab.put("apple.ply", "scan")
     lab.put("apple.json", "log")

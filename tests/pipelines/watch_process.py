@@ -46,7 +46,7 @@ class WatchProcess:
 
     def finished(self) -> list[str]:
         """Ids of the scans whose run is over, in that order."""
-        ends = (": done.", ": refused.", ": failed.")
+        ends = (": done.", ": rejected.", ": failed.")
         return [line.partition(":")[0] for line in self.lines() if any(end in line for end in ends)]
 
     def wait_until(self, holds: Callable[[], bool], limit_s: float) -> None:

@@ -1,4 +1,4 @@
-"""The fruit: scan, mesh, cut surface."""
+"""Report sections on the fruit: scan, mesh, cut surface."""
 
 import polars as pl
 
@@ -9,42 +9,42 @@ from pipelines.report.tables import column, damage_law, in_words, metrics_table,
 from stages.runtime.catalogue import ARTIFACTS
 
 _QUALITY_BINS = 20
-_TOUCHED, _IMPULSE = "touched_ns", "impulse from the knife"
+_TOUCHED, _IMPULSE = "touched_ns", "impulse of the knife"
 _NOT_PARAMETERS = {"position_m", "area_m2", "surface", "gradient_norm", "touched_ns"}
-"""Columns of calibrate/parameters that are not the simulator's."""
+"""Columns of calibrate/parameters that are not simulator parameters."""
 
 
 def cleaning(data: ScanData) -> Section:
-    """The fruit before and after cleaning."""
+    """Build the section on the scan before and after cleaning."""
     metrics, repairs = data.metrics("clean"), data.table("clean/repairs")
     if not metrics:
-        return Section("cleaning", "The scan, before and after", [not_run("clean")])
+        return Section("cleaning", "Scan before and after cleaning", [not_run("clean")])
     blocks: list[Block] = preview(data, "clean")
     size = " × ".join(number(1e3 * float(metrics.get(f"extent_{a}_m") or 0.0)) for a in "xyz")
     volume = number(1e6 * float(metrics.get("volume_m3") or 0.0))
-    blocks.append(Note(f"{size} mm, {volume} cm³. {_sentence(str(metrics.get('pose', '')))}"))
+    blocks.append(Note(f"{size} mm, {volume} cm³. {_capitalised(str(metrics.get('pose', '')))}"))
     if metrics.get("warning"):
         blocks.append(Note(str(metrics["warning"]), "warning"))
     if repairs is not None:
         blocks.append(table_of(repairs, caption="Repairs, in order", folded=True))
-    blocks.append(metrics_table(metrics, caption="All figures of clean"))
-    return Section("cleaning", "The scan, before and after", blocks)
+    blocks.append(metrics_table(metrics, caption="All metrics of clean"))
+    return Section("cleaning", "Scan before and after cleaning", blocks)
 
 
-def _sentence(text: str) -> str:
+def _capitalised(text: str) -> str:
     return f"{text[0].upper()}{text[1:]}." if text else ""
 
 
 def mesh(data: ScanData) -> Section:
-    """The tetrahedra, cut open, and how good they are."""
+    """Build the section on the mesh and its quality."""
     tets, metrics = data.table("tetrahedralize/tets"), data.metrics("tetrahedralize")
     if not metrics:
-        return Section("mesh", "The mesh", [not_run("tetrahedralize")])
+        return Section("mesh", "Mesh", [not_run("tetrahedralize")])
     blocks: list[Block] = preview(data, "tetrahedralize")
     if tets is not None:
         blocks.append(_quality(tets))
-    blocks.append(metrics_table(metrics, caption="All figures of tetrahedralize"))
-    return Section("mesh", "The mesh", blocks)
+    blocks.append(metrics_table(metrics, caption="All metrics of tetrahedralize"))
+    return Section("mesh", "Mesh", blocks)
 
 
 def _quality(tets: pl.DataFrame) -> Plot:
@@ -57,18 +57,18 @@ def _quality(tets: pl.DataFrame) -> Plot:
     )
     count = dict(bins.iter_rows())
     return Plot(
-        title="Quality of the tetrahedra",
-        x_label="radius ratio [-], 1 is regular",
-        y_label="tetrahedra [-]",
+        title="Mesh quality",
+        x_label="radius ratio [-] (1: regular)",
+        y_label="number of tetrahedra",
         x=[(i + 0.5) / _QUALITY_BINS for i in range(_QUALITY_BINS)],
-        curves=[Curve("tetrahedra in a bin of 0.05", [float(count.get(i, 0)) for i in range(_QUALITY_BINS)])],
+        curves=[Curve("tetrahedra per bin of 0.05", [float(count.get(i, 0)) for i in range(_QUALITY_BINS)])],
         bars=True,
     )
 
 
 def cut_surface(data: ScanData) -> Section:
-    """Springs on the cut surface, by fitted parameter and by how much data touched them."""
-    title = "The cut surface and what was fitted on it"
+    """Build the section on the springs of the cut surface: fitted parameters and impulse of the knife."""
+    title = "Cut surface and fitted parameters"
     fitted = data.table("calibrate/parameters")
     blocks: list[Block] = preview(data, "precut")
     if fitted is None:
@@ -78,8 +78,8 @@ def cut_surface(data: ScanData) -> Section:
     varied = [name for name in names if fitted[name].n_unique() > 1]
     blocks.append(
         Note(
-            "Seen along x, as the knife sees the cut surface. A disc is a spring, its size the area it stands for. "
-            "Hover to read it."
+            "Cut surface, viewed along x. Each disc is a spring; its size is the spring's area. Hover to read the "
+            "value."
         )
     )
     law = damage_law(data)
@@ -109,7 +109,7 @@ def cut_surface(data: ScanData) -> Section:
             Table(
                 ("parameter", "value", "unit", "in params.yaml"),
                 same,
-                "The same for all springs",
+                "Parameters equal for all springs",
                 folded=True,
             )
         )
@@ -118,5 +118,5 @@ def cut_surface(data: ScanData) -> Section:
         pl.col("position_m").arr.get(1).alias("y_m"),
         *[pl.col(name) for name in fitted.columns if name != "position_m"],
     )
-    blocks.append(table_of(shown, caption=f"The numbers: all {len(shown)} springs"))
+    blocks.append(table_of(shown, caption=f"Data of all {len(shown)} springs"))
     return Section("springs", title, blocks)

@@ -1,4 +1,4 @@
-"""Measured and simulated force: how good the fit is, where it is wrong, how it was found."""
+"""Report sections on the force: measured and fitted curves, residuals, history of the fit."""
 
 import polars as pl
 
@@ -19,13 +19,13 @@ _TIME, _FORCE = "time [s]", "force [N]"
 
 
 def force(data: ScanData) -> Section:
-    """Measured vs simulated with onset, puncture and residual; the error by depth."""
+    """Build the section on measured and simulated force, residual and error by depth."""
     title = "Measured and simulated force"
     profile, metrics = data.table("calibrate/profile"), data.metrics("calibrate")
     blocks: list[Block] = []
     if profile is None:
         if data.metrics("ingest") and data.table("ingest/force") is None:
-            blocks.append(Note("The scan has no force log, so nothing was fitted.", "warning"))
+            blocks.append(Note("No force log, so nothing was fitted.", "warning"))
         elif not metrics:
             blocks.append(not_run("calibrate"))
         return Section("force", title, [*blocks, *_log(data), *_nominal(data)])
@@ -34,8 +34,8 @@ def force(data: ScanData) -> Section:
     blocks.append(
         Note(
             f"Mean absolute error {number(metrics.get('mae_n'))} N, {percent(metrics.get('nmae'))} of the mean force; "
-            f"{unseen(metrics)}. Peak "
-            f"{number(metrics.get('peak_error_n'))} N off, onset {_milliseconds(metrics.get('onset_error_s'))} off."
+            f"{unseen(metrics)}. Error of the peak force "
+            f"{number(metrics.get('peak_error_n'))} N, of the onset {_milliseconds(metrics.get('onset_error_s'))}."
         )
     )
     blocks.append(
@@ -55,12 +55,10 @@ def force(data: ScanData) -> Section:
     residuals = [Curve("residual", column(profile, "residual_n"))]
     if metrics.get("nmae_held_out") is not None:
         held = pl.when(pl.col("held_out")).then(pl.col("residual_n"))
-        residuals.append(
-            Curve("where the fit did not look", profile.select(held.alias("held"))["held"].to_list())
-        )
+        residuals.append(Curve("held-out samples", profile.select(held.alias("held"))["held"].to_list()))
     blocks.append(
         Plot(
-            "Residual: simulated less measured",
+            "Residual: simulated minus measured",
             _TIME,
             _FORCE,
             time,
@@ -71,17 +69,13 @@ def force(data: ScanData) -> Section:
     )
     blocks += _by_depth(profile)
     blocks += _log(data)
-    blocks.append(metrics_table(metrics, caption="All figures of calibrate"))
+    blocks.append(metrics_table(metrics, caption="All metrics of calibrate"))
     return Section("force", title, blocks)
 
 
 def _before(metrics: dict[str, object]) -> str:
-    """What the dashed curve is: the first phase of a fit of springs, or what was expected of the material."""
-    return (
-        "simulated, one value for all springs"
-        if metrics.get("fit") == "springs"
-        else "expected before the log"
-    )
+    """Return the label of the dashed curve: first phase of a spring fit, or prior of a material fit."""
+    return "simulated, one value for all springs" if metrics.get("fit") == "springs" else "simulated, prior"
 
 
 def _milliseconds(value: object) -> str:
@@ -124,10 +118,10 @@ def _by_depth(profile: pl.DataFrame) -> list[Block]:
             [1e3 * (d + 0.5 * _DEPTH_BIN_M) for d in column(bins, "depth_m")],
             [
                 Curve("mean absolute error", column(bins, "error_n")),
-                Curve("bias: simulated less measured", column(bins, "bias_n"), dashed=True),
+                Curve("bias: simulated minus measured", column(bins, "bias_n"), dashed=True),
             ],
             levels=[(0.0, "")],
-            caption=f"Means over slices of {1e3 * _DEPTH_BIN_M:g} mm. The mean measured force of a slice is between "
+            caption=f"Means over {1e3 * _DEPTH_BIN_M:g} mm of depth. The mean measured force is between "
             f"{number(min(forces))} and {number(max(forces))} N.",
         )
     ]
@@ -140,18 +134,18 @@ def _log(data: ScanData) -> list[Block]:
     time = column(log, "time_s")
     return [
         Plot(
-            "The log: norm of the force on the knife",
+            "Force log (norm of the force on the knife)",
             _TIME,
             _FORCE,
             time,
             [
-                Curve("net of tare", column(log, "force_norm_n")),
-                Curve("net of tare, low-passed", column(log, "force_filtered_norm_n")),
+                Curve("tared", column(log, "force_norm_n")),
+                Curve("tared and low-pass filtered", column(log, "force_filtered_norm_n")),
                 Curve("standard uncertainty", column(log, "uncertainty_n"), dashed=True),
             ],
         ),
         *preview(data, "ingest"),
-        metrics_table(data.metrics("ingest"), caption="All figures of ingest"),
+        metrics_table(data.metrics("ingest"), caption="All metrics of ingest"),
     ]
 
 
@@ -161,18 +155,18 @@ def _nominal(data: ScanData) -> list[Block]:
         return []
     return [
         Plot(
-            "A nominal straight cut, not calibrated",
+            "Nominal straight cut, not calibrated",
             _TIME,
             _FORCE,
             column(cut, "time_s"),
-            [Curve("norm of the force on the knife", column(cut, "force_norm_n"))],
+            [Curve("force on the knife (norm)", column(cut, "force_norm_n"))],
         )
     ]
 
 
 def history(data: ScanData) -> Section:
-    """The fit, iteration by iteration, and what it found."""
-    title = "How the fit went"
+    """Build the section on the history and the result of the fit."""
+    title = "Fit"
     steps, scalars = data.table("calibrate/history"), data.table("calibrate/scalars")
     posterior = data.table("calibrate/posterior")
     blocks: list[Block] = []
@@ -180,20 +174,20 @@ def history(data: ScanData) -> Section:
         reason = Note("Nothing was fitted.") if data.metrics("calibrate") else not_run("calibrate")
         return Section("history", title, [reason])
     phases = steps["phase"].to_list()
-    number_of = column(steps, "step")
+    step_numbers = column(steps, "step")
     changes = [
-        (number_of[i], str(phase)) for i, phase in enumerate(phases) if i == 0 or phase != phases[i - 1]
+        (step_numbers[i], str(phase)) for i, phase in enumerate(phases) if i == 0 or phase != phases[i - 1]
     ]
     blocks.append(
         Plot(
             "Loss and error",
-            "iteration [-]",
+            "iteration",
             "loss, NMAE [-]",
-            number_of,
+            step_numbers,
             [
                 Curve("loss", column(steps, "loss"), dashed=True),
                 Curve("best loss", column(steps, "best_loss")),
-                Curve("NMAE of the best", column(steps, "nmae")),
+                Curve("best NMAE", column(steps, "nmae")),
             ],
             marks=changes,
             log=True,

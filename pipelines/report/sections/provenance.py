@@ -1,4 +1,4 @@
-"""Where everything comes from, and how to make it again."""
+"""Report section on provenance: inputs, parameters, versions, command to reproduce the run."""
 
 import platform
 import shlex
@@ -27,19 +27,19 @@ _MATERIAL = "material"
 
 
 def provenance(data: ScanData) -> Section:
-    """Inputs, parameters, versions, hashes, and the command that reproduces the run."""
+    """Build the section on inputs, parameters, versions and hashes, with the command to reproduce the run."""
     blocks: list[Block] = [
-        Code(command(data), "The same run again, in a clone at the same revision"),
+        Code(command(data), "Reproduce this run in a clone at the same revision"),
         _versions(data),
         _inputs(data),
         _params(data),
         *_stages(data),
     ]
-    return Section("provenance", "Where it comes from", blocks)
+    return Section("provenance", "Provenance", blocks)
 
 
 def command(data: ScanData) -> str:
-    """`scan2cut run` with this scan's files and overrides."""
+    """Return the `scan2cut run` command with this scan's files and overrides."""
     content, folder = data.scan_yaml, f"data/scans/{data.scan_id}"
     words = ["scan2cut", "run", f"{folder}/{content.get('scan', '')}", "--id", data.scan_id]
     if content.get("log"):
@@ -62,7 +62,7 @@ def _yaml(value: Any) -> str:
 
 def _versions(data: ScanData) -> Table:
     rows = [
-        ("code, git revision", _revision(data)),
+        ("git revision", _revision(data)),
         ("Python", platform.python_version()),
         ("machine", platform.platform()),
     ]
@@ -71,7 +71,7 @@ def _versions(data: ScanData) -> Table:
             rows.append((name, version(name)))
         except PackageNotFoundError:
             rows.append((name, "not installed"))
-    return Table(("part", "version"), rows, "Versions on the machine that made this page", folded=True)
+    return Table(("component", "version"), rows, "Versions on the machine that built this page", folded=True)
 
 
 def _revision(data: ScanData) -> str:
@@ -79,8 +79,8 @@ def _revision(data: ScanData) -> str:
     try:
         result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
     except (OSError, subprocess.TimeoutExpired):
-        return "not known"
-    return result.stdout.strip() or "not known"
+        return "unknown"
+    return result.stdout.strip() or "unknown"
 
 
 def _inputs(data: ScanData) -> Table:
@@ -100,20 +100,20 @@ def _inputs(data: ScanData) -> Table:
 def _params(data: ScanData) -> Table:
     rows = []
     for section in SECTIONS:
-        own = data.scan_yaml.get(section) or {}
+        overrides = data.scan_yaml.get(section) or {}
         for key, value in data.used(section).items():
-            rows.append((f"{section}.{key}", str(value), "this scan" if key in own else "params.yaml"))
-    return Table(("parameter", "value", "from"), rows, "All parameters that the stages ran with", folded=True)
+            rows.append((f"{section}.{key}", str(value), "this scan" if key in overrides else "params.yaml"))
+    return Table(("parameter", "value", "source"), rows, "All parameters of the run", folded=True)
 
 
 def _stages(data: ScanData) -> list[Block]:
     if not data.lock:
-        return [Note("dvc.lock is not there: no stage was recorded.")]
+        return [Note("No dvc.lock: no stage has been recorded.")]
     rows = [
         (name, kind, str(item.get("path", "")), item.get("md5"), item.get("size"))
         for name, stage in data.lock.items()
         for kind in ("deps", "outs")
         for item in stage.get(kind, [])
     ]
-    header = ("stage", "as", "path", "md5", "bytes")
-    return [Table(header, rows, "Every input, code and output of every stage (dvc.lock)", folded=True)]
+    header = ("stage", "role", "path", "md5", "bytes")
+    return [Table(header, rows, "Inputs, code and outputs of every stage (dvc.lock)", folded=True)]

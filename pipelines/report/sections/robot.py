@@ -1,4 +1,4 @@
-"""The robot's part: joints against limits, the certificate."""
+"""Report sections on the robot: joints and their limits, certificate."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,24 +10,24 @@ from pipelines.report.tables import not_run, preview
 from stages.runtime.catalogue import ARTIFACTS
 
 _JOINTS = 7
-_SHARE = "share of the limit [-]"
+_SHARE = "fraction of the limit [-]"
 _GROUPS = {
-    1: "whole files, rest at both ends",
-    2: "limits of the joints and of the edge",
-    3: "joints against the wanted edge",
-    4: "space: board, fruit, fixture, links, base",
+    1: "complete files, at rest at both ends",
+    2: "limits of joints and edge",
+    3: "joint trajectory reproduces the edge motion",
+    4: "collisions: board, fruit, fixture, links, base",
     5: "loads and collision thresholds",
     6: "frames, robot and knife",
     7: "hashes",
     8: "independent replay",
-    9: "it cuts the fruit",
+    9: "cut through",
 }
-"""What the numbers of the certificate's checks stand for."""
+"""Titles of the certificate's groups of checks."""
 
 
 def joints(data: ScanData) -> Section:
-    """Joint position, velocity, acceleration and torque, each as a share of its limit."""
-    title = "Joints against their limits"
+    """Build the section on joint position, velocity, acceleration and torque as fractions of their limits."""
+    title = "Joints and their limits"
     cut = data.cut
     if not cut:
         return Section("joints", title, [not_run("export")])
@@ -56,30 +56,28 @@ def joints(data: ScanData) -> Section:
     zero = [0.0] * _JOINTS
     blocks: list[Block] = [
         Note(
-            f"{cut['robot']['title']}, {len(rows)} waypoints at 100 Hz. Curves are shares of the robot's own limits; "
-            "the certificate allows less (0.5 of the speed, 0.6 of the acceleration, 0.7 of the torque)."
+            f"{cut['robot']['title']}, {len(rows)} waypoints at 100 Hz. Curves are fractions of the robot's limits; "
+            "the certificate allows 0.5 of the velocity, 0.6 of the acceleration and 0.7 of the torque."
         ),
         plot(
-            "Position, from the middle of the range [half ranges, rad]",
+            "Position relative to the centre of the range [half range in rad]",
             [row["q_rad"] for row in rows],
             reach,
             middle,
         ),
         plot(
-            "Velocity [of the limit in rad/s]",
+            "Velocity [limit in rad/s]",
             [row["dq_rad_s"] for row in rows],
             limits["velocity_rad_s"],
             zero,
         ),
         plot(
-            "Acceleration [of the limit in rad/s²]",
+            "Acceleration [limit in rad/s²]",
             [row["ddq_rad_s2"] for row in rows],
             limits["acceleration_rad_s2"],
             zero,
         ),
-        plot(
-            "Torque with the predicted force [of the limit in N·m]", _torques(cut), limits["torque_nm"], zero
-        ),
+        plot("Torque including the predicted force [limit in N·m]", _torques(cut), limits["torque_nm"], zero),
         *preview(data, "export"),
     ]
     return Section("joints", title, blocks)
@@ -92,8 +90,8 @@ def _torques(cut: dict[str, Any]) -> list[list[float]]:
 
 
 def certificate(data: ScanData) -> Section:
-    """Every check with value, limit and margin."""
-    title = "The certificate"
+    """Build the section on the certificate: every check with value, limit and margin."""
+    title = "Certificate"
     metrics, document = data.metrics("export"), data.cut.get("certificate", {})
     if not metrics:
         return Section("certificate", title, [not_run("export")])
@@ -102,16 +100,16 @@ def certificate(data: ScanData) -> Section:
     loads = document.get("loads", {})
     if loads:
         blocks.append(
-            Table(("load", "value"), list(loads.items()), "Loads to expect, thresholds to set", folded=True)
+            Table(("load", "value"), list(loads.items()), "Expected loads and thresholds to set", folded=True)
         )
     if metrics.get("certified"):
         where = str(metrics.get("path", f"data/scans/{data.scan_id}/{ARTIFACTS['export/cut'].path}"))
-        blocks.append(Code(where, "The files; what each is: docs/export.md"))
+        blocks.append(Code(where, "Exported files (described in docs/export.md)"))
     return Section("certificate", title, blocks)
 
 
 def _groups(checks: Sequence[dict[str, Any]]) -> list[Block]:
-    """The checks by their number, the tightest first; a group opens by itself if one of it failed."""
+    """Return one table per group, tightest checks first; groups with a failed check are expanded."""
     words = {True: "passed", False: "FAILED", None: "not run"}
     header = ("no.", "check", "result", "value", "limit", "unit", "margin", "note")
     blocks: list[Block] = []

@@ -1,4 +1,4 @@
-"""The second cut: parameters carried over, the motion that needs the least force, and what bounds it."""
+"""Report sections on the second cut: transported parameters, optimised motion, constraints."""
 
 from typing import Any
 
@@ -23,14 +23,14 @@ from pipelines.report.tables import column, metrics_table, not_run, preview, tab
 
 _TIME, _FORCE = "time [s]", "force [N]"
 _RESIDUAL_DIGITS = 6
-"""Behind the point: what is less is rounding of the numbers themselves."""
+"""Decimals of residuals; smaller values are rounding errors."""
 _PATH_STRIDE = 8
-"""Every eighth millisecond of the path is drawn: 10 frames of a screen's second."""
+"""Every eighth sample (millisecond) of the path is drawn."""
 
 
 def transport(data: ScanData) -> Section:
-    """Which springs the values come from, and what averages would have given."""
-    title = "Parameters carried to the second cut"
+    """Build the section on transported parameters, compared with averaged ones."""
+    title = "Parameters transported to the second cut"
     metrics = data.metrics("transport")
     if not metrics:
         return Section("transport", title, [*preview(data, "halve"), not_run("transport")])
@@ -39,34 +39,42 @@ def transport(data: ScanData) -> Section:
         Figures(
             [
                 (
-                    "mean force, transported",
+                    "mean force, transported parameters",
                     f"{number(metrics.get('mean_force_transported_n'))} N",
                     "vertical cut",
                 ),
-                ("mean force, averages", f"{number(metrics.get('mean_force_averaged_n'))} N", "same cut"),
                 (
-                    "apart (NMAE)",
-                    percent(metrics.get("force_nmae_of_averaged")),
-                    "of averaged against transported parameters",
+                    "mean force, averaged parameters",
+                    f"{number(metrics.get('mean_force_averaged_n'))} N",
+                    "same cut",
                 ),
-                ("spread kept", percent(metrics.get("spread_kept")), "of the parameters' variation"),
+                (
+                    "difference of the forces (NMAE)",
+                    percent(metrics.get("force_nmae_of_averaged")),
+                    "averaged and transported parameters",
+                ),
+                (
+                    "variation preserved",
+                    percent(metrics.get("spread_kept")),
+                    "of the parameters between springs",
+                ),
             ]
         ),
         *preview(data, "transport"),
-        metrics_table(metrics, caption="All figures of transport"),
+        metrics_table(metrics, caption="All metrics of transport"),
     ]
     return Section("transport", title, blocks)
 
 
 def optimum(data: ScanData) -> Section:
-    """Vertical vs optimised force, the search, and whether it survives finer simulations."""
-    title = "Vertical and optimised cut"
+    """Build the section on the force of both cuts, the search, and its confirmation by finer simulations."""
+    title = "Vertical cut and optimised cut"
     profile, metrics = data.table("optimize/profile"), data.metrics("optimize")
     if profile is None:
         return Section("optimum", title, [not_run("optimize")])
     blocks: list[Block] = [
         Plot(
-            "Norm of the force on the knife",
+            "Force on the knife (norm)",
             _TIME,
             _FORCE,
             column(profile, "time_s"),
@@ -77,34 +85,36 @@ def optimum(data: ScanData) -> Section:
             levels=_means(metrics),
         ),
         Plot(
-            "Optimised cut: parts of the force",
+            "Optimised cut: components of the force",
             _TIME,
             _FORCE,
             column(profile, "time_s"),
             [
                 Curve("vertical, y", column(profile, "optimized_force_n", 1)),
                 Curve("along the blade, z", column(profile, "optimized_force_n", 2)),
-                Curve("across, x", column(profile, "optimized_force_n", 0), dashed=True),
+                Curve("across the cut, x", column(profile, "optimized_force_n", 0), dashed=True),
             ],
             levels=[(0.0, "")],
         ),
     ]
     confirmed = data.table("optimize/confirmation")
     if confirmed is not None:
-        blocks.append(table_of(confirmed, caption="Both motions, simulated otherwise", folded=False))
+        blocks.append(
+            table_of(confirmed, caption="Confirmation: simulations with other settings", folded=False)
+        )
     blocks += _search(data)
-    blocks.append(metrics_table(metrics, caption="All figures of optimize"))
+    blocks.append(metrics_table(metrics, caption="All metrics of optimize"))
     blocks += preview(data, "optimize")
     return Section("optimum", title, blocks)
 
 
 def _means(metrics: dict[str, Any]) -> list[tuple[float, str]]:
     over = metrics.get("mean_over", "time")
-    found = [
+    means = [
         (metrics.get("mean_force_vertical_n"), f"mean over {over}, vertical"),
         (metrics.get("mean_force_optimized_n"), f"mean over {over}, optimised"),
     ]
-    return [(float(value), text) for value, text in found if isinstance(value, int | float)]
+    return [(float(value), text) for value, text in means if isinstance(value, int | float)]
 
 
 def _search(data: ScanData) -> list[Block]:
@@ -117,11 +127,11 @@ def _search(data: ScanData) -> list[Block]:
         start: dict(history.filter(pl.col("start") == start).select("iteration", "mean_force_n").iter_rows())
         for start in starts
     }
-    count = max(max(found) for found in rows.values())
+    count = max(max(forces) for forces in rows.values())
     return [
         Plot(
-            "The search",
-            "simulation [-]",
+            "Search",
+            "simulation",
             "mean force [N]",
             [float(i) for i in range(1, count + 1)],
             [
@@ -137,8 +147,8 @@ def _search(data: ScanData) -> list[Block]:
 
 
 def path(data: ScanData) -> Section:
-    """The knife's path over the fruit, with the blade's bounds; velocities."""
-    title = "The knife's path"
+    """Build the section on the knife's path, velocity and acceleration."""
+    title = "Path of the knife"
     motion = data.table("optimize/motion")
     if motion is None:
         return Section("path", title, [not_run("optimize")])
@@ -151,11 +161,9 @@ def path(data: ScanData) -> Section:
         overlap = float(data.used("optimize").get("blade_overlap_m") or 0.0)
         reach = 0.5 * (blade - (high - low)) - overlap
         bounds = (0.5 * (low + high) - reach, 0.5 * (low + high) + reach)
-    caption = "The half-fruit as seen along x."
+    caption = "Half fruit, viewed along x."
     if bounds:
-        caption += (
-            " Dashed: where the edge's middle must stay, so that the blade covers the fruit at both ends."
-        )
+        caption += " Dashed: range of the edge's centre in which the blade covers the fruit."
     time = column(motion, "time_s")
     blocks: list[Block] = [
         Drawing(
@@ -172,7 +180,7 @@ def path(data: ScanData) -> Section:
                 Curve("vertical, y", column(motion, "velocity_m_s", 1)),
                 Curve("along the blade, z", column(motion, "velocity_m_s", 2)),
             ],
-            levels=_both_ways(data.used("optimize").get("max_speed_m_s"), "limit of the speed"),
+            levels=_both_ways(data.used("optimize").get("max_speed_m_s"), "speed limit"),
         ),
         Plot(
             "Acceleration of the edge",
@@ -185,17 +193,19 @@ def path(data: ScanData) -> Section:
             ],
             levels=[
                 *_both_ways(data.used("optimize").get("max_acceleration_vertical_m_s2"), "limit, vertical"),
-                *_both_ways(data.used("optimize").get("max_acceleration_along_m_s2"), "limit, along"),
+                *_both_ways(
+                    data.used("optimize").get("max_acceleration_along_m_s2"), "limit, along the blade"
+                ),
             ],
         ),
         *preview(data, "replay"),
-        Note(f"In 3D: open replay.html beside this page, or run: scan2cut view {data.scan_id}"),
+        Note(f"3D replay: open replay.html beside this page, or run: scan2cut view {data.scan_id}"),
     ]
     return Section("path", title, blocks)
 
 
 def _silhouette(data: ScanData) -> tuple[list[list[list[float]]], float, float]:
-    """Faces of the half as (z, y) [m], and its ends along z."""
+    """Return the faces of the half as (z, y) [m] and its extent along z."""
     vertices, faces = data.table("halve/vertices"), data.table("halve/faces")
     if vertices is None or faces is None:
         return [], 0.0, 0.0
@@ -212,7 +222,7 @@ def _is_residual(key: str) -> bool:
 
 
 def residuals(data: ScanData) -> Section:
-    """By how much the motion breaks each rule, at the end and on the way."""
+    """Build the section on constraint residuals of the motion and during the search."""
     title = "Constraints"
     metrics, history = data.metrics("optimize"), data.table("optimize/history")
     if not metrics:
@@ -222,7 +232,7 @@ def residuals(data: ScanData) -> Section:
         for name, value in (labelled(key, value) for key, value in metrics.items() if _is_residual(key))
     ]
     blocks: list[Block] = [
-        Table(("rule, 0 is kept", "broken by"), final, "The optimised motion"),
+        Table(("constraint", "residual (0: satisfied)"), final, "Residuals of the optimised motion"),
     ]
     if history is not None:
         best = metrics.get("best_start")
@@ -232,7 +242,7 @@ def residuals(data: ScanData) -> Section:
         blocks.append(
             Plot(
                 f"Residuals during the search (start: {best})",
-                "simulation [-]",
+                "simulation",
                 "residual [unit in the legend]",
                 column(rows, "iteration"),
                 [
@@ -243,9 +253,5 @@ def residuals(data: ScanData) -> Section:
         )
     free = [labelled(key, value) for key, value in metrics.items() if key.startswith("unconstrained")]
     if free:
-        blocks.append(
-            Table(
-                ("ablation", "value"), free, "Without constraints: what it would save and break", folded=True
-            )
-        )
+        blocks.append(Table(("metric", "value"), free, "Ablation: optimum without constraints", folded=True))
     return Section("constraints", title, blocks)

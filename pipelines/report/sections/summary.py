@@ -1,4 +1,4 @@
-"""Did it work, and what do I get?"""
+"""Report sections `summary` (verdict, key figures, warnings) and `limits` (changed safety limits)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,6 +13,7 @@ from pipelines.report.page import (
     Note,
     Section,
     Table,
+    figure,
     number,
     percent,
     saving_band,
@@ -24,37 +25,35 @@ from pipelines.scans.register import changed_limits
 from stages.runtime.files import read_mapping
 from stages.runtime.scan_file import PARAMS_FILE_NAME
 
-# Safety limits that this scan does not take from params.yaml.
-
 
 def limits(data: ScanData) -> Section:
-    """Which limits of motion, clearance and robot differ from those of params.yaml."""
+    """Build the section on limits of motion, clearance and robot that the scan overrides."""
     params = read_mapping(data.project.root / PARAMS_FILE_NAME)
     rows = [
-        (name, "the robot's own" if shipped is None else str(shipped), str(own))
-        for name, shipped, own in changed_limits(params, data.scan_yaml)
+        (name, "the robot's" if shipped is None else str(shipped), str(override))
+        for name, shipped, override in changed_limits(params, data.scan_yaml)
     ]
     if not rows:
-        note = Note("All limits of motion, clearance and robot are those of params.yaml.")
+        note = Note("All limits of motion, clearance and robot are as in params.yaml.")
         return Section("limits", "Limits", [note])
     note = Note(
-        f"{len(rows)} of the limits of motion, clearance and robot are not those of params.yaml. The certificate was "
-        "made with the values of this scan.",
+        f"This scan overrides {len(rows)} limits of motion, clearance or robot in params.yaml. The certificate uses "
+        "the scan's values.",
         "warning",
     )
     return Section("limits", "Limits", [note, Table(("parameter", "params.yaml", "this scan"), rows)])
 
 
-# Go or no go: what the certificate decided, and how near its limits the motion is.
+# Decision: GO or NO-GO.
 
 
 _SHOWN = 5
-_NEVER_RUN = "Computed, never run on an arm: rehearse it with the air cut."
+_NEVER_RUN = "Simulated only, never executed on a real arm: rehearse with the air cut."
 _PARTED = "share of the cut that is parted"
 
 
 def _decision(data: ScanData) -> list[Block]:
-    """GO or NO-GO with the reason, the figures behind it, and the tightest margins as bars."""
+    """Return GO or NO-GO with reason, key figures and bars of the tightest limits."""
     export = data.metrics("export")
     if not export:
         return []
@@ -68,8 +67,8 @@ def _decision(data: ScanData) -> list[Block]:
         rows = [
             (check["name"], check["value"], check["limit"], check["unit"], share) for check, share in used
         ]
-        header = ("check", "value", "limit", "unit", "used of the limit")
-        caption = "The five checks with the least room; 100 % is the limit."
+        header = ("check", "value", "limit", "unit", "utilisation")
+        caption = "Utilisation of the five tightest limits."
         bars = share_bars([(check["name"], share) for check, share in used])
         blocks.append(Drawing(bars, caption, Table(header, rows), wide=True))
     return blocks
@@ -78,13 +77,13 @@ def _decision(data: ScanData) -> list[Block]:
 def tightest(
     checks: Sequence[Mapping[str, Any]], count: int = _SHOWN
 ) -> list[tuple[Mapping[str, Any], float]]:
-    """The checks that use most of their limits, and how much [-]; more than 1 is beyond."""
+    """Return the checks with the highest utilisation of their limits [-]; above 1 the limit is exceeded."""
     shares = [(check, share) for check in checks if (share := used_share(check)) is not None]
     return sorted(shares, key=lambda pair: -pair[1])[:count]
 
 
 def used_share(check: Mapping[str, Any]) -> float | None:
-    """How much of its limit a measured check uses; None where there is no limit to use."""
+    """Return the utilisation of a check's limit; None if it has no positive limit."""
     value, limit, rule = check.get("value"), check.get("limit"), check.get("rule")
     if not (isinstance(value, int | float) and isinstance(limit, int | float)) or limit <= 0.0:
         return None
@@ -99,68 +98,68 @@ def _go(export: Mapping[str, Any]) -> Note:
     verdict = str(export.get("verdict", ""))
     if export.get("certified"):
         return Note(f"GO. {verdict} {_NEVER_RUN}", "good")
-    return Note(f"NO-GO. {verdict} There are no files for the robot.", "bad")
+    return Note(f"NO-GO. {verdict} No files were written for the robot.", "bad")
 
 
 def _decision_figures(data: ScanData, checks: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, str]]:
     export, fit = data.metrics("export"), data.metrics("calibrate")
     items: list[tuple[str, str, str]] = []
     if export.get("cut_fraction") is not None:
-        left = next((str(check["note"]) for check in checks if check["name"] == _PARTED), "")
-        items.append(("cut through, simulated", percent(export["cut_fraction"]), left))
+        remark = next((str(check["note"]) for check in checks if check["name"] == _PARTED), "")
+        items.append(("cut through (simulated)", percent(export["cut_fraction"]), remark))
     if export.get("peak_force_n") is not None:
         remark = f"predicted; {unseen(fit)}"
         items.append(("peak force", f"{number(export['peak_force_n'])} N", remark))
     if export.get("deflection_m") is not None:
-        remark = "at the stated joint stiffness"
+        remark = "at the configured joint stiffness"
         if export.get("end_lift_m") is not None:
-            remark += f"; at the end of the cut the force holds it {1e3 * export['end_lift_m']:.1f} mm above its path"
-        items.append(("edge gives way", f"{1e3 * export['deflection_m']:.1f} mm", remark))
+            remark += f"; at the end of the cut {1e3 * export['end_lift_m']:.1f} mm above its path"
+        items.append(("deflection of the edge", f"{1e3 * export['deflection_m']:.1f} mm", remark))
     return items
 
 
 _FINISHED = ("converged", "at the log's noise")
-"""Ends of a fit that need no remedy."""
+"""Outcomes of a fit that need no remedy."""
 
 _SMALL_ERROR, _FAIR_ERROR = 0.1, 0.25
-"""NMAE up to which the fit is called good, and fair [-]."""
+"""NMAE up to which a fit is rated good, and fair [-]."""
 
 
 def summary(data: ScanData) -> Section:
-    """Verdict, the figures that matter, warnings, and how long it took."""
+    """Build the summary: verdict, key figures, warnings and times."""
     blocks: list[Block] = [*_decision(data), _verdict(data), Figures(_figures(data))]
     blocks += [Note(text, "warning") for text in _warnings(data)]
     blocks.append(_stages(data))
-    return Section("summary", "Did it work, and what do I get?", blocks)
+    return Section("summary", "Summary", blocks)
 
 
 def _verdict(data: ScanData) -> Note:
     run, stages = data.run, [entry.name for entry in read_template(data.project.template)]
     if run.ok is False:
-        where = f"The run failed in the stage {run.failed_stage}" if run.failed_stage else "The run failed"
-        return Note(f"{where}. {run.error} What follows is from the stages that are there.", "bad")
+        where = f"The run failed in stage {run.failed_stage}" if run.failed_stage else "The run failed"
+        return Note(f"{where}. {run.error} The sections below show the results that exist.", "bad")
     missing = [stage for stage in stages if not data.metrics(stage)]
     if missing:
-        return Note(f"Not everything has run yet. Without results: {', '.join(missing)}.", "warning")
-    return Note("All stages ran.", "good")
+        return Note(f"Incomplete run. Stages without results: {', '.join(missing)}.", "warning")
+    return Note("All stages completed.", "good")
 
 
 def _figures(data: ScanData) -> list[tuple[str, str, str]]:
-    fit, found, export = data.metrics("calibrate"), data.metrics("optimize"), data.metrics("export")
+    fit, motion, export = data.metrics("calibrate"), data.metrics("optimize"), data.metrics("export")
     items: list[tuple[str, str, str]] = []
-    if found:
+    if motion:
         remark = (
-            f"{number(found.get('mean_force_vertical_n'))} N vertical → "
-            f"{number(found.get('mean_force_optimized_n'))} N; at least {percent(found.get('confirmed_reduction'))} "
-            "in finer simulations"
+            f"vertical {number(motion.get('mean_force_vertical_n'))} N → optimised "
+            f"{number(motion.get('mean_force_optimized_n'))} N; confirmed by finer simulations: at least "
+            f"{percent(motion.get('confirmed_reduction'))}"
         )
-        remark = ". ".join([*saving_band(found), remark])
-        name = f"mean force over {found.get('mean_over', 'time')} saved"
-        items.append((name, percent(found.get("reduction")), remark))
+        remark = ". ".join([*saving_band(motion), remark])
+        name = f"reduction of the mean force over {motion.get('mean_over', 'time')}"
+        items.append((name, percent(motion.get("reduction")), remark))
     if fit:
         items.append(
             (
-                "error of the fit (NMAE)",
+                "fit error (NMAE)",
                 percent(fit.get("nmae")),
                 f"{unseen(fit)}; {fit.get('outcome', '')}",
             )
@@ -174,14 +173,12 @@ def _figures(data: ScanData) -> list[tuple[str, str, str]]:
             )
         )
         if export.get("certified"):
-            items.append(
-                ("files for the robot", str(export.get("path", MISSING)), "see the certificate below")
-            )
+            items.append(("files for the robot", str(export.get("path", MISSING)), "see Certificate below"))
     return items
 
 
 def _counts(data: ScanData, export: dict[str, Any]) -> str:
-    """How many checks passed, failed and were not run."""
+    """Return the numbers of checks that passed, failed and were not run."""
     checks = data.cut.get("certificate", {}).get("checks", [])
     failed, skipped = len(export.get("failed") or []), sum(check.get("passed") is None for check in checks)
     passed = int(export.get("checks") or 0) - failed - skipped
@@ -189,32 +186,34 @@ def _counts(data: ScanData, export: dict[str, Any]) -> str:
 
 
 def _warnings(data: ScanData) -> list[str]:
-    """What a person should know before trusting the result."""
-    fit, found, export = data.metrics("calibrate"), data.metrics("optimize"), data.metrics("export")
-    out = []
+    """Return the warnings about the result."""
+    fit, motion, export = data.metrics("calibrate"), data.metrics("optimize"), data.metrics("export")
+    warnings = []
     if data.metrics("clean").get("warning"):
-        out.append(f"Scan: {data.metrics('clean')['warning']}")
+        warnings.append(f"Scan: {data.metrics('clean')['warning']}")
     if data.metrics("ingest") and not data.metrics("ingest").get("samples"):
-        out.append("The scan has no force log: all parameters are nominal ones, and forces are guesses.")
+        warnings.append("No force log: all parameters are nominal, and forces are estimates.")
     elif fit.get("remedy") and fit.get("outcome") not in _FINISHED:
-        out.append(f"Calibration: {fit.get('outcome')}. {fit['remedy']}")
-    out += [f"Calibration: {text}" for text in (at_bounds(data), certainty(data)) if text]
-    if found and found.get("confirmed_reduction") is None:
-        out.append("Optimisation: not all of the finer simulations finished, so the saving is not confirmed.")
-    elif found and _is_less(found.get("confirmed_reduction"), 0.0):
-        out.append("Optimisation: in a finer simulation the optimised motion saves nothing.")
-    out += [f"Certificate: {sentence}." for sentence in export.get("failed") or []]
+        warnings.append(f"Calibration: {fit.get('outcome')}. {fit['remedy']}")
+    warnings += [f"Calibration: {text}" for text in (at_bounds(data), certainty(data)) if text]
+    if motion and motion.get("confirmed_reduction") is None:
+        warnings.append(
+            "Optimisation: the saving is not confirmed, because a finer simulation did not finish."
+        )
+    elif motion and _is_less(motion.get("confirmed_reduction"), 0.0):
+        warnings.append("Optimisation: a finer simulation shows no saving.")
+    warnings += [f"Certificate: {message}." for message in export.get("failed") or []]
     for stage in ("tetrahedralize", "tetrahedralize_half"):
         if data.metrics(stage).get("seeded") is False:
-            out.append(
-                f"{stage}: the mesher drew random numbers without a seed, so another run gives another mesh. "
-                "`scan2cut doctor` says what to do."
+            warnings.append(
+                f"{stage}: the mesher used random numbers without a seed, so the mesh is not reproducible. Run "
+                "`scan2cut doctor` for the remedy."
             )
     for stage in ("simulate", "replay"):
         outcome = str(data.metrics(stage).get("outcome", ""))
         if outcome and not outcome.startswith("The knife finished its motion"):
-            out.append(f"{stage}: {outcome}")
-    return out + [f"Not readable: {problem}" for problem in data.problems]
+            warnings.append(f"{stage}: {outcome}")
+    return warnings + [f"Unreadable: {problem}" for problem in data.problems]
 
 
 def _is_less(value: Any, limit: float) -> bool:
@@ -225,21 +224,21 @@ def _stages(data: ScanData) -> Table:
     run = data.run
     rows = []
     for entry in read_template(data.project.template):
-        seen = run.stages.get(entry.name, {})
-        result = seen.get("outcome") or ("failed" if entry.name == run.failed_stage else MISSING)
+        record = run.stages.get(entry.name, {})
+        result = record.get("outcome") or ("failed" if entry.name == run.failed_stage else MISSING)
         metrics = data.metrics(entry.name)
-        figure = f"{entry.key_figure} = {number(metrics.get(entry.key_figure or ''))}" if metrics else MISSING
+        key = entry.key_figure or ""
         rows.append(
             (
                 entry.name,
                 result,
-                _seconds(seen.get("seconds")),
+                _seconds(record.get("seconds")),
                 _seconds(run.computed_s.get(entry.name)),
-                figure,
+                figure(key, metrics.get(key)),
             )
         )
-    header = ("stage", "in the last run", "took", "when last computed", "key figure")
-    when = f"Last run finished {run.finished}." if run.finished else "No run was recorded."
+    header = ("stage", "last run", "time", "time of last computation", "key figure")
+    when = f"Last run finished {run.finished}." if run.finished else "No recorded run."
     return Table(header, rows, f"Stages. {when}", folded=True)
 
 

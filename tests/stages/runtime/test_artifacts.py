@@ -57,8 +57,8 @@ def test_metadata(tmp_path):
     [
         (vertices([[0, 1, 2]], pl.Float32), "must be array[f64,3]"),
         (vertices([[0.0, 1.0]], width=2), "must be array[f64,3]"),
-        (vertices([[0.0, float("nan"), 2.0]]), "1 values that are NaN or infinite"),
-        (vertices([[0.0, float("inf"), 2.0], [float("nan")] * 3]), "4 values that are NaN or infinite"),
+        (vertices([[0.0, float("nan"), 2.0]]), "1 NaN or infinite values"),
+        (vertices([[0.0, float("inf"), 2.0], [float("nan")] * 3]), "4 NaN or infinite values"),
         (vertices([[0.0, 1.0, 2.0], None]), "missing values"),
         (vertices([[0.0, None, 2.0]]), "missing values"),
         (GOOD.rename({"position_m": "position"}), "must have exactly position_m"),
@@ -69,7 +69,7 @@ def test_frame_that_breaks_the_contract_is_refused(tmp_path, frame, words):
     with pytest.raises(InputError) as caught:
         write_table(tmp_path, NAME, frame)
     assert words in str(caught.value)
-    assert "Run the stage clean again." in str(caught.value)
+    assert "Rerun the stage clean." in str(caught.value)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -87,7 +87,7 @@ def corrupt(data: bytes, how: str) -> bytes:
 def test_corrupt_parquet_is_refused(tmp_path, how):
     path = write_table(tmp_path, NAME, GOOD)
     path.write_bytes(corrupt(path.read_bytes(), how))
-    with pytest.raises(InputError, match=r"Run its stage again|Run the stage clean again"):
+    with pytest.raises(InputError, match=r"Rerun its stage|Rerun the stage clean"):
         read_table(tmp_path, NAME)
 
 
@@ -118,7 +118,7 @@ def test_another_schema_is_refused(tmp_path, metadata):
     path = tmp_path / "clean" / "vertices.parquet"
     path.parent.mkdir()
     GOOD.write_parquet(path, metadata=metadata)
-    with pytest.raises(InputError, match="must have the columns that stages/clean describes today"):
+    with pytest.raises(InputError, match="must have the columns described in stages/clean"):
         read_table(tmp_path, NAME)
 
 

@@ -18,7 +18,7 @@ from stages.runtime.errors import InputError
 from stages.runtime.params import SECTIONS, load_params
 from stages.runtime.scan_file import ScanFile
 from stages.runtime.stage_io import StageIO
-from stages.runtime.stage_main import _checked, _in_words_of
+from stages.runtime.stage_main import _checked, _for_instance
 from stages.shared.cut import read_cut_mesh
 from stages.tetrahedralize import tetrahedralize as tetrahedralize
 from stages.tetrahedralize.mesher import TetMesh
@@ -155,14 +155,14 @@ def test_wrong_arguments_are_refused_with_the_usage(arguments):
 
 
 def test_an_unknown_stage_is_refused_with_the_known_ones():
-    with pytest.raises(InputError, match=r"'carve' is not a stage. Stages are clean, .*precut_half"):
+    with pytest.raises(InputError, match=r"'carve' is not a stage. It must be one of clean, .*precut_half"):
         _checked(["carve", "data/scans/box"])
 
 
 def test_the_remedy_names_the_instances_parameter():
     """A sentence of the base says tetrahedralize.edge_m; the instance must say its own."""
     sentence = "Lower tetrahedralize.edge_m. Run the stage tetrahedralize again. tetrahedralize: no."
-    assert _in_words_of("tetrahedralize", sentence) == sentence
-    assert _in_words_of("tetrahedralize_half", sentence) == (
+    assert _for_instance("tetrahedralize", sentence) == sentence
+    assert _for_instance("tetrahedralize_half", sentence) == (
         "Lower tetrahedralize_half.edge_m. Run the stage tetrahedralize again. tetrahedralize_half: no."
     )

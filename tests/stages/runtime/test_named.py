@@ -43,14 +43,12 @@ def test_names_of_a_table_are_taken_and_others_refused(section, key, names):
         ):
             set_param(section, key, wrong)
     known = ", ".join(names)
-    with pytest.raises(InputError, match=rf"{key} is 'newtonn', but it must be one of {known}\. Change"):
+    with pytest.raises(InputError, match=rf"{key} is 'newtonn', but must be one of {known}\. Change"):
         set_param(section, key, "newtonn")
 
 
 def test_a_method_that_can_only_do_the_first_phase_is_refused_for_the_second():
-    with pytest.raises(
-        InputError, match=r"individual_optimiser is 'gauss_newton', but it must be one of lbfgs"
-    ):
+    with pytest.raises(InputError, match=r"individual_optimiser is 'gauss_newton', but must be one of lbfgs"):
         set_param("calibrate", "individual_optimiser", "gauss_newton")
 
 

@@ -108,7 +108,7 @@ def test_unknown_section(tmp_path):
 def test_unknown_key(edited):
     text = refusal(edited("clean", "target_edge_mm", 4))
     assert "clean.target_edge_mm is not a known parameter" in text
-    assert "target_edge_m" in text.split("Known here")[1]
+    assert "target_edge_m" in text.split("Known parameters")[1]
 
 
 @pytest.mark.parametrize(

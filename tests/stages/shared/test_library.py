@@ -120,11 +120,11 @@ def test_adding_a_scan_twice_keeps_one_entry(project):
 def test_what_is_no_material_is_refused(project):
     scan = project.scan_dir("gala")
     write_json(scan, "calibrate/metrics", {"nmae": 0.3})
-    with pytest.raises(InputError, match=r"misses its own log by 30\.0 %"):
+    with pytest.raises(InputError, match=r"the fit error is 30\.0 %"):
         add_cut(project, "gala")
     write_json(scan, "calibrate/metrics", {"nmae": 0.03})
     write_table(scan, "calibrate/posterior", posterior_table(None))
-    with pytest.raises(InputError, match="calibrated spring by spring"):
+    with pytest.raises(InputError, match="calibrated per spring"):
         add_cut(project, "gala")
     (scan / "calibrate" / "metrics.json").unlink()
     with pytest.raises(InputError, match="has no calibrated cut"):

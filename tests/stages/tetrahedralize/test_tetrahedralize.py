@@ -306,7 +306,7 @@ def test_doctor_says_whether_the_mesher_can_be_seeded(monkeypatch, no_library) -
 def test_the_run_says_that_a_mesh_is_random() -> None:
     assert headlines({"tetrahedralize": {"seeded": True}}) == []
     (line,) = headlines({"tetrahedralize": {"seeded": False}})
-    assert line.startswith("Warning: tetrahedralize drew random numbers without a seed")
+    assert line.startswith("Warning: tetrahedralize used random numbers without a seed")
 
 
 def test_tets_that_touch_in_an_edge_or_node_are_dropped() -> None:
