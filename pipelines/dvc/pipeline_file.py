@@ -14,6 +14,8 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from pipelines.dvc.repair import recorded_stages
 from pipelines.project import TEMPLATE, Project
 from stages.runtime.errors import InputError
@@ -92,9 +94,7 @@ def _paths(items: list[str | dict[str, Any]]) -> tuple[str, ...]:
     return tuple(item if isinstance(item, str) else next(iter(item)) for item in items)
 
 
-STAGE = re.compile(r"^  (\w+):\n(?:(?:    .*)?\n)*", re.M)
-"""One stage with the empty line after it, as template_writer.py writes it."""
-
+_HEAD = f"# The stages of {TEMPLATE} that have run; scan2cut keeps this file current. Don't edit it.\n"
 _KEY = re.compile(r"\$\{(\w+)\}")
 """Reference that DVC resolves from scan.yaml."""
 
@@ -120,19 +120,19 @@ def refresh_pipeline_file(project: Project, scan_id: str) -> str | None:
 
     Stages already listed are kept: one of them may be running.
     """
-    _check_keys(project, scan_id)
+    check_keys(project, scan_id)
     if is_current(project, scan_id):
         return None
     path = project.scan_dir(scan_id) / PIPELINE_FILE_NAME
     old = _text(path)
-    outdated = path.is_symlink() or (old and old != _template_with(project, _names(old)))
+    outdated = path.is_symlink() or (old and old != _template_with(project, _stages(path)))
     _write(path, _expected(project, scan_id))
     if not outdated:
         return None
     return f"Updated {pipeline_address(project, scan_id)}, which did not match {TEMPLATE}."
 
 
-def _check_keys(project: Project, scan_id: str) -> None:
+def check_keys(project: Project, scan_id: str) -> None:
     """Reject a scan.yaml without a key that dvc.yaml refers to; DVC's own message would be unclear."""
     path = project.scan_dir(scan_id) / SCAN_FILE_NAME
     missing = sorted(set(_KEY.findall(_text(project.template))) - read_scan_mapping(path).keys())
@@ -156,9 +156,19 @@ def listed_while_it_runs(project: Project, scan_id: str, stage: str) -> Iterator
             _write(path, _template_with(project, recorded))
 
 
+def outdated_stages(project: Project, scan_id: str) -> set[str] | None:
+    """Return the stages of the scan's dvc.yaml that the template defines otherwise; None if the file can't be used."""
+    path = project.scan_dir(scan_id) / PIPELINE_FILE_NAME
+    listed = None if path.is_symlink() else _stages(path)
+    if not listed:
+        return None
+    template = read_mapping(project.template)["stages"]
+    return {name for name, body in listed.items() if _tracked(template.get(name)) != _tracked(body)}
+
+
 def _expected(project: Project, scan_id: str, *more: str) -> str:
     """Return the template's text of the stages in the file, of those that have run, and of `more`."""
-    listed = _names(_text(project.scan_dir(scan_id) / PIPELINE_FILE_NAME))
+    listed = set(_stages(project.scan_dir(scan_id) / PIPELINE_FILE_NAME))
     return _template_with(project, listed | (_recorded(project, scan_id) or set()) | set(more))
 
 
@@ -172,13 +182,30 @@ def _recorded(project: Project, scan_id: str) -> set[str] | None:
 
 def _template_with(project: Project, names: Collection[str]) -> str:
     """Return the template reduced to these stages, or all of it if it has none of them."""
-    text = _text(project.template)
-    kept = STAGE.sub(lambda match: match[0] if match[1] in names else "", text)
-    return kept if _names(kept) else text
+    content = read_mapping(project.template)
+    stages = {name: body for name, body in content["stages"].items() if name in names}
+    if not stages or len(stages) == len(content["stages"]):
+        return _text(project.template)
+    reduced = {**content, "stages": stages}
+    return _HEAD + yaml.safe_dump(reduced, sort_keys=False, allow_unicode=True, width=120)
 
 
-def _names(text: str) -> set[str]:
-    return {match[1] for match in STAGE.finditer(text)}
+def _tracked(body: Any) -> Any:
+    """Return what makes a stage stale: everything but its description and the flow's settings."""
+    return (
+        {key: value for key, value in body.items() if key not in ("desc", "meta")}
+        if isinstance(body, dict)
+        else body
+    )
+
+
+def _stages(path: Path) -> dict[str, Any]:
+    """Return the stages of a dvc.yaml by name; none if it is missing or invalid."""
+    try:
+        stages = read_mapping(path).get("stages")
+    except InputError:
+        return {}
+    return stages if isinstance(stages, dict) else {}
 
 
 def _text(path: Path) -> str:

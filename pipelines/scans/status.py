@@ -6,9 +6,15 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from pipelines.dvc.commands import CommandError, run_dvc
-from pipelines.dvc.pipeline_file import pipeline_address, read_template, refresh_pipeline_file
+from pipelines.dvc.pipeline_file import (
+    check_keys,
+    is_current,
+    outdated_stages,
+    pipeline_address,
+    read_template,
+)
 from pipelines.dvc.repair import recorded_stages
-from pipelines.project import Project, known_scans
+from pipelines.project import TEMPLATE, Project, known_scans
 from stages.runtime.scan_file import read_scan_file
 
 _State = Literal["fresh", "stale", "never run", "running"]
@@ -28,24 +34,25 @@ class _StageStatus:
 def read_status(
     project: Project, scan_ids: Sequence[str] = (), say: Callable[[str], None] = lambda message: None
 ) -> list[_StageStatus]:
-    """Return the state of every stage of the given (default: all) scans from `dvc status`.
+    """Return the state of every stage of the given (default: all) scans from `dvc status`. Writes nothing.
 
-    A dvc.yaml that differs from the template is updated first and reported, because plain `dvc repro` used the outdated
-    one until then.
+    Where a scan's dvc.yaml differs from the template, `say` gets a message and the stages that the next run will define
+    anew are stale: DVC itself still sees the older definition.
     """
     chosen = known_scans(project, scan_ids)
     if not chosen:
         return []
+    outdated: dict[str, set[str] | None] = {}
     for scan_id in chosen:
-        read_scan_file(
-            project.scan_dir(scan_id)
-        )  # rejects named pipes and ids of other scans, which DVC would not
-        refreshed = refresh_pipeline_file(project, scan_id)
-        if refreshed:
-            say(refreshed)
-    changed = _dvc_status(project, chosen)
+        read_scan_file(project.scan_dir(scan_id))  # rejects named pipes and other scans' ids, unlike DVC
+        check_keys(project, scan_id)
+        outdated[scan_id] = outdated_stages(project, scan_id)
+        if not is_current(project, scan_id):
+            say(f"{pipeline_address(project, scan_id)} does not match {TEMPLATE}; the next run updates it.")
+    usable = [scan_id for scan_id in chosen if outdated[scan_id] is not None]
+    changed = _dvc_status(project, usable) if usable else {}
     return [
-        _status_of(project, scan_id, entry.name, changed)
+        _status_of(project, scan_id, entry.name, changed, outdated[scan_id])
         for scan_id in chosen
         for entry in read_template(project.template)
     ]
@@ -71,16 +78,18 @@ def _one_by_one(project: Project, scan_ids: list[str]) -> dict[str, Any]:
     return merged
 
 
-def _status_of(project: Project, scan_id: str, stage: str, changed: dict[str, Any] | None) -> _StageStatus:
+def _status_of(
+    project: Project, scan_id: str, stage: str, changed: dict[str, Any] | None, outdated: set[str] | None
+) -> _StageStatus:
     pipeline = pipeline_address(project, scan_id)
     if changed is None or changed.get(pipeline) == "running":
         return _StageStatus(scan_id, stage, "running", ())
     if stage not in recorded_stages(project.scan_dir(scan_id)):
         return _StageStatus(scan_id, stage, "never run", ())
-    changes = changed.get(f"{pipeline}:{stage}")
-    if changes is None:
-        return _StageStatus(scan_id, stage, "fresh", ())
-    return _StageStatus(scan_id, stage, "stale", tuple(_reasons(changes)))
+    reasons = _reasons(changed.get(f"{pipeline}:{stage}") or [])
+    if outdated is None or stage in outdated:
+        reasons.append(f"{pipeline} is outdated")
+    return _StageStatus(scan_id, stage, "stale" if reasons else "fresh", tuple(reasons))
 
 
 def _reasons(changes: list[Any]) -> list[str]:

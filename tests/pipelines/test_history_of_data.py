@@ -58,10 +58,27 @@ def test_status_and_doctor_report_an_outdated_pipeline_file(project, tmp_path, m
     (found,) = [finding for finding in examine(project) if finding.part == "dvc.yaml of scans"]
     assert found.verdict == "outdated" and "apple" in found.detail
     said: list[str] = []
+    before = (project.scan_dir("apple") / "dvc.yaml").read_bytes()
     read_status(project, ["apple"], said.append)
-    assert said == [f"Updated data/scans/apple/dvc.yaml, which did not match {TEMPLATE}."]
+    assert said == [f"data/scans/apple/dvc.yaml does not match {TEMPLATE}; the next run updates it."]
+    assert (project.scan_dir("apple") / "dvc.yaml").read_bytes() == before, "a status writes nothing"
+    refresh_pipeline_file(project, "apple")
     (found,) = [finding for finding in examine(project) if finding.part == "dvc.yaml of scans"]
     assert found.verdict == "ok"
+
+
+def test_a_stage_with_another_definition_is_stale_before_the_next_run(project, tmp_path):
+    register_scan(project, Request(write_scan(tmp_path, "apple.ply", "good words")))
+    bring_up_to_date(project, "apple", entry_of(project, "clean"))
+    project.template.write_text(
+        project.template.read_text().replace("params.yaml: [clean]", "params.yaml: [clean, arm]")
+    )
+    states = {row.stage: row for row in read_status(project, ["apple"])}
+    assert (states["clean"].state, states["clean"].reasons) == (
+        "stale",
+        ("data/scans/apple/dvc.yaml is outdated",),
+    )
+    assert states["precut"].state == "never run"
 
 
 def test_a_stage_run_brings_an_old_link_up_to_date(project, tmp_path):
