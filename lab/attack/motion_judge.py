@@ -22,7 +22,7 @@ RATES = (
 SHARES = (0.5, 0.6, 0.2)
 TORQUE = np.array([87.0] * 4 + [12.0] * 3)
 TORQUE_SHARE = 0.7
-FORCE_FACTOR = 1.222
+FORCE_FACTOR = 1.361
 """exp(1.645 * 0.122): 95 of 100 cuts need less than this much of the predicted force."""
 LIFT_M = 0.01
 """An air cut is at least so much higher than the cut."""

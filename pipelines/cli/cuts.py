@@ -169,7 +169,8 @@ def predict(
 ) -> None:
     """Predict the force of a cut that the fit has not seen and compare it with that cut's log.
 
-    Also prints two baselines: repeating the force of the known cut at the same height, and the start values.
+    Also prints two baselines, each with the same freedom of one scale factor: repeating the mean force of the fitted
+    logs at the same height, and the start values.
     """
     from pipelines.scans.cuts import predict_log
 
@@ -177,15 +178,14 @@ def predict(
     if as_json:
         print_json(prediction)
         return
-    table = Table("prediction", "mean error", "")
+    table = Table("prediction", "mean error", "with its best scale factor", "")
     rows = (
-        ("fitted model", "nmae", "no correction"),
-        ("", "nmae_with_amplitude", f"with the best scale factor ({prediction['amplitude']:.2f})"),
-        ("baseline: repeat the known cut", "nmae_repeated", "at the same height"),
+        ("fitted model", "nmae", f"best factor {prediction['amplitude']:.2f}"),
+        ("baseline: repeat the known cuts", "nmae_repeated", "mean of the fitted logs at the same height"),
         ("baseline: start values", "nmae_nominal", "no log used"),
     )
     for name, key, note in rows:
-        table.add_row(name, _percent(prediction[key]), note)
+        table.add_row(name, _percent(prediction[key]), _percent(prediction[f"{key}_with_amplitude"]), note)
     out.print(table)
     print_text(
         out,

@@ -24,6 +24,7 @@ from stages.calibrate.problem import (
     errors,
     find_onset,
     pose_problem,
+    read_further_cuts,
     read_recorded_cut,
 )
 from stages.runtime.errors import InputError
@@ -174,6 +175,10 @@ class Prediction:
             "band_half_width": self.half_width,
             "draws": self.draws,
             **{f"nmae_{name}": self.nmae(profile) for name, profile in self.guesses.items()},
+            **{
+                f"nmae_{name}_with_amplitude": self.nmae(best_amplitude(self.problem, profile) * profile)
+                for name, profile in self.guesses.items()
+            },
         }
 
     def table(self) -> pl.DataFrame:
@@ -235,11 +240,19 @@ def predict(
         predicted,
         *band(problem, predicted, drawn, lefts[0], cuts=max(1, len(heights))),
         {
-            "repeated": repeated_profile(pose_problem(model, known, params), problem.height),
+            "repeated": _repeated(
+                model, [known, *read_further_cuts(read("ingest/further"))], params, problem
+            ),
             "nominal": nominal,
         },
         len(drawn),
     )
+
+
+def _repeated(model: Model, cuts: Sequence[RecordedCut], params: CalibrateParams, problem: Problem) -> _Array:
+    """Return the mean measured force of the fitted cuts at the same heights [N], shape [sample_count]."""
+    profiles = [repeated_profile(pose_problem(model, cut, params), problem.height) for cut in cuts]
+    return np.asarray(np.mean(profiles, axis=0))
 
 
 def _heights(posterior: pl.DataFrame) -> _Array:

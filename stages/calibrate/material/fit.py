@@ -33,10 +33,13 @@ _Array = NDArray[np.float64]
 
 
 def best_amplitude(problem: Problem, profile: _Array) -> float:
-    """The one factor on a profile [N] that brings it nearest to the measured force [-]."""
+    """Return the factor on a profile [N] with the least mean absolute error against the measured force [-]."""
     use = problem.contact & problem.valid
-    a, b = profile[use], problem.measured[use]
-    return float(a @ b / (a @ a))
+    weight, measured = np.maximum(profile[use], 1e-9), problem.measured[use]
+    ratio = measured / weight
+    order = np.argsort(ratio)
+    total = np.cumsum(weight[order])
+    return float(ratio[order][np.searchsorted(total, 0.5 * total[-1])])  # the weighted median minimises it
 
 
 def repeated_profile(own: Problem, height: _Array) -> _Array:

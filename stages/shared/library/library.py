@@ -6,7 +6,7 @@ numbers are sizes, so everything here is done in logarithms.
 """
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,12 +20,42 @@ SCALE_SPREAD = 0.07
 """How well the scale of a robot's force reading is known, in logarithms; it is the same in all its logs.
 
 Known masses read 6 to 8 % high on a Panda that presses."""
-CUT_SPREAD = 0.1
+FACTORS_FILE = "cut_factors.json"
+"""Measured factors between two cuts of one fruit (`python -m lab.real_logs.cut_factors`)."""
+_PRIOR_SPREAD, _PRIOR_CUTS = 0.1, 4.0
+"""Spread of a cut's factor in logarithms expected before any pair was measured, and how many pairs that is worth."""
+
+
+def cut_spread(factors: Sequence[float]) -> float:
+    """Return the spread of one cut's factor in logarithms, from factors between two cuts of one fruit.
+
+    Scaled inverse chi-squared posterior of the variance: the logarithm of a factor between two cuts has twice the
+    variance of one cut. The result is the normal spread with the same 90 % interval as the Student distribution of the
+    next cut's factor.
+    """
+    count = _PRIOR_CUTS + len(factors)
+    squares = 0.5 * float(np.sum(np.log(np.asarray(factors, float)) ** 2))
+    variance = (_PRIOR_CUTS * _PRIOR_SPREAD**2 + squares) / count
+    return float(np.sqrt(variance) * _STUDENT_95[min(int(count), 14)] / NINETY)
+
+
+NINETY = 1.6449
+"""Half-width of the 90 % interval, in standard deviations."""
+_STUDENT_95 = {
+    4: 2.132, 5: 2.015, 6: 1.943, 7: 1.895, 8: 1.860, 9: 1.833, 10: 1.812, 11: 1.796, 12: 1.782, 13: 1.771, 14: 1.761
+}  # fmt: skip
+"""95 % quantile of the Student distribution by degrees of freedom."""
+
+
+def _measured_factors() -> list[float]:
+    content = json.loads((Path(__file__).parent / FACTORS_FILE).read_text(encoding="utf-8"))
+    return list(content["factors"].values())
+
+
+CUT_SPREAD = cut_spread(_measured_factors())
 """How much the force of one cut differs as a whole from that of its fruit, in logarithms."""
 AMPLITUDE_SPREAD = float(np.hypot(SCALE_SPREAD, CUT_SPREAD))
 """Of the force read in one cut over that of the material: both together."""
-NINETY = 1.6449
-"""Half-width of the 90 % interval, in standard deviations."""
 _SLICE_OVER_PRESS, _DRAG_OVER_PRESS = "slice_over_press", "drag_over_press"
 SHARE_RATIOS = (_SLICE_OVER_PRESS, _DRAG_OVER_PRESS)
 """Ratios of the shares of the edge toughness, a / e and m / e: positive numbers, whose logarithms are normal.

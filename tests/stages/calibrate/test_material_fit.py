@@ -213,6 +213,7 @@ def test_another_cut_is_predicted_beside_its_baselines(model, done):
     untouched = np.zeros(model.spring_count)
     artifacts = mesh_tables | {
         "ingest/force": force_frame(record(model, EDGE_TRUTH)),
+        "ingest/further": force_frame(record(model, EDGE_TRUTH)).clear().with_columns(log=pl.lit(2)),
         "calibrate/parameters": parameter_table(
             model, done.values, gradient_norm=untouched, touched_ns=untouched
         ),

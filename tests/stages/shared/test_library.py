@@ -16,7 +16,16 @@ from stages.ingest.ingest import empty_table
 from stages.runtime.artifacts import write_json, write_table
 from stages.runtime.errors import InputError
 from stages.shared.input_files import LOGS_NOTE
-from stages.shared.library.library import ANY_MATERIAL, CUT_TO_CUT, FOLDER, cuts_of, expected, log_alone
+from stages.shared.library.library import (
+    ANY_MATERIAL,
+    CUT_TO_CUT,
+    FOLDER,
+    NINETY,
+    cut_spread,
+    cuts_of,
+    expected,
+    log_alone,
+)
 from tests.stages.calibration_scenes import ROOT
 
 TOUGHNESS = "edge_toughness"
@@ -136,3 +145,16 @@ def test_what_is_no_material_is_refused(project):
 
 def test_layers_and_heights_are_no_entries():
     assert what_the_log_says(pl.DataFrame(posterior_table(None))) == {}
+
+
+def test_spread_of_a_cut_is_learnt_from_pairs_and_covers():
+    """Without pairs it is the prior's; with many it is the truth; a 90 % interval covers the next factor."""
+    assert cut_spread([]) == pytest.approx(0.1 * 2.132 / NINETY, rel=1e-3)
+    random = np.random.default_rng(5)
+    truth, covered = 0.18, []
+    for _ in range(4000):
+        cuts = truth * random.standard_normal(12)
+        factors = np.exp(np.diff(cuts.reshape(-1, 2), axis=1).ravel())
+        covered.append(abs(truth * random.standard_normal()) < NINETY * cut_spread(list(factors)))
+    # Six pairs and a prior at 0.1 worth four: the interval is pulled towards the prior, so a little short of 90 %.
+    assert 0.80 < np.mean(covered) < 0.92
