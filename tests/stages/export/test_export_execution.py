@@ -127,7 +127,7 @@ def test_refusals_are_sentences(folder, name, tmp_path):
     assert nobody.returncode == 2 and "REFUSED: No robot answers at 127.0.0.1" in nobody.stdout
     if not Path("/sys/kernel/realtime").exists():
         slow = run(folder, name, "--log", str(tmp_path / "a.json"), realtime=True)
-        assert slow.returncode == 2 and "is no real-time kernel" in slow.stdout
+        assert slow.returncode == 2 and "has no real-time kernel" in slow.stdout
     with arm(tmp_path, name):
         no = run(folder, name, "--log", str(tmp_path / "b.json"), answers="no\n")
         assert no.returncode == 2 and "REFUSED: Not confirmed." in no.stdout
