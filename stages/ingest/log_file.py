@@ -86,8 +86,8 @@ def _unknown(file: LogFile) -> InputError:
         content = file.json
         keys = ", ".join(list(content)[:8]) if isinstance(content, dict) else type(content).__name__
         return InputError(
-            f"{file.name} is JSON but not a log of a known layout (it contains {keys or 'nothing'}). It must have time and "
-            "O_T_EE or q, and O_F_ext_hat_K or tau_ext_hat_filtered. Export it as CSV and name its columns in "
+            f"{file.name} is JSON but not a log of a known layout (it contains {keys or 'nothing'}). It must have time "
+            "and O_T_EE or q, and O_F_ext_hat_K or tau_ext_hat_filtered. Export it as CSV and name its columns in "
             "ingest.columns."
         )
     titles = "; ".join(entry.title for entry in LOG_FORMATS.values())
