@@ -155,7 +155,7 @@ def test_fruit_that_is_not_parted_is_said_with_what_remains(good):
         checks = cutting(files, demand(cut_fraction=fraction))
         assert failed(checks) == {"share of the cut that is parted"}
         (check,) = (c for c in checks if not c.passed)
-        assert "1 of 100 springs hold, 0.8 mm above the board" in check.sentence()
+        assert "1 of 100 springs remain, 0.8 mm above the board" in check.sentence()
     assert failed(cutting(files, demand(cut_fraction=0.84, min_cut_fraction=0.8))) == set()
 
 
