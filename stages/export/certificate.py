@@ -128,7 +128,7 @@ def _replay(files: ExportFiles, demand: Demand) -> list[Check]:
 # Verification of an exported folder anywhere: all checks again, and the hash of the certificate
 
 
-_CHAIN = "upstream files have their sha256"
+_CHAIN = "sha256 of the upstream files"
 _UNREADABLE = (
     InputError,
     ValidationError,
@@ -171,7 +171,7 @@ def verify(folder: Path) -> Certificate:
     checks.append(
         holds(
             7,
-            "certificate says certified and is of this document",
+            "certificate is valid and belongs to this document",
             bool(intact and sealed.get("certified") is True),
             "its sha256 is that of the rest of cut.json"
             if intact
@@ -182,7 +182,7 @@ def verify(folder: Path) -> Certificate:
     checks.append(
         holds(
             7,
-            "certificate's loads are those of the files",
+            "loads in the certificate agree with the files",
             _same(sealed.get("loads"), certificate.figures),
             "peak force, deflection and stiffness",
             remedy="Export again",

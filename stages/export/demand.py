@@ -267,7 +267,7 @@ def says_what_is_so(files: ExportFiles, demand: Demand) -> list[Check]:
     return [
         holds(
             6,
-            "cut.json says what cell, robot and motion give",
+            "cut.json agrees with cell, robot and motion",
             not differ,
             f"differs: {', '.join(differ)}" if differ else ", ".join(plain),
             remedy="The file belongs to another cell, robot or motion, or was changed; export again",

@@ -117,7 +117,7 @@ def rest_and_copies(files: ExportFiles, demand: Demand) -> list[Check]:
             1,
             "recording (motion.mcap) is that of the waypoints",
             _recorded(files, expected, demand),
-            "joints and speeds bit for bit, the edge's place by its frames to 1e-9 m, force to 1e-9 N",
+            "joints and speeds bit for bit, the edge's position by its frames to 1e-9 m, force to 1e-9 N",
         )
     )
     checks.append(
@@ -207,18 +207,18 @@ def hashes(files: ExportFiles, demand: Demand) -> list[Check]:
         if p.is_file() and p.name != "cut.json"
     }
     checks = [
-        holds(7, "siblings have their sha256", not wrong, ", ".join(wrong) or f"{len(listed)} files"),
+        holds(7, "sha256 of the sibling files", not wrong, ", ".join(wrong) or f"{len(listed)} files"),
         holds(7, "every file is listed", on_disk == listed, ", ".join(sorted(on_disk ^ listed)) or "yes"),
         holds(
             7,
-            "upstream files have their sha256",
+            "sha256 of the upstream files",
             provenance["upstream_sha256"] == demand.provenance and not demand.broken_links,
             ", ".join(demand.broken_links) or f"{len(demand.provenance)} files",
             remedy="Files upstream were changed after they were used; run the stages again",
         ),
         holds(
             7,
-            "robot file has its sha256",
+            "sha256 of the robot file",
             files.document["robot"]["file_sha256"] == demand.robot.file_sha256,
             demand.robot.name,
         ),

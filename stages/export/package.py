@@ -58,7 +58,7 @@ def air_cut(robot: Robot) -> str:
 
 
 def _settings(robot: Robot) -> str:
-    """Return who sets load, stiffness and thresholds."""
+    """Return the start of the checklist line on load, stiffness and thresholds."""
     if robot.control.run_script:
         return "No end effector in Desk: the run script sends"
     return "By hand, before each of the two motions:"

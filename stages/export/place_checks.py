@@ -38,7 +38,14 @@ def cutting(files: ExportFiles, demand: Demand) -> list[Check]:
     edge = in_cutting_frame(edge_poses(files.cut.joints[start:end], demand), demand)
     again = "Run optimize again for this fruit"
     return [
-        at_most(9, "edge beside the cut plane", float(np.abs(edge[:, 0]).max()), _PLANE_M, "m", remedy=again),
+        at_most(
+            9,
+            "distance of the edge from the cut plane",
+            float(np.abs(edge[:, 0]).max()),
+            _PLANE_M,
+            "m",
+            remedy=again,
+        ),
         at_most(
             9,
             "lowest height of the edge",
@@ -68,7 +75,7 @@ def _force(edge: np.ndarray, demand: Demand, again: str) -> list[Check]:
     early = float(size[above].max()) if above.any() else 0.0
     wrong = f"The torques are certified with this force. {again}"
     return [
-        at_least(9, "share of the way in the fruit with a force", felt, _FELT_SHARE, "-", remedy=wrong),
+        at_least(9, "fraction of the path in the fruit with a force", felt, _FELT_SHARE, "-", remedy=wrong),
         at_least(9, "mean upward force in the fruit", upward, _UPWARD_N, "N", remedy=wrong),
         at_most(9, "force above the fruit", early, _ABOVE_N, "N", remedy=wrong),
     ]
@@ -95,7 +102,7 @@ def _parted(demand: Demand, lowest_m: float) -> list[Check]:
         ),
         at_least(
             9,
-            "share parted of what the edge passes",
+            "cut fraction of the springs the edge passes",
             parting.reached_fraction,
             _REACHED_SHARE,
             "-",

@@ -203,7 +203,7 @@ class Optimization:
     band: SavingBand | None
     """Interval of the saving; None without a posterior, or if a simulation for it did not finish."""
     rests_on: str
-    """What the interval is based on."""
+    """Basis of the interval."""
 
     def reduction(self, over: str | None = None) -> float:
         """Return the fraction of the vertical cut's mean force that the whole motion saves, final strokes included.

@@ -149,7 +149,7 @@ _VECTORS = (
 
 @dataclass(frozen=True)
 class _Control:
-    """How the robot is controlled."""
+    """Control interface of the robot."""
 
     run_script: str | None
     """Package of the library with which the exported run_cut.py moves it; None if not supported."""
