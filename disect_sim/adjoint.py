@@ -34,9 +34,7 @@ class Tape:
     stiffness: np.ndarray
     """Spring stiffness [N/m], shape [step_count + 1, spring_count]."""
     passed: list[np.ndarray]
-    """Largest depth by which the edge has passed each sample of the edge law [m], per step, each of shape
-    [sample_count].
-    """
+    """Largest depth of the edge beyond each sample of the edge law [m], per step, each of shape [sample_count]."""
     sample_rate_hz: float
     solver: str
     """Name of the linear solver."""

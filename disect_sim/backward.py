@@ -28,9 +28,9 @@ from disect_sim.step_system import StepStart, StepSystem
 class _AdjointKernel:
     """A kernel with its constants, differentiable inputs and outputs, and the adjoints of inputs and outputs.
 
-    Names are those of the kernel's arguments without `_in` and `_out`. Every element is stored once per column, so that
-    each gradient has its own adjoints: [all elements of column 0, all of column 1, ...].
-    Values have the shape [count, ...], adjoints [count, ..., columns]; count may be smaller than the capacity.
+    Names are those of the kernel's arguments without `_in` and `_out`. Every element is stored once per column, so
+    that each gradient has its own adjoints: [all elements of column 0, all of column 1, ...]. Values have the shape
+    [count, ...], adjoints [count, ..., columns]; count may be smaller than the capacity.
     """
 
     def __init__(

@@ -64,8 +64,8 @@ class _Clusters:
 
 
 def node_clusters(model: Model) -> _Clusters:
-    """Cluster the free nodes: halve the largest cluster along its longest side, starting with the two sides of
-    the cut.
+    """Cluster the free nodes: starting with the two sides of the cut, halve the largest cluster along its longest
+    side.
     """
     mesh = model.mesh
     side = np.zeros(model.node_count, np.int64)
@@ -125,10 +125,10 @@ _MAX_ITERATIONS = 1000
 class ConjugateGradients:
     """Solves H x = b with the system's Hessian, for all columns at once.
 
-    A system of several copies of a body has one Hessian per copy; the columns are then the copies.
-    `record` enqueues all launches, so that they can be captured into a graph; the stopping test runs on the device.
-    The coarse space is built from the Hessian at one time, the start of a run. It separates along the cut, and later
-    states of the body cost one to three more iterations.
+    A system of several copies of a body has one Hessian per copy; the columns are then the copies. `record` enqueues
+    all launches, so that they can be captured into a graph; the stopping test runs on the device. The coarse space is
+    built from the Hessian at one time, the start of a run. It separates along the cut, and later states of the body
+    cost one to three more iterations.
     """
 
     def __init__(self, system: StepSystem, columns: int) -> None:

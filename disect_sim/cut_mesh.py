@@ -38,10 +38,9 @@ class CutMesh:
     """Tetrahedra duplicated along a cutting surface, with the springs that join the two sides.
 
     Every tet belongs to one side of the surface. A tet crossed by the surface exists twice, once per side, and each
-    copy
-    owns only the fraction of its volume that lies on its side. Its vertices on the other side are its ghost nodes. A
-    virtual node is the end of the material part of a crossed edge: it has no degrees of freedom, only a coordinate
-    between its two parents.
+    copy owns only the fraction of its volume that lies on its side. Its vertices on the other side are its ghost
+    nodes. A virtual node is the end of the material part of a crossed edge: it has no degrees of freedom, only a
+    coordinate between its two parents.
     """
 
     nodes: np.ndarray
@@ -49,9 +48,7 @@ class CutMesh:
     node_original: np.ndarray
     """Index of the input vertex each node is a copy of, shape [n], int32."""
     node_ghost: np.ndarray
-    """True where the node's vertex lies on the other side, so that it carries no material at its position, shape [n],
-    bool.
-    """
+    """True where the node's vertex lies on the other side, without material of the node's side, shape [n], bool."""
     tets: np.ndarray
     """Node indices of the tets, positively oriented, shape [m, 4], int32."""
     tet_fraction: np.ndarray

@@ -29,7 +29,7 @@ class EdgeSamples:
     skin_distance: np.ndarray
     """Distance from the skin at rest, along the cut [m], shape [sample_count]; infinite without skin."""
     skin_above: np.ndarray
-    """Upward component of the direction to the nearest skin [-], shape [sample_count]: 1 below level skin, else down to
+    """Upward component of the direction to the nearest skin [-], shape [sample_count]: 1 below level skin, at least
     0.
     """
 
@@ -59,8 +59,7 @@ def edge_samples(mesh: CutMesh, triangles: np.ndarray, spring_operator: sp.csr_m
     """Sample the cut surface; each sample is at most half of a square with side SPACING_M.
 
     triangles: from `cut_triangles`. spring_operator: the model's; its weights on either side of the cut are those of
-    the
-    springs' ends.
+    the springs' ends.
     """
     positions = mesh.virtual_positions()[mesh.spring_virtual[:, 0]]
     corners = positions[triangles]
@@ -98,9 +97,7 @@ def _centroids(count: int) -> np.ndarray:
 def _skin(
     points: np.ndarray, positions: np.ndarray, triangles: np.ndarray, skin: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distance of points from the skin part of the cut's rim [m], and the upward component of its
-    direction.
-    """
+    """Return the distance of points from the skin part of the cut's rim [m], and its upward component."""
     sides = np.sort(
         np.concatenate([triangles[:, [0, 1]], triangles[:, [1, 2]], triangles[:, [0, 2]]]), axis=1
     )
@@ -156,9 +153,8 @@ def cut_normals(mesh: CutMesh, triangles: np.ndarray, across: np.ndarray) -> np.
     """Return unit normals of the cut surface at the springs, towards side +1, shape [spring_count, 3].
 
     Each is the area-weighted mean over the triangles around a spring; where many springs crowd around a node next to
-    the
-    surface, their own positions span no plane. triangles: from `cut_triangles`; across: from side -1 to side +1 at each
-    spring, shape [spring_count, 3].
+    the surface, their own positions span no plane. triangles: from `cut_triangles`; across: from side -1 to side +1 at
+    each spring, shape [spring_count, 3].
     """
     a, b, c = np.moveaxis(mesh.virtual_positions()[mesh.spring_virtual[:, 0]][triangles], 1, 0)
     twice = np.cross(b - a, c - a)

@@ -64,8 +64,7 @@ class Knife:
         frame.
 
         With `side` (+1 or -1 per point): the smooth one-sided distance of width `tip_width_m`. Without it: the exact
-        distance,
-        which has no Hessian (None).
+        distance, which has no Hessian (None).
         """
         import warp as wp
 

@@ -20,9 +20,7 @@ from disect_sim.step_system import StepSystem
 
 @contextmanager
 def _native_stdout_silenced() -> Iterator[None]:
-    """Discard output of C code inside the `with` block: stdout belongs to the caller, and CHOLMOD reports indefinite
-    matrices.
-    """
+    """Discard output of C code, such as CHOLMOD's reports, inside the `with` block: stdout belongs to the caller."""
     flush = ctypes.CDLL(None).fflush
     flush(None)
     kept = os.dup(1)
@@ -151,10 +149,9 @@ class IndefiniteHessianError(Exception):
 class CachedCholeskySolver:
     """Solves H x = b for a sequence of slowly changing H.
 
-    The factor of an earlier H preconditions CG on the current one. It is renewed when the iterations spent in excess of
-    those of a fresh factor have cost as much as a factorisation. The rule counts iterations, not seconds, so that
-    results
-    are reproducible.
+    The factor of an earlier H preconditions CG on the current one. It is renewed when the iterations spent in excess
+    of those of a fresh factor have cost as much as a factorisation. The rule counts iterations, not seconds, so that
+    results are reproducible.
     """
 
     def __init__(self, pattern: BlockPattern, directions: sp.csr_matrix | None = None) -> None:
@@ -204,8 +201,7 @@ class CachedCholeskySolver:
         """Return x with |H x - b| <= tolerance |b|; b of shape [size] or, for many at once, [size, columns].
 
         shift: multiple of the diagonal added to H, to make an indefinite H solvable.
-        guess: initial value; ignored where it is worse than zero.
-        Raises IndefiniteHessianError.
+        guess: initial value; ignored where it is worse than zero. Raises IndefiniteHessianError.
         """
         self.statistics.solves += 1
         if self.must_renew or shift > 0.0:
@@ -224,8 +220,7 @@ class CachedCholeskySolver:
         """Return x with H x = b, iterated until the old factor estimates an error below tolerance_x in every entry.
 
         A factor of a shifted H gives no such estimate and is renewed first.
-        bend: the error may also be up to this times the square of the largest entry.
-        Raises IndefiniteHessianError.
+        bend: the error may also be up to this times the square of the largest entry. Raises IndefiniteHessianError.
         """
         self.statistics.solves += 1
         if self.must_renew or self._shifted:

@@ -212,10 +212,9 @@ def simulate_many(
 
     - `cuts`: cuts to simulate; they may differ in parameters, motion, body and options.
     - `of`: function of the result, evaluated in the worker, so that only its value is transferred. It must be
-    picklable: a
-      module-level function, or a `functools.partial` of one. Compute gradients there: with
-      `options={"differentiable": True}` it may call `result.gradient`. It is not called for a run that did not finish.
-      Without it the value is the whole `Result`, also of a run that did not finish.
+      picklable: a module-level function, or a `functools.partial` of one. Compute gradients there: with
+      `options={"differentiable": True}` it may call `result.gradient`. It is not called for a run that did not
+      finish. Without it the value is the whole `Result`, also of a run that did not finish.
 
     **Other arguments**
 
@@ -225,16 +224,12 @@ def simulate_many(
     - `progress`: called with the fraction done.
 
     A failed run does not affect the others: its outcome says what happened. Input that `simulate` rejects, or an error
-    in
-    `of`, is raised.
+    in `of`, is raised.
 
     On the CPU the cuts are distributed over processes. On CUDA (`device="cuda"` in the options, or a CUDA device
-    present by
-    default) they run in this process: cuts of the same model with the same steps, kept times and tolerances together,
-    in
-    one launch per step, with any motions and parameters; the force equals that of a single run. Differentiable cuts,
-    and
-    those solved with a factor on the host, run one after another.
+    present by default) they run in this process: cuts of the same model with the same steps, kept times and tolerances
+    together, in one launch per step, with any motions and parameters; the force equals that of a single run.
+    Differentiable cuts, and those solved with a factor on the host, run one after another.
     """
     for number, cut in enumerate(cuts):
         if cut.options.get("differentiable") and of is None:

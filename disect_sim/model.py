@@ -172,16 +172,13 @@ def build_model(
     **Other arguments**
 
     - `boundary`: "held" fixes nodes that touch the board (below `hold_below_m`) at least `hold_beyond_m` away from the
-    cut
-      plane; "guided" models a hand on both sides: nothing is fixed, but the outer parts are not drawn along with the
-      blade;
-      "glued" fixes all nodes below `hold_below_m`; "free" fixes none.
+      cut plane; "guided" models a hand on both sides: nothing is fixed, but the outer parts are not drawn along with
+      the blade; "glued" fixes all nodes below `hold_below_m`; "free" fixes none.
     - `contact_law`: "one_sided" (default, differentiable) or "exact", the paper's two-sided distance.
     - `damage_law`: a name in DAMAGE_LAWS.
     - `contact_exponent`: normal force linear (1) or quadratic (2) in depth.
     - `board`: contact properties of the board, by default the paper's. Under a body that is not fixed the default
-    board is
-      firm, and its contact height is chosen so that the weight rests on it from the start. `gravity` [m/s^2].
+      board is firm, and its contact height is chosen so that the weight rests on it from the start. `gravity` [m/s^2].
     """
     _check_choice("boundary", boundary, BOUNDARIES)
     _check_choice("contact_law", contact_law, tuple(CONTACT_LAWS))

@@ -24,7 +24,7 @@ class Motion(ABC):
 
     @abstractmethod
     def trajectory(self, times: torch.Tensor, parameters: dict[str, torch.Tensor]) -> torch.Tensor:
-        """Return positions [m], shape [n, 3], at increasing times [s], shape [n], as a torch function of the
+        """Return positions [m], shape [n, 3], at increasing times [s], shape [n], by torch functions of the
         parameters.
         """
 
@@ -82,8 +82,8 @@ class ConstantVelocity(Motion):
 class RecordedMotion(Motion):
     """A measured trajectory, interpolated smoothly; offset_y [m] shifts it in height.
 
-    times [s], strictly increasing, shape [m]; positions (y, z) or (x, y, z) [m], shape [m, 2 or 3];
-    velocities likewise [m/s], if measured. Before the first and after the last sample the knife is at rest.
+    times [s], strictly increasing, shape [m]; positions (y, z) or (x, y, z) [m], shape [m, 2 or 3]; velocities
+    likewise [m/s], if measured. Before the first and after the last sample the knife is at rest.
     """
 
     def __init__(
@@ -220,9 +220,7 @@ class SlicingMotion(Motion):
 
 
 def gauss_points(times: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return three Gauss points between each time and the previous one, from 0 [s], and their weights [s], shape [n,
-    3].
-    """
+    """Return three Gauss points per interval between times, from 0 [s], and their weights [s], shape [n, 3]."""
     start = torch.cat([torch.zeros(1, dtype=torch.float64), times[:-1]])
     half = 0.5 * (times - start)[:, None]
     return start[:, None] + half + half * _GAUSS_POINTS, 2.0 * half * _GAUSS_WEIGHTS

@@ -155,9 +155,7 @@ class _NewtonSolver:
         statistics: Statistics,
         watch: Stopwatch,
     ) -> "_Point | None":
-        """Return a point with lower energy along the direction or, if there is none, along directions of shifted
-        Hessians.
-        """
+        """Return a point with lower energy along the direction or, failing that, along those of shifted Hessians."""
         for shift in (0.0, *_SHIFTS):
             if shift > 0.0:
                 with watch("solve"):
@@ -216,8 +214,8 @@ def start_of_step(
     """Return the start of step n from positions and stiffness at t_n and t_{n-1} (at n = 0 the stiffness of t_0 twice).
 
     Friction uses node positions predicted at constant velocity. Springs act with the stiffness extrapolated to the end
-    of
-    the step: the damage of a step uses the force at its end, so k_n belongs to the middle of the step that follows it.
+    of the step: the damage of a step uses the force at its end, so k_n belongs to the middle of the step that follows
+    it.
     """
     model, dt = system.model, system.dt
     ahead = 2.0 * x - x_before

@@ -1,6 +1,4 @@
-"""Parameters of a run: defaults, bounds, units and meanings, elastic materials, and expansion to one value per
-spring.
-"""
+"""Parameters of a run: defaults, bounds, units, meanings, elastic materials, and expansion to one value per spring."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -62,8 +62,7 @@ class Workers:
     """Up to `processes` processes (0: one per core) that take jobs until the block ends.
 
     They start with the first jobs and stay alive, because starting costs seconds. With one process, or for a single
-    job,
-    the work runs in this process with the same answers.
+    job, the work runs in this process with the same answers.
     """
 
     def __init__(self, processes: int = 0) -> None:
@@ -92,9 +91,8 @@ class Workers:
     ) -> list[_Answer]:
         """Run `work` on every job; answers are in job order. Work, jobs and answers must be picklable.
 
-        `on_message` receives everything that the jobs report, `on_done` the number of finished jobs. The first error is
-        raised
-        after the running jobs have ended; jobs that have not begun are dropped.
+        `on_message` receives everything that the jobs report, `on_done` the number of finished jobs. The first error
+        is raised after the running jobs have ended; jobs that have not begun are dropped.
         """
         waiting = list(jobs)
         if self.processes == 1 or len(waiting) < 2:
@@ -140,9 +138,7 @@ class Workers:
                 on_done(len(futures) - len(open_futures))
 
     def _let_end(self, futures: set[Future[bytes]]) -> None:
-        """Drop pending jobs and keep reading messages while the rest runs: a job whose messages are not read does not
-        end.
-        """
+        """Drop pending jobs and read messages while the rest runs: a job whose messages are not read does not end."""
         running = {future for future in futures if not future.cancel()}
         while running:
             running = wait(running, timeout=_POLL_S).not_done

@@ -163,9 +163,8 @@ def run_resident(
 ) -> list[_ResidentResult]:
     """Step through the motions on the system's device; every record holds its start and is completed at the end.
 
-    poses: knife positions [m], shape [copy_count, step_count + 1, 3]. x [m], velocity [m/s]: nodes of all copies. There
-    is
-    one record and one force limit per copy. The records must keep the same times.
+    poses: knife positions [m], shape [copy_count, step_count + 1, 3]. x [m], velocity [m/s]: nodes of all copies.
+    There is one record and one force limit per copy. The records must keep the same times.
     """
     watch = Stopwatch()
     run = _ResidentRun(system, poses, x, velocity, records, options, keep_states, force_limits_n)

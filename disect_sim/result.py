@@ -161,8 +161,7 @@ class Observed:
 
     sums: np.ndarray
     """Force [N] and torque [N m] on the knife, touching area [m^2], kinetic and gravitational energy [J], inverted
-    tets,
-    work of fracture [J] and drag power [W] of the edge law, shape [step_count, 12].
+    tets, work of fracture [J] and drag power [W] of the edge law, shape [step_count, 12].
     """
     parts: np.ndarray
     """Parts of the incremental energy [J] in the order of Energies, shape [step_count, 12]."""
@@ -355,9 +354,7 @@ class Recorder(Record):
         return None
 
     def _knife_wrench(self, x: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return force [N] and torque about the knife's origin [N m] on the knife: the reaction to the forces on the
-        body.
-        """
+        """Return force [N] and torque about its origin [N m] on the knife: the reaction to the forces on the body."""
         s, m = self._system, self._model
         normal, friction = host(s.normal_force), host(s.friction_force)
         a, b = x[m.contact_parents[:, 0]] - self._poses[n], x[m.contact_parents[:, 1]] - self._poses[n]

@@ -325,16 +325,14 @@ def simulate(
     **Other arguments**
 
     - `dt`: time step [s]; by default 3 ms for "implicit", or slightly less for a whole number of steps; for "explicit"
-    half
-      the stability limit or less, a whole number of steps per sample.
+      half the stability limit or less, a whole number of steps per sample.
     - `integrator`: "implicit" (second order, exact gradients) or "explicit" (the paper's scheme, forward only).
     - `differentiable`: store the states for `result.gradient(...)`. The results are the same.
     - `sample_rate_hz`: rate at which forces are reported, as means over the interval.
     - `keep_times`: times [s] at which node positions are kept.
     - `device`: "cpu" or "cuda"; by default CUDA if present.
     - `solver`: of the implicit steps, "cholesky" (an old factor on the host) or "conjugate_gradients" (the whole run
-    stays
-      on the device); by default the second on CUDA and for large bodies, otherwise the first.
+      stays on the device); by default the second on CUDA and for large bodies, otherwise the first.
     - `newton`: tolerances of the implicit steps.
     - `initial_positions` [m], `initial_velocity` [m/s], shape [node_count, 3]: by default at rest.
     - `force_limit_n`: a knife force above this [N] ends the run as jammed.

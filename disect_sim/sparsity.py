@@ -102,10 +102,8 @@ def launch_groups(
     """Order the elements; return the (first, count) of groups that can run in parallel without sharing a node.
 
     A device that runs a launch in sequence needs one group. On a parallel one a greedy colouring makes sums over
-    elements
-    independent of thread timing, so that results are reproducible bit for bit. copies: number of copies of the
-    elements,
-    on separate nodes; all copies of an element run at once.
+    elements independent of thread timing, so that results are reproducible bit for bit. copies: number of copies of
+    the elements, on separate nodes; all copies of an element run at once.
     """
     count = len(nodes)
     if not parallel:

@@ -35,9 +35,7 @@ class _Switches:
         """Directions as rows over the unknowns of the Hessian, shape [switch_count, 3 free_count]."""
 
     def stiffness(self, x: np.ndarray, spring_stiffness: np.ndarray) -> np.ndarray:
-        """Return the stiffness along the directions [N/m], shape [switch_count], at the positions x with these
-        springs.
-        """
+        """Return the stiffness along the directions [N/m], shape [switch_count], at positions x with these springs."""
         m = self._model
         apart = ((m.spring_operator @ x) * m.spring_normal).sum(axis=1)
         closed = m.overlap_stiffness * np.clip(-apart / OVERLAP_ONSET_M, 0.0, 1.0)
@@ -348,16 +346,12 @@ class StepSystem:
         return Energies(*(float(part) for part in parts))
 
     def motion_energies(self, x: np.ndarray, velocity: np.ndarray, copy: int = 0) -> tuple[float, float]:
-        """Return kinetic and gravitational energy [J] of a copy of the body with nodes at x [m], moving at velocity
-        [m/s].
-        """
+        """Return kinetic and gravitational energy [J] of a copy of the body with nodes at x [m] and velocity [m/s]."""
         mass = self.mass.reshape(self.model.copies, -1)[copy]
         return float(0.5 * mass @ (velocity**2).sum(axis=1)), float(-mass @ (x @ self.model.gravity))
 
     def volume_ratios(self) -> np.ndarray:
-        """Return det F of every tet at the x of the last `gradient` [-], shape [tet_count], in the model's tet
-        order.
-        """
+        """Return det F of every tet at the x of the last `gradient` [-], shape [tet_count], in the model's order."""
         return host(self.energy_tets)[:, 2]
 
     def damage_state(self, stiffness: np.ndarray, x: np.ndarray) -> dict[str, np.ndarray]:

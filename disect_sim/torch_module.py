@@ -36,9 +36,9 @@ class CuttingForce(_Cutting):
     """Knife force of a cut as a differentiable function of parameters and motion.
 
     `forward(parameters, motion)` takes dictionaries of tensors: spring, contact and material parameters (a scalar, or
-    one value per spring) and parameters of the motion; missing ones keep the value given at construction.
-    Returns the force on the knife [N], shape [sample_count, 3], float64. The full result of the last call, with its
-    outcome, is in `last_result`. Keyword options are passed to `simulate`.
+    one value per spring) and parameters of the motion; missing ones keep the value given at construction. Returns the
+    force on the knife [N], shape [sample_count, 3], float64. The full result of the last call, with its outcome, is in
+    `last_result`. Keyword options are passed to `simulate`.
     """
 
     def forward(

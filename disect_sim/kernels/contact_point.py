@@ -71,9 +71,7 @@ def smooth_max(a: wp.float64, b: wp.float64, width: wp.float64):
 
 @wp.func
 def edge_section(q: _vec3, side: wp.float64, tip: wp.float64, shape: KnifeShape):
-    """Return the smooth maximum of flank plane and plane under the edge [m], the flank's weight in it, and its root
-    [m].
-    """
+    """Return the smooth maximum of flank plane and plane under the edge [m], the flank's weight, and its root [m]."""
     flank = shape.flank_x * side * q[0] + shape.flank_y * q[1] - shape.flank_offset
     bottom = -q[1]
     gap = flank - bottom

@@ -1,7 +1,7 @@
 """Tetrahedra: stable Neo-Hookean elasticity and Green-strain-rate damping.
 
-Per tet with rest-shape gradients b_a [1/m] (a = 0..3, sum zero): F = sum_a x_a b_a^T.
-Energy density (Smith et al. 2018) plus the increment of the dissipation potential over one step:
+Per tet with rest-shape gradients b_a [1/m] (a = 0..3, sum zero): F = sum_a x_a b_a^T. Energy density (Smith et al.
+2018) plus the increment of the dissipation potential over one step:
 
     Psi = mu/2 (I_C - 3) + lam/2 (J - alpha)^2 - mu/2 log(I_C + 1)
     D   = tau/(2 dt) (2 mu_L |dE|^2 + lam_L tr(dE)^2),   dE = E(F) - E(F_previous),  E = (F^T F - 1)/2

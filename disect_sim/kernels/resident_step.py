@@ -199,8 +199,7 @@ def observe(
     """Compute lanes of the observables, and of the largest displacement from rest [m] with its node.
 
     [copy_count, 12, LANES]: force [N] and torque [N m] on the knife, touching area [m^2], kinetic and gravitational
-    energy
-    [J], inverted tets, and of the edge law, not filled here, work of fracture [J] and drag power [W].
+    energy [J], inverted tets, and of the edge law, not filled here, work of fracture [J] and drag power [W].
     """
     copy, lane = wp.tid()
     pose = body.poses[copy, next_step(body, state, copy)]
@@ -390,7 +389,7 @@ def prepare_load(
     paying_area_out: wp.array(dtype=wp.float64),
     velocity_out: wp.array(dtype=_vec3),
 ):
-    """Compute the knife's velocity at the end of the step [m/s], and the area [m^2] of the samples that can have a
+    """Compute the knife's velocity at the end of the step [m/s], and the area [m^2] of samples that can have a
     force.
     """
     copy, k = wp.tid()

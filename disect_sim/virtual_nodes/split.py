@@ -47,9 +47,8 @@ def vertex_sides(
     [n].
 
     A vertex nearer than the tolerance (a fraction of its mean edge length) is assigned to the side of its neighbours
-    that
-    are not near, if these agree: so a face of the body that lies in the surface does not become a flake. If they do not
-    agree it keeps the sign of its distance, and 0 counts as +1.
+    that are not near, if these agree: so a face of the body that lies in the surface does not become a flake. If they
+    do not agree it keeps the sign of its distance, and 0 counts as +1.
     """
     length = np.linalg.norm(nodes[edges[:, 0]] - nodes[edges[:, 1]], axis=1)
     ends, count = edges.ravel(), len(nodes)
@@ -76,8 +75,7 @@ def _keep_off_ends(coordinate: np.ndarray, snap_tolerance_fraction: float) -> np
     """Move crossing coordinates [-], shape [c], away from the ends of their edge, to the tolerance.
 
     Vertices stay in place, so volume and outer area do not change; only the point where the edge is split moves, by at
-    most
-    the tolerance. No piece of an edge, hence no material fraction, then becomes arbitrarily small.
+    most the tolerance. No piece of an edge, hence no material fraction, then becomes arbitrarily small.
     """
     return np.clip(coordinate, snap_tolerance_fraction, 1.0 - snap_tolerance_fraction)
 
@@ -136,10 +134,9 @@ class _Copies:
 def duplicate_tets(tets: np.ndarray, side: np.ndarray, pairs: FacePairs) -> _Copies:
     """Copy every tet (shape [k, 4]) to each side (+1 or -1 per vertex) on which it has a vertex.
 
-    Neighbouring copies share the three nodes of their common face if material of their side touches that
-    face. Sharing is transitive, so a vertex that two unconnected pieces of material surround gets a ghost
-    for each (Sifakis et al. 2007). Real vertices of a body that only touches itself at a vertex are
-    separated the same way.
+    Neighbouring copies share the three nodes of their common face if material of their side touches that face. Sharing
+    is transitive, so a vertex that two unconnected pieces of material surround gets a ghost for each (Sifakis et al.
+    2007). Real vertices of a body that only touches itself at a vertex are separated the same way.
     """
     has_side = np.stack([(side[tets] == s).any(axis=1) for s in _SIDES])
     owner = np.concatenate([np.flatnonzero(row) for row in has_side])

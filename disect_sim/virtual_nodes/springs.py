@@ -14,9 +14,9 @@ POLYGON_EDGES = {
 }
 """Crossed edges around the cut polygon, by the number of inside vertices, in canonical local vertices.
 
-The polygon faces outward, from the inside vertices to the others, if the canonical order is an even
-permutation of a positively oriented tet. The quadrilateral need not be flat; it is always split along its
-corners 0 and 2, which is the same diagonal whichever side is called inside.
+The polygon faces outward, from the inside vertices to the others, if the canonical order is an even permutation of a
+positively oriented tet. The quadrilateral need not be flat; it is always split along its corners 0 and 2, which is the
+same diagonal whichever side is called inside.
 """
 
 
@@ -76,8 +76,7 @@ def _corner_areas(polygons: _CutPolygons, points: np.ndarray) -> np.ndarray:
     """Return each corner's share of its polygon's area [m²], shape [k, 4]; points are the crossings [m], [c, 3].
 
     A triangle gives each corner a third (the integral of its linear hat function). A quadrilateral gives the mean over
-    its
-    two triangulations, scaled so that the shares add up to the area of the one that is used.
+    its two triangulations, scaled so that the shares add up to the area of the one that is used.
     """
     p0, p1, p2, p3 = (points[polygons.crossing[:, i]] for i in range(4))
     t012, t023 = triangle_areas(p0, p1, p2), triangle_areas(p0, p2, p3)

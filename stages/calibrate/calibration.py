@@ -89,8 +89,7 @@ def calibrate(
     `more` are further cuts of the fruit, for the fit of its material. `material` is the fruit's name in the library of
     earlier cuts, and `own` names these cuts' own entries there, which are left out. `scan_dir` is the folder of the
     checkpoints (None keeps none), `key` a hash of everything the fit depends on. `show` is called with the problem,
-    which
-    has the nearest curve so far, and a line of text after every iteration.
+    which has the nearest curve so far, and a line of text after every iteration.
     """
     check_names(params)
     problem = pose_problem(model, cut, params)
@@ -303,9 +302,7 @@ def _profile(problem: Problem, values: Values) -> _Array:
 def _per_spring(
     problem: Problem, values: Values, params: CalibrateParams
 ) -> tuple[_Array, _Array, dict[str, SpringPosterior]]:
-    """Return the knife's impulse on each spring, the norm of the loss's gradient in its free numbers, and its
-    posterior.
-    """
+    """Return the knife's impulse on each spring, the gradient norm in its free numbers, and its posterior."""
     rows = spring_values(problem.model, values)
     names = [name for name in SPRING_NAMES if name in params.individual or name in params.shared]
     bounds = parameter_bounds(

@@ -391,9 +391,7 @@ def _check_log(cut: RecordedCut) -> None:
 
 
 def _sets_in(cut: RecordedCut, grid: _Array, low_pass_hz: float) -> float:
-    """Return the time at which the force is established [s]: real fruit dents before it is cut, simulated fruit
-    does not.
-    """
+    """Return the time at which the force is established [s]: real fruit dents before it is cut."""
     norm = np.linalg.norm(low_pass(grid, _at(grid, cut.time, cut.force), low_pass_hz), axis=1)
     touched = grid >= cut.onset_s
     found = find_onset(grid[touched], norm[touched], _SETS_IN_N) if touched.any() else None
@@ -406,9 +404,7 @@ def _at(time: _Array, known: _Array, values: _Array) -> _Array:
 
 
 def _weight(time: _Array, measured: _Array, use: NDArray[np.bool_], near_puncture: int) -> NDArray[np.int64]:
-    """Return weights: samples near the measured puncture count several times, since it is a short event in a long
-    cut.
-    """
+    """Return weights: samples near the measured puncture, a short event in a long cut, count several times."""
     weight = np.ones(len(time), np.int64)
     puncture = find_puncture(time[use], measured[use])
     if puncture is not None:

@@ -39,8 +39,7 @@ def cutting_pose(
     """Choose the pose.
 
     By default the fruit rests where its centre of mass is lowest, which is always a stable pose, and its longest
-    horizontal
-    axis lies along x, so that the knife crosses it the short way through the centre of mass.
+    horizontal axis lies along x, so that the knife crosses it the short way through the centre of mass.
 
     Args:
         surface: closed surface in the scan's axes.

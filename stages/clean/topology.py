@@ -110,9 +110,7 @@ def merge_identical_vertices(surface: Surface) -> Surface:
 
 
 def _sorted_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return a stable order of the rows of an [n, 3] array, and which of the ordered rows differ from the previous
-    one.
-    """
+    """Return a stable order of the rows of an [n, 3] array, and which ordered rows differ from the previous one."""
     order = np.lexsort(rows.T[::-1])
     is_first = np.ones(len(rows), bool)
     is_first[1:] = np.any(rows[order[1:]] != rows[order[:-1]], axis=1)
@@ -120,9 +118,7 @@ def _sorted_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def crack_width(surface: Surface) -> float:
-    """Return the width [m] up to which gaps are cracks: small against the size, and against edges so that no face
-    collapses.
-    """
+    """Return the width [m] up to which gaps are cracks: small relative to size and edges, so that no face collapses."""
     edges = edge_lengths(surface)
     return min(_CRACK_FRACTION * surface.diagonal_m, _CRACK_EDGE_FRACTION * float(np.median(edges)))
 
@@ -172,8 +168,7 @@ def separate_non_manifold(surface: Surface) -> Surface:
     """Copy vertices until every vertex has one fan of faces and every edge at most two.
 
     Faces stay connected around a vertex only across edges with exactly two faces, so sheets that merely touch along an
-    edge
-    or at a point are separated.
+    edge or at a point are separated.
     """
     faces = surface.faces
     edge_of, count = edge_ids(faces)[1:]

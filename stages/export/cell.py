@@ -49,16 +49,14 @@ def cell_of(params: ExportParams) -> Cell:
 
 
 def flange_targets(cell: Cell, edge: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return flange poses in the base frame, shape [n, 4, 4], for edge positions in the cutting frame [m], shape
-    [n, 3].
-    """
+    """Return flange poses in the base frame, shape [n, 4, 4], for edge positions in the cutting frame [m], [n, 3]."""
     c_t_e = np.broadcast_to(np.eye(4), (len(edge), 4, 4)).copy()
     c_t_e[:, :3, 3] = edge
     return cell.o_t_c @ c_t_e @ np.linalg.inv(cell.f_t_e)
 
 
 def _upright(origin: NDArray[np.float64], angle: float, *, up: float) -> NDArray[np.float64]:
-    """Return a frame whose y axis is `up` times the outer z axis and whose z axis lies at an angle [rad] from outer
+    """Return a frame with its y axis along `up` times the outer z axis and its z axis at an angle [rad] from outer
     x.
     """
     along = np.array([np.round(np.cos(angle), 15), np.round(np.sin(angle), 15), 0.0])

@@ -56,9 +56,7 @@ def joint_torques(
 def edge_torques(
     robot: Robot, cell: Cell, q: NDArray[np.float64], force: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return joint torques [Nm], shape [n, joint_count], of a force on the edge [N], shape [n, 3], in the base
-    frame.
-    """
+    """Return joint torques [Nm], shape [n, joint_count], of a base-frame force on the edge [N], shape [n, 3]."""
     return np.einsum("nij,ni->nj", jacobian(robot.table, q, cell.f_t_e)[:, :3], force)
 
 

@@ -72,9 +72,7 @@ class PandaPython:
         self.robot = library.Robot(host, config)
 
     def nominal_end_effector(self) -> list:
-        """Return F_T_NE, column-major: the end effector's pose with NE_T_EE = 1, since the state does not contain
-        it.
-        """
+        """Return F_T_NE, column-major: the end effector's pose with NE_T_EE = 1; the state lacks it."""
         self.set_end_effector(IDENTITY)
         for _ in range(SETTLE_READINGS):
             state = self.robot.read_once()

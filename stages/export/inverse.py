@@ -118,9 +118,7 @@ def smallest_singular_value(table: LinkTable, q: NDArray[np.float64]) -> NDArray
 
 
 def acceleration_effort(robot: Robot, q: NDArray[np.float64], direction: NDArray[np.float64]) -> float:
-    """Return the largest fraction of a joint's acceleration limit per 1 m/s² of the flange along a unit vector
-    [s²/m].
-    """
+    """Return the largest fraction of a joint's acceleration limit per 1 m/s² of the flange along a direction [s²/m]."""
     scaled = jacobian(robot.table, q[None])[0] * robot.acceleration_rad_s2
     shares = np.linalg.lstsq(scaled, np.concatenate([direction, np.zeros(3)]), rcond=None)[0]
     return float(np.abs(shares).max())
@@ -134,9 +132,7 @@ def _free(robot: Robot, q: NDArray[np.float64]) -> Posture:
 
 
 def _solutions(robot: Robot, target: NDArray[np.float64]) -> list[NDArray[np.float64]]:
-    """Return the postures at the pose that Newton's method finds from the ready and random postures, inside the
-    limits.
-    """
+    """Return the postures within limits that Newton's method finds at the pose, from ready and random postures."""
     generator = np.random.default_rng(0)
     low, high = robot.position_low_rad, robot.position_high_rad
     ready = robot.ready_pose_rad
@@ -179,9 +175,7 @@ def _walk(
 
 
 def _cost(robot: Robot, q: NDArray[np.float64]) -> float:
-    """Return the cost of a posture: depth of the elbow [m], plus penalties near limits, singularities and far from
-    ready.
-    """
+    """Return the cost of a posture: depth of the elbow [m], plus penalties near limits and singularities."""
     shortfall = max(0.0, _WANTED_MARGIN_RAD - _margin(robot, q)) / _WANTED_MARGIN_RAD
     shortfall += (
         max(0.0, _WANTED_SIGMA - float(smallest_singular_value(robot.table, q[None])[0])) / _WANTED_SIGMA

@@ -230,9 +230,7 @@ def stopping_push(
 def _read(
     robot: Robot, cell: Cell, joints: NDArray[np.float64], force: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the largest predicted reading of all channels (joints, force, moment), and the effect of BIAS_N on
-    each.
-    """
+    """Return the largest predicted reading of all channels (joints, force, moment), and the effect of BIAS_N."""
     turn = cell.o_t_c[:3, :3]
     arm = (flange_pose(robot.table, joints[:1])[0, :3, :3] @ cell.f_t_e[:3, 3])[None]
     moment = np.cross(arm, force)

@@ -137,9 +137,7 @@ def cut_phase(files: ExportFiles) -> tuple[int, int]:
 
 
 def _waypoint_rates(variant: Variant) -> list[Check]:
-    """Compare the 100 Hz trajectory with the 1 kHz file: positions, derivatives, and interpolation
-    between points.
-    """
+    """Compare the 100 Hz trajectory with the 1 kHz file: positions, derivatives, and interpolation between points."""
     from scipy.interpolate import BPoly
 
     q, points = variant.joints, variant.from_mcap

@@ -186,9 +186,7 @@ def space(files: ExportFiles, demand: Demand) -> list[Check]:
 
 
 def _box_distance(low: NDArray[np.float64], high: NDArray[np.float64], fruit: Fruit) -> NDArray[np.float64]:
-    """Return the gap between boxes [m], shape [n, 3] each, and the fruit's box along the best of three axes, shape
-    [n].
-    """
+    """Return the gap between boxes [m], shape [n, 3] each, and the fruit's along the best axis, shape [n]."""
     return np.asarray(np.maximum(low - fruit.high_m, fruit.low_m - high).max(axis=1))
 
 

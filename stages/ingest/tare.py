@@ -31,8 +31,7 @@ def matching_time(
     """Return, for every sample of the cut, the corresponding time in the air run [s], shape [n].
 
     While the knife goes down, that is when the air run was at the same depth; depth counts from the start of each run,
-    so an
-    air run above the fruit is sufficient. Before and after, time advances equally in both.
+    so an air run above the fruit is sufficient. Before and after, time advances equally in both.
     """
     _check_same_motion(time_s, descent, air_time_s, air_descent, source)
     down = descent.samples
@@ -91,9 +90,7 @@ class Tare:
 def air_tare(
     record: EdgeRecord, descent: Descent, air_runs: Mapping[str, EdgeRecord], cutoff_hz: float
 ) -> Tare:
-    """Return the mean of the no-contact runs, low-passed and aligned on the descent, up to where one meets the
-    board.
-    """
+    """Return the mean of the no-contact runs, low-passed and aligned on the descent, up to board contact."""
     forces, covered = [], np.ones(len(record.time_s), bool)
     for name, air in air_runs.items():
         air_descent = find_descent(air.height_m, name)

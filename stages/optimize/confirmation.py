@@ -240,8 +240,7 @@ def checks_of(
     """Return the checks: half the edge, half the step, and other parameters; the longest comes first.
 
     Other parameters are those of possible materials (factors by name) if calibrate has a posterior; otherwise 10 % up,
-    down
-    and at random.
+    down and at random.
     """
     params = base.params
     fine_model = cutting_model(finer, base.model.material, params.cut)

@@ -158,11 +158,9 @@ def _below(t: Trajectory, end_m: float) -> _Reading:
 class Constraints:
     """The rules under MDMM (Platt and Barr 1988): multipliers λ, slacks, damping d.
 
-    With i = limit - measure, in units of the rule, a rule adds scale (λ i + d i² / 2) to what the variables descend and
-    the
-    multiplier ascends. An inequality subtracts a slack from i, set to its minimiser max(0, i + λ / d): as a variable of
-    the
-    optimiser it would lag, and an inactive constraint would hold the motion back like an equality.
+    With i = limit - measure, in units of the rule, a rule adds scale (λ i + d i² / 2) to what the variables descend
+    and the multiplier ascends. An inequality subtracts a slack from i, set to its minimiser max(0, i + λ / d): as a
+    variable of the optimiser it would lag, and an inactive constraint would hold the motion back like an equality.
     """
 
     def __init__(self, rules: tuple[_Rule, ...], params: OptimizeParams) -> None:

@@ -178,9 +178,7 @@ _WALL = 10.0
 
 @dataclass(frozen=True)
 class ForceModel:
-    """Model of the mean force near a motion, relative to the vertical cut: slope · d + d · curvature d / 2 for a
-    step d.
-    """
+    """Mean force near a motion / that of the vertical cut: slope · d + d · curvature d / 2 for a step d."""
 
     centre: _Array
     """Variables of the motion, shape [3, keyframes]."""
@@ -201,8 +199,7 @@ def solve(
     """Return the variables that minimise the model of the mean force plus the speed term under the rules.
 
     A steep wall limits the step to the radius. With a slope of 0 the result is the feasible motion nearest to the
-    centre.
-    The multipliers start from the last call.
+    centre. The multipliers start from the last call.
     """
     variables = model.centre.copy()
     optimiser = load_named(OPTIMISERS[params.optimiser])()

@@ -110,8 +110,7 @@ def final_draw(
     """Return the strokes after the motion of these variables, as many as needed, at most params.final_strokes.
 
     All strokes are simulated at once. A simulation that stops in a stroke is repeated without the last one: the
-    certificate
-    judges what is left uncut.
+    certificate judges what is left uncut.
     """
     before = cut.trajectory(variables)
     path, ends = Trajectory.zeros(0), [0]

@@ -82,9 +82,7 @@ class Kinematics:
         self._between_window = inner.window.numpy().reshape(-1)
         down = shares[..., None] * inner.window[..., None] * inner.weights
         self.drop: _Array = down.sum(dim=1).cumsum(dim=0).numpy()
-        """Height above start per vertical velocity of each keyframe [s], shape [n, k]: the descent is linear in
-        them.
-        """
+        """Height above start per keyframe velocity [s], shape [n, k]: the descent is linear in them."""
         self._vertical_velocity = self._window[:, None] * self._weights
         self._vertical_acceleration = (
             self._window_rate[:, None] * self._weights + self._window[:, None] * self._weight_rates

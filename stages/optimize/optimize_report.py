@@ -154,8 +154,7 @@ def _band(found: Optimization) -> dict[str, float | None]:
     """Return the 90 % intervals of saving and peak force over possible cuts; empty without a posterior.
 
     The saving's interval covers the shares of the edge toughness and the material: the same cut, made vertically, has
-    the
-    same factor of its own. `two_cuts` is the interval of a saving measured on two cuts, which have a factor each.
+    the same factor of its own. `two_cuts` is the interval of a saving measured on two cuts, which have a factor each.
     """
     band = found.band
     figures: dict[str, float | None] = {

@@ -214,9 +214,7 @@ class Optimization:
         return 1.0 - self.whole.mean_n(over) / self.whole_vertical.mean_n(over)
 
     def descent_reduction(self, over: str | None = None) -> float:
-        """Return the same for the descent alone, without final strokes, against a vertical cut as long as the
-        descent.
-        """
+        """Return the same for the descent without final strokes, against a vertical cut as long as the descent."""
         return 1.0 - self.slicing.mean_n(over) / self.vertical.mean_n(over)
 
     @property

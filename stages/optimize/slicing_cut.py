@@ -135,9 +135,7 @@ class SlicingCut:
         return mean, bar * self._units
 
     def mean_force_and_sensitivity(self, variables: Array) -> tuple[float, dict[str, Array]]:
-        """Return the mean norm of the force [N] with the first draw, and its derivatives in the simulator's
-        parameters by name.
-        """
+        """Return the mean norm of the force [N] with the first draw, and its derivatives in the parameters by name."""
         result = _finished(self.cuts(variables)[0], differentiable=True)
         weights, norm = self.weights(variables), _norm(result.force)
         return float(weights @ norm), result.gradient((weights / norm)[:, None] * result.force).parameters

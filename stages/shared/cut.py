@@ -1,6 +1,4 @@
-"""The simulated cut: vertical motion, spring parameters, cut mesh and model, from params.yaml and the stages'
-tables.
-"""
+"""The simulated cut: vertical motion, spring parameters, cut mesh and model, from params.yaml and tables."""
 
 from collections.abc import Callable, Mapping
 

@@ -1,6 +1,4 @@
-"""Tools of fits and searches: resumable loop, Levenberg–Marquardt damping, low-pass, correlations, bounded
-parameters.
-"""
+"""Tools of fits and searches: resumable loop, Levenberg–Marquardt damping, low-pass, correlations, bounds."""
 
 import math
 from collections.abc import Callable
@@ -116,8 +114,7 @@ def low_pass(
     """Low-pass without delay, for samples at uneven times.
 
     The samples are resampled to an even grid of the same mean rate, filtered forwards and backwards, and interpolated
-    at
-    their own times.
+    at their own times.
 
     Args:
         time_s: Strictly increasing times [s], shape [n].
@@ -168,9 +165,7 @@ _LOGARITHMIC_RATIO = 10.0
 _SMALLEST_FRACTION = 1.0e-3
 """Smallest reachable fraction of the upper bound if the lower bound is 0 (a logarithm needs a floor)."""
 _AT_BOUND_FRACTION = 0.01
-"""Distance from an end of the range, as a fraction of it (or of its logarithm), at which a value counts as at the
-bound.
-"""
+"""Distance from an end, as a fraction of the range (or of its logarithm), at which a value counts as at the bound."""
 _EDGE = 1.0e-4
 """Start values at or beyond a bound are moved this fraction of the range inside; the sigmoid is flat at its ends."""
 

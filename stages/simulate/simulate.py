@@ -200,7 +200,7 @@ def _off_plane_warning(distance: float) -> str:
 
 
 def _at(result: Result, per_step: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Interpolate a quantity of the steps [step_count + 1, k] to the ends of the sampling intervals, [sample_count,
+    """Interpolate a quantity of the steps [step_count + 1, k] at the ends of the sampling intervals, [sample_count,
     k].
     """
     columns = [np.interp(result.time, result.step_time, column) for column in per_step.T]

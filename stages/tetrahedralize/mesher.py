@@ -1,6 +1,4 @@
-"""fTetWild through pytetwild: no files left behind, no console output, consistent orientation, no loose nodes,
-seeded.
-"""
+"""fTetWild through pytetwild: seeded, without console output, stray files or loose nodes, consistently oriented."""
 
 import os
 import subprocess

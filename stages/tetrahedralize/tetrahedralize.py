@@ -289,8 +289,6 @@ def _fault(mesh: TetMesh, quality: TetQuality, volume_error: float, max_volume_e
 
 
 def _on_the_board(mesh: TetMesh, surface: Surface) -> TetMesh:
-    """Shift the mesh vertically, by at most twice the envelope, so that its lowest node is level with the surface's
-    lowest.
-    """
+    """Shift the mesh vertically, by at most twice the envelope, so that its lowest node is level with the surface's."""
     lift = np.array([0.0, surface.vertices[:, 1].min() - mesh.nodes[:, 1].min(), 0.0])
     return TetMesh(mesh.nodes + lift, mesh.tets)

@@ -58,9 +58,8 @@ class SpringSet:
         """Return positions scaled to the unit box, each axis separately [-], shape [spring_count, 2].
 
         The knife moves from the top of a cut surface to its bottom, and the blade extends from one end to the other,
-        whatever
-        the surface's size. So top maps to top and end to end, also on a half that is half as high as the fruit.
-        An axis along which all springs coincide has the coordinate 1/2.
+        whatever the surface's size. So top maps to top and end to end, also on a half that is half as high as the
+        fruit. An axis along which all springs coincide has the coordinate 1/2.
         """
         low, high = self.position_m.min(axis=0), self.position_m.max(axis=0)
         flat = high - low <= 1e-9 * np.abs(high - low).max()
@@ -70,9 +69,8 @@ class SpringSet:
     def masses(self, weight: Floats | None = None) -> Floats:
         """Return areas times a weight, normalised to sum to one [-], shape [spring_count].
 
-        Areas, because the transported quantity is a field on a surface: a spot that the mesher filled with many springs
-        must
-        not count for more than its area.
+        Areas, because the transported quantity is a field on a surface: a spot that the mesher filled with many
+        springs must not count for more than its area.
         """
         mass = np.maximum(self.area_m2, _MIN_AREA_FRACTION * self.area_m2.mean())
         if weight is not None:
@@ -114,10 +112,8 @@ def combine(
     """Combine every target's values from those of its sources.
 
     Averages are taken in the fit's unbounded coordinates, where any combination is inside the bounds. The result is
-    clipped
-    to the range of a target's sources, which only affects rounding and values on a bound (or, if they are constants,
-    beyond
-    one): equal sources give exactly that value.
+    clipped to the range of a target's sources, which only affects rounding and values on a bound (or, if they are
+    constants, beyond one): equal sources give exactly that value.
 
     Args:
         weights: shares of the sources [-], shape [target_count, source_count]; each row sums to one.

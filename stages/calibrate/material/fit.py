@@ -244,9 +244,7 @@ def profiles_of_draws(
 def left_for_next(
     likelihoods: Sequence[DepthLikelihood], unknowns: MaterialUnknowns, t: _Array, profiles: Sequence[_Array]
 ) -> LeftOver:
-    """Return the discrepancy of another cut of the fruit, given the unknowns t and the profiles of the fitted cuts
-    [N].
-    """
+    """Return the discrepancy of another cut of the fruit, given the unknowns t and the fitted profiles [N]."""
     amplitudes = [unknowns.amplitude(t, cut) for cut in range(len(likelihoods))]
     return left_over(likelihoods, profiles, again=AGAIN, scale=scale_again(list(np.log(amplitudes))))
 

@@ -38,9 +38,7 @@ class DepthLikelihood:
     """Noise of a slice's mean, without the model error [N]."""
 
     def residual(self, force: _Array) -> _Array:
-        """Return the residual of a filtered force [N], shape [sample_count, 3], in standard deviations, shape
-        [row_count].
-        """
+        """Return the residual of a filtered force [N], shape [sample_count, 3], in standard deviations [row_count]."""
         return self._whitened(force - self.problem.measured_force)
 
     def along(self, force: _Array) -> _Array:
@@ -53,9 +51,7 @@ class DepthLikelihood:
         return np.asarray((self.slices > 0.0).any(axis=0), bool)
 
     def log_likelihood(self, force: _Array) -> tuple[float, _Array]:
-        """Return the log-likelihood up to a constant, and its derivative in the filtered force, shape
-        [sample_count, 3].
-        """
+        """Return the log-likelihood up to a constant, and its derivative in the filtered force [sample_count, 3]."""
         residual = self.residual(force)
         bar = np.zeros_like(force)
         weight = np.linalg.solve(self.factor, self.slices)

@@ -27,9 +27,7 @@ from stages.shared.library.library import (
 )
 
 KNOWN, _PARTLY = 0.35, 0.8
-"""Posterior / prior standard deviation: below the first the log determines the value, above the second the prior
-does.
-"""
+"""Posterior / prior standard deviation: below the first the log decides the value, above the second the prior."""
 
 _FLAT = 0.95
 """Factor by which a log must narrow a uniform prior to count as informative."""
@@ -120,9 +118,7 @@ def posterior_table(posterior: Posterior | None) -> pl.DataFrame:
 
 
 def what_the_log_says(table: pl.DataFrame) -> dict[str, list[float]]:
-    """Return the values of a library entry from calibrate/posterior: size and deviation of its logarithm, by the
-    log alone.
-    """
+    """Return the values of a library entry from calibrate/posterior: size and log deviation, by the log alone."""
     out = {}
     for row in table.iter_rows(named=True):
         if row["name"] in ANY_MATERIAL:

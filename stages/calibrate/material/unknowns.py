@@ -13,9 +13,7 @@ from stages.shared.library.library import AMPLITUDE_SPREAD, SHARE_RATIOS, Expect
 
 TOUGHNESS = "edge_toughness"
 LAYER = "toughness_by_depth_"
-"""Prefix of the unknowns of the layers: number k is the k-th layer from the top, beyond the prediction by those
-above it.
-"""
+"""Prefix of the layers' unknowns: number k is the k-th layer from the top, beyond the prediction by those above."""
 _LAYER_SPREAD = 0.25
 """Standard deviation of the logarithm of the toughness over depth: fruit varies over its height by a quarter."""
 _LAYER_LENGTH = 0.2
@@ -136,9 +134,7 @@ class MaterialUnknowns:
         return self.material(t) | {OFFSET: np.asarray(height)}
 
     def derivative(self, t: _Array, cut: int, gradient: Mapping[str, _Array]) -> _Array:
-        """Convert derivatives in a cut's parameters (by name, as from `values`) to those in t, without the
-        amplitude.
-        """
+        """Convert derivatives in a cut's parameters (by name, as from `values`) to those in t, except amplitude."""
         values = self.values(t, cut)
         out = np.zeros(len(t))
         for i, (name, p) in enumerate(self.prior.items()):

@@ -34,9 +34,7 @@ def sample_grid(sampling: Sampling) -> Samples:
 def drawn_from(
     axes: list[_Array], values: _Array, count: int, random: np.random.Generator
 ) -> tuple[_Array, _Array]:
-    """Draw points from the cells by their probability, evenly inside a cell, with the log-probability of their
-    cells.
-    """
+    """Draw points from the cells by probability, evenly inside a cell, with the cells' log-probability."""
     weight = np.exp(values - values.max())
     chosen = random.choice(weight.size, size=count, p=(weight / weight.sum()).ravel())
     place = np.unravel_index(chosen, values.shape)

@@ -138,10 +138,9 @@ def _learn(method: str, s: Sampling, ask: RememberedSimulations, network: Any) -
     """Simulate points of the prior and learn from them; further rounds are truncated.
 
     A further round simulates points of the prior inside the region of the previous posterior, and learns from the
-    points
-    there, as many as in the first round or more (truncated proposals, Deistler et al. 2022). They are prior draws, so
-    no
-    correction is needed: dividing one mixture by another, as in the first BayesSim, often leaves no distribution.
+    points there, as many as in the first round or more (truncated proposals, Deistler et al. 2022). They are prior
+    draws, so no correction is needed: dividing one mixture by another, as in the first BayesSim, often leaves no
+    distribution.
     """
     random, count = np.random.default_rng([s.seed, 4]), len(s.centre)
     torch.manual_seed(int(random.integers(2**31)))

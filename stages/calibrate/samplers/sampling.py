@@ -94,9 +94,7 @@ class Sampling:
         return Checkpoint(self.scan_dir, self.key, stage="calibrate", part=part)
 
     def starts(self) -> _Array:
-        """Return the starts of the chains, in Laplace standard deviations from the centre, shape [chains,
-        unknown_count].
-        """
+        """Return the starts of the chains, in Laplace standard deviations, shape [chains, unknown_count]."""
         random = np.random.default_rng([self.seed, 0])
         return _START_SPREAD * random.standard_normal((self.chains, len(self.centre)))
 

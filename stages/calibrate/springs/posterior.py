@@ -72,9 +72,7 @@ def _slope(bound: Bound, free: float) -> float:
 
 
 _ALIKE = 0.2
-"""Prior correlation length of springs of a kind, as a fraction of the cut face's height, like that of material
-layers.
-"""
+"""Prior correlation length of springs of a kind, as a fraction of the cut face's height, as for material layers."""
 
 _Array = NDArray[np.float64]
 
@@ -102,9 +100,8 @@ def spring_posteriors(
 ) -> dict[str, SpringPosterior]:
     """Return the posteriors of the parameters with bounds, around the fit.
 
-    A priori a parameter's free number is anywhere within its bounds (PRIOR_SPREAD), and correlated between springs that
-    are
-    close to each other and of the same kind.
+    A priori a parameter's free number is anywhere within its bounds (PRIOR_SPREAD), and correlated between springs
+    that are close to each other and of the same kind.
 
     Args:
         problem: The cut.

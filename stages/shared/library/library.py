@@ -104,8 +104,7 @@ def expected(
     """Return the prior of each parameter from the material's cuts under that damage law.
 
     Entries whose name, or the digest of one of whose logs, is in `leave_out` do not count: a log that is fitted must
-    not be
-    part of its own prior.
+    not be part of its own prior.
     """
     cuts = [
         cut

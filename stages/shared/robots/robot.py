@@ -46,9 +46,7 @@ def joint_poses(table: LinkTable, joints: NDArray[Any]) -> NDArray[Any]:
 
 
 def flange_pose(table: LinkTable, joints: NDArray[Any]) -> NDArray[Any]:
-    """Return the pose of the flange in the base frame [m], shape [n, 4, 4], for joints [rad], shape [n,
-    joint_count].
-    """
+    """Return the pose of the flange in the base frame [m], shape [n, 4, 4], for joints [rad], [n, joint_count]."""
     return joint_poses(table, joints)[:, -1] @ _flange(table)
 
 
