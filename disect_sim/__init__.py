@@ -1,11 +1,11 @@
 """disect_sim: a differentiable simulator of cutting.
 
 Cut a tet mesh once (`cut_by_plane`), build a model (`build_model`), simulate a knife motion (`simulate`) or many of
-them on all cores (`simulate_many`), and ask the result for gradients (`Result.gradient`) or put the whole under a
-torch optimiser (`CuttingForce`).
+them on all cores (`simulate_many`), compute gradients (`Result.gradient`) or wrap the simulator for a torch optimiser
+(`CuttingForce`).
 
-The names below are the public face. They load on first use: whoever only wants `InputError` pays neither for Warp nor
-for torch.
+The names below are the public interface. They are imported on first use, so importing `InputError` alone loads neither
+Warp nor torch.
 """
 
 from importlib import import_module

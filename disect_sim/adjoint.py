@@ -21,20 +21,20 @@ from disect_sim.step_system import StepSystem
 
 @dataclass
 class Tape:
-    """What a differentiable run keeps."""
+    """States that a differentiable run stores for the backward sweep."""
 
     system: StepSystem
     motion: Motion
     times: np.ndarray
-    """[s], shape [step_count + 1]."""
+    """Times [s], shape [step_count + 1]."""
     poses: np.ndarray
-    """[m], shape [step_count + 1, 3]."""
+    """Knife positions [m], shape [step_count + 1, 3]."""
     states: list[np.ndarray]
     """Positions [m] at the steps -1, 0, 1, ..., each of shape [node_count, 3]."""
     stiffness: np.ndarray
-    """[N/m], shape [step_count + 1, spring_count]."""
+    """Spring stiffness [N/m], shape [step_count + 1, spring_count]."""
     passed: list[np.ndarray]
-    """How far the edge has passed [m] after every step, each of shape [sample_count] of the edge law."""
+    """Largest depth of the edge beyond each sample of the edge law [m], per step, each of shape [sample_count]."""
     sample_rate_hz: float
     solver: str
     """Name of the linear solver."""
@@ -42,27 +42,28 @@ class Tape:
 
 @dataclass(frozen=True)
 class Gradients:
-    """Derivatives of the loss."""
+    """Derivatives of a loss."""
 
     parameters: dict[str, np.ndarray]
-    """In every spring, contact and material parameter, in the shape it was given in."""
+    """Derivatives in every spring, contact and material parameter, in the shape the parameter was given in."""
     motion: dict[str, np.ndarray]
-    """In the parameters of the motion."""
+    """Derivatives in the parameters of the motion."""
     poses: np.ndarray
-    """In the knife positions [1/m], shape [step_count + 1, 3]."""
+    """Derivatives in the knife positions [1/m], shape [step_count + 1, 3]."""
     largest_adjoint: float
-    """Largest entry the adjoint state had on its way [1/m]: a bounded adjoint is a trustworthy one."""
+    """Largest entry of the adjoint state during the sweep [1/m]; if it stays bounded, the gradient is reliable."""
     indefinite_hessians: int
-    """Steps whose Hessian was not positive definite: the run passed an event whose timing the gradient cannot see."""
+    """Steps with an indefinite Hessian: the run passed an event whose timing the gradient cannot see."""
 
 
 def pullback(
     tape: Tape, force_bars: np.ndarray, position_bars: Mapping[float, np.ndarray]
 ) -> list[Gradients]:
-    """Gradients of losses with derivatives force_bars in the sampled knife force, shape [loss_count, sample_count, 3].
+    """Compute gradients of losses whose derivatives in the sampled knife force are force_bars.
 
+    force_bars: shape [loss_count, sample_count, 3].
     position_bars: derivatives in the node positions at some times [s], each of shape [loss_count, node_count, 3].
-    All are taken through the steps together: states, Hessians and factors are the same for all of them.
+    All losses are propagated together, since states, Hessians and factors are the same for all of them.
     """
     system, model, dt = tape.system, tape.system.model, tape.system.dt
     steps = len(tape.states) - 2
@@ -91,10 +92,10 @@ def pullback(
         passed = tape.passed[n]
         start = start_of_step(system, n, tape.poses, x_n, x_before, k_n, k_before, passed)
         sweep.begin(x, start, k_n)
-        out, k_damaged, passed_bar = sweep.outputs(
+        outputs, k_damaged, passed_bar = sweep.outputs(
             step_force_bar[n], k_bar, tape.stiffness[n + 1], passed, passed_bar
         )
-        x_bar += out.x
+        x_bar += outputs.x
         if n + 1 in at_step:
             x_bar += at_step[n + 1]
         v = sweep.solve(x_bar)
@@ -102,16 +103,16 @@ def pullback(
         res, k_felt = sweep.residual(v)
         passed_bar += sweep.edge_load(v, step_force_bar[n], passed, res)
         density += (v * (mass_rate * (start.predicted - x)[..., None])).sum(axis=(0, 1))
-        ahead = mass_rate * v + out.ahead + res.ahead
-        x_bar, x_bar_previous = x_bar_previous + out.x_n + res.x_n + 2.0 * ahead, -ahead
+        ahead = mass_rate * v + outputs.ahead + res.ahead
+        x_bar, x_bar_previous = x_bar_previous + outputs.x_n + res.x_n + 2.0 * ahead, -ahead
         k_felt = np.where(start.stiffness[:, None] > 0.0, k_felt, 0.0)
-        pose_bar[n + 1] += out.pose + res.pose
-        pose_bar[n] += out.pose_n + res.pose_n
+        pose_bar[n + 1] += outputs.pose + res.pose
+        pose_bar[n] += outputs.pose_n + res.pose_n
         if n == 0:
             k_bar = k_damaged + k_felt + k_bar_previous
         else:
             k_bar, k_bar_previous = k_damaged + 1.5 * k_felt + k_bar_previous, -0.5 * k_felt
-            swing = 0.5 * (out.swing + res.swing)
+            swing = 0.5 * (outputs.swing + res.swing)
             pose_bar[n - 1 : n + 2] += swing * np.array([1.0, -2.0, 1.0])[:, None, None]
     spring = sweep.spring_gradient()
     spring[SPRING_NAMES.index("cut_spring_ke")] += k_bar
@@ -137,8 +138,8 @@ def pullback(
 def _by_step(
     position_bars: Mapping[float, np.ndarray], dt: float, steps: int, shape: tuple[int, int, int]
 ) -> dict[int, np.ndarray]:
-    """Derivatives in the positions at the end of steps, each of shape [node_count, 3, columns]."""
-    out: dict[int, np.ndarray] = {}
+    """Return the derivatives in the positions at the end of steps, each of shape [node_count, 3, columns]."""
+    by_step: dict[int, np.ndarray] = {}
     for time, given in position_bars.items():
         bar = np.asarray(given, float)
         if bar.shape != shape:
@@ -147,12 +148,12 @@ def _by_step(
                 f"losses. It must be {shape[1:]} for {shape[0]}, like result.positions."
             )
         step = min(kept_step(time, dt), steps)
-        out[step] = out.get(step, 0.0) + np.moveaxis(bar, 0, -1)
-    return out
+        by_step[step] = by_step.get(step, 0.0) + np.moveaxis(bar, 0, -1)
+    return by_step
 
 
 def _material_gradient(material: Material, moduli: np.ndarray) -> dict[str, float]:
-    """Gradients in Young's modulus, Poisson's ratio and retardation time, from those in the Lame values."""
+    """Convert gradients in the Lamé parameters to Young's modulus, Poisson's ratio and retardation time."""
     e, nu = material.young_pa, material.poisson
     mu_bar, lambda_bar, tau_bar = moduli
     d_mu = -e / (2.0 * (1.0 + nu) ** 2)

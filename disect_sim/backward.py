@@ -1,4 +1,4 @@
-"""The vector-Jacobian products of one implicit step, for one or many gradients at once.
+"""Vector-Jacobian products of one implicit step, for one or many gradients at once.
 
 All gradients ("bars") have one column per gradient as their last axis: [node_count, 3, columns] in positions.
 """
@@ -22,15 +22,15 @@ from disect_sim.model import OVERLAP_ONSET_M
 from disect_sim.parameters import CONTACT_NAMES, CONTACT_PER_AREA, SPRING_NAMES
 from disect_sim.step_system import StepStart, StepSystem
 
-# A kernel run backwards for many gradients at once, its arguments addressed by name.
+# Adjoint of a single kernel
 
 
 class _AdjointKernel:
-    """A kernel with its constants, differentiable inputs and outputs, and the adjoints of the latter two.
+    """A kernel with its constants, differentiable inputs and outputs, and the adjoints of inputs and outputs.
 
-    Names are those of the kernel's arguments without `_in` and `_out`. Every element stands in the arrays once per
-    column, so that each gradient has adjoints of its own: [all elements of column 0, all of column 1, ...].
-    Values have the shape [count, ...], adjoints [count, ..., columns]; count may be smaller than the capacity.
+    Names are those of the kernel's arguments without `_in` and `_out`. Every element is stored once per column, so
+    that each gradient has its own adjoints: [all elements of column 0, all of column 1, ...]. Values have the shape
+    [count, ...], adjoints [count, ..., columns]; count may be smaller than the capacity.
     """
 
     def __init__(
@@ -43,7 +43,10 @@ class _AdjointKernel:
         inputs: Mapping[str, Any],
         outputs: Mapping[str, Any],
     ) -> None:
-        """constants: name → value. inputs, outputs: name → Warp type (or a pair of type and row length)."""
+        """Allocate the arrays.
+
+        constants: name → value. inputs, outputs: name → Warp type (or a pair of type and row length).
+        """
         self._columns = columns
         size = capacity * columns
         self._inputs = {name: _zeros(size, kind) for name, kind in inputs.items()}
@@ -51,12 +54,12 @@ class _AdjointKernel:
         self._input_bars = {name: _zeros(size, kind) for name, kind in inputs.items()}
         self._output_bars = {name: _zeros(size, kind) for name, kind in outputs.items()}
         named = [*constants, *(f"{n}_in" for n in inputs), *(f"{n}_out" for n in outputs)]
-        wanted = list(signature(kernel.func).parameters)
-        if named != wanted:
-            raise TypeError(f"{kernel.key} takes {wanted} in this order, not {named}")
+        expected = list(signature(kernel.func).parameters)
+        if named != expected:
+            raise TypeError(f"{kernel.key} takes {expected} in this order, not {named}")
         self._launch: wp.Launch | None = None
         if size:
-            # Structs are handed over as their own adjoints: nothing is asked of what they hold.
+            # Structs are passed as their own adjoints; no gradient is taken in their fields.
             no_adjoints = [None if isinstance(c, wp.array) else c for c in constants.values()]
             self._launch = wp.launch(
                 kernel,
@@ -75,7 +78,10 @@ class _AdjointKernel:
             upload(self._inputs[name], _repeated(value, self._columns))
 
     def run(self, count: int, **seeds: np.ndarray) -> dict[str, np.ndarray]:
-        """Gradients in the inputs of `count` elements, given those in the outputs; what is not named has none."""
+        """Return gradients in the inputs of `count` elements, given those in the outputs.
+
+        Missing outputs count as zero.
+        """
         size = count * self._columns
         for name in (*self._output_bars, *seeds):
             bar = self._output_bars[name]
@@ -91,7 +97,7 @@ class _AdjointKernel:
         return {name: self._by_column(host(bar)[:size], count) for name, bar in self._input_bars.items()}
 
     def _by_column(self, values: np.ndarray, count: int) -> np.ndarray:
-        """A copy of the shape [count, ..., columns]."""
+        """Return a copy of the shape [count, ..., columns]."""
         if self._columns == 1:
             return values[..., None].copy()
         split = values.reshape(self._columns, count, *values.shape[1:])
@@ -99,14 +105,14 @@ class _AdjointKernel:
 
 
 def _one_block_per_column(values: np.ndarray) -> np.ndarray:
-    """From [count, ..., columns] to [columns count, ...]."""
+    """Reshape [count, ..., columns] to [columns count, ...]."""
     if values.shape[-1] == 1:
         return values[..., 0]
     return np.moveaxis(values, -1, 0).reshape(-1, *values.shape[1:-1])
 
 
 def _repeated(values: np.ndarray, columns: int) -> np.ndarray:
-    """The values once per column, one block after the other."""
+    """Tile the values once per column."""
     return values if columns == 1 else np.concatenate([values] * columns)
 
 
@@ -116,29 +122,29 @@ def _zeros(size: int, kind: Any) -> wp.array:
     return zeros(size, dtype=kind)
 
 
-# The vector-Jacobian products of the edge law, for one or many gradients at once (last axis: columns).
+# Edge law
 
 
 _SEVERED_AFTER_M = float(edge.SEVER_LENGTH)
-"""Depth at which a sample's springs are gone [m]."""
+"""Depth at which a sample's springs are fully released [m]."""
 _LAW_NUMBERS = ("toughness", "rise", "press", "drag")
-"""Numbers of the law at each sample, fields of EdgeParameters, in the order of the kernel's arguments."""
+"""Parameters of the law at each sample: fields of EdgeParameters, in the order of the kernel's arguments."""
 
 
 @dataclass
 class _EdgeBars:
-    """Gradients in what the edge's force or its way through the body depends on."""
+    """Gradients in the inputs of the edge's force or of its passage through the body."""
 
     x: np.ndarray
-    """In the positions it was asked at [1/m], shape [node_count, 3, columns]."""
+    """Gradient in the positions at which the law was evaluated [1/m], shape [node_count, 3, columns]."""
     pose: np.ndarray
-    """In the knife's position [1/m], shape [3, columns]."""
+    """Gradient in the knife's position [1/m], shape [3, columns]."""
     passed: np.ndarray
-    """In the largest depths at the start of the step [1/m], shape [sample_count, columns]."""
+    """Gradient in the largest depths at the start of the step [1/m], shape [sample_count, columns]."""
 
 
 class _EdgePullback:
-    """Runs the edge law backwards, and adds up the gradients in its parameters on the way."""
+    """Vector-Jacobian products of the edge law; accumulates the gradients in its parameters."""
 
     def __init__(self, cut: EdgeCut, columns: int) -> None:
         self._cut, self._columns = cut, columns
@@ -167,9 +173,10 @@ class _EdgePullback:
     def load(
         self, load: EdgeLoad, passed: np.ndarray, v: np.ndarray, force_bar: np.ndarray
     ) -> tuple[_EdgeBars, np.ndarray]:
-        """Through the edge's force on the body and on the knife; also the gradient in the knife's velocity.
+        """Propagate through the edge's force on body and knife; also return the gradient in the knife's velocity.
 
-        v: what the force on the nodes is worth, shape [node_count, 3, columns]; force_bar: the same for the knife.
+        v: adjoint of the force on the nodes, shape [node_count, 3, columns]; force_bar: adjoint of the force on the
+        knife.
         """
         paying, at = load.paying, self._cut.at_samples
         count = len(paying)
@@ -195,19 +202,19 @@ class _EdgePullback:
         passed_bar: np.ndarray,
         stiffness_bar: np.ndarray,
     ) -> _EdgeBars:
-        """Through the state at the end of a step: largest depths and stiffness [spring_count, columns]."""
+        """Propagate through the state at the end of a step: largest depths and stiffness [spring_count, columns]."""
         cut = self._cut
         point = cut.samples.places(x) - pose
         near = np.flatnonzero((point[:, 1] > passed) | ((passed > 0.0) & (passed < _SEVERED_AFTER_M)))
         self._passes.fill(point=point[near], passed=passed[near])
         severed_bar = -(self._mean_transposed @ (cut.initial[:, None] * stiffness_bar))
         bar = self._passes.run(len(near), passed=passed_bar[near], severed=severed_bar[near])
-        before = passed_bar.copy()  # what the edge has not come nearer to stays as it was
+        before = passed_bar.copy()  # samples the edge has not come closer to keep their depth
         before[near] = bar["passed"]
         return self._bars(bar["point"], near, before)
 
     def spring_gradients(self) -> dict[str, np.ndarray]:
-        """In the parameters of the law, each of shape [spring_count, columns]."""
+        """Return the gradients in the parameters of the law, each of shape [spring_count, columns]."""
         return self._cut.spring_gradients(self._at_samples)
 
     def _bars(self, point_bar: np.ndarray, which: np.ndarray, passed_bar: np.ndarray) -> _EdgeBars:
@@ -222,24 +229,24 @@ _ADJOINT_TOLERANCE = 1.0e-7
 
 @dataclass
 class _StepBars:
-    """Gradients in what a step depends on."""
+    """Gradients in the inputs of a step."""
 
     x: np.ndarray
-    """In x_{n+1} [1/m], shape [node_count, 3, columns]."""
+    """Gradient in x_{n+1} [1/m], shape [node_count, 3, columns]."""
     x_n: np.ndarray
-    """In x_n as the start of the step."""
+    """Gradient in x_n as the start of the step."""
     ahead: np.ndarray
-    """In the predicted end of the step, 2 x_n - x_{n-1}."""
+    """Gradient in the predicted end of the step, 2 x_n - x_{n-1}."""
     pose: np.ndarray
-    """In the knife at t_{n+1} [1/m], shape [3, columns]."""
+    """Gradient in the knife position at t_{n+1} [1/m], shape [3, columns]."""
     pose_n: np.ndarray
-    """In the knife at t_n."""
+    """Gradient in the knife position at t_n."""
     swing: np.ndarray
-    """In half the second difference of the knife's positions."""
+    """Gradient in half the second difference of the knife's positions."""
 
 
 class StepPullback:
-    """Runs steps backwards, and adds up the gradients in the parameters on the way."""
+    """Vector-Jacobian products of steps; accumulates the gradients in the parameters."""
 
     def __init__(self, system: StepSystem, columns: int, solver: str) -> None:
         self.system, self.columns = system, columns
@@ -251,7 +258,7 @@ class StepPullback:
         )
         self.spring = np.zeros((len(SPRING_NAMES), m.spring_count, columns))
         self.moduli = np.zeros((3, columns))
-        """In Lame's mu and lambda and the retardation time."""
+        """Gradient in Lamé's mu and lambda and the retardation time."""
         self._table = np.zeros((len(m.contact_parents), len(CONTACT_NAMES), columns))
         ends = m.contact_parents.T.ravel()
         self._to_parents = sp.csr_matrix(
@@ -282,8 +289,8 @@ class StepPullback:
     def _contact_kernel(self) -> _AdjointKernel:
         capacity = len(self.model.contact_parents)
         size = capacity * self.columns
-        found = self._found = contact_force.Found()
-        found.now, found.before, found.ahead = (zeros(size, wp.vec2d) for _ in range(3))
+        search = self._found = contact_force.Found()
+        search.now, search.before, search.ahead = (zeros(size, wp.vec2d) for _ in range(3))
         edges = self._edges = contact_point.ContactEdges()
         edges.coordinate, edges.side, edges.offset = (zeros(size, wp.float64) for _ in range(3))
         edges.parents = self.system.on_device.edges.parents
@@ -292,7 +299,7 @@ class StepPullback:
             contact_force.contact_force,
             capacity,
             self.columns,
-            constants={"setting": self.system.on_device.contact, "edges": edges, "found": found},
+            constants={"setting": self.system.on_device.contact, "edges": edges, "found": search},
             inputs={"parameters": (wp.float64, len(CONTACT_NAMES))} | dict.fromkeys(vectors, wp.vec3d),
             outputs={
                 "normal_force": wp.vec3d,
@@ -356,7 +363,10 @@ class StepPullback:
         return wp.array(_repeated(values, self.columns), dtype=kind)
 
     def begin(self, x: np.ndarray, start: StepStart, stiffness: np.ndarray) -> None:
-        """Bring the system back to the end of a step. stiffness: k_n, of which the springs feel start.stiffness."""
+        """Restore the system to the end of a step.
+
+        stiffness: k_n; the springs act with start.stiffness.
+        """
         s, m = self.system, self.model
         s.begin(*start)
         s.find_contacts(x)
@@ -370,7 +380,7 @@ class StepPullback:
         self._board.fill(area_ratio=m.board_area_ratio[low], x=x[self._low], x_previous=start.x_n[self._low])
 
     def _fill_contacts(self, x: np.ndarray, start: StepStart) -> None:
-        """Only contacts that touch, or have friction, have derivatives."""
+        """Upload the contacts that touch or have friction; the others have zero derivatives."""
         s, m, columns = self.system, self.model, self.columns
         active = np.flatnonzero((host(s.touch) > 0.0) | (host(s.friction_limit) > 0.0))
         self._active = active
@@ -381,10 +391,10 @@ class StepPullback:
             (self._edges.offset, m.contact_offset),
         ):
             upload(array, _repeated(value[active], columns))
-        found = [host(f)[active] for f in (s.found, s.before_found, s.ahead_found)]
+        coordinates = [host(f)[active] for f in (s.found, s.before_found, s.ahead_found)]
         curvature = [host(c)[active] for c in (s.curvature, s.before_curvature, s.ahead_curvature)]
         arrays = (self._found.now, self._found.before, self._found.ahead)
-        for array, f, c in zip(arrays, found, curvature, strict=True):
+        for array, f, c in zip(arrays, coordinates, curvature, strict=True):
             upload(array, _repeated(np.stack([f, c], axis=1), columns))
         z, y, pose, pose_n = start.expected, start.x_n, start.pose, start.pose_n
         swing = np.zeros(3) if start.swing is None else start.swing
@@ -399,7 +409,7 @@ class StepPullback:
             swing=np.tile(swing, (len(active), 1)),
         )
         c = m.contact_coordinate[active]
-        self._u = (c * found[0])[:, None, None], (c * found[2])[:, None, None]
+        self._u = (c * coordinates[0])[:, None, None], (c * coordinates[2])[:, None, None]
         self._force = (
             host(s.normal_force)[active][..., None],
             host(s.friction_force)[active][..., None],
@@ -413,32 +423,32 @@ class StepPullback:
         passed: np.ndarray,
         passed_bar: np.ndarray,
     ) -> tuple[_StepBars, np.ndarray, np.ndarray]:
-        """Through the knife's contact force [shape [3, columns]] and what the knife leaves of the springs.
+        """Propagate through the knife's contact force (shape [3, columns]) and the damage law.
 
-        k_after: stiffness at the end of the step; passed: how far the edge had come at its start; passed_bar: gradient
-        in how far it comes. Also the gradients in k_n and passed.
+        k_after: stiffness at the end of the step; passed: depths of the edge at its start; passed_bar: gradient in the
+        depths at its end. Also return the gradients in k_n and passed.
         """
         if self._edge is not None:
-            out = self._through_contact(**self._contact_seeds({}, force_bar))
+            step_bars = self._through_contact(**self._contact_seeds({}, force_bar))
             bars = self._edge.passes(self._x, self._pose, passed, passed_bar, k_bar)
-            out.x += bars.x
-            out.pose += bars.pose
+            step_bars.x += bars.x
+            step_bars.pose += bars.pose
             initial = self.system.parameters.row("cut_spring_ke")
             self._add("cut_spring_ke", (k_after / initial)[:, None] * k_bar)
-            return out, np.zeros_like(k_bar), bars.passed
+            return step_bars, np.zeros_like(k_bar), bars.passed
         assert self._damage is not None
         self._damage.fill(**self._damage_state)
         bar = self._damage.run(self.model.spring_count, stiffness=k_bar)
         for name in bar:
             if name in SPRING_NAMES:
                 self._add(name, bar[name])
-        out = self._through_contact(**self._contact_seeds(bar, force_bar))
+        step_bars = self._through_contact(**self._contact_seeds(bar, force_bar))
         if "d" in bar:
-            out.x += self._spring_adjoint(bar["d"])
-        return out, bar["stiffness"], passed_bar
+            step_bars.x += self._spring_adjoint(bar["d"])
+        return step_bars, bar["stiffness"], passed_bar
 
     def _contact_seeds(self, bar: dict[str, np.ndarray], force_bar: np.ndarray) -> dict[str, np.ndarray]:
-        """What the contact forces are worth: to the damage law (bar) and as forces on the knife."""
+        """Return the adjoints of the contact forces, from the damage law (bar) and from the force on the knife."""
         count = self.model.spring_count
         seed = self._on_active(bar, "force", np.zeros((count, 3, self.columns))) - force_bar
         touch = self._on_active(bar, "touch", np.zeros((count, self.columns)))
@@ -447,7 +457,7 @@ class StepPullback:
     def edge_load(
         self, v: np.ndarray, force_bar: np.ndarray, passed: np.ndarray, out: _StepBars
     ) -> np.ndarray:
-        """Through the edge's force on body and knife: adds to the step's gradients, returns that in passed."""
+        """Propagate through the edge's force on body and knife: add to `out`, return the gradient in passed."""
         load = self.system.load
         if self._edge is None or load is None:
             return np.zeros((len(passed), self.columns))
@@ -460,7 +470,10 @@ class StepPullback:
         return bars.passed
 
     def solve(self, x_bar: np.ndarray) -> np.ndarray:
-        """H^-1 x_bar, zero on fixed nodes, shape [node_count, 3, columns]. Starts from what the last two steps say."""
+        """Return H^-1 x_bar, zero on fixed nodes, shape [node_count, 3, columns].
+
+        The initial guess is extrapolated from the last two steps.
+        """
         self.solver.use_hessian(self.system)
         free = ~self.model.fixed
         right = np.ascontiguousarray(x_bar[free].reshape(-1, self.columns))
@@ -471,24 +484,24 @@ class StepPullback:
         if self.columns == 1:
             right, guess = right[:, 0], None if guess is None else guess[:, 0]
         try:
-            found = self.solver.solve(right, tolerance=_ADJOINT_TOLERANCE, guess=guess)
+            solution = self.solver.solve(right, tolerance=_ADJOINT_TOLERANCE, guess=guess)
         except IndefiniteHessianError:
             self.solver.forget()
-            found = self.solver.solve_indefinite(right)
-        found = found.reshape(-1, self.columns)
-        self._solved = [*self._solved[-1:], found]
+            solution = self.solver.solve_indefinite(right)
+        solution = solution.reshape(-1, self.columns)
+        self._solved = [*self._solved[-1:], solution]
         v = np.zeros_like(x_bar)
-        v[free] = found.reshape(-1, 3, self.columns)
+        v[free] = solution.reshape(-1, 3, self.columns)
         return v
 
     def residual(self, v: np.ndarray) -> tuple[_StepBars, np.ndarray]:
-        """-v . dg/d(...) for all but x; also for the stiffness the springs felt."""
+        """Return -v . dg/d(...) for everything but x, and for the stiffness the springs acted with."""
         m = self.model
         a, b = self._ends
         u, u_ahead = self._u
         along = v[b] - v[a]
         u_bar = np.stack([(along * force).sum(axis=1) for force in self._force], axis=1)
-        out = self._through_contact(
+        step_bars = self._through_contact(
             normal_force=v[a] + along * u, friction_force=v[a] + along * u_ahead, u=u_bar
         )
         self._spring.fill(stiffness=self._used, d=self._d, d_previous=self._d_n)
@@ -496,25 +509,25 @@ class StepPullback:
         bar = self._spring.run(m.spring_count, tension=-tension)
         self._add("cut_spring_ke", bar["initial"])
         self._add("cut_spring_kd", bar["damping"])
-        out.x_n += self._spring_adjoint(bar["d_previous"])
-        out.x_n[self._low] += self._board.run(len(self._low), force=v[self._low])["x_previous"]
-        out.x_n += self._through_tets(v)
-        return out, bar["stiffness"]
+        step_bars.x_n += self._spring_adjoint(bar["d_previous"])
+        step_bars.x_n[self._low] += self._board.run(len(self._low), force=v[self._low])["x_previous"]
+        step_bars.x_n += self._through_tets(v)
+        return step_bars, bar["stiffness"]
 
     def spring_gradient(self) -> np.ndarray:
-        """In the spring and contact parameters, shape [parameter kind, spring_count, columns]."""
+        """Return the gradients in spring and contact parameters, shape [parameter kind, spring_count, columns]."""
         table = self._table.copy()
         table[:, CONTACT_PER_AREA] *= np.tile(self.system.area_ratio, 2)[:, None, None]
         count = self.model.spring_count
-        out = self.spring.copy()
+        spring_bar = self.spring.copy()
         for column, name in enumerate(CONTACT_NAMES):
-            out[SPRING_NAMES.index(name)] += table[:count, column] + table[count:, column]
+            spring_bar[SPRING_NAMES.index(name)] += table[:count, column] + table[count:, column]
         for name, gradient in {} if self._edge is None else self._edge.spring_gradients().items():
-            out[SPRING_NAMES.index(name)] += gradient
-        return out
+            spring_bar[SPRING_NAMES.index(name)] += gradient
+        return spring_bar
 
     def _on_active(self, bar: dict[str, np.ndarray], name: str, nothing: np.ndarray) -> np.ndarray:
-        """Gradients in a quantity that both sides of the cut have, on the active contacts."""
+        """Return the gradients in a quantity given on both sides of the cut, on the active contacts."""
         sides = [bar.get(f"{name}_{side}", nothing) for side in ("positive", "negative")]
         return np.concatenate(sides)[self._active]
 
@@ -534,7 +547,7 @@ class StepPullback:
         return _StepBars(x, y, z, pose, -(bar["y0"] + bar["y1"]).sum(axis=0), bar["swing"].sum(axis=0))
 
     def _spring_adjoint(self, d_bar: np.ndarray) -> np.ndarray:
-        """From the springs' vectors to the nodes."""
+        """Map gradients in the spring vectors to the nodes."""
         m = self.model
         return (self._spring_transposed @ d_bar.reshape(m.spring_count, -1)).reshape(m.node_count, 3, -1)
 
@@ -544,7 +557,7 @@ class StepPullback:
         self._tets.run()
         self.moduli += (
             np.ones(self.model.tet_count) @ host(self._tet_moduli)
-        ).T  # faster than a sum down columns
+        ).T  # faster than a column-wise sum
         return np.moveaxis(host(self._tet_x_bar), 0, -1)
 
     def _add(self, name: str, gradient: np.ndarray) -> None:

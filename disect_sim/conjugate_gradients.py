@@ -1,4 +1,4 @@
-"""The linear solver that stays on the device: conjugate gradients with a two-level preconditioner."""
+"""Linear solver that runs on the device: conjugate gradients with a two-level preconditioner."""
 
 from dataclasses import dataclass
 
@@ -15,25 +15,28 @@ from disect_sim.model import Model
 from disect_sim.sparsity import BlockPattern
 from disect_sim.step_system import StepSystem
 
-# Clusters of nodes that move together: the coarse space of the device's linear solver.
+# Coarse space: clusters of nodes, each moving by an affine map
 
 
 CLUSTERS = 40
-"""Each adds twelve unknowns; on 1,800 to 4,000 tets 40 need 12 to 15 iterations where 16 need 14 to 20."""
+"""Number of clusters, with 12 unknowns each.
+
+On 1,800 to 4,000 tets, 40 clusters need 12 to 15 iterations where 16 need 14 to 20.
+"""
 _NODES_PER_CLUSTER = 8
-"""At least: an affine map of fewer nodes is hardly coarser than the nodes."""
+"""Minimum cluster size: an affine map of fewer nodes is hardly coarser than the nodes themselves."""
 _NEGLIGIBLE = 1.0e-10
-"""Stiffness, beside ones on the diagonal, below which a coarse motion counts as none: flat clusters have some."""
+"""Eigenvalue of the unit-diagonal coarse matrix below which a motion is dropped: flat clusters have such motions."""
 
 
 @dataclass(frozen=True)
 class _Clusters:
-    """The free nodes in clusters."""
+    """Assignment of the free nodes to clusters."""
 
     cluster: np.ndarray
-    """Of every free node, shape [free_count], int32."""
+    """Cluster of every free node, shape [free_count], int32."""
     functions: np.ndarray
-    """1 and the coordinates in the cluster at rest, -1 to 1, shape [free_count, 4]."""
+    """1 and the cluster-local rest coordinates, -1 to 1, shape [free_count, 4]."""
 
     @property
     def count(self) -> int:
@@ -42,34 +45,36 @@ class _Clusters:
 
     @property
     def members(self) -> tuple[np.ndarray, np.ndarray]:
-        """Where each cluster starts, shape [count + 1], and the free nodes cluster after cluster, both int32."""
+        """Return the start of each cluster, shape [count + 1], and the free nodes sorted by cluster, both int32."""
         order = np.argsort(self.cluster, kind="stable").astype(np.int32)
         starts = np.concatenate([[0], np.cumsum(np.bincount(self.cluster))])
         return starts.astype(np.int32), order
 
     def prolongation(self) -> sp.csr_matrix:
-        """From amplitudes [12 count] to displacements [3 free_count]."""
+        """Return the map from amplitudes [12 count] to displacements [3 free_count]."""
         free = len(self.cluster)
-        place = sp.csr_matrix(
+        shape_matrix = sp.csr_matrix(
             (
                 self.functions.ravel(),
                 (np.repeat(np.arange(free), 4), (4 * self.cluster[:, None] + np.arange(4)).ravel()),
             ),
             shape=(free, 4 * self.count),
         )
-        return sp.kron(place, sp.identity(3), format="csr")
+        return sp.kron(shape_matrix, sp.identity(3), format="csr")
 
 
 def node_clusters(model: Model) -> _Clusters:
-    """Halve the largest cluster along its longest side, beginning with the two sides of the cut, which part."""
+    """Cluster the free nodes: starting with the two sides of the cut, halve the largest cluster along its longest
+    side.
+    """
     mesh = model.mesh
     side = np.zeros(model.node_count, np.int64)
     side[mesh.tets.ravel()] = np.repeat(mesh.tet_side, 4)
     free = ~model.fixed
     x, side = mesh.nodes[free], side[free]
     groups = [np.flatnonzero(side == s) for s in np.unique(side)]
-    wanted = max(len(groups), min(CLUSTERS, len(x) // _NODES_PER_CLUSTER))
-    while len(groups) < wanted:
+    target = max(len(groups), min(CLUSTERS, len(x) // _NODES_PER_CLUSTER))
+    while len(groups) < target:
         groups.sort(key=len)
         largest = groups.pop()
         along = np.ptp(x[largest], axis=0).argmax()
@@ -85,9 +90,9 @@ def node_clusters(model: Model) -> _Clusters:
 
 
 def coarse_inverse(clusters: _Clusters, pattern: BlockPattern, blocks: np.ndarray) -> np.ndarray:
-    """Inverse of the Hessian on the coarse space [m/N], shape [4 count, 4 count, 3, 3].
+    """Return the inverse of the Hessian on the coarse space [m/N], shape [4 count, 4 count, 3, 3].
 
-    Motions without positive stiffness are left out, so that the answer is never indefinite.
+    Motions without positive stiffness are dropped, so that the result is never indefinite.
     """
     size = 3 * pattern.free_count
     hessian = sp.bsr_matrix((blocks, pattern.indices, pattern.indptr), shape=(size, size))
@@ -100,9 +105,9 @@ def coarse_inverse(clusters: _Clusters, pattern: BlockPattern, blocks: np.ndarra
 
 
 def _positive_inverse(matrix: np.ndarray) -> np.ndarray:
-    """Inverse of a symmetric matrix with ones on its diagonal, on the part where it is positive.
+    """Invert a symmetric matrix with unit diagonal on the subspace where it is positive definite.
 
-    Eigenvalues cost ten times as much, so they are asked only where a Cholesky factor says that they are needed.
+    Eigenvalues cost ten times as much as a Cholesky factor, so they are computed only if the factorisation fails.
     """
     try:
         lower = np.linalg.cholesky(matrix - _NEGLIGIBLE * np.eye(len(matrix)))
@@ -118,11 +123,11 @@ _MAX_ITERATIONS = 1000
 
 
 class ConjugateGradients:
-    """Solves H x = b with the Hessian that the system holds, for all columns at once.
+    """Solves H x = b with the system's Hessian, for all columns at once.
 
-    A system of several copies of a body has one Hessian per copy: then the columns are the copies.
-    `record` launches everything, so that it can be captured into a graph; whether to go on is decided on the device.
-    The coarse space has the Hessian of one time, the start of a run: it parts along the cut, and later states of a body
+    A system of several copies of a body has one Hessian per copy; the columns are then the copies. `record` enqueues
+    all launches, so that they can be captured into a graph; the stopping test runs on the device. The coarse space is
+    built from the Hessian at one time, the start of a run. It separates along the cut, and later states of the body
     cost one to three more iterations.
     """
 
@@ -177,18 +182,18 @@ class ConjugateGradients:
         return s
 
     def set_coarse_space(self) -> None:
-        """Take the coarse space from the present Hessian. The only part that the host computes: once per run."""
+        """Build the coarse space from the current Hessian. This is the only part computed on the host, once per run."""
         blocks = host(self._system.blocks)[:-1].reshape(self._matrices, -1, 3, 3)
         inverses: list[np.ndarray] = []
-        for number, own in enumerate(blocks):
-            same = number and np.array_equal(own, blocks[number - 1])
-            inverses.append(inverses[-1] if same else coarse_inverse(self._clusters, self._pattern, own))
+        for number, matrix in enumerate(blocks):
+            same = number and np.array_equal(matrix, blocks[number - 1])
+            inverses.append(inverses[-1] if same else coarse_inverse(self._clusters, self._pattern, matrix))
         upload(self._coarse.inverse, np.stack(inverses))
 
     def record(self, *, relative_to_right: bool) -> None:
-        """Launch a solve of `right` into `x`.
+        """Enqueue a solve of `right` into `x`.
 
-        relative_to_right: the tolerance refers to |right|; else to what stands in `solve.reference`.
+        relative_to_right: the tolerance refers to |right|; otherwise to `solve.reference`.
         """
         self._launch(
             kernels.invert_diagonal, (self._matrices, self.rows), [self._matrix, self._inverse_diagonal]
@@ -223,7 +228,7 @@ class ConjugateGradients:
         self._launch(kernels.precondition, kernels.LANES, inputs, by_column=True)
 
     def times(self, vector: np.ndarray) -> np.ndarray:
-        """H times vectors of shape [columns, rows, 3]."""
+        """Multiply H with vectors of shape [columns, rows, 3]."""
         upload(self._direction, vector)
         self._launch(
             kernels.multiply, self.rows, [self._matrix, self._direction, self._product], by_column=True
@@ -238,7 +243,7 @@ class ConjugateGradients:
 
 
 class ConjugateGradientSolver:
-    """The same for right-hand sides in NumPy: what the adjoint asks, step by step."""
+    """ConjugateGradients for NumPy right-hand sides, as used by the adjoint at every step."""
 
     def __init__(self, system: StepSystem, columns: int) -> None:
         self.statistics = SolverStatistics()
@@ -248,20 +253,20 @@ class ConjugateGradientSolver:
         self._graph: wp.Graph | None = None
 
     def use_hessian(self, system: StepSystem) -> None:
-        """Assemble the Hessian at the positions of the system's last `gradient`; it stays where it is."""
+        """Assemble the Hessian at the positions of the system's last `gradient`; it stays on the device."""
         system.assemble()
         if not self._coarse_known:
             self._cg.set_coarse_space()
             self._coarse_known = True
 
     def forget(self) -> None:
-        """Take the coarse space anew from the next Hessian."""
+        """Rebuild the coarse space from the next Hessian."""
         self._coarse_known = False
 
     def solve(self, b: np.ndarray, *, tolerance: float, guess: np.ndarray | None = None) -> np.ndarray:
-        """x with |H x - b| <= tolerance |b|; b of shape [size] or, for many at once, [size, columns].
+        """Return x with |H x - b| <= tolerance |b|; b of shape [size] or, for many at once, [size, columns].
 
-        guess: where to start; a guess worse than nothing is left aside. Raises IndefiniteHessianError.
+        guess: initial value; ignored where it is worse than zero. Raises IndefiniteHessianError.
         """
         cg, solve = self._cg, self._cg.solve
         self.statistics.solves += 1
@@ -288,7 +293,7 @@ class ConjugateGradientSolver:
         return (start + host(cg.x)).reshape(self._columns, -1).T.reshape(b.shape)
 
     def solve_indefinite(self, b: np.ndarray) -> np.ndarray:
-        """x with H x = b for a symmetric H that need not be positive definite, by sparse LU on the host."""
+        """Return x with H x = b for a symmetric, possibly indefinite H, by sparse LU on the host."""
         pattern = self._system.pattern
         size = 3 * pattern.free_count
         blocks = host(self._system.blocks)[:-1]

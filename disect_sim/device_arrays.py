@@ -1,4 +1,4 @@
-"""Moving numbers between NumPy and the device."""
+"""NumPy and device memory, recorded kernel launches, and timing by activity."""
 
 import time
 from collections.abc import Iterator
@@ -8,11 +8,9 @@ from typing import Any
 import numpy as np
 import warp as wp
 
-# Seconds by activity.
-
 
 class Stopwatch:
-    """Adds up time under names: the clock's, which costs nothing to ask; the CPU's own is a system call."""
+    """Accumulates wall-clock time by name; the clock is cheap to read, CPU time would need a system call."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
@@ -28,16 +26,13 @@ class Stopwatch:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
 
     def split(self) -> dict[str, float]:
-        """Seconds by activity, with what was not named as "other"."""
+        """Return seconds by activity; the unnamed remainder is "other"."""
         total = time.perf_counter() - self._started
         return self.seconds | {"other": max(0.0, total - sum(self.seconds.values()))}
 
 
-# Kernel launches with fixed arguments, made once and run many times.
-
-
 class Launches:
-    """Launches in their order. On the CPU they become one graph: a run costs one call, not one per kernel."""
+    """A sequence of kernel launches with fixed arguments. On the CPU they become one graph, called once per run."""
 
     def __init__(self, device: wp.Device) -> None:
         self._device = device
@@ -45,14 +40,14 @@ class Launches:
         self._graph: wp.Graph | None = None
 
     def add(self, kernel: wp.Kernel, count: int, inputs: list[Any]) -> None:
-        """Append a launch; the arrays among its inputs are read and written anew at every run."""
+        """Append a launch; its input arrays are read and written at every run."""
         if count:
             self._recorded.append(
                 wp.launch(kernel, dim=count, inputs=inputs, device=self._device, record_cmd=True)
             )
 
     def run(self) -> None:
-        """Run all of them."""
+        """Run all launches."""
         if not self._device.is_cpu:
             self.enqueue()
         elif self._recorded:
@@ -63,15 +58,15 @@ class Launches:
             wp.capture_launch(self._graph)
 
     def enqueue(self) -> None:
-        """Launch them one by one: as they are, or into the graph that is being captured."""
+        """Launch one by one, directly or into the graph being captured."""
         for launch in self._recorded:
             launch.launch()
 
 
 def zeros(shape: int | tuple[int, ...], dtype: Any) -> wp.array:
-    """An array of zeros on the present Warp device.
+    """Return an array of zeros on the current Warp device.
 
-    On the CPU its memory belongs to a NumPy array, which `host` then finds without making a view each time.
+    On the CPU its memory belongs to a NumPy array, so that `host` needs no new view each time.
     """
     if not wp.get_device().is_cpu:
         return wp.zeros(shape, dtype=dtype)
@@ -85,9 +80,10 @@ def zeros(shape: int | tuple[int, ...], dtype: Any) -> wp.array:
 
 
 def host(array: wp.array) -> np.ndarray:
-    """The array's values: the memory itself on the CPU, else a copy.
+    """Return the array's values: its memory on the CPU, otherwise a copy.
 
-    A view of Warp's own memory keeps the array alive, so it must not be kept at the array: neither would ever be freed.
+    A view of Warp's own memory keeps the array alive, so it must not be stored on the array: neither would ever be
+    freed.
     """
     memory: np.ndarray | None = getattr(array, "host_view", None)
     if memory is not None:
@@ -96,7 +92,7 @@ def host(array: wp.array) -> np.ndarray:
 
 
 def upload(array: wp.array, values: np.ndarray) -> None:
-    """Copy values into the beginning of a device array; in place, without a temporary, where memory is shared."""
+    """Copy values into the beginning of a device array; in place where memory is shared."""
     memory: np.ndarray | None = getattr(array, "host_view", None)
     if memory is not None or array.device.is_cpu:
         (host(array) if memory is None else memory)[: len(values)] = values
@@ -106,7 +102,7 @@ def upload(array: wp.array, values: np.ndarray) -> None:
 
 
 def clear(array: wp.array) -> None:
-    """Set all to zero."""
+    """Set all values to zero."""
     memory: np.ndarray | None = getattr(array, "host_view", None)
     if memory is not None:
         memory.fill(0.0)

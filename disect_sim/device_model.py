@@ -1,4 +1,4 @@
-"""The model and the parameters of a run as the kernels want them: structs and arrays that no step changes."""
+"""Model and parameters of a run as kernel inputs: structs and arrays that stay constant during the run."""
 
 from inspect import signature
 
@@ -13,16 +13,16 @@ from disect_sim.parameters import CONTACT_NAMES, CONTACT_PER_AREA, SPRING_NAMES,
 from disect_sim.sparsity import BlockPattern, element_slots, launch_groups
 
 _ONSET_SPEED_M_S = 1.0e-3
-"""The same for approach damping [m/s]: 2 % of a usual cutting speed."""
+"""Length of the quadratic start of the approach damping [m/s]: 2 % of a usual cutting speed."""
 EXPONENT_SCALE_M = 1.0e-3
-"""Depth at which the linear and the quadratic normal force agree [m]."""
+"""Depth at which the linear and the quadratic normal force are equal [m]."""
 
 
 _TINY_M3 = 1.0e-30
 
 
 class DeviceModel:
-    """Arrays on the present Warp device; elements in the order in which they are launched."""
+    """Arrays on the current Warp device; elements in launch order."""
 
     def __init__(self, model: Model, parameters: ExpandedParameters, dt: float, *, parallel: bool) -> None:
         self.dt, copies = wp.float64(dt), model.copies
@@ -51,7 +51,7 @@ class DeviceModel:
         self.board_area_ratio = wp.array(model.board_area_ratio, dtype=wp.float64)
 
     def damage_arrays(self, parameters: ExpandedParameters) -> dict[str, wp.array]:
-        """The inputs of the damage kernel by its names for them, parameters filled in."""
+        """Return the damage kernel's inputs by argument name, with the parameters filled in."""
         types = {
             "stiffness": wp.float64,
             "force_positive": wp.vec3d,
@@ -71,35 +71,35 @@ class DeviceModel:
 
 
 class HessianSlots:
-    """Which block of the Hessian every element adds to."""
+    """Hessian block to which each element adds."""
 
     def __init__(self, model: Model, pattern: BlockPattern, tet_order: np.ndarray) -> None:
         nodes = np.arange(model.node_count)
         a, b = model.contact_parents.T
         mixed, transposed = pattern.slots(a, b)
-        own = pattern.slots(a, a)[0], pattern.slots(b, b)[0]
+        diagonal = pattern.slots(a, a)[0], pattern.slots(b, b)[0]
         self.nodes = wp.array(pattern.slots(nodes, nodes)[0])
         self.board = wp.array(pattern.slots(model.board_nodes, model.board_nodes)[0])
         self.held = wp.array(pattern.slots(model.guided, model.guided)[0])
         self.tets = wp.array(element_slots(pattern, model.tet_nodes[tet_order]))
         self.springs = wp.array(element_slots(pattern, model.spring_nodes))
-        self.contacts = wp.array(np.stack([*own, mixed, transposed.astype(np.int32)], axis=1))
+        self.contacts = wp.array(np.stack([*diagonal, mixed, transposed.astype(np.int32)], axis=1))
         self.upper, self.lower = wp.array(pattern.upper), wp.array(pattern.lower)
 
 
 def node_mass(model: Model, parameters: ExpandedParameters) -> np.ndarray:
-    """[kg], shape [node_count]."""
+    """Return node masses [kg], shape [node_count]."""
     density = [material.density_kg_m3 for material in parameters.materials]
     return model.node_volume * np.repeat(density, model.one.node_count)
 
 
 def input_names(kernel: wp.Kernel) -> list[str]:
-    """The kernel's arguments that end in `_in`, without it."""
+    """Return the kernel's arguments that end in `_in`, without the suffix."""
     return [name.removesuffix("_in") for name in signature(kernel.func).parameters if name.endswith("_in")]
 
 
 def _contact_edges(model: Model, which: np.ndarray) -> contact_point.ContactEdges:
-    """The cut edges of the given contacts."""
+    """Return the cut edges of the given contacts."""
     c = contact_point.ContactEdges()
     c.parents = wp.array(model.contact_parents[which], dtype=wp.vec2i)
     c.coordinate = wp.array(model.contact_coordinate[which], dtype=wp.float64)
@@ -112,7 +112,7 @@ def _contact_edges(model: Model, which: np.ndarray) -> contact_point.ContactEdge
 def _tets(
     model: Model, parameters: ExpandedParameters, order: np.ndarray
 ) -> tuple[elasticity.TetGeometry, wp.array]:
-    """Geometry, and the moduli of each copy of the body."""
+    """Return tet geometry and the moduli of each copy of the body."""
     t, elastics = elasticity.TetGeometry(), []
     t.nodes = wp.array(model.tet_nodes[order], dtype=wp.vec4i)
     t.shape_gradients = wp.array(model.tet_shape_gradients[order], dtype=wp.mat33d)
@@ -137,7 +137,7 @@ def _springs(model: Model) -> springs.SpringGeometry:
 
 
 def _held(model: Model) -> boundary.Held:
-    """The hand's stiffness, shared out by volume."""
+    """Return the stiffness of the hand, distributed by volume."""
     h = boundary.Held()
     h.nodes = wp.array(model.guided)
     h.rest = wp.array(model.mesh.nodes[model.guided, 2], dtype=wp.float64)
@@ -157,7 +157,7 @@ def _contact_setting(model: Model, dt: float) -> contact_point.ContactSetting:
 
 
 def _contact_table(model: Model, parameters: ExpandedParameters) -> np.ndarray:
-    """Parameter columns of the contacts, scaled by area where that is how they are stated, shape [contact_count, 7]."""
+    """Return the contacts' parameter columns, scaled by area where stated per area, shape [contact_count, 7]."""
     columns = np.stack([parameters.row(name) for name in CONTACT_NAMES], axis=1)
     columns[:, CONTACT_PER_AREA] *= model.spring_area_ratio[:, None]
     both = np.repeat(columns.reshape(model.copies, 1, -1, len(CONTACT_NAMES)), 2, axis=1)

@@ -1,4 +1,4 @@
-"""The edge law during a run: what the edge has passed, the force it pays on the way, and the springs that are left."""
+"""The edge law during a run: depth of the edge, its force, and the remaining spring stiffness."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,11 +14,11 @@ from disect_sim.model import Model
 from disect_sim.parameters import ExpandedParameters
 
 PAID_AFTER = 16.0
-"""In rise lengths: what is left to pay beyond is 2e-6 of the toughness."""
+"""Depth in rise lengths beyond which a sample has no force; 2e-6 of the toughness remain."""
 
 
 def moment(points: np.ndarray, forces: np.ndarray) -> np.ndarray:
-    """Sum of the cross products [N m], shape [3], of points [m] and forces [N], each of shape [count, 3]."""
+    """Return the sum of the cross products [N m], shape [3], of points [m] and forces [N], each of shape [count, 3]."""
     m = points.T @ forces
     return np.array([m[1, 2] - m[2, 1], m[2, 0] - m[0, 2], m[0, 1] - m[1, 0]])
 
@@ -28,13 +28,13 @@ class EdgeLoad:
     """The edge's force during one step."""
 
     force: np.ndarray
-    """On the body at each sample [N], shape [sample_count, 3]."""
+    """Force on the body at each sample [N], shape [sample_count, 3]."""
     point: np.ndarray
-    """The samples relative to the knife [m], shape [sample_count, 3]."""
+    """Samples relative to the knife [m], shape [sample_count, 3]."""
     velocity: np.ndarray
-    """Of the knife at the end of the step [m/s], shape [3]."""
+    """Knife velocity at the end of the step [m/s], shape [3]."""
     paying: np.ndarray
-    """Samples that can have a force: passed, and not yet paid for."""
+    """Samples that can have a force: passed, with fracture energy still to be spent."""
     drag_power_w: float
     """Power that the edge's drag dissipates at the end of the step [W]."""
 
@@ -45,24 +45,24 @@ class EdgeLoad:
 
     @property
     def torque_on_knife(self) -> np.ndarray:
-        """About the knife's origin [N m], shape [3]."""
+        """Torque on the knife about its origin [N m], shape [3]."""
         return -moment(self.point, self.force)
 
 
 @dataclass(frozen=True)
 class _EdgeParameters:
-    """What the edge pays, at every sample."""
+    """Parameters of the edge law at every sample."""
 
     toughness: np.ndarray
-    """Of flesh and, near the rim, skin [J/m^2], shape [sample_count]."""
+    """Fracture toughness including, near the rim, skin toughness [J/m^2], shape [sample_count]."""
     rise: np.ndarray
-    """[m], shape [sample_count]."""
+    """Edge rise length [m], shape [sample_count]."""
     press: np.ndarray
-    """Share of the toughness that drawing the blade does not lower [-], shape [sample_count]."""
+    """Press share of the toughness, which drawing the blade does not lower [-], shape [sample_count]."""
     drag: np.ndarray
-    """Share of the toughness that is drag of the edge [-], shape [sample_count]."""
+    """Drag share of the toughness [-], shape [sample_count]."""
     skin_share: np.ndarray
-    """How much of the skin's toughness counts, shape [sample_count]."""
+    """Weight of the skin toughness [-], shape [sample_count]."""
 
 
 class EdgeCut:
@@ -94,18 +94,18 @@ class EdgeCut:
         self._paid = self._recorded(edge.edge_energy, [*given, self._energy])
 
     def _recorded(self, kernel: wp.Kernel, arguments: list[Any]) -> wp.Launch:
-        """A launch over all samples, to be made often."""
+        """Record a launch over all samples for repeated use."""
         return wp.launch(
             kernel, dim=len(self.samples), inputs=arguments, device=self._area.device, record_cmd=True
         )
 
     @property
     def untouched(self) -> np.ndarray:
-        """Largest depth of every sample before the cut [m], shape [sample_count]."""
+        """Return the largest depth of every sample before the cut [m], shape [sample_count]."""
         return np.zeros(len(self.samples))
 
     def load(self, ahead: np.ndarray, pose: np.ndarray, velocity: np.ndarray, passed: np.ndarray) -> EdgeLoad:
-        """Force of a step from the predicted positions and the knife at its end [m], its velocity [m/s]."""
+        """Compute the force of a step from predicted positions, knife position [m] and velocity [m/s] at its end."""
         point = self.samples.places(ahead) - pose
         rise = self.at_samples.rise
         paying = np.flatnonzero((point[:, 1] > 0.0) & (passed < PAID_AFTER * rise))
@@ -126,29 +126,29 @@ class EdgeCut:
         return EdgeLoad(force, point, velocity, paying, float(host(self._drag_power)[:count].sum()))
 
     def on_nodes(self, load: EdgeLoad) -> np.ndarray:
-        """The same force on the nodes that can move [N], shape [node_count, 3]."""
-        out = self.to_nodes(load.force)
-        out[self._fixed] = 0.0
-        return out
+        """Return the same force on the free nodes [N], shape [node_count, 3]."""
+        nodal = self.to_nodes(load.force)
+        nodal[self._fixed] = 0.0
+        return nodal
 
     def to_nodes(self, at_samples: np.ndarray) -> np.ndarray:
-        """From something at the samples, [sample_count, ...], to the nodes they hang on: the transpose of `places`."""
+        """Map values at the samples, [sample_count, ...], to their nodes: the transpose of `places`."""
         flat = self._nodes_of_springs @ (self._springs_of_samples @ at_samples.reshape(len(self.samples), -1))
         return flat.reshape(-1, *at_samples.shape[1:])
 
     def passes(self, x: np.ndarray, pose: np.ndarray, passed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """After a step that ended with x and pose [m]: largest depths [m] and stiffness of the springs [N/m].
+        """Return largest depths [m] and spring stiffness [N/m] after a step that ended with x and pose [m].
 
-        Shapes [sample_count] and [spring_count]; the stiffness is that per reference area.
+        Shapes [sample_count] and [spring_count]; the stiffness is per reference area.
         """
         upload(self._point, self.samples.places(x) - pose)
         upload(self._passed, passed)
         self._passing.launch()
-        left = 1.0 - self.spring_mean @ host(self._severed)
-        return host(self._passed_out).copy(), self.initial * np.maximum(0.0, left)
+        remaining = 1.0 - self.spring_mean @ host(self._severed)
+        return host(self._passed_out).copy(), self.initial * np.maximum(0.0, remaining)
 
     def energy(self, passed: np.ndarray) -> float:
-        """Work of fracture so far [J], without what drag dissipates."""
+        """Return the work of fracture so far [J], without what drag dissipates."""
         at = self.at_samples
         for array, value in (
             (self._area, self.samples.area),

@@ -25,7 +25,7 @@ class Knife:
     edge_m: float = 0.08e-3
     """Thickness where the flanks end."""
     height_m: float = 40.0e-3
-    """From edge to spine."""
+    """Height from edge to spine."""
     tip_m: float = 0.04e-3
     """Height of the small wedge that closes the section below the flanks."""
     length_m: float = 150.0e-3
@@ -43,7 +43,7 @@ class Knife:
             )
 
     def shape(self) -> "KnifeShape":
-        """The geometry as the kernels want it."""
+        """Return the geometry as a kernel struct."""
         from disect_sim.kernels.contact_point import KnifeShape
 
         across = 0.5 * (self.spine_m - self.edge_m)
@@ -60,9 +60,10 @@ class Knife:
     def distance(
         self, points: np.ndarray, *, side: np.ndarray | None = None, tip_width_m: float = 1.0e-3
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-        """Signed distance [m], gradient [-] and Hessian [1/m] at points [m], shape [n, 3], in the knife's frame.
+        """Return signed distance [m], gradient [-] and Hessian [1/m] at points [m], shape [n, 3], in the knife's
+        frame.
 
-        With `side` (+1 or -1 per point) the smooth one-sided distance of width `tip_width_m`; without it the exact
+        With `side` (+1 or -1 per point): the smooth one-sided distance of width `tip_width_m`. Without it: the exact
         distance, which has no Hessian (None).
         """
         import warp as wp
@@ -73,7 +74,7 @@ class Knife:
         exact = side is None
         sides = np.ones(n) if side is None else np.asarray(side, float)
         with wp.ScopedDevice("cpu"):
-            out = wp.zeros(n, dtype=wp.float64), wp.zeros(n, dtype=wp.vec3d), wp.zeros(n, dtype=wp.mat33d)
+            results = wp.zeros(n, dtype=wp.float64), wp.zeros(n, dtype=wp.vec3d), wp.zeros(n, dtype=wp.mat33d)
             points_in = wp.array(np.ascontiguousarray(points, float), dtype=wp.vec3d)
             inputs = [
                 self.shape(),
@@ -82,8 +83,8 @@ class Knife:
                 wp.array(sides, dtype=wp.float64),
                 points_in,
             ]
-            wp.launch(sample_distance, dim=n, inputs=inputs, outputs=list(out))
-        d, g, h = (a.numpy() for a in out)
+            wp.launch(sample_distance, dim=n, inputs=inputs, outputs=list(results))
+        d, g, h = (a.numpy() for a in results)
         return d, g, None if exact else h
 
 
@@ -92,17 +93,17 @@ KNIVES = {
     "slicing": Knife(length_m=254.0e-3),
     "folding": Knife(length_m=54.0e-3),
 }
-"""The three knives of the paper: the blade lengths differ, the section is the same."""
+"""The three knives of the paper: they differ in blade length only."""
 
 _BEVEL_DEG = "bevel_deg"
-"""Angle of the small wedge at the edge, both sides together [degrees]: what a sharpener is set to, instead of tip_m."""
+"""Included angle of the small wedge at the edge [degrees], as set on a sharpener; alternative to tip_m."""
 
 
 def knife_from(description: "str | Knife | Mapping[str, float]") -> Knife:
-    """A knife by its name in KNIVES, or by dimensions that can be measured.
+    """Return a knife by its name in KNIVES, or from measured dimensions.
 
     Dimensions [m]: length_m, height_m, spine_m, edge_m and, for the small wedge at the edge, tip_m (its height) or
-    bevel_deg (its angle, both sides together [degrees]). What is missing is that of the kitchen knife.
+    bevel_deg (its included angle [degrees]). Missing dimensions are those of the kitchen knife.
     """
     if isinstance(description, Knife):
         return description
@@ -113,11 +114,11 @@ def knife_from(description: "str | Knife | Mapping[str, float]") -> Knife:
                 "dimensions (length_m, height_m, spine_m, edge_m, bevel_deg)."
             )
         return KNIVES[description]
-    known = [field.name for field in fields(Knife)]
-    unknown = [str(key) for key in description if key not in (*known, _BEVEL_DEG)]
+    dimensions = [field.name for field in fields(Knife)]
+    unknown = [str(key) for key in description if key not in (*dimensions, _BEVEL_DEG)]
     if unknown:
         raise InputError(
-            f"knife: {', '.join(unknown)} is no dimension of a knife. Known: {', '.join(known)}, {_BEVEL_DEG}. "
+            f"knife: {', '.join(unknown)} is not a knife dimension. Known: {', '.join(dimensions)}, {_BEVEL_DEG}. "
             "Correct the name."
         )
     given = {name: _number(name, value) for name, value in description.items()}
@@ -126,7 +127,7 @@ def knife_from(description: "str | Knife | Mapping[str, float]") -> Knife:
         if "tip_m" in given or not 0.0 < bevel < 180.0:
             raise InputError(
                 f"knife: {_BEVEL_DEG} is {bevel}{' beside tip_m' if 'tip_m' in given else ''}. It must be between 0 "
-                "and 180 degrees and stands in place of tip_m. Give one of them."
+                "and 180 degrees and replaces tip_m. Give one of them."
             )
         given["tip_m"] = 0.5 * given.get("edge_m", KNIVES["kitchen"].edge_m) / tan(radians(0.5 * bevel))
     return Knife(**given)

@@ -1,4 +1,4 @@
-"""Conjugate gradients on the block-sparse Hessian, preconditioned by an old Cholesky factor."""
+"""Conjugate gradients on the block-sparse Hessian, preconditioned by an older Cholesky factor."""
 
 import ctypes
 import os
@@ -17,12 +17,10 @@ from scipy.sparse.linalg import splu
 from disect_sim.sparsity import BlockPattern
 from disect_sim.step_system import StepSystem
 
-# Keeps native libraries from writing to standard output, which belongs to the caller.
-
 
 @contextmanager
 def _native_stdout_silenced() -> Iterator[None]:
-    """Discard what C code prints inside the `with` block (cholespy's CHOLMOD announces every indefinite matrix)."""
+    """Discard output of C code, such as CHOLMOD's reports, inside the `with` block: stdout belongs to the caller."""
     flush = ctypes.CDLL(None).fflush
     flush(None)
     kept = os.dup(1)
@@ -37,50 +35,50 @@ def _native_stdout_silenced() -> Iterator[None]:
         os.close(kept)
 
 
-# A factor of an earlier matrix, corrected for the contacts that have opened or closed since.
+# Low-rank update of a factor
 #
 # Where the halves touch each other or the board, a stiffness switches on and off along one direction. Each such change
 # is of rank one, H = F + sum_i change_i u_i u_i^T, and Woodbury's formula turns a solve with F into one with H:
 #
-#     H^-1 b = z - W C^-1 U^T z,    z = F^-1 b,    W = F^-1 U,    C = diag(1 / change) + U^T W
+#   H^-1 b = z - W C^-1 U^T z,    z = F^-1 b,    W = F^-1 U,    C = diag(1 / change) + U^T W
 
 
 _NOTABLE = 0.1
-"""Change of a stiffness, over that of the matrix along the same direction, beyond which it is worth a column."""
+"""Relative change of stiffness along a direction above which it gets a column."""
 MAX_COLUMNS = 256
-"""Directions of one factor for which F^-1 u is kept."""
+"""Maximum number of directions per factor for which F^-1 u is stored."""
 
 
 class _Factor(Protocol):
-    """What cholespy offers."""
+    """Interface of a cholespy factor."""
 
     def solve(self, b: np.ndarray, x: np.ndarray) -> None:
         """Solve into x, for one or many columns."""
 
 
 class FactorUpdate:
-    """Solves with a factor and the changes since. `directions`: the u_i as rows, shape [switch_count, size]."""
+    """Solver with a factor and its low-rank update. `directions`: the u_i as rows, shape [switch_count, size]."""
 
     def __init__(self, directions: sp.csr_matrix) -> None:
         self._directions = directions
         self._squared = directions.multiply(directions).tocsr()
         most = min(MAX_COLUMNS, directions.shape[0])
         self._columns = np.empty((most, directions.shape[1]))
-        """W transposed: one row per direction that has changed notably since the factor was made, `_known` in all."""
+        """W transposed: one row per direction with a notable change since the factorisation, `_known` rows in use."""
         self._coupling = np.empty((most, directions.shape[0]))
         """W^T U for all directions."""
         self._known = 0
         self._changed = np.zeros(0, np.int64)
 
     def restart(self, factor: _Factor, stiffness: np.ndarray, diagonal: np.ndarray) -> None:
-        """From a new factor of a matrix with this stiffness along the directions [N/m] and this diagonal."""
+        """Reset to a new factor of a matrix with this stiffness along the directions [N/m] and this diagonal."""
         self._factor, self._start = factor, stiffness.copy()
         self._compliance = self._squared @ (1.0 / diagonal)
         self._place = np.full(len(stiffness), -1)
         self._known, self._changed = 0, self._changed[:0]
 
     def use(self, stiffness: np.ndarray) -> None:
-        """Take these stiffnesses for the present ones [N/m], shape [switch_count]."""
+        """Set the current stiffnesses [N/m], shape [switch_count]."""
         change = stiffness - self._start
         weight = np.abs(change) * self._compliance
         notable = np.flatnonzero(weight > _NOTABLE)
@@ -88,14 +86,14 @@ class FactorUpdate:
         changed = self._changed = notable[self._place[notable] >= 0]
         if len(changed) == 0:
             return
-        place = self._place[changed]
-        self._solved = self._columns[place]
-        matrix = self._coupling[place[:, None], changed]
+        rows = self._place[changed]
+        self._solved = self._columns[rows]
+        matrix = self._coupling[rows[:, None], changed]
         matrix[np.diag_indices(len(changed))] += 1.0 / change[changed]
         self._lu = dgetrf(matrix)[:2]
 
     def solve(self, b: np.ndarray) -> np.ndarray:
-        """H^-1 b, as far as the changes say; b of shape [size] or [size, columns]."""
+        """Return H^-1 b up to changes that have no column; b of shape [size] or [size, columns]."""
         z = np.empty_like(b)
         self._factor.solve(b, z)
         if len(self._changed):
@@ -103,16 +101,16 @@ class FactorUpdate:
             z -= self._solved.T @ dgetrs(*self._lu, along)[0].reshape(along.shape)
         return z
 
-    def _add(self, wanted: np.ndarray) -> None:
-        """Columns for these directions, as many as there is room for."""
-        wanted = wanted[: len(self._columns) - self._known]
-        if len(wanted) == 0:
+    def _add(self, directions: np.ndarray) -> None:
+        """Add columns for these directions, up to the capacity."""
+        directions = directions[: len(self._columns) - self._known]
+        if len(directions) == 0:
             return
-        right = np.ascontiguousarray(self._directions[wanted].T.toarray())
+        right = np.ascontiguousarray(self._directions[directions].T.toarray())
         solved = np.empty_like(right)
         self._factor.solve(right, solved)
-        rows = slice(self._known, self._known + len(wanted))
-        self._place[wanted] = np.arange(rows.start, rows.stop)
+        rows = slice(self._known, self._known + len(directions))
+        self._place[directions] = np.arange(rows.start, rows.stop)
         self._columns[rows] = solved.T
         self._coupling[rows] = (self._directions @ solved).T
         self._known = rows.stop
@@ -120,17 +118,20 @@ class FactorUpdate:
 
 _MAX_ITERATIONS = 400
 _FACTORISATION_COST = 90
-"""CG iterations that cost about as much as one factorisation on 1,400 to 7,200 unknowns (lab/notes/performance.md)."""
+"""CG iterations that cost about as much as one factorisation at 1,400 to 7,200 unknowns (lab/notes/performance.md)."""
 _FEW_ITERATIONS = 30
-"""After this many a Newton direction is taken as it is: the next gradient says what is missing."""
+"""CG iterations after which an inexact Newton direction is accepted; the next gradient corrects it."""
 _WARY_FOR = 20
-"""Factorisations after an indefinite matrix before which definiteness is asked for, since cholespy 2.2 never frees the
-memory of a factor that fails: a cut that struggles fails hundreds of times, and a fit of such cuts reached 5 GB."""
+"""Number of factorisations after an indefinite matrix for which definiteness is tested first.
+
+cholespy 2.2 never frees the memory of a factor that fails: a difficult cut fails hundreds of times, and a fit of such
+cuts reached 5 GB.
+"""
 
 
 @dataclass
 class SolverStatistics:
-    """What the solver did."""
+    """Counters of the solver."""
 
     solves: int = 0
     iterations: int = 0
@@ -148,13 +149,13 @@ class IndefiniteHessianError(Exception):
 class CachedCholeskySolver:
     """Solves H x = b for a sequence of slowly changing H.
 
-    The factor of an earlier H preconditions CG on the present one. It is renewed when the iterations spent beyond those
-    of a fresh factor would have paid for a factorisation; the rule counts iterations, not seconds, so that two runs do
-    the same.
+    The factor of an earlier H preconditions CG on the current one. It is renewed when the iterations spent in excess
+    of those of a fresh factor have cost as much as a factorisation. The rule counts iterations, not seconds, so that
+    results are reproducible.
     """
 
     def __init__(self, pattern: BlockPattern, directions: sp.csr_matrix | None = None) -> None:
-        """directions: see FactorUpdate; by default none."""
+        """Allocate the solver. directions: see FactorUpdate; by default none."""
         n = pattern.free_count
         self.size = 3 * n
         self.statistics = SolverStatistics()
@@ -181,9 +182,9 @@ class CachedCholeskySolver:
         self._extra_iterations = 0
 
     def set_matrix(self, blocks: np.ndarray, stiffness: np.ndarray | None = None) -> None:
-        """Use these blocks (shape [block_count, 3, 3], in the pattern's order) from now on.
+        """Set the matrix blocks (shape [block_count, 3, 3], in the pattern's order).
 
-        stiffness: what they contain along the directions [N/m], shape [switch_count].
+        stiffness: their part along the directions [N/m], shape [switch_count].
         """
         self._matrix.data = blocks
         self._stiffness = np.zeros(0) if stiffness is None else stiffness
@@ -191,17 +192,16 @@ class CachedCholeskySolver:
             self._update.use(self._stiffness)
 
     def use_hessian(self, system: StepSystem, *, fresh: bool = True) -> None:
-        """Use the Hessian at the positions of the system's last `gradient` from now on; fresh: see its `hessian`."""
+        """Set the matrix to the Hessian at the positions of the system's last `gradient`; fresh: see its `hessian`."""
         self.set_matrix(system.hessian(fresh=fresh), system.switched_stiffness())
 
     def solve(
         self, b: np.ndarray, *, tolerance: float, shift: float = 0.0, guess: np.ndarray | None = None
     ) -> np.ndarray:
-        """x with |H x - b| <= tolerance |b|; b of shape [size] or, for many at once, [size, columns].
+        """Return x with |H x - b| <= tolerance |b|; b of shape [size] or, for many at once, [size, columns].
 
         shift: multiple of the diagonal added to H, to make an indefinite H solvable.
-        guess: where to start; a guess worse than nothing is left aside.
-        Raises IndefiniteHessianError.
+        guess: initial value; ignored where it is worse than zero. Raises IndefiniteHessianError.
         """
         self.statistics.solves += 1
         if self.must_renew or shift > 0.0:
@@ -217,11 +217,10 @@ class CachedCholeskySolver:
         return x if start is None else start + x
 
     def solve_within(self, b: np.ndarray, tolerance_x: float, bend: float = 0.0) -> np.ndarray:
-        """x with H x = b, until the old factor says that no entry is off by more than tolerance_x.
+        """Return x with H x = b, iterated until the old factor estimates an error below tolerance_x in every entry.
 
-        A factor of a shifted H would not know: it is renewed before.
-        bend: it need not be more accurate than this times the square of its largest entry.
-        Raises IndefiniteHessianError.
+        A factor of a shifted H gives no such estimate and is renewed first.
+        bend: the error may also be up to this times the square of the largest entry. Raises IndefiniteHessianError.
         """
         self.statistics.solves += 1
         if self.must_renew or self._shifted:
@@ -248,24 +247,24 @@ class CachedCholeskySolver:
         return x
 
     def approximate(self, b: np.ndarray) -> np.ndarray:
-        """What the old factor, corrected for what has switched since, takes for H^-1 b."""
+        """Approximate H^-1 b by the old factor with its low-rank update."""
         return self._update.solve(b)
 
     @property
     def must_renew(self) -> bool:
-        """Whether the next solve will factorise."""
+        """True if the next solve will factorise."""
         return self._factor is None or self._extra_iterations > _FACTORISATION_COST
 
     def solve_indefinite(self, b: np.ndarray) -> np.ndarray:
-        """x with H x = b for a symmetric H that need not be positive definite, by sparse LU."""
+        """Return x with H x = b for a symmetric, possibly indefinite H, by sparse LU."""
         return splu(self._matrix.tocsc()).solve(b)
 
     def diagonal(self) -> np.ndarray:
-        """Diagonal of the present matrix [N/m], shape [size]."""
+        """Return the diagonal of the current matrix [N/m], shape [size]."""
         return self._matrix.diagonal()
 
     def forget(self) -> None:
-        """Drop the factor: the next matrix has little to do with the last."""
+        """Drop the factor, because the next matrix is unrelated to the last."""
         self._factor = None
 
     def _factorise(self, shift: float) -> None:
@@ -284,7 +283,7 @@ class CachedCholeskySolver:
         self._update.restart(self._factor, self._stiffness, data[self._diagonal])
 
     def _cholesky(self, data: np.ndarray) -> cholespy.CholeskySolverD | None:
-        """The factor, or None if the matrix with these values is not positive definite."""
+        """Return the factor, or None if the matrix with these values is not positive definite."""
         if self._wary > 0:
             self._wary -= 1
             matrix = sp.csc_matrix((data, self._csc_rows, self._csc_pointers), shape=(self.size, self.size))
@@ -299,12 +298,12 @@ class CachedCholeskySolver:
             return None
 
     def _times(self, p: np.ndarray, diagonal: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-        """H p and the curvatures along p, refused where one is not positive."""
+        """Return H p and the curvatures along p; raise if one is not positive."""
         hp = self._matrix @ p
         if diagonal is not None:
             hp += diagonal.reshape(-1, *[1] * (p.ndim - 1)) * p
         curvature = _dots(p, hp)
-        # A column of zeros has been solved.
+        # A zero column is already solved.
         if not (curvature > 0.0).all() and not (curvature > 0.0)[np.abs(p).any(axis=0)].all():
             self.statistics.indefinite += 1
             raise IndefiniteHessianError
@@ -313,7 +312,7 @@ class CachedCholeskySolver:
     def _conjugate_gradients(
         self, b: np.ndarray, target: np.ndarray, diagonal: np.ndarray | None
     ) -> tuple[np.ndarray, int, bool]:
-        """x with |H x - b|² <= target in every column, the iterations, and whether they were enough."""
+        """Return x with |H x - b|² <= target in every column, the number of iterations, and whether it converged."""
         if b.ndim == 1:
             return self._one_column(b, target, diagonal)
         x = np.zeros_like(b)
@@ -342,7 +341,7 @@ class CachedCholeskySolver:
     def _one_column(
         self, b: np.ndarray, target: np.ndarray, diagonal: np.ndarray | None
     ) -> tuple[np.ndarray, int, bool]:
-        """The same for one right-hand side, without the care that columns of different length need."""
+        """Same for a single right-hand side, without the bookkeeping for columns that converge at different times."""
         x, r = np.zeros_like(b), b.copy()
         if not r @ r > target:
             return x, 0, True
@@ -364,7 +363,7 @@ class CachedCholeskySolver:
 
 
 def _dots(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Inner products of the columns."""
+    """Return the inner products of the columns."""
     if a.ndim == 1:
         return a @ b
     return np.einsum("i...,i...->...", a, b)
@@ -373,7 +372,7 @@ def _dots(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def _use(
     guess: np.ndarray | None, matrix: sp.bsr_matrix, b: np.ndarray
 ) -> tuple[np.ndarray | None, np.ndarray]:
-    """The guess, without the columns in which it is worse than nothing, and what it leaves of b."""
+    """Return the guess, zero in columns where it is worse than zero, and its residual."""
     if guess is None:
         return None, b
     rest = b - matrix @ guess
@@ -384,7 +383,7 @@ def _use(
 
 
 def is_positive_definite(matrix: sp.csc_matrix) -> bool:
-    """Whether a symmetric matrix is positive definite.
+    """Return True if a symmetric matrix is positive definite.
 
     LU without exchange of rows is L D Lᵀ, and D has the signs of the eigenvalues (Sylvester's law of inertia).
     """

@@ -1,4 +1,4 @@
-"""Many cuts at once: parameter sets, motions, bodies, over the cores of this machine or on its CUDA device."""
+"""Many cuts at once: different parameters, motions and bodies, on all cores or on the CUDA device."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,11 +20,11 @@ from disect_sim.result import Record, Result
 from disect_sim.simulation import Setting, choose_device, settle, simulate
 from disect_sim.step_system import StepSystem
 
-# Several copies of one body, side by side in memory: what a batch of cuts in one launch works on.
+# Copies of one body in contiguous arrays, for a batch of cuts in one launch
 
 
 def repeated(model: Model, copies: int) -> Model:
-    """The model so many times; copies have no node, and so no force, in common.
+    """Return the model of `copies` separate copies of a body.
 
     In every array one copy follows another, each in the order of the model.
     """
@@ -64,7 +64,7 @@ def repeated(model: Model, copies: int) -> Model:
 
 
 def _repeated_mesh(mesh: CutMesh, copies: int) -> CutMesh:
-    """Every field again and again; indices count on."""
+    """Tile every field, offsetting indices."""
     sizes = {
         "node_original": int(mesh.node_original.max()) + 1,
         "tets": len(mesh.nodes),
@@ -81,40 +81,40 @@ def _repeated_mesh(mesh: CutMesh, copies: int) -> CutMesh:
 
 
 def _counted_on(values: np.ndarray, copies: int, size: int) -> np.ndarray:
-    """The values again and again, each time more by the size, in their own type; as they are with a size of 0."""
+    """Tile `values`, offsetting each copy by `copy * size` in their own dtype."""
     if size == 0:
         return np.concatenate([values] * copies)
     return np.concatenate([values + copy * size for copy in range(copies)]).astype(values.dtype)
 
 
-# Many cuts of one body in one launch per step: as many copies of the body as there are cuts, on one device.
+# Batches: many cuts of one body, one copy per cut, in one launch per step
 
 
 LARGEST_BATCH_TETS = 200_000
-"""More cuts than this many tets have are run in several batches: about 2 GB with what is kept of every step."""
+"""Maximum number of tets in a batch; about 2 GB with the stored steps."""
 
 
 def _can_batch(setting: Setting) -> bool:
-    """Whether the run can be part of a batch: it is solved on the device, and keeps no states for gradients."""
+    """Return True if the run can be batched: it is solved on the device and stores no states for gradients."""
     implicit = setting.integrator == "implicit"
     return implicit and setting.solver == "conjugate_gradients" and not setting.differentiable
 
 
 def _batches(settings: Sequence[Setting]) -> list[list[int]]:
-    """Which runs go together: those of one body with the same steps, kept times and tolerances, up to a size."""
+    """Group runs of one body with the same steps, kept times and tolerances, up to a size."""
     alike: dict[tuple, list[int]] = {}
     for number, s in enumerate(settings):
         key = (id(s.model), s.device, s.dt, len(s.times), s.keep_times, s.newton)
         alike.setdefault(key, []).append(number)
-    found = []
+    batches = []
     for numbers in alike.values():
         size = max(1, LARGEST_BATCH_TETS // settings[numbers[0]].model.tet_count)
-        found += [numbers[first : first + size] for first in range(0, len(numbers), size)]
-    return found
+        batches += [numbers[first : first + size] for first in range(0, len(numbers), size)]
+    return batches
 
 
 def simulate_batch(settings: Sequence[Setting], progress: Callable[[float], None]) -> list[Result]:
-    """Run what `_batches` puts together; every result is that of its own run."""
+    """Run the batches; every result equals that of a single run."""
     first, copies = settings[0], len(settings)
     model = repeated(first.model, copies)
     parameters = joined([s.parameters for s in settings])
@@ -164,16 +164,16 @@ class Cut:
 
 @dataclass(frozen=True)
 class Answer(Generic[_Value]):
-    """What one cut gave."""
+    """Outcome and value of one cut."""
 
     outcome: Outcome
-    """How the run ended."""
+    """Outcome of the run."""
     value: _Value | None
-    """What was asked of its result; None if the run did not finish."""
+    """Value of the function `of`; None if the run did not finish."""
 
 
 def force_of(result: Result) -> np.ndarray:
-    """The force on the knife [N], shape [sample_count, 3]: often all that is asked of a result."""
+    """Return the force on the knife [N], shape [sample_count, 3]: often the only value needed."""
     return result.force
 
 
@@ -206,36 +206,36 @@ def simulate_many(
     batch: bool | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> list[Answer[Any]]:
-    """Simulate every cut; the answers are in the order of the cuts and do not depend on the number of processes.
+    """Simulate every cut; answers are in the order of the cuts and do not depend on the number of processes.
 
     **Main arguments**
 
-    - `cuts`: what to simulate; they may differ in parameters, motion, body and options.
-    - `of`: a function of the result, evaluated where the cut was simulated, so that only its value travels. It must be
-      picklable: a function of a module, or a `functools.partial` of one. It is the place for gradients: with
-      `options={"differentiable": True}` it may call `result.gradient`. It is not asked of a run that did not finish.
-      Without it the value is the whole `Result`, also of a run that did not finish.
+    - `cuts`: cuts to simulate; they may differ in parameters, motion, body and options.
+    - `of`: function of the result, evaluated in the worker, so that only its value is transferred. It must be
+      picklable: a module-level function, or a `functools.partial` of one. Compute gradients there: with
+      `options={"differentiable": True}` it may call `result.gradient`. It is not called for a run that did not
+      finish. Without it the value is the whole `Result`, also of a run that did not finish.
 
     **Other arguments**
 
-    - `processes`: how many; 0 takes every core this process may use.
-    - `workers`: processes that are running already, instead of new ones: starting one takes seconds.
-    - `batch`: whether cuts of one body run together on one device, in one launch per step; by default on CUDA only.
+    - `processes`: number of processes; 0 uses every core available to this process.
+    - `workers`: running processes to reuse, since starting one takes seconds.
+    - `batch`: run cuts of one body together on one device, in one launch per step; by default on CUDA only.
     - `progress`: called with the fraction done.
 
-    A run that goes wrong does not disturb the others: its outcome says what happened. Input that `simulate` refuses,
-    or an error in `of`, is raised.
+    A failed run does not affect the others: its outcome says what happened. Input that `simulate` rejects, or an error
+    in `of`, is raised.
 
-    On CPU the cuts are spread over processes. On CUDA (`device="cuda"` in the options, or a CUDA device that is there
-    by default) they run in this process: those of the same model with the same steps, kept times and tolerances
-    together, in one launch per step, whatever their motions and parameters are; the force is that of the single run.
-    Differentiable ones, and those solved with a factor on the host, run one after another.
+    On the CPU the cuts are distributed over processes. On CUDA (`device="cuda"` in the options, or a CUDA device
+    present by default) they run in this process: cuts of the same model with the same steps, kept times and tolerances
+    together, in one launch per step, with any motions and parameters; the force equals that of a single run.
+    Differentiable cuts, and those solved with a factor on the host, run one after another.
     """
     for number, cut in enumerate(cuts):
         if cut.options.get("differentiable") and of is None:
             raise InputError(
-                f"simulate_many: cut {number} is differentiable, but what it keeps for gradients can't leave its "
-                "process. The gradient must be taken there. Give a function `of` that calls result.gradient."
+                f"simulate_many: cut {number} is differentiable, but the states it stores can't leave its "
+                "process. The gradient must be computed there. Give a function `of` that calls result.gradient."
             )
     jobs = [_Job(cut, of) for cut in cuts]
 
@@ -250,13 +250,13 @@ def simulate_many(
         workers, processes = None, 1
     if workers is not None:
         return workers.run(_Job.run, jobs, on_done=tell)
-    with Workers(processes) as own:
-        return own.run(_Job.run, jobs, on_done=tell)
+    with Workers(processes) as pool:
+        return pool.run(_Job.run, jobs, on_done=tell)
 
 
 @dataclass(frozen=True)
 class _Job:
-    """As it is sent to a process."""
+    """One cut as it is sent to a process."""
 
     cut: Cut
     of: Callable[[Result], Any] | None
@@ -271,7 +271,10 @@ class _Job:
         return Answer(result.outcome, self.of(result) if result.outcome.ok else None)
 
     def setting(self, *, forced: bool) -> Setting:
-        """The run as `simulate` would make it; forced: with the solver that batches need, if none is asked for."""
+        """Return the run as `simulate` would set it up.
+
+        forced: with the solver that batches need unless one is given.
+        """
         cut = self.cut
         options = {**({"solver": "conjugate_gradients"} if forced else {}), **cut.options}
         given = signature(simulate).bind(cut.model, cut.motion, cut.parameters, **options)
@@ -282,7 +285,7 @@ class _Job:
 def _in_batches(
     jobs: Sequence[_Job], progress: Callable[[float], None], *, forced: bool
 ) -> list[Answer[Any]]:
-    """In this process: what can be batched together, the rest one by one."""
+    """Run in this process: in batches where possible, the rest one by one."""
     settings = [job.setting(forced=forced) for job in jobs]
     able = [number for number, setting in enumerate(settings) if _can_batch(setting)]
     answers: dict[int, Answer[Any]] = {}
@@ -303,7 +306,7 @@ def _in_batches(
 
 
 def _tell(progress: Callable[[float], None], done: float, part: float, share: float) -> None:
-    """Progress of a share of a part, after what is done."""
+    """Report progress of a part, in addition to what is done."""
     progress(done + part * share)
 
 

@@ -1,4 +1,4 @@
-"""The model: everything that does not change during a run, built once from a cut mesh."""
+"""The model: everything that stays constant during a run, built once from a cut mesh."""
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -14,25 +14,26 @@ from disect_sim.outcome import InputError
 from disect_sim.parameters import Material
 
 _REFERENCE_AREA_M2 = 1.2e-5
-"""Area per spring for which the spring and contact parameters are stated [m^2]: that of a 5 mm tet mesh."""
+"""Area per spring for which spring and contact parameters are stated [m^2]: that of a 5 mm tet mesh."""
 
 REGULARISER_M = 5.0e-5
-"""Weight of the barrier that keeps the contact point inside its edge [m]: small against the knife's rounding."""
+"""Weight of the barrier that keeps the contact point inside its edge [m]: small compared with the knife's rounding."""
 
 ONSET_M = 1.0e-4
 """Length of the quadratic start of every penalty [m]."""
 
 OVERLAP_ONSET_M = 2.0e-5
-"""Quadratic start of the contact between the halves [m]: far below an edge, so that it reads as rigid."""
+"""Quadratic start of the contact between the halves [m]: far below an edge length, so that it acts as rigid."""
 
 BOUNDARIES = ("held", "guided", "glued", "free")
 
 _FIRM_BOARD_N_M = 1.0e4
-"""Stiffness of the board per reference area under a body that is not fixed [N/m]: a cut of 40 N sinks it by 0.1 mm.
+"""Stiffness of the board per reference area under a body that is not fixed [N/m]: it sinks 0.1 mm in a cut of 40 N.
 
-The paper's 100 N/m are for bodies that are held: a loose one would sink by a millimetre, away from the knife."""
+The paper's 100 N/m are for bodies that are held: a loose one would sink by a millimetre, away from the knife.
+"""
 HAND_N_M = 5.0e4
-"""How firmly a hand holds the body along the blade [N/m], in all: a pull of 10 N moves it by 0.2 mm."""
+"""Total stiffness with which a hand holds the body along the blade [N/m]: a pull of 10 N moves it by 0.2 mm."""
 
 _GRAVITY_M_S2 = (0.0, -9.81, 0.0)
 
@@ -46,7 +47,7 @@ class BoardProperties:
     kd: float = 0.1
     """Damping [N s/m]."""
     kf: float = 0.2
-    """Slip speed at which friction is fully there [m/s]."""
+    """Slip speed of full friction [m/s]."""
     mu: float = 0.6
     """Friction coefficient [-]."""
     radius_m: float = 1.0e-3
@@ -55,19 +56,19 @@ class BoardProperties:
 
 @dataclass(frozen=True)
 class Model:
-    """A body cut once, a knife and the laws that join them. Read-only; made by `build_model`."""
+    """A cut body, a knife and the laws of their interaction. Read-only; created by `build_model`."""
 
     mesh: CutMesh
     material: Material
     knife: Knife
     board: BoardProperties
     contact_law: str
-    """A name of CONTACT_LAWS."""
+    """Name in CONTACT_LAWS."""
     contact_exponent: int
     damage_law: str
-    """A name of DAMAGE_LAWS."""
+    """Name in DAMAGE_LAWS."""
     gravity: np.ndarray
-    """[m/s^2], shape [3]."""
+    """Gravitational acceleration [m/s^2], shape [3]."""
     fixed: np.ndarray
     """Nodes held in place, shape [node_count], bool."""
     guided: np.ndarray
@@ -85,7 +86,7 @@ class Model:
     spring_weights: np.ndarray
     """Spring vector d = sum_a weights[a] x[nodes[a]], shape [spring_count, 4]."""
     cut_triangles: np.ndarray
-    """The cut surface between springs, shape [triangle_count, 3]."""
+    """Triangles of the cut surface between springs, shape [triangle_count, 3]."""
     spring_normal: np.ndarray
     """Normal of the cut surface, towards side +1, shape [spring_count, 3]."""
     spring_area_ratio: np.ndarray
@@ -95,11 +96,11 @@ class Model:
     contact_parents: np.ndarray
     """Cut edges (real end, ghost end): first all on side +1 in spring order, then all on side -1, shape [2 s, 2]."""
     contact_coordinate: np.ndarray
-    """Material part of the edge, shape [2 s]."""
+    """Material part of the edge [-], shape [2 s]."""
     contact_side: np.ndarray
-    """+1 or -1, shape [2 s], float64."""
+    """Side, +1 or -1, shape [2 s], float64."""
     contact_offset: np.ndarray
-    """Barrier value at rest, taken out of the distance [m], shape [2 s]."""
+    """Barrier value at rest, subtracted from the distance [m], shape [2 s]."""
     board_nodes: np.ndarray
     """Surface nodes that can touch the board, shape [board_count], int32."""
     board_area_ratio: np.ndarray
@@ -107,16 +108,16 @@ class Model:
     spring_operator: sp.csr_matrix = field(repr=False)
     """d = spring_operator @ x, shape [spring_count, node_count]."""
     original: "Model | None" = field(default=None, repr=False)
-    """The body of which this is several copies, if it is (see `copies.repeated`)."""
+    """Single body of which this model is several copies, if any (see `many.repeated`)."""
 
     @property
     def one(self) -> "Model":
-        """One body: this one, or the one of which it is several copies."""
+        """A single body: this one, or the one of which it is several copies."""
         return self if self.original is None else self.original
 
     @property
     def copies(self) -> int:
-        """How many bodies there are."""
+        """Number of bodies."""
         return self.node_count // self.one.node_count
 
     @property
@@ -126,7 +127,7 @@ class Model:
 
     @property
     def tet_count(self) -> int:
-        """Number of tets, both copies of cut ones."""
+        """Number of tets; cut tets count twice."""
         return len(self.tet_nodes)
 
     @property
@@ -141,7 +142,7 @@ class Model:
 
     @cached_property
     def edge_samples(self) -> EdgeSamples:
-        """The cut surface as the edge law looks at it; the same for every run, so it is made once."""
+        """Samples of the cut surface for the edge law; built once per model."""
         if self.original is not None:
             return self.original.edge_samples.repeated(self.copies)
         return edge_samples(self.mesh, self.cut_triangles, self.spring_operator)
@@ -166,18 +167,18 @@ def build_model(
     **Main arguments**
 
     - `mesh`: the cut mesh, standing on the board y = 0 with the cut plane at x = 0.
-    - `material`, `knife`: what is cut, and with what (by default the 150 mm kitchen knife).
+    - `material`, `knife`: material of the body and knife (by default the 150 mm kitchen knife).
 
     **Other arguments**
 
     - `boundary`: "held" fixes nodes that touch the board (below `hold_below_m`) at least `hold_beyond_m` away from the
-      cut plane; "guided" is a hand on both sides: nothing is fixed, but the outer parts are not drawn along with the
-      blade; "glued" fixes all nodes below `hold_below_m`; "free" fixes none.
+      cut plane; "guided" models a hand on both sides: nothing is fixed, but the outer parts are not drawn along with
+      the blade; "glued" fixes all nodes below `hold_below_m`; "free" fixes none.
     - `contact_law`: "one_sided" (default, differentiable) or "exact", the paper's two-sided distance.
-    - `damage_law`: a name of DAMAGE_LAWS.
+    - `damage_law`: a name in DAMAGE_LAWS.
     - `contact_exponent`: normal force linear (1) or quadratic (2) in depth.
-    - `board`: contact properties of the board, by default the paper's. Under a body that is not fixed it is by default
-      firm, and its height such that the body's weight rests on it from the start. `gravity` [m/s^2].
+    - `board`: contact properties of the board, by default the paper's. Under a body that is not fixed the default
+      board is firm, and its contact height is chosen so that the weight rests on it from the start. `gravity` [m/s^2].
     """
     _check_choice("boundary", boundary, BOUNDARIES)
     _check_choice("contact_law", contact_law, tuple(CONTACT_LAWS))
@@ -253,13 +254,13 @@ def _check_choice(name: str, value: object, allowed: tuple) -> None:
 
 
 def _in_cache_order(tets: np.ndarray, fraction: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Tets by their lowest node, so that neighbours in memory are neighbours in space."""
+    """Sort tets by their lowest node, so that neighbours in memory are neighbours in space."""
     order = np.lexsort(tets.T[::-1])
     return np.ascontiguousarray(tets[order]), fraction[order]
 
 
 def _outer_nodes(x: np.ndarray) -> np.ndarray:
-    """Nodes on either side that are further from the cut plane than half of that side reaches, int32."""
+    """Return the nodes farther from the cut plane than half the extent of their side, int32."""
     reach = np.where(x[:, 0] > 0.0, x[:, 0].max(), x[:, 0].min())
     return np.flatnonzero(x[:, 0] / reach >= 0.5).astype(np.int32)
 
@@ -267,7 +268,7 @@ def _outer_nodes(x: np.ndarray) -> np.ndarray:
 def _at_rest(
     board: BoardProperties, height: np.ndarray, area_ratio: np.ndarray, weight: float
 ) -> BoardProperties:
-    """The board with a height of contact at which it bears the weight [N] of nodes at these heights [m]."""
+    """Return the board with the contact height at which it bears the weight [N] of nodes at these heights [m]."""
 
     def bears(radius: float) -> float:
         depth = radius - height
@@ -284,7 +285,7 @@ def _at_rest(
 
 
 def _barrier_offset(x: np.ndarray, parents: np.ndarray, coordinate: np.ndarray) -> np.ndarray:
-    """What the barrier adds to the distance of an edge, as it lies at rest, from a vertical flank at x = 0 [m]."""
+    """Return the barrier's contribution to the distance of an edge at rest from a vertical flank at x = 0 [m]."""
     reach = coordinate * np.abs(x[parents[:, 1], 0] - x[parents[:, 0], 0])
     two_beta = 2.0 * REGULARISER_M
     root = np.hypot(reach, two_beta)
@@ -293,7 +294,7 @@ def _barrier_offset(x: np.ndarray, parents: np.ndarray, coordinate: np.ndarray) 
 
 
 def _surface_nodes(mesh: CutMesh) -> tuple[np.ndarray, np.ndarray]:
-    """Real nodes on the outer surface and their share of its area [m^2]."""
+    """Return real nodes on the outer surface and their share of its area [m^2]."""
     _, first = np.unique(mesh.tet_original, return_index=True)
     tets = mesh.node_original[mesh.tets[first]]
     faces = np.concatenate([tets[:, [1, 2, 3]], tets[:, [0, 2, 3]], tets[:, [0, 1, 3]], tets[:, [0, 1, 2]]])

@@ -24,15 +24,17 @@ class Motion(ABC):
 
     @abstractmethod
     def trajectory(self, times: torch.Tensor, parameters: dict[str, torch.Tensor]) -> torch.Tensor:
-        """Positions [m], shape [n, 3], at increasing times [s], shape [n], as a torch function of the parameters."""
+        """Return positions [m], shape [n, 3], at increasing times [s], shape [n], by torch functions of the
+        parameters.
+        """
 
     def poses(self, times: np.ndarray) -> np.ndarray:
-        """Positions of the knife [m], shape [n, 3], at times [s], shape [n]."""
+        """Return positions of the knife [m], shape [n, 3], at times [s], shape [n]."""
         with torch.no_grad():
             return self.trajectory(torch.as_tensor(times), self._tensors(False)).numpy()
 
     def pullback(self, times: np.ndarray, pose_bar: np.ndarray) -> dict[str, np.ndarray]:
-        """Gradient in every parameter, given the gradient in the positions [1/m], shape [n, 3]."""
+        """Return the gradient in every parameter, given the gradient in the positions [1/m], shape [n, 3]."""
         tensors = self._tensors(True)
         with torch.enable_grad():  # torch switches it off inside the backward pass of CuttingForce
             poses = self.trajectory(torch.as_tensor(times), tensors)
@@ -43,12 +45,12 @@ class Motion(ABC):
         }
 
     def with_parameters(self, **changes: float | np.ndarray) -> "Motion":
-        """The same motion with some parameters changed."""
+        """Return the same motion with some parameters changed."""
         unknown = set(changes) - set(self.parameters)
         if unknown:
             raise InputError(
-                f"motion: {', '.join(sorted(unknown))} is no parameter of {type(self).__name__}. "
-                f"It has {', '.join(self.parameters)}. Correct the name."
+                f"motion: {', '.join(sorted(unknown))} is not a parameter of {type(self).__name__}. "
+                f"Known: {', '.join(self.parameters)}. Correct the name."
             )
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
@@ -80,8 +82,8 @@ class ConstantVelocity(Motion):
 class RecordedMotion(Motion):
     """A measured trajectory, interpolated smoothly; offset_y [m] shifts it in height.
 
-    times [s], strictly increasing, shape [m]; positions (y, z) or (x, y, z) [m], shape [m, 2 or 3];
-    velocities alike [m/s], if they were measured. Before the first and after the last sample the knife rests there.
+    times [s], strictly increasing, shape [m]; positions (y, z) or (x, y, z) [m], shape [m, 2 or 3]; velocities
+    likewise [m/s], if measured. Before the first and after the last sample the knife is at rest.
     """
 
     def __init__(
@@ -96,7 +98,7 @@ class RecordedMotion(Motion):
         p = _three_columns(positions, len(t))
         if len(t) < 2 or not (np.diff(t) > 0.0).all() or not (np.isfinite(t).all() and np.isfinite(p).all()):
             raise InputError(
-                f"recorded motion: {len(t)} samples. At least 2 finite ones in order are needed. Clean the log."
+                f"recorded motion: {len(t)} samples. It needs at least 2, finite and in increasing time. Clean the log."
             )
         self._first, self._last = t[0], t[-1]
         if velocities is None:
@@ -114,16 +116,16 @@ class RecordedMotion(Motion):
 
 @dataclass(frozen=True)
 class _Blend:
-    """What a slicing motion multiplies its keyframes with at some times."""
+    """Weights by which a slicing motion multiplies its keyframes at some times."""
 
     weights: torch.Tensor
-    """Of the keyframes [-], shape [..., k]."""
+    """Weights of the keyframes [-], shape [..., k]."""
     weight_rates: torch.Tensor
-    """Their derivatives in time [1/s], shape [..., k]."""
+    """Time derivatives of the weights [1/s], shape [..., k]."""
     window: torch.Tensor
-    """[-], shape [...]."""
+    """Window [-], shape [...]."""
     window_rate: torch.Tensor
-    """[1/s], shape [...]."""
+    """Time derivative of the window [1/s], shape [...]."""
 
 
 class SlicingMotion(Motion):
@@ -166,7 +168,7 @@ class SlicingMotion(Motion):
         }
 
     def velocities(self, times: torch.Tensor, parameters: dict[str, torch.Tensor]) -> torch.Tensor:
-        """(dy/dt, dz/dt) [m/s], shape [..., 2]."""
+        """Return (dy/dt, dz/dt) [m/s], shape [..., 2]."""
         blend = self.blend(times)
         w = blend.weights
         phase = (w @ parameters["frequency"]) * times
@@ -174,7 +176,7 @@ class SlicingMotion(Motion):
         return torch.stack([blend.window * (w @ parameters["velocity_y"]), blend.window * dz], dim=-1)
 
     def accelerations(self, times: torch.Tensor, parameters: dict[str, torch.Tensor]) -> torch.Tensor:
-        """(d²y/dt², d²z/dt²) [m/s²], shape [..., 2]: the derivatives of `velocities`."""
+        """Return (d²y/dt², d²z/dt²) [m/s²], shape [..., 2]: the derivatives of `velocities`."""
         blend = self.blend(times)
         w, w_rate, window, window_rate = blend.weights, blend.weight_rates, blend.window, blend.window_rate
         a, b, c = (parameters[name] for name in ("amplitude", "frequency", "velocity_y"))
@@ -193,7 +195,7 @@ class SlicingMotion(Motion):
         return torch.stack([torch.zeros_like(y), y, z], dim=1)
 
     def blend(self, times: torch.Tensor) -> "_Blend":
-        """Weights of the keyframes and window at the times, with their rates."""
+        """Return keyframe weights and window at the times, with their time derivatives."""
         weights = torch.exp(-((times[..., None] - self._keyframe_times) ** 2) / (2.0 * self._sigma2))
         rise, fall = times / self._window, (self._duration - times) / self._window
         rate = self._edge_rate(rise) * self._edge(fall) - self._edge(rise) * self._edge_rate(fall)
@@ -212,13 +214,13 @@ class SlicingMotion(Motion):
 
     @staticmethod
     def _edge_rate(z: torch.Tensor) -> torch.Tensor:
-        """Derivative of _edge."""
+        """Return the derivative of _edge."""
         c = torch.clamp(z, 0.0, 1.0)
         return 30.0 * c**2 * (1.0 - c) ** 2
 
 
 def gauss_points(times: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Three points between each time and the one before, from 0 [s], and their shares of the way [s], shape [n, 3]."""
+    """Return three Gauss points per interval between times, from 0 [s], and their weights [s], shape [n, 3]."""
     start = torch.cat([torch.zeros(1, dtype=torch.float64), times[:-1]])
     half = 0.5 * (times - start)[:, None]
     return start[:, None] + half + half * _GAUSS_POINTS, 2.0 * half * _GAUSS_WEIGHTS

@@ -1,4 +1,4 @@
-"""One implicit step: Newton's method on the incremental energy, which is asked only where a correction needs care."""
+"""Implicit time steps: Newton's method on the incremental energy, with a line search only where needed."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,32 +12,32 @@ from disect_sim.result import Recorder, Statistics
 from disect_sim.step_system import StepStart, StepSystem
 
 _SHIFTS = (1e-3, 1e-2, 1e-1, 1.0)
-"""Multiples of the diagonal added, in turn, when the Hessian is indefinite or its direction does not descend."""
+"""Multiples of the diagonal added in turn when the Hessian is indefinite or its direction is no descent direction."""
 _ARMIJO = 1e-4
-"""Share of the promised decrease that a step must bring."""
+"""Armijo constant: required fraction of the predicted decrease."""
 _ROUNDING = 1e-13
-"""Relative accuracy of the summed energy: smaller differences mean nothing."""
+"""Relative accuracy of the summed energy; smaller differences are rounding."""
 _MAX_HALVINGS = 12
 _SMALL_MOVE_M = 1.0e-4
-"""A correction beyond this is left to the line search [m]: contact sets in over this length."""
+"""Largest correction accepted without line search [m]: the length of the contact onset."""
 _SHORT_TOLERANCE = 0.1
-"""Share of the tolerance within which a step must be solved without line search, by the old factor's estimate."""
+"""Fraction of the tolerance to which a step without line search must be solved, as estimated by the old factor."""
 _BEND_PER_M = 100.0
-"""A correction of s leaves an error of several BEND_PER_M s², since contacts are curved: it is solved to that [1/m]."""
+"""A correction s is solved to BEND_PER_M s² [1/m]: contacts are curved, so it leaves an error of several times that."""
 _MAX_CHORDS = 3
-"""Corrections after every direction: itself, then by the old factor alone."""
+"""Maximum number of corrections per direction: the direction itself, then chords with the old factor only."""
 _POOR = 0.1
-"""Share of an error that a correction may leave before the Hessian counts as too old."""
+"""Fraction of the error that a correction may leave before the Hessian counts as outdated."""
 _MAX_AGE = 10
-"""Directions after which the tets' Hessian is renewed anyhow."""
+"""Number of directions after which the tets' Hessian is renewed in any case."""
 
 
 @dataclass(frozen=True)
 class NewtonOptions:
-    """When a step counts as solved."""
+    """Convergence criteria of a step."""
 
     tolerance_m: float = 1.0e-7
-    """A step is solved when no node moves further than this in the last iteration [m]."""
+    """A step has converged when no node moves farther than this in the last iteration [m]."""
     cg_tolerance: float = 1.0e-3
     """Relative accuracy of the linear solves with line search."""
     max_iterations: int = 40
@@ -45,17 +45,17 @@ class NewtonOptions:
 
 @dataclass(frozen=True)
 class _NewtonResult:
-    """Where Newton's method got to."""
+    """State reached by Newton's method."""
 
     x: np.ndarray
     """Positions [m], shape [node_count, 3]."""
     solved: bool
     worst_node: int
-    """Node that moved most in the last iteration."""
+    """Node with the largest movement in the last iteration."""
 
 
 class _NewtonSolver:
-    """Solves the steps of one run, one after the other; keeps factor and tet Hessian from step to step."""
+    """Solves the steps of one run in sequence; keeps factor and tet Hessian from step to step."""
 
     def __init__(self, system: StepSystem, options: NewtonOptions) -> None:
         self.linear = CachedCholeskySolver(system.pattern, system.switches.directions)
@@ -65,9 +65,9 @@ class _NewtonSolver:
         self._age = 0
 
     def solve(self, x: np.ndarray, statistics: Statistics, watch: Stopwatch) -> _NewtonResult:
-        """Positions at the end of the step that the system has begun, starting from the guess x.
+        """Return the positions at the end of the step begun by the system, starting from the guess x.
 
-        A correction that is small, and less than half of those before, is taken as it is; others must lower the energy.
+        A correction that is small and less than half the previous one is accepted; others must lower the energy.
         """
         tolerance, options = _SHORT_TOLERANCE * self._options.tolerance_m, self._options
         gradient = self._gradient(x, watch)
@@ -101,9 +101,9 @@ class _NewtonSolver:
     def _take(
         self, x: np.ndarray, direction: np.ndarray, tolerance: float, watch: Stopwatch
     ) -> tuple[np.ndarray, np.ndarray, bool]:
-        """The whole direction, and what the old factor takes for the rest as long as that helps: no energies.
+        """Apply the whole direction, then corrections by the old factor as long as they help, without energies.
 
-        Positions, gradient there, and whether the step is solved.
+        Returns positions, their gradient, and whether the step has converged.
         """
         x = x.copy()
         size = np.abs(direction).max()
@@ -121,7 +121,7 @@ class _NewtonSolver:
         return x, gradient, False
 
     def _gradient(self, x: np.ndarray, watch: Stopwatch) -> np.ndarray:
-        """On the free nodes [N], shape [free_count, 3]."""
+        """Return the gradient on the free nodes [N], shape [free_count, 3]."""
         with watch("gradient"):
             return self._system.gradient(x)[self._free]
 
@@ -136,16 +136,16 @@ class _NewtonSolver:
             return _Point(x, gradient, self._system.energies().total)
 
     def _direction(self, gradient: np.ndarray, tolerance: float, shift: float = 0.0) -> np.ndarray | None:
-        """Newton direction [m], shape [free_count, 3], or None where the (shifted) Hessian is indefinite."""
+        """Return the Newton direction [m], shape [free_count, 3], or None if the (shifted) Hessian is indefinite."""
         linear, right = self.linear, gradient.reshape(-1)
         try:
             if shift > 0.0:
-                found = linear.solve(right, tolerance=self._options.cg_tolerance, shift=shift)
+                solution = linear.solve(right, tolerance=self._options.cg_tolerance, shift=shift)
             else:
-                found = linear.solve_within(right, 0.5 * tolerance, _BEND_PER_M)
+                solution = linear.solve_within(right, 0.5 * tolerance, _BEND_PER_M)
         except IndefiniteHessianError:
             return None
-        return -found.reshape(-1, 3)
+        return -solution.reshape(-1, 3)
 
     def _descend(
         self,
@@ -155,7 +155,7 @@ class _NewtonSolver:
         statistics: Statistics,
         watch: Stopwatch,
     ) -> "_Point | None":
-        """A point with less energy along the direction or, where there is none, along those of shifted Hessians."""
+        """Return a point with lower energy along the direction or, failing that, along those of shifted Hessians."""
         for shift in (0.0, *_SHIFTS):
             if shift > 0.0:
                 with watch("solve"):
@@ -175,7 +175,7 @@ class _NewtonSolver:
         statistics: Statistics,
         watch: Stopwatch,
     ) -> "_Point | None":
-        """The first point on the way that lowers the energy enough, halving each time; None if there is none."""
+        """Return the first point, halving the step each time, that lowers the energy enough; None if there is none."""
         slope = float((at.gradient * direction).sum())
         length = 1.0
         for _ in range(_MAX_HALVINGS):
@@ -194,11 +194,11 @@ class _NewtonSolver:
 class _Point:
     x: np.ndarray
     gradient: np.ndarray
-    """On the free nodes [N], shape [free_count, 3]."""
+    """Gradient on the free nodes [N], shape [free_count, 3]."""
     energy: float
 
 
-# Implicit steps with Newton's method: the default integrator.
+# Time stepping
 
 
 def start_of_step(
@@ -211,10 +211,11 @@ def start_of_step(
     stiffness_before: np.ndarray,
     passed: np.ndarray,
 ) -> StepStart:
-    """What step n starts from: positions and stiffness at t_n and t_{n-1} (at n = 0 the stiffness of t_0 twice).
+    """Return the start of step n from positions and stiffness at t_n and t_{n-1} (at n = 0 the stiffness of t_0 twice).
 
-    Friction looks at where the nodes will be at constant velocity. Springs are felt as they will be at the end of the
-    step: damage of a step uses the force at its end, so k_n belongs to the middle of the step that follows it.
+    Friction uses node positions predicted at constant velocity. Springs act with the stiffness extrapolated to the end
+    of the step: the damage of a step uses the force at its end, so k_n belongs to the middle of the step that follows
+    it.
     """
     model, dt = system.model, system.dt
     ahead = 2.0 * x - x_before
@@ -239,7 +240,7 @@ def run_implicit(
     keep_state: Callable[[np.ndarray], None],
     progress: Callable[[float], None],
 ) -> tuple[np.ndarray, Outcome | None]:
-    """Step through the motion. Returns the last good positions and, if the run had to stop, why."""
+    """Step through the motion. Return the last good positions and, if the run had to stop, the outcome."""
     dt = system.dt
     x_previous = x - dt * velocity
     stiffness = stiffness_before = recorder.stiffness[0]
@@ -256,7 +257,7 @@ def run_implicit(
             system.begin(*start)
         solved = newton.solve(start.expected, recorder.statistics, watch)
         if not solved.solved:
-            detail = f"At {(n + 1) * dt:.4g} s, worst at the named node."
+            detail = f"At {(n + 1) * dt:.4g} s; the given node has the largest error."
             outcome = Outcome(OutcomeKind.NEWTON_STALLED, detail, n + 1, solved.worst_node)
             break
         damaged, passed = system.damaged(stiffness, solved.x, poses[n + 1], passed)

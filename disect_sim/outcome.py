@@ -1,24 +1,21 @@
-"""How a run ended: an outcome is a sentence with a remedy, not an exception."""
+"""Outcome of a run: a message with a remedy instead of an exception; and the error type for bad input."""
 
 from dataclasses import dataclass
 from enum import Enum
 
-# The one error type for input the user can correct.
-
-
 LONGEST = 1500
-"""Characters of a message; the middle of a longer one, which quotes something endless, is left out."""
+"""Maximum length of a message; the middle of a longer one is cut."""
 
 
 class InputError(ValueError):
-    """Bad input. The message is a sentence: what was wrong (value), what the rule is, what to do."""
+    """Input the user can correct. The message says what was wrong (value), what the rule is, and what to do."""
 
-    def __init__(self, sentence: str) -> None:
-        super().__init__(sentence if len(sentence) <= LONGEST else f"{sentence[:600]} ... {sentence[-600:]}")
+    def __init__(self, message: str) -> None:
+        super().__init__(message if len(message) <= LONGEST else f"{message[:600]} ... {message[-600:]}")
 
 
 class OutcomeKind(Enum):
-    """What can happen to a run."""
+    """Possible outcomes of a run."""
 
     COMPLETE = "The knife finished its motion."
     NOTHING_CUT = (
@@ -34,7 +31,7 @@ class OutcomeKind(Enum):
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended, where and when."""
+    """Outcome of a run with place and time."""
 
     kind: OutcomeKind
     detail: str = ""

@@ -1,4 +1,4 @@
-"""The parameters a user can name: defaults, bounds, units and meanings, and their values spread over the springs."""
+"""Parameters of a run: defaults, bounds, units, meanings, elastic materials, and expansion to one value per spring."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -8,8 +8,6 @@ import numpy as np
 from disect_sim import laws
 from disect_sim.laws import ParameterInfo
 from disect_sim.outcome import InputError
-
-# Elastic materials of the paper's four fruits.
 
 
 @dataclass(frozen=True)
@@ -37,7 +35,7 @@ class Material:
             )
 
     def replaced(self, **changes: float) -> "Material":
-        """The same material with some values changed."""
+        """Return the same material with some values changed."""
         return replace(self, **changes)
 
     @property
@@ -57,12 +55,13 @@ MATERIALS = {
     "cucumber": Material(2.5e6, 0.37, 950.0),
     "banana": Material(3.048e3, 0.28, 1350.0),
 }
-"""Values as printed in Heiden et al. 2022; the banana's modulus is the paper's, low as it looks."""
+"""Values as printed in Heiden et al. 2022, including the low modulus of the banana."""
 LARGE_M3 = {"apple": 280.0e-6, "potato": 340.0e-6, "cucumber": 320.0e-6, "banana": 250.0e-6}
-"""Volume of a large one [m³].
+"""Volume of a large fruit [m³].
 
-Of the largest size in the USDA's FoodData Central: 223 g at 0.8 g/cm³, 369 g at 1.08, 301 g at 0.95, and 152 g without
-its peel, which is 36 % of a banana, at 0.95."""
+From the largest size in the USDA's FoodData Central: 223 g at 0.8 g/cm³, 369 g at 1.08, 301 g at 0.95, and 152 g
+without the peel, which is 36 % of a banana, at 0.95.
+"""
 
 
 SPRING_PARAMETERS = {
@@ -77,40 +76,43 @@ SPRING_PARAMETERS = {
     "cut_spring_kd": ParameterInfo(
         0.1, 0.01, 0.15, "N·s/m", "damping of the spring, per reference area", per_area=True
     ),
-    "cut_spring_softness": ParameterInfo(0.01, 0.0, 1.0, "-", "how fast the spring weakens under the knife"),
+    "cut_spring_softness": ParameterInfo(0.01, 0.0, 1.0, "-", "damage rate of the spring under the knife"),
     "sdf_ke": ParameterInfo(
         1000.0, 500.0, 8000.0, "N/m", "stiffness of the knife contact, per reference area", per_area=True
     ),
     "sdf_kd": ParameterInfo(
         1.0, 0.1, 100.0, "N·s/m", "damping of the knife contact, per reference area", per_area=True
     ),
-    "sdf_kf": ParameterInfo(0.01, 0.001, 8000.0, "m/s", "slip speed at which friction is fully there"),
+    "sdf_kf": ParameterInfo(0.01, 0.001, 8000.0, "m/s", "slip speed of full friction"),
     "sdf_mu": ParameterInfo(0.5, 0.02, 1.0, "-", "friction coefficient of the knife"),
     "sdf_stribeck": ParameterInfo(0.0, 0.0, 0.5, "-", "static friction coefficient minus sdf_mu"),
-    "sdf_radius": ParameterInfo(0.5e-3, 0.1e-3, 1.2e-3, "m", "rounding of the knife"),
-    "sdf_tip": ParameterInfo(
-        1.0e-3, 0.2e-3, 3.0e-3, "m", "width over which flank and edge of the knife blend"
-    ),
+    "sdf_radius": ParameterInfo(0.5e-3, 0.1e-3, 1.2e-3, "m", "contact rounding of the knife"),
+    "sdf_tip": ParameterInfo(1.0e-3, 0.2e-3, 3.0e-3, "m", "tip width: blend of flank and edge of the knife"),
     "edge_toughness": ParameterInfo(300.0, 5.0, 5000.0, "J/m^2", "fracture toughness"),
     "edge_rise": ParameterInfo(1.5e-3, 0.3e-3, 6.0e-3, "m", "edge rise length"),
-    # The shares of 44 public sawing cuts of zucchini, carrot and potato by a robot (KTH), slice : drag : press = 0.43 :
-    # 0.32 : 0.25; between fruits log(slice / press) ~ N(0.54, 0.8) and log(drag / press) ~ N(0.25, 0.45).
+    # From 44 public sawing cuts of zucchini, carrot and potato by a robot (KTH), slice : drag : press = 0.43 : 0.32 :
+    # 0.25;
+    # between fruits log(slice / press) ~ N(0.54, 0.8) and log(drag / press) ~ N(0.25, 0.45).
     "edge_press": ParameterInfo(
-        0.25, 0.0, 0.9, "-", "press share of the toughness: drawing the blade does not lower its force"
+        0.25, 0.0, 0.9, "-", "press share of the toughness, not lowered by drawing the blade"
     ),
     "edge_drag": ParameterInfo(
-        0.32, 0.0, 0.9, "-", "drag share of the toughness: friction of the edge against the blade's velocity"
+        0.32, 0.0, 0.9, "-", "drag share of the toughness, friction of the edge against the blade's velocity"
     ),
-    "skin_toughness": ParameterInfo(0.0, 0.0, 2.0e4, "J/m^2", "skin toughness, beside edge_toughness"),
-    "skin_depth": ParameterInfo(1.0e-3, 0.3e-3, 4.0e-3, "m", "depth below the skin over which it fades"),
+    "skin_toughness": ParameterInfo(
+        0.0, 0.0, 2.0e4, "J/m^2", "skin toughness, in addition to edge_toughness"
+    ),
+    "skin_depth": ParameterInfo(1.0e-3, 0.3e-3, 4.0e-3, "m", "decay depth of the skin toughness"),
 }
-"""Parameters with one value per spring, or one for all; a damage law may give some of them another meaning."""
+"""Parameters with one value per spring, or one for all; a damage law may change the meaning of some."""
 
 MATERIAL_PARAMETERS = {
     "young_pa": ParameterInfo(3.0e6, 1.0e3, 1.0e8, "Pa", "Young's modulus"),
     "poisson": ParameterInfo(0.17, 0.01, 0.49, "-", "Poisson's ratio"),
     "density_kg_m3": ParameterInfo(787.0, 100.0, 3000.0, "kg/m^3", "density"),
-    "retardation_s": ParameterInfo(1.0e-5, 0.0, 1.0e-1, "s", "viscous stress over elastic stiffness"),
+    "retardation_s": ParameterInfo(
+        1.0e-5, 0.0, 1.0e-1, "s", "retardation time: viscous stress / elastic stiffness"
+    ),
 }
 """Parameters of the body as a whole. Defaults come from the model's material."""
 
@@ -121,39 +123,39 @@ SPRING_NAMES = tuple(SPRING_PARAMETERS)
 CONTACT_NAMES = ("sdf_ke", "sdf_kd", "sdf_kf", "sdf_mu", "sdf_stribeck", "sdf_radius", "sdf_tip")
 """Columns of the contacts' parameter table, in the order of kernels/contact_point.py."""
 CONTACT_PER_AREA = np.array([SPRING_PARAMETERS[name].per_area for name in CONTACT_NAMES])
-"""Which of them are multiplied by the area ratio, shape [7], bool."""
+"""True for the columns multiplied by the area ratio, shape [7], bool."""
 
 _SHARE_ROUNDING = 1.0e-9
-"""How far the shares of the toughness may sum beyond 1 by rounding."""
+"""Rounding by which the shares of the toughness may exceed 1 in sum."""
 
 Values = Mapping[str, float | np.ndarray]
 
 
 def parameter_info(name: str, *, damage_law: str = laws.DEFAULT_DAMAGE_LAW) -> ParameterInfo:
-    """What the named parameter is under a damage law; `surface_` is looked through."""
+    """Return the description of the named parameter under a damage law; a `surface_` prefix is ignored."""
     bare = name.removeprefix(SURFACE_PREFIX)
     changed = laws.damage_law(damage_law).parameters
     if bare in SPRING_PARAMETERS:
         return changed.get(bare, SPRING_PARAMETERS[bare])
     if name in MATERIAL_PARAMETERS:
         return MATERIAL_PARAMETERS[name]
-    known = ", ".join((*SPRING_PARAMETERS, *MATERIAL_PARAMETERS))
+    names = ", ".join((*SPRING_PARAMETERS, *MATERIAL_PARAMETERS))
     raise InputError(
-        f"parameters: {name!r} is not a parameter. Known: {known}; spring parameters also with the prefix "
+        f"parameters: {name!r} is not a parameter. Known: {names}; spring parameters also with the prefix "
         f"'{SURFACE_PREFIX}' for the skin. Correct the name."
     )
 
 
 @dataclass(frozen=True)
 class ExpandedParameters:
-    """Every parameter of a run, one value per spring."""
+    """All parameters of a run, one value per spring."""
 
     spring: np.ndarray
     """Shape [parameter kind, spring_count], rows in the order of SPRING_NAMES."""
     materials: tuple[Material, ...]
-    """Of the bodies: one, or one for each copy."""
+    """Materials of the bodies: one, or one per copy."""
     given: dict[str, np.ndarray]
-    """What the user gave, as arrays (shape [] or [spring_count])."""
+    """Parameters the user gave, as arrays (shape [] or [spring_count])."""
 
     @property
     def material(self) -> Material:
@@ -162,12 +164,12 @@ class ExpandedParameters:
         return material
 
     def row(self, name: str) -> np.ndarray:
-        """Values of the named spring parameter, shape [spring_count]."""
+        """Return the values of the named spring parameter, shape [spring_count]."""
         return self.spring[SPRING_NAMES.index(name)]
 
 
 def expand(values: Values, material: Material, surface: np.ndarray, damage_law: str) -> ExpandedParameters:
-    """One value per spring for every parameter, from what the user gave and the defaults."""
+    """Expand user values and defaults to one value per spring for every parameter."""
     count = len(surface)
     given = {name: np.asarray(value, float) for name, value in values.items()}
     for name, value in given.items():
@@ -192,7 +194,7 @@ def expand(values: Values, material: Material, surface: np.ndarray, damage_law: 
 
 
 def _check_shares(press: np.ndarray, drag: np.ndarray) -> None:
-    """Reject shares of the edge toughness that leave less than nothing to slicing; shapes [spring_count]."""
+    """Reject toughness shares that sum to more than 1; shapes [spring_count]."""
     worst = int(np.argmax(press + drag)) if len(press) else 0
     if len(press) and press[worst] + drag[worst] > 1.0 + _SHARE_ROUNDING:
         raise InputError(
@@ -203,7 +205,7 @@ def _check_shares(press: np.ndarray, drag: np.ndarray) -> None:
 
 
 def joined(sets: Sequence[ExpandedParameters]) -> ExpandedParameters:
-    """The parameters of as many copies of a body as there are sets."""
+    """Concatenate the parameters of several copies of a body."""
     return ExpandedParameters(
         np.concatenate([one.spring for one in sets], axis=1), tuple(one.material for one in sets), {}
     )
@@ -215,20 +217,20 @@ def collect_gradient(
     material_bar: Mapping[str, float],
     surface: np.ndarray,
 ) -> dict[str, np.ndarray]:
-    """Gradients for every parameter, in the shape it was given in (a scalar for those left at their default).
+    """Return the gradient in every parameter, in the shape it was given in (a scalar for those left at their default).
 
     spring_bar: gradient per spring, shape [parameter kind, spring_count].
     """
-    out: dict[str, np.ndarray] = {}
+    gradients: dict[str, np.ndarray] = {}
     for row, name in enumerate(SPRING_NAMES):
         skin_name = SURFACE_PREFIX + name
         inner = spring_bar[row]
         if skin_name in expanded.given:
             skin = np.where(surface, inner, 0.0)
-            out[skin_name] = skin if expanded.given[skin_name].ndim else skin.sum()
+            gradients[skin_name] = skin if expanded.given[skin_name].ndim else skin.sum()
             inner = np.where(surface, 0.0, inner)
         individual = name in expanded.given and expanded.given[name].ndim
-        out[name] = inner.copy() if individual else inner.sum()
+        gradients[name] = inner.copy() if individual else inner.sum()
     for name, value in material_bar.items():
-        out[name] = np.asarray(value)
-    return out
+        gradients[name] = np.asarray(value)
+    return gradients

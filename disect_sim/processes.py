@@ -1,4 +1,4 @@
-"""Long jobs in processes of their own, with live messages, that die with the process that started them."""
+"""Worker processes for long jobs, with live messages, that end with the process that started them."""
 
 import ctypes
 import multiprocessing
@@ -13,16 +13,14 @@ from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
 
-# A process that must not outlive the one that started it.
-
-
 _PR_SET_PDEATHSIG = 1
 """From linux/prctl.h."""
 _LIBC = ctypes.CDLL(None)
 
 
 def end_with_parent(parent: int) -> bool:
-    """Ask the kernel to kill this process when its parent dies (Linux only); False if that is gone already.
+    """Ask the kernel to kill this process when its parent dies (Linux only); return False if the parent is already
+    gone.
 
     The parent may die while this process is still importing, so its process id is compared as well.
     """
@@ -32,17 +30,17 @@ def end_with_parent(parent: int) -> bool:
 
 
 _POLL_S = 0.5
-"""How often the parent looks for messages [s]."""
+"""Interval at which the parent polls for messages [s]."""
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-"""What NumPy's and torch's libraries ask before they start threads."""
+"""Environment variables with which NumPy and torch limit their threads."""
 _Job = TypeVar("_Job")
 _Answer = TypeVar("_Answer")
 _Listener = Callable[[Any], None]
 
 _send: _Listener | None = None
-"""In a job: where its messages go."""
+"""Message callback of the current job, in a worker or in-process."""
 _queue: Any = None
-"""In a worker: the queue to the parent."""
+"""Message queue to the parent, in a worker."""
 
 
 class WorkerLostError(RuntimeError):
@@ -50,21 +48,21 @@ class WorkerLostError(RuntimeError):
 
 
 def cores_given() -> int:
-    """Cores that the system lets this process use."""
+    """Return the number of cores available to this process."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def report_to_parent(message: Any) -> None:
-    """Send a message from a job to the `on_message` of its run; outside of a job nothing happens."""
+    """Send a message from a job to the `on_message` of its run; no effect outside of a job."""
     if _send is not None:
         _send(message)
 
 
 class Workers:
-    """Up to `processes` processes (0: as many as there are cores) that take jobs until the block ends.
+    """Up to `processes` processes (0: one per core) that take jobs until the block ends.
 
-    They start when jobs come and stay, because starting costs seconds. With one process, or for a single job, the work
-    is done right here: the answers are the same.
+    They start with the first jobs and stay alive, because starting costs seconds. With one process, or for a single
+    job, the work runs in this process with the same answers.
     """
 
     def __init__(self, processes: int = 0) -> None:
@@ -91,10 +89,10 @@ class Workers:
         on_message: _Listener = lambda message: None,
         on_done: Callable[[int], None] = lambda done: None,
     ) -> list[_Answer]:
-        """`work` of every job, in the order of the jobs; work, jobs and answers must be picklable.
+        """Run `work` on every job; answers are in job order. Work, jobs and answers must be picklable.
 
-        `on_message` gets everything that the jobs report, `on_done` how many are finished. The first error is raised
-        here: jobs that have not begun are dropped, those that run are waited for.
+        `on_message` receives everything that the jobs report, `on_done` the number of finished jobs. The first error
+        is raised after the running jobs have ended; jobs that have not begun are dropped.
         """
         waiting = list(jobs)
         if self.processes == 1 or len(waiting) < 2:
@@ -108,13 +106,15 @@ class Workers:
         except BrokenProcessPool as error:
             raise WorkerLostError(
                 f"One of {self.processes} worker processes ended without an answer, as happens when memory is short. "
-                "Each needs its own. Lower the number of processes, or free memory."
+                "Each process needs its own memory. Lower the number of processes, or free memory."
             ) from error
 
     def _started(self) -> ProcessPoolExecutor:
         if self._pool is None:
             context = multiprocessing.get_context("spawn")  # a fork would copy threads of torch and Warp
-            self._messages = context.SimpleQueue()  # written before the answer is: no message comes after it
+            self._messages = (
+                context.SimpleQueue()
+            )  # written before the answer, so that no message arrives after it
             self._pool = ProcessPoolExecutor(
                 self.processes,
                 mp_context=context,
@@ -138,14 +138,14 @@ class Workers:
                 on_done(len(futures) - len(open_futures))
 
     def _let_end(self, futures: set[Future[bytes]]) -> None:
-        """Drop what has not begun and read on while the rest runs: a job whose messages nobody reads does not end."""
+        """Drop pending jobs and read messages while the rest runs: a job whose messages are not read does not end."""
         running = {future for future in futures if not future.cancel()}
         while running:
             running = wait(running, timeout=_POLL_S).not_done
             self._pass_on(lambda message: None)
 
     def _pass_on(self, on_message: _Listener) -> None:
-        """What has arrived from this batch; what an earlier one left behind is dropped."""
+        """Deliver messages of this batch; drop those of earlier batches."""
         while not self._messages.empty():
             batch, message = pickle.loads(self._messages.get())
             if batch == self._batch:
@@ -159,7 +159,7 @@ def run_parallel(
     processes: int,
     on_message: _Listener = lambda message: None,
 ) -> list[_Answer]:
-    """One batch in workers of its own; see Workers.run."""
+    """Run one batch in new workers; see Workers.run."""
     with Workers(processes) as workers:
         return workers.run(work, jobs, on_message=on_message)
 
@@ -180,7 +180,7 @@ def _run_here(
 
 
 def _prepare(messages: Any, parent: int) -> None:
-    """In a worker, before its first job."""
+    """Initialise a worker before its first job."""
     global _queue
     if not end_with_parent(parent):
         os._exit(1)
@@ -192,7 +192,10 @@ def _prepare(messages: Any, parent: int) -> None:
 
 
 def _run_one(batch: int, work_and_job: bytes) -> bytes:
-    """In a worker. What comes and goes is bytes: torch would lend its tensors through sockets in a temporary folder."""
+    """Run one job in a worker.
+
+    Arguments and answers are bytes: torch would share tensors through sockets in a temporary folder.
+    """
     global _send
     _send = partial(_put, batch)
     work, job = pickle.loads(work_and_job)

@@ -1,11 +1,11 @@
-"""A run that stays on the device: one graph per time step, decisions included; the host only launches it.
+"""Runs that stay on the device: one graph per time step, including all decisions; the host only launches it.
 
 A run may be a batch: several copies of a body, each with its own knife and parameters. Every copy converges, fails and
-ends for itself; the others go on.
+ends independently of the others.
 
 The graph is captured once. On CUDA its loops are conditional nodes (driver 12.4 or newer); Warp's CPU device replays
-the same graph. The host reads one number every READ_EVERY steps, to show progress and to stop early; all else is read
-at the end.
+the same graph. The host reads one number every READ_EVERY steps, to show progress and to stop early; everything else
+is read at the end.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,11 +27,11 @@ from disect_sim.outcome import Outcome, OutcomeKind
 from disect_sim.result import Observed, Record, tets_that_matter
 from disect_sim.step_system import StepSystem
 
-# The edge law of a run that stays on the device: what EdgeCut does on the host, as launches.
+# Edge law on the device: the counterpart of EdgeCut
 
 
 class _ResidentEdge:
-    """Launches of the edge law, in the order in which a step asks for them, on the present Warp device."""
+    """Launches of the edge law, in the order of a step, on the current Warp device."""
 
     def __init__(
         self,
@@ -64,9 +64,12 @@ class _ResidentEdge:
         self._history = zeros((steps + 1, count), wp.float64)
 
     def record_load(self) -> None:
-        """Force of the step, added to the predicted positions; the start of the step must be on the device."""
+        """Enqueue the force of the step, added to the predicted positions.
+
+        The start of the step must be on the device.
+        """
         s, count = self._system, self._count
-        self._record_places(s.x_ahead, self._point)
+        self._record_positions(s.x_ahead, self._point)
         paying = [wp.float64(PAID_AFTER), self._area, self._rise, self._point, self._passed]
         knife = [s.pose, s.pose_previous, s.swing]
         inputs = [self._per_copy[1], wp.float64(s.dt), *paying, *knife, self._paying, self._velocity]
@@ -80,9 +83,9 @@ class _ResidentEdge:
         self._launch(resident_step.add_load, (self._copies, s.model.one.node_count), inputs)
 
     def record_passes(self) -> wp.array:
-        """What the edge has passed at the end of the step; the array with the stiffness that is left."""
+        """Enqueue the edge's depth at the end of the step; return the array with the remaining stiffness."""
         s, count = self._system, self._count
-        self._record_places(s.x, self._end_point)
+        self._record_positions(s.x, self._end_point)
         inputs = [self._cut.half_length, self._end_point, self._passed]
         self._launch(edge.edge_passes, count, [*inputs, self._passed_next, self._severed])
         inputs = [self._mean, self._body.initial, self._severed]
@@ -90,24 +93,24 @@ class _ResidentEdge:
         return self._left
 
     def record_observed(self, lanes: wp.array) -> None:
-        """Add the edge's force on the knife, its work of fracture and drag power to the lanes of `observe`."""
+        """Enqueue the edge's force on the knife, work of fracture and drag power, added to the lanes of `observe`."""
         inputs = [self._area, self._passed_next, self._toughness, self._rise, self._drag]
         self._launch(edge.edge_energy, self._count, [*inputs, self._energy])
         inputs = [self._per_copy[1], self._point, self._force, self._energy, self._drag_power, lanes]
         self._launch(resident_step.observe_edge, (self._copies, LANES), inputs)
 
     def record_keep(self) -> None:
-        """Take the end of the step as the start of the next, if it counts."""
+        """Enqueue taking the end of the step as the start of the next, if the step is accepted."""
         inputs = [self._per_copy[1], self._state, self._passed_next, self._passed, self._history]
         self._launch(resident_step.keep_passed, self._per_copy, inputs)
 
     def passed(self, copy: int, steps: int) -> list[np.ndarray]:
-        """Largest depth of every sample of a copy [m] at the start and after each of so many steps."""
+        """Return the largest depth of every sample of a copy [m] at the start and after each of `steps` steps."""
         first, count = copy * self._per_copy[1], self._per_copy[1]
         return [row.copy() for row in host(self._history)[: steps + 1, first : first + count]]
 
-    def _record_places(self, x: wp.array, point: wp.array) -> None:
-        """Where the samples are, relative to the knife at the end of the step [m]."""
+    def _record_positions(self, x: wp.array, point: wp.array) -> None:
+        """Enqueue the sample positions relative to the knife at the end of the step [m]."""
         self._multiply(self._middles, x, self._on_springs)
         self._multiply(self._to_springs, self._on_springs, point)
         inputs = [self._per_copy[1], self._system.pose, point]
@@ -128,22 +131,22 @@ def _rows(matrix: sp.spmatrix) -> resident_step.SparseRows:
 
 
 _READ_EVERY = 50
-"""Steps between two looks at whether the run goes on."""
+"""Steps between two checks whether the run continues."""
 _SUMS = 12
-"""Numbers that `observe` adds up."""
+"""Number of sums computed by `observe`."""
 _OUTCOMES = {1: OutcomeKind.NEWTON_STALLED, 2: OutcomeKind.DIVERGED, 3: OutcomeKind.KNIFE_JAMMED}
 
 
 @dataclass(frozen=True)
 class _ResidentResult:
-    """What a run on the device leaves of one body."""
+    """Result of a run on the device for one body."""
 
     states: list[np.ndarray]
-    """Positions [m] at the steps -1, 0, 1, ...; empty if they were not asked for."""
+    """Positions [m] at the steps -1, 0, 1, ...; empty unless stored for gradients."""
     last: np.ndarray
     """Last good positions [m], shape [node_count, 3]."""
     outcome: Outcome | None
-    """Why the run had to stop, if it did."""
+    """Outcome if the run had to stop early."""
 
 
 def run_resident(
@@ -158,10 +161,10 @@ def run_resident(
     keep_states: bool,
     force_limits_n: Sequence[float],
 ) -> list[_ResidentResult]:
-    """Step through the motions on the system's device; every record has its start, and gets the rest at the end.
+    """Step through the motions on the system's device; every record holds its start and is completed at the end.
 
-    poses: knife [m], shape [copy_count, step_count + 1, 3]. x [m], velocity [m/s]: of the nodes of all copies. There is
-    a record and a force limit for every copy. The records must keep the same times.
+    poses: knife positions [m], shape [copy_count, step_count + 1, 3]. x [m], velocity [m/s]: nodes of all copies.
+    There is one record and one force limit per copy. The records must keep the same times.
     """
     watch = Stopwatch()
     run = _ResidentRun(system, poses, x, velocity, records, options, keep_states, force_limits_n)
@@ -309,25 +312,28 @@ class _ResidentRun:
         self._launch(resident_step.end_step, copies, inputs)
 
     def _record_damage(self) -> wp.array:
-        """The damage law under the forces of the last gradient; the array with the stiffness that is left."""
+        """Enqueue the damage law under the forces of the last gradient.
+
+        Return the array with the remaining stiffness.
+        """
         s, count = self._system, self._system.model.spring_count
         if self._edge is not None:
             return self._edge.record_passes()
         arrays = s.damage_arrays
         self._launch(resident_step.copy_numbers, count, [self._state.stiffness, arrays["stiffness"]])
-        own = self._one.spring_count
+        spring_count = self._one.spring_count
         if "force_positive" in arrays:
             inputs = [
-                own,
+                spring_count,
                 s.normal_force,
                 s.friction_force,
                 arrays["force_positive"],
                 arrays["force_negative"],
             ]
-            self._launch(resident_step.damage_forces, (self._copies, own), inputs)
+            self._launch(resident_step.damage_forces, (self._copies, spring_count), inputs)
         if "touch_positive" in arrays:
-            inputs = [own, s.touch, arrays["touch_positive"], arrays["touch_negative"]]
-            self._launch(resident_step.damage_touch, (self._copies, own), inputs)
+            inputs = [spring_count, s.touch, arrays["touch_positive"], arrays["touch_negative"]]
+            self._launch(resident_step.damage_touch, (self._copies, spring_count), inputs)
         if "d" in arrays:
             self._launch(resident_step.damage_stretch, count, [s.on_device.springs, s.x, arrays["d"]])
         return s.enqueue_damage()
@@ -336,7 +342,7 @@ class _ResidentRun:
         wp.launch(kernel, dim=count, inputs=inputs, device=self._system.device)
 
     def step_through(self, progress: Callable[[float], None]) -> None:
-        """Launch the steps; every READ_EVERY of them, see whether the run goes on."""
+        """Launch the steps; check every READ_EVERY of them whether the run continues."""
         for n in range(self._steps):
             wp.capture_launch(self._graph)
             if (n + 1) % _READ_EVERY == 0 or n + 1 == self._steps:
@@ -345,7 +351,7 @@ class _ResidentRun:
                 progress((n + 1) / self._steps)
 
     def collect(self, copy: int, record: Record) -> _ResidentResult:
-        """Bring all of one copy to the host: into its record, and what else a run returns."""
+        """Copy the results of one copy to the host: fill its record and return the rest."""
         done, history = int(host(self._state.step)[copy]), self._history
         kept = self._nodes_of(copy, history.kept)
         distinct = sorted(set(self._kept_steps.values()))
@@ -373,7 +379,7 @@ class _ResidentRun:
         return _ResidentResult(states, last, self._outcome(copy, done))
 
     def _nodes_of(self, copy: int, rows: wp.array) -> np.ndarray:
-        """The part of a copy of rows over all nodes."""
+        """Return the rows of one copy from rows over all nodes."""
         count = self._one.node_count
         return host(rows)[:, copy * count : (copy + 1) * count]
 
@@ -384,11 +390,13 @@ class _ResidentRun:
         kind, dt = _OUTCOMES[code], self._system.dt
         worst = int(host(self._newton.worst)[copy])
         if kind is OutcomeKind.NEWTON_STALLED:
-            detail = f"At {(done + 1) * dt:.4g} s, worst at the named node."
+            detail = f"At {(done + 1) * dt:.4g} s; the given node has the largest error."
             return Outcome(kind, detail, done + 1, int(self._free[worst]))
         if kind is OutcomeKind.DIVERGED:
             away = float(host(self._newton.length)[copy])
-            return Outcome(kind, f"At {(done + 1) * dt:.4g} s a node was {away:.3g} m away.", done + 1, worst)
+            return Outcome(
+                kind, f"At {(done + 1) * dt:.4g} s a node had moved {away:.3g} m.", done + 1, worst
+            )
         force = float(np.linalg.norm(host(self._history.observed)[copy, done - 1, :3]))
         return Outcome(kind, f"It reached {force:.4g} N, the limit is {self._limits[copy]:g} N.", done)
 

@@ -1,4 +1,4 @@
-"""What a run returns."""
+"""Result of a run, and the records it is built from."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Statistics:
-    """What the integrator did."""
+    """Counters of the integrator."""
 
     steps: int = 0
     newton_iterations: int = 0
@@ -28,13 +28,13 @@ class Statistics:
     factorisations: int = 0
     indefinite_hessians: int = 0
     inverted_tets: int = 0
-    """Most tets inside out at the end of any step."""
+    """Largest number of inverted tets at the end of any step."""
     seconds: dict[str, float] = field(default_factory=dict)
-    """Time by activity [s]: gradient, hessian, factorisation, solve, other; or device, other if a run stays there."""
+    """Time by activity [s]: gradient, hessian, factorisation, solve, other; or device, other for runs on the device."""
 
     @property
     def newton_per_step(self) -> float:
-        """Mean number of Newton iterations."""
+        """Mean number of Newton iterations per step."""
         return self.newton_iterations / max(1, self.steps)
 
 
@@ -49,7 +49,7 @@ class Result:
     torque: np.ndarray
     """Resultant torque on the knife about its origin [N m], shape [sample_count, 3]."""
     contact_area: np.ndarray
-    """Cut surface in touch with the knife, both halves [m^2], shape [sample_count]."""
+    """Area of the cut surface in contact with the knife, both halves [m^2], shape [sample_count]."""
     step_time: np.ndarray
     """Times of the states [s], shape [step_count + 1]."""
     pose: np.ndarray
@@ -59,14 +59,14 @@ class Result:
     energy: dict[str, np.ndarray]
     """Energies and accumulated work [J], each of shape [step_count + 1]."""
     positions: dict[float, np.ndarray]
-    """Node positions [m], shape [node_count, 3], at the times asked for and, last, at the end."""
+    """Node positions [m], shape [node_count, 3], at the requested times and, last, at the end."""
     outcome: Outcome
     statistics: Statistics
     tape: "Tape | None" = field(default=None, repr=False)
 
     @property
     def force_norm(self) -> np.ndarray:
-        """Norm of the force on the knife [N], shape [sample_count]: what a robot's log is compared with."""
+        """Norm of the force on the knife [N], shape [sample_count], as compared with a robot's log."""
         return np.linalg.norm(self.force, axis=1)
 
     @property
@@ -76,13 +76,13 @@ class Result:
 
     @property
     def cut_fraction(self) -> np.ndarray:
-        """Share of the springs' stiffness that is gone, shape [step_count + 1]."""
+        """Fraction of the springs' stiffness that is gone, shape [step_count + 1]."""
         return 1.0 - self.stiffness.sum(axis=1) / self.stiffness[0].sum()
 
     def gradient(
         self, force_bar: np.ndarray, position_bar: Mapping[float, np.ndarray] | None = None
     ) -> "Gradients":
-        """Gradients of a loss whose derivative in `force` is force_bar, shape [sample_count, 3].
+        """Return the gradients of a loss whose derivative in `force` is force_bar, shape [sample_count, 3].
 
         position_bar: its derivatives in `positions` [1/m], by time, each of shape [node_count, 3].
         """
@@ -92,34 +92,36 @@ class Result:
     def gradients(
         self, force_bars: np.ndarray, position_bars: Mapping[float, np.ndarray] | None = None
     ) -> "list[Gradients]":
-        """Gradients of many losses together, for much less than one by one; shape [loss_count, sample_count, 3].
+        """Return the gradients of many losses together, much faster than one by one.
 
+        force_bars: shape [loss_count, sample_count, 3].
         position_bars: by time of `positions`, each of shape [loss_count, node_count, 3].
         """
         if self.tape is None:
             raise InputError(
-                "gradient: this run kept no states. A gradient needs them. Call simulate with differentiable=True."
+                "gradient: this run stored no states. A gradient needs them. Call simulate with differentiable=True."
             )
         from disect_sim.adjoint import pullback
 
         unknown = [time for time in position_bars or {} if time not in self.positions]
         if unknown:
             raise InputError(
-                f"gradient: there are no positions at {', '.join(f'{time:g}' for time in unknown)} s. They are there "
+                f"gradient: there are no positions at {', '.join(f'{time:g}' for time in unknown)} s. They were kept "
                 f"at {', '.join(f'{time:g}' for time in self.positions)} s. Name the times in keep_times."
             )
         return pullback(self.tape, force_bars, position_bars or {})
 
 
 def kept_step(time: float, dt: float) -> int:
-    """The step at whose end the positions of a time to keep [s] are kept: the nearest, never the start."""
+    """Return the step at whose end the positions of a time to keep [s] are kept: the nearest, never the start."""
     return max(1, int(np.ceil(time / dt - 0.5)))
 
 
 def sampling_operator(dt: float, steps: int, rate_hz: float) -> sp.csr_matrix:
-    """Means over sampling intervals of what is known at the end of every step, shape [samples, steps].
+    """Return the operator from values at the end of every step to means over sampling intervals, shape [samples,
+    steps].
 
-    Between the ends of two steps it is a straight line, in the first step a constant.
+    Values are interpolated linearly between the ends of steps and constant in the first step.
     """
     samples = int(np.floor(steps * dt * rate_hz + 1e-9))
     edges = np.arange(samples + 1) / rate_hz
@@ -144,34 +146,35 @@ def sampling_operator(dt: float, steps: int, rate_hz: float) -> sp.csr_matrix:
     )
 
 
-# What is kept of a run, and the Result that it becomes.
+# Records of a run
 
 
 _MATTERS_FRACTION = 0.01
-"""A tet copy with less material than this may turn inside out unseen: it weighs and holds nothing."""
+"""Tet copies with less material than this may invert without being counted: they hardly carry mass or force."""
 _CUT_AT_ALL = 0.01
-"""Share of the springs' stiffness that must go for a run to count as a cut."""
+"""Minimum fraction of the springs' stiffness that must go for a run to count as a cut."""
 
 
 @dataclass(frozen=True)
 class Observed:
-    """Many steps at once, as a run on the device leaves them."""
+    """Observables of many steps, as returned by a run on the device."""
 
     sums: np.ndarray
-    """Force [N] and torque [N m] on the knife, touching area [m^2], kinetic energy and gravity's [J], tets inside out,
-    work of fracture [J] and drag power [W] of the edge law, shape [step_count, 12]."""
+    """Force [N] and torque [N m] on the knife, touching area [m^2], kinetic and gravitational energy [J], inverted
+    tets, work of fracture [J] and drag power [W] of the edge law, shape [step_count, 12].
+    """
     parts: np.ndarray
     """Parts of the incremental energy [J] in the order of Energies, shape [step_count, 12]."""
     stiffness: np.ndarray
-    """[N/m], shape [step_count + 1, spring_count]."""
+    """Spring stiffness [N/m], shape [step_count + 1, spring_count]."""
     passed: list[np.ndarray]
-    """How far the edge has passed [m] at the start and after every step; empty under other laws."""
+    """Largest depth of the edge at every sample [m], at the start and after every step; empty under other laws."""
     positions: dict[float, np.ndarray]
-    """Nodes [m] at the times to keep."""
+    """Node positions [m] at the times to keep."""
 
 
 class Record:
-    """The observables of every step and the node positions at chosen times."""
+    """Observables of every step and node positions at chosen times."""
 
     def __init__(
         self,
@@ -182,7 +185,7 @@ class Record:
         stiffness: np.ndarray,
         passed: np.ndarray,
     ) -> None:
-        """poses: [m], shape [step_count + 1, 3]. stiffness, passed: at the start, as in Observed."""
+        """Start a record. poses: [m], shape [step_count + 1, 3]. stiffness, passed: at the start, as in Observed."""
         self._model, self._dt, self._poses = model, dt, poses
         self._keep = sorted(keep_times)
         self._force: list[np.ndarray] = []
@@ -190,23 +193,23 @@ class Record:
         self._area: list[float] = []
         self._energy: list[dict[str, float]] = []
         self.stiffness: list[np.ndarray] = [stiffness]
-        """Of the springs, per reference area [N/m], after every step."""
+        """Spring stiffness per reference area [N/m], after every step."""
         self.passed: list[np.ndarray] = [passed]
-        """How far the edge has passed every sample of the edge law [m] after every step; empty under other laws."""
+        """Largest depth of the edge at every sample of the edge law [m] after every step; empty under other laws."""
         self.positions: dict[float, np.ndarray] = {}
         self.statistics = Statistics()
 
     def begin(self, parts: Energies, kinetic: float, gravity: float) -> None:
-        """The energies [J] at time zero."""
+        """Set the energies [J] at time zero."""
         self._energy.append(_named(parts, kinetic, gravity))
 
     def kept_steps(self, steps: int) -> dict[float, int]:
-        """Time to keep → the step at whose end the positions are kept: the nearest, within the run."""
+        """Return time to keep → step at whose end the positions are kept: the nearest, within the run."""
         nearest = {time: kept_step(time, self._dt) for time in self._keep}
         return {time: step for time, step in nearest.items() if step <= steps}
 
     def take(self, observed: Observed) -> None:
-        """Record many steps that were run elsewhere, after the start."""
+        """Record many steps that ran elsewhere, after the start."""
         self.statistics.steps = len(observed.sums)
         self.statistics.inverted_tets = int(observed.sums[:, 9].max(initial=0.0))
         self._force, self._torque = list(observed.sums[:, :3]), list(observed.sums[:, 3:6])
@@ -228,7 +231,7 @@ class Record:
             )
 
     def result(self, outcome: Outcome | None, rate_hz: float, x: np.ndarray) -> Result:
-        """The result; x is the last good state."""
+        """Return the result; x is the last good state."""
         dt, steps = self._dt, len(self._force)
         mean = sampling_operator(dt, steps, rate_hz) if steps else sampling_operator(dt, 1, 0.5 / dt)[:, :0]
         self.positions[steps * dt] = x.copy()
@@ -252,7 +255,7 @@ class Record:
 
     def _verdict(self, stiffness: np.ndarray) -> Outcome:
         if self.statistics.inverted_tets:
-            return Outcome(OutcomeKind.MESH_INVERTED, f"At worst {self.statistics.inverted_tets} at once.")
+            return Outcome(OutcomeKind.MESH_INVERTED, f"At most {self.statistics.inverted_tets} at once.")
         if stiffness[-1].sum() > (1.0 - _CUT_AT_ALL) * stiffness[0].sum():
             return Outcome(OutcomeKind.NOTHING_CUT)
         return Outcome(OutcomeKind.COMPLETE)
@@ -269,7 +272,7 @@ def _named(
 ) -> dict[str, float]:
     """Return energies [J] by the names of a result.
 
-    Of the edge law, fracture is the work of fracture and drag what the edge's drag has dissipated, both so far.
+    Under the edge law, fracture is the work of fracture and drag the energy dissipated by the edge's drag, both so far.
     """
     return {
         "kinetic": kinetic,
@@ -286,13 +289,13 @@ def _named(
 
 
 def tets_that_matter(model: Model) -> np.ndarray:
-    """Tets with enough material to count as inside out, shape [tet_count], bool."""
+    """Return the tets with enough material to count when inverted, shape [tet_count], bool."""
     full = np.abs(np.linalg.det(np.linalg.inv(model.tet_shape_gradients))) / 6.0
     matter: np.ndarray = model.tet_volume / full > _MATTERS_FRACTION
     return matter
 
 
-# Collects what a run on the host shows, step by step.
+# Recording on the host, step by step
 
 
 class Recorder(Record):
@@ -320,7 +323,7 @@ class Recorder(Record):
     def step(
         self, x: np.ndarray, x_previous: np.ndarray, stiffness: np.ndarray, passed: np.ndarray
     ) -> Outcome | None:
-        """Record the end of a step, right after `system.gradient(x)`. Returns an outcome if the run must stop."""
+        """Record the end of a step, right after `system.gradient(x)`. Return an outcome if the run must stop."""
         system, dt = self._system, self._system.dt
         n = len(self._force) + 1
         self.statistics.steps = n
@@ -329,7 +332,7 @@ class Recorder(Record):
             moved = away.max(axis=1)
             worst = int(moved.argmax())
             return Outcome(
-                OutcomeKind.DIVERGED, f"At {n * dt:.4g} s a node was {moved[worst]:.3g} m away.", n, worst
+                OutcomeKind.DIVERGED, f"At {n * dt:.4g} s a node had moved {moved[worst]:.3g} m.", n, worst
             )
         force, torque = self._knife_wrench(x, n)
         mean_force = 0.5 * (force + self._force[-1]) if self._force else force
@@ -351,7 +354,7 @@ class Recorder(Record):
         return None
 
     def _knife_wrench(self, x: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-        """Force [N] and torque about the knife's origin [N m] on the knife: the reaction to the forces on the body."""
+        """Return force [N] and torque about its origin [N m] on the knife: the reaction to the forces on the body."""
         s, m = self._system, self._model
         normal, friction = host(s.normal_force), host(s.friction_force)
         a, b = x[m.contact_parents[:, 0]] - self._poses[n], x[m.contact_parents[:, 1]] - self._poses[n]
@@ -367,14 +370,14 @@ class Recorder(Record):
         return float(host(self._system.touch) @ np.tile(self._model.mesh.spring_area, 2))
 
     def _energies(self, x: np.ndarray, velocity: np.ndarray) -> dict[str, float]:
-        """Energies [J] at the x of the last `system.gradient`, and the knife's work so far."""
+        """Return energies [J] at the x of the last `system.gradient`, and the knife's work so far."""
         system, edge = self._system, self._system.edge
         motion = system.motion_energies(x, velocity)
         fracture = 0.0 if edge is None else edge.energy(self.passed[-1])
         return _named(system.energies(), *motion, fracture=fracture, drag=self._drag, knife_work=self._work)
 
     def _add_drag(self) -> None:
-        """Add what the edge's drag dissipated in the step, by the trapezoidal rule, as the knife's work."""
+        """Add the energy the edge's drag dissipated in the step, by the trapezoidal rule, like the knife's work."""
         if self._system.load is None:
             return
         power = self._system.load.drag_power_w

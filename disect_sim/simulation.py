@@ -1,4 +1,4 @@
-"""Run a cut."""
+"""`simulate`: check the settings of a run, choose device and solver, and run the cut."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,15 +20,16 @@ from disect_sim.resident import run_resident
 from disect_sim.result import Recorder, Result
 from disect_sim.step_system import StepSystem
 
-# Semi-implicit Euler, the paper's Algorithm 1: many small steps, forward only.
+# Semi-implicit Euler, the paper's Algorithm 1: many small steps, forward only
 
 
 _SAFETY = 0.5
-"""Share of the stability limit used: contact and damping can stiffen the system beyond its rest state."""
+"""Fraction of the stability limit used: contact and damping can make the system stiffer than at rest."""
 
 
 def stable_step(model: Model, parameters: ExpandedParameters, device: str) -> float:
-    """Largest stable explicit step [s] around the rest state with every spring whole and every edge in contact.
+    """Return the largest stable explicit step [s] around the rest state with all springs intact and all edges in
+    contact.
 
     For the highest frequency w and the highest damping rate c: 2/w (sqrt(1 + z^2) - z), z = c / (2 w).
     """
@@ -42,9 +43,9 @@ def stable_step(model: Model, parameters: ExpandedParameters, device: str) -> fl
 def _rest_matrices(
     model: Model, parameters: ExpandedParameters, device: str
 ) -> tuple[np.ndarray, sp.csr_matrix, sp.csr_matrix]:
-    """Mass [kg], stiffness [N/m] and damping [N s/m] of the free nodes at rest, with every edge pressed by the knife.
+    """Return mass [kg], stiffness [N/m] and damping [N s/m] of the free nodes at rest, with all edges in contact.
 
-    The Hessian of a step is M/dt^2 + C/dt + K: two different steps tell C and K apart.
+    The Hessian of a step is M/dt^2 + C/dt + K: two different steps separate C and K.
     """
     free = ~model.fixed
     rest = model.mesh.nodes
@@ -72,7 +73,7 @@ def _rest_matrices(
 
 
 def _pressed(model: Model, parameters: ExpandedParameters, name: str) -> sp.dia_matrix:
-    """What knife contact on every cut edge adds to the diagonal, for its stiffness or damping."""
+    """Return what knife contact on every cut edge adds to the diagonal, for its stiffness or damping."""
     value = np.tile(parameters.row(name) * model.spring_area_ratio, 2)
     diagonal = np.zeros(model.node_count)
     np.add.at(diagonal, model.contact_parents[:, 0], value * (1.0 - model.contact_coordinate) ** 2)
@@ -93,7 +94,7 @@ def _run_explicit(
     recorder: Recorder,
     progress: Callable[[float], None],
 ) -> tuple[np.ndarray, Outcome | None]:
-    """Step through the motion. Returns the last good positions and, if the run had to stop, why."""
+    """Step through the motion. Return the last good positions and, if the run had to stop, the outcome."""
     dt, fixed = system.dt, system.model.fixed
     inverse_mass = np.where(fixed, 0.0, 1.0 / system.mass)[:, None]
     gravity = np.where(fixed[:, None], 0.0, system.model.gravity)
@@ -121,39 +122,39 @@ def _run_explicit(
     return last_good, outcome
 
 
-# Which device and which linear solver a run uses.
+# Device and linear solver
 
 
 SOLVERS = {
-    "cholesky": "conjugate gradients with an old Cholesky factor, on the host",
+    "cholesky": "conjugate gradients preconditioned by an old Cholesky factor, on the host",
     "conjugate_gradients": "conjugate gradients with block-Jacobi and affine clusters; a whole run stays on the device",
 }
 LARGE_TETS = 20_000
-"""Beyond so many tets conjugate gradients are the faster ones on the CPU too (lab/notes/performance.md)."""
+"""Number of tets above which conjugate gradients are faster on the CPU too (lab/notes/performance.md)."""
 LARGE_FORWARD_TETS = 6_000
-"""The same for a run without gradient, whose steps then never leave the device."""
+"""Same for a run without gradient, whose steps then never leave the device."""
 _OLDEST_DRIVER = "12.4"
-"""CUDA version of the oldest driver whose graphs have loops."""
+"""CUDA version of the oldest driver whose graphs support loops."""
 
 
 def choose_device(device: str | None) -> str:
-    """The device asked for, or CUDA if there is one, or the CPU."""
+    """Return the requested device, or CUDA if present, or the CPU."""
     if device is None:
         return "cuda:0" if wp.is_cuda_available() else "cpu"
     if device.startswith("cuda") and not wp.is_cuda_available():
         raise InputError(
-            f"simulate: device {device!r} was asked for, but no CUDA device is here. Use device='cpu'."
+            f"simulate: device {device!r} was requested, but there is no CUDA device. Use device='cpu'."
         )
     return device
 
 
 def on_cuda() -> bool:
-    """Whether runs use a CUDA device by default: many cuts then go there in batches, not to processes."""
+    """Return True if runs use a CUDA device by default: many cuts then run there in batches instead of processes."""
     return choose_device(None) != "cpu"
 
 
 def choose_solver(name: str | None, device: str, tets: int) -> str:
-    """The solver asked for, or the one made for the device and for so many tets."""
+    """Return the requested solver, or the default for the device and number of tets."""
     able = device == "cpu" or wp.is_conditional_graph_supported()
     if name is None:
         better = device != "cpu" or tets > LARGE_TETS
@@ -171,36 +172,36 @@ def choose_solver(name: str | None, device: str, tets: int) -> str:
 
 
 def forward_solver(tets: int) -> str | None:
-    """The fastest solver of a run without gradient, for `simulate`; the force is the same to 1e-6."""
+    """Return the fastest solver of a run without gradient, for `simulate`; the force is the same to 1e-6."""
     large = not on_cuda() and tets > LARGE_FORWARD_TETS
     return "conjugate_gradients" if large else None
 
 
 def describe_device() -> str:
-    """One sentence: the device that a run uses by default, and how it solves its steps there."""
+    """Describe in one line the default device and how it solves the steps."""
     device = choose_device(None)
     solver = choose_solver(None, device, 0)
     if device == "cpu":
         return f"no CUDA device; the simulator runs on the CPU: up to {LARGE_TETS:,} tets {SOLVERS[solver]}"
-    found = wp.get_device(device)
-    name = f"{found.name}, {found.total_memory / 1e9:.0f} GB ({device})"
+    cuda = wp.get_device(device)
+    name = f"{cuda.name}, {cuda.total_memory / 1e9:.0f} GB ({device})"
     if solver == "cholesky":
         return f"{name}: {SOLVERS[solver]}, since the driver is older than CUDA {_OLDEST_DRIVER}; update it"
     return f"{name}: {SOLVERS[solver]}"
 
 
-# A run before it starts: the arguments of `simulate`, checked and with everything chosen that was left open.
+# Settings of a run
 
 
 _DEFAULT_DT_S = 3.0e-3
-"""Implicit time step [s]: 0.15 mm of the knife's way at a usual 50 mm/s; its error is in docs/simulator.md."""
+"""Default implicit time step [s]: 0.15 mm of knife travel at the usual 50 mm/s; for its error see docs/simulator.md."""
 _STEP_ROUNDING = 1.0e-6
-"""A duration this share of a step beyond a whole number of steps is meant to be that whole number."""
+"""A duration that exceeds a whole number of steps by less than this fraction of a step is rounded down to it."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One run."""
+    """Checked arguments of `simulate`, with all defaults resolved."""
 
     model: Model
     motion: Motion
@@ -209,15 +210,15 @@ class Setting:
     device: str
     solver: str
     dt: float
-    """[s]."""
+    """Time step [s]."""
     times: np.ndarray
-    """[s], shape [step_count + 1]."""
+    """Times [s], shape [step_count + 1]."""
     poses: np.ndarray
-    """Knife [m], shape [step_count + 1, 3]."""
+    """Knife positions [m], shape [step_count + 1, 3]."""
     x: np.ndarray
-    """Nodes at the start [m], shape [node_count, 3]."""
+    """Node positions at the start [m], shape [node_count, 3]."""
     velocity: np.ndarray
-    """[m/s], shape [node_count, 3]."""
+    """Node velocities at the start [m/s], shape [node_count, 3]."""
     differentiable: bool
     sample_rate_hz: float
     keep_times: tuple[float, ...]
@@ -243,7 +244,7 @@ def settle(
     initial_velocity: np.ndarray | None,
     force_limit_n: float,
 ) -> Setting:
-    """Check and choose; the arguments are those of `simulate`, where they and their defaults are described."""
+    """Check the arguments of `simulate`, which documents them, and resolve the defaults."""
     if integrator not in ("implicit", "explicit"):
         raise InputError(
             f"simulate: integrator is {integrator!r}. It must be 'implicit' or 'explicit'. Choose one."
@@ -256,7 +257,7 @@ def settle(
     if differentiable and (integrator == "explicit" or not smooth):
         raise InputError(
             f"simulate: no gradient for the {integrator} integrator with {model.contact_law} contact and damage by "
-            f"{model.damage_law}: it would be useless (see docs/simulator.md). Use integrator='implicit' and "
+            f"{model.damage_law}: it would be meaningless (see docs/simulator.md). Use integrator='implicit' and "
             "contact_law='one_sided'."
         )
     if integrator == "explicit" and damage_law(model.damage_law).at_edge:
@@ -318,26 +319,26 @@ def simulate(
 
     - `model`: from `build_model`.
     - `motion`: a `ConstantVelocity`, `RecordedMotion` or `SlicingMotion`.
-    - `parameters`: name → number, or one number per spring; what is missing has its default (see `parameter_info`).
+    - `parameters`: name → number, or one number per spring; missing ones have their default (see `parameter_info`).
     - `duration` [s].
 
     **Other arguments**
 
-    - `dt`: time step [s]; by default 3 ms for "implicit", or a little less for a whole number of steps; for "explicit"
+    - `dt`: time step [s]; by default 3 ms for "implicit", or slightly less for a whole number of steps; for "explicit"
       half the stability limit or less, a whole number of steps per sample.
     - `integrator`: "implicit" (second order, exact gradients) or "explicit" (the paper's scheme, forward only).
-    - `differentiable`: keep the states, so that `result.gradient(...)` can be asked. The numbers are the same.
+    - `differentiable`: store the states for `result.gradient(...)`. The results are the same.
     - `sample_rate_hz`: rate at which forces are reported, as means over the interval.
     - `keep_times`: times [s] at which node positions are kept.
-    - `device`: "cpu" or "cuda"; by default CUDA if there is one.
+    - `device`: "cpu" or "cuda"; by default CUDA if present.
     - `solver`: of the implicit steps, "cholesky" (an old factor on the host) or "conjugate_gradients" (the whole run
-      stays on the device); by default the second on CUDA and for large bodies, else the first.
+      stays on the device); by default the second on CUDA and for large bodies, otherwise the first.
     - `newton`: tolerances of the implicit steps.
     - `initial_positions` [m], `initial_velocity` [m/s], shape [node_count, 3]: by default at rest.
-    - `force_limit_n`: a knife force beyond this [N] ends the run as jammed.
+    - `force_limit_n`: a knife force above this [N] ends the run as jammed.
     - `progress`: called with the fraction done.
 
-    Never raises for a run that goes wrong: see `result.outcome`.
+    A run that fails does not raise: see `result.outcome`.
     """
     setting = settle(
         model=model,
@@ -373,7 +374,7 @@ def simulate(
 def _run(
     setting: Setting, system: StepSystem, recorder: Recorder, progress: Callable[[float], None]
 ) -> tuple[np.ndarray, Outcome | None, list[np.ndarray]]:
-    """Last good positions, why the run had to stop, and the states, if gradients will be asked."""
+    """Return the last good positions, the outcome if the run had to stop, and the states if stored for gradients."""
     s, states = setting, list[np.ndarray]()
     if s.integrator == "explicit":
         return *_run_explicit(system, s.poses, s.x, s.velocity, recorder, progress), states

@@ -1,4 +1,4 @@
-"""The fixed block pattern of the Hessian: which 3x3 block every element adds to."""
+"""Fixed block pattern of the Hessian: the 3x3 block to which each element adds, and launch order of the elements."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ TET_PAIRS = ((0, 0), (1, 1), (2, 2), (3, 3), (0, 1), (0, 2), (0, 3), (1, 2), (1,
 
 @dataclass(frozen=True)
 class BlockPattern:
-    """Block-CSR pattern over the free nodes. Block `trash` collects what concerns fixed nodes."""
+    """Block-CSR pattern over the free nodes. Block `trash` collects the contributions of fixed nodes."""
 
     free_index: np.ndarray
     """Row of every node among the free ones, -1 if fixed, shape [node_count]."""
@@ -21,11 +21,11 @@ class BlockPattern:
     upper: np.ndarray
     """Blocks above the diagonal, shape [pair_count], int32."""
     lower: np.ndarray
-    """Their transposed twins, shape [pair_count], int32."""
+    """Their transposes, shape [pair_count], int32."""
 
     @property
     def trash(self) -> int:
-        """Index of the block that collects what concerns fixed nodes."""
+        """Index of the block that collects the contributions of fixed nodes."""
         return len(self.indices)
 
     @property
@@ -34,7 +34,7 @@ class BlockPattern:
         return len(self.indptr) - 1
 
     def first_of(self, copies: int) -> "BlockPattern":
-        """The pattern of one body, if this is that of so many copies of it, which have nothing in common."""
+        """Return the pattern of one body, if this is the pattern of `copies` disjoint copies of it."""
         if copies == 1:
             return self
         rows, blocks, pairs = (
@@ -51,19 +51,19 @@ class BlockPattern:
         )
 
     def slots(self, row_nodes: np.ndarray, column_nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Upper-triangle block of node pairs, and whether the pair is stored transposed (row > column)."""
+        """Return the upper-triangle block of node pairs, and whether the pair is stored transposed (row > column)."""
         i, j = self.free_index[row_nodes], self.free_index[column_nodes]
         low, high = np.minimum(i, j), np.maximum(i, j)
         free = low >= 0
         row_of_block = np.repeat(np.arange(self.free_count), np.diff(self.indptr))
         keys = row_of_block.astype(np.int64) * self.free_count + self.indices
-        wanted = low.astype(np.int64) * self.free_count + high
-        found = np.searchsorted(keys, np.where(free, wanted, 0))
-        return np.where(free, found, self.trash).astype(np.int32), i > j
+        pair_key = low.astype(np.int64) * self.free_count + high
+        block = np.searchsorted(keys, np.where(free, pair_key, 0))
+        return np.where(free, block, self.trash).astype(np.int32), i > j
 
 
 def block_pattern(elements: list[np.ndarray], fixed: np.ndarray) -> BlockPattern:
-    """Pattern of all node pairs that share an element.
+    """Build the pattern of all node pairs that share an element.
 
     elements: node indices, each of shape [element_count, nodes per element]. fixed: shape [node_count], bool.
     """
@@ -92,18 +92,18 @@ def block_pattern(elements: list[np.ndarray], fixed: np.ndarray) -> BlockPattern
 
 
 def element_slots(pattern: BlockPattern, nodes: np.ndarray) -> np.ndarray:
-    """Blocks of four-node elements in the order of TET_PAIRS, shape [element_count, 10], int32."""
+    """Return the blocks of four-node elements in the order of TET_PAIRS, shape [element_count, 10], int32."""
     return np.stack([pattern.slots(nodes[:, a], nodes[:, b])[0] for a, b in TET_PAIRS], axis=1)
 
 
 def launch_groups(
     nodes: np.ndarray, *, parallel: bool, copies: int = 1
 ) -> tuple[np.ndarray, list[tuple[int, int]]]:
-    """Order of the elements and the (first, count) of groups that may run at once without sharing a node.
+    """Order the elements; return the (first, count) of groups that can run in parallel without sharing a node.
 
     A device that runs a launch in sequence needs one group. On a parallel one a greedy colouring makes sums over
-    elements independent of thread timing, so that results are the same bits every time. copies: how often the same
-    elements are there, on nodes of their own each; all copies of an element run at once.
+    elements independent of thread timing, so that results are reproducible bit for bit. copies: number of copies of
+    the elements, on separate nodes; all copies of an element run at once.
     """
     count = len(nodes)
     if not parallel:

@@ -1,4 +1,4 @@
-"""One time step as an optimisation problem: device arrays and the launches that fill energy, gradient and Hessian."""
+"""One time step as an optimisation problem: device arrays and launches for energy, gradient and Hessian."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -15,11 +15,9 @@ from disect_sim.model import ONSET_M, OVERLAP_ONSET_M, Model
 from disect_sim.parameters import ExpandedParameters
 from disect_sim.sparsity import BlockPattern, block_pattern
 
-# Stiffnesses that switch on and off during a cut: where the halves press on each other, and nodes on the board.
-
 
 class _Switches:
-    """One switch per spring, along the normal of the cut, then one per node that can touch the board, upwards."""
+    """Stiffnesses that switch on and off: one per spring along the cut normal, then one per board node, upwards."""
 
     def __init__(self, model: Model, pattern: BlockPattern) -> None:
         m = self._model = model
@@ -34,10 +32,10 @@ class _Switches:
         self.directions = sp.csr_matrix(
             (values[free], (rows[free], columns[free])), shape=(springs + board, 3 * pattern.free_count)
         )
-        """Rows over the unknowns of the Hessian, shape [switch_count, 3 free_count]."""
+        """Directions as rows over the unknowns of the Hessian, shape [switch_count, 3 free_count]."""
 
     def stiffness(self, x: np.ndarray, spring_stiffness: np.ndarray) -> np.ndarray:
-        """At the positions x, with these springs: stiffness along the directions [N/m], shape [switch_count]."""
+        """Return the stiffness along the directions [N/m], shape [switch_count], at positions x with these springs."""
         m = self._model
         apart = ((m.spring_operator @ x) * m.spring_normal).sum(axis=1)
         closed = m.overlap_stiffness * np.clip(-apart / OVERLAP_ONSET_M, 0.0, 1.0)
@@ -65,25 +63,25 @@ class Energies:
 
     @property
     def total(self) -> float:
-        """The sum: what Newton's method minimises."""
+        """Sum of the parts, which Newton's method minimises."""
         return sum(vars(self).values())
 
 
 class StepStart(NamedTuple):
-    """Everything a step from t_n to t_{n+1} starts from."""
+    """Inputs of a step from t_n to t_{n+1}."""
 
     x_n: np.ndarray
     """Positions [m], shape [node_count, 3]."""
     predicted: np.ndarray
-    """Where inertia and gravity alone would take them [m], shape [node_count, 3]."""
+    """Positions under inertia and gravity alone [m], shape [node_count, 3]."""
     stiffness: np.ndarray
-    """Spring stiffness per reference area that the step feels [N/m], shape [spring_count]."""
+    """Spring stiffness per reference area that acts during the step [N/m], shape [spring_count]."""
     pose_n: np.ndarray
-    """Knife at t_n [m], shape [3]."""
+    """Knife position at t_n [m], shape [3]."""
     pose: np.ndarray
-    """Knife at t_{n+1} [m], shape [3]."""
+    """Knife position at t_{n+1} [m], shape [3]."""
     ahead: np.ndarray | None = None
-    """Where friction expects the nodes at t_{n+1} [m], shape [node_count, 3]; by default where they are."""
+    """Node positions at t_{n+1} as predicted for friction [m], shape [node_count, 3]; by default x_n."""
     swing: np.ndarray | None = None
     """Half second difference of the knife's positions [m], shape [3]; by default zero."""
     load: EdgeLoad | None = None
@@ -91,15 +89,15 @@ class StepStart(NamedTuple):
 
     @property
     def expected(self) -> np.ndarray:
-        """Where to look for the end of the step first [m], shape [node_count, 3]."""
+        """Initial guess for the end of the step [m], shape [node_count, 3]."""
         return self.x_n if self.ahead is None else self.ahead
 
 
 class StepSystem:
     """Energy, gradient and Hessian of a step from (x_n, x_{n-1}, k_n, k_{n-1}) to x_{n+1}, on one device.
 
-    `begin` sets the start of a step; `gradient` may then be asked at any positions, and `hessian`, `energies`,
-    `volume_ratios` and `damaged` say more about the positions of the last `gradient`.
+    `begin` sets the start of a step; `gradient` can then be evaluated at any positions, and `hessian`, `energies`,
+    `volume_ratios` and `damaged` refer to the positions of the last `gradient`.
     """
 
     def __init__(self, model: Model, parameters: ExpandedParameters, dt: float, device: str) -> None:
@@ -237,11 +235,11 @@ class StepSystem:
 
     @property
     def edge(self) -> EdgeCut | None:
-        """What the edge severs, under the edge law."""
+        """Edge law of the model, if it uses it."""
         return self.on_device.edge
 
     def spring_state(self, stiffness: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Stiffness [N/m] and damping [N s/m] of the springs as they are, from the stiffness per reference area."""
+        """Return actual stiffness [N/m] and damping [N s/m] of the springs, from the stiffness per reference area."""
         initial, damping = self.parameters.row("cut_spring_ke"), self.parameters.row("cut_spring_kd")
         return stiffness * self.area_ratio, damping * self.area_ratio * (stiffness / initial)
 
@@ -272,30 +270,33 @@ class StepSystem:
         self._foresight.run()
 
     def gradient(self, x: np.ndarray) -> np.ndarray:
-        """Gradient of the incremental energy at x [N], shape [node_count, 3]; energies stay on the device."""
+        """Return the gradient of the incremental energy at x [N], shape [node_count, 3].
+
+        Energies stay on the device.
+        """
         upload(self.x, x)
         self._gradient.run()
         return host(self.grad)
 
     def find_contacts(self, x: np.ndarray) -> None:
-        """Of a `gradient` only the part that concerns the knife: contact points, forces and their energies."""
+        """Compute only the knife's part of a `gradient`: contact points, forces and their energies."""
         upload(self.x, x)
         self._contact_gradient.run()
 
     def hessian(self, *, fresh: bool = True) -> np.ndarray:
-        """Blocks of the Hessian at the x of the last `gradient` [N/m], shape [block_count, 3, 3].
+        """Return the blocks of the Hessian at the x of the last `gradient` [N/m], shape [block_count, 3, 3].
 
-        fresh: whether the tets' part is that of this x, or still that of the last fresh one.
+        fresh: recompute the tets' part at this x; otherwise reuse the last one.
         """
         self.assemble(fresh=fresh)
         return host(self.blocks)[:-1]
 
     def switched_stiffness(self) -> np.ndarray:
-        """What the Hessian at the x of the last `gradient` has along the directions of `switches` [N/m]."""
+        """Return the part of the Hessian at the x of the last `gradient` along the directions of `switches` [N/m]."""
         return self.switches.stiffness(host(self.x), host(self.stiffness) + host(self.damping) / self.dt)
 
     def assemble(self, *, fresh: bool = True) -> None:
-        """The same, left on the device as `blocks`; the last one collects what concerns fixed nodes."""
+        """Assemble the Hessian on the device as `blocks`; the last block collects the contributions of fixed nodes."""
         if fresh or not self._tet_hessian_known:
             clear(self.tet_blocks)
             self._tet_hessian.run()
@@ -307,27 +308,30 @@ class StepSystem:
         self._hessian.run()
 
     def enqueue_start(self) -> None:
-        """Launch what `begin` computes on the device, for a graph; the start of the step must be on the device."""
+        """Enqueue the device part of `begin`, for a graph; the start of the step must be on the device."""
         self._foresight.enqueue()
 
     def enqueue_gradient(self) -> None:
-        """Launch what `gradient` computes, for a graph, at the x on the device."""
+        """Enqueue `gradient`, for a graph, at the x on the device."""
         self._gradient.enqueue()
 
     def enqueue_hessian(self) -> None:
-        """Launch what `hessian` computes, for a graph."""
+        """Enqueue `hessian`, for a graph."""
         self.tet_blocks.zero_()
         self._tet_hessian.enqueue()
         wp.copy(self.blocks, self.tet_blocks)
         self._hessian.enqueue()
 
     def enqueue_damage(self) -> wp.array:
-        """Launch the damage law, for a graph; the array that takes the stiffness per reference area [N/m]."""
+        """Enqueue the damage law, for a graph.
+
+        Return the array that receives the stiffness per reference area [N/m].
+        """
         self._damage.enqueue()
         return self._damage_out
 
     def energies(self, copy: int = 0) -> Energies:
-        """Energy parts of a copy of the body at the x of the last `gradient`."""
+        """Return the energy parts of a copy of the body at the x of the last `gradient`."""
 
         def total(array: wp.array) -> np.ndarray:
             values = host(array)
@@ -342,16 +346,16 @@ class StepSystem:
         return Energies(*(float(part) for part in parts))
 
     def motion_energies(self, x: np.ndarray, velocity: np.ndarray, copy: int = 0) -> tuple[float, float]:
-        """Kinetic energy and gravity's [J] of a copy of the body whose nodes are at x [m], moving at velocity [m/s]."""
+        """Return kinetic and gravitational energy [J] of a copy of the body with nodes at x [m] and velocity [m/s]."""
         mass = self.mass.reshape(self.model.copies, -1)[copy]
         return float(0.5 * mass @ (velocity**2).sum(axis=1)), float(-mass @ (x @ self.model.gravity))
 
     def volume_ratios(self) -> np.ndarray:
-        """det F of every tet at the x of the last `gradient` [-], shape [tet_count], in the model's tet order."""
+        """Return det F of every tet at the x of the last `gradient` [-], shape [tet_count], in the model's order."""
         return host(self.energy_tets)[:, 2]
 
     def damage_state(self, stiffness: np.ndarray, x: np.ndarray) -> dict[str, np.ndarray]:
-        """What the damage law takes from the step, under the forces of the last `gradient`, by the law's own names."""
+        """Return the damage law's inputs from the step, under the forces of the last `gradient`, by argument name."""
         s = self.model.spring_count
         force = host(self.normal_force) + host(self.friction_force)
         touch = host(self.touch)
@@ -369,13 +373,13 @@ class StepSystem:
     def damaged(
         self, stiffness: np.ndarray, x: np.ndarray, pose: np.ndarray, passed: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Spring stiffness per reference area at the end of the step, under the forces of the last `gradient`.
+        """Return spring stiffness per reference area at the end of the step, under the forces of the last `gradient`.
 
-        Also how far the edge has passed: what EdgeCut says, or the empty array that other laws start with.
+        Also return the largest depths of the edge; under other laws, the empty array they start with.
         """
         if self.edge is not None:
-            passed, left = self.edge.passes(x, pose, passed)
-            return left, passed
+            passed, remaining = self.edge.passes(x, pose, passed)
+            return remaining, passed
         for name, value in self.damage_state(stiffness, x).items():
             upload(self.damage_arrays[name], value)
         self._damage.run()

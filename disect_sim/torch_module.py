@@ -1,4 +1,4 @@
-"""The simulator as a torch function, so that torch optimisers work on it."""
+"""The simulator as a torch function, for torch optimisers."""
 
 from typing import Any
 
@@ -36,27 +36,27 @@ class CuttingForce(_Cutting):
     """Knife force of a cut as a differentiable function of parameters and motion.
 
     `forward(parameters, motion)` takes dictionaries of tensors: spring, contact and material parameters (a scalar, or
-    one value per spring) and parameters of the motion; what is missing keeps the value given at construction.
-    Returns the force on the knife [N], shape [sample_count, 3], float64. The full result of the last call, with its
-    outcome, is in `last_result`. Keyword options go to `simulate`.
+    one value per spring) and parameters of the motion; missing ones keep the value given at construction. Returns the
+    force on the knife [N], shape [sample_count, 3], float64. The full result of the last call, with its outcome, is in
+    `last_result`. Keyword options are passed to `simulate`.
     """
 
     def forward(
         self, parameters: dict[str, torch.Tensor] | None = None, motion: dict[str, torch.Tensor] | None = None
     ) -> torch.Tensor:
-        """Force on the knife [N], shape [sample_count, 3]."""
+        """Return the force on the knife [N], shape [sample_count, 3]."""
         return self._simulated(parameters, motion)[0]
 
 
 class CuttingMotion(_Cutting):
-    """Like CuttingForce, with where the nodes are: option `keep_times` [s] says when."""
+    """CuttingForce that also returns the node positions at the times given by the option `keep_times` [s]."""
 
     def forward(
         self, parameters: dict[str, torch.Tensor] | None = None, motion: dict[str, torch.Tensor] | None = None
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Force on the knife [N], shape [sample_count, 3], and nodes [m], shape [time_count, node_count, 3].
+        """Return the force on the knife [N], shape [sample_count, 3], and nodes [m], shape [time_count, node_count, 3].
 
-        Times are in order; those that a run which ended early did not reach are missing.
+        Times are in increasing order; times that a run did not reach are missing.
         """
         return self._simulated(parameters, motion)
 
@@ -70,8 +70,8 @@ class _Simulate(torch.autograd.Function):
         split = len(names[0])
         given = module.parameters_given | dict(zip(names[0], values[:split], strict=True))
         motion = module.motion.with_parameters(**dict(zip(names[1], values[split:], strict=True)))
-        wanted = any(ctx.needs_input_grad)
-        result = simulate(module.model, motion, given, differentiable=wanted, **module.options)
+        needs_gradient = any(ctx.needs_input_grad)
+        result = simulate(module.model, motion, given, differentiable=needs_gradient, **module.options)
         module.last_result = result
         ctx.result, ctx.names, ctx.like = result, names, [(t.dtype, t.device, t.shape) for t in tensors]
         ctx.times = [
@@ -87,7 +87,7 @@ class _Simulate(torch.autograd.Function):
         force_bar, position_bar = (bar.detach().cpu().numpy() for bar in bars)
         gradients = ctx.result.gradient(force_bar, dict(zip(ctx.times, position_bar, strict=True)))
         flat = [gradients.parameters[n] for n in ctx.names[0]] + [gradients.motion[n] for n in ctx.names[1]]
-        out = []
+        tensors = []
         for value, (dtype, device, shape) in zip(flat, ctx.like, strict=True):
-            out.append(torch.as_tensor(np.asarray(value).reshape(shape), dtype=dtype, device=device))
-        return None, None, *out
+            tensors.append(torch.as_tensor(np.asarray(value).reshape(shape), dtype=dtype, device=device))
+        return None, None, *tensors

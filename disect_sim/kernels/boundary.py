@@ -1,4 +1,7 @@
-"""Contact of surface nodes with the board y = 0: penalty, approach damping, lagged friction."""
+"""Forces outside the cut: inertia, contact with the board y = 0, and nodes held along the blade.
+
+Board contact of surface nodes has a penalty, approach damping and lagged friction.
+"""
 
 import warp as wp
 
@@ -13,7 +16,7 @@ from disect_sim.kernels.laws import (
     smooth_step,
 )
 
-# Inertia of the backward Euler step and the bookkeeping of the block-sparse Hessian.
+# Inertia of the backward Euler step, and mirroring of the block-sparse Hessian
 
 
 _vec3 = wp.vec3d
@@ -29,7 +32,7 @@ def inertia_gradient(
     energy_out: wp.array(dtype=wp.float64),
     gradient_out: wp.array(dtype=_vec3),
 ):
-    """Overwrites gradient_out with the inertia term: every other force adds to it."""
+    """Overwrite gradient_out with the inertia term; every other force adds to it."""
     i = wp.tid()
     away = x_in[i] - predicted_in[i]
     k = mass[i] / (dt * dt)
@@ -54,12 +57,12 @@ def mirror_lower(
     lower: wp.array(dtype=wp.int32),
     hessian_out: wp.array(dtype=_mat33),
 ):
-    """Copies every upper off-diagonal block, transposed, to its place below the diagonal."""
+    """Copy every upper off-diagonal block, transposed, below the diagonal."""
     i = wp.tid()
     hessian_out[lower[i]] = wp.transpose(hessian_out[upper[i]])
 
 
-# Nodes held along the blade by springs to where they rest: they may rise and move apart, but are not drawn along.
+# Nodes held along the blade by springs to their rest positions; they can still rise and move apart
 
 _ALONG = wp.constant(2)
 
@@ -112,7 +115,7 @@ class Board:
 def board_normal_force(
     y: wp.float64, y_previous: wp.float64, area_ratio: wp.float64, board: Board, dt: wp.float64
 ):
-    """Upward force of the board [N]."""
+    """Return the upward force of the board [N]."""
     depth = board.radius - y
     depth_previous = board.radius - y_previous
     damping = board.damping * smooth_step(depth_previous / board.onset)
@@ -127,7 +130,7 @@ def board_lagged_force(y_previous: wp.float64, area_ratio: wp.float64, board: Bo
 
 @wp.func
 def board_force_on(x: _vec3, x_previous: _vec3, area_ratio: wp.float64, board: Board, dt: wp.float64):
-    """Force on a node [N]."""
+    """Return the force on a node [N]."""
     velocity = _vec3((x[0] - x_previous[0]) / dt, _ZERO, (x[2] - x_previous[2]) / dt)
     speed = rounded_speed(velocity)
     coefficient = friction_coefficient(speed, board.mu, _ZERO, board.friction_speed)
@@ -147,7 +150,7 @@ def board_gradient(
     energy_out: wp.array(dtype=_vec3),
     gradient_out: wp.array(dtype=_vec3),
 ):
-    """Energy (penalty, damping, friction) and its gradient added to gradient_out."""
+    """Compute the energy (penalty, damping, friction) and add its gradient to gradient_out."""
     i = wp.tid()
     n = nodes[i]
     x = x_in[n]
@@ -213,6 +216,6 @@ def board_force(
     x_previous_in: wp.array(dtype=_vec3),
     force_out: wp.array(dtype=_vec3),
 ):
-    """Force on the nodes as a differentiable function: Warp's adjoint gives the vector-Jacobian product."""
+    """Compute the force on the nodes as a differentiable function; Warp's adjoint gives the vector-Jacobian product."""
     i = wp.tid()
     force_out[i] = board_force_on(x_in[i], x_previous_in[i], area_ratio_in[i], board, dt)

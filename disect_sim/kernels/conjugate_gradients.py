@@ -1,11 +1,11 @@
-"""Conjugate gradients on the block-sparse Hessian without leaving the device, for one or many right-hand sides.
+"""Conjugate gradients on the block-sparse Hessian, entirely on the device, for one or many right-hand sides.
 
-The columns have one matrix together, or, in a batch of bodies, one of their own each, of the same pattern.
+The columns share one matrix or, in a batch of bodies, have one each, of the same pattern.
 
-Vectors are [column_count, row_count] of vec3, one row of 3x3 blocks per free node. Sums are taken in two parts, so that
-they come out the same every time: LANES threads add every LANES-th entry each, then one thread per column adds those.
+Vectors are [column_count, row_count] of vec3, one row of 3x3 blocks per free node. Sums are computed in two parts, so
+that they are reproducible: LANES threads add every LANES-th entry each, then one thread per column adds those.
 
-The preconditioner adds two corrections: the inverse of every diagonal block, and the best correction of a coarse space
+The preconditioner adds two corrections: the inverse of every diagonal block, and the best correction in a coarse space
 in which each cluster of nodes moves by an affine map.
 """
 
@@ -24,14 +24,14 @@ LANE_COUNT = wp.constant(LANES)
 
 @wp.struct
 class BlockMatrix:
-    """Square, symmetric, of 3x3 blocks; all blocks of a row follow one another."""
+    """Square symmetric matrix of 3x3 blocks; the blocks of a row are contiguous."""
 
     starts: wp.array(dtype=wp.int32)  # first block of each row, [row_count + 1]
     columns: wp.array(dtype=wp.int32)  # [block_count]
     diagonal: wp.array(dtype=wp.int32)  # block on the diagonal, [row_count]
     blocks: wp.array(dtype=_mat33)  # [N/m], matrix after matrix, [matrix_count block_count]
     block_count: int  # of one matrix
-    own: int  # 1: every column has a matrix of its own, 0: one for all
+    own: int  # 1: one matrix per column, 0: one for all
 
 
 @wp.struct
@@ -41,23 +41,23 @@ class CoarseSpace:
     cluster: wp.array(dtype=wp.int32)  # [row_count]
     functions: wp.array(dtype=wp.vec4d)  # 1 and the coordinates in the cluster, -1 to 1, [row_count]
     starts: wp.array(dtype=wp.int32)  # first member of each cluster, [cluster_count + 1]
-    members: wp.array(dtype=wp.int32)  # rows, cluster after cluster, [row_count]
+    members: wp.array(dtype=wp.int32)  # rows sorted by cluster, [row_count]
     inverse: wp.array3d(dtype=_mat33)  # [m/N], [matrix_count, unknown_count, unknown_count]
-    own: int  # 1: every column has an inverse of its own, 0: one for all
+    own: int  # 1: one inverse per column, 0: one for all
 
 
 @wp.struct
 class Solve:
-    """How far the solves of all columns are; arrays [column_count] unless said otherwise."""
+    """State of the solves of all columns; arrays [column_count] unless stated otherwise."""
 
     tolerance: wp.array(dtype=wp.float64)  # largest |residual| / |reference|, [1]
     max_iterations: int
-    running: wp.array(dtype=wp.int32)  # 1 while a column is open, [1]
-    open: wp.array(dtype=wp.int32)  # 1: goes on
-    solved: wp.array(dtype=wp.int32)  # 1: within the tolerance
-    indefinite: wp.array(dtype=wp.int32)  # 1: met a direction of curvature that is not positive
-    iterations: wp.array(dtype=wp.int32)  # of all solves so far
-    this_solve: wp.array(dtype=wp.int32)  # iterations of this one
+    running: wp.array(dtype=wp.int32)  # 1 while any column is active, [1]
+    open: wp.array(dtype=wp.int32)  # 1: active
+    solved: wp.array(dtype=wp.int32)  # 1: converged
+    indefinite: wp.array(dtype=wp.int32)  # 1: met a direction of non-positive curvature
+    iterations: wp.array(dtype=wp.int32)  # iterations of all solves so far
+    this_solve: wp.array(dtype=wp.int32)  # iterations of this solve
     reference: wp.array(dtype=wp.float64)  # squared norm that the tolerance refers to
     rz: wp.array(dtype=wp.float64)
     alpha: wp.array(dtype=wp.float64)
@@ -84,7 +84,7 @@ def multiply(matrix: BlockMatrix, vector_in: wp.array2d(dtype=_vec3), product_ou
 
 @wp.kernel
 def invert_diagonal(matrix: BlockMatrix, inverse_out: wp.array2d(dtype=_mat33)):
-    """Inverses of the diagonal blocks; of a block that is not positive definite only that of its diagonal."""
+    """Invert the diagonal blocks; of a block that is not positive definite, only its diagonal."""
     number, row = wp.tid()
     m = matrix.blocks[number * matrix.block_count + matrix.diagonal[row]]
     minor = m[0, 0] * m[1, 1] - m[0, 1] * m[1, 0]
@@ -106,7 +106,7 @@ def begin(
     direction_out: wp.array2d(dtype=_vec3),
     lanes_out: wp.array2d(dtype=wp.float64),
 ):
-    """Start from x = 0; lanes of the squared right-hand side."""
+    """Start from x = 0; compute lanes of the squared right-hand side."""
     column, lane = wp.tid()
     total = ZERO
     for row in range(lane, count, LANE_COUNT):
@@ -160,7 +160,7 @@ def precondition(
     z_out: wp.array2d(dtype=_vec3),
     lanes_out: wp.array2d(dtype=wp.float64),
 ):
-    """Both corrections of the residual, and lanes of their product with it."""
+    """Apply both corrections to the residual; compute lanes of their product with it."""
     column, lane = wp.tid()
     total = ZERO
     number = coarse.own * column
@@ -180,7 +180,7 @@ def precondition(
 def open_columns(
     squared_in: wp.array2d(dtype=wp.float64), rz_in: wp.array2d(dtype=wp.float64), solve_out: Solve
 ):
-    """A column whose right-hand side is within the tolerance already stays at zero."""
+    """Activate the columns; one whose right-hand side is within the tolerance already stays at zero."""
     column = wp.tid()
     limit = solve_out.tolerance[0] * solve_out.tolerance[0] * solve_out.reference[column]
     there = lane_sum(squared_in, column) <= limit
@@ -203,7 +203,7 @@ def turn(
     z_in: wp.array2d(dtype=_vec3),
     direction_out: wp.array2d(dtype=_vec3),
 ):
-    """The next direction: z + beta times the last one; nothing in a column that is closed."""
+    """Compute the next direction, z + beta times the last one; zero in an inactive column."""
     column, row = wp.tid()
     if solve.open[column] == 1:
         direction_out[column, row] = z_in[column, row] + direction_out[column, row] * solve.beta[column]
@@ -227,7 +227,10 @@ def curvature(
 
 @wp.kernel
 def step_length(curvature_in: wp.array2d(dtype=wp.float64), solve_out: Solve):
-    """Along a direction without positive curvature a column ends: where it is or, at its start, one direction on."""
+    """Compute the step length.
+
+    At non-positive curvature a column ends, at its start after one step along the direction.
+    """
     column = wp.tid()
     if column == 0:
         solve_out.running[0] = 0
@@ -256,7 +259,7 @@ def advance(
     residual_out: wp.array2d(dtype=_vec3),
     lanes_out: wp.array2d(dtype=wp.float64),
 ):
-    """Go along the direction; lanes of the squared residual."""
+    """Advance along the direction; compute lanes of the squared residual."""
     column, lane = wp.tid()
     alpha = solve.alpha[column]
     total = ZERO

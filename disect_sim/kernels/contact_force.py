@@ -1,4 +1,4 @@
-"""The forces of kernels/knife_contact.py as a differentiable function: Warp's adjoint of it is what gradients use."""
+"""Forces of kernels/knife_contact.py as a differentiable function, for Warp's adjoint."""
 
 import warp as wp
 
@@ -18,7 +18,7 @@ _vec3 = wp.vec3d
 
 @wp.struct
 class Found:
-    """Contact coordinate s and curvature as the search left them, [contact_count]."""
+    """Contact coordinate s and curvature found by the search, [contact_count]."""
 
     now: wp.array(dtype=_vec2)  # at the end of the step
     before: wp.array(dtype=_vec2)  # at its start
@@ -43,11 +43,11 @@ def contact_force(
     u_out: wp.array(dtype=_vec2),
     touch_out: wp.array(dtype=wp.float64),
 ):
-    """The contact forces of one step as a function of everything they depend on.
+    """Compute the contact forces of one step as a function of all their inputs.
 
     x, y, z: ends of the edges relative to the knife at the end, the start and the predicted end of the step [m].
     swing: half second difference of the knife's positions [m], one per contact.
-    u_out: where the normal and where the friction force act.
+    u_out: coordinates at which the normal and the friction force act.
     """
     i = wp.tid()
     edge = edge_of(edges, parameters_in, i)

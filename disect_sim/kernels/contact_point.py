@@ -1,13 +1,14 @@
-"""Where the material part of a cut edge touches the knife, and how deep: the only file that knows the contact laws.
+"""Signed distance to the knife, and contact point and depth of a cut edge: the only file that implements the contact
+laws.
 
-The contact point sits at the coordinate u = c s on the edge (parent 0 = material end, 1 = ghost end), where s
+The contact point is at the coordinate u = c s on the edge (parent 0 = material end, 1 = ghost end), where s
 in (0, 1) minimises the regularised distance
 
     D = min_s  d(q(s)) - beta log(4 s (1 - s)) - offset
 
 s is smooth in the positions (no clamping at the ends of the edge) and the envelope theorem gives dD/dx at constant s.
-`offset` is the value of the regulariser for the edge as it lies at rest beside a vertical flank, so that it does not
-shift the surface. Depth = radius - D. The exact law has neither regulariser nor derivatives of s.
+`offset` is the value of the regulariser for the edge at rest beside a vertical flank, so that it does not shift the
+surface. Depth = radius - D. The exact law has neither regulariser nor derivatives of s.
 """
 
 import warp as wp
@@ -19,8 +20,8 @@ from disect_sim.laws import CONTACT_LAWS
 # Local frame: origin at the tip of the edge in the middle of the blade, x across, y up, z along the blade [m].
 # The one-sided distance sees the knife from one half of the fruit only (side = +1 or -1), so it has no medial axis:
 #
-#     m = (a + b + sqrt((a - b)^2 + tip^2)) / 2     a: flank plane, b: horizontal plane under the edge
-#     d = max3(max3(m, top), end)                   max3: cubic smooth maximum of width `blend`, C2, exact outside
+#   m = (a + b + sqrt((a - b)^2 + tip^2)) / 2     a: flank plane, b: horizontal plane under the edge
+#   d = max3(max3(m, top), end)                   max3: cubic smooth maximum of width `blend`, C2, exact outside
 #
 # All pieces are affine or convex and 1-Lipschitz, so d is convex and 1-Lipschitz.
 
@@ -49,7 +50,7 @@ class KnifeShape:
 
 @wp.func
 def smooth_max_weight(a: wp.float64, b: wp.float64, width: wp.float64):
-    """d(smooth maximum)/da: 1 where a wins by more than width, 0 where b does."""
+    """Return d(smooth maximum)/da: 1 where a exceeds b by more than width, 0 in the opposite case."""
     z = (a - b) / width
     h = wp.max(_ZERO, _ONE - wp.abs(z))
     low = _HALF * h * h
@@ -58,7 +59,7 @@ def smooth_max_weight(a: wp.float64, b: wp.float64, width: wp.float64):
 
 @wp.func
 def smooth_max_curvature(a: wp.float64, b: wp.float64, width: wp.float64):
-    """d2(smooth maximum)/da2 [1/m]."""
+    """Return d2(smooth maximum)/da2 [1/m]."""
     return wp.max(_ZERO, _ONE - wp.abs(a - b) / width) / width
 
 
@@ -70,7 +71,7 @@ def smooth_max(a: wp.float64, b: wp.float64, width: wp.float64):
 
 @wp.func
 def edge_section(q: _vec3, side: wp.float64, tip: wp.float64, shape: KnifeShape):
-    """Smooth maximum of flank plane and plane under the edge [m], the flank's weight in it, and its root [m]."""
+    """Return the smooth maximum of flank plane and plane under the edge [m], the flank's weight, and its root [m]."""
     flank = shape.flank_x * side * q[0] + shape.flank_y * q[1] - shape.flank_offset
     bottom = -q[1]
     gap = flank - bottom
@@ -122,7 +123,7 @@ def one_sided_hessian(q: _vec3, side: wp.float64, tip: wp.float64, shape: KnifeS
 
 @wp.func
 def segment_closest(p: _vec2, a: _vec2, b: _vec2):
-    """Closest point to p on the segment a-b."""
+    """Return the closest point to p on the segment a-b."""
     ab = b - a
     t = wp.clamp(wp.dot(p - a, ab) / wp.dot(ab, ab), _ZERO, _ONE)
     return a + ab * t
@@ -130,7 +131,7 @@ def segment_closest(p: _vec2, a: _vec2, b: _vec2):
 
 @wp.func
 def pentagon_distance(q: _vec3, shape: KnifeShape):
-    """Exact 2D signed distance to the pentagon (x, y) with its gradient: (d, dx, dy)."""
+    """Return the exact 2D signed distance to the pentagon (x, y) with its gradient: (d, dx, dy)."""
     sign_x = wp.where(q[0] >= _ZERO, _ONE, -_ONE)
     p = _vec2(wp.abs(q[0]), q[1])
     tip = _vec2(_ZERO, _ZERO)
@@ -159,7 +160,7 @@ def pentagon_distance(q: _vec3, shape: KnifeShape):
 
 @wp.func
 def exact_distance(q: _vec3, shape: KnifeShape):
-    """Exact signed distance to the pentagon prism with ends [m]."""
+    """Return the exact signed distance to the pentagon prism with ends [m]."""
     d2 = pentagon_distance(q, shape)[0]
     end = wp.abs(q[2]) - shape.half_length
     outside = _vec2(wp.max(d2, _ZERO), wp.max(end, _ZERO))
@@ -168,7 +169,7 @@ def exact_distance(q: _vec3, shape: KnifeShape):
 
 @wp.func
 def exact_gradient(q: _vec3, shape: KnifeShape):
-    """Gradient of the exact distance (a subgradient on edges and the medial axis) [-]."""
+    """Return the gradient of the exact distance (a subgradient on edges and the medial axis) [-]."""
     p = pentagon_distance(q, shape)
     d2 = p[0]
     end = wp.abs(q[2]) - shape.half_length
@@ -192,7 +193,7 @@ def sample_distance(
     gradient_out: wp.array(dtype=_vec3),
     hessian_out: wp.array(dtype=_mat33),
 ):
-    """Distance, gradient and (one-sided only) Hessian at given points in the knife frame."""
+    """Compute distance, gradient and (one-sided only) Hessian at given points in the knife frame."""
     i = wp.tid()
     q = points_in[i]
     if exact == 1:
@@ -212,18 +213,18 @@ _KE = wp.constant(0)  # stiffness [N/m]
 _KD = wp.constant(1)  # damping [N s/m]
 _KF = wp.constant(2)  # friction speed [m/s]
 _MU = wp.constant(3)  # friction coefficient [-]
-_STRIBECK = wp.constant(4)  # what static friction has more [-]
+_STRIBECK = wp.constant(4)  # static minus dynamic friction coefficient [-]
 _RADIUS = wp.constant(5)  # rounding [m]
 _TIP = wp.constant(6)  # tip width [m]
 
 
 @wp.struct
 class ContactSetting:
-    """What all contacts share."""
+    """Settings common to all contacts."""
 
     shape: KnifeShape
     law: int  # ONE_SIDED or EXACT
-    exponent: int  # of the depth in the normal force: 1 or 2
+    exponent: int  # exponent of the depth in the normal force: 1 or 2
     exponent_scale: wp.float64  # depth at which both exponents agree [m]
     onset: wp.float64  # length of the quadratic start of the penalty [m]
     onset_speed: wp.float64  # same for the approach damping [m/s]
@@ -233,13 +234,13 @@ class ContactSetting:
 
 @wp.struct
 class ContactEdges:
-    """The cut edges, [contact_count]."""
+    """Cut edges, [contact_count]."""
 
     parents: wp.array(dtype=wp.vec2i)
     coordinate: wp.array(dtype=wp.float64)  # material part of the edge is u in [0, coordinate]
     side: wp.array(dtype=wp.float64)  # +1 or -1
     offset: wp.array(dtype=wp.float64)  # [m]
-    copy: wp.array(dtype=wp.int32)  # of the body, and so of the knife
+    copy: wp.array(dtype=wp.int32)  # copy of the body, hence of the knife
 
 
 @wp.struct
@@ -281,7 +282,7 @@ def barrier_slope(s: wp.float64, beta: wp.float64):
 
 @wp.func
 def slope_along(q: _vec3, e: _vec3, s: wp.float64, edge: Edge, setting: ContactSetting):
-    """Derivative of the regularised distance in s [m]; increasing in s."""
+    """Return the derivative of the regularised distance in s [m], which increases with s."""
     gradient = one_sided_gradient(q, edge.side, edge.tip, setting.shape)
     return wp.dot(gradient, e) + barrier_slope(s, setting.regulariser)
 
@@ -294,7 +295,7 @@ def curvature_along(q: _vec3, e: _vec3, s: wp.float64, edge: Edge, setting: Cont
 
 @wp.func
 def barrier_root(slope: wp.float64, beta: wp.float64):
-    """The s at which a constant slope balances the barrier."""
+    """Return the s at which a constant slope balances the barrier."""
     two_beta = wp.float64(2.0) * beta
     root = wp.sqrt(slope * slope + two_beta * two_beta)
     return two_beta / (slope + two_beta + root)
@@ -302,7 +303,7 @@ def barrier_root(slope: wp.float64, beta: wp.float64):
 
 @wp.func
 def smooth_search(a: _vec3, e: _vec3, edge: Edge, setting: ContactSetting):
-    """Safeguarded Newton for the increasing function slope_along(s) = 0 on (0, 1)."""
+    """Solve slope_along(s) = 0 on (0, 1) by a safeguarded Newton method; slope_along increases with s."""
     low = _ZERO
     high = _ONE
     start = one_sided_gradient(a + e, edge.side, edge.tip, setting.shape)
@@ -327,7 +328,7 @@ def smooth_search(a: _vec3, e: _vec3, edge: Edge, setting: ContactSetting):
 
 @wp.func
 def out_of_reach(a: _vec3, e: _vec3, edge: Edge, setting: ContactSetting):
-    """Whether no point of the edge can touch: the distance is convex, so nowhere below its tangent at the middle."""
+    """Return True if no point of the edge can touch: the convex distance lies above its tangent at the middle."""
     middle = a + e * _HALF
     slope = wp.dot(one_sided_gradient(middle, edge.side, edge.tip, setting.shape), e)
     lowest = one_sided_distance(middle, edge.side, edge.tip, setting.shape) - _HALF * wp.abs(slope)
@@ -336,10 +337,10 @@ def out_of_reach(a: _vec3, e: _vec3, edge: Edge, setting: ContactSetting):
 
 @wp.func
 def exact_search(a: _vec3, e: _vec3, shape: KnifeShape):
-    """Closest point of the edge to the convex knife by bisection of the slope.
+    """Return the closest point of the edge to the convex knife by bisection of the slope.
 
-    The paper takes 20 Frank-Wolfe iterations; those move in steps, so that the energy of a step is not continuous and
-    no implicit solver converges.
+    The paper takes 20 Frank-Wolfe iterations; they move in jumps, so that the energy of a step is discontinuous and no
+    implicit solver converges.
     """
     low = _ZERO
     high = _ONE
@@ -354,7 +355,7 @@ def exact_search(a: _vec3, e: _vec3, shape: KnifeShape):
 
 @wp.func
 def contact_coordinate(a: _vec3, e: _vec3, edge: Edge, setting: ContactSetting):
-    """Contact coordinate s, and the curvature that gives its derivative."""
+    """Return the contact coordinate s, and the curvature that gives its derivative."""
     if setting.law == _EXACT:
         return exact_search(a, e, setting.shape), _ONE
     if out_of_reach(a, e, edge, setting):
@@ -365,7 +366,7 @@ def contact_coordinate(a: _vec3, e: _vec3, edge: Edge, setting: ContactSetting):
 
 @wp.func
 def depth_and_normal(a: _vec3, e: _vec3, s: wp.float64, edge: Edge, setting: ContactSetting):
-    """Depth [m] and the gradient of the distance at the contact point."""
+    """Return depth [m] and the gradient of the distance at the contact point."""
     q = a + e * s
     if setting.law == _EXACT:
         return edge.radius - exact_distance(q, setting.shape), exact_gradient(q, setting.shape)
@@ -377,7 +378,7 @@ def depth_and_normal(a: _vec3, e: _vec3, s: wp.float64, edge: Edge, setting: Con
 
 @wp.func
 def distance_hessian(q: _vec3, edge: Edge, setting: ContactSetting):
-    """Hessian of the distance at the contact point [1/m], and 1 if s follows the positions, else 0."""
+    """Return the Hessian of the distance at the contact point [1/m], and 1 if s follows the positions, else 0."""
     if setting.law == _EXACT:
         return _mat33(), _ZERO
     return one_sided_hessian(q, edge.side, edge.tip, setting.shape), _ONE
@@ -387,5 +388,5 @@ def distance_hessian(q: _vec3, edge: Edge, setting: ContactSetting):
 def moving_coordinate(
     a: _vec3, e: _vec3, s: wp.float64, curvature: wp.float64, edge: Edge, setting: ContactSetting
 ):
-    """s after one more Newton step: the same value, but with the derivative of the implicit function."""
+    """Return s after one more Newton step: the same value, with the derivative of the implicit function."""
     return s - slope_along(a + e * s, e, s, edge, setting) / curvature

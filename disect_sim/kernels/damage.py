@@ -1,14 +1,14 @@
-"""What the damage laws share. Each law is a file with one kernel `damage` and a line in disect_sim/laws.py.
+"""Damage laws of the springs: stretch, force and cohesive; each is a kernel listed in disect_sim/laws.py.
 
 The kernel takes a DamageSetting, whichever of these it needs (arrays [spring_count]), and stiffness_out:
 
     stiffness_in        at the start of the step, per reference area [N/m]
     force_positive_in   force of the knife on the positive side of the cut [N]
     force_negative_in   on the negative side [N]
-    touch_positive_in   whether the knife touches the positive side: 0 to 1
-    touch_negative_in   the negative side
+    touch_positive_in   contact of the knife with the positive side: 0 to 1
+    touch_negative_in   with the negative side
     d_in                vector between the spring's ends [m]
-    <name>_in           a parameter of the springs by its name, as cut_spring_softness_in; its gradient comes with it
+    <name>_in           a spring parameter by its name, such as cut_spring_softness_in; its gradient follows
 """
 
 import warp as wp
@@ -19,10 +19,10 @@ _TINY_STRETCH = wp.constant(wp.float64(1.0e-7))  # rounds the norm of the stretc
 
 @wp.struct
 class DamageSetting:
-    """What does not change during a run, arrays [spring_count]."""
+    """Constants of a run, arrays [spring_count]."""
 
     dt: wp.float64  # [s]
-    area_ratio: wp.array(dtype=wp.float64)  # tributary over reference area
+    area_ratio: wp.array(dtype=wp.float64)  # tributary / reference area
     normal: wp.array(dtype=wp.vec3d)  # of the cut surface, towards the positive side
 
 
@@ -33,7 +33,7 @@ def rounded_norm(v: wp.vec3d, tiny: wp.float64):
 
 @wp.func
 def weakened(stiffness: wp.float64, softness: wp.float64, rate: wp.float64, dt: wp.float64):
-    """Stiffness after a step at dk/dt = -(softness / 1e-5 s) rate, never below zero."""
+    """Return the stiffness after a step at dk/dt = -(softness / 1e-5 s) rate, never below zero."""
     return wp.max(wp.float64(0.0), stiffness - softness * (dt / _DAMAGE_TIME) * rate)
 
 
@@ -53,7 +53,7 @@ def damage_stretch(
     d_in: wp.array(dtype=_vec3),
     stiffness_out: wp.array(dtype=wp.float64),
 ):
-    """Stiffness [N/m per reference area] at the end of the step."""
+    """Compute the stiffness [N/m per reference area] at the end of the step."""
     i = wp.tid()
     touch = wp.float64(0.5) * (touch_positive_in[i] + touch_negative_in[i])
     rate = touch * rounded_norm(d_in[i], _TINY_STRETCH)
@@ -74,7 +74,7 @@ def damage_force(
     force_negative_in: wp.array(dtype=_vec3),
     stiffness_out: wp.array(dtype=wp.float64),
 ):
-    """Stiffness [N/m per reference area] at the end of the step."""
+    """Compute the stiffness [N/m per reference area] at the end of the step."""
     i = wp.tid()
     per_area = wp.float64(1.0) / setting.area_ratio[i]
     rate = rounded_norm(force_positive_in[i] * per_area, _TINY_FORCE)
@@ -82,10 +82,10 @@ def damage_force(
     stiffness_out[i] = weakened(stiffness_in[i], cut_spring_softness_in[i], rate, setting.dt)
 
 
-# Cohesive damage: k = ke (1 - |d| / opening) at the widest opening so far, whether the knife touches or not.
+# Cohesive damage: k = ke (1 - |d| / opening) at the largest opening so far, with or without knife contact.
 #
-# Pressing the sides together does not count. The traction ke |d| (1 - |d| / opening) rises, softens and is gone at
-# `opening` (cut_spring_softness under this law), so that parting costs ke opening^2 / 6 per reference area.
+# Compression does not count. The traction ke |d| (1 - |d| / opening) rises, softens and vanishes at `opening`
+# (cut_spring_softness under this law), which gives a fracture energy of ke opening^2 / 6 per reference area.
 
 
 @wp.kernel
@@ -97,9 +97,9 @@ def damage_cohesive(
     d_in: wp.array(dtype=_vec3),
     stiffness_out: wp.array(dtype=wp.float64),
 ):
-    """Stiffness [N/m per reference area] at the end of the step."""
+    """Compute the stiffness [N/m per reference area] at the end of the step."""
     i = wp.tid()
     normal = setting.normal[i]
     opening = d_in[i] - wp.min(wp.float64(0.0), wp.dot(d_in[i], normal)) * normal
-    left = wp.float64(1.0) - rounded_norm(opening, _TINY_STRETCH) / cut_spring_softness_in[i]
-    stiffness_out[i] = wp.min(stiffness_in[i], cut_spring_ke_in[i] * wp.max(wp.float64(0.0), left))
+    remaining = wp.float64(1.0) - rounded_norm(opening, _TINY_STRETCH) / cut_spring_softness_in[i]
+    stiffness_out[i] = wp.min(stiffness_in[i], cut_spring_ke_in[i] * wp.max(wp.float64(0.0), remaining))

@@ -1,20 +1,20 @@
-"""The edge law: the edge severs what it passes, at a fracture toughness per area, and is dragged along the blade.
+"""Edge law: the edge severs the samples it passes, with a fracture toughness, and meets drag along the blade.
 
-Every sample is a small piece of the cut surface. `depth` is how far the edge is beyond it: positive once it has passed.
-The part of the toughness that is paid at depth q is S(q) = 1 - (1 + q / rise) exp(-q / rise), so that the force of a
-blade that goes straight down is toughness x width, reached over a few rise lengths.
+Every sample is a small piece of the cut surface. `depth` is the distance by which the edge has passed it, positive
+beyond it. The fraction of the fracture energy spent at depth q is S(q) = 1 - (1 + q / rise) exp(-q / rise), so that the
+force of a blade that moves straight down is toughness x width, reached over a few rise lengths.
 
 The toughness G has three shares, a + e + m = 1. With the slice-push ratio xi, and A = G x width, a steady cut takes
 
     force across the blade  F_n = A (e + a / (1 + xi^2) + m / sqrt(1 + xi^2))
     force along the blade   F_t = A xi (a / (1 + xi^2) + m / sqrt(1 + xi^2))
 
-- slice a: work of fracture that follows the blade's path: the longer the path, the smaller the force;
-- press e: work of fracture against which only the descent works: drawing the blade does not lower its force;
-- drag m: a force of constant size against the blade's velocity, friction of the edge: no fracture, and it grows with
-  the path.
+- slice a: work of fracture along the blade's path: the longer the path, the smaller the force;
+- press e: work of fracture done by the descent alone: drawing the blade does not lower its force;
+- drag m: a force of constant size against the blade's velocity, friction of the edge: no fracture, and its work grows
+  with the path.
 
-Today's shares come from 44 public sawing cuts (see SPRING_PARAMETERS); shares (1, 0, 0) give the law of pure slicing.
+The default shares come from 44 public sawing cuts (see SPRING_PARAMETERS); shares (1, 0, 0) give pure slicing.
 """
 
 import warp as wp
@@ -23,18 +23,18 @@ from disect_sim.kernels.laws import ONE, ZERO, ramp, ramp_slope, rounded_speed, 
 
 _vec3 = wp.vec3d
 
-_END_ONSET = wp.constant(wp.float64(1.0e-3))  # over which the blade's end sets in [m]
-_END_SLOPE = wp.constant(wp.float64(4.0))  # beyond the blade's end its edge rises this steeply [-]
-SEVER_LENGTH = wp.constant(wp.float64(1.0e-3))  # over which the springs of a passed sample let go [m]
+_END_ONSET = wp.constant(wp.float64(1.0e-3))  # onset length at the blade's ends [m]
+_END_SLOPE = wp.constant(wp.float64(4.0))  # slope of the edge beyond the blade's ends [-]
+SEVER_LENGTH = wp.constant(wp.float64(1.0e-3))  # depth over which the springs of a passed sample release [m]
 _RELOAD_LENGTH = wp.constant(
     wp.float64(4.0e-3)
-)  # over which the force goes where the edge has drawn back [m]
-REST_SPEED = wp.constant(wp.float64(1.0e-3))  # below it a knife counts as resting [m/s]
+)  # distance over which the force vanishes where the edge has drawn back [m]
+REST_SPEED = wp.constant(wp.float64(1.0e-3))  # speed below which a knife counts as resting [m/s]
 
 
 @wp.func
 def depth_below(point: _vec3, half_length: wp.float64):
-    """How far the edge is beyond the point [m]; point: relative to the middle of the edge [m]."""
+    """Return the distance by which the edge has passed the point [m]; point: relative to the middle of the edge [m]."""
     return point[1] - _END_SLOPE * ramp(wp.abs(point[2]) - half_length, _END_ONSET)
 
 
@@ -47,21 +47,21 @@ def depth_gradient(point: _vec3, half_length: wp.float64):
 
 @wp.func
 def passing_rate(point: _vec3, velocity: _vec3, half_length: wp.float64):
-    """How fast the knife's own motion carries its edge past the point [m/s]."""
+    """Return the speed at which the knife's motion carries its edge past the point [m/s]."""
     slope = _END_SLOPE * ramp_slope(wp.abs(point[2]) - half_length, _END_ONSET)
     return slope * wp.sign(point[2]) * velocity[2] - velocity[1]
 
 
 @wp.func
 def paid_share(depth: wp.float64, rise: wp.float64):
-    """Share of the toughness paid at that depth [-]."""
+    """Return the fraction of the fracture energy spent at that depth [-]."""
     z = wp.max(ZERO, depth) / rise
     return ONE - (ONE + z) * wp.exp(-z)
 
 
 @wp.func
 def paying_rate(depth: wp.float64, rise: wp.float64):
-    """d(paid_share)/d(depth) [1/m]."""
+    """Return d(paid_share)/d(depth) [1/m]."""
     z = wp.max(ZERO, depth) / rise
     return z * wp.exp(-z) / rise
 
@@ -90,15 +90,15 @@ def edge_force(
     Its power tends to k [(a + e) r + m |v|] for speeds far above v0. Straight down (v along -y, between the blade's
     ends) all shares give the same force.
 
-    At rest and at reversal: every term goes to zero with the square of its speed below v0 = 1 mm/s, and turns over
+    At rest and at reversal: every term goes to zero with the square of its speed below v0 = 1 mm/s, and changes sign
     smoothly where the stroke reverses. There the slice-push ratio is zero, so that a blade that descends while it
     reverses meets the whole vertical force. A knife that draws back (r < 0) still meets the drag, against its motion,
-    until the edge is RELOAD_LENGTH above its deepest point. Missing: a static force. A resting knife feels nothing of
-    the edge, although a real one sticks for a few millimetres of stroke, held by the compliance of arm and food.
+    until the edge is RELOAD_LENGTH above its deepest point. Not modelled: a static force. The edge exerts no force on a
+    resting knife, although a real one sticks for a few millimetres of stroke, held by the compliance of arm and food.
 
     Where the edge has drawn back from its deepest point the force falls to zero over RELOAD_LENGTH. That is far longer
-    than a body moves under the edge in one step: the force of a step is taken before its motion, and a shorter one lets
-    a light, loose body bounce.
+    than a body moves under the edge in one step: the force of a step is evaluated before its motion, and with a shorter
+    length a light, loose body bounces.
 
     point: relative to the knife, at the predicted end of the step [m]; velocity: the knife's, at the end [m/s]; passed:
     largest depth so far [m]; toughness [J/m^2]; rise [m]; press, drag: shares e and m of the toughness [-].
@@ -132,7 +132,7 @@ def edge_passes(
     passed_out: wp.array(dtype=wp.float64),
     severed_out: wp.array(dtype=wp.float64),
 ):
-    """Largest depth after the step [m], and the share of the sample's springs that is gone [-]."""
+    """Compute the largest depth after the step [m], and the severed fraction of the sample's springs [-]."""
     i = wp.tid()
     passed = wp.max(passed_in[i], depth_below(point_in[i], half_length))
     passed_out[i] = passed

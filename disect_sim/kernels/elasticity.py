@@ -1,7 +1,7 @@
 """Tetrahedra: stable Neo-Hookean elasticity and Green-strain-rate damping.
 
-Per tet with rest-shape gradients b_a [1/m] (a = 0..3, sum zero): F = sum_a x_a b_a^T.
-Energy density (Smith et al. 2018) plus the increment of the dissipation potential over one step:
+Per tet with rest-shape gradients b_a [1/m] (a = 0..3, sum zero): F = sum_a x_a b_a^T. Energy density (Smith et al.
+2018) plus the increment of the dissipation potential over one step:
 
     Psi = mu/2 (I_C - 3) + lam/2 (J - alpha)^2 - mu/2 log(I_C + 1)
     D   = tau/(2 dt) (2 mu_L |dE|^2 + lam_L tr(dE)^2),   dE = E(F) - E(F_previous),  E = (F^T F - 1)/2
@@ -33,13 +33,13 @@ class TetGeometry:
     nodes: wp.array(dtype=wp.vec4i)  # [tet_count]
     shape_gradients: wp.array(dtype=_mat33)  # rows b_1, b_2, b_3 [1/m], [tet_count]
     volume: wp.array(dtype=wp.float64)  # rest volume x material fraction [m^3], [tet_count]
-    number: wp.array(dtype=wp.int32)  # in the model, [tet_count]
-    per_copy: int  # tets of one body, if the model is a body several times
+    number: wp.array(dtype=wp.int32)  # index in the model, [tet_count]
+    per_copy: int  # tets of one body, if the model has several copies
 
 
 @wp.func
 def elastic_of(tets: TetGeometry, elastic: wp.array(dtype=Elastic), t: int):
-    """Moduli of the body that the tet belongs to."""
+    """Return the moduli of the body that the tet belongs to."""
     return elastic[tets.number[t] // tets.per_copy]
 
 
@@ -62,7 +62,7 @@ def deformation_gradient(x: wp.array(dtype=_vec3), n: wp.vec4i, b: _mat33):
 
 @wp.func
 def cofactor(f: _mat33):
-    """dJ/dF: columns are cross products of the columns of F."""
+    """Return dJ/dF: columns are cross products of the columns of F."""
     a = _vec3(f[0, 0], f[1, 0], f[2, 0])
     b = _vec3(f[0, 1], f[1, 1], f[2, 1])
     c = _vec3(f[0, 2], f[1, 2], f[2, 2])
@@ -71,33 +71,33 @@ def cofactor(f: _mat33):
 
 @wp.func
 def invariants(f: _mat33):
-    """cof F, I_C = tr(F^T F) and J = det F."""
+    """Return cof F, I_C = tr(F^T F) and J = det F."""
     cof = cofactor(f)
     return cof, wp.ddot(f, f), f[0, 0] * cof[0, 0] + f[1, 0] * cof[1, 0] + f[2, 0] * cof[2, 0]
 
 
 @wp.func
 def strain_increment(f: _mat33, f_previous: _mat33):
-    """Green strain minus previous Green strain [-]."""
+    """Return Green strain minus previous Green strain [-]."""
     return (wp.transpose(f) * f - wp.transpose(f_previous) * f_previous) * wp.float64(0.5)
 
 
 @wp.func
 def viscous_stress(de: _mat33, e: Elastic, dt: wp.float64):
-    """Second Piola-Kirchhoff stress of the damping [Pa]."""
+    """Return the second Piola-Kirchhoff stress of the damping [Pa]."""
     s = e.retardation / dt
     tr = de[0, 0] + de[1, 1] + de[2, 2]
-    out = de * (wp.float64(2.0) * e.lame_mu * s)
+    stress = de * (wp.float64(2.0) * e.lame_mu * s)
     p = e.lame_lambda * s * tr
-    out[0, 0] += p
-    out[1, 1] += p
-    out[2, 2] += p
-    return out
+    stress[0, 0] += p
+    stress[1, 1] += p
+    stress[2, 2] += p
+    return stress
 
 
 @wp.func
 def elastic_energy(ic: wp.float64, j: wp.float64, e: Elastic):
-    """Energy density [J/m^3], zero at rest."""
+    """Return the energy density [J/m^3], zero at rest."""
     mu = neo_hookean_mu(e)
     lam = neo_hookean_lambda(e)
     half = wp.float64(0.5)
@@ -124,7 +124,10 @@ def tet_gradient(
     energy_out: wp.array(dtype=_vec3),
     gradient_out: wp.array(dtype=_vec3),
 ):
-    """Energy (elastic, viscous increment, det F per tet, in the model's order), its gradient added to gradient_out."""
+    """Compute energy (elastic, viscous increment) and det F per tet, in the model's order.
+
+    Add the gradient to gradient_out.
+    """
     t = first + wp.tid()
     elastic = elastic_of(tets, elastics, t)
     n = tets.nodes[t]
@@ -170,7 +173,7 @@ def hessian_block(
     mu_v: wp.float64,
     lam_v: wp.float64,
 ):
-    """d2(energy density)/dx_a dx_b. fa = F b_a, ga = cof(F) b_a, s_bb = S_viscous b_b."""
+    """Return d2(energy density)/dx_a dx_b. fa = F b_a, ga = cof(F) b_a, s_bb = S_viscous b_b."""
     bab = wp.dot(ba, bb)
     w = f * wp.cross(ba, bb) * pressure
     diagonal = c1 * bab + wp.dot(ba, s_bb)
@@ -194,7 +197,7 @@ def tet_hessian(
     x_previous_in: wp.array(dtype=_vec3),
     hessian_out: wp.array(dtype=_mat33),
 ):
-    """Hessian of the tet energy added to the upper-triangle blocks of hessian_out.
+    """Add the Hessian of the tet energy to the upper-triangle blocks of hessian_out.
 
     slots [tet_count, 10]: block index of the pairs (0,0) (1,1) (2,2) (3,3) (0,1) (0,2) (0,3) (1,2) (1,3) (2,3);
     node order inside a tet is ascending, so that every pair is in the upper triangle.
@@ -266,7 +269,8 @@ def tet_pullback(
     moduli_out: wp.array2d(dtype=_vec3),
     x_previous_bar_out: wp.array2d(dtype=_vec3),
 ):
-    """-v . d(gradient)/d(...): per tet for (lame_mu, lame_lambda, retardation), and added to x_previous_bar_out.
+    """Compute -v . d(gradient)/d(...): per tet for (lame_mu, lame_lambda, retardation), and added to
+    x_previous_bar_out.
 
     With V = sum_a v_a b_a^T the product v . gradient is vol (P : V); the viscous part is vol S : sym(F^T V).
     v, moduli and x_previous_bar [columns, count]: one row per gradient.

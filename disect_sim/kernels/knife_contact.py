@@ -1,9 +1,9 @@
 """Knife contact of the material part of every cut edge: penalty, approach damping, friction.
 
-Normal force, normal and coordinate used by friction are not those at the end of the step, which is sought, but those
-at the predicted end z = 2 x_n - x_{n-1}, with the knife where it will be. So every force is the gradient of one
-incremental energy, its Hessian is symmetric, and friction is not a step late. The slip velocity is that of the end of
-the step to second order,
+Friction takes normal force, normal and coordinate not from the unknown end of the step but from its predicted end
+z = 2 x_n - x_{n-1}, with the knife at its final position. So every force is the gradient of one incremental energy, its
+Hessian is symmetric, and friction does not lag by a step. The slip velocity is that of the end of the step to second
+order,
 
     v = (3 x_{n+1} - 4 x_n + x_{n-1}) / (2 dt) - (the same of the knife) = (3/2 X - Y - Z/2 - swing) / dt
 
@@ -49,19 +49,19 @@ _SLIP = wp.constant(wp.float64(1.5))  # dt times the derivative of the slip velo
 
 @wp.struct
 class KnifeState:
-    """Nodes and knife at one time, and the contact points there."""
+    """Nodes and knife at one time, with the contact points."""
 
     x: wp.array(dtype=_vec3)  # nodes [m], [node_count]
     pose: wp.array(dtype=_vec3)  # knife [m], [copy_count]
     found: wp.array(dtype=wp.float64)  # contact coordinate s, [contact_count]
-    curvature: wp.array(dtype=wp.float64)  # that gives its derivative [m], [contact_count]
+    curvature: wp.array(dtype=wp.float64)  # curvature that gives the derivative of s [m], [contact_count]
 
 
 @wp.struct
 class Foreseen:
-    """What damping takes from the start of the step and friction from its predicted end, [contact_count]."""
+    """Values of the start of the step, for damping, and of its predicted end, for friction, [contact_count]."""
 
-    depth: wp.array(dtype=wp.float64)  # at the start [m]
+    depth: wp.array(dtype=wp.float64)  # depth at the start [m]
     normal: wp.array(dtype=_vec3)  # unit normal at the predicted end
     force: wp.array(dtype=wp.float64)  # normal force at the predicted end [N]
     swing: wp.array(dtype=_vec3)  # half second difference of the knife's positions [m], [copy_count]
@@ -69,7 +69,7 @@ class Foreseen:
 
 @wp.struct
 class ContactForces:
-    """What a gradient leaves behind, [contact_count]."""
+    """Results of a gradient, [contact_count]."""
 
     energy: wp.array(dtype=_vec3)  # penalty, damping, friction [J]
     normal_force: wp.array(dtype=_vec3)  # on the body [N]
@@ -79,7 +79,7 @@ class ContactForces:
 
 @wp.struct
 class Ends:
-    """The ends of one cut edge relative to the knife [m]: x at the end, y at the start, z at the predicted end."""
+    """Ends of one cut edge relative to the knife [m]: x at the end, y at the start, z at the predicted end."""
 
     x0: _vec3
     x1: _vec3
@@ -108,7 +108,7 @@ def ends_of(n: wp.vec2i, copy: int, now: KnifeState, before: KnifeState, ahead: 
 
 @wp.func
 def normal_response(depth: wp.float64, depth_lag: wp.float64, edge: Edge, setting: ContactSetting):
-    """Normal force per unit gradient of the distance [N], and its derivative in depth [N/m]."""
+    """Return the normal force per unit gradient of the distance [N], and its derivative in depth [N/m]."""
     damping = edge.kd * smooth_step(depth_lag / setting.onset)
     approach = (depth - depth_lag) / setting.dt
     press = edge.ke * penalty(
@@ -123,21 +123,21 @@ def normal_response(depth: wp.float64, depth_lag: wp.float64, edge: Edge, settin
 
 @wp.func
 def damping_increment(depth: wp.float64, depth_lag: wp.float64, edge: Edge, setting: ContactSetting):
-    """Dissipation potential of the approach damping over one step [J]."""
+    """Return the dissipation potential of the approach damping over one step [J]."""
     rate = ramp_integral((depth - depth_lag) / setting.dt, setting.onset_speed)
     return edge.kd * smooth_step(depth_lag / setting.onset) * setting.dt * rate
 
 
 @wp.func
 def friction_force_limit(depth: wp.float64, gradient: _vec3, edge: Edge, setting: ContactSetting):
-    """Normal force that friction takes [N]."""
+    """Return the normal force used by friction [N]."""
     press = penalty(depth, setting.onset, setting.exponent, setting.exponent_scale)
     return edge.ke * press * wp.length(gradient)
 
 
 @wp.func
 def slip_of(ends: Ends, u: wp.float64, normal: _vec3, swing: _vec3, dt: wp.float64):
-    """Slip velocity of the point u of the edge along the knife [m/s], and its (rounded) speed."""
+    """Return the slip velocity of the point u of the edge along the knife [m/s], and its (rounded) speed."""
     p0 = ends.x0 * _SLIP - ends.y0 - ends.z0 * _HALF
     p1 = ends.x1 * _SLIP - ends.y1 - ends.z1 * _HALF
     slip = p0 + (p1 - p0) * u - swing
@@ -156,7 +156,7 @@ def look_back(
     curvature_out: wp.array(dtype=wp.float64),
     depth_out: wp.array(dtype=wp.float64),
 ):
-    """Contact point and depth [m] at the start of the step."""
+    """Compute contact point and depth [m] at the start of the step."""
     i = wp.tid()
     n = edges.parents[i]
     edge = edge_of(edges, parameters, i)
@@ -181,7 +181,7 @@ def look_ahead(
     normal_out: wp.array(dtype=_vec3),
     force_out: wp.array(dtype=wp.float64),
 ):
-    """Contact point, unit normal and normal force [N] at the predicted end of the step."""
+    """Compute contact point, unit normal and normal force [N] at the predicted end of the step."""
     i = wp.tid()
     n = edges.parents[i]
     edge = edge_of(edges, parameters, i)
@@ -211,7 +211,7 @@ def contact_gradient(
     forces_out: ContactForces,
     gradient_out: wp.array(dtype=_vec3),
 ):
-    """Contact points, energies and forces, and the gradient added to gradient_out."""
+    """Compute contact points, energies and forces, and add the gradient to gradient_out."""
     i = order[first + wp.tid()]
     n = edges.parents[i]
     edge = edge_of(edges, parameters, i)
@@ -267,7 +267,7 @@ def contact_hessian(
     foreseen_in: Foreseen,
     hessian_out: wp.array(dtype=_mat33),
 ):
-    """Hessian added to hessian_out; slots [contact_count, 4]: (0,0), (1,1), (0,1), 1 if (0,1) is transposed."""
+    """Add the Hessian to hessian_out; slots [contact_count, 4]: (0,0), (1,1), (0,1), 1 if (0,1) is transposed."""
     i = order[first + wp.tid()]
     n = edges.parents[i]
     edge = edge_of(edges, parameters, i)

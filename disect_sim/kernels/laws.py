@@ -11,7 +11,7 @@ _LN2 = wp.constant(wp.float64(0.6931471805599453))
 
 @wp.func
 def ramp(z: wp.float64, onset: wp.float64):
-    """max(0, z) with a quadratic start of length `onset`: C1, slope 1 beyond it."""
+    """Return max(0, z) with a quadratic start of length `onset`: C1, slope 1 beyond it."""
     c = wp.clamp(z, ZERO, onset)
     return c * c / (wp.float64(2.0) * onset) + wp.max(ZERO, z - onset)
 
@@ -30,14 +30,14 @@ def ramp_integral(z: wp.float64, onset: wp.float64):
 
 @wp.func
 def smooth_step(z: wp.float64):
-    """0 below 0, 1 above 1, C1 between."""
+    """Return 0 below 0, 1 above 1, C1 between."""
     c = wp.clamp(z, ZERO, ONE)
     return c * c * (wp.float64(3.0) - wp.float64(2.0) * c)
 
 
 @wp.func
 def penalty(depth: wp.float64, onset: wp.float64, exponent: int, scale: wp.float64):
-    """Depth law of the normal force per stiffness [m]: linear, or squared over `scale`."""
+    """Return the depth law of the normal force per stiffness [m]: linear, or squared over `scale`."""
     r = ramp(depth, onset)
     if exponent == 2:
         return r * r / scale
@@ -66,13 +66,13 @@ def penalty_integral(depth: wp.float64, onset: wp.float64, exponent: int, scale:
 
 @wp.func
 def rounded_speed(velocity: wp.vec3d):
-    """|v|, differentiable at rest [m/s]."""
+    """Return |v|, differentiable at rest [m/s]."""
     return wp.sqrt(wp.dot(velocity, velocity) + _TINY_SPEED * _TINY_SPEED)
 
 
 @wp.func
 def friction_coefficient(speed: wp.float64, mu: wp.float64, stribeck: wp.float64, speed_scale: wp.float64):
-    """Brown's friction curve: mu tanh(4 s) + stribeck s / (s^2/4 + 3/4)^2, s = speed / speed_scale."""
+    """Return Brown's friction curve: mu tanh(4 s) + stribeck s / (s^2/4 + 3/4)^2, s = speed / speed_scale."""
     s = speed / speed_scale
     q = wp.float64(0.25) * s * s + wp.float64(0.75)
     return mu * wp.tanh(wp.float64(4.0) * s) + stribeck * s / (q * q)
@@ -80,7 +80,7 @@ def friction_coefficient(speed: wp.float64, mu: wp.float64, stribeck: wp.float64
 
 @wp.func
 def friction_slope(speed: wp.float64, mu: wp.float64, stribeck: wp.float64, speed_scale: wp.float64):
-    """d(friction_coefficient)/d(speed) [s/m]."""
+    """Return d(friction_coefficient)/d(speed) [s/m]."""
     s = speed / speed_scale
     th = wp.tanh(wp.float64(4.0) * s)
     q = wp.float64(0.25) * s * s + wp.float64(0.75)
@@ -90,7 +90,7 @@ def friction_slope(speed: wp.float64, mu: wp.float64, stribeck: wp.float64, spee
 
 @wp.func
 def friction_integral(speed: wp.float64, mu: wp.float64, stribeck: wp.float64, speed_scale: wp.float64):
-    """Integral of friction_coefficient from 0 to speed [m/s]."""
+    """Return the integral of friction_coefficient from 0 to speed [m/s]."""
     s = speed / speed_scale
     a = wp.float64(4.0) * s
     log_cosh = a + wp.log(ONE + wp.exp(-wp.float64(2.0) * a)) - _LN2

@@ -1,6 +1,6 @@
-"""Newton's method with line search, decided on the device, for every copy of the body by itself.
+"""Newton's method with line search on the device, independently for every copy of the body.
 
-A loop goes on while one copy needs it; copies that are done keep their positions meanwhile.
+A loop continues while any copy needs it; copies that have converged keep their positions.
 """
 
 import warp as wp
@@ -12,7 +12,7 @@ wp.set_module_options({"enable_backward": False})
 
 _vec3 = wp.vec3d
 
-_ARMIJO = wp.constant(wp.float64(1.0e-4))  # share of the promised decrease that a step must bring
+_ARMIJO = wp.constant(wp.float64(1.0e-4))  # Armijo constant: required fraction of the predicted decrease
 _ROUNDING = wp.constant(wp.float64(1.0e-12))  # relative accuracy of the summed energy
 _MAX_HALVINGS = wp.constant(12)
 PARTS = 12
@@ -21,30 +21,30 @@ _PART_COUNT = wp.constant(PARTS)
 
 @wp.struct
 class Newton:
-    """State of one step; arrays [copy_count] unless said otherwise."""
+    """State of one step; arrays [copy_count] unless stated otherwise."""
 
-    tolerance: wp.float64  # a step is solved when no node moves further [m]
+    tolerance: wp.float64  # a step has converged when no node moves farther [m]
     max_iterations: int
-    running: wp.array(dtype=wp.int32)  # 1 while a copy is open, [1]
-    searching: wp.array(dtype=wp.int32)  # 1 while a copy seeks, [1]
-    open: wp.array(dtype=wp.int32)  # 1 while directions are sought
-    seeking: wp.array(dtype=wp.int32)  # 1 while a length is sought
+    running: wp.array(dtype=wp.int32)  # 1 while any copy iterates, [1]
+    searching: wp.array(dtype=wp.int32)  # 1 while any copy searches along its direction, [1]
+    open: wp.array(dtype=wp.int32)  # 1 while directions are computed
+    seeking: wp.array(dtype=wp.int32)  # 1 while a step length is searched
     solved: wp.array(dtype=wp.int32)  # 1: the last direction is below the tolerance
-    failed: wp.array(dtype=wp.int32)  # 1: no length lowers the energy, or too many directions
-    iteration: wp.array(dtype=wp.int32)  # directions of this step
-    halvings: wp.array(dtype=wp.int32)  # of this direction
-    worst: wp.array(dtype=wp.int32)  # free node that moves most, counted in its copy
-    energy: wp.array(dtype=wp.float64)  # at the point reached [J]
-    slope: wp.array(dtype=wp.float64)  # of the energy along the direction [J]
-    length: wp.array(dtype=wp.float64)  # share of the direction that is tried
-    directions: wp.array(dtype=wp.int32)  # of the whole run
-    cuts: wp.array(dtype=wp.int32)  # halvings of the whole run
-    indefinite: wp.array(dtype=wp.int32)  # solves that met curvature that is not positive
+    failed: wp.array(dtype=wp.int32)  # 1: no step length lowers the energy, or too many directions
+    iteration: wp.array(dtype=wp.int32)  # number of directions in this step
+    halvings: wp.array(dtype=wp.int32)  # number of halvings of this direction
+    worst: wp.array(dtype=wp.int32)  # free node with the largest movement, index within its copy
+    energy: wp.array(dtype=wp.float64)  # energy at the current point [J]
+    slope: wp.array(dtype=wp.float64)  # slope of the energy along the direction [J]
+    length: wp.array(dtype=wp.float64)  # step length being tried
+    directions: wp.array(dtype=wp.int32)  # number of directions in the whole run
+    cuts: wp.array(dtype=wp.int32)  # number of halvings in the whole run
+    indefinite: wp.array(dtype=wp.int32)  # number of solves that met non-positive curvature
 
 
 @wp.struct
 class EnergyArrays:
-    """What the gradient's kernels leave behind [J], copy after copy."""
+    """Energies computed by the gradient's kernels [J], copy after copy."""
 
     inertia: wp.array(dtype=wp.float64)
     tets: wp.array(dtype=_vec3)  # the third is det F
@@ -56,7 +56,7 @@ class EnergyArrays:
 
 @wp.kernel
 def energy_lanes(copies: int, energies_in: EnergyArrays, lanes_out: wp.array3d(dtype=wp.float64)):
-    """The parts in the order of `Energies`, [copy_count, PARTS, LANES]."""
+    """Compute lanes of the energy parts in the order of `Energies`, [copy_count, PARTS, LANES]."""
     copy, lane = wp.tid()
     inertia = ZERO
     count = energies_in.inertia.shape[0] // copies
@@ -130,7 +130,10 @@ def take_right_side(
     gradient_in: wp.array(dtype=_vec3),
     right_out: wp.array2d(dtype=_vec3),
 ):
-    """Nothing for a copy that is done: its direction is then zero, at no iteration. nodes: of one copy."""
+    """Set the right-hand side.
+
+    Zero for a copy that has converged, so that its direction is zero. nodes: of one copy.
+    """
     copy, i = wp.tid()
     right = _vec3()
     if newton.open[copy] == 1:
@@ -147,22 +150,22 @@ def direction_lanes(
     moved_out: wp.array2d(dtype=wp.float64),
     who_out: wp.array2d(dtype=wp.int32),
 ):
-    """Lanes of the slope, of the largest movement [m] and of the node that makes it."""
+    """Compute lanes of the slope, of the largest movement [m] and of its node."""
     copy, lane = wp.tid()
     slope = ZERO
     moved = ZERO
-    who = wp.int32(0)
+    node = wp.int32(0)
     for i in range(lane, count, LANE_COUNT):
         d = direction_in[copy, i]
         slope -= wp.dot(right_in[copy, i], d)
         far = wp.max(wp.abs(d[0]), wp.max(wp.abs(d[1]), wp.abs(d[2])))
-        # also true for a direction that is not a number
+        # also true for NaN
         if not far <= moved:
             moved = far
-            who = i
+            node = i
     slope_out[copy, lane] = slope
     moved_out[copy, lane] = moved
-    who_out[copy, lane] = who
+    who_out[copy, lane] = node
 
 
 @wp.kernel
@@ -215,7 +218,7 @@ def try_length(
 
 @wp.kernel
 def judge_length(parts_in: wp.array2d(dtype=wp.float64), newton_out: Newton):
-    """Take the length if the energy falls enough, or if the step is so small that differences mean nothing."""
+    """Accept the step length if the energy falls enough, or if the step is so small that differences are rounding."""
     copy = wp.tid()
     if newton_out.seeking[copy] == 0:
         return

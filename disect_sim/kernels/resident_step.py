@@ -1,6 +1,6 @@
-"""Start and end of a time step on the device: what the host does between the steps of the other solver.
+"""Start and end of a time step on the device, and the edge law there.
 
-Arrays hold one copy of the body after another; kernels run over copies and what one copy has.
+Arrays hold one copy of the body after another; kernels run over copies and the elements of one copy.
 """
 
 import warp as wp
@@ -17,14 +17,14 @@ _vec3 = wp.vec3d
 _STALLED = wp.constant(1)
 _DIVERGED = wp.constant(2)
 _JAMMED = wp.constant(3)
-_FAR_SIZES = wp.constant(wp.float64(10.0))  # a node this many body sizes from where it was has run away
+_FAR_SIZES = wp.constant(wp.float64(10.0))  # displacement in body sizes beyond which a node has diverged
 
 
 @wp.struct
 class Body:
-    """What no step changes."""
+    """Constants of a run."""
 
-    node_count: int  # of one copy, like the other counts
+    node_count: int  # nodes of one copy, like the other counts
     spring_count: int
     rest: wp.array(dtype=_vec3)  # nodes of one copy [m], [node_count]
     held: wp.array(dtype=wp.int32)  # 1: fixed, [node_count]
@@ -36,24 +36,24 @@ class Body:
         dtype=wp.float64
     )  # stiffness per reference area before the cut [N/m], [copy_count spring_count]
     damping: wp.array(dtype=wp.float64)  # damping per reference area [N s/m], [copy_count spring_count]
-    area_ratio: wp.array(dtype=wp.float64)  # tributary over reference area, [copy_count spring_count]
+    area_ratio: wp.array(dtype=wp.float64)  # tributary / reference area, [copy_count spring_count]
     spring_area: wp.array(dtype=wp.float64)  # [m^2], [spring_count]
-    matters: wp.array(dtype=wp.int32)  # 1: enough material to count as inside out, [tet_count]
+    matters: wp.array(dtype=wp.int32)  # 1: enough material to count when inverted, [tet_count]
     parents: wp.array(dtype=wp.vec2i)  # ends of the cut edges, [copy_count contact_count]
     coordinate: wp.array(dtype=wp.float64)  # material part of the cut edges, [copy_count contact_count]
     poses: wp.array2d(dtype=_vec3)  # knife [m], [copy_count, step_count + 1]
-    force_limit: wp.array(dtype=wp.float64)  # on the knife [N], [copy_count]
+    force_limit: wp.array(dtype=wp.float64)  # force limit on the knife [N], [copy_count]
 
 
 @wp.struct
 class State:
-    """What a step leaves to the next."""
+    """State passed from step to step."""
 
-    going: wp.array(dtype=wp.int32)  # 1 while a copy is alive, [1]
-    alive: wp.array(dtype=wp.int32)  # 1 until the run must stop, [copy_count]
+    going: wp.array(dtype=wp.int32)  # 1 while any copy runs, [1]
+    alive: wp.array(dtype=wp.int32)  # 1 while the copy runs, [copy_count]
     step: wp.array(dtype=wp.int32)  # steps done, [copy_count]
-    outcome: wp.array(dtype=wp.int32)  # 0 or why it stopped, [copy_count]
-    good: wp.array(dtype=wp.int32)  # 1: this step counts, [copy_count]
+    outcome: wp.array(dtype=wp.int32)  # 0 or the reason to stop, [copy_count]
+    good: wp.array(dtype=wp.int32)  # 1: this step is accepted, [copy_count]
     x: wp.array(dtype=_vec3)  # nodes [m], [copy_count node_count]
     x_before: wp.array(dtype=_vec3)  # one step earlier
     stiffness: wp.array(dtype=wp.float64)  # per reference area [N/m], [copy_count spring_count]
@@ -62,7 +62,7 @@ class State:
 
 @wp.struct
 class History:
-    """What is kept of every step; row n belongs to the end of step n (rows 0: the start)."""
+    """Stored values of every step; row n belongs to the end of step n (rows 0: the start)."""
 
     observed: wp.array3d(
         dtype=wp.float64
@@ -75,7 +75,7 @@ class History:
 
 @wp.func
 def next_step(body: Body, state: State, copy: int):
-    """The number of the step that begins, of a copy that has ended that of its last."""
+    """Return the number of the step that begins; for a copy that has ended, that of its last step."""
     return wp.min(state.step[copy] + 1, body.poses.shape[1] - 1)
 
 
@@ -129,7 +129,7 @@ def start_springs(
     stiffness_out: wp.array(dtype=wp.float64),
     damping_out: wp.array(dtype=wp.float64),
 ):
-    """Stiffness [N/m] and damping [N s/m] that the step feels: half a step ahead of what is known."""
+    """Compute stiffness [N/m] and damping [N s/m] for the step: extrapolated by half a step."""
     i = wp.tid()
     used = wp.max(ZERO, wp.float64(1.5) * state.stiffness[i] - HALF * state.stiffness_before[i])
     stiffness_out[i] = used * body.area_ratio[i]
@@ -144,7 +144,10 @@ def damage_forces(
     positive_out: wp.array(dtype=_vec3),
     negative_out: wp.array(dtype=_vec3),
 ):
-    """count: springs of one copy. Its contacts are those on the positive side, then those on the negative one."""
+    """Compute forces on both sides; count: springs of one copy.
+
+    Its contacts are all positive sides, then all negative sides.
+    """
     copy, k = wp.tid()
     i = copy * count + k
     a = 2 * copy * count + k
@@ -193,10 +196,10 @@ def observe(
     moved_out: wp.array2d(dtype=wp.float64),
     who_out: wp.array2d(dtype=wp.int32),
 ):
-    """Lanes of what the record wants to know, and of the largest way from rest [m] with its node.
+    """Compute lanes of the observables, and of the largest displacement from rest [m] with its node.
 
-    [copy_count, 12, LANES]: force [N] and torque [N m] on the knife, touching area [m^2], kinetic energy and gravity's
-    [J], tets inside out, and of the edge law, not filled here, work of fracture [J] and drag power [W].
+    [copy_count, 12, LANES]: force [N] and torque [N m] on the knife, touching area [m^2], kinetic and gravitational
+    energy [J], inverted tets, and of the edge law, not filled here, work of fracture [J] and drag power [W].
     """
     copy, lane = wp.tid()
     pose = body.poses[copy, next_step(body, state, copy)]
@@ -219,7 +222,7 @@ def observe(
     kinetic = ZERO
     gravity = ZERO
     moved = ZERO
-    who = wp.int32(0)
+    node = wp.int32(0)
     for k in range(lane, body.node_count, LANE_COUNT):
         i = copy * body.node_count + k
         x = x_in[i]
@@ -228,10 +231,10 @@ def observe(
         gravity -= body.mass[i] * wp.dot(x, body.gravity)
         way = x - body.rest[k]
         far = wp.max(wp.abs(way[0]), wp.max(wp.abs(way[1]), wp.abs(way[2])))
-        # also true for a position that is not a number
+        # also true for NaN
         if not far <= moved:
             moved = far
-            who = k
+            node = k
     inverted = ZERO
     tets = body.matters.shape[0]
     for k in range(lane, tets, LANE_COUNT):
@@ -245,7 +248,7 @@ def observe(
     lanes_out[copy, 8, lane] = gravity
     lanes_out[copy, 9, lane] = inverted
     moved_out[copy, lane] = moved
-    who_out[copy, lane] = who
+    who_out[copy, lane] = node
 
 
 @wp.kernel
@@ -256,7 +259,7 @@ def accept_step(
     who_in: wp.array2d(dtype=wp.int32),
     state_out: State,
 ):
-    """Whether the step counts: solved, and no node has run away. For a node that has, newton.worst is its number."""
+    """Accept the step if it has converged and no node has diverged; otherwise newton.worst is that node."""
     copy = wp.tid()
     if copy == 0:
         state_out.going[0] = 0
@@ -269,13 +272,13 @@ def accept_step(
         state_out.alive[copy] = 0
         return
     moved = ZERO
-    who = wp.int32(0)
+    node = wp.int32(0)
     for lane in range(LANE_COUNT):
         if not moved_in[copy, lane] <= moved:
             moved = moved_in[copy, lane]
-            who = who_in[copy, lane]
+            node = who_in[copy, lane]
     if not moved <= _FAR_SIZES * body.size:
-        newton_out.worst[copy] = who
+        newton_out.worst[copy] = node
         newton_out.length[copy] = moved
         state_out.good[copy] = 0
         state_out.outcome[copy] = _DIVERGED
@@ -318,7 +321,7 @@ def end_step(
     state_out: State,
     history_out: History,
 ):
-    """Keep what was observed, and stop where the force on the knife is beyond its limit."""
+    """Store the observables, and stop where the force on the knife exceeds its limit."""
     copy = wp.tid()
     if state_out.good[copy] == 0:
         return
@@ -337,7 +340,7 @@ def end_step(
         state_out.going[0] = 1
 
 
-# The edge law during a run on the device: from nodes to samples of the cut surface and back. See kernels/edge.py.
+# Edge law on the device: from nodes to samples of the cut surface and back; see kernels/edge.py
 
 
 wp.set_module_options({"enable_backward": False})
@@ -345,7 +348,7 @@ wp.set_module_options({"enable_backward": False})
 
 @wp.struct
 class SparseRows:
-    """A sparse matrix, row after row."""
+    """A sparse matrix in row order (CSR)."""
 
     starts: wp.array(dtype=wp.int32)  # [row_count + 1]
     columns: wp.array(dtype=wp.int32)
@@ -365,7 +368,7 @@ def multiply_vectors(
 
 @wp.kernel
 def relative_to_knife(count: int, pose_in: wp.array(dtype=_vec3), point_out: wp.array(dtype=_vec3)):
-    """count: samples of one copy."""
+    """Subtract the knife position; count: samples of one copy."""
     copy, k = wp.tid()
     i = copy * count + k
     point_out[i] = point_out[i] - pose_in[copy]
@@ -386,7 +389,9 @@ def prepare_load(
     paying_area_out: wp.array(dtype=wp.float64),
     velocity_out: wp.array(dtype=_vec3),
 ):
-    """The knife's velocity at the end of the step [m/s], and the area [m^2] of the samples that can have a force."""
+    """Compute the knife's velocity at the end of the step [m/s], and the area [m^2] of samples that can have a
+    force.
+    """
     copy, k = wp.tid()
     i = copy * count + k
     velocity_out[i] = (pose_in[copy] - pose_previous_in[copy] + swing_in[copy]) / dt
@@ -397,7 +402,7 @@ def prepare_load(
 
 @wp.kernel
 def add_load(body: Body, force_in: wp.array(dtype=_vec3), predicted_out: wp.array(dtype=_vec3)):
-    """The edge's force on the nodes that can move [N] as part of where inertia takes them."""
+    """Add the edge's force on the free nodes [N] to the predicted positions."""
     copy, k = wp.tid()
     i = copy * body.node_count + k
     if body.held[k] == 0:
@@ -411,7 +416,7 @@ def left_of_springs(
     severed_in: wp.array(dtype=wp.float64),
     stiffness_out: wp.array(dtype=wp.float64),
 ):
-    """Stiffness per reference area [N/m] of springs of whose samples a share is gone."""
+    """Compute the stiffness per reference area [N/m] of springs from the severed fraction of their samples."""
     row = wp.tid()
     gone = ZERO
     for k in range(mean.starts[row], mean.starts[row + 1]):

@@ -1,4 +1,4 @@
-"""Cutting springs across the cut surface, and the one-sided contact of the two halves.
+"""Springs across the cut surface, and the one-sided contact of the two halves.
 
 d is the vector from the virtual node on the negative side to its twin on the positive side [m]; it is zero at rest.
 """
@@ -16,7 +16,7 @@ _HALF = wp.constant(wp.float64(0.5))
 
 @wp.struct
 class SpringGeometry:
-    """Springs, [spring_count]."""
+    """Geometry of the springs, [spring_count]."""
 
     nodes: wp.array(dtype=wp.vec4i)  # parents on the positive side, parents on the negative side
     weights: wp.array(dtype=_vec4)  # d = sum_a weights[a] x[nodes[a]]
@@ -41,7 +41,7 @@ def spring_tension(
     overlap_stiffness: wp.float64,
     overlap_onset: wp.float64,
 ):
-    """Gradient of the spring's incremental energy in d [N]."""
+    """Return the gradient of the spring's incremental energy in d [N]."""
     overlap = ramp(-wp.dot(normal, d), overlap_onset)
     return d * k + (d - d_previous) * (damping / dt) - normal * (overlap_stiffness * overlap)
 
@@ -59,7 +59,7 @@ def spring_gradient(
     energy_out: wp.array(dtype=_vec3),
     gradient_out: wp.array(dtype=_vec3),
 ):
-    """Energy (spring, damping, overlap) and its gradient added to gradient_out."""
+    """Compute the energy (spring, damping, overlap) and add its gradient to gradient_out."""
     i = order[first + wp.tid()]
     n = springs.nodes[i]
     w = springs.weights[i]
@@ -92,7 +92,7 @@ def spring_hessian(
     x_in: wp.array(dtype=_vec3),
     hessian_out: wp.array(dtype=_mat33),
 ):
-    """slots [spring_count, 10]: pairs (0,0) (1,1) (2,2) (3,3) (0,1) (0,2) (0,3) (1,2) (1,3) (2,3)."""
+    """Add the Hessian; slots [spring_count, 10]: pairs (0,0) (1,1) (2,2) (3,3) (0,1) (0,2) (0,3) (1,2) (1,3) (2,3)."""
     i = order[first + wp.tid()]
     n = springs.nodes[i]
     w = springs.weights[i]
@@ -122,9 +122,9 @@ def spring_force(
     d_previous_in: wp.array(dtype=_vec3),
     tension_out: wp.array(dtype=_vec3),
 ):
-    """Spring tension as a differentiable function: Warp's adjoint gives the vector-Jacobian product.
+    """Compute the spring tension as a differentiable function; Warp's adjoint gives the vector-Jacobian product.
 
-    stiffness, initial, damping: per reference area; a spring that has lost stiffness loses damping alike.
+    stiffness, initial, damping: per reference area; a spring loses damping in proportion to its stiffness.
     """
     i = wp.tid()
     k = stiffness_in[i] * area_ratio[i]

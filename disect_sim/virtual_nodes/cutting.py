@@ -1,4 +1,4 @@
-"""Cut a tet mesh by a triangle surface that passes right through it."""
+"""Cut a tet mesh by a plane or by a triangle surface that passes right through it."""
 
 import numpy as np
 
@@ -17,11 +17,11 @@ from disect_sim.virtual_nodes.split import (
 )
 from disect_sim.virtual_nodes.topology import component_labels
 
-# Cut a tet mesh by a plane.
+# Cut by a plane
 
 
 _SNAP_TOLERANCE_FRACTION = 0.01
-"""Default distance of crossings from the ends of their edge, as a fraction of the edge [-]."""
+"""Default minimum distance of crossings from the ends of their edge, as a fraction of the edge [-]."""
 
 
 def cut_by_plane(
@@ -39,10 +39,10 @@ def cut_by_plane(
         tets: Vertex indices, positively oriented, shape [m, 4].
         point: A point of the plane [m], shape [3].
         normal: Normal of the plane, of any length [-], shape [3].
-        snap_tolerance_fraction: How near to its end an edge may be crossed, as a fraction of the edge [-].
+        snap_tolerance_fraction: Minimum distance of a crossing from its edge's ends, in edge lengths [-].
 
     Raises:
-        InputError: The mesh is no tet mesh, the plane misses it or does not leave one piece on each side.
+        InputError: The mesh is malformed, or the plane misses it or does not leave one piece on each side.
     """
     nodes, tets = np.asarray(nodes, np.float64), np.asarray(tets, np.int64)
     origin, direction = np.asarray(point, np.float64), np.asarray(normal, np.float64)
@@ -76,15 +76,15 @@ def cut_by_plane(
 
 
 def _share_of_first(height: np.ndarray) -> np.ndarray:
-    """First column over the sum of both, shape [c]; one half where both ends are in the plane."""
+    """Return the first column divided by the sum of both, shape [c]; one half where both ends are in the plane."""
     total = height.sum(axis=1)
     return np.divide(height[:, 0], total, out=np.full(len(height), 0.5), where=total > 0.0)
 
 
 def _surface_axes(normal: np.ndarray) -> np.ndarray:
-    """Two unit vectors in the plane of a unit normal, (z, y) for the normal x, shape [2, 3].
+    """Return two unit vectors in the plane of a unit normal, (z, y) for the normal x, shape [2, 3].
 
-    The second is the upward direction y as seen in the plane (or, for a level plane, minus x), the first
+    The second is the upward direction y projected onto the plane (or, for a horizontal plane, minus x), the first
     completes the right-handed triple (normal, second, first).
     """
     up = np.array([0.0, 1.0, 0.0])
@@ -96,21 +96,21 @@ def _surface_axes(normal: np.ndarray) -> np.ndarray:
 
 
 _REACH = 1.5
-"""Distances are computed up to this multiple of a vertex's longest edge [-].
+"""Multiple of a vertex's longest edge up to which distances are computed [-].
 
-Farther away no edge of it is crossed; half an edge more and all neighbours of a near vertex are within reach.
+Farther away none of its edges is crossed; the additional half covers all neighbours of a near vertex.
 """
 _SAMPLES_PER_EDGE = 7
-"""Inner points of an edge at which the side is looked up to find a second crossing [-]."""
+"""Number of inner points of an edge at which the side is evaluated to detect a second crossing [-]."""
 _MAX_FOLD_FRACTION = 0.1
-"""Depth to which the surface may bulge through an edge and back unnoticed, as a fraction of the edge [-].
+"""Depth to which the surface may bulge through an edge and back undetected, as a fraction of the edge [-].
 
-Every curved surface grazes some edges; to cut them straight is within the error of the mesh.
+Every curved surface grazes some edges; cutting them straight is within the error of the mesh.
 """
 _ROOT_TOLERANCE = 1e-10
-"""A crossing is found when it is this near to the surface, as a fraction of its edge [-]."""
+"""Distance to the surface at which a crossing is accepted, as a fraction of its edge [-]."""
 _ROOT_STEPS = 60
-"""Most steps of the root search: enough for plain bisection to reach the tolerance with margin."""
+"""Maximum number of steps of the root search: enough for plain bisection to reach the tolerance with margin."""
 
 
 def cut_by_surface(
@@ -123,16 +123,16 @@ def cut_by_surface(
 ) -> CutMesh:
     """Cut a tet mesh into two bodies by a triangle surface, side +1 being where its normals point.
 
-    The surface may be curved and tilted, open or closed, but must separate the body in two. A tet edge is
-    cut once: folds shallower than a tenth or narrower than an eighth of the edge are cut straight, deeper
-    ones are refused.
+    The surface may be curved and tilted, open or closed, but must divide the body in two. A tet edge is cut once: folds
+    shallower than a tenth or narrower than an eighth of the edge are cut straight, deeper ones are rejected.
 
     Args:
         nodes: Vertex positions [m], shape [n, 3].
         tets: Vertex indices, positively oriented, shape [m, 4].
         surface_vertices: Vertex positions of the surface [m], shape [v, 3].
-        surface_faces: Vertex indices of its triangles, oriented alike, shape [f, 3].
-        snap_tolerance_fraction: How near to its end an edge may be crossed, as a fraction of the edge [-].
+        surface_faces: Vertex indices of its triangles, consistently oriented, shape [f, 3].
+        snap_tolerance_fraction: Minimum distance of a crossing from the ends of its edge, as a fraction of the edge
+        [-].
 
     Raises:
         InputError: The mesh or surface is malformed, or the surface misses the body, ends inside it, crosses
@@ -170,16 +170,16 @@ def cut_by_surface(
 def _true_crossings(
     surface: CuttingSurface, nodes: np.ndarray, crossed: np.ndarray, distance: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Those of the candidate edges (end on +1, end on -1; shape [c, 2]) the surface meets, and where, shape
+    """Return the candidate edges (end on +1, end on -1; shape [c, 2]) the surface meets, and the coordinates, shape
     [c].
 
-    Between its ends the signed distance has a root, or a jump where the surface has ended and the sign is
-    that of its continuation. The root is bracketed and found by false position with the Illinois safeguard.
+    Between its ends the signed distance has a root, or a jump where the surface has ended and the sign is that of its
+    continuation. The root is bracketed and found by false position with the Illinois safeguard.
     """
     start, end = nodes[crossed[:, 0]], nodes[crossed[:, 1]]
     tolerance = _ROOT_TOLERANCE * np.linalg.norm(end - start, axis=1)
     low, high = np.zeros(len(crossed)), np.ones(len(crossed))
-    # An end that was put on the other side for being near counts as lying in the surface.
+    # An end assigned to the other side because it is near counts as lying in the surface.
     f_low, f_high = np.maximum(distance[crossed[:, 0]], 0.0), np.minimum(distance[crossed[:, 1]], 0.0)
     root = np.where(f_low <= tolerance, low, high)
     active = np.flatnonzero((f_low > tolerance) & (f_high < -tolerance))
@@ -193,22 +193,22 @@ def _true_crossings(
         t = a + (b - a) * fa / (fa - fb)
         f = surface.signed_distance((1.0 - t)[:, None] * start[active] + t[:, None] * end[active])
         root[active] = t
-        found = np.abs(f) <= tolerance[active]
-        is_root[active[found]] = True
+        converged = np.abs(f) <= tolerance[active]
+        is_root[active[converged]] = True
         above = f > 0.0
         low[active], high[active] = np.where(above, t, a), np.where(above, b, t)
         repeated = np.where(above, 1.0, -1.0) == last[active]
         f_low[active] = np.where(above, f, np.where(repeated, 0.5 * fa, fa))
         f_high[active] = np.where(above, np.where(repeated, 0.5 * fb, fb), f)
         last[active] = np.where(above, 1.0, -1.0)
-        active = active[~found]
+        active = active[~converged]
     return crossed[is_root], root[is_root]
 
 
 def _sides_by_flood(edges: np.ndarray, crossed: np.ndarray, guess: np.ndarray) -> np.ndarray:
-    """Side of each vertex, shape [n], the same all over each part that no true crossing divides.
+    """Return the side of each vertex, shape [n], constant on each part that no true crossing divides.
 
-    A part that touches no crossing follows the guess (+1, -1, or 0 for unknown, shape [n]).
+    A part without crossings follows the guess (+1, -1, or 0 for unknown, shape [n]).
     """
     stride = len(guess)
     walls = crossed.min(axis=1) * stride + crossed.max(axis=1)
@@ -235,7 +235,7 @@ def _check_crossed_once(
     distance: np.ndarray,
     snap_tolerance_fraction: float,
 ) -> None:
-    """Refuse a surface that crosses an edge (shape [e, 2]) more than once, judged at its inner points."""
+    """Reject a surface that crosses an edge (shape [e, 2]) more than once, tested at its inner points."""
     length = np.linalg.norm(nodes[edges[:, 0]] - nodes[edges[:, 1]], axis=1)
     # A path from one end to the surface and on to the other is at least as long as both distances.
     reach = np.abs(distance[edges]).sum(axis=1) <= length
@@ -253,7 +253,7 @@ def _check_crossed_once(
     last_t, last_height, last_positive = np.zeros(len(edges)), height[:, 0], positive[:, 0]
     changes = np.zeros(len(edges), int)
     for i in range(1, _SAMPLES_PER_EDGE + 2):
-        # By the same argument on this stretch; otherwise the sign jumps beyond the surface's border.
+        # Same argument on this stretch; otherwise the sign jumps beyond the surface's border.
         crosses = np.abs(last_height) + np.abs(height[:, i]) <= (t[i] - last_t) * (1.0 + 1e-9)
         changes += counts[:, i] & (positive[:, i] != last_positive) & crosses
         last_t = np.where(counts[:, i], t[i], last_t)
@@ -269,7 +269,7 @@ def _check_crossed_once(
 
 
 def _mean_normal(nodes: np.ndarray, crossed: np.ndarray, coordinate: np.ndarray) -> np.ndarray:
-    """Unit normal of the plane that fits the crossings best, pointing to side +1, shape [3]."""
+    """Return the unit normal of the plane that best fits the crossings, pointing to side +1, shape [3]."""
     start, end = nodes[crossed[:, 0]], nodes[crossed[:, 1]]
     points = start + coordinate[:, None] * (end - start)
     normal = np.linalg.svd(points - points.mean(axis=0), full_matrices=False)[2][-1]

@@ -4,11 +4,8 @@ import numpy as np
 
 from disect_sim.outcome import InputError
 
-# A bounding volume hierarchy over triangles, searched for all points at once.
-
-
 _LEAF_SIZE = 4
-"""Triangles per leaf: a few distances at a time are cheaper than one more level of boxes."""
+"""Triangles per leaf: a few more distances are cheaper than one more level of boxes."""
 _CHUNK = 8192
 """Points searched together: bounds the memory of the search (about 100 MB), not the result."""
 
@@ -17,7 +14,7 @@ _ROUNDING = 1e-12
 
 
 class TriangleBvh:
-    """Finds the triangle nearest to a point, exactly."""
+    """Bounding volume hierarchy over triangles that finds the exact nearest triangle of many points at once."""
 
     def __init__(self, corners: np.ndarray) -> None:
         """Build over triangles with corners [m], shape [f, 3, 3]."""
@@ -41,7 +38,7 @@ class TriangleBvh:
             self._boxes.insert(0, (low, high))
 
     def nearest(self, points: np.ndarray, limit: np.ndarray | None = None) -> np.ndarray:
-        """Index of the nearest triangle to each point [m], shape [p, 3]; result has shape [p].
+        """Return the index of the nearest triangle to each point [m], shape [p, 3]; result has shape [p].
 
         With a limit [m], shape [p], a point without a triangle within its limit gets -1.
         """
@@ -69,9 +66,9 @@ class TriangleBvh:
         triangle, distance2 = self._leaves[node, best], distance2[np.arange(len(node)), best]
         order = np.lexsort((triangle, distance2, point))
         order = order[distance2[order] <= bound[point[order]]]
-        found, first = np.unique(point[order], return_index=True)
+        hit, first = np.unique(point[order], return_index=True)
         nearest = np.full(len(points), -1)
-        nearest[found] = triangle[order[first]]
+        nearest[hit] = triangle[order[first]]
         return nearest
 
     def _box_distance2(self, level: int, node: np.ndarray, points: np.ndarray) -> np.ndarray:
@@ -87,8 +84,7 @@ class TriangleBvh:
 
 
 def closest_on_triangles(points: np.ndarray, corners: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Closest points [m], shape [p, 3], on one triangle each (corners [m], shape [p, 3, 3]), and their
-    feature.
+    """Return closest points [m], shape [p, 3], on one triangle each (corners [m], shape [p, 3, 3]), and their feature.
 
     Features, shape [p]: 0 the inside; 1, 2, 3 the edge that starts at corner 0, 1, 2; 4, 5, 6 the corner 0,
     1, 2.
@@ -115,10 +111,9 @@ def closest_on_triangles(points: np.ndarray, corners: np.ndarray) -> tuple[np.nd
 class CuttingSurface:
     """An oriented manifold triangle mesh; the positive side is where the triangle normals point.
 
-    The sign comes from the pseudo-normal of the nearest feature (face, edge, or vertex with its faces
-    weighted by their angle), which is right everywhere if the surface is closed (Bærentzen and Aanæs 2005).
-    Beyond the border of an open surface it is the sign of the border face, which is no crossing: see
-    `surface.py`.
+    The sign comes from the pseudo-normal of the nearest feature (face, edge, or vertex with its faces weighted by their
+    angle), which is right everywhere if the surface is closed (Bærentzen and Aanæs 2005). Beyond the border of an open
+    surface it is the sign of the border face, which is no crossing: see `cutting.py`.
     """
 
     def __init__(self, vertices: np.ndarray, faces: np.ndarray) -> None:
@@ -143,22 +138,22 @@ class CuttingSurface:
         )
 
     def signed_distance(self, points: np.ndarray, limit: np.ndarray | None = None) -> np.ndarray:
-        """Signed distance to the surface [m], shape [p], of points [m], shape [p, 3].
+        """Return the signed distance to the surface [m], shape [p], of points [m], shape [p, 3].
 
-        With a limit [m], shape [p], points farther than their limit get infinity, which saves much search.
+        With a limit [m], shape [p], points farther than their limit get infinity, which shortens the search.
         """
         face = self._bvh.nearest(points, limit)
-        found = face >= 0
+        near = face >= 0
         distance = np.full(len(points), np.inf)
-        closest, feature = closest_on_triangles(points[found], self._corners[face[found]])
-        offset = points[found] - closest
-        above = np.einsum("pi,pi->p", offset, self._normals[face[found], feature]) >= 0.0
-        distance[found] = np.where(above, 1.0, -1.0) * np.linalg.norm(offset, axis=1)
+        closest, feature = closest_on_triangles(points[near], self._corners[face[near]])
+        offset = points[near] - closest
+        above = np.einsum("pi,pi->p", offset, self._normals[face[near], feature]) >= 0.0
+        distance[near] = np.where(above, 1.0, -1.0) * np.linalg.norm(offset, axis=1)
         return distance
 
 
 def _edge_normals(faces: np.ndarray, face_normal: np.ndarray) -> np.ndarray:
-    """Sum of the normals of the faces at each edge of each face, shape [f, 3, 3]."""
+    """Return the sum of the normals of the faces at each edge of each face, shape [f, 3, 3]."""
     start, end = faces, np.roll(faces, -1, axis=1)
     ends = np.stack([np.minimum(start, end).ravel(), np.maximum(start, end).ravel()], axis=1)
     edges, inverse = np.unique(ends, axis=0, return_inverse=True)
@@ -170,7 +165,7 @@ def _edge_normals(faces: np.ndarray, face_normal: np.ndarray) -> np.ndarray:
         raise InputError(
             f"precut: {bad.sum()} edges of the cutting surface join more than two triangles or triangles "
             "of opposite orientation. The surface must be an oriented manifold. Repair it or orient its "
-            "triangles alike."
+            "triangles consistently."
         )
     normals = np.zeros((len(edges), 3))
     np.add.at(normals, inverse, np.repeat(face_normal, 3, axis=0))
@@ -178,7 +173,7 @@ def _edge_normals(faces: np.ndarray, face_normal: np.ndarray) -> np.ndarray:
 
 
 def _vertex_normals(faces: np.ndarray, edge: np.ndarray, face_normal: np.ndarray) -> np.ndarray:
-    """Angle-weighted normal at each corner of each face, shape [f, 3, 3]."""
+    """Return the angle-weighted normal at each corner of each face, shape [f, 3, 3]."""
     forward = edge / np.linalg.norm(edge, axis=2, keepdims=True)
     backward = -np.roll(forward, 1, axis=1)
     angle = np.arccos(np.clip(np.einsum("fij,fij->fi", forward, backward), -1.0, 1.0))

@@ -1,4 +1,4 @@
-"""The virtual node algorithm, once it is known where the surface crosses which edge."""
+"""The virtual node algorithm for given crossings: sides, copies, volume fractions, half-bodies and checks."""
 
 from dataclasses import dataclass
 
@@ -18,11 +18,11 @@ from disect_sim.virtual_nodes.topology import (
     pinched_vertices,
 )
 
-# On which side each vertex is, and where the crossings are, kept away from vertices.
+# Sides of the vertices, and crossings kept away from vertices
 
 
 def tet_edges(tets: np.ndarray) -> np.ndarray:
-    """All edges of the tets (shape [m, 4]), each once, ends ascending, shape [e, 2]."""
+    """Return all edges of the tets (shape [m, 4]), each once, ends ascending, shape [e, 2]."""
     ends = np.sort(tets[:, LOCAL_EDGES].reshape(-1, 2), axis=1).astype(np.int64)
     stride = int(ends.max()) + 1
     key = np.unique(ends[:, 0] * stride + ends[:, 1])
@@ -30,7 +30,10 @@ def tet_edges(tets: np.ndarray) -> np.ndarray:
 
 
 def longest_edges(nodes: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """Length of the longest edge (of edges, shape [e, 2]) at each vertex [m], shape [n]; 0 if it has none."""
+    """Return the length of the longest edge (of edges, shape [e, 2]) at each vertex [m], shape [n].
+
+    0 if it has none.
+    """
     length = np.linalg.norm(nodes[edges[:, 0]] - nodes[edges[:, 1]], axis=1)
     longest = np.zeros(len(nodes))
     np.maximum.at(longest, edges.ravel(), np.repeat(length, 2))
@@ -40,11 +43,12 @@ def longest_edges(nodes: np.ndarray, edges: np.ndarray) -> np.ndarray:
 def vertex_sides(
     nodes: np.ndarray, edges: np.ndarray, distance: np.ndarray, *, snap_tolerance_fraction: float
 ) -> np.ndarray:
-    """Side of each vertex, +1 or -1, shape [n], int8, from its signed distance to the surface [m], shape [n].
+    """Return the side of each vertex, +1 or -1, shape [n], int8, from its signed distance to the surface [m], shape
+    [n].
 
-    A vertex nearer than the tolerance (a fraction of its mean edge length) is on the side of its neighbours
-    that are not near, if these agree: so a face of the body that lies in the surface does not become a
-    flake. If they do not agree it keeps the sign of its distance, and 0 counts as +1.
+    A vertex nearer than the tolerance (a fraction of its mean edge length) is assigned to the side of its neighbours
+    that are not near, if these agree: so a face of the body that lies in the surface does not become a flake. If they
+    do not agree it keeps the sign of its distance, and 0 counts as +1.
     """
     length = np.linalg.norm(nodes[edges[:, 0]] - nodes[edges[:, 1]], axis=1)
     ends, count = edges.ravel(), len(nodes)
@@ -62,26 +66,25 @@ def vertex_sides(
 
 
 def crossed_edges(edges: np.ndarray, side: np.ndarray) -> np.ndarray:
-    """The edges whose ends are on different sides, as (end on +1, end on -1), shape [c, 2]."""
+    """Return the edges whose ends are on different sides, as (end on +1, end on -1), shape [c, 2]."""
     ends = edges[side[edges[:, 0]] != side[edges[:, 1]]]
     return np.where(side[ends[:, :1]] > 0, ends, ends[:, ::-1])
 
 
 def _keep_off_ends(coordinate: np.ndarray, snap_tolerance_fraction: float) -> np.ndarray:
-    """Move crossing coordinates [-], shape [c], that are within the tolerance of an end of their edge off it.
+    """Move crossing coordinates [-], shape [c], away from the ends of their edge, to the tolerance.
 
-    Vertices stay where they are, so volume and outer area do not change; only the place where the edge is
-    split does, by at most the tolerance. No piece of an edge, hence no material fraction, then becomes
-    arbitrarily small.
+    Vertices stay in place, so volume and outer area do not change; only the point where the edge is split moves, by at
+    most the tolerance. No piece of an edge, hence no material fraction, then becomes arbitrarily small.
     """
     return np.clip(coordinate, snap_tolerance_fraction, 1.0 - snap_tolerance_fraction)
 
 
-# Exact volume fractions of the two pieces of a split tet.
+# Exact volume fractions of the two pieces of a split tet
 
 
 def _piece_fractions(s: np.ndarray, inside_count: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Fractions of each tet's volume inside and outside the cut [-], each of shape [k]; they add up to 1.
+    """Return the fractions of each tet's volume inside and outside the cut [-], each of shape [k]; they add up to 1.
 
     Args:
         s: Coordinates of the crossings around the cut polygon, from the inside end of their edge (0) to the
@@ -102,7 +105,7 @@ def _piece_fractions(s: np.ndarray, inside_count: np.ndarray) -> tuple[np.ndarra
     return inside, outside
 
 
-# Duplicate the crossed tets and decide which copies share which nodes.
+# Duplicate the crossed tets; determine which copies share which nodes
 
 
 _SIDES = (1, -1)
@@ -121,7 +124,7 @@ class _Copies:
     node_original: np.ndarray
     """Input vertex, shape [n]; real nodes first, in input order, then ghosts."""
     node_ghost: np.ndarray
-    """True where the vertex is on the other side than the copies that use the node, shape [n], bool."""
+    """True where the vertex is on the other side from the copies that use the node, shape [n], bool."""
     copy_of: np.ndarray
     """Copy of each input tet on side +1 (row 0) and side -1 (row 1), -1 if none, shape [2, input tets]."""
     piece_count: np.ndarray
@@ -131,10 +134,9 @@ class _Copies:
 def duplicate_tets(tets: np.ndarray, side: np.ndarray, pairs: FacePairs) -> _Copies:
     """Copy every tet (shape [k, 4]) to each side (+1 or -1 per vertex) on which it has a vertex.
 
-    Neighbouring copies share the three nodes of their common face if material of their side touches that
-    face. Sharing is transitive, so a vertex that two unconnected pieces of material surround gets a ghost
-    for each (Sifakis et al. 2007). Real vertices of a body that only touches itself at a vertex are
-    separated the same way.
+    Neighbouring copies share the three nodes of their common face if material of their side touches that face. Sharing
+    is transitive, so a vertex that two unconnected pieces of material surround gets a ghost for each (Sifakis et al.
+    2007). Real vertices of a body that only touches itself at a vertex are separated the same way.
     """
     has_side = np.stack([(side[tets] == s).any(axis=1) for s in _SIDES])
     owner = np.concatenate([np.flatnonzero(row) for row in has_side])
@@ -169,7 +171,7 @@ def duplicate_tets(tets: np.ndarray, side: np.ndarray, pairs: FacePairs) -> _Cop
 def _shared_slots(
     tets: np.ndarray, side: np.ndarray, pairs: FacePairs, copy_of: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs of slots (4 * copy + local vertex) that are one node; pairs of copies with joined material."""
+    """Return pairs of slots (4 * copy + local vertex) that are one node, and pairs of copies with joined material."""
     tet, local_face = np.divmod(pairs.inner, 4)
     local = LOCAL_FACES[local_face]
     vertices = np.take_along_axis(tets[tet], local, axis=2)
@@ -184,7 +186,7 @@ def _shared_slots(
     return np.concatenate(slots), np.concatenate(joined)
 
 
-# The two half-bodies a cut leaves, as closed triangle meshes.
+# Half-bodies as closed triangle meshes
 
 
 @dataclass(frozen=True)
@@ -199,19 +201,19 @@ class HalfBody:
     """True for triangles of the cut surface, False for the outer surface, shape [f], bool."""
 
     def volume(self) -> float:
-        """Enclosed volume [m³]."""
+        """Return the enclosed volume [m³]."""
         centred = self.vertices - self.vertices.mean(axis=0)
         a, b, c = (centred[self.faces[:, i]] for i in range(3))
         return float(np.einsum("ij,ij->i", a, np.cross(b, c)).sum() / 6.0)
 
     def areas(self) -> np.ndarray:
-        """Triangle areas [m²], shape [f]."""
+        """Return the triangle areas [m²], shape [f]."""
         a, b, c = (self.vertices[self.faces[:, i]] for i in range(3))
         return 0.5 * np.linalg.norm(np.cross(b - a, c - a), axis=1)
 
 
 def half_body(cut: CutMesh, side: int) -> HalfBody:
-    """Surface of the material on one side (+1 or -1) of a cut mesh, split where the virtual nodes are."""
+    """Return the surface of the material on one side (+1 or -1) of a cut mesh, split at the virtual nodes."""
     tets = cut.tets[cut.tet_side == side].astype(np.int64)
     split = _EdgeSplits(cut, side)
     outer = _outer_faces(cut, tets, split)
@@ -239,12 +241,12 @@ class _EdgeSplits:
         return real.astype(np.int64) * self._count + ghost
 
     def __call__(self, real: np.ndarray, ghost: np.ndarray) -> np.ndarray:
-        """Point index of the virtual node between real and ghost nodes (arrays of equal shape)."""
+        """Return the point index of the virtual node between real and ghost nodes (arrays of equal shape)."""
         return self._count + self._virtual[np.searchsorted(self._sorted_key, self._key(real, ghost))]
 
 
 def _outer_faces(cut: CutMesh, tets: np.ndarray, split: _EdgeSplits) -> np.ndarray:
-    """Material part of the outer faces, triangulated, shape [f, 3]."""
+    """Return the material part of the outer faces, triangulated, shape [f, 3]."""
     faces = outer_faces(tets)
     ghost = cut.node_ghost[faces]
     ghosts = ghost.sum(axis=1)
@@ -263,7 +265,7 @@ def _rotate(faces: np.ndarray, first: np.ndarray) -> np.ndarray:
 
 
 def _cut_faces(cut: CutMesh, tets: np.ndarray, split: _EdgeSplits) -> np.ndarray:
-    """Cut polygons of the crossed tets, triangulated along their canonical diagonal, shape [f, 3]."""
+    """Return the cut polygons of the crossed tets, triangulated along their canonical diagonal, shape [f, 3]."""
     ghost = cut.node_ghost[tets]
     crossed = ghost.any(axis=1)
     tets, real = tets[crossed], ~ghost[crossed]
@@ -279,16 +281,16 @@ def _cut_faces(cut: CutMesh, tets: np.ndarray, split: _EdgeSplits) -> np.ndarray
     return np.concatenate(triangles)
 
 
-# What the algorithm asks of its input, and what it promises of its output.
+# Checks of input and output
 
 
 _MIN_SNAP_FRACTION, _MAX_SNAP_FRACTION = 1e-4, 0.2
-"""Range of the snap tolerance [-]: fractions (its cube) vanish in rounding below, the cut is ragged above."""
+"""Range of the snap tolerance [-]: below, fractions (its cube) vanish in rounding; above, the cut is ragged."""
 _SIDE_NAMES = ("positive", "negative")
 
 
 def check_tet_mesh(nodes: np.ndarray, tets: np.ndarray) -> None:
-    """Refuse node positions [m], shape [n, 3], and tets, shape [m, 4], that are no tetrahedral mesh."""
+    """Reject node positions [m], shape [n, 3], and tets, shape [m, 4], that are not a valid tet mesh."""
     if nodes.ndim != 2 or nodes.shape[1] != 3 or tets.ndim != 2 or tets.shape[1] != 4 or not len(tets):
         raise InputError(
             f"precut: nodes have shape {nodes.shape} and tets {tets.shape}. They must be [n, 3] and [m, 4] "
@@ -315,7 +317,7 @@ def check_tet_mesh(nodes: np.ndarray, tets: np.ndarray) -> None:
 
 
 def _check_faces(pairs: FacePairs) -> None:
-    """Refuse a mesh in which more than two tets share a face."""
+    """Reject a mesh in which more than two tets share a face."""
     if pairs.crowded:
         raise InputError(
             f"precut: {pairs.crowded} faces are shared by more than two tets. Tets must not overlap. "
@@ -324,7 +326,7 @@ def _check_faces(pairs: FacePairs) -> None:
 
 
 def check_snap_tolerance(snap_tolerance_fraction: float) -> None:
-    """Refuse a snap tolerance that would make fractions vanish or the cut ragged."""
+    """Reject a snap tolerance at which fractions vanish or the cut is ragged."""
     if not _MIN_SNAP_FRACTION <= snap_tolerance_fraction <= _MAX_SNAP_FRACTION:
         raise InputError(
             f"precut.snap_tolerance_fraction is {snap_tolerance_fraction:g}. It must be between "
@@ -333,7 +335,7 @@ def check_snap_tolerance(snap_tolerance_fraction: float) -> None:
 
 
 def check_both_sides_hit(side: np.ndarray, distance: np.ndarray) -> None:
-    """Refuse a surface with the whole body on one side; side and signed distance [m] have shape [n]."""
+    """Reject a surface with the whole body on one side; side and signed distance [m] have shape [n]."""
     if (side > 0).all() or (side < 0).all():
         where = "positive" if (side > 0).all() else "negative"
         raise InputError(
@@ -344,7 +346,7 @@ def check_both_sides_hit(side: np.ndarray, distance: np.ndarray) -> None:
 
 
 def _check_two_pieces(piece_count: np.ndarray) -> None:
-    """Refuse a cut that does not leave exactly one piece on each side; piece_count has shape [2]."""
+    """Reject a cut that does not leave exactly one piece on each side; piece_count has shape [2]."""
     if (piece_count != 1).any():
         counts = " and ".join(
             f"{n} on the {name} side" for n, name in zip(piece_count, _SIDE_NAMES, strict=True)
@@ -356,7 +358,7 @@ def _check_two_pieces(piece_count: np.ndarray) -> None:
 
 
 def _check_manifold(cut: CutMesh) -> None:
-    """Refuse a cut mesh of which a half-body is not a closed manifold surface."""
+    """Reject a cut mesh if a half-body is not a closed manifold surface."""
     for side, name in zip((1, -1), _SIDE_NAMES, strict=True):
         faces = half_body(cut, side).faces
         edges = pinched_edges(faces)
@@ -379,7 +381,7 @@ def split_mesh(
     axes: np.ndarray,
     snap_tolerance_fraction: float,
 ) -> CutMesh:
-    """Cut a tet mesh whose crossed edges are known.
+    """Cut a tet mesh at given crossed edges.
 
     Args:
         nodes: Vertex positions [m], shape [n, 3].
@@ -434,8 +436,8 @@ def split_mesh(
 
 
 def _on_outer_surface(tets: np.ndarray, pairs: FacePairs, crossed: np.ndarray) -> np.ndarray:
-    """Which crossed edges (shape [c, 2]) lie on the outer surface of the mesh, shape [c], bool."""
-    # tet_edges wants four corners: repeating one only adds edges from a vertex to itself.
+    """Return True for crossed edges (shape [c, 2]) on the outer surface of the mesh, shape [c], bool."""
+    # tet_edges needs four corners: repeating one only adds edges from a vertex to itself.
     outer_edges = tet_edges(outer_faces(tets, pairs)[:, [0, 1, 2, 0]])
     stride = int(tets.max()) + 1
     low, high = crossed.min(axis=1).astype(np.int64), crossed.max(axis=1)

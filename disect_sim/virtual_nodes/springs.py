@@ -1,10 +1,10 @@
-"""Virtual nodes and springs on the crossed edges, and the share of the cut surface each spring stands for."""
+"""Virtual nodes and springs on the crossed edges, and the tributary area of each spring."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
-# A canonical order of a cut tet's vertices, in which every split looks like one of three patterns.
+# Canonical vertex order of a cut tet, in which every split is one of three patterns
 
 
 POLYGON_EDGES = {
@@ -14,9 +14,9 @@ POLYGON_EDGES = {
 }
 """Crossed edges around the cut polygon, by the number of inside vertices, in canonical local vertices.
 
-The polygon faces outward, from the inside vertices to the others, if the canonical order is an even
-permutation of a positively oriented tet. The quadrilateral need not be flat; it is always split along its
-corners 0 and 2, which is the same diagonal whichever side is called inside.
+The polygon faces outward, from the inside vertices to the others, if the canonical order is an even permutation of a
+positively oriented tet. The quadrilateral need not be flat; it is always split along its corners 0 and 2, which is the
+same diagonal whichever side is called inside.
 """
 
 
@@ -51,7 +51,7 @@ class _CutPolygons:
 
 
 def cut_polygons(tets: np.ndarray, pieces: _PieceOrder, crossed: np.ndarray) -> _CutPolygons:
-    """Polygons of crossed tets (shape [k, 4]) on crossed edges (end on +1, end on -1; shape [c, 2])."""
+    """Return the polygons of crossed tets (shape [k, 4]) on crossed edges (end on +1, end on -1; shape [c, 2])."""
     stride = int(max(tets.max(), crossed.max())) + 1
     key = crossed[:, 0].astype(np.int64) * stride + crossed[:, 1]
     order = np.argsort(key)
@@ -61,23 +61,22 @@ def cut_polygons(tets: np.ndarray, pieces: _PieceOrder, crossed: np.ndarray) -> 
         rows = np.flatnonzero(pieces.inside_count == inside_count)
         local = pieces.order[rows][:, edges]
         ends = np.take_along_axis(tets[rows][:, None, :], local, axis=2).astype(np.int64)
-        found = np.searchsorted(key, ends[..., 0] * stride + ends[..., 1], sorter=order)
-        crossing[rows[:, None], np.arange(len(edges))] = order[found]
+        edge_index = np.searchsorted(key, ends[..., 0] * stride + ends[..., 1], sorter=order)
+        crossing[rows[:, None], np.arange(len(edges))] = order[edge_index]
         local_edge[rows[:, None], np.arange(len(edges))] = local
     return _CutPolygons(crossing=crossing, local_edge=local_edge)
 
 
 def triangle_areas(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
-    """Areas of triangles [m²], shape [k], from their corners [m], each of shape [k, 3]."""
+    """Return the areas of triangles [m²], shape [k], from their corners [m], each of shape [k, 3]."""
     return 0.5 * np.linalg.norm(np.cross(b - a, c - a), axis=-1)
 
 
 def _corner_areas(polygons: _CutPolygons, points: np.ndarray) -> np.ndarray:
-    """Each corner's share of its polygon's area [m²], shape [k, 4]; points are the crossings [m], [c, 3].
+    """Return each corner's share of its polygon's area [m²], shape [k, 4]; points are the crossings [m], [c, 3].
 
-    A triangle gives each corner a third (the integral of its linear hat function). A quadrilateral gives the
-    mean of what its two triangulations would, scaled so that the shares add up to the area of the one that
-    is used.
+    A triangle gives each corner a third (the integral of its linear hat function). A quadrilateral gives the mean over
+    its two triangulations, scaled so that the shares add up to the area of the one that is used.
     """
     p0, p1, p2, p3 = (points[polygons.crossing[:, i]] for i in range(4))
     t012, t023 = triangle_areas(p0, p1, p2), triangle_areas(p0, p2, p3)
@@ -105,7 +104,7 @@ class _Springs:
 def join_sides(
     polygons: _CutPolygons, positive_tets: np.ndarray, negative_tets: np.ndarray, points: np.ndarray
 ) -> _Springs:
-    """Springs of crossed tets, given the nodes of their copies on both sides (each of shape [k, 4])."""
+    """Return the springs of crossed tets, given the nodes of their copies on both sides (each of shape [k, 4])."""
     corner = polygons.crossing >= 0
     row = np.nonzero(corner)[0]
     plus_end, minus_end = polygons.local_edge[corner].T

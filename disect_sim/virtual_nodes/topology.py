@@ -1,4 +1,4 @@
-"""Edges, faces, and connectivity of tetrahedral and triangle meshes, without loops."""
+"""Edges, faces and connectivity of tetrahedral and triangle meshes, vectorised."""
 
 from dataclasses import dataclass
 
@@ -14,18 +14,18 @@ LOCAL_FACES = np.array([[1, 2, 3], [0, 3, 2], [0, 1, 3], [0, 2, 1]])
 
 @dataclass(frozen=True)
 class FacePairs:
-    """How the faces of a tet mesh meet. A face is numbered 4 * tet + local face."""
+    """Matching of the faces of a tet mesh. A face is numbered 4 * tet + local face."""
 
     inner: np.ndarray
     """Pairs of faces that coincide, shape [p, 2], int64."""
     outer: np.ndarray
     """Faces that belong to one tet only, shape [b], int64."""
     crowded: int
-    """How many faces are shared by more than two tets; must be 0 in a mesh that fits in space."""
+    """Number of faces shared by more than two tets; 0 in a valid mesh."""
 
 
 def _face_vertices(tets: np.ndarray) -> np.ndarray:
-    """All faces of the tets (shape [m, 4]), outward, in face order, shape [4 m, 3]."""
+    """Return all faces of the tets (shape [m, 4]), outward, in face order, shape [4 m, 3]."""
     return tets[:, LOCAL_FACES].reshape(-1, 3)
 
 
@@ -44,19 +44,19 @@ def pair_faces(tets: np.ndarray) -> FacePairs:
 
 
 def outer_faces(tets: np.ndarray, pairs: FacePairs | None = None) -> np.ndarray:
-    """Faces (vertex indices, outward, shape [b, 3]) on the outer surface of the tets, shape [m, 4]."""
+    """Return the faces (vertex indices, outward, shape [b, 3]) on the outer surface of the tets, shape [m, 4]."""
     return _face_vertices(tets)[(pairs or pair_faces(tets)).outer]
 
 
 def component_labels(count: int, pairs: np.ndarray) -> tuple[int, np.ndarray]:
-    """Number of connected components of `count` items joined by pairs (shape [p, 2]), and labels [count]."""
+    """Return the number of connected components of `count` items joined by pairs (shape [p, 2]), and labels [count]."""
     graph = coo_matrix((np.ones(len(pairs), np.int8), (pairs[:, 0], pairs[:, 1])), shape=(count, count))
     number, labels = connected_components(graph, directed=False)
     return int(number), labels
 
 
 def pinched_edges(faces: np.ndarray) -> np.ndarray:
-    """Edges (shape [k, 2]) of a triangle mesh (shape [f, 3]) not used exactly once in each direction."""
+    """Return the edges (shape [k, 2]) of a triangle mesh (shape [f, 3]) not used exactly once in each direction."""
     directed = faces[:, [[0, 1], [1, 2], [2, 0]]].reshape(-1, 2)
     ends = np.sort(directed, axis=1)
     edges, inverse = np.unique(ends, axis=0, return_inverse=True)
@@ -66,7 +66,7 @@ def pinched_edges(faces: np.ndarray) -> np.ndarray:
 
 
 def pinched_vertices(faces: np.ndarray) -> np.ndarray:
-    """Vertices where triangles (shape [f, 3]) of an edge-manifold mesh form more than one fan, shape [k]."""
+    """Return the vertices where triangles (shape [f, 3]) of an edge-manifold mesh form more than one fan, shape [k]."""
     start, end = faces.ravel(), np.roll(faces, -1, axis=1).ravel()
     corner = np.arange(faces.size)
     next_corner = np.roll(corner.reshape(-1, 3), -1, axis=1).ravel()

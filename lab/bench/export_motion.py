@@ -26,7 +26,7 @@ from stages.runtime.params import load_params
 ROOT = Path(__file__).parents[2]
 UNKNOWN = "where the motion comes from"
 CHAIN_CHECK = 7
-PARTED = ("share parted of what the edge passes", "share of the cut that is parted")
+PARTED = ("cut fraction of the springs the edge passes", "share of the cut that is parted")
 """Not known here: the cut is not simulated."""
 
 

@@ -1,1 +1,1 @@
-"""Parts of the stage calibrate: from a recorded cut to the parameters of the simulator."""
+"""Parts of the stage `calibrate`: from a recorded cut to the parameters of the simulator."""

@@ -1,4 +1,4 @@
-"""calibrate: parameters of the simulator that reproduce the recorded cut, spring by spring."""
+"""calibrate: fit the simulator's parameters to the recorded cut."""
 
 import numpy as np
 import torch
@@ -39,7 +39,7 @@ from stages.shared.pictures import plot_text
 
 def run(io: StageIO, params: CalibrateParams) -> dict[str, object]:
     """Read the cut mesh and the force log, fit, write parameters, history, profile and the picture."""
-    torch.set_num_threads(1)  # the tensors are small: more threads only spin
+    torch.set_num_threads(1)  # the tensors are small; more threads only cost overhead
     io.progress(0.0, "read the cut mesh and the log")
     check_names(params)
     model = cutting_model(read_cut_mesh(io.read), MATERIALS[io.scan.material], params.cut)
@@ -70,7 +70,7 @@ def run(io: StageIO, params: CalibrateParams) -> dict[str, object]:
 
 
 def _own(io: StageIO) -> list[str]:
-    """By what the scan's own entries in the library are known: its name, and its logs under whatever name."""
+    """Return the names of the scan's own entries in the library: its name, and the digests of its logs."""
     return [io.scan.id, *own_logs(io.notes)]
 
 
@@ -103,9 +103,9 @@ def _write_posterior(io: StageIO, posterior: Posterior | None, params: Calibrate
 
 
 def _without_log(io: StageIO, model: Model, params: CalibrateParams) -> dict[str, object]:
-    """A scan without a log has the values that its material leads to expect, or the start values.
+    """Write the prior median of the material, or the start values, for a scan without a log.
 
-    Everything that would come from a fit is empty.
+    All results of a fit are empty.
     """
     untouched = np.zeros(model.spring_count)
     values = nominal_values(params, io.scan.material, leave_out=_own(io))

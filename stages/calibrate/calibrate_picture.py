@@ -1,4 +1,4 @@
-"""The picture of the stage `calibrate`: force, residual, history, and the parameters on the cut surface."""
+"""Pictures of calibrate and predict: force, residual, history, parameters on the cut surface, posterior, prediction."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,11 +18,11 @@ from stages.calibrate.samplers.sampling import Samples
 from stages.shared.library.library import NINETY
 from stages.shared.pictures import CUT, FRUIT, SCAN, TEXT, WARNING, draw_springs, new_figure, pixels_of
 
-# The picture of a prediction: measured force, predicted band, baselines.
+# Picture of a prediction
 
 
 def prediction_picture(found: Prediction) -> NDArray[np.uint8]:
-    """8-bit pixels, shape [height, width, 3]."""
+    """Draw measured force, predicted band and baselines; 8-bit pixels, shape [height, width, 3]."""
     figure, canvas = new_figure((9.0, 5.0))
     axis = figure.add_subplot()
     p, mine = found.problem, 100.0 * found.nmae(found.predicted)
@@ -49,20 +49,20 @@ def prediction_picture(found: Prediction) -> NDArray[np.uint8]:
     return pixels_of(canvas)
 
 
-# Corner and trace plots of a sampled posterior.
+# Corner and trace plots of a sampled posterior
 
 
 _MOST_SHOWN = 5
-"""Unknowns of a corner plot; those that the log narrowed most."""
+"""Maximum number of unknowns in a corner plot: those that the log narrowed most."""
 _MOST_BINS = 24
 _MOST_DOTS = 1500
-"""Points of a corner plot."""
+"""Maximum number of points in a corner plot."""
 
 _Array = NDArray[np.float64]
 
 
 def _most_learnt(samples: Samples) -> list[int]:
-    """Unknowns to show: the narrowest after the log, in their own order."""
+    """Return the unknowns to show: the narrowest after the log, in their own order."""
     order = np.argsort(samples.flat.std(axis=0), kind="stable")[:_MOST_SHOWN]
     return sorted(int(i) for i in order)
 
@@ -75,7 +75,7 @@ def draw_corner(
     marks: _Array | None = None,
     unit: str = "standard deviations",
 ) -> None:
-    """Histograms on the diagonal, pairs below it; points of shape [point_count, shown_count], marks: one point."""
+    """Draw histograms on the diagonal, pairs below it; points of shape [point_count, shown_count], marks: one point."""
     count = len(names)
     axes = np.atleast_2d(figure.subplots(count, count))
     shown = points[:: max(1, len(points) // _MOST_DOTS)]
@@ -102,7 +102,7 @@ def draw_corner(
 
 
 def _draw_traces(figure: Any, samples: Samples, names: Sequence[str], chosen: Sequence[int]) -> None:
-    """Every chain over its iterations, burn-in grey."""
+    """Draw every chain over its iterations, burn-in in grey."""
     axes = np.atleast_1d(figure.subplots(len(chosen), 1, sharex=True))
     burn_in = samples.trace.shape[1] - samples.t.shape[1]
     for axis, i in zip(axes, chosen, strict=True):
@@ -116,7 +116,7 @@ def _draw_traces(figure: Any, samples: Samples, names: Sequence[str], chosen: Se
 
 _SIZE_INCHES = (14.0, 9.0)
 _SAMPLED_INCHES = 7.0
-"""Added where a posterior was sampled."""
+"""Additional height if the posterior was sampled [inches]."""
 _HELD_OUT = "#f1e6d2"
 _MAPPED = (
     ("cut_spring_ke", "spring stiffness [N/m]"),
@@ -128,7 +128,7 @@ _MAPPED = (
 
 
 def calibrate_picture(fit: Calibration, metrics: dict[str, Any]) -> NDArray[np.uint8]:
-    """8-bit pixels, shape [height, width, 3]."""
+    """Draw the picture; 8-bit pixels, shape [height, width, 3]."""
     sampled = None if fit.material is None else fit.material.sampled
     width, height = _SIZE_INCHES
     figure, canvas = new_figure((width, height if sampled is None else height + _SAMPLED_INCHES))
@@ -155,7 +155,7 @@ def _draw_springs(figure: Any, fit: Calibration) -> None:
 
 
 def _draw_material(figure: Any, fit: Calibration, posterior: Posterior) -> None:
-    """Toughness over the cut, what the log added to what was expected, and where the knife pressed."""
+    """Draw toughness over the cut, posterior against prior, and the knife's impulse."""
     model = fit.problem.model
     toughness, known, impulse = figure.subplots(1, 3, width_ratios=(1.0, 1.6, 1.0))
     name, title = ("edge_toughness", "toughness [J/m²]")
@@ -177,7 +177,7 @@ def _draw_material(figure: Any, fit: Calibration, posterior: Posterior) -> None:
 
 
 def _draw_sampled(figure: Any, sampled: Sampled, names: list[str]) -> None:
-    """Corner and trace plots of the unknowns that the log narrowed most."""
+    """Draw corner and trace plots of the unknowns that the log narrowed most."""
     chosen = _most_learnt(sampled.samples)
     corner, traces = figure.subfigures(1, 2)
     draw_corner(corner, sampled.samples.flat[:, chosen], [names[i] for i in chosen])
@@ -193,7 +193,7 @@ def _draw_sampled(figure: Any, sampled: Sampled, names: list[str]) -> None:
 
 
 def no_log_picture(model: Model, values: Values) -> NDArray[np.uint8]:
-    """The springs with their nominal stiffness, and a sentence; 8-bit pixels, shape [height, width, 3]."""
+    """Draw the springs with their nominal stiffness and a note; 8-bit pixels, shape [height, width, 3]."""
     figure, canvas = new_figure(_SIZE_INCHES)
     axis = figure.add_subplot()
     _draw_map(figure, axis, model, spring_values(model, values)["cut_spring_ke"], "", None)
@@ -266,7 +266,7 @@ def _draw_history(axis: Any, fit: Calibration) -> None:
 def _draw_map(
     figure: Any, axis: Any, model: Model, value: _Array, title: str, touched: NDArray[np.bool_] | None
 ) -> None:
-    """One value per spring on the cut surface; springs the knife never touched are hollow."""
+    """Draw one value per spring on the cut surface; springs the knife never touched are hollow."""
     mesh = model.mesh
     dots = draw_springs(axis, mesh.spring_position, mesh.spring_area, value, title, full=touched)
     figure.colorbar(dots, ax=axis, orientation="horizontal", pad=0.22, shrink=0.9)

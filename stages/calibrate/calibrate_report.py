@@ -1,4 +1,4 @@
-"""The tables and figures of a finished fit."""
+"""Tables and metrics of a finished fit."""
 
 from collections.abc import Mapping
 
@@ -17,7 +17,7 @@ from stages.calibrate.phase import FitOutcome, HistoryRow, Values, parameter_bou
 from stages.calibrate.problem import OFFSET, TOUCHED_NS, errors, find_onset, find_puncture
 from stages.calibrate.springs.posterior import SpringPosterior
 
-# The tables and figures of a sampled posterior.
+# Sampled posterior
 
 
 _SAMPLE_COLUMNS = {
@@ -32,7 +32,7 @@ _BAND_COLUMNS = dict.fromkeys(("time_s", "measured_n", "low_n", "high_n"), pl.Fl
 
 
 def sample_table(fit: MaterialFit | None) -> pl.DataFrame:
-    """The table calibrate/samples: every point after burn-in, unknown by unknown."""
+    """Return the table calibrate/samples: every point after burn-in, unknown by unknown."""
     if fit is None or fit.sampled is None:
         return pl.DataFrame(schema=_SAMPLE_COLUMNS)
     samples, unknowns = fit.sampled.samples, fit.posterior.unknowns
@@ -53,7 +53,7 @@ def sample_table(fit: MaterialFit | None) -> pl.DataFrame:
 
 
 def band_table(fit: Calibration | None) -> pl.DataFrame:
-    """The table calibrate/band: the force that the sampled materials expect of the cut they were fitted to."""
+    """Return the table calibrate/band: the posterior band of the force of the fitted cut."""
     sampled = None if fit is None or fit.material is None else fit.material.sampled
     if fit is None or sampled is None:
         return pl.DataFrame(schema=_BAND_COLUMNS)
@@ -63,7 +63,7 @@ def band_table(fit: Calibration | None) -> pl.DataFrame:
 
 
 def _sampling_metrics(fit: Calibration, sampled: Sampled | None) -> dict[str, object]:
-    """Part of the artifact calibrate/metrics; nothing where the posterior was not sampled."""
+    """Return the part of calibrate/metrics on sampling; empty if the posterior was not sampled."""
     if sampled is None:
         return {}
     p, rhat = fit.problem, sampled.diagnostics.rhat
@@ -84,7 +84,7 @@ _Array = NDArray[np.float64]
 def parameter_table(
     model: Model, values: Values, *, gradient_norm: _Array, touched_ns: _Array
 ) -> pl.DataFrame:
-    """The table calibrate/parameters, one row per spring."""
+    """Return the table calibrate/parameters, one row per spring."""
     mesh = model.mesh
     rows = spring_values(model, values)
     return pl.DataFrame(
@@ -100,7 +100,7 @@ def parameter_table(
 
 
 def bound_table(params: CalibrateParams) -> pl.DataFrame:
-    """The table calibrate/bounds: for each spring parameter the range of the skin's and of the other springs."""
+    """Return the table calibrate/bounds: for each spring parameter the range of the skin's and of the other springs."""
     bounds = parameter_bounds(
         [*SPRING_NAMES, *params.shared],
         damage_law=params.cut.damage_law,
@@ -118,7 +118,7 @@ def bound_table(params: CalibrateParams) -> pl.DataFrame:
 
 
 def scalar_table(fit: Calibration | None) -> pl.DataFrame:
-    """The table calibrate/scalars: the parameters that all springs share."""
+    """Return the table calibrate/scalars: the parameters that all springs share."""
     rows = [] if fit is None else [_scalar_row(fit, name) for name in fit.bounds]
     names = ("name", "value", "unit", "low", "high", "at_bound", "standard_error", "identifiable")
     kinds = (pl.String, pl.Float64, pl.String, pl.Float64, pl.Float64, pl.Boolean, pl.Float64, pl.Boolean)
@@ -132,7 +132,7 @@ def scalar_table(fit: Calibration | None) -> pl.DataFrame:
 
 
 def spring_table(known: Mapping[str, SpringPosterior]) -> pl.DataFrame:
-    """The table calibrate/spring_posterior; no rows where springs were not fitted one by one."""
+    """Return the table calibrate/spring_posterior; no rows if springs were not fitted one by one."""
     schema = {
         "spring": pl.Int64,
         "name": pl.String,
@@ -150,7 +150,7 @@ def spring_table(known: Mapping[str, SpringPosterior]) -> pl.DataFrame:
 
 
 def body_table(values: Values) -> pl.DataFrame:
-    """The table calibrate/body: what was given or fitted in place of the material's own values."""
+    """Return the table calibrate/body: given or fitted values that replace those of the material."""
     given = {name: float(values[name]) for name in MATERIAL_PARAMETERS if name in values}
     return pl.DataFrame(
         [
@@ -178,7 +178,7 @@ def _scalar_row(fit: Calibration, name: str) -> tuple[object, ...]:
 
 
 def history_table(history: list[HistoryRow]) -> pl.DataFrame:
-    """The table calibrate/history; `step` counts through all phases."""
+    """Return the table calibrate/history; `step` counts through all phases."""
     return pl.DataFrame(
         [
             pl.Series("step", list(range(1, len(history) + 1)), pl.Int64),
@@ -196,7 +196,7 @@ def history_table(history: list[HistoryRow]) -> pl.DataFrame:
 
 
 def profile_table(fit: Calibration | None) -> pl.DataFrame:
-    """The table calibrate/profile."""
+    """Return the table calibrate/profile."""
     empty = np.zeros(0)
     if fit is None:
         time = height = measured = shared = simulated = empty
@@ -221,7 +221,7 @@ def profile_table(fit: Calibration | None) -> pl.DataFrame:
 
 
 def metrics(fit: Calibration, params: CalibrateParams) -> dict[str, object]:
-    """The artifact calibrate/metrics. No times: a rerun must give the same file."""
+    """Return the artifact calibrate/metrics. It contains no times: a rerun must give the same file."""
     p = fit.problem
     use = p.contact & p.valid
     found = errors(fit.simulated, p.measured, use, p.mean_force)
@@ -269,7 +269,7 @@ def metrics(fit: Calibration, params: CalibrateParams) -> dict[str, object]:
 
 
 def nominal_metrics() -> dict[str, object]:
-    """The artifact calibrate/metrics of a scan without a log."""
+    """Return the artifact calibrate/metrics of a scan without a log."""
     return {
         "outcome": FitOutcome.NO_LOG.word,
         "remedy": FitOutcome.NO_LOG.remedy,
@@ -291,7 +291,7 @@ def _chains_warning(fit: Calibration) -> str:
 
 
 def _warning(fit: Calibration) -> str:
-    """What the user should know about parameters that ran into a bound."""
+    """Return a warning about parameters at a bound."""
     stuck = [name for name, value in scalar_values(fit).items() if fit.bounds[name].touches(value)]
     if not stuck:
         return ""

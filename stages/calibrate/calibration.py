@@ -1,4 +1,4 @@
-"""The whole fit: shared parameters, then individual ones, then what they are worth."""
+"""The whole fit: shared parameters, then individual ones, then their uncertainty."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ from stages.shared.fitting import Bound
 from stages.shared.library.library import ANY_MATERIAL, SHARE_RATIOS
 
 _FIT_SHARE = 0.1
-"""Of the progress, where a posterior is sampled after the fit."""
+"""Fraction of the progress taken by the fit if a posterior is sampled after it."""
 
 _Array = NDArray[np.float64]
 _Progress = Callable[[float, str], None]
@@ -42,11 +42,11 @@ class Calibration:
     values: Values
     """Every parameter: one number, or one per spring."""
     bounds: dict[str, Bound]
-    """Of the shared parameters that were fitted."""
+    """Bounds of the fitted shared parameters."""
     reference_values: Values
     """Values that the fit is compared with: the prior's (material), or those after the shared phase (springs)."""
     certainty: dict[str, Certainty]
-    """How well the log determines them."""
+    """Linear error estimate of the shared values."""
     simulated: _Array
     """Profile of the fitted model [N], shape [sample_count]."""
     reference_simulated: _Array
@@ -54,20 +54,20 @@ class Calibration:
     history: list[HistoryRow]
     gradients: int
     simulations: int
-    """All simulations, those with a gradient among them."""
+    """Number of simulations, those with a gradient included."""
     outcome: FitOutcome
     impulse: _Array
     """Knife's impulse on each spring [N s], shape [spring_count]."""
     gradient_norm: _Array
-    """How much the loss still depends on each spring's free numbers, shape [spring_count]."""
+    """Norm of the loss's gradient in each spring's free numbers, shape [spring_count]."""
     material: MaterialFit | None = None
-    """The posterior, where the material was fitted."""
+    """Posterior, if the material was fitted."""
     springs: Mapping[str, SpringPosterior] = field(default_factory=dict)
-    """What the log says about each spring, by parameter, where they were fitted one by one."""
+    """Posterior of each spring, by parameter, if they were fitted one by one."""
 
     @property
     def kind(self) -> Literal["material", "springs"]:
-        """Which fit this is, as `calibrate.fit` names it."""
+        """Kind of the fit, as in `calibrate.fit`."""
         return "springs" if self.material is None else "material"
 
 
@@ -87,9 +87,9 @@ def calibrate(
     """Fit the simulator's parameters to a recorded cut.
 
     `more` are further cuts of the fruit, for the fit of its material. `material` is the fruit's name in the library of
-    earlier cuts, and `own` names these cuts' own entries there, which are left out. `scan_dir` is where checkpoints go
-    (None keeps none), `key` a hash of everything the fit depends on. `show` gets the problem, with its nearest curve so
-    far, and a line of text after every iteration.
+    earlier cuts, and `own` names these cuts' own entries there, which are left out. `scan_dir` is the folder of the
+    checkpoints (None keeps none), `key` a hash of everything the fit depends on. `show` is called with the problem,
+    which has the nearest curve so far, and a line of text after every iteration.
     """
     check_names(params)
     problem = pose_problem(model, cut, params)
@@ -157,7 +157,7 @@ def _material(
     report: Report | None,
     on_sampling: _Progress,
 ) -> Calibration:
-    """The fit of the material as a Calibration."""
+    """Fit the material and return it as a Calibration."""
     problem = problems[0]
     found = fit_material(
         problems, sought, params, scan_dir=scan_dir, key=key, report=report, on_sampling=on_sampling
@@ -207,7 +207,7 @@ def _material(
 
 
 def scalar_values(fit: Calibration) -> dict[str, float]:
-    """The fitted parameters as one number each: the last, or that of the first phase where springs now differ."""
+    """Return the fitted parameters as one number each: that of the first phase where springs differ."""
     out = {}
     for name in fit.bounds:
         last = fit.values.get(name)
@@ -216,7 +216,7 @@ def scalar_values(fit: Calibration) -> dict[str, float]:
 
 
 def check_names(params: CalibrateParams) -> None:
-    """Refuse parameters the simulator does not know, and individual ones that have no springs."""
+    """Reject parameters the simulator does not have, and individual ones that are not per spring."""
     for name in (*params.start, *params.shared, *params.individual, *params.bounds):
         if name != OFFSET:
             parameter_info(name, damage_law=params.cut.damage_law)
@@ -287,7 +287,7 @@ def _check_uniform(params: CalibrateParams) -> None:
 
 
 def spring_values(model: Model, values: Values) -> dict[str, _Array]:
-    """Every spring parameter, one value per spring, shape [spring_count]."""
+    """Return every spring parameter, one value per spring, shape [spring_count]."""
     given = {name: value for name, value in values.items() if name != OFFSET}
     expanded = expand(given, model.material, model.surface, model.damage_law)
     return {name: expanded.row(name).copy() for name in SPRING_NAMES}
@@ -302,7 +302,7 @@ def _profile(problem: Problem, values: Values) -> _Array:
 def _per_spring(
     problem: Problem, values: Values, params: CalibrateParams
 ) -> tuple[_Array, _Array, dict[str, SpringPosterior]]:
-    """The knife's impulse on each spring, the norm of the loss's gradient in its free numbers, and what is known."""
+    """Return the knife's impulse on each spring, the gradient norm in its free numbers, and its posterior."""
     rows = spring_values(problem.model, values)
     names = [name for name in SPRING_NAMES if name in params.individual or name in params.shared]
     bounds = parameter_bounds(
@@ -330,7 +330,7 @@ def _is_spring_parameter(name: str) -> bool:
 
 
 def _two_parts(progress: _Progress | None, first: float) -> tuple[_Progress | None, _Progress]:
-    """The progress of the fit, which is so much of the whole, and that of the sampling after it."""
+    """Split the progress between the fit, which is the fraction `first`, and the sampling after it."""
     if progress is None:
         return None, lambda share, text: None
     return (
@@ -342,7 +342,7 @@ def _two_parts(progress: _Progress | None, first: float) -> tuple[_Progress | No
 def _reporting(
     params: CalibrateParams, progress: _Progress | None, show: Callable[[str], None]
 ) -> Report | None:
-    """From the rows of all phases to one progress."""
+    """Combine the rows of all phases into one progress."""
     if progress is None:
         return None
     springs = params.fit == "springs" and params.individual

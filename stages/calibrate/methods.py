@@ -1,6 +1,7 @@
-"""The fitting methods by name. A method is added by a file in this folder and a line here.
+"""Fitting methods, posterior methods and losses by name.
 
-Importing the table costs neither torch nor SciPy; a method's file is loaded when it is used.
+To add one, add its function and a line here. Importing the tables loads neither torch nor SciPy; a method's module, and
+the package that it needs, are imported when it is used.
 """
 
 from __future__ import annotations
@@ -13,24 +14,22 @@ if TYPE_CHECKING:
     import torch
 
 
-# The posterior methods by name. A method is added by a file in this folder and a line here.
-#
-# Importing the table costs nothing; a method's file, and the package that it needs, are loaded when it is used.
+# Posterior methods
 
 
 EXTRA = "pip install '.[bayes]' -c constraints.txt"
-"""Installs the packages that some methods need."""
+"""Command that installs the packages of some methods."""
 
 
 @dataclass(frozen=True)
 class _Sampler:
-    """What a method is."""
+    """A posterior method."""
 
     function: str
-    """Where it is, "module:function"; arguments and result: stages.calibrate.samplers.sampling.sample."""
+    """Location, "module:function"; arguments and result: stages.calibrate.samplers.sampling.sample."""
     meaning: str
     needs: str = ""
-    """A package of the extra `bayes`; empty if it needs none."""
+    """Package of the extra `bayes`; empty if it needs none."""
     uses_likelihood: bool = True
     """False if it learns from simulations and their noise instead."""
 
@@ -62,44 +61,44 @@ POSTERIORS = {
         uses_likelihood=False,
     ),
 }
-"""By the name used in params.yaml."""
+"""Posterior methods by the name used in params.yaml."""
 
 
-# How far a simulated profile is from a measured one. All losses are 0 for equal profiles and have no unit.
+# Losses: 0 for equal profiles, dimensionless
 
 
 HUBER_FRACTION = 0.03
-"""Residuals below this share of the mean force count squared in pseudo-Huber, larger ones linearly [-]."""
+"""Fraction of the mean force below which residuals count squared in pseudo-Huber, larger ones linearly [-]."""
 _SOFT_FRACTION = 0.1
-"""Width of the soft maximum in log-sum-exp, as a share of the mean force [-]."""
+"""Width of the soft maximum in log-sum-exp, as a fraction of the mean force [-]."""
 _TINY = 1.0e-12
 
 
 def l1(simulated: torch.Tensor, measured: torch.Tensor, scale: float) -> torch.Tensor:
-    """Mean absolute residual over the mean force: the NMAE itself."""
+    """Return mean absolute residual / mean force: the NMAE."""
     return (simulated - measured).abs().mean() / scale
 
 
 def _l2(simulated: torch.Tensor, measured: torch.Tensor, scale: float) -> torch.Tensor:
-    """Mean squared residual over the squared mean force."""
+    """Return mean squared residual / squared mean force."""
     return ((simulated - measured) ** 2).mean() / scale**2
 
 
 def pseudo_huber(simulated: torch.Tensor, measured: torch.Tensor, scale: float) -> torch.Tensor:
-    """Like l1 for large residuals and smooth at zero, as second-order methods need it."""
+    """Return the pseudo-Huber loss: like l1 for large residuals and smooth at zero, for second-order methods."""
     delta = HUBER_FRACTION * scale
     r = (simulated - measured) / delta
     return HUBER_FRACTION * ((1.0 + r * r).sqrt() - 1.0).mean()
 
 
 def _inverse_cosine(simulated: torch.Tensor, measured: torch.Tensor, _scale: float) -> torch.Tensor:
-    """One minus the cosine of the angle between the profiles: shape counts, size does not."""
+    """Return one minus the cosine of the angle between the profiles: depends on shape, not size."""
     norms = simulated.norm() * measured.norm()
     return 1.0 - (simulated @ measured) / (norms + _TINY)
 
 
 def _log_sum_exp(simulated: torch.Tensor, measured: torch.Tensor, scale: float) -> torch.Tensor:
-    """A soft maximum of the residuals: the worst part of the profile counts most."""
+    """Return a soft maximum of the residuals, dominated by the worst part of the profile."""
     width = _SOFT_FRACTION * scale
     r = (((simulated - measured) ** 2 + (0.01 * width) ** 2).sqrt() - 0.01 * width) / width
     return _SOFT_FRACTION * (r.logsumexp(dim=0) - r.new_tensor(float(len(r))).log())
@@ -107,7 +106,7 @@ def _log_sum_exp(simulated: torch.Tensor, measured: torch.Tensor, scale: float) 
 
 @dataclass(frozen=True)
 class Loss:
-    """A loss and what a fitting method must know of it."""
+    """A loss and its smoothness."""
 
     function: Callable[[torch.Tensor, torch.Tensor, float], torch.Tensor]
     """(simulated [N], measured [N], mean measured force [N]) → loss; profiles of shape [sample_count]."""
@@ -115,7 +114,7 @@ class Loss:
     """False if it has a kink where the fit is perfect."""
 
     def __call__(self, simulated: torch.Tensor, measured: torch.Tensor, scale: float) -> torch.Tensor:
-        """The loss [-]."""
+        """Return the loss [-]."""
         return self.function(simulated, measured, scale)
 
 
@@ -126,7 +125,7 @@ LOSSES = {
     "inverse_cosine": Loss(_inverse_cosine),
     "log_sum_exp": Loss(_log_sum_exp),
 }
-"""By the name used in params.yaml."""
+"""Losses by the name used in params.yaml."""
 
 
 _PhaseKind = Literal["shared", "individual"]
@@ -135,15 +134,15 @@ _PhaseKind = Literal["shared", "individual"]
 
 @dataclass(frozen=True)
 class _Method:
-    """What a method is."""
+    """A fitting method."""
 
     function: str
-    """Where it is, "module:function"; arguments and result: stages.calibrate.phase.fit."""
+    """Location, "module:function"; arguments and result: stages.calibrate.phase.fit."""
     meaning: str
     phases: tuple[_PhaseKind, ...]
-    """What it can fit."""
+    """Phases it can fit."""
     loss: Literal["any", "smooth", "own"]
-    """Which losses it can minimise; own: it has one of its own, and that of params.yaml is not used."""
+    """Losses it can minimise; own: it has its own, and that of params.yaml is not used."""
 
 
 METHODS = {
@@ -166,9 +165,9 @@ METHODS = {
         loss="any",
     ),
 }
-"""By the name used in params.yaml."""
+"""Fitting methods by the name used in params.yaml."""
 
 
 def methods_of(phase: _PhaseKind) -> list[str]:
-    """Names of the methods that can do the phase."""
+    """Return the names of the methods that can fit the phase."""
     return [name for name, method in METHODS.items() if phase in method.phases]

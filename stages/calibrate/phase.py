@@ -1,4 +1,4 @@
-"""One phase of the fit: what a fitting method gets, and what it gives back."""
+"""One phase of the fit: unknowns, residuals, objective, and input and result of a fitting method."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from stages.runtime.describe import load_named
 from stages.runtime.errors import InputError
 from stages.shared.fitting import Bound, make_bound
 
-# The unknowns of a fit: one flat vector of free numbers ↔ the simulator's named parameters.
+# Unknowns: one flat vector of free numbers ↔ the simulator's named parameters
 
 
 Values = dict[str, NDArray[np.float64]]
@@ -26,7 +26,7 @@ Values = dict[str, NDArray[np.float64]]
 
 @dataclass(frozen=True)
 class Unknowns:
-    """Which parameters are sought, inside which bounds; the others are constants."""
+    """Unknown parameters and their bounds; the others are constants."""
 
     bounds: dict[str, Bound]
     sizes: dict[str, int]
@@ -35,7 +35,7 @@ class Unknowns:
     """All other parameters of the simulator."""
 
     def free(self, values: Mapping[str, NDArray[np.float64]]) -> torch.Tensor:
-        """The flat vector for given values, shape [unknown_count]."""
+        """Return the flat vector for given values, shape [unknown_count]."""
         parts = [
             bound.free(torch.as_tensor(np.broadcast_to(values[name], (self.sizes[name],)).copy()))
             for name, bound in self.bounds.items()
@@ -43,11 +43,11 @@ class Unknowns:
         return torch.cat(parts)
 
     def parts(self, free: torch.Tensor) -> dict[str, torch.Tensor]:
-        """The flat vector cut up by name, each of shape [size]."""
+        """Split the flat vector by name, each of shape [size]."""
         return dict(zip(self.bounds, torch.split(free, list(self.sizes.values())), strict=True))
 
     def tensors(self, free: torch.Tensor) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
-        """(parameters, motion) for the simulator, differentiable in the flat vector."""
+        """Return (parameters, motion) for the simulator, differentiable in the flat vector."""
         all_values = {name: torch.as_tensor(value) for name, value in self.constants.items()}
         for name, part in self.parts(free).items():
             value = self.bounds[name].value(part)
@@ -56,7 +56,7 @@ class Unknowns:
         return all_values, motion
 
     def values(self, free: torch.Tensor) -> Values:
-        """Every parameter, sought or constant, as numbers."""
+        """Return every parameter, unknown or constant, as numbers."""
         with torch.no_grad():
             parameters, motion = self.tensors(free)
         return {name: value.numpy().copy() for name, value in (parameters | motion).items()}
@@ -65,7 +65,7 @@ class Unknowns:
 def parameter_bounds(
     names: Iterable[str], *, damage_law: str, offset_range_m: float, given: Mapping[str, tuple[float, float]]
 ) -> dict[str, Bound]:
-    """Bounds of the named parameters: those given, else the simulator's own."""
+    """Return the bounds of the named parameters: those given, otherwise the simulator's own."""
     out = {}
     for name in names:
         if name == OFFSET:
@@ -79,7 +79,10 @@ def parameter_bounds(
 
 
 def shared_unknowns(start: Mapping[str, float], bounds: Mapping[str, Bound]) -> tuple[Unknowns, Values]:
-    """One number per parameter; skin parameters without a start value begin at that of the flesh."""
+    """Return unknowns with one number per parameter.
+
+    Skin parameters without a start value begin at that of the flesh.
+    """
     values: Values = {name: np.asarray(value, float) for name, value in start.items()}
     for name in bounds:
         if name == OFFSET:
@@ -93,9 +96,9 @@ def shared_unknowns(start: Mapping[str, float], bounds: Mapping[str, Bound]) -> 
 def individual_unknowns(
     names: Sequence[str], shared: Values, skin: NDArray[np.bool_], bounds: Mapping[str, Bound]
 ) -> tuple[Unknowns, Values]:
-    """One number per spring for the named parameters, started from the shared fit, skin values included.
+    """Return unknowns with one number per spring for the named parameters, started from the shared fit, skin included.
 
-    The other parameters with bounds stay unknown too, with one number each, so that they can give way.
+    The other parameters with bounds stay unknown too, with one number each, so that they can adjust.
     """
     values = dict(shared)
     for name in names:
@@ -108,7 +111,7 @@ def individual_unknowns(
     return Unknowns({name: bounds[name] for name in sought}, sizes, constants), values
 
 
-# Residuals of a fit and their Jacobian by differences: for Gauss-Newton and for the error estimate.
+# Residuals and their Jacobian by finite differences, for Gauss–Newton and the error estimate
 
 
 DIFFERENCE = 0.02
@@ -126,7 +129,7 @@ class Residuals:
         self.simulations = 0
 
     def profile(self, free: torch.Tensor) -> _Array | None:
-        """Simulated profile [N], or None if the simulation did not finish."""
+        """Return the simulated profile [N], or None if the simulation did not finish."""
         self.simulations += 1
         with torch.no_grad():
             try:
@@ -135,11 +138,14 @@ class Residuals:
                 return None
 
     def residual(self, profile: _Array) -> _Array:
-        """Shape [training sample count]."""
+        """Return the residual, shape [training sample count]."""
         return ((profile - self.problem.measured) / self.problem.mean_force)[self._seen]
 
     def jacobian(self, free: torch.Tensor, profile: _Array) -> _Array:
-        """d residual / d free, shape [training sample count, unknown count]; a column that fails twice is zero."""
+        """Return d residual / d free, shape [training sample count, unknown count].
+
+        A column that fails twice is zero.
+        """
         columns = []
         for i in range(len(free)):
             column = np.zeros(len(self._seen))
@@ -154,14 +160,14 @@ class Residuals:
         return np.stack(columns, axis=1)
 
 
-# Loss and gradient of a trial, counted, with bad trials made harmless.
+# Loss and gradient of a trial, with failed trials made finite
 
 
 _FAILED_FACTOR = 3.0
-"""A bad trial counts as this many times the best loss: a line search then turns back, with finite numbers."""
+"""Loss of a failed trial, as a multiple of the best loss: a line search then backtracks, with finite numbers."""
 
 _Prior = Callable[[dict[str, torch.Tensor]], torch.Tensor]
-"""Free numbers by name → something to add to the loss."""
+"""Free numbers by name → term added to the loss."""
 
 
 @dataclass
@@ -173,7 +179,7 @@ class Trial:
     gradient: torch.Tensor
     nmae: float
     failure: str = ""
-    """Why the simulation did not finish; empty if it did."""
+    """Reason why the simulation did not finish; empty if it did."""
 
 
 class Objective:
@@ -187,10 +193,10 @@ class Objective:
         self.best: Trial | None = None
         self.gradients = 0
         self.recent: list[Trial] = []
-        """Trials of the last iteration; an optimiser that asks for one again gets it for nothing."""
+        """Trials of the last iteration, cached for an optimiser that evaluates a point again."""
 
     def __call__(self, free: torch.Tensor) -> Trial:
-        """Evaluate a point, or remember it."""
+        """Evaluate a point, or return it from the cache."""
         for trial in self.recent:
             if torch.equal(trial.free, free):
                 return trial
@@ -223,11 +229,11 @@ class Objective:
         return Trial(free, loss, torch.zeros_like(free), float("nan"), why)
 
 
-# How a fit ended, as a word and a sentence with the remedy.
+# Outcome of a fit: a word and a message with the remedy
 
 
 class FitOutcome(Enum):
-    """How a fit ended, and what to do about it."""
+    """Outcome of a fit and its remedy."""
 
     CONVERGED = ("converged", "The loss no longer falls.")
     NOISE = (
@@ -258,12 +264,12 @@ class FitOutcome(Enum):
 
 @dataclass(frozen=True)
 class Phase:
-    """What is to be done, for how long."""
+    """Task of a fitting method and its limits."""
 
     name: str
-    """shared, shared 2, ... (other starts) or individual."""
+    """Name: shared, shared 2, ... (other starts) or individual."""
     method: str
-    """A key of stages.calibrate.methods.METHODS."""
+    """Key of stages.calibrate.methods.METHODS."""
     iterations: int
     params: CalibrateParams
     """The settings of all methods: learning_rate, tolerance, patience, ..."""
@@ -278,23 +284,23 @@ class HistoryRow:
     gradients: int
     """Simulations with a gradient in this phase so far."""
     simulations: int
-    """All simulations in this phase so far."""
+    """Number of simulations in this phase so far."""
     loss: float
     best_loss: float
     nmae: float
-    """Of the best point so far, over the training samples in contact."""
+    """NMAE of the best point so far, over the training samples in contact."""
     gradient_norm: float
     failed: bool
-    """Whether a simulation of this iteration did not finish."""
+    """True if a simulation of this iteration did not finish."""
 
 
 Report = Callable[[HistoryRow], None]
-"""Gets every iteration as it ends."""
+"""Called with every iteration as it ends."""
 
 
 @dataclass(frozen=True)
 class PhaseResult:
-    """Where a phase got to."""
+    """Result of a phase."""
 
     best: Trial
     outcome: FitOutcome
@@ -310,14 +316,14 @@ def fit(
     checkpoint: Checkpoint,
     report: Report | None = None,
 ) -> PhaseResult:
-    """Run a phase by its method, from its start or from its checkpoint. Every method is a function like this one.
+    """Run a phase by its method, from its start or from its checkpoint. Every method has this signature.
 
     Args:
-        phase: What to do.
+        phase: The task.
         start: Free numbers, shape [unknown_count].
         objective: Loss and gradient at any free numbers; the simulation behind them is objective.problem.
-        checkpoint: Where every iteration is saved, as stages.shared.fitting does.
-        report: Gets every iteration as it ends.
+        checkpoint: File of the iterations (stages.shared.fitting).
+        report: Called with every iteration as it ends.
     """
     method = load_named(METHODS[phase.method].function)
     result: PhaseResult = method(phase, start, objective, checkpoint=checkpoint, report=report)
@@ -325,13 +331,13 @@ def fit(
 
 
 def in_noise(row: HistoryRow, problem: Problem, params: CalibrateParams) -> bool:
-    """Whether the mean error is below what the log repeats to: what is left to fit is noise."""
+    """Return True if the mean error is below the log's repeatability: only noise remains."""
     enough_n = params.reading.repeatability_n if params.enough_n is None else params.enough_n
     return row.nmae * problem.mean_force < enough_n
 
 
 def refuse_start(failure: str) -> InputError:
-    """The error of a method whose first simulation did not finish."""
+    """Return the error of a method whose first simulation did not finish."""
     return InputError(
         f"calibrate: the simulation with the start parameters did not finish: {failure} "
         "Change calibrate.start in params.yaml."

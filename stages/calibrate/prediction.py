@@ -1,4 +1,4 @@
-"""The force of a cut that the fit has not seen, with its band, beside what anybody could guess without a model."""
+"""Prediction of a cut that the fit has not seen, with its band, and the information of a planned log."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -39,11 +39,11 @@ from stages.shared.cut import (
 )
 from stages.shared.library.library import CUT_SPREAD, NINETY
 
-# The parameters of a cut before any log of it is seen.
+# Parameters before any log
 
 
 def nominal_values(params: CalibrateParams, material: str, *, leave_out: Collection[str] = ()) -> Values:
-    """The start values; where the material is fitted, with what the library leads to expect of it."""
+    """Return the start values, with the prior median if the material is fitted."""
     values = {name: np.asarray(value, float) for name, value in params.start.items()}
     if params.fit != "material":
         return values
@@ -52,7 +52,7 @@ def nominal_values(params: CalibrateParams, material: str, *, leave_out: Collect
     return values | {name: np.asarray(size) for name, size in expected.items()}
 
 
-# How sure a figure would be after the log of a motion that has not been executed yet.
+# Uncertainty of a figure after the log of a planned motion
 
 
 _Array = NDArray[np.float64]
@@ -62,7 +62,7 @@ _Sensitivity = tuple[float, Mapping[str, _Array]]
 
 @dataclass(frozen=True)
 class PlannedLog:
-    """The log that a motion would give with the expected material; what a fit would then know."""
+    """The log that a motion would give with the prior material, and the posterior it would leave."""
 
     motion: pl.DataFrame
     """Time, position, velocity and expected force, with the columns of optimize/motion."""
@@ -71,9 +71,10 @@ class PlannedLog:
     params: CalibrateParams
 
     def covariance(self) -> _Array:
-        """Of the unknowns after the log, shape [unknown_count, unknown_count]; before it they are standard normal.
+        """Return the posterior covariance of the unknowns, shape [unknown_count, unknown_count]; the prior is standard
+        normal.
 
-        By the fit's own likelihood, linear around the expected material.
+        Uses the fit's likelihood, linearised around the prior material.
         """
         problem = pose_problem(self.model, recorded(self.motion), self.params)
         use = problem.contact & problem.valid
@@ -82,7 +83,7 @@ class PlannedLog:
 
 
 def recorded(motion: pl.DataFrame) -> RecordedCut:
-    """A motion with its force as a log of it."""
+    """Return a motion with its force as a log."""
     time, force = motion["time_s"].to_numpy(), motion["force_n"].to_numpy()
     onset = find_onset(time, np.linalg.norm(force, axis=1))
     return RecordedCut(
@@ -96,7 +97,7 @@ def recorded(motion: pl.DataFrame) -> RecordedCut:
 
 
 def saving_slope(unknowns: MaterialUnknowns, vertical: _Sensitivity, slicing: _Sensitivity) -> _Array:
-    """Derivatives of 1 - slicing / vertical in the unknowns at the expected material, shape [unknown_count]."""
+    """Return the derivatives of 1 - slicing / vertical in the unknowns at the prior material, shape [unknown_count]."""
     (straight_n, straight), (sliced_n, sliced) = vertical, slicing
     expected, no_offset = np.zeros(len(unknowns)), {OFFSET: np.zeros(())}
     by_straight, by_sliced = (
@@ -107,17 +108,17 @@ def saving_slope(unknowns: MaterialUnknowns, vertical: _Sensitivity, slicing: _S
 
 
 def deviation(slope: _Array, covariance: _Array | None = None) -> float:
-    """Standard deviation of a figure with this slope; before any log if there is no covariance."""
+    """Return the standard deviation of a figure with this slope; the prior one without a covariance."""
     return float(np.linalg.norm(slope) if covariance is None else np.sqrt(slope @ covariance @ slope))
 
 
 def expected_parameters(unknowns: MaterialUnknowns) -> dict[str, _Array]:
-    """The simulator's parameters of the expected material."""
+    """Return the simulator's parameters of the prior material."""
     return unknowns.material(np.zeros(len(unknowns)))
 
 
 def covariances(logs: Sequence[PlannedLog], on_done: Callable[[int], None]) -> list[_Array]:
-    """Of every planned log, side by side in processes; on_done gets how many are there."""
+    """Return the covariance of every planned log, computed in parallel; on_done is called with the number done."""
     with stage_workers(logs[0].params.processes) as workers:
         return workers.run(PlannedLog.covariance, logs, on_done=on_done)
 
@@ -127,15 +128,15 @@ _Read = Callable[[str], pl.DataFrame]
 
 @dataclass(frozen=True)
 class Prediction:
-    """A predicted profile and how well it did."""
+    """A predicted profile and its errors."""
 
     problem: Problem
     predicted: _Array
-    """[N], shape [sample_count]."""
+    """Predicted force [N], shape [sample_count]."""
     low: _Array
-    """5 % of cuts are below [N], shape [sample_count]."""
+    """5 % quantile [N], shape [sample_count]."""
     high: _Array
-    """5 % are above [N], shape [sample_count]."""
+    """95 % quantile [N], shape [sample_count]."""
     guesses: dict[str, _Array]
     """Profiles of the baselines by name [N], each of shape [sample_count]."""
     draws: int
@@ -146,27 +147,27 @@ class Prediction:
         return self.problem.contact & self.problem.valid
 
     def nmae(self, profile: _Array) -> float:
-        """Mean absolute error of a profile over the mean measured force [-]."""
+        """Return the mean absolute error of a profile / mean measured force [-]."""
         return errors(profile, self.problem.measured, self.use, self.problem.mean_force).nmae
 
     @property
     def amplitude(self) -> float:
-        """The one factor on the prediction that would fit best [-]."""
+        """Factor on the prediction that would fit best [-]."""
         return best_amplitude(self.problem, self.predicted)
 
     @property
     def coverage(self) -> float:
-        """Share of the measured samples inside the band [-]."""
+        """Fraction of the measured samples inside the band [-]."""
         inside = (self.problem.measured >= self.low) & (self.problem.measured <= self.high)
         return float(inside[self.use].mean())
 
     @property
     def half_width(self) -> float:
-        """Mean half-width of the band over the mean predicted force [-]."""
+        """Mean half-width of the band / mean predicted force [-]."""
         return float(0.5 * (self.high - self.low)[self.use].mean() / self.predicted[self.use].mean())
 
     def figures(self) -> dict[str, object]:
-        """Everything as plain numbers."""
+        """Return all figures as plain numbers."""
         return {
             "nmae": self.nmae(self.predicted),
             "nmae_with_amplitude": self.nmae(self.amplitude * self.predicted),
@@ -182,7 +183,7 @@ class Prediction:
         }
 
     def table(self) -> pl.DataFrame:
-        """Measured and predicted force, one row per sample."""
+        """Return measured and predicted force, one row per sample."""
         p = self.problem
         columns = {
             "time_s": p.time,
@@ -200,13 +201,13 @@ class Prediction:
 def predict(
     read: _Read, material: str, params: CalibrateParams, other: pl.DataFrame, *, own: Collection[str] = ()
 ) -> Prediction:
-    """The force of another cut of the scan's fruit.
+    """Predict the force of another cut of the scan's fruit.
 
     Args:
         read: Maps the name of one of the scan's artifacts to its table.
-        material: The scan's.
+        material: Material of the scan.
         params: Section `calibrate` of its parameters.
-        other: The other cut's log, as ingest/force has it.
+        other: Log of the other cut, as in ingest/force.
         own: Names and digests of the library's entries that are of these cuts.
     """
     model = cutting_model(read_cut_mesh(read), MATERIALS[material], params.cut)
@@ -225,7 +226,7 @@ def predict(
         *(of_material(fitted, factors) for factors in materials),
     ]
     lefts = read_left_over(read("calibrate/left_over")) or [NOTHING]
-    # A fit spring by spring leaves nothing, and its draws neither.
+    # A fit spring by spring has no model discrepancy, nor have its draws.
     of_draws = lefts[1:] or lefts * len(materials)
     answers = simulate_many([problem.cut(values) for values in tried], of=force_of)
     predicted = lefts[0].at(problem.height) * problem.profile(answers[0])
@@ -256,21 +257,21 @@ def _repeated(model: Model, cuts: Sequence[RecordedCut], params: CalibrateParams
 
 
 def _heights(posterior: pl.DataFrame) -> _Array:
-    """By how much the fit moved each of its logs up [m]; the next one's height is found in the same way."""
+    """Return the height offsets of the fit's logs [m]; the next log's height is determined in the same way."""
     return posterior.filter(pl.col("name").str.starts_with(OFFSET))["value"].to_numpy()
 
 
 def band(
     problem: Problem, predicted: _Array, drawn: Sequence[_Array], left: LeftOver, *, cuts: int = 1
 ) -> tuple[_Array, _Array]:
-    """Ends of the 90 % band [N], each of shape [sample_count].
+    """Return the ends of the 90 % band [N], each of shape [sample_count].
 
     Args:
         problem: The cut that is predicted.
         predicted: Its force [N], shape [sample_count].
-        drawn: The same for possible materials, each with what it leaves of the logs.
-        left: What the fit leaves of its logs.
-        cuts: How many logs the fit knows: each tells more of the reading's scale, none of the next cut's own.
+        drawn: The same for possible materials, each with its model discrepancy.
+        left: Model discrepancy of the fit.
+        cuts: Number of fitted logs: each adds information on the reading's scale, none on the next cut's own factor.
     """
     as_a_whole = np.sqrt(CUT_SPREAD**2 + scale_variance(cuts))
     spread = np.std(drawn, axis=0) if len(drawn) > 1 else np.zeros_like(predicted)

@@ -24,19 +24,19 @@ from stages.shared.fitting import low_pass
 from stages.shared.input_files import LOGS_NOTE
 from stages.shared.pictures import FRUIT, TEXT, new_figure, pixels_of
 
-# Is the fit good, and what could the log tell at all?
+# Errors, held-out samples and touched springs
 
 
 TOUCHED_NS = 1.0e-4
-"""A spring that got less impulse from the knife than this was not touched [N s]: 0.1 N for a millisecond."""
+"""Impulse below which a spring counts as not touched by the knife [N s]: 0.1 N for a millisecond."""
 
 _Array = NDArray[np.float64]
 
 
 def held_out_blocks(time: _Array, block_s: float, fraction: float) -> NDArray[np.bool_]:
-    """Every so many blocks of time after contact (time 0), one is kept from the fit; shape [sample_count].
+    """Hold out every n-th block of time after contact (time 0); shape [sample_count].
 
-    A filter mixes neighbours within 1 / cutoff, so the first samples of a block are not wholly unseen.
+    A filter mixes neighbours within 1 / cut-off, so the first samples of a block are not entirely unseen.
     """
     if fraction == 0.0:
         return np.zeros(len(time), bool)
@@ -50,22 +50,22 @@ class _Errors:
     """Differences of two profiles over the contact window."""
 
     nmae: float
-    """Mean absolute error over the mean measured force [-]."""
+    """Mean absolute error / mean measured force [-]."""
     mae_n: float
     peak_error_n: float
     """Largest simulated minus largest measured force [N]."""
 
 
 def errors(simulated: _Array, measured: _Array, use: NDArray[np.bool_], mean_force: float) -> _Errors:
-    """Errors over the samples in use; profiles [N], shape [sample_count]."""
+    """Return errors over the samples in use; profiles [N], shape [sample_count]."""
     mae = float(np.abs(simulated - measured)[use].mean())
     return _Errors(mae / mean_force, mae, float(simulated[use].max() - measured[use].max()))
 
 
 def contact_impulse(result: Result) -> _Array:
-    """Impulse that the knife gave each spring's two edges over the run [N s], shape [spring_count].
+    """Return the impulse of the knife on each spring's two edges over the run [N s], shape [spring_count].
 
-    Replays the kept states of a differentiable run; one force evaluation per step.
+    Replays the stored states of a differentiable run; one force evaluation per step.
     """
     tape = result.tape
     assert tape is not None
@@ -82,20 +82,20 @@ def contact_impulse(result: Result) -> _Array:
     return total
 
 
-# What a fit that still runs can show: the curve that came nearest to the measured one so far.
+# Live view of a running fit
 
 
 _SIZE_INCHES = (8.0, 4.5)
 
 
 class _NearestCurve:
-    """The simulated force curve nearest to the measured one, of all that were tried in this process."""
+    """The simulated force curve nearest to the measured one, of all tried in this process."""
 
     def __init__(self) -> None:
         self.curve: _Array | None = None
-        """[N], shape [sample_count]; None before the first simulation ends."""
+        """Curve [N], shape [sample_count]; None before the first simulation ends."""
         self.error_n = np.inf
-        """Its mean distance from the measured one [N]."""
+        """Mean distance from the measured curve [N]."""
 
     def offer(self, curve: _Array, measured: _Array, use: NDArray[np.bool_]) -> None:
         """Keep the curve if it is nearer over the samples in use."""
@@ -105,7 +105,7 @@ class _NearestCurve:
 
 
 def live_picture(problem: Any, text: str) -> NDArray[np.uint8]:
-    """Measured force and the nearest curve so far; 8-bit pixels, shape [height, width, 3]."""
+    """Draw measured force and the nearest curve so far; 8-bit pixels, shape [height, width, 3]."""
     figure, canvas = new_figure(_SIZE_INCHES)
     axis = figure.subplots()
     axis.plot(problem.time, problem.measured, color=TEXT, lw=1.5, label="measured")
@@ -119,17 +119,17 @@ def live_picture(problem: Any, text: str) -> NDArray[np.uint8]:
     return pixels_of(canvas)
 
 
-# The recorded cut: what the robot measured, where contact begins, and the part that is simulated.
+# Recorded cut: measurement, contact onset, and the part that is simulated
 
 
 _ONSET_N = 1.0
-"""A simulated force above this is contact [N]; that of a log is found by ingest."""
+"""Simulated force that counts as contact [N]; the onset of a log is found by ingest."""
 _ONSET_HOLD_S = 0.03
-"""The force must stay above the threshold this long to count as contact, not as a bump [s]."""
+"""Time the force must stay above the threshold to count as contact [s]."""
 _PEAK_PROMINENCE = 0.02
-"""A puncture shows as a peak that stands out by this share of the largest force [-]."""
+"""Minimum prominence of the puncture peak, as a fraction of the largest force [-]."""
 _PUNCTURE_WINDOW_S = 0.05
-"""A simulated peak further than this from the measured one is another event [s]: one period of a 20 Hz low-pass."""
+"""Maximum distance of a simulated peak from the measured one [s]: one period of a 20 Hz low-pass."""
 
 
 @dataclass(frozen=True)
@@ -137,21 +137,21 @@ class RecordedCut:
     """A force log in the cutting frame."""
 
     time: _Array
-    """[s], strictly increasing, shape [m]."""
+    """Time [s], strictly increasing, shape [m]."""
     position: _Array
-    """Knife's edge (x, y up above the board, z along the blade) [m], shape [m, 3]."""
+    """Position of the edge (x, y up above the board, z along the blade) [m], shape [m, 3]."""
     velocity: _Array
-    """[m/s], shape [m, 3]."""
+    """Velocity of the edge [m/s], shape [m, 3]."""
     force: _Array
-    """On the knife, tared [N], shape [m, 3]."""
+    """Force on the knife, tared [N], shape [m, 3]."""
     valid: NDArray[np.bool_]
     """Samples that may be compared, shape [m]."""
     onset_s: float
-    """When the knife first touches the fruit."""
+    """Time of first contact with the fruit."""
 
 
 def read_recorded_cut(table: pl.DataFrame) -> RecordedCut | None:
-    """The recorded cut in ingest's table; None where the scan has no log."""
+    """Return the recorded cut in ingest's table; None if the scan has no log."""
     if not len(table):
         return None
     return RecordedCut(
@@ -165,19 +165,22 @@ def read_recorded_cut(table: pl.DataFrame) -> RecordedCut | None:
 
 
 def read_further_cuts(table: pl.DataFrame) -> list[RecordedCut]:
-    """Further cuts of the fruit, in ingest's second table."""
+    """Return further cuts of the fruit, in ingest's second table."""
     parts = table.partition_by("log", maintain_order=True)
     return [cut for cut in map(read_recorded_cut, parts) if cut is not None]
 
 
 def own_logs(notes: Callable[[str], Mapping[str, str]]) -> list[str]:
-    """Digests of the logs in ingest's tables, of which `notes` gives the notes."""
+    """Return the digests of the logs in ingest's tables; `notes` returns a table's notes."""
     tables = ("ingest/force", "ingest/further")
     return [digest for table in tables for digest in notes(table).get(LOGS_NOTE, "").split()]
 
 
 def find_onset(time: _Array, norm: _Array, threshold_n: float = _ONSET_N) -> float | None:
-    """When a force norm [N] rises above the threshold and stays there [s]; None if it never does."""
+    """Return the time [s] at which a force norm [N] rises above the threshold and stays there.
+
+    None if it never does.
+    """
     above = norm > threshold_n
     if not above.any():
         return None
@@ -196,7 +199,7 @@ def find_onset(time: _Array, norm: _Array, threshold_n: float = _ONSET_N) -> flo
 
 
 def find_puncture(time: _Array, norm: _Array, *, near_s: float | None = None) -> tuple[float, float] | None:
-    """Time [s] and height [N] of the first peak that stands out of a profile: the skin giving way.
+    """Return time [s] and height [N] of the first prominent peak of a profile: the puncture.
 
     With `near_s`, the nearest such peak at most PUNCTURE_WINDOW_S from that time; None if there is none.
     """
@@ -208,24 +211,24 @@ def find_puncture(time: _Array, norm: _Array, *, near_s: float | None = None) ->
 
 
 def top_of_body(mesh: CutMesh) -> float:
-    """Highest point of the cut face [m]: where the knife meets the body first."""
+    """Return the highest point of the cut face [m], where the knife first meets the body."""
     return float(mesh.virtual_positions()[:, 1].max())
 
 
 NORM_ROUNDING_N = 1.0e-3
 """Rounds the norm at zero force, where it has no derivative [N]."""
 _MIN_WINDOW_S = 0.05
-"""Shorter contact than this says nothing [s]."""
+"""Minimum duration of contact [s]."""
 _ALL_VALID = 0.999
-"""Share of validity between two samples of the log that counts as valid: both must be."""
+"""Interpolated validity above which a sample counts as valid: both neighbours must be."""
 _SETS_IN_N = 2.0
-"""A force that passes this after the first touch is no dent and no noise [N]: here the heights are aligned."""
+"""Force after first contact at which the heights are aligned [N]; above dents and noise."""
 OFFSET = "offset_y"
-"""The motion's parameter: height of the recorded motion over the aligned one [m]."""
+"""Parameter of the motion: height of the recorded motion above the aligned one [m]."""
 
 
 class TrialFailedError(RuntimeError):
-    """A simulation that did not reach its end: a bad trial of the fit, not an error of the program."""
+    """A simulation did not reach its end: a failed trial of the fit, not an error of the program."""
 
     def __init__(self, outcome: Outcome) -> None:
         super().__init__(str(outcome))
@@ -234,50 +237,53 @@ class TrialFailedError(RuntimeError):
 
 @dataclass(frozen=True)
 class Problem:
-    """What is compared with what. Samples are those of the simulated window, shape [sample_count]."""
+    """Measured profile and simulation set-up. Samples are those of the simulated window, shape [sample_count]."""
 
     model: Model
     module: CuttingForce
     time: _Array
-    """In the log's clock [s]."""
+    """Time in the log's clock [s]."""
     height: _Array
-    """Of the knife's edge above the board, aligned, without the fitted offset [m]."""
+    """Height of the edge above the board, aligned, without the fitted offset [m]."""
     measured: _Array
     """Norm of the filtered measured force [N]."""
     measured_force: _Array
     """The filtered measured force on the knife [N], shape [sample_count, 3]."""
     drawn_m: float
-    """How far the blade was drawn along itself during contact [m]."""
+    """Distance the blade was drawn along itself during contact [m]."""
     filter_matrix: torch.Tensor
-    """Low-pass, shape [sample_count, sample_count]."""
+    """Matrix of the low-pass, shape [sample_count, sample_count]."""
     contact: NDArray[np.bool_]
-    """From contact onset to the end: where errors are reported."""
+    """Samples from contact onset to the end, over which errors are reported."""
     valid: NDArray[np.bool_]
     """Samples that may be compared at all."""
     held_out: NDArray[np.bool_]
     """Valid samples the fit does not see."""
     weight: NDArray[np.int64]
-    """How many times a sample counts in the loss."""
+    """Number of times a sample counts in the loss."""
     onset_s: float
-    """When the measured force sets in, SETS_IN_N after first touch [s]."""
+    """Time at which the measured force exceeds SETS_IN_N after first contact [s]."""
     alignment_m: float
-    """What was added to the recorded heights."""
+    """Shift added to the recorded heights."""
     nearest: _NearestCurve = field(default_factory=_NearestCurve)
-    """The best curve that was simulated, for people who watch the fit."""
+    """Nearest simulated curve, for the live view."""
 
     @property
     def training(self) -> torch.Tensor:
-        """Indices of the samples the fit sees, repeated as often as they count."""
+        """Indices of the training samples, repeated by their weight."""
         seen = self.valid & ~self.held_out
         return torch.as_tensor(np.repeat(np.arange(len(seen)), np.where(seen, self.weight, 0)))
 
     @property
     def mean_force(self) -> float:
-        """Mean measured force over the contact window [N]: what NMAE divides by."""
+        """Mean measured force over the contact window [N], the denominator of NMAE."""
         return float(self.measured[self.contact & self.valid].mean())
 
     def run(self, values: Mapping[str, _Array], *, differentiable: bool) -> tuple[_Array, Result]:
-        """Simulated profile [N], shape [sample_count], and the run; values: parameters and, perhaps, the offset."""
+        """Return the simulated profile [N], shape [sample_count], and the run.
+
+        values: parameters and, optionally, the offset.
+        """
         cut = self.cut(values)
         result = simulate(cut.model, cut.motion, cut.parameters, differentiable=differentiable, **cut.options)
         if not result.outcome.ok or len(result.force) != len(self.time):
@@ -287,26 +293,26 @@ class Problem:
         return profile, result
 
     def cut(self, values: Mapping[str, _Array]) -> Cut:
-        """The run of `run`, to be simulated beside others; its force becomes a profile by `profile`."""
+        """Return the cut of `run`, to be simulated with others; `profile` turns its force into a profile."""
         given = {name: value for name, value in values.items() if name != OFFSET}
         motion = self.module.motion.with_parameters(**{OFFSET: values.get(OFFSET, np.asarray(0.0))})
         return Cut(self.model, motion, given, dict(self.module.options))
 
     def profile(self, answer: Answer[_Array]) -> _Array:
-        """Simulated profile [N], shape [sample_count], from the force of a cut."""
+        """Return the simulated profile [N], shape [sample_count], from the force of a cut."""
         if answer.value is None or len(answer.value) != len(self.time):
             raise TrialFailedError(answer.outcome)
         return np.asarray(np.linalg.norm(self.filter_matrix.numpy() @ answer.value, axis=1), float)
 
     def filtered(self, result: Result) -> _Array:
-        """The run's force on the knife through the log's low-pass [N], shape [sample_count, 3]."""
+        """Return the run's force on the knife through the log's low-pass [N], shape [sample_count, 3]."""
         smooth: _Array = self.filter_matrix.numpy() @ result.force
         return smooth
 
     def simulate(
         self, parameters: dict[str, torch.Tensor], motion: dict[str, torch.Tensor]
     ) -> tuple[torch.Tensor, Result]:
-        """Simulated profile [N], shape [sample_count], differentiable, and the run it comes from."""
+        """Return the simulated profile [N], shape [sample_count], differentiable, and its run."""
         force = self.module(parameters, motion)
         result = self.module.last_result
         assert result is not None
@@ -321,7 +327,7 @@ class Problem:
 def pose_problem(model: Model, cut: RecordedCut, params: CalibrateParams) -> Problem:
     """Choose the window, align the heights and filter the log.
 
-    The module gets no parameters of its own: a `surface_` value left there would overrule the values of skin springs.
+    The module gets no parameters of its own: a `surface_` value left there would override the values of skin springs.
     """
     _check_log(cut)
     grid = np.arange(cut.time[0], cut.time[-1], 1.0 / params.rate_hz)
@@ -385,7 +391,7 @@ def _check_log(cut: RecordedCut) -> None:
 
 
 def _sets_in(cut: RecordedCut, grid: _Array, low_pass_hz: float) -> float:
-    """When the force is clearly there [s]: real fruit dents before it is cut, simulated fruit does not."""
+    """Return the time at which the force is established [s]: real fruit dents before it is cut."""
     norm = np.linalg.norm(low_pass(grid, _at(grid, cut.time, cut.force), low_pass_hz), axis=1)
     touched = grid >= cut.onset_s
     found = find_onset(grid[touched], norm[touched], _SETS_IN_N) if touched.any() else None
@@ -393,12 +399,12 @@ def _sets_in(cut: RecordedCut, grid: _Array, low_pass_hz: float) -> float:
 
 
 def _at(time: _Array, known: _Array, values: _Array) -> _Array:
-    """Columns of values [n, k] at other times, linearly."""
+    """Interpolate columns of values [n, k] linearly at other times."""
     return np.stack([np.interp(time, known, column) for column in values.T], axis=1)
 
 
 def _weight(time: _Array, measured: _Array, use: NDArray[np.bool_], near_puncture: int) -> NDArray[np.int64]:
-    """Samples near the measured puncture count several times: it is a short event in a long cut."""
+    """Return weights: samples near the measured puncture, a short event in a long cut, count several times."""
     weight = np.ones(len(time), np.int64)
     puncture = find_puncture(time[use], measured[use])
     if puncture is not None:
@@ -409,7 +415,7 @@ def _weight(time: _Array, measured: _Array, use: NDArray[np.bool_], near_punctur
 def _window(
     grid: _Array, height: _Array, onset: float, top: float, params: CalibrateParams
 ) -> tuple[float, float]:
-    """From just above the body to just above the board, or as far as the log goes [s]."""
+    """Return the window from just above the body to just above the board, or to the end of the log [s]."""
     before = np.flatnonzero((grid <= onset) & (height >= top + params.cut.start_clearance_m))
     first = float(grid[before[-1]]) if len(before) else float(grid[0])
     if first == grid[0] and height[0] < top:
@@ -424,7 +430,7 @@ def _window(
 
 
 def _motion(cut: RecordedCut, model: Model, first: float, onset: float, shift: float) -> RecordedMotion:
-    """The recorded motion over the body's middle, clock zero at the start of the window."""
+    """Return the recorded motion over the body's middle, with time zero at the start of the window."""
     z = model.mesh.nodes[~model.mesh.node_ghost][:, 2]
     middle = 0.5 * float(z.min() + z.max())
     along = cut.position[:, 2] - float(np.interp(onset, cut.time, cut.position[:, 2])) + middle

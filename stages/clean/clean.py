@@ -20,14 +20,13 @@ from stages.runtime.stage_io import StageIO
 from stages.shared.pictures import SCAN, STRAY, WARNING, Layer, Panel, board_layer, cut_plane_layer, render
 from stages.shared.surface import Surface, edge_ids, edge_lengths, is_closed
 
-# The picture of the stage `clean`: the raw scan beside the clean surface.
+# Picture of the stage
 
 
 def _clean_picture(
     surface: Surface, raw_vertices: NDArray[np.float64], *, kept: Surface | None, removed: Surface | None
 ) -> NDArray[np.uint8]:
-    """Raw scan with its faults on the left, clean surface on the board on the right; all in the cutting
-    frame.
+    """Draw the raw scan with its faults beside the clean surface on the board, both in the cutting frame.
 
     Args:
         surface: the clean surface.
@@ -41,7 +40,7 @@ def _clean_picture(
     else:
         edges, _, count = edge_ids(kept.faces)
         raw = [
-            # See-through if something was removed, so that pieces hidden inside show.
+            # Transparent if something was removed, so that pieces hidden inside are visible.
             Layer(kept.vertices, kept.faces, colour=SCAN, opacity=0.6 if len(removed.faces) else 1.0),
             Layer(removed.vertices, removed.faces, colour=STRAY),
             Layer(kept.vertices, edges[count != 2], colour=WARNING, size=4.0),
@@ -55,27 +54,26 @@ def _clean_picture(
     return render([Panel(title, raw), Panel(f"clean: {len(surface.faces)} faces, cut plane x = 0", clean)])
 
 
-# Which unit a scan is in, judged by its size.
+# Unit of the scan, determined from its size
 
 
 _METRES_PER = {"m": 1.0, "cm": 0.01, "mm": 0.001, "in": 0.0254}
 _METRES_RANGE = (0.015, 0.6)
-"""A largest extent in this range is a fruit in metres: 15 mm (a berry) to 600 mm (a long melon)."""
+"""Largest extents taken as a fruit in metres: 15 mm (a berry) to 600 mm (a long melon)."""
 _MILLIMETRES_RANGE = (25.0, 600.0)
-"""A largest extent in this range is a fruit in millimetres; between the two ranges it could be in cm or
-inches too."""
+"""Largest extents taken as a fruit in millimetres; between the two ranges it could also be cm or inches."""
 
 
 @dataclass(frozen=True)
 class _UnitChoice:
-    """The factor to metres and how it was found."""
+    """Factor to metres and the reason for it."""
 
     metres_per_unit: float
     reason: str
 
 
 def choose_unit(largest_extent: float, *, unit: str, scale: float | None) -> _UnitChoice:
-    """Factor from file units to metres.
+    """Return the factor from file units to metres.
 
     Args:
         largest_extent: largest side of the bounding box [file unit].
@@ -109,38 +107,38 @@ def choose_unit(largest_extent: float, *, unit: str, scale: float | None) -> _Un
     return choice
 
 
-# A volume that no single fruit has: the mark of two in one scan, or of a wrong unit.
+# Plausible volume: a larger one indicates two fruits in one scan or a wrong unit
 
 
 FAR_ABOVE = 1.3
-"""Over a large one of its kind: shops hardly sell such."""
+"""Factor over a large fruit of the material above which the volume is implausible."""
 
 
 def volume_warning(volume_m3: float, material: str) -> str | None:
-    """A sentence if the body is far larger than what its material usually is; None otherwise."""
+    """Return a warning if the body is far larger than a fruit of its material; None otherwise."""
     large = LARGE_M3[material]
     if volume_m3 <= FAR_ABOVE * large:
         return None
     return (
         f"The body has {1e6 * volume_m3:.0f} cm³, a large {material} {1e6 * large:.0f}. One scan must show one fruit, "
-        "in its unit and under its name. Look at clean/preview.png: if there are two, part them and scan one; else "
+        "in the right unit and material. Look at clean/preview.png: if there are two, separate them and scan one; else "
         "correct clean.unit or the material."
     )
 
 
 _MIN_THICKNESS_FRACTION = 0.02
-"""A scan thinner than this fraction of its length is a sheet and no body."""
+"""Thickness as a fraction of the length below which a scan is a sheet, not a body."""
 _MAX_AREA_PER_BOX = 4.0
-"""A convex body has at most the area of its bounding box; double walls and wrinkles are allowed for."""
+"""Maximum area relative to the bounding box, which bounds convex bodies by 1; allows for double walls and wrinkles."""
 _MAX_CLEAN_FACES = 200_000
-"""More faces than the mesher can digest in minutes."""
+"""Maximum number of faces the mesher can handle within minutes."""
 
 _Progress = Callable[[float, str], None]
 
 
 @dataclass(frozen=True)
 class CleanResult:
-    """The clean surface and how it came about."""
+    """Clean surface and how it was obtained."""
 
     surface: Surface
     """Closed surface in the cutting frame."""
@@ -149,7 +147,7 @@ class CleanResult:
     raw_kept: Surface | None
     """The part of the scan that was kept, in the cutting frame; None for a point cloud."""
     raw_removed: Surface | None
-    """Stray and hidden pieces, in the cutting frame; None for a point cloud."""
+    """Removed stray and hidden pieces, in the cutting frame; None for a point cloud."""
     log: RepairLog
     rung: str
     unit: _UnitChoice
@@ -160,7 +158,7 @@ class CleanResult:
 def clean(
     scan: RawScan, params: CleanParams, progress: _Progress = lambda fraction, message: None
 ) -> CleanResult:
-    """Clean a scan; raises InputError with the reason if it cannot be closed or would move too far."""
+    """Clean a scan; raise InputError with the reason if it cannot be closed or would be displaced too far."""
     log = RepairLog()
     log.add("read", len(scan.vertices), len(scan.faces), f"{scan.kind}: vertices, faces")
     finish = Finish(
@@ -187,7 +185,7 @@ def _clean_mesh(
     sound = topology.drop_degenerate_faces(unique)
     log.add("drop degenerate faces", len(unique.faces), len(sound.faces))
     non_manifold = topology.count_non_manifold_edges(merged), topology.count_non_manifold_edges(sound)
-    log.add("non-manifold edges so far", *non_manifold, "edges with more than two faces")
+    log.add("count non-manifold edges", *non_manifold, "edges with more than two faces")
     if len(sound.faces) == 0:
         raise InputError("All faces of the scan have zero area. A scan must be a surface. Export it again.")
     pieces = keep_fruit(sound, min_component_fraction=params.min_component_fraction)
@@ -197,7 +195,7 @@ def _clean_mesh(
         pieces.components - pieces.small - pieces.hidden,
         f"{pieces.small} small, {pieces.hidden} hidden inside",
     )
-    _refuse_sheet(pieces.fruit.vertices)
+    _reject_sheet(pieces.fruit.vertices)
     unit = choose_unit(
         float(np.ptp(pieces.fruit.vertices, axis=0).max()), unit=params.unit, scale=params.scale
     )
@@ -205,7 +203,7 @@ def _clean_mesh(
     fruit, removed = (
         Surface(s.vertices * unit.metres_per_unit, s.faces) for s in (pieces.fruit, pieces.removed)
     )
-    _refuse_crumpled(fruit, params.target_edge_m)
+    _reject_crumpled(fruit, params.target_edge_m)
     repaired = climb(fruit, finish, log, lambda f, m: progress(0.1 + 0.6 * f, m))
     pose = _pose(repaired.surface, params, log)
     return CleanResult(
@@ -224,8 +222,8 @@ def _clean_mesh(
 def _clean_cloud(
     scan: RawScan, params: CleanParams, finish: Finish, log: RepairLog, progress: _Progress
 ) -> CleanResult:
-    _refuse_sheet(scan.vertices)
-    # The 1st and 99th percentile, so that a few flying points do not decide on the unit.
+    _reject_sheet(scan.vertices)
+    # 1st and 99th percentile, so that a few outliers do not determine the unit.
     extent = float(np.ptp(np.percentile(scan.vertices, [1.0, 99.0], axis=0), axis=0).max())
     unit = choose_unit(extent, unit=params.unit, scale=params.scale)
     log.add("convert to metres", 1, 1, unit.reason)
@@ -234,7 +232,7 @@ def _clean_cloud(
     log.add(
         "drop stray points", len(scan.vertices), len(points), f"outliers, thinning; {clusters} clusters found"
     )
-    _refuse_sheet(points)
+    _reject_sheet(points)
     progress(0.3, "reconstruct the surface")
     closed = surface_from_points(points, target_edge_m=finish.target_edge_m)
     log.add("reconstruct (Poisson)", len(points), len(closed.faces), "points to faces")
@@ -260,7 +258,7 @@ def _clean_cloud(
     )
 
 
-def _refuse_sheet(points: NDArray[np.float64]) -> None:
+def _reject_sheet(points: NDArray[np.float64]) -> None:
     spread = np.linalg.svd(points - points.mean(axis=0), compute_uv=False) / np.sqrt(len(points))
     if not spread[2] > _MIN_THICKNESS_FRACTION * spread[0]:
         raise InputError(
@@ -271,7 +269,7 @@ def _refuse_sheet(points: NDArray[np.float64]) -> None:
         )
 
 
-def _refuse_crumpled(surface: Surface, target_edge_m: float) -> None:
+def _reject_crumpled(surface: Surface, target_edge_m: float) -> None:
     sides = np.ptp(surface.vertices, axis=0)
     box = 2.0 * float(sides @ np.roll(sides, 1))
     if surface.area_m2 > _MAX_AREA_PER_BOX * box:
@@ -302,7 +300,7 @@ def _pose(surface: Surface, params: CleanParams, log: RepairLog) -> Pose:
 
 
 def metrics(result: CleanResult, material: str) -> dict[str, object]:
-    """The artifact clean/metrics."""
+    """Return the artifact clean/metrics."""
     surface = result.surface
     warnings = (neck_warning(surface), volume_warning(surface.volume_m3, material))
     extent = np.ptp(surface.vertices, axis=0)

@@ -1,4 +1,4 @@
-"""Which of the connected pieces of a scan are the fruit."""
+"""Connected pieces of a scan: find the fruit, and detect a neck between two touching fruits."""
 
 from dataclasses import dataclass
 
@@ -9,41 +9,47 @@ from stages.clean.topology import crack_width, weld_close_vertices
 from stages.runtime.errors import InputError
 from stages.shared.surface import Surface, face_areas, face_components, is_closed, subset
 
-# A neck in a body: the mark of two fruits that touch and were scanned as one.
+# Neck: indicates two touching fruits scanned as one
 
 
 _SLICES = 60
-"""Planes across the longest axis; the neck between two fruits of 70 mm is wider than their distance."""
+"""Number of planes across the longest axis; the neck between two fruits of 70 mm is wider than their distance."""
 _NECK = 0.5
-"""Area of the neck over that of the thinner side of it. Pears stay above 0.9, two spheres that touch are below 0.3."""
+"""Maximum ratio of the neck's area to that of the thinner side.
+
+Pears stay above 0.9, two touching spheres below 0.3.
+"""
 
 _PART_OF_BODY = 0.25
-"""Of the largest cross-section: what is thinner everywhere beyond a neck is a stem or a tip."""
+"""Fraction of the largest cross-section below which a part beyond a neck is a stem or a tip."""
 
 
 def neck_warning(surface: Surface) -> str | None:
-    """A sentence if the body has a neck; None for a body that swells and shrinks once along its longest axis."""
+    """Return a warning if the body has a neck.
+
+    None if its cross-section grows and shrinks once along the longest axis.
+    """
     ratio = neck_ratio(surface)
     if ratio >= _NECK:
         return None
     return (
-        f"The body has a neck with {ratio:.0%} of the cross-section beside it, as two fruits have that touch. One scan "
-        "must show one fruit. Look at clean/preview.png; if there are two, part them and scan one."
+        f"The body has a neck with {ratio:.0%} of the cross-section beside it, like two touching fruits. One scan "
+        "must show one fruit. Look at clean/preview.png; if there are two, separate them and scan one."
     )
 
 
 def neck_ratio(surface: Surface) -> float:
-    """The narrowest cross-section between two wider ones, over the smaller of these; 1 if there is no neck."""
+    """Return the narrowest cross-section between two wider ones, divided by the smaller of these; 1 without a neck."""
     areas = cross_sections(surface)
-    left = np.maximum.accumulate(areas)
-    right = np.maximum.accumulate(areas[::-1])[::-1]
-    beside = np.minimum(left, right)
+    before = np.maximum.accumulate(areas)
+    after = np.maximum.accumulate(areas[::-1])[::-1]
+    beside = np.minimum(before, after)
     is_body = beside >= _PART_OF_BODY * areas.max()
     return float((areas[is_body] / beside[is_body]).min())
 
 
 def cross_sections(surface: Surface) -> NDArray[np.float64]:
-    """Areas [m2] of cuts across the longest axis, evenly spaced, without the two ends."""
+    """Return the areas [m2] of cuts across the longest axis, evenly spaced, without the two ends."""
     centred = surface.vertices - surface.vertices.mean(axis=0)
     axes = np.linalg.svd(centred, full_matrices=False)[2]
     if np.linalg.det(axes) < 0.0:
@@ -55,11 +61,11 @@ def cross_sections(surface: Surface) -> NDArray[np.float64]:
 
 
 def _area(corners: NDArray[np.float64], height: float) -> float:
-    """Area of a closed surface's cut: half the sum of cross products over the segments, as oriented by the faces.
+    """Return the area of a closed surface's cut: half the sum of cross products over the oriented segments.
 
     Args:
         corners: Triangles, shape [face_count, 3, 3]; the plane is where the first coordinate is `height`.
-        height: Of the plane.
+        height: First coordinate of the plane.
     """
     above = corners[..., 0] > height
     alone = above.sum(axis=1)
@@ -75,30 +81,29 @@ def _area(corners: NDArray[np.float64], height: float) -> float:
 
 
 def _crossing(start: NDArray[np.float64], end: NDArray[np.float64], height: float) -> NDArray[np.float64]:
-    """The other two coordinates where the edges from start to end meet the plane."""
+    """Return the other two coordinates where the edges from start to end meet the plane."""
     share = (height - start[:, 0]) / (end[:, 0] - start[:, 0])
     crossing: NDArray[np.float64] = start[:, 1:] + share[:, None] * (end[:, 1:] - start[:, 1:])
     return crossing
 
 
 _INSIDE_SAMPLES = 16
-"""Vertices of a piece that are tested for lying inside the main piece."""
+"""Number of vertices of a piece that are tested for lying inside the main piece."""
 _LARGEST_TESTED = 20
-"""Pieces that are tested for lying inside; smaller ones are dropped anyway, so it does not matter where
-they are."""
+"""Number of pieces that are tested for lying inside; smaller ones are dropped anyway."""
 
 
 @dataclass(frozen=True)
 class _Pieces:
-    """The fruit and what was thrown away."""
+    """The fruit and the removed pieces."""
 
     fruit: Surface
     components: int
-    """Connected pieces in the scan."""
+    """Number of connected pieces in the scan."""
     small: int
-    """Pieces removed because their area is below the limit."""
+    """Number of pieces removed because their area is below the limit."""
     hidden: int
-    """Pieces removed because they lie inside the main piece."""
+    """Number of pieces removed because they lie inside the main piece."""
     removed: Surface
     """All removed pieces."""
 
@@ -110,7 +115,7 @@ def keep_fruit(surface: Surface, *, min_component_fraction: float) -> _Pieces:
         surface: merged surface of all pieces.
         min_component_fraction: pieces with less than this fraction of the largest piece's area are stray.
     """
-    # Welded for the count only: faces with hairline cracks between them are one piece.
+    # Welded for the count only: faces separated by hairline cracks are one piece.
     welded = weld_close_vertices(surface, crack_width(surface))
     label = face_components(welded.faces, len(welded.vertices))
     area = np.bincount(label, weights=face_areas(surface))
@@ -141,16 +146,14 @@ def keep_fruit(surface: Surface, *, min_component_fraction: float) -> _Pieces:
 
 
 def drop_fragments(surface: Surface, *, min_component_fraction: float) -> Surface:
-    """Without pieces of less than this fraction of the largest piece's area, such as fins cut off the
-    surface."""
+    """Remove pieces with less than this fraction of the largest piece's area, such as fins cut off the surface."""
     label = face_components(surface.faces, len(surface.vertices))
     area = np.bincount(label, weights=face_areas(surface))
     return subset(surface, (area >= min_component_fraction * area.max())[label])
 
 
 def winding_number(points: NDArray[np.float64], surface: Surface) -> NDArray[np.float64]:
-    """How often the surface winds around each point [-], shape [point_count]: 1 inside, 0 outside, between
-    if open."""
+    """Return the winding number at each point [-], shape [point_count]: 1 inside, 0 outside, between if open."""
     numbers = np.empty(len(points))
     for i, point in enumerate(points):
         a, b, c = np.moveaxis(surface.corners - point, 1, 0)

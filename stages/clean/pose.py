@@ -1,4 +1,4 @@
-"""Putting the fruit in the cutting frame: on the board y = 0, y up, cut plane x = 0, blade along z."""
+"""Pose of the fruit in the cutting frame: on the board y = 0, y up, cut plane x = 0, blade along z."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from scipy.spatial.transform import Rotation
 from stages.shared.surface import Surface, solid_moments
 
 _ROUND_FRACTION = 0.02
-"""Horizontal axes whose radii of gyration differ by less than this are taken as equal: the fruit is round."""
+"""Horizontal axes whose radii of gyration differ by less than this fraction are taken as equal: the fruit is round."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Pose:
     reason: str
 
     def apply(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Points [m] in the cutting frame, shape [point_count, 3]."""
+        """Return points [m] in the cutting frame, shape [point_count, 3]."""
         return points @ self.rotation.T + self.translation
 
 
@@ -38,17 +38,16 @@ def cutting_pose(
 ) -> Pose:
     """Choose the pose.
 
-    By default the fruit rests where its centre of mass is lowest, which is always a stable pose, and its
-    longest
+    By default the fruit rests where its centre of mass is lowest, which is always a stable pose, and its longest
     horizontal axis lies along x, so that the knife crosses it the short way through the centre of mass.
 
     Args:
         surface: closed surface in the scan's axes.
         orientation: "auto", or "y_up" or "z_up" to keep that axis of the scan upright.
-        rotation_deg: turns about the scan's x, y and z axis, in this order; y is then up and nothing else
-        is turned.
-        turn_deg: extra turn about the vertical, counter-clockwise seen from above.
-        cut_offset_m: where the cut plane lies, measured from the centre of mass along x.
+        rotation_deg: rotations about the scan's x, y and z axis, in this order; y is then up and no other rotation
+        applies.
+        turn_deg: additional rotation about the vertical, counter-clockwise seen from above.
+        cut_offset_m: position of the cut plane, measured from the centre of mass along x.
     """
     centre, covariance = solid_moments(surface)
     if rotation_deg is not None:
@@ -75,15 +74,14 @@ def cutting_pose(
 
 
 def _lowest_support(surface: Surface, centre: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Outward normal of the hull face nearest to the centre of mass; the foot of the distance lies in that
-    face."""
+    """Return the outward normal of the hull face nearest to the centre of mass; the centre projects into that face."""
     equations = ConvexHull(surface.vertices).equations
     distance = -(equations[:, :3] @ centre + equations[:, 3])
     return equations[np.argmin(distance), :3]
 
 
 def _onto(down: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The shortest rotation that turns the unit vector `down` to -y."""
+    """Return the shortest rotation that turns the unit vector `down` to -y."""
     target = np.array([0.0, -1.0, 0.0])
     axis, cosine = np.cross(down, target), float(down @ target)
     sine = np.linalg.norm(axis)
@@ -98,7 +96,7 @@ def _turn_longest_to_x(
     centre: NDArray[np.float64],
     covariance: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], str]:
-    """Rotation about y that lays the longest horizontal axis along x, its fuller end at positive x."""
+    """Return the rotation about y that lays the longest horizontal axis along x, its fuller end at positive x."""
     horizontal = (upright @ covariance @ upright.T)[np.ix_([0, 2], [0, 2])]
     values, vectors = np.linalg.eigh(horizontal)
     radii = np.sqrt(values)
@@ -106,7 +104,7 @@ def _turn_longest_to_x(
         return np.eye(3), "round from above, so not turned"
     x, z = vectors[:, 1]
     along = (surface.vertices - centre) @ upright.T @ np.array([x, 0.0, z])
-    # The end that is nearer to the centre of mass is the fuller one.
+    # The end nearer to the centre of mass is the fuller one.
     if along.max() > -along.min():
         x, z = -x, -z
     return np.array([[x, 0.0, z], [0.0, 1.0, 0.0], [-z, 0.0, x]]), "longest horizontal axis along x"

@@ -1,4 +1,4 @@
-"""The ladder of repairs: gentle first, and the first rung whose result holds is taken."""
+"""Repairs of a scan, from gentle to invasive; the first whose result passes the checks is used."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -35,12 +35,10 @@ from stages.shared.surface import (
     vertex_normals,
 )
 
-# The table of what cleaning did.
-
 
 @dataclass
 class RepairLog:
-    """Steps in the order they were taken."""
+    """Repair steps in the order they were taken."""
 
     rows: list[tuple[str, int, int, str]] = field(default_factory=list)
     """Step, count before, count after, note."""
@@ -54,7 +52,7 @@ class RepairLog:
         self.rows.extend(other.rows)
 
     def table(self) -> pl.DataFrame:
-        """The artifact clean/repairs."""
+        """Return the artifact clean/repairs."""
         return pl.DataFrame(
             self.rows,
             schema={"step": pl.String, "before": pl.Int64, "after": pl.Int64, "note": pl.String},
@@ -62,24 +60,21 @@ class RepairLog:
         )
 
 
-# Closing a surface by screened Poisson reconstruction from oriented points.
+# Screened Poisson reconstruction from oriented points
 
 
 _POISSON_DEPTH_RANGE = (5, 8)
-"""Octree depths: below 5 a fruit is a blob, above 8 (256 cells along an edge) is finer than any target
-edge here."""
+"""Octree depths: below 5 a fruit is a blob, above 8 (256 cells along an edge) is finer than any target edge here."""
 _NEIGHBOURS = 24
-"""Points that a normal is fitted to."""
+"""Number of points a normal is fitted to."""
 _OUTLIER_NEIGHBOURS, _OUTLIER_DEVIATIONS = 16, 3.0
-"""A point is noise if its mean distance to its neighbours is this many standard deviations above the
-average."""
+"""A point is noise if its mean distance to its neighbours is this many standard deviations above the average."""
 _CLUSTER_SPACINGS = 5.0
-"""Points further apart than this many typical spacings belong to different pieces."""
+"""Points farther apart than this many typical spacings belong to different pieces."""
 
 
 def tidy_cloud(points: NDArray[np.float64], *, spacing_m: float) -> tuple[NDArray[np.float64], int]:
-    """Thin a cloud to one point per cell, drop outliers and stray clusters; returns points [m] and
-    clusters found.
+    """Thin a cloud to one point per cell, drop outliers and stray clusters; return points [m] and number of clusters.
 
     Args:
         points: positions [m], shape [point_count, 3].
@@ -101,7 +96,7 @@ def tidy_cloud(points: NDArray[np.float64], *, spacing_m: float) -> tuple[NDArra
 
 
 def surface_from_points(points: NDArray[np.float64], *, target_edge_m: float) -> Surface:
-    """A surface through points without normals [m], shape [point_count, 3]."""
+    """Reconstruct a surface through points without normals [m], shape [point_count, 3]."""
     o3d = open3d()
     cloud = o3d.geometry.PointCloud(o3d.utility.Vector3dVector(np.ascontiguousarray(points)))
     cloud.estimate_normals(o3d.geometry.KDTreeSearchParamKNN(_NEIGHBOURS))
@@ -112,7 +107,7 @@ def surface_from_points(points: NDArray[np.float64], *, target_edge_m: float) ->
 
 
 def _surface_from_patches(surface: Surface, *, target_edge_m: float) -> Surface:
-    """A surface through the vertices and face centres of oriented patches."""
+    """Reconstruct a surface through the vertices and face centres of oriented patches."""
     fine = split_long_edges(surface, target_edge_m)
     doubled = face_normals_doubled(fine)
     length = np.linalg.norm(doubled, axis=1)
@@ -126,7 +121,7 @@ def _poisson(points: NDArray[np.float64], normals: NDArray[np.float64], *, targe
     o3d = open3d()
     cloud = o3d.geometry.PointCloud(o3d.utility.Vector3dVector(points))
     cloud.normals = o3d.utility.Vector3dVector(normals)
-    # A cell of half the target edge keeps what the target edge can show.
+    # A cell of half the target edge keeps the detail that the target edge can resolve.
     cells = 2.0 * float(np.ptp(points, axis=0).max()) / target_edge_m
     depth = int(np.clip(np.ceil(np.log2(max(cells, 2.0))), *_POISSON_DEPTH_RANGE))
     # One thread: the sums of several threads differ from run to run in the last digits.
@@ -139,15 +134,15 @@ def _poisson(points: NDArray[np.float64], normals: NDArray[np.float64], *, targe
     return subset(closed, label == np.argmax(np.bincount(label)))
 
 
-# Closing holes with a patch that continues the curvature of its surroundings.
+# Closing holes with patches that continue the surrounding curvature
 
 
 _FAIRED_LOOP_LENGTH = 8
-"""Shorter holes are smaller than the mesh resolution: a flat fan is enough."""
+"""Holes with fewer edges are smaller than the mesh resolution: a flat fan is enough."""
 
 
 def boundary_loops(faces: NDArray[np.int32]) -> list[NDArray[np.int32]]:
-    """Vertex indices around each hole, in the direction a patch must run.
+    """Return vertex indices around each hole, in the direction a patch must run.
 
     Needs an oriented surface with one fan per vertex, so that each boundary vertex lies on one loop only.
     """
@@ -167,11 +162,10 @@ def boundary_loops(faces: NDArray[np.int32]) -> list[NDArray[np.int32]]:
 
 
 def fill_holes(surface: Surface, *, target_edge_m: float) -> tuple[Surface, int]:
-    """Close every hole; returns the surface and the number of holes.
+    """Close every hole; return the surface and the number of holes.
 
-    Each hole gets a fan around its centre. The fans of large holes are refined to the target edge length
-    and their
-    new vertices placed where the bi-Laplacian vanishes, so the patch bulges like the fruit around it.
+    Each hole gets a fan around its centre. The fans of large holes are refined to the target edge length and their new
+    vertices placed where the bi-Laplacian vanishes, so that the patch bulges like the fruit around it.
     """
     loops = boundary_loops(surface.faces)
     vertices, faces = [surface.vertices], [surface.faces]
@@ -193,7 +187,7 @@ def fill_holes(surface: Surface, *, target_edge_m: float) -> tuple[Surface, int]
 
 
 def _fair(surface: Surface, *, fixed_vertices: int, target_edge_m: float) -> Surface:
-    """Refine the patches and place the vertices that came with them; the first `fixed_vertices` stay."""
+    """Refine the patches and place their new vertices; the first `fixed_vertices` stay."""
     locked = np.all(surface.faces < fixed_vertices, axis=1)
     border = _edges_of(surface.faces[locked])
     refined = split_long_edges(surface, target_edge_m, locked_edges=border, flip=True)
@@ -219,12 +213,12 @@ def _edges_of(faces: NDArray[np.int32]) -> NDArray[np.int32]:
 
 
 _MAX_FACES_INTERSECTED = 20_000
-"""Self-intersections of the raw scan are counted up to this size only: the count takes quadratic time."""
+"""Face count up to which self-intersections of the raw scan are counted: the count takes quadratic time."""
 
 
 @dataclass(frozen=True)
 class Finish:
-    """What every rung's result goes through and must satisfy."""
+    """Resampling and acceptance criteria of every repair."""
 
     target_edge_m: float
     smooth_iterations: int
@@ -235,7 +229,7 @@ class Finish:
 
 @dataclass(frozen=True)
 class _Repaired:
-    """A closed surface and how it came about."""
+    """A closed surface and how it was obtained."""
 
     surface: Surface
     rung: str
@@ -248,7 +242,7 @@ _Rung = Callable[[Surface, Finish, RepairLog], Surface]
 def climb(
     patches: Surface, finish: Finish, log: RepairLog, progress: Callable[[float, str], None]
 ) -> _Repaired:
-    """Try the rungs in order on the fruit's raw surface; raises InputError if none holds."""
+    """Try the repairs in order on the fruit's raw surface; raise InputError if none passes."""
     reasons: list[str] = []
     for index, (name, rung) in enumerate(_RUNGS):
         progress(index / len(_RUNGS), f"repair: {name}")
@@ -263,7 +257,10 @@ def climb(
             if len(patches.faces) <= _MAX_FACES_INTERSECTED:
                 log.add("self-intersections", _intersections(patches), 0, "pairs of faces")
             log.add(
-                "rung", index + 1, index + 1, name + (f" (before: {'; '.join(reasons)})" if reasons else "")
+                "rung",
+                index + 1,
+                index + 1,
+                name + (f" (earlier attempts: {'; '.join(reasons)})" if reasons else ""),
             )
             return _Repaired(surface, name, displacement)
         reasons.append(f"{name} failed: {fault}")
@@ -288,16 +285,16 @@ def resample(surface: Surface, finish: Finish, log: RepairLog) -> Surface:
 
 
 def _shape_fault(surface: Surface) -> str | None:
-    """What keeps a surface from being the closed boundary of one body; None if nothing does."""
+    """Return what keeps a surface from being the closed boundary of one body; None if nothing does."""
     if len(surface.faces) == 0:
-        return "nothing was left"
+        return "no surface remained"
     if not is_closed(surface.faces):
-        return f"{topology.count_open_edges(surface)} edges without exactly two faces are left"
+        return f"{topology.count_open_edges(surface)} edges without exactly two faces remain"
     if len(topology.separate_non_manifold(surface).vertices) != len(surface.vertices):
         return "parts of the surface touch in single points"
     pieces = int(face_components(surface.faces, len(surface.vertices)).max()) + 1
     if pieces > 1:
-        return f"{pieces} separate pieces are left"
+        return f"{pieces} separate pieces remain"
     if surface.volume_m3 <= 0.0:
         return "it encloses no volume"
     return None
@@ -306,7 +303,7 @@ def _shape_fault(surface: Surface) -> str | None:
 def check(
     surface: Surface, raw: Surface | np.ndarray, finish: Finish
 ) -> tuple[str | None, Displacement | None]:
-    """What is wrong with a resampled surface, if anything, and its displacement if the shape is sound."""
+    """Return the fault of a resampled surface, if any, and its displacement if the shape is valid."""
     fault = _shape_fault(surface)
     if fault is not None:
         return fault, None
@@ -379,7 +376,7 @@ def _outward(surface: Surface, log: RepairLog) -> Surface:
         log.add("orient faces", 0, 0, "the surface is one-sided")
         return surface
     flipped = int(np.count_nonzero(np.any(oriented.faces != surface.faces, axis=1)))
-    log.add("flip faces", flipped, 0, "faces turned so that all look outward")
+    log.add("flip faces", flipped, 0, "faces flipped to point outward")
     return oriented
 
 

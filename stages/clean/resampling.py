@@ -1,4 +1,4 @@
-"""Smoothing and bringing a surface to a target edge length."""
+"""Smoothing, resampling to a target edge length, and displacement of the surface by cleaning."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,11 +10,11 @@ from scipy.spatial import cKDTree
 from stages.clean.topology import flip_edges
 from stages.shared.surface import Surface, edge_ids, edge_keys, face_areas, open3d
 
-# How far cleaning moved the surface, and how much of it the scan never saw.
+# Displacement by cleaning, and area the scan did not see
 
 
 _SEEN_WITHIN_FRACTION = 0.02
-"""Clean surface further from the scan than this fraction of the diagonal was filled in, not scanned."""
+"""Distance from the scan, as a fraction of the diagonal, beyond which clean surface counts as filled in."""
 
 
 @dataclass(frozen=True)
@@ -24,21 +24,21 @@ class Displacement:
     raw_to_clean_max_m: float
     raw_to_clean_rms_m: float
     clean_to_raw_max_m: float
-    """Patches over holes included, so about the radius of the largest hole."""
+    """Includes patches over holes, so it is about the radius of the largest hole."""
     clean_to_raw_rms_m: float
     filled_area_fraction: float
-    """Part of the clean surface's area that the scan has not seen."""
+    """Fraction of the clean surface's area that was not scanned."""
     diagonal_m: float
-    """Size of the clean surface the fractions refer to."""
+    """Diagonal of the clean surface, to which the fractions refer."""
 
     @property
     def moved_fraction(self) -> float:
-        """How far the scanned surface moved at most, as a fraction of the diagonal."""
+        """Largest displacement of the scanned surface, as a fraction of the diagonal."""
         return self.raw_to_clean_max_m / self.diagonal_m
 
 
 def measure_displacement(raw: Surface | NDArray[np.float64], clean: Surface) -> Displacement:
-    """Distances from the scan to the clean surface and back, sampled at vertices and face centres.
+    """Measure distances from the scan to the clean surface and back, sampled at vertices and face centres.
 
     Args:
         raw: the scan's surface, or its points [m], shape [point_count, 3].
@@ -64,8 +64,10 @@ def measure_displacement(raw: Surface | NDArray[np.float64], clean: Surface) -> 
 
 
 def _distance_to_surface(points: NDArray[np.float64], surface: Surface) -> NDArray[np.float64]:
-    """Distance of each point to the surface [m], shape [point_count]; computed in float32 about the
-    centre."""
+    """Return the distance of each point to the surface [m], shape [point_count].
+
+    Computed in float32 about the centre.
+    """
     o3d = open3d()
     centre = surface.vertices.mean(axis=0)
     scene = o3d.t.geometry.RaycastingScene()
@@ -81,10 +83,9 @@ def _distance_to_surface(points: NDArray[np.float64], surface: Surface) -> NDArr
 
 
 _MAX_SPLIT_ROUNDS = 12
-"""Each round halves the long edges, so 12 rounds cover a ratio of 4096 between longest edge and target."""
+"""Maximum number of rounds; each halves the long edges, so 12 cover a ratio of 4096 between longest edge and target."""
 _SPLIT_ABOVE = 4.0 / 3.0
-"""Edges longer than this multiple of the target are split; their halves are then no shorter than 2/3 of
-it."""
+"""Multiple of the target above which edges are split; their halves are then no shorter than 2/3 of it."""
 EQUILATERAL_AREA = np.sqrt(3.0) / 4.0
 """Area of an equilateral triangle with edge 1 [-]."""
 _MAX_SPLIT_FACES = 2_000_000
@@ -97,13 +98,13 @@ def split_long_edges(
     locked_edges: NDArray[np.int32] | None = None,
     flip: bool = False,
 ) -> Surface:
-    """Halve all edges longer than 4/3 of the target until none is left; the surface stays closed.
+    """Halve all edges longer than 4/3 of the target until none remains; the surface stays closed.
 
     Args:
         surface: a surface with at most two faces per edge.
         target_edge_m: target edge length [m].
-        locked_edges: edges that must stay whole, sorted vertex pairs, shape [edge_count, 2].
-        flip: whether to round the triangles by edge flips after each round of splits.
+        locked_edges: edges that must not be split, sorted vertex pairs, shape [edge_count, 2].
+        flip: improve the triangles by edge flips after each round of splits.
     """
     locked = edge_keys(locked_edges) if locked_edges is not None else np.empty(0, np.int64)
     for _ in range(_MAX_SPLIT_ROUNDS):
@@ -131,8 +132,8 @@ def _split(
     points = surface.vertices[edges[split]].mean(axis=1)
     marked = split[edge_of]
     count = marked.sum(axis=1)
-    # Turn each face so that a face with one marked edge has it as edge 0, and one with two has its whole
-    # edge as edge 2.
+    # Rotate each face so that a face with one marked edge has it as edge 0, and one with two has its unmarked edge as
+    # edge 2.
     turn = np.where(count == 1, np.argmax(marked, axis=1), 0)
     turn = np.where(count == 2, (np.argmin(marked, axis=1) + 1) % 3, turn)
     index = (turn[:, None] + np.arange(3)) % 3
@@ -166,7 +167,7 @@ def _split(
 
 
 def smooth(surface: Surface, iterations: int) -> Surface:
-    """Taubin smoothing: noise goes, the volume stays."""
+    """Apply Taubin smoothing, which removes noise and keeps the volume."""
     if iterations == 0:
         return surface
     mesh = to_open3d(surface).filter_smooth_taubin(number_of_iterations=iterations)
@@ -174,16 +175,16 @@ def smooth(surface: Surface, iterations: int) -> Surface:
 
 
 def decimate(surface: Surface, target_edge_m: float) -> Surface:
-    """Quadric decimation to the number of faces that equilateral triangles of the target edge would need."""
-    wanted = int(surface.area_m2 / (EQUILATERAL_AREA * target_edge_m**2))
-    if len(surface.faces) > wanted:
-        mesh = to_open3d(surface).simplify_quadric_decimation(target_number_of_triangles=wanted)
+    """Decimate by quadrics to the number of faces that equilateral triangles of the target edge would need."""
+    face_count = int(surface.area_m2 / (EQUILATERAL_AREA * target_edge_m**2))
+    if len(surface.faces) > face_count:
+        mesh = to_open3d(surface).simplify_quadric_decimation(target_number_of_triangles=face_count)
         surface = from_open3d(mesh)
     return surface
 
 
 def to_open3d(surface: Surface) -> Any:
-    """The surface as an open3d triangle mesh."""
+    """Convert the surface to an open3d triangle mesh."""
     o3d = open3d()
     return o3d.geometry.TriangleMesh(
         o3d.utility.Vector3dVector(np.ascontiguousarray(surface.vertices)),
@@ -192,5 +193,5 @@ def to_open3d(surface: Surface) -> Any:
 
 
 def from_open3d(mesh: Any) -> Surface:
-    """An open3d triangle mesh as a surface."""
+    """Convert an open3d triangle mesh to a surface."""
     return Surface(np.array(mesh.vertices, np.float64), np.array(mesh.triangles, np.int32))

@@ -1,8 +1,7 @@
 """Reading a scan file into arrays.
 
-Meshes are parsed by trimesh, which is Python and NumPy only: a broken file raises an error there and
-cannot take
-the process down. PCD files go through open3d once their header has been checked.
+Meshes are parsed by trimesh, which is Python and NumPy only: a broken file raises an error there and cannot crash the
+process. PCD files go through open3d once their header has been checked.
 """
 
 import io
@@ -17,14 +16,14 @@ from stages.shared.input_files import CLOUD_SUFFIXES, MAX_FILE_BYTES, ScanHeader
 from stages.shared.surface import open3d
 
 _MIN_FACES = 8
-"""Fewer faces than an octahedron cannot describe a fruit."""
+"""Minimum number of faces: that of an octahedron."""
 _MIN_CLOUD_POINTS = 300
-"""Fewer points leave gaps of 15 % of a sphere's radius: too few to close a surface."""
+"""Minimum number of points: fewer leave gaps of 15 % of a sphere's radius, too large to close a surface."""
 
 
 @dataclass(frozen=True)
 class RawScan:
-    """What the file holds, in its own unit."""
+    """Content of a scan file, in the file's unit."""
 
     vertices: NDArray[np.float64]
     """Vertex or point positions [file unit], shape [vertex_count, 3]."""
@@ -35,7 +34,7 @@ class RawScan:
 
     @property
     def is_cloud(self) -> bool:
-        """Whether there are points only."""
+        """True if there are points only."""
         return len(self.faces) == 0
 
 
@@ -89,7 +88,7 @@ def _read_mesh(path: Path) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
     clouds = [np.asarray(getattr(part, "vertices", ()), np.float64).reshape(-1, 3) for part in geometry]
     if sum(map(len, clouds)):
         return np.concatenate(clouds), np.empty((0, 3), np.int32)
-    raise malformed(path.name, "it holds neither faces nor points")
+    raise malformed(path.name, "it has neither faces nor points")
 
 
 def _read_pcd(path: Path) -> NDArray[np.float64]:
@@ -113,9 +112,9 @@ def _check_counts(
     name: str, header: ScanHeader, vertices: NDArray[np.float64], faces: NDArray[np.int32]
 ) -> None:
     if header.kind in ("ply", "off", "pcd") and len(vertices) < header.points:
-        raise malformed(name, f"{header.points} vertices are announced but {len(vertices)} could be read")
+        raise malformed(name, f"{header.points} vertices are declared but {len(vertices)} could be read")
     if header.kind in ("ply", "off", "stl") and len(faces) < header.faces:
-        raise malformed(name, f"{header.faces} faces are announced but {len(faces)} could be read")
+        raise malformed(name, f"{header.faces} faces are declared but {len(faces)} could be read")
 
 
 def _check_values(

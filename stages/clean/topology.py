@@ -1,5 +1,7 @@
-"""Repairs of connectivity: which faces there are and how they hang together. No vertex moves, except by
-welding."""
+"""Repairs of connectivity: duplicate, degenerate and non-manifold faces, orientation, welding and edge flips.
+
+No vertex moves, except by welding.
+"""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,17 +19,15 @@ from stages.shared.surface import (
     half_edges,
 )
 
-# Swapping the diagonal of two neighbouring triangles where that makes both rounder (Delaunay criterion).
+# Edge flips (Delaunay criterion)
 
 
 _MAX_ROUNDS = 30
-"""A round flips edges that do not share a face; a few rounds reach the point where nothing changes."""
+"""Maximum number of rounds, each of which flips edges that do not share a face; a few rounds converge."""
 _MIN_GAIN_RAD = 1e-3
-"""An edge is flipped if its opposite angles exceed 180 degrees by this much, so that ties do not flip for
-ever."""
+"""An edge is flipped if its opposite angles exceed 180 degrees by this much, so that ties do not flip forever."""
 _MIN_NORMAL_COSINE = 0.95
-"""New faces must look the same way as the pair they replace, within 18 degrees: flips may not make a
-ridge."""
+"""Minimum cosine between new faces and the pair they replace (18 degrees), so that flips create no ridge."""
 
 
 def flip_edges(surface: Surface, *, locked_edges: NDArray[np.int32] | None = None) -> Surface:
@@ -61,8 +61,7 @@ def _worth_flipping(
     pairs: NDArray[np.intp],
     keys: NDArray[np.int64],
 ) -> tuple[NDArray[np.bool_], NDArray[np.int32]]:
-    """Which of the half-edge pairs to flip now, and the corners (from, to, left, right) of each pair's
-    quad."""
+    """Return which of the half-edge pairs to flip now, and the corners (from, to, left, right) of each pair's quad."""
     face, corner = pairs // 3, pairs % 3
     a, b = faces[face[:, 0], corner[:, 0]], faces[face[:, 0], (corner[:, 0] + 1) % 3]
     left, right = faces[face[:, 0], (corner[:, 0] + 2) % 3], faces[face[:, 1], (corner[:, 1] + 2) % 3]
@@ -77,8 +76,7 @@ def _worth_flipping(
         lengths = np.linalg.norm(normal, axis=1) * np.linalg.norm(old_normal, axis=1)
         allowed &= cosine > _MIN_NORMAL_COSINE * lengths
     gain = np.where(allowed, gain, -np.inf)
-    # One flip per face and per new edge and round: the best of its face on both sides, the first of equal
-    # new edges.
+    # One flip per face, new edge and round: the best of its face on both sides, the first of equal new edges.
     best = np.full(len(faces), -np.inf)
     np.maximum.at(best, face[:, 0], gain)
     np.maximum.at(best, face[:, 1], gain)
@@ -97,14 +95,14 @@ def _angle(u: NDArray[np.float64], v: NDArray[np.float64]) -> NDArray[np.float64
 
 
 _DEGENERATE_AREA_FRACTION = 1e-14
-"""A face with less than this fraction of the squared diagonal has no usable normal in float64."""
+"""Area as a fraction of the squared diagonal below which a face has no usable normal in float64."""
 
 _CRACK_FRACTION, _CRACK_EDGE_FRACTION = 1e-3, 0.25
-"""Widest crack that welding closes, as fractions of the diagonal and of the median edge."""
+"""Widest crack closed by welding, as fractions of the diagonal and of the median edge."""
 
 
 def merge_identical_vertices(surface: Surface) -> Surface:
-    """One vertex for all that have exactly the same position (as STL and texture seams write them)."""
+    """Merge vertices at exactly the same position (as written by STL and at texture seams)."""
     order, is_first = _sorted_rows(surface.vertices)
     label = np.empty(len(order), np.int32)
     label[order] = np.cumsum(is_first) - 1
@@ -112,8 +110,7 @@ def merge_identical_vertices(surface: Surface) -> Surface:
 
 
 def _sorted_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Stable order of the rows of an [n, 3] array, and which of the ordered rows differ from the one
-    before."""
+    """Return a stable order of the rows of an [n, 3] array, and which ordered rows differ from the previous one."""
     order = np.lexsort(rows.T[::-1])
     is_first = np.ones(len(rows), bool)
     is_first[1:] = np.any(rows[order[1:]] != rows[order[:-1]], axis=1)
@@ -121,14 +118,13 @@ def _sorted_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def crack_width(surface: Surface) -> float:
-    """Gaps up to this width [m] are cracks: a small part of the size, and of the edges so that no face
-    collapses."""
+    """Return the width [m] up to which gaps are cracks: small relative to size and edges, so that no face collapses."""
     edges = edge_lengths(surface)
     return min(_CRACK_FRACTION * surface.diagonal_m, _CRACK_EDGE_FRACTION * float(np.median(edges)))
 
 
 def weld_close_vertices(surface: Surface, tolerance_m: float) -> Surface:
-    """One vertex, at the mean position, for every cluster of vertices within tolerance of each other."""
+    """Merge every cluster of vertices within tolerance of each other into one vertex at the mean position."""
     pairs = cKDTree(surface.vertices).query_pairs(tolerance_m, output_type="ndarray")
     count = len(surface.vertices)
     graph = coo_matrix((np.ones(len(pairs), bool), (pairs[:, 0], pairs[:, 1])), (count, count))
@@ -140,7 +136,7 @@ def weld_close_vertices(surface: Surface, tolerance_m: float) -> Surface:
 
 
 def drop_degenerate_faces(surface: Surface) -> Surface:
-    """Without faces that use a vertex twice or have no area."""
+    """Remove faces that use a vertex twice or have no area."""
     f = surface.faces
     distinct = (f[:, 0] != f[:, 1]) & (f[:, 1] != f[:, 2]) & (f[:, 2] != f[:, 0])
     if not len(f):
@@ -153,26 +149,26 @@ def drop_degenerate_faces(surface: Surface) -> Surface:
 
 
 def drop_duplicate_faces(surface: Surface) -> Surface:
-    """Without faces that use the same three vertices as an earlier one, in whatever order."""
+    """Remove faces that use the same three vertices as an earlier one, in any order."""
     order, is_first = _sorted_rows(np.sort(surface.faces, axis=1))
     return Surface(surface.vertices, surface.faces[np.sort(order[is_first])])
 
 
 def count_non_manifold_edges(surface: Surface) -> int:
-    """Edges with three faces or more."""
+    """Count the edges with three or more faces."""
     return int(np.count_nonzero(edge_ids(surface.faces)[2] > 2))
 
 
 def count_open_edges(surface: Surface) -> int:
-    """Edges that are not shared by exactly two faces."""
+    """Count the edges that are not shared by exactly two faces."""
     return int(np.count_nonzero(edge_ids(surface.faces)[2] != 2))
 
 
 def separate_non_manifold(surface: Surface) -> Surface:
     """Copy vertices until every vertex has one fan of faces and every edge at most two.
 
-    Faces stay connected around a vertex only across edges with exactly two faces, so sheets that merely touch
-    along an edge or in a point come apart.
+    Faces stay connected around a vertex only across edges with exactly two faces, so sheets that merely touch along an
+    edge or at a point are separated.
     """
     faces = surface.faces
     edge_of, count = edge_ids(faces)[1:]
@@ -197,10 +193,9 @@ def separate_non_manifold(surface: Surface) -> Surface:
 
 
 def orient_consistently(surface: Surface) -> Surface | None:
-    """Neighbouring faces turned the same way round, and the whole outward; None for a one-sided surface.
+    """Orient neighbouring faces consistently and the whole outward; return None for a one-sided surface.
 
-    Each face is two nodes of a graph, as it is and turned; neighbours that agree link equal nodes, others
-    opposite ones.
+    Each face is two nodes of a graph, as is and flipped; neighbours that agree link equal nodes, others opposite ones.
     """
     faces, n = surface.faces, len(surface.faces)
     edge_of, count = edge_ids(faces)[1:]
@@ -216,7 +211,7 @@ def orient_consistently(surface: Surface) -> Surface | None:
     as_is, turned = label[:n], label[n:]
     if np.any(as_is == turned):
         return None
-    # Of the two solutions per component take the one that keeps more faces, then look at the volume.
+    # Of the two solutions per component take the one that keeps more faces, then check the volume.
     keeps = np.bincount(as_is, minlength=label.max() + 1)
     flip = keeps[turned] > keeps[as_is]
     tie = (keeps[turned] == keeps[as_is]) & (turned < as_is)
@@ -225,7 +220,7 @@ def orient_consistently(surface: Surface) -> Surface | None:
 
 
 def _turn_outward(surface: Surface) -> Surface:
-    """All faces flipped if the enclosed volume is negative."""
+    """Flip all faces if the enclosed volume is negative."""
     if surface.volume_m3 < 0.0:
         return Surface(surface.vertices, _flipped(surface.faces, np.ones(len(surface.faces), bool)))
     return surface

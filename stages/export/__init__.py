@@ -1,1 +1,1 @@
-"""From an optimised knife motion to certified files for a Franka arm."""
+"""Parts of the stage `export`: from an optimised knife motion to certified files for a robot arm."""

@@ -1,4 +1,4 @@
-"""The cell: where the board stands in front of the robot, and how the knife hangs on its flange.
+"""The cell: position of the board in front of the robot, mounting of the knife on the flange, and collision geometry.
 
 Frames: O is the robot's base (z up), C the cutting frame on the board (x across the cut, y up, z along the blade),
 F the flange, E the knife's edge (its centre; axes parallel to C during the whole motion). A_T_B maps B to A.
@@ -33,7 +33,7 @@ class Cell:
 
 
 def cell_of(params: ExportParams) -> Cell:
-    """The cell that the parameters describe."""
+    """Return the cell described by the parameters."""
     knife = params.cut.blade
     return Cell(
         o_t_c=_upright(np.array(params.board_position_m), np.deg2rad(params.blade_yaw_deg), up=1.0),
@@ -49,14 +49,16 @@ def cell_of(params: ExportParams) -> Cell:
 
 
 def flange_targets(cell: Cell, edge: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Flange poses in the base frame, shape [n, 4, 4], for edge positions in the cutting frame [m], shape [n, 3]."""
+    """Return flange poses in the base frame, shape [n, 4, 4], for edge positions in the cutting frame [m], [n, 3]."""
     c_t_e = np.broadcast_to(np.eye(4), (len(edge), 4, 4)).copy()
     c_t_e[:, :3, 3] = edge
     return cell.o_t_c @ c_t_e @ np.linalg.inv(cell.f_t_e)
 
 
 def _upright(origin: NDArray[np.float64], angle: float, *, up: float) -> NDArray[np.float64]:
-    """A frame whose y axis is `up` times the outer z axis and whose z axis lies at an angle [rad] from outer x."""
+    """Return a frame with its y axis along `up` times the outer z axis and its z axis at an angle [rad] from outer
+    x.
+    """
     along = np.array([np.round(np.cos(angle), 15), np.round(np.sin(angle), 15), 0.0])
     along /= np.linalg.norm(along)
     upward = np.array([0.0, 0.0, up])
@@ -66,18 +68,18 @@ def _upright(origin: NDArray[np.float64], angle: float, *, up: float) -> NDArray
     return pose
 
 
-# Where the arm's links, the knife and its fixture are: capsules and corners in the base frame.
+# Links, knife and fixture as capsules and corners in the base frame
 
 
 def link_heights(robot: Robot, q: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Lowest point of the links in the base frame [m], shape [n], for joints [n, joint_count]."""
+    """Return the lowest point of the links in the base frame [m], shape [n], for joints [n, joint_count]."""
     ends = link_ends(robot, q)
     radius = np.array([capsule.radius_m for capsule in robot.capsules])
     return np.asarray((ends[..., 2].min(axis=2) - radius).min(axis=1))
 
 
 def link_ends(robot: Robot, q: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Ends of the links' capsules in the base frame [m], shape [n, capsule_count, 2, 3]."""
+    """Return the ends of the links' capsules in the base frame [m], shape [n, capsule_count, 2, 3]."""
     poses = joint_poses(robot.table, q)
     ends = []
     for capsule in robot.capsules:
@@ -91,9 +93,9 @@ def link_ends(robot: Robot, q: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def base_distance(robot: Robot, cell: Cell, q: NDArray[np.float64]) -> float:
-    """Smallest gap between the arm's base and its wrist, knife and fixture [m].
+    """Return the smallest gap between the arm's base and its wrist, knife and fixture [m].
 
-    The base is an upright column, so the gap is sideways below its top, and straight to its rounded top above.
+    The base is an upright column: the gap is horizontal below its top, and measured to its rounded top above.
     """
     ends = link_ends(robot, q)
     gaps = [
@@ -106,14 +108,14 @@ def base_distance(robot: Robot, cell: Cell, q: NDArray[np.float64]) -> float:
 
 
 def tool_corners(robot: Robot, cell: Cell, q: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Corners of the blade's and the fixture's box in the base frame [m], shape [n, 16, 3]."""
+    """Return the corners of the blade's and the fixture's box in the base frame [m], shape [n, 16, 3]."""
     poses = flange_pose(robot.table, q) @ cell.f_t_e
     corners = np.concatenate([_corners(*blade_box(cell)), _corners(cell.fixture_low_m, cell.fixture_high_m)])
     return np.einsum("nij,cj->nci", poses[:, :3, :3], corners) + poses[:, None, :3, 3]
 
 
 def blade_box(cell: Cell) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Low and high corner of the blade in the edge's frame [m]; its thickness is left out."""
+    """Return low and high corner of the blade in the edge's frame [m]; its thickness is ignored."""
     half = 0.5 * cell.blade_length_m
     return np.array([0.0, 0.0, -half]), np.array([0.0, cell.blade_height_m, half])
 

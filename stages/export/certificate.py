@@ -1,4 +1,4 @@
-"""The certificate: every check on the files as they were read back."""
+"""The certificate: every check on the files as read back, and verification of an exported folder."""
 
 import json
 import math
@@ -24,25 +24,25 @@ from stages.runtime.files import sha256_of_value
 
 @dataclass(frozen=True)
 class Certificate:
-    """All checks and what follows from them."""
+    """All checks and the resulting loads and thresholds."""
 
     checks: tuple[Check, ...]
     figures: dict[str, Any]
-    """Loads to expect and thresholds to set; empty if the files can't be read."""
+    """Expected loads and thresholds to set; empty if the files can't be read."""
 
     @property
     def certified(self) -> bool:
-        """No check failed; those not run are named in the verdict."""
+        """True if no check failed; checks that were not run are named in the verdict."""
         return all(check.passed is not False for check in self.checks)
 
     @property
     def failed(self) -> tuple[Check, ...]:
-        """What went wrong."""
+        """Failed checks."""
         return tuple(check for check in self.checks if check.passed is False)
 
     @property
     def verdict(self) -> str:
-        """One sentence."""
+        """Verdict in one line."""
         skipped = [check.name for check in self.checks if check.passed is None]
         tail = f" Not run: {', '.join(skipped)}." if skipped else ""
         if self.certified:
@@ -51,7 +51,7 @@ class Certificate:
         return f"Refused: {count}; first {self.failed[0].sentence()}.{tail}"
 
     def plain(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return a JSON-serialisable form."""
         return {
             "certified": self.certified,
             "verdict": self.verdict,
@@ -84,14 +84,14 @@ _ON_NUMBERS: tuple[Callable[[ExportFiles, Demand], list[Check]], ...] = (
     says_what_is_so,
     cutting,
 )
-"""Groups of checks that look at what the files say; those of hashes and the replay come on top."""
+"""Groups of checks on the content of the files; those of hashes and the replay are added."""
 
 
 _LONGEST = (arm_is_clear, collisions, loads, move_checks, kinematics)
 
 
 def first_failure(files: ExportFiles, demand: Demand) -> Check | None:
-    """A check on numbers that fails, without looking at the rest; None if all pass. The quick groups come first."""
+    """Return a failed numerical check without running the rest, None if all pass. Fast groups run first."""
     quick = [group for group in _ON_NUMBERS if group not in _LONGEST]
     for group in (structure, *quick, *_LONGEST):
         for check in group(files, demand):
@@ -101,20 +101,20 @@ def first_failure(files: ExportFiles, demand: Demand) -> Check | None:
 
 
 def certify(folder: Path, demand: Demand) -> Certificate:
-    """Read the folder and hold it against the demand."""
+    """Read the folder and check it against the demand."""
     try:
         files = read_export(folder)
     except ValueError as error:
         return Certificate((holds(1, "files readable", False, str(error), remedy=AGAIN),), {})
-    found = [
+    checks = [
         holds(1, "files readable", True, "schema and version as expected", remedy=AGAIN),
         *structure(files, demand),
     ]
-    if any(check.passed is False for check in found):
-        return Certificate((*found, not_verified(2, "checks 2 to 9", "the joint file is not sound")), {})
+    if any(check.passed is False for check in checks):
+        return Certificate((*checks, not_verified(2, "checks 2 to 9", "the joint file is invalid")), {})
     for group in (*_ON_NUMBERS[:-1], hashes, _replay, _ON_NUMBERS[-1]):
-        found += group(files, demand)
-    return Certificate(tuple(found), load_figures(files, demand))
+        checks += group(files, demand)
+    return Certificate(tuple(checks), load_figures(files, demand))
 
 
 def _replay(files: ExportFiles, demand: Demand) -> list[Check]:
@@ -125,10 +125,10 @@ def _replay(files: ExportFiles, demand: Demand) -> list[Check]:
     return replay_checks(files, demand)
 
 
-# Check an exported folder by itself, wherever it lies: every check again, and the seal of the certificate.
+# Verification of an exported folder anywhere: all checks again, and the hash of the certificate
 
 
-_CHAIN = "upstream files have their sha256"
+_CHAIN = "sha256 of the upstream files"
 _UNREADABLE = (
     InputError,
     ValidationError,
@@ -141,13 +141,13 @@ _UNREADABLE = (
     OSError,
     pl.exceptions.PolarsError,
 )
-"""What files that someone has changed can raise anywhere."""
+"""Exceptions that modified files can raise."""
 
 
 def verify(folder: Path) -> Certificate:
-    """Every check of the certificate on the folder as it is now, without the scan it was made from.
+    """Run every check of the certificate on the folder as it is now, without the scan it was made from.
 
-    Raises InputError if the folder is no export. What lies upstream is not there to be checked, and said so.
+    Raises InputError if the folder is not an export. Upstream files are not available and reported as not checked.
     """
     if not (folder / DOCUMENT).is_file():
         raise InputError(
@@ -156,7 +156,7 @@ def verify(folder: Path) -> Certificate:
         )
     try:
         files = read_export(folder)
-        found = certify(folder, demand_of_files(folder, files.document))
+        certificate = certify(folder, demand_of_files(folder, files.document))
     except _UNREADABLE as error:
         note = " ".join(str(error).split())[:300]
         return Certificate((holds(1, "files readable", False, note, remedy="Export again"),), {})
@@ -166,12 +166,12 @@ def verify(folder: Path) -> Certificate:
     intact = sha256_of_value(document) == sealed.get("content_sha256")
     checks = [
         not_verified(7, _CHAIN, "the scan is not here") if check.name == _CHAIN else check
-        for check in found.checks
+        for check in certificate.checks
     ]
     checks.append(
         holds(
             7,
-            "certificate says certified and is of this document",
+            "certificate is valid and belongs to this document",
             bool(intact and sealed.get("certified") is True),
             "its sha256 is that of the rest of cut.json"
             if intact
@@ -182,20 +182,21 @@ def verify(folder: Path) -> Certificate:
     checks.append(
         holds(
             7,
-            "certificate's loads are those of the files",
-            _same(sealed.get("loads"), found.figures),
+            "loads in the certificate agree with the files",
+            _same(sealed.get("loads"), certificate.figures),
             "peak force, deflection and stiffness",
             remedy="Export again",
         )
     )
-    return Certificate(tuple(checks), found.figures)
+    return Certificate(tuple(checks), certificate.figures)
 
 
-def _same(said: object, figures: dict[str, float]) -> bool:
-    """The operator goes by these numbers; the hash of the document does not cover them."""
-    if not isinstance(said, dict) or said.keys() != figures.keys():
+def _same(stated: object, figures: dict[str, float]) -> bool:
+    """Compare the loads, which the operator relies on; the hash of the document does not cover them."""
+    if not isinstance(stated, dict) or stated.keys() != figures.keys():
         return False
     return all(
-        isinstance(said[name], int | float) and math.isclose(said[name], value, rel_tol=1e-6, abs_tol=1e-9)
+        isinstance(stated[name], int | float)
+        and math.isclose(stated[name], value, rel_tol=1e-6, abs_tol=1e-9)
         for name, value in figures.items()
     )

@@ -6,48 +6,50 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 AGAIN = "The files are damaged or were changed; export again"
-"""The remedy where a file does not say what the stage wrote."""
+"""Remedy where a file differs from what the stage wrote."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """A measured value held against its limit."""
+    """A measured value compared with its limit."""
 
     number: int
-    """Of the list in docs/export.md, 1 to 9."""
+    """Number of the check in docs/export.md, 1 to 9."""
     name: str
     value: float | str
     limit: float | str
     unit: str
     margin: float | None
-    """How far inside the limit, in the same unit; negative outside. None where there is nothing to measure."""
+    """Distance to the limit, in the same unit; negative outside. None if nothing was measured."""
     passed: bool | None
-    """None: not verified."""
+    """None if not verified."""
     note: str = ""
     rule: str = "="
-    """How the value must compare with the limit."""
+    """Relation of the value to the limit."""
     remedy: str = ""
-    """What to do when it fails."""
+    """Remedy if it fails."""
 
     def plain(self) -> dict[str, Any]:
-        """For JSON, which has no NaN and no infinity."""
+        """Return a JSON-serialisable form, without NaN and infinity."""
         return {
             key: str(value) if isinstance(value, float) and not math.isfinite(value) else value
             for key, value in asdict(self).items()
         }
 
     def sentence(self) -> str:
-        """For people."""
-        wanted = f"must be {self.rule} {_text(self.limit)}" if self.rule != "=" else ""
-        remark = "; ".join(part for part in (wanted, self.note) if part)
-        found = f"check {self.number}, {self.name}: {_text(self.value)} {self.unit}".rstrip() + f" ({remark})"
-        return f"{found}. {self.remedy}" if self.remedy and self.passed is False else found
+        """Return the check as a message."""
+        rule = f"must be {self.rule} {_text(self.limit)}" if self.rule != "=" else ""
+        remark = "; ".join(part for part in (rule, self.note) if part)
+        message = (
+            f"check {self.number}, {self.name}: {_text(self.value)} {self.unit}".rstrip() + f" ({remark})"
+        )
+        return f"{message}. {self.remedy}" if self.remedy and self.passed is False else message
 
 
 def at_most(
     number: int, name: str, value: float, limit: float, unit: str, note: str = "", *, remedy: str = ""
 ) -> Check:
-    """Passes up to the limit; NaN never passes."""
+    """Return a check that passes up to the limit; NaN never passes."""
     return Check(
         number,
         name,
@@ -65,7 +67,7 @@ def at_most(
 def at_least(
     number: int, name: str, value: float, limit: float, unit: str, note: str = "", *, remedy: str = ""
 ) -> Check:
-    """Passes from the limit on; NaN never passes."""
+    """Return a check that passes from the limit on; NaN never passes."""
     return Check(
         number,
         name,
@@ -81,17 +83,17 @@ def at_least(
 
 
 def holds(number: int, name: str, passed: bool, note: str, *, remedy: str = "") -> Check:
-    """A yes or no."""
+    """Return a check of a condition."""
     return Check(number, name, "yes" if passed else "no", "yes", "", None, bool(passed), note, remedy=remedy)
 
 
 def not_verified(number: int, name: str, note: str) -> Check:
-    """Stated openly as not looked at."""
+    """Return a check that is reported as not verified."""
     return Check(number, name, "not run", "-", "", None, None, note)
 
 
 def otherwise(remedy: str, checks: Iterable[Check]) -> list[Check]:
-    """The checks, with this remedy where they have none of their own."""
+    """Return the checks, with this remedy where they have none."""
     return [check if check.remedy else replace(check, remedy=remedy) for check in checks]
 
 

@@ -1,4 +1,4 @@
-"""The part of run_cut.py that streams joints to the arm, records what it measures and watches the force.
+"""Part of run_cut.py that streams joints to the arm, records the measured state and monitors the force.
 
 Plain Python, copied beside run_cut.py into every certified export.
 """
@@ -11,26 +11,26 @@ from typing import Any
 READY_TOLERANCE_RAD, START_TOLERANCE_RAD = 0.05, 0.005
 STILL_RAD_S = 0.01
 GLIDE_SAMPLES = 2000
-"""From where the arm is to the exact pose: 50 mrad in 2 s are 0.05 rad/s and 0.07 rad/s² at most."""
+"""Duration of the glide to the exact pose: 50 mrad in 2 s are at most 0.05 rad/s and 0.07 rad/s²."""
 SMOOTH = 0.05
 """Weight of a new force reading: a mean over about 20 ms."""
 LOUD_SAMPLES = 10
-"""So many readings in a row must be too high."""
+"""Number of consecutive readings above the limit that stop the arm."""
 STOP_SHARE = 0.9
-"""Of the acceleration limits that slowing down may use, on top of what the motion uses."""
+"""Fraction of the acceleration limits that deceleration may use in addition to the motion."""
 STOP_S = (0.05, 0.8)
 BACK_RATE, BACK_RAMP = 0.25, 500
-"""Going back: part of the speed of the way there, and cycles to get to it."""
+"""Retracing: fraction of the forward speed, and number of cycles to reach it."""
 FIELDS = ("q", "dq", "O_T_EE", "F_T_EE", "O_F_ext_hat_K", "tau_ext_hat_filtered")
-"""Of the log, beside the time."""
+"""Fields of the log in addition to the time."""
 
 
 class RefusalError(Exception):
-    """A reason not to move."""
+    """Reason not to move."""
 
 
 def read_joints(path: Path) -> list:
-    """Joint angles [rad], one row of seven per millisecond."""
+    """Read joint angles [rad], one row of seven per millisecond."""
     with path.open(newline="", encoding="utf-8") as file:
         rows = list(csv.reader(file))
     return [[float(value) for value in row[1:]] for row in rows[1:]]
@@ -40,10 +40,10 @@ class Motion:
     """The files of the cut or of the air cut, joined: to the start, the motion, back to the ready pose."""
 
     def __init__(self, folder: Path, document: dict, air: bool) -> None:
-        place = folder / "air_cut" if air else folder
+        variant = folder / "air_cut" if air else folder
         self.air = air
         self.to_start, self.joints, self.to_ready = (
-            read_joints(place / name) for name in ("to_start.csv", "joint_1khz.csv", "to_ready.csv")
+            read_joints(variant / name) for name in ("to_start.csv", "joint_1khz.csv", "to_ready.csv")
         )
         self.collision = document["collision"]["air_cut" if air else "cut"]
         self.free_force_n = document["collision"]["air_cut"]["stop_force_n"]
@@ -54,13 +54,13 @@ class Motion:
 
 
 def stiffness(document: dict) -> list:
-    """Of the joints [Nm/rad], from the part of cut.json that the certificate's hash covers."""
+    """Return the joint stiffness [Nm/rad], from the part of cut.json that the certificate's hash covers."""
     return [document["demand"]["params"]["joint_stiffness_nm_rad"]] * 7
 
 
 def plain_text(document: dict, motion: Motion) -> str:
-    """The motion and what to set, for stream_cut.cpp: a word and its numbers per line, then the joints."""
-    wanted = document["frames"]["F_T_E"]
+    """Return motion and settings for stream_cut.cpp: a word and its numbers per line, then the joints."""
+    edge_frame = document["frames"]["F_T_E"]
     path = [*motion.to_start, *motion.joints[1:], *motion.to_ready[1:]]
     lines = {
         "scan2cut-stream": [1],
@@ -69,7 +69,7 @@ def plain_text(document: dict, motion: Motion) -> str:
         "content_sha256": [document["certificate"]["content_sha256"]],
         "mass_kg": [document["tool"]["mass_kg"]],
         "com_in_flange_m": document["tool"]["com_in_flange_m"],
-        "F_T_E": [wanted[row][column] for column in range(4) for row in range(4)],
+        "F_T_E": [edge_frame[row][column] for column in range(4) for row in range(4)],
         "stiffness_nm_rad": stiffness(document),
         "torque_nm": motion.collision["torque_nm"],
         "force_n": motion.collision["force_n"],
@@ -87,28 +87,28 @@ def plain_text(document: dict, motion: Motion) -> str:
 
 
 def off(pose: list, joints: list) -> float:
-    """Largest distance of a joint [rad]."""
+    """Return the largest joint difference [rad]."""
     return max(abs(a - b) for a, b in zip(pose, joints, strict=True))
 
 
 def way_in(motion: Motion, joints: list, speeds: list) -> list:
-    """The file that leads from where the arm rests to the start; refuse if none does."""
+    """Return the file that leads from the current rest pose to the start; raise RefusalError if none does."""
     if not max(abs(speed) for speed in speeds) <= STILL_RAD_S:
-        raise RefusalError("The arm moves. It must rest before the motion. Wait.")
+        raise RefusalError("The arm is moving. It must be at rest before the motion. Wait.")
     if off(motion.to_start[0], joints) <= READY_TOLERANCE_RAD:
         return motion.to_start
     if off(motion.joints[0], joints) <= START_TOLERANCE_RAD:
         return motion.joints[:1]
     pose = ", ".join(f"{q:.4f}" for q in motion.to_start[0])
-    found = ", ".join(f"{q:.4f}" for q in joints)
+    position = ", ".join(f"{q:.4f}" for q in joints)
     raise RefusalError(
-        f"The arm is at [{found}] rad. The motion begins at the ready pose [{pose}], within {READY_TOLERANCE_RAD} rad. "
-        "Bring the arm there with Desk or by hand guiding."
+        f"The arm is at [{position}] rad. The motion begins at the ready pose [{pose}] ± {READY_TOLERANCE_RAD} rad. "
+        "Move the arm there with Desk or by hand guiding."
     )
 
 
 class Force:
-    """Watches the measured force: tare, smoothing, and whether it is too high."""
+    """Monitor of the measured force: tare, smoothing and limit."""
 
     def __init__(self, limit_n: float) -> None:
         self.limit_n, self.loud = limit_n, 0
@@ -117,18 +117,18 @@ class Force:
         self._sum, self._count = [0.0] * 3, 0
 
     def collect(self, reading: list) -> None:
-        """A reading at rest, for the tare."""
+        """Add a reading at rest, for the tare."""
         self._sum = [a + b for a, b in zip(self._sum, reading, strict=True)]
         self._count += 1
 
     def settle(self) -> None:
-        """The readings so far are the new tare."""
+        """Take the readings so far as the new tare."""
         if self._count:
             self.tare, self.mean, self.loud = [v / self._count for v in self._sum], [0.0] * 3, 0
         self._sum, self._count = [0.0] * 3, 0
 
     def too_high(self, reading: list) -> bool:
-        """Whether the mean force was above the limit for a while."""
+        """Return True if the mean force was above the limit for a while."""
         if not self.tare:
             self.tare = list(reading)
         self.mean = [
@@ -140,28 +140,28 @@ class Force:
 
     @property
     def size(self) -> float:
-        """[N]"""
+        """Norm of the smoothed force [N]."""
         return sum(m * m for m in self.mean) ** 0.5
 
 
 class Run:
-    """One motion on the arm: streams joints, records the state, watches the force."""
+    """One motion on the arm: streams joints, records the state, monitors the force."""
 
     def __init__(self, arm: Any, document: dict, motion: Motion) -> None:
         self.arm, self.motion = arm, motion
         self.limits = document["limits"]["acceleration_rad_s2"]
         self.path: list = []
         self.place, self.first = 0.0, 0
-        """Where on the path the arm is, and where joint_1khz.csv begins on it."""
+        """Position of the arm on the path, and start of joint_1khz.csv on it."""
         self.force = Force(motion.free_force_n)
         self.cutting = False
         self.reason = ""
-        """Why it stopped on the way; empty if it did not."""
+        """Reason for an early stop; empty if there was none."""
         self.rows: list = []
         self.done = False
 
     def forward(self) -> str:
-        """Play the whole path; the reason if it stopped on the way, else an empty text."""
+        """Play the whole path; return the reason for an early stop, or an empty string."""
         state = self.arm.robot.read_once()
         entry = way_in(self.motion, list(state.q_d), list(state.dq))
         self.first = len(entry) - 1
@@ -170,13 +170,13 @@ class Run:
         return self.reason
 
     def back(self) -> str:
-        """From where the arm stopped, slowly, the way it came, to the start of the path; says so."""
+        """Retrace the path slowly from where the arm stopped to its start; return a message."""
         self.arm.robot.automatic_error_recovery()
         self.arm.play(self.homeward())
-        return " The arm went back to where it began."
+        return " The arm retraced its path to the start."
 
     def onward(self) -> Generator[Any, Any, None]:
-        """Joints [rad] along the path, each with whether it is the last; is sent state and cycles passed."""
+        """Yield joints [rad] along the path, each with a flag for the last; receives state and cycles passed."""
         yield from self._glide()
         slowing, slowed = 0, 0
         rate, last = 1.0, len(self.path) - 1
@@ -195,30 +195,30 @@ class Run:
         yield between(self.path, self.place), True
 
     def homeward(self) -> Generator[Any, Any, None]:
-        """The same, backwards from where the arm is."""
+        """Same, backwards from the current position."""
         yield from self._glide()
         rate, ramp = 0.0, BACK_RATE / BACK_RAMP
         while self.place > 0.0:
             state, passed = yield between(self.path, self.place), False
             self.record(state)
-            # Ramp up, and down so that the path's beginning is reached at rest.
+            # Ramp up, and down so that the start of the path is reached at rest.
             rate = min(rate + passed * ramp, BACK_RATE, (2.0 * self.place * ramp) ** 0.5)
             self.place = max(0.0, self.place - passed * rate) if self.place > 1e-3 else 0.0
         yield between(self.path, self.place), True
 
     def _glide(self) -> Generator[Any, Any, None]:
-        """From where the robot wants its joints to the path; the first thing sent is where that is."""
+        """Glide from the robot's desired joints to the path; the first pose sent is the desired one."""
         state, _ = yield
-        found, target, step = list(state.q_d), between(self.path, self.place), 0
+        desired, target, step = list(state.q_d), between(self.path, self.place), 0
         while step < GLIDE_SAMPLES:
             share = smooth(step / GLIDE_SAMPLES)
-            pose = [a + share * (b - a) for a, b in zip(found, target, strict=True)]
+            pose = [a + share * (b - a) for a, b in zip(desired, target, strict=True)]
             state, passed = yield pose, False
             self.record(state)
             step += passed
 
     def record(self, state: Any) -> None:
-        """Keep the state; written to disk when the arm rests."""
+        """Store the state; it is written to disk when the arm rests."""
         values = [list(getattr(state, name)) for name in FIELDS]
         self.rows.append((state.time.to_sec(), self.place - self.first, values))
 
@@ -227,14 +227,14 @@ class Run:
         begin, end = self.motion.tare
         if begin <= step <= end:
             self.force.collect(reading)
-        if step >= self.motion.cut_from and not self.cutting:  # a lost packet may pass over that very step
+        if step >= self.motion.cut_from and not self.cutting:  # a lost packet may skip that very step
             self.cutting = True
             self.force.settle()
             self.force.limit_n = self.motion.collision["stop_force_n"]
         return self.force.too_high(reading)
 
     def _stopping_cycles(self) -> int:
-        """How long to slow down [ms] so that no joint exceeds its acceleration limit."""
+        """Return the deceleration time [ms] at which no joint exceeds its acceleration limit."""
         k = min(max(round(self.place), 1), len(self.path) - 2)
         before, here, after = self.path[k - 1 : k + 2]
         need = STOP_S[0]
@@ -245,12 +245,12 @@ class Run:
 
 
 def smooth(s: float) -> float:
-    """A step from 0 to 1 with rest at both ends."""
+    """Return a step from 0 to 1 that is at rest at both ends."""
     return s * s * s * (10.0 + s * (6.0 * s - 15.0))
 
 
 def between(path: list, place: float) -> list:
-    """The path at a place between two samples, by a cubic through four; at a sample, that sample."""
+    """Interpolate the path between two samples by a cubic through four; exact at samples."""
     k = min(int(place), len(path) - 1)
     t = place - k
     if t == 0.0 or k + 1 >= len(path):

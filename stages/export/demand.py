@@ -1,4 +1,4 @@
-"""What an export is held against: the cell as it stands, the motion that was optimised, the fruit."""
+"""The demand an export is checked against: cell, optimised motion, fruit and simulated cut."""
 
 import io
 import json
@@ -19,16 +19,16 @@ from stages.runtime.artifacts import read_parquet
 from stages.runtime.errors import InputError
 from stages.shared.robots.robot import Robot, limits_of, load_robot
 
-# The optimised motion, read from its table: exactly one row per millisecond.
+# Optimised motion: exactly one row per millisecond
 
 
 _SHORTEST = 10
-"""Rows; a shorter motion is none."""
+"""Minimum number of rows."""
 _GRID_S = 1e-9
 
 
 def cut_of(table: pl.DataFrame) -> EdgeMotion:
-    """The cut of the table optimize/motion; InputError if its rows are not 1 ms apart."""
+    """Return the cut of the table optimize/motion; raise InputError if its rows are not 1 ms apart."""
     time = table["time_s"].to_numpy()
     if len(time) < _SHORTEST:
         raise InputError(
@@ -47,62 +47,62 @@ def cut_of(table: pl.DataFrame) -> EdgeMotion:
     bad = ~np.isfinite(np.concatenate([position, velocity, acceleration, force], axis=1)).all(axis=1)
     if bad.any():
         raise InputError(
-            f"The motion's row {int(bad.argmax())} holds NaN or infinity. All must be finite. Run optimize again."
+            f"The motion's row {int(bad.argmax())} has NaN or infinity. All values must be finite. Run optimize again."
         )
     return EdgeMotion(position, velocity, acceleration, force, np.full(len(time), CUT))
 
 
-# What the simulated cut of this motion left whole, from the tables of the stage replay.
+# Material the simulated cut left uncut, from the tables of the stage replay
 
 
 _WHOLE = 0.5
-"""A spring with more than this share of its stiffness still holds."""
+"""A spring with more than this fraction of its stiffness counts as uncut."""
 _LINES = 200
-"""Heights at which the section's width is taken."""
+"""Number of heights at which the section's width is evaluated."""
 
 
 @dataclass(frozen=True)
 class Parting:
-    """The end of the simulated cut."""
+    """State at the end of the simulated cut."""
 
     cut_fraction: float
-    """Share of the springs' stiffness that is gone."""
+    """Fraction of the springs' stiffness that is gone."""
     reached_fraction: float
-    """The same for the springs above the height where the edge ends, each counting the same."""
+    """Same for the springs above the final height of the edge, with equal weights."""
     end_position_m: NDArray[np.float64]
-    """Where the simulated knife was at the last frame, shape [3]."""
+    """Position of the simulated knife at the last frame [m], shape [3]."""
     springs: int
     whole_heights_m: NDArray[np.float64]
-    """Heights above the board, before the cut, of the springs that still hold, ascending."""
+    """Heights above the board, before the cut, of the uncut springs [m], ascending."""
 
     def remains(self) -> str:
-        """What still holds, in words."""
+        """Describe the uncut springs."""
         count = len(self.whole_heights_m)
         if count == 0:
-            return f"none of {self.springs} springs holds"
+            return f"none of {self.springs} springs remains"
         low, high = (f"{1e3 * height:.1f}" for height in self.whole_heights_m[[0, -1]])
         where = low if low == high else f"{low} to {high}"
-        return f"{count} of {self.springs} springs hold, {where} mm above the board"
+        return f"{count} of {self.springs} springs remain, {where} mm above the board"
 
 
 def parting_of(frames: pl.DataFrame, springs: pl.DataFrame) -> Parting:
-    """From the tables replay/frames and replay/springs."""
+    """Return the parting from the tables replay/frames and replay/springs."""
     last = len(frames) - 1
     before = springs.filter(pl.col("frame") == 0)["plus_m"].to_numpy()[:, 1]
-    left = springs.filter(pl.col("frame") == last)["remaining_fraction"].to_numpy()
+    remaining = springs.filter(pl.col("frame") == last)["remaining_fraction"].to_numpy()
     end = frames["knife_position_m"].to_numpy()[last]
     reached = before > end[1]
     return Parting(
         cut_fraction=float(frames["cut_fraction"][last]),
-        reached_fraction=1.0 - float(left[reached].mean()) if reached.any() else 0.0,
+        reached_fraction=1.0 - float(remaining[reached].mean()) if reached.any() else 0.0,
         end_position_m=end,
-        springs=len(left),
-        whole_heights_m=np.sort(before[left > _WHOLE].astype(np.float64)),
+        springs=len(remaining),
+        whole_heights_m=np.sort(before[remaining > _WHOLE].astype(np.float64)),
     )
 
 
 def area_below(section: NDArray[np.float64], height_m: float) -> float:
-    """Area of the cut section below a height above the board [m²]; section: outline as in Fruit.section."""
+    """Return the area of the cut section below a height above the board [m²]; section: outline as in Fruit.section."""
     low, high = float(section[..., 1].min()), min(height_m, float(section[..., 1].max()))
     if high <= low:
         return 0.0
@@ -112,13 +112,13 @@ def area_below(section: NDArray[np.float64], height_m: float) -> float:
 
 
 def _width(section: NDArray[np.float64], height: float) -> float:
-    """Of the section at a height [m]: between the first and second crossing, the third and fourth, ..."""
+    """Return the section's width at a height [m]: between the first and second crossing, the third and fourth, ..."""
     first, second = section[:, 0], section[:, 1]
     crossed = (first[:, 1] > height) != (second[:, 1] > height)
     a, b = first[crossed], second[crossed]
-    places = np.sort(a[:, 0] + (height - a[:, 1]) / (b[:, 1] - a[:, 1]) * (b[:, 0] - a[:, 0]))
-    pairs = len(places) // 2
-    return float((places[1 : 2 * pairs : 2] - places[0 : 2 * pairs : 2]).sum())
+    crossings = np.sort(a[:, 0] + (height - a[:, 1]) / (b[:, 1] - a[:, 1]) * (b[:, 0] - a[:, 0]))
+    pairs = len(crossings) // 2
+    return float((crossings[1 : 2 * pairs : 2] - crossings[0 : 2 * pairs : 2]).sum())
 
 
 @dataclass(frozen=True)
@@ -126,10 +126,10 @@ class Fruit:
     """The body on the board, in the cutting frame."""
 
     low_m: NDArray[np.float64]
-    """Corner of its box [m], shape [3]."""
+    """Lower corner of its bounding box [m], shape [3]."""
     high_m: NDArray[np.float64]
     section_low_m: float
-    """Where its cut section begins along the blade [m]."""
+    """Start of its cut section along the blade [m]."""
     section_high_m: float
     section: NDArray[np.float64]
     """Segments of the section's outline as (z, y) [m], shape [n, 2, 2]."""
@@ -146,18 +146,18 @@ class Demand:
     params: ExportParams
     cut: EdgeMotion
     knife_of_motion: str
-    """The knife that the motion was optimised for."""
+    """Knife for which the motion was optimised."""
     fruit: Fruit
     parting: Parting
-    """What the simulated cut of the motion left whole."""
+    """Material the simulated cut of the motion left uncut."""
     provenance: dict[str, str]
-    """Path → sha256 of everything upstream, as computed from the files."""
+    """Path → sha256 of everything upstream, computed from the files."""
     broken_links: tuple[str, ...]
-    """Files that are not what the ones made from them say they were."""
+    """Files that differ from what was recorded when they were used."""
 
 
 def fruit_of(vertices: NDArray[np.float64], faces: NDArray[np.int32]) -> Fruit:
-    """The fruit of a closed surface [m] whose cut plane is x = 0."""
+    """Return the fruit of a closed surface [m] whose cut plane is x = 0."""
     side = vertices[:, 0] >= 0.0
     crossed = faces[side[faces].any(axis=1) & ~side[faces].all(axis=1)]
     if len(crossed) == 0:
@@ -181,7 +181,7 @@ def fruit_of(vertices: NDArray[np.float64], faces: NDArray[np.int32]) -> Fruit:
 def _crossing(
     vertices: NDArray[np.float64], a: int, b: int, side: NDArray[np.bool_]
 ) -> NDArray[np.float64] | None:
-    """Where the edge a-b meets x = 0, as (z, y), if it does."""
+    """Return the intersection of the edge a-b with x = 0, as (z, y), if there is one."""
     if side[a] == side[b]:
         return None
     share = vertices[a, 0] / (vertices[a, 0] - vertices[b, 0])
@@ -189,11 +189,11 @@ def _crossing(
     return point[[2, 1]]
 
 
-# What cut.json says of robot, tool, timing and poses: written by the export, and held against the cell by check 6.
+# Robot, tool, timing and poses in cut.json: written by the export, compared with the cell by check 6
 
 
 def robot_part(robot: Robot) -> dict[str, Any]:
-    """Names, program, file and kinematics of the robot."""
+    """Return names, client, file and kinematics of the robot."""
     return {
         "name": robot.name,
         "title": robot.title,
@@ -213,7 +213,7 @@ def robot_part(robot: Robot) -> dict[str, Any]:
 
 
 def tool_part(cell: Cell) -> dict[str, Any]:
-    """Knife, fixture and load."""
+    """Return knife, fixture and load."""
     return {
         "knife": cell.knife,
         "blade_length_m": cell.blade_length_m,
@@ -226,7 +226,7 @@ def tool_part(cell: Cell) -> dict[str, Any]:
 
 
 def timing_part(edge: EdgeMotion) -> dict[str, Any]:
-    """Samples and phases of the whole motion."""
+    """Return samples and phases of the whole motion."""
     starts = [0, *(np.flatnonzero(edge.phase[1:] != edge.phase[:-1]) + 1).tolist()]
     ends = [*(s - 1 for s in starts[1:]), len(edge) - 1]
     return {
@@ -241,7 +241,7 @@ def timing_part(edge: EdgeMotion) -> dict[str, Any]:
 
 
 def pose_parts(demand: Demand, start: np.ndarray, air_start: np.ndarray) -> dict[str, Any]:
-    """Where the arm begins, and how much higher the air cut is; start poses of cut and air cut [rad]."""
+    """Return the ready pose and the air cut's height; start poses of cut and air cut [rad]."""
     return {
         "ready_pose_rad": demand.robot.ready_pose_rad.tolist(),
         "start_pose_rad": start.tolist(),
@@ -250,36 +250,36 @@ def pose_parts(demand: Demand, start: np.ndarray, air_start: np.ndarray) -> dict
 
 
 def says_what_is_so(files: ExportFiles, demand: Demand) -> list[Check]:
-    """Check 6: what the run script takes from cut.json is what cell, robot, motion and joint files give."""
+    """Check 6: values in cut.json that the run script uses are those of cell, robot, motion and joint files."""
     poses = [variant.joints[0] for variant in (files.cut, files.air)]
-    wanted = {
+    expected = {
         "robot": robot_part(demand.robot),
         "tool": tool_part(demand.cell),
         "limits": limits_of(demand.robot),
         "timing": timing_part(whole_motion(demand.cut, demand.params)),
         **pose_parts(demand, *poses),
     }
-    said = {name: files.document.get(name) for name in wanted}
-    wanted["settings"] = demand.params.model_dump(mode="json")
-    said["settings"] = files.document["demand"].get("params")
-    plain = json.loads(json.dumps(wanted))
-    differ = [name for name, part in plain.items() if said[name] != part]
+    stated_parts = {name: files.document.get(name) for name in expected}
+    expected["settings"] = demand.params.model_dump(mode="json")
+    stated_parts["settings"] = files.document["demand"].get("params")
+    plain = json.loads(json.dumps(expected))
+    differ = [name for name, part in plain.items() if stated_parts[name] != part]
     return [
         holds(
             6,
-            "cut.json says what cell, robot and motion give",
+            "cut.json agrees with cell, robot and motion",
             not differ,
             f"differs: {', '.join(differ)}" if differ else ", ".join(plain),
-            remedy="The file is of another cell, robot or motion, or was changed; export again",
+            remedy="The file belongs to another cell, robot or motion, or was changed; export again",
         )
     ]
 
 
-# What an export was held against, as it is stated in its own files, so that the folder can be checked anywhere.
+# The demand as stated in the export's own files, so that the folder can be checked anywhere
 
 
 def stated(demand: Demand) -> dict[str, Any]:
-    """For cut.json: settings, fruit, and what the simulated cut left whole."""
+    """Return settings, fruit and the uncut material for cut.json."""
     fruit, parting = demand.fruit, demand.parting
     return {
         "params": demand.params.model_dump(mode="json"),
@@ -300,7 +300,7 @@ def stated(demand: Demand) -> dict[str, Any]:
 
 
 def motion_bytes(cut: EdgeMotion) -> bytes:
-    """The optimised motion at 1 kHz with its predicted force, as Parquet."""
+    """Return the optimised motion at 1 kHz with its predicted force, as Parquet."""
     names = ("position_m", "velocity_m_s", "acceleration_m_s2", "force_n")
     columns = (cut.position, cut.velocity, cut.acceleration, cut.force)
     frame = pl.DataFrame(
@@ -315,17 +315,17 @@ def motion_bytes(cut: EdgeMotion) -> bytes:
 
 
 def demand_of_files(folder: Path, document: dict[str, Any]) -> Demand:
-    """The demand as stated in the folder; the robot is the one of this release's data file."""
-    said = document["demand"]
-    params = ExportParams.model_validate(said["params"])
-    fruit, parting = said["fruit"], said["parting"]
+    """Return the demand as stated in the folder; the robot is that of this release's data file."""
+    stated_demand = document["demand"]
+    params = ExportParams.model_validate(stated_demand["params"])
+    fruit, parting = stated_demand["fruit"], stated_demand["parting"]
     section = np.array(fruit["section_m"], float)
     return Demand(
         robot=load_robot(params.arm.robot),
         cell=cell_of(params),
         params=params,
         cut=cut_of(read_parquet(folder / MOTION)),
-        knife_of_motion=said["knife_of_motion"],
+        knife_of_motion=stated_demand["knife_of_motion"],
         fruit=Fruit(
             np.array(fruit["low_m"], float),
             np.array(fruit["high_m"], float),

@@ -1,4 +1,4 @@
-"""What the joints have to hold: rigid-body torques, the cutting force, and how far the edge gives way."""
+"""Joint torques from rigid-body dynamics and cutting force, and the deflection of the edge."""
 
 from typing import Any
 
@@ -15,9 +15,9 @@ GRAVITY_M_S2 = 9.80665
 def joint_torques(
     robot: Robot, cell: Cell, motion: JointMotion, force: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Torques of the motors [Nm], shape [n, joint_count], without friction and rotor inertia.
+    """Return motor torques [Nm], shape [n, joint_count], without friction and rotor inertia.
 
-    Links and tool (a point mass) accelerate in gravity; force is what the fruit does to the edge, in the base
+    Links and tool (a point mass) accelerate in gravity; force is that of the fruit on the edge, in the base
     frame [N], shape [n, 3].
     """
     q, dq, ddq = motion.position, motion.velocity, motion.acceleration
@@ -56,7 +56,7 @@ def joint_torques(
 def edge_torques(
     robot: Robot, cell: Cell, q: NDArray[np.float64], force: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Joint torques [Nm], shape [n, joint_count], of a force on the edge [N], shape [n, 3], in the base frame."""
+    """Return joint torques [Nm], shape [n, joint_count], of a base-frame force on the edge [N], shape [n, 3]."""
     return np.einsum("nij,ni->nj", jacobian(robot.table, q, cell.f_t_e)[:, :3], force)
 
 
@@ -67,7 +67,7 @@ def deflection(
     force: NDArray[np.float64],
     stiffness_nm_rad: float,
 ) -> NDArray[np.float64]:
-    """How far the edge gives way [m], shape [n, 3], with the same stiffness in every joint."""
+    """Return the deflection of the edge [m], shape [n, 3], with the same stiffness in every joint."""
     bent = edge_torques(robot, cell, q, force) / stiffness_nm_rad
     return np.einsum("nij,nj->ni", jacobian(robot.table, q, cell.f_t_e)[:, :3], bent)
 
@@ -75,15 +75,15 @@ def deflection(
 def _carried(
     turn: NDArray[np.float64], push: NDArray[np.float64], arm: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Acceleration of a point relative to another of the same body, an arm [m] away."""
+    """Return the acceleration of a point relative to another of the same body, an arm [m] away."""
     return np.cross(push, arm) + np.cross(turn, np.cross(turn, arm))
 
 
-# Torques at the waypoints of a finished export, for people who look at it.
+# Torques at the waypoints of a finished export, for display
 
 
 def waypoint_torques(document: dict[str, Any]) -> list[list[float]]:
-    """Torques of the motors [Nm] with the predicted force, one per joint and waypoint of the document cut.json."""
+    """Return motor torques [Nm] with the predicted force, one per joint and waypoint of the document cut.json."""
 
     def column(name: str) -> NDArray[np.float64]:
         return np.array([row[name] for row in document["waypoints"]], float)

@@ -1,4 +1,4 @@
-"""An executed cut beside its prediction: the log that run_cut.py wrote against the certified motion."""
+"""Comparison of an executed cut with its prediction: the log of run_cut.py against the certified motion."""
 
 import io
 import json
@@ -19,34 +19,34 @@ from stages.shared.fitting import low_pass
 from stages.shared.surface import Surface, solid_moments
 
 _CERTIFIED = Path("export", "cut", "certified")
-_PLACE = "executed"
-"""Folder beside the stages' that takes the comparisons."""
+_FOLDER = "executed"
+"""Folder of the comparisons, beside those of the stages."""
 _CUTOFF_HZ = 20.0
-"""Zero-phase low-pass on both forces, as in ingest."""
+"""Zero-phase low-pass of both forces, as in ingest."""
 _MEAN_ERROR = 0.25
-"""Mean absolute difference over mean measured force up to which the prediction counts as having held."""
+"""Maximum mean absolute difference / mean measured force for which the prediction holds."""
 _AIR_N = 10.0
-"""What an arm may read in the air; an air cut has no prediction to compare with."""
+"""Force an arm may measure in air; an air cut has no prediction to compare with."""
 
 
 @dataclass(frozen=True)
 class _Reading:
-    """What a log says of the cut phase."""
+    """Cut phase of a log."""
 
     step: NDArray[np.float64]
-    """Places on the motion [ms from its start], strictly increasing, shape [n]."""
+    """Position on the motion [ms from its start], strictly increasing, shape [n]."""
     force: NDArray[np.float64]
     """Force on the knife in the base frame [N], shape [n, 3], not tared."""
     air: bool
     ended: str
     simulated: bool
-    """Whether the robot was."""
+    """True if the robot was simulated."""
     lowest_m: float
-    """Height of the edge in the base frame at its lowest; infinite if the log has none."""
+    """Lowest height of the edge in the base frame [m]; infinite if the log has none."""
 
 
 def compare_executed(scan_dir: Path, log: Path, air: Path | None = None) -> dict[str, Any]:
-    """Compare, write table and picture below the scan's folder `executed`, and return the figures.
+    """Compare, write table and picture to the scan's folder `executed`, and return the figures.
 
     Raises InputError if the log is not of the scan's certified motion.
     """
@@ -61,19 +61,19 @@ def compare_executed(scan_dir: Path, log: Path, air: Path | None = None) -> dict
     tare = _read_executed(air, document) if air else None
     if measured.air or (tare is not None and not tare.air):
         raise InputError(
-            f"{log.name if measured.air else air.name if air else ''} is of the wrong motion. --log is the cut, --air "
-            "the air cut. Exchange them."
+            f"{log.name if measured.air else air.name if air else ''} is of the wrong motion. --log must be the cut, "
+            "--air the air cut. Swap them."
         )
     motion = read_parquet(folder / MOTION)
-    time, found, expected = _profiles(document, motion, measured, tare)
-    figures = _judged(found, expected)
+    time, measured_n, expected = _profiles(document, motion, measured, tare)
+    figures = _judged(measured_n, expected)
     if measured.simulated:
         figures["verdict"] = f"A simulated robot, nothing was measured. {figures['verdict']}"
     name = log.stem
-    place = scan_dir / _PLACE / name
-    table = pl.DataFrame({"time_s": time, "measured_n": found, "predicted_n": expected})
-    written = write_curves(place, table, _picture(time, found, expected, figures["verdict"]))
-    again = _as_calibration_log(scan_dir, place, log, document, measured.lowest_m)
+    target = scan_dir / _FOLDER / name
+    table = pl.DataFrame({"time_s": time, "measured_n": measured_n, "predicted_n": expected})
+    written = write_curves(target, table, _picture(time, measured_n, expected, figures["verdict"]))
+    again = _as_calibration_log(scan_dir, target, log, document, measured.lowest_m)
     return {
         "log": str(log),
         "ended": measured.ended,
@@ -85,7 +85,7 @@ def compare_executed(scan_dir: Path, log: Path, air: Path | None = None) -> dict
 
 
 def _read_executed(path: Path, document: dict[str, Any]) -> _Reading:
-    """The log of run_cut.py; InputError if it is not one, or of another export."""
+    """Read a log of run_cut.py; raise InputError if it is not one, or of another export."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         header = content["scan2cut"]
@@ -96,19 +96,19 @@ def _read_executed(path: Path, document: dict[str, Any]) -> _Reading:
         lowest = min((float(pose[14]) for pose in content.get("O_T_EE", [])), default=np.inf)
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
         raise InputError(
-            f"{path} is no log of run_cut.py ({type(error).__name__}: {error}). It must have motion_step, "
+            f"{path} is not a log of run_cut.py ({type(error).__name__}: {error}). It must have motion_step, "
             "O_F_ext_hat_K and scan2cut. Give the file that run_cut.py wrote."
         ) from error
-    own = {key: value for key, value in document.items() if key != "certificate"}
-    if of != sha256_of_value(own):
+    uncertified = {key: value for key, value in document.items() if key != "certificate"}
+    if of != sha256_of_value(uncertified):
         raise InputError(
-            f"{path} was recorded with another export than the one that is there now. Both must be the same. Give the "
+            f"{path} was recorded with another export than the current one. Both must be the same. Give the "
             "log of this motion, or go back to the version that was executed."
         )
     if len(step) != len(force) or not (np.isfinite(step).all() and np.isfinite(force).all()):
         raise InputError(
-            f"{path} has {len(step)} places and {len(force)} forces, or NaN among them. Each sample needs both. Record "
-            "it again."
+            f"{path} has {len(step)} positions and {len(force)} forces, or NaN among them. Each sample needs both. "
+            "Record it again."
         )
     ahead = np.concatenate([[True], step[1:] > np.maximum.accumulate(step)[:-1]]) if len(step) else step > 0
     return _Reading(step[ahead], force[ahead], air, ended, simulated, lowest)
@@ -117,7 +117,7 @@ def _read_executed(path: Path, document: dict[str, Any]) -> _Reading:
 def _profiles(
     document: dict[str, Any], motion: pl.DataFrame, measured: _Reading, tare: _Reading | None
 ) -> tuple[NDArray[np.float64], ...]:
-    """Time in the cut [s], norm of the measured and of the predicted force [N], both filtered alike."""
+    """Return time in the cut [s], norm of measured and predicted force [N], both with the same filter."""
     phases = document["timing"]["phases"]
     at = next(i for i, phase in enumerate(phases) if phase["phase"] == "cut")
     begin = 1000.0 * phases[at]["start_s"]
@@ -125,7 +125,7 @@ def _profiles(
     count = int(reached) + 1
     if count < len(motion) // 10:
         raise InputError(
-            f"The log ends {max(count, 0)} ms into the cut. A tenth of it is needed at least. Give a log of the cut."
+            f"The log ends {max(count, 0)} ms into the cut. It must cover at least a tenth. Give a log of the cut."
         )
     steps = begin + np.arange(count)
     force = _at(steps, measured)
@@ -142,7 +142,7 @@ def _profiles(
 
 
 def _judged(measured: NDArray[np.float64], predicted: NDArray[np.float64]) -> dict[str, Any]:
-    """The figures, and whether the prediction held."""
+    """Return the figures, and whether the prediction held."""
     mean = float(measured.mean())
     error = float(np.abs(measured - predicted).mean()) / max(mean, 1e-9)
     peaks = float(measured.max()) / max(float(predicted.max()), 1e-9)
@@ -150,9 +150,11 @@ def _judged(measured: NDArray[np.float64], predicted: NDArray[np.float64]) -> di
     size = mean / max(float(predicted.mean()), 1e-9)
     inside = 1.0 / UPPER_BAND <= size <= UPPER_BAND
     if float(measured.max()) < _AIR_N:
-        said = f"The arm felt {measured.max():.1f} N at most, no more than in the air: was the fruit there?"
+        verdict = (
+            f"The arm measured at most {measured.max():.1f} N, no more than in air: was the fruit there?"
+        )
     else:
-        said = (
+        verdict = (
             f"The prediction {'held' if held else 'did NOT hold'}: mean difference {100 * error:.0f} % of the measured "
             f"force (up to {100 * _MEAN_ERROR:.0f} % allowed), peak {peaks:.2f} of the predicted "
             f"({1 / FACTOR:.2f} to {FACTOR:.2f}). The mean force is {size:.2f} of the predicted, "
@@ -166,26 +168,27 @@ def _judged(measured: NDArray[np.float64], predicted: NDArray[np.float64]) -> di
         "peak_predicted_n": float(predicted.max()),
         "mean_error_fraction": error,
         "inside_band": bool(inside),
-        "verdict": said,
+        "verdict": verdict,
     }
 
 
 def _as_calibration_log(
-    scan_dir: Path, place: Path, log: Path, document: dict[str, Any], lowest_m: float
+    scan_dir: Path, folder: Path, log: Path, document: dict[str, Any], lowest_m: float
 ) -> str:
-    """Write the cut half's surface as a scan and give the command that fits it to this log.
+    """Write the cut half's surface as a scan and return the command that fits it to this log.
 
-    Where the arm says that the edge was below the board, the board is taken to be there: ingest refuses it otherwise.
+    If the arm measured the edge below the board, that height is taken as the board's, because ingest rejects it
+    otherwise.
     """
     import trimesh
 
     vertices = read_table(scan_dir, "halve/vertices")["position_m"].to_numpy()
     faces = read_table(scan_dir, "halve/faces")["vertices"].to_numpy()
     body = trimesh.Trimesh(vertices, faces, process=False)
-    name = f"{scan_dir.name}_{place.name}"
+    name = f"{scan_dir.name}_{folder.name}"
     ply = body.export(file_type="ply")
     assert isinstance(ply, bytes)
-    write_bytes_atomic(place / f"{name}.ply", ply)
+    write_bytes_atomic(folder / f"{name}.ply", ply)
     offset = -float(solid_moments(Surface(vertices, faces))[0][0])
     turn = np.array(document["frames"]["O_T_C"])[:3, 2]
     if abs(abs(turn).max() - 1.0) > 1e-6:
@@ -201,7 +204,7 @@ def _as_calibration_log(
         "ingest.board_height_m": f"{board:g}",
     }
     given = " ".join(f"--set '{key}={value}'" for key, value in settings.items())
-    return f"scan2cut run {place / name}.ply --log {log} {given}"
+    return f"scan2cut run {folder / name}.ply --log {log} {given}"
 
 
 def _at(steps: NDArray[np.float64], reading: _Reading) -> NDArray[np.float64]:

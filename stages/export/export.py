@@ -1,4 +1,4 @@
-"""export: the optimised motion as files a Franka arm can execute, with a certificate or with the reason against it."""
+"""export: the optimised motion as files a robot arm can execute, with a certificate or the reasons for its refusal."""
 
 import os
 from dataclasses import dataclass
@@ -21,16 +21,16 @@ from stages.shared.robots.robot import load_robot
 
 _MOTION = "optimize/motion"
 _BODY = ("halve/vertices", "halve/faces")
-"""The surface of the body that is cut, in the cutting frame."""
+"""Surface of the body that is cut, in the cutting frame."""
 _SIMULATED = ("replay/frames", "replay/springs")
-"""The motion's cut, simulated."""
+"""Simulated cut of the motion."""
 _CERTIFIED, _REFUSED, _UNCHECKED = "certified", "refused", ".unchecked"
-"""Folders of an export; exactly one of the first two is left."""
+"""Folders of an export; exactly one of the first two remains."""
 
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written, and what to think of it."""
+    """Result of an export."""
 
     folder: Path
     demand: Demand
@@ -77,7 +77,7 @@ def demand_of(
     *,
     knife: str,
 ) -> Demand:
-    """What the export is held against."""
+    """Return the demand the export is checked against."""
     vertices, faces = body
     return Demand(
         robot=load_robot(params.arm.robot),
@@ -93,7 +93,7 @@ def demand_of(
 
 
 def _reason(certificate: Certificate) -> str:
-    """REASON.txt."""
+    """Return the text of REASON.txt."""
     lines = [
         "NOT CERTIFIED. Do not run these files on a robot. The run script was left out.",
         "",
@@ -106,14 +106,14 @@ def _reason(certificate: Certificate) -> str:
 
 
 def metrics(exported: Exported, path: str) -> dict[str, Any]:
-    """The artifact export/metrics."""
+    """Return the artifact export/metrics."""
     certificate = exported.certificate
     measured = {check.name: check for check in certificate.checks if check.margin is not None}
 
     def share_left(word: str) -> float | None:
-        found = [c for name, c in measured.items() if name.endswith(word)]
-        left = [float(c.margin or 0.0) / float(c.limit) for c in found]
-        return min(left) if left else None
+        matching = [c for name, c in measured.items() if name.endswith(word)]
+        shares = [float(c.margin or 0.0) / float(c.limit) for c in matching]
+        return min(shares) if shares else None
 
     def margin(name: str) -> float | None:
         return measured[name].margin if name in measured else None
@@ -149,8 +149,8 @@ def run(io: StageIO, params: ExportParams) -> dict[str, Any]:
     chain = walk(io.scan_dir, tuple(ARTIFACTS[name].path for name in used), root=io.scan.scan)
     io.progress(0.1, "solve, write and certify")
     knife = io.notes(_MOTION).get("knife", "not stated")
-    place = io.folder("export/cut")
-    exported = export(place, motion, body, parting, chain, params, knife=knife, scan_id=io.scan.id)
+    folder = io.folder("export/cut")
+    exported = export(folder, motion, body, parting, chain, params, knife=knife, scan_id=io.scan.id)
     io.progress(0.8, "draw the picture")
     io.write_png("export/preview", export_picture(exported.folder, exported.demand, exported.certificate))
     io.progress(1.0, exported.certificate.verdict)

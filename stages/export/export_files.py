@@ -1,4 +1,4 @@
-"""The export as it lies on disk: file names, and everything read back."""
+"""Files of an export: names, hash chain of the inputs, and reading back."""
 
 import json
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ from stages.runtime.errors import InputError
 from stages.runtime.files import sha256_of_path, sha256_of_value
 from stages.runtime.stage_io import Provenance, read_provenance
 
-# The chain of hashes from the raw scan to the motion: what each stage says it read and wrote, checked on disk.
+# Hash chain from the raw scan to the motion: recorded inputs and outputs of each stage, checked on disk
 
 
 _ROOT = Path(__file__).parents[2]
 _CODE = ("stages/export", "stages/shared/robots", "stages/shared/robots/robot.py")
-"""What computes an export and its certificate. The code behind the motion is named in optimize's provenance."""
+"""Code that computes an export and its certificate. The code behind the motion is in optimize's provenance."""
 _REQUIRED = ("clean", "tetrahedralize_half", "precut_half", "calibrate", "transport", "optimize")
-"""Stages that a whole chain goes through: surface, mesh, calibration, transport, motion."""
+"""Stages of a complete chain: surface, mesh, calibration, transport, motion."""
 
 
 @dataclass(frozen=True)
@@ -31,15 +31,15 @@ class Chain:
     """Everything a file was made from."""
 
     digests: dict[str, str]
-    """Path relative to the scan's directory → sha256 of the file as it is now, sorted."""
+    """Path relative to the scan's directory → sha256 of the current file, sorted."""
     broken: tuple[str, ...]
-    """Files that are missing or differ from what was recorded when they were written or used."""
+    """Files that are missing or differ from the hash recorded when they were written or used."""
 
 
 def walk(scan_dir: Path, names: tuple[str, ...], *, root: str, stages: tuple[str, ...] = _REQUIRED) -> Chain:
-    """Follow the recorded inputs of the given files, and theirs, back to files that nothing here made.
+    """Follow the recorded inputs of the given files recursively back to the source files.
 
-    A chain that does not end at the raw scan, `root`, or does not go through all the stages, is broken there.
+    A chain that does not end at the raw scan, `root`, or does not include all the stages, is broken.
     """
     digests: dict[str, str] = {}
     broken: set[str] = set()
@@ -75,7 +75,7 @@ def walk(scan_dir: Path, names: tuple[str, ...], *, root: str, stages: tuple[str
 
 
 def code_sha256() -> str:
-    """Of the code that exports and certifies."""
+    """Return the sha256 of the code that exports and certifies."""
     return sha256_of_value({name: sha256_of_path(_ROOT / name) for name in _CODE})
 
 
@@ -105,12 +105,12 @@ _KEYS = (
     "siblings_sha256",
     "waypoints",
 )
-"""That cut.json must have."""
+"""Required keys of cut.json."""
 
 
 @dataclass(frozen=True)
 class Variant:
-    """The joint files of the cut, or of the air cut."""
+    """Joint files of the cut, or of the air cut."""
 
     name: str
     rows: NDArray[np.float64]
@@ -120,22 +120,22 @@ class Variant:
     to_start: NDArray[np.float64]
     """Joints [rad] from the ready pose to the start at 1 kHz, shape [n, joint_count]."""
     to_ready: NDArray[np.float64]
-    """And from the end back."""
+    """Joints [rad] from the end back to the ready pose, at 1 kHz."""
 
     @property
     def joints(self) -> NDArray[np.float64]:
-        """[rad], shape [n, joint_count]."""
+        """Joints [rad], shape [n, joint_count]."""
         return self.rows[:, 1:]
 
 
 @dataclass(frozen=True)
 class ExportFiles:
-    """Everything in the folder, parsed."""
+    """Parsed content of the folder."""
 
     folder: Path
     document: dict[str, Any]
     waypoints: pl.DataFrame
-    """From the Parquet file."""
+    """Waypoints from the Parquet file."""
     csv_waypoints: pl.DataFrame
     json_waypoints: pl.DataFrame
     recording: Recording
@@ -144,7 +144,7 @@ class ExportFiles:
 
 
 def read_export(folder: Path) -> ExportFiles:
-    """Read the folder; ValueError with a sentence if a file is missing or malformed."""
+    """Read the folder; raise ValueError with a message if a file is missing or malformed."""
     try:
         document = json.loads((folder / DOCUMENT).read_text(encoding="utf-8"))
         missing = [key for key in _KEYS if key not in document]

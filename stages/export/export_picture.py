@@ -1,4 +1,4 @@
-"""The picture of the stage export: knife over the fruit, joints against their limits, predicted force."""
+"""Picture of the stage `export`: knife over the fruit, joints with their limits, predicted force."""
 
 import io
 from pathlib import Path
@@ -30,15 +30,15 @@ _PHASES = {"approach": "#9aa3ad", "cut": CUT, "retract": "#7b4fa3", "rest": "#9a
 
 
 def export_picture(folder: Path, demand: Demand, certificate: Certificate) -> NDArray[np.uint8]:
-    """8-bit pixels, shape [height, width, 3], drawn from the files."""
+    """Draw the picture from the files; 8-bit pixels, shape [height, width, 3]."""
     from matplotlib.figure import Figure
     from PIL import Image
 
     files = read_export(folder)
     figure = Figure(figsize=_SIZE_INCH, dpi=_DPI, layout="constrained")
     halves: Any = figure.subfigures(1, 2)
-    left, right = halves
-    upper, lower = left.subplots(2, 1, height_ratios=(2.0, 1.0))
+    first_half, second_half = halves
+    upper, lower = first_half.subplots(2, 1, height_ratios=(2.0, 1.0))
     _path(upper, files, demand)
     _force(lower, files, demand)
     robot, q = demand.robot, files.cut.joints
@@ -47,15 +47,15 @@ def export_picture(folder: Path, demand: Demand, certificate: Certificate) -> ND
     speed, push, jerk = rates(q)
     curves = (
         (
-            "position, of half the range",
+            "position / half range",
             (q - middle) / reach,
             float(1.0 - (POSITION_MARGIN_RAD / reach).max()),
         ),
-        ("speed, of the limit", speed / robot.velocity_rad_s, SPEED_SHARE),
-        ("acceleration, of the limit", push / robot.acceleration_rad_s2, ACCELERATION_SHARE),
-        ("jerk, of the limit", jerk / robot.jerk_rad_s3, JERK_SHARE),
+        ("speed / limit", speed / robot.velocity_rad_s, SPEED_SHARE),
+        ("acceleration / limit", push / robot.acceleration_rad_s2, ACCELERATION_SHARE),
+        ("jerk / limit", jerk / robot.jerk_rad_s3, JERK_SHARE),
     )
-    plots = right.subplots(4, 1)
+    plots = second_half.subplots(4, 1)
     for axes, (title, values, allowed) in zip(plots, curves, strict=True):
         _joints(axes, title, values, allowed)
     plots[0].legend(ncols=7, fontsize=7, loc=(0.3, 0.12), frameon=False, handlelength=1.0)
@@ -70,7 +70,7 @@ def export_picture(folder: Path, demand: Demand, certificate: Certificate) -> ND
 
 
 def _path(axes: Any, files: ExportFiles, demand: Demand) -> None:
-    """Fruit, blade at the cut's start and end, and the track of the edge's centre, seen along x."""
+    """Draw fruit, blade at start and end of the cut, and the path of the edge's centre, seen along x."""
     from matplotlib.collections import LineCollection, PolyCollection
 
     cell = demand.cell
@@ -105,7 +105,7 @@ def _path(axes: Any, files: ExportFiles, demand: Demand) -> None:
     axes.set_xlabel("along the blade, z [mm]", fontsize=9, color=TEXT)
     axes.set_ylabel("height, y [mm]", fontsize=9, color=TEXT)
     axes.set_title(
-        "track of the edge's centre; blade and fixture at start (dotted) and end", fontsize=10, color=TEXT
+        "path of the edge's centre; blade and fixture at start (dotted) and end", fontsize=10, color=TEXT
     )
     axes.legend(fontsize=8, frameon=False, loc="upper left")
 

@@ -1,4 +1,4 @@
-"""Checks 1, 6 and 7: whole files on an exact grid, frames that are frames, hashes that match."""
+"""Checks 1, 6 and 7: complete files on an exact grid, valid frames, matching hashes."""
 
 from pathlib import Path
 
@@ -16,26 +16,26 @@ from stages.runtime.files import sha256_of_file
 _GRID_S = 1e-12
 _REST_RAD_S, _REST_RAD_S2 = 1e-6, 1e-3
 _REST_M_S, _REST_M_S2 = 1e-6, 1e-3
-"""What counts as standing still: far below what the controller's first cycle refuses."""
+"""Speed and acceleration that count as rest: far below what the controller rejects in its first cycle."""
 _CONSISTENT_M_S, _CONSISTENT_M_S2 = 1e-3, 0.2
-"""How well the motion's velocity and acceleration must agree with its positions, by differences over 1 ms."""
+"""Permitted difference of the motion's velocity and acceleration from finite differences over 1 ms."""
 _ORTHONORMAL = 1e-9
 _SHOWN = 1e-9
-"""Between motion.mcap and the waypoints, in m and N: roundings of a chain of quaternions."""
+"""Permitted difference between motion.mcap and the waypoints, in m and N: rounding of a chain of quaternions."""
 
 
 def structure(files: ExportFiles, demand: Demand) -> list[Check]:
-    """Check 1, first half: without these nothing else can be computed."""
+    """Check 1, first half: conditions without which nothing else can be computed."""
     numbers = [files.cut.rows, files.air.rows, *(_numbers(files.waypoints))]
     numbers += [move for v in (files.cut, files.air) for move in (v.to_start, v.to_ready)]
-    found = [
+    checks = [
         holds(1, "all numbers finite", all(np.isfinite(a).all() for a in numbers), "joints and waypoints")
     ]
     count = len(demand.robot.table)
     arrays = [
         a for v in (files.cut, files.air) for a in (v.joints, v.to_start, v.to_ready, v.from_mcap.position)
     ]
-    found.append(
+    checks.append(
         holds(
             1,
             "joints are those of the robot",
@@ -48,7 +48,7 @@ def structure(files: ExportFiles, demand: Demand) -> list[Check]:
         time = variant.rows[:, 0]
         grid = PERIOD_S * np.arange(len(time))
         expected = files.document["timing"]["samples"]
-        found += [
+        checks += [
             at_most(
                 1, f"{variant.name}: distance from the 1 ms grid", np.abs(time - grid).max(), _GRID_S, "s"
             ),
@@ -59,22 +59,22 @@ def structure(files: ExportFiles, demand: Demand) -> list[Check]:
                 f"{len(time)} of {expected}",
             ),
         ]
-    return otherwise(AGAIN, found)
+    return otherwise(AGAIN, checks)
 
 
 def rest_and_copies(files: ExportFiles, demand: Demand) -> list[Check]:
-    """Check 1, second half."""
-    found = []
+    """Check 1, second half: rest at both ends and equal copies."""
+    checks = []
     for variant in (files.cut, files.air):
         speed, push = _end_rates(variant)
-        found.append(at_most(1, f"{variant.name}: joint speed at both ends", speed, _REST_RAD_S, "rad/s"))
-        found.append(
+        checks.append(at_most(1, f"{variant.name}: joint speed at both ends", speed, _REST_RAD_S, "rad/s"))
+        checks.append(
             at_most(1, f"{variant.name}: joint acceleration at both ends", push, _REST_RAD_S2, "rad/s²")
         )
     cut = demand.cut
     ends = [0, -1]
-    found += otherwise(
-        "The optimised motion must begin and end at rest and fit together; run optimize again",
+    checks += otherwise(
+        "The optimised motion must begin and end at rest and be consistent; run optimize again",
         [
             at_most(
                 1, "edge speed where the cut starts and ends", _largest(cut.velocity[ends]), _REST_M_S, "m/s"
@@ -93,7 +93,7 @@ def rest_and_copies(files: ExportFiles, demand: Demand) -> list[Check]:
         ],
     )
     tables = [files.waypoints, files.csv_waypoints, files.json_waypoints]
-    found.append(
+    checks.append(
         holds(
             1,
             "waypoints equal in Parquet, CSV and JSON",
@@ -102,25 +102,25 @@ def rest_and_copies(files: ExportFiles, demand: Demand) -> list[Check]:
         )
     )
     names = demand.robot.joint_names
-    wanted = trajectory_of(files.waypoints, names)
+    expected = trajectory_of(files.waypoints, names)
     bags = [files.cut.from_yaml, files.cut.from_mcap]
-    found.append(
+    checks.append(
         holds(
             1,
             "trajectory equal in waypoints, YAML and MCAP",
-            all(same(wanted, t) for t in bags),
+            all(same(expected, t) for t in bags),
             "bit for bit",
         )
     )
-    found.append(
+    checks.append(
         holds(
             1,
             "recording (motion.mcap) is that of the waypoints",
-            _recorded(files, wanted, demand),
-            "joints and speeds bit for bit, the edge's place by its frames to 1e-9 m, force to 1e-9 N",
+            _recorded(files, expected, demand),
+            "joints and speeds bit for bit, the edge's position by its frames to 1e-9 m, force to 1e-9 N",
         )
     )
-    found.append(
+    checks.append(
         holds(
             1,
             "air cut: trajectory equal in YAML and MCAP",
@@ -128,20 +128,20 @@ def rest_and_copies(files: ExportFiles, demand: Demand) -> list[Check]:
             "bit for bit",
         )
     )
-    return otherwise(AGAIN, found)
+    return otherwise(AGAIN, checks)
 
 
-def _recorded(files: ExportFiles, wanted: Trajectory, demand: Demand) -> bool:
-    """Whether motion.mcap shows what the waypoints say."""
+def _recorded(files: ExportFiles, expected: Trajectory, demand: Demand) -> bool:
+    """Return True if motion.mcap agrees with the waypoints."""
     seen, table = files.recording, files.waypoints
     edge, force = table["edge_position_m"].to_numpy(), table["force_n"].to_numpy()
     if seen.edge.shape != edge.shape or seen.force.shape != force.shape:
         return False
     return bool(
-        seen.joint_names == wanted.joint_names
-        and np.array_equal(seen.time_ns, wanted.time_ns)
-        and np.array_equal(seen.position, wanted.position)
-        and np.array_equal(seen.velocity, wanted.velocity)
+        seen.joint_names == expected.joint_names
+        and np.array_equal(seen.time_ns, expected.time_ns)
+        and np.array_equal(seen.position, expected.position)
+        and np.array_equal(seen.velocity, expected.velocity)
         and np.isfinite(seen.effort).all()
         and np.abs(seen.edge - edge).max() <= _SHOWN
         and np.abs(seen.force @ demand.cell.o_t_c[:3, :3].T - force).max() <= _SHOWN
@@ -151,8 +151,8 @@ def _recorded(files: ExportFiles, wanted: Trajectory, demand: Demand) -> bool:
 def frames(files: ExportFiles, demand: Demand) -> list[Check]:
     """Check 6: the stated frames are rotations with det +1, and those of this cell, robot and tool."""
     stated = files.document["frames"]
-    found = []
-    for name, wanted in (("O_T_C", demand.cell.o_t_c), ("F_T_E", demand.cell.f_t_e)):
+    checks = []
+    for name, expected in (("O_T_C", demand.cell.o_t_c), ("F_T_E", demand.cell.f_t_e)):
         pose = np.array(stated[name], float)
         rotation = pose[:3, :3]
         error = max(
@@ -160,14 +160,18 @@ def frames(files: ExportFiles, demand: Demand) -> list[Check]:
             abs(float(np.linalg.det(rotation)) - 1.0),
             float(np.abs(pose[3] - [0, 0, 0, 1]).max()),
         )
-        found.append(at_most(6, f"{name}: distance from a rotation with det +1", error, _ORTHONORMAL, "-"))
-        found.append(
+        checks.append(at_most(6, f"{name}: distance from a rotation with det +1", error, _ORTHONORMAL, "-"))
+        checks.append(
             at_most(
-                6, f"{name}: distance from the cell's", float(np.abs(pose - wanted).max()), _ORTHONORMAL, "-"
+                6,
+                f"{name}: distance from the cell's",
+                float(np.abs(pose - expected).max()),
+                _ORTHONORMAL,
+                "-",
             )
         )
     robot, tool = files.document["robot"], files.document["tool"]
-    found.append(
+    checks.append(
         holds(
             6,
             "made for this robot",
@@ -176,20 +180,20 @@ def frames(files: ExportFiles, demand: Demand) -> list[Check]:
         )
     )
     knives = (tool["knife"], demand.cell.knife, demand.knife_of_motion)
-    found.append(
+    checks.append(
         holds(
             6,
             "knife is the one of the optimised motion",
             len(set(knives)) == 1,
             f"file {knives[0]}, cell {knives[1]}, motion {knives[2]}",
-            remedy="Run optimize again with the knife of cut.knife, or choose the knife that it was made for",
+            remedy="Run optimize again with the knife of cut.knife, or choose the knife it was optimised for",
         )
     )
-    return otherwise("The file is of another cell or robot; export again for this one", found)
+    return otherwise("The file belongs to another cell or robot; export again for this one", checks)
 
 
 def hashes(files: ExportFiles, demand: Demand) -> list[Check]:
-    """Check 7: siblings, upstream files, code and robot file are what the document says."""
+    """Check 7: hashes of siblings, upstream files, code and robot file are those in the document."""
     wrong = [
         name
         for name, digest in files.document["siblings_sha256"].items()
@@ -202,24 +206,24 @@ def hashes(files: ExportFiles, demand: Demand) -> list[Check]:
         for p in files.folder.rglob("*")
         if p.is_file() and p.name != "cut.json"
     }
-    found = [
-        holds(7, "siblings have their sha256", not wrong, ", ".join(wrong) or f"{len(listed)} files"),
+    checks = [
+        holds(7, "sha256 of the sibling files", not wrong, ", ".join(wrong) or f"{len(listed)} files"),
         holds(7, "every file is listed", on_disk == listed, ", ".join(sorted(on_disk ^ listed)) or "yes"),
         holds(
             7,
-            "upstream files have their sha256",
+            "sha256 of the upstream files",
             provenance["upstream_sha256"] == demand.provenance and not demand.broken_links,
             ", ".join(demand.broken_links) or f"{len(demand.provenance)} files",
             remedy="Files upstream were changed after they were used; run the stages again",
         ),
         holds(
             7,
-            "robot file has its sha256",
+            "sha256 of the robot file",
             files.document["robot"]["file_sha256"] == demand.robot.file_sha256,
             demand.robot.name,
         ),
     ]
-    return otherwise(AGAIN, found)
+    return otherwise(AGAIN, checks)
 
 
 def _sha(path: Path) -> str:
@@ -235,7 +239,7 @@ def _equal(first: pl.DataFrame, second: pl.DataFrame) -> bool:
 
 
 def _end_rates(variant: Variant) -> tuple[float, float]:
-    """Largest joint speed and acceleration in the first and last two cycles."""
+    """Return the largest joint speed and acceleration in the first and last two cycles."""
     q = variant.joints
     first, last = np.diff(q[:3], axis=0) / PERIOD_S, np.diff(q[-3:], axis=0) / PERIOD_S
     speed = max(np.abs(first).max(), np.abs(last).max())

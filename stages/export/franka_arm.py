@@ -1,4 +1,4 @@
-"""The two libraries that run_cut.py moves a Franka arm with, behind one face: pylibfranka (FR3), panda-python (Panda).
+"""Franka arms behind one interface: pylibfranka (FR3) and panda-python (Panda).
 
 Plain Python, copied beside run_cut.py into every certified export.
 """
@@ -11,13 +11,13 @@ from typing import Any
 from cut_stream import RefusalError
 
 SETTLE_READINGS = 500
-"""The state shows a setting some cycles after it was made."""
+"""Cycles after which the state shows a new setting."""
 IDENTITY = [float(row == column) for column in range(4) for row in range(4)]
 UNFILTERED_HZ = 1000.0
-"""libfranka's low-pass is off from here on: the certified file is sent as it is."""
+"""Cut-off frequency from which libfranka's low-pass is off: the certified file is sent unchanged."""
 
 Poses = Generator[Any, Any, None]
-"""Is sent the state and how many cycles went by; yields joints [rad] and whether they are the last."""
+"""Receives the state and the number of cycles passed; yields joints [rad] and a flag for the last."""
 
 
 class Pylibfranka:
@@ -27,7 +27,7 @@ class Pylibfranka:
 
     @staticmethod
     def errors(library: Any) -> tuple:
-        """What the library raises; an unknown version of the robot's protocol is no RuntimeError."""
+        """Return the exceptions of the library; an unknown protocol version of the robot is not a RuntimeError."""
         return (RuntimeError, library.FrankaException)
 
     def __init__(self, library: Any, host: str, *, realtime: bool) -> None:
@@ -36,11 +36,11 @@ class Pylibfranka:
         self.robot = library.Robot(host, config)
 
     def nominal_end_effector(self) -> list:
-        """F_T_NE, which Desk sets; column-major."""
+        """Return F_T_NE, which Desk sets; column-major."""
         return list(self.robot.read_once().F_T_NE)
 
     def set_end_effector(self, pose: list) -> None:
-        """NE_T_EE, column-major."""
+        """Set NE_T_EE, column-major."""
         self.robot.set_EE(pose)
 
     def play(self, poses: Poses) -> None:
@@ -57,13 +57,13 @@ class Pylibfranka:
 
 
 class PandaPython:
-    """A Panda through the libfranka 0.9 that panda-python brings."""
+    """A Panda through libfranka 0.9 of panda-python."""
 
     module, package = "panda_py.libfranka", "panda-python"
 
     @staticmethod
     def errors(_library: Any) -> tuple:
-        """What the library raises."""
+        """Return the exceptions of the library."""
         return (RuntimeError,)
 
     def __init__(self, library: Any, host: str, *, realtime: bool) -> None:
@@ -72,14 +72,14 @@ class PandaPython:
         self.robot = library.Robot(host, config)
 
     def nominal_end_effector(self) -> list:
-        """F_T_NE, column-major. Its state does not say it: it is where the end effector is when nothing is added."""
+        """Return F_T_NE, column-major: the end effector's pose with NE_T_EE = 1; the state lacks it."""
         self.set_end_effector(IDENTITY)
         for _ in range(SETTLE_READINGS):
             state = self.robot.read_once()
         return list(state.F_T_EE)
 
     def set_end_effector(self, pose: list) -> None:
-        """NE_T_EE, column-major."""
+        """Set NE_T_EE, column-major."""
         self.robot.set_ee(pose)
 
     def play(self, poses: Poses) -> None:
@@ -101,16 +101,16 @@ class PandaPython:
 
 
 ARMS: dict[str, Any] = {arm.package: arm for arm in (Pylibfranka, PandaPython)}
-"""By the name in cut.json, robot / control / run_script."""
+"""Arm classes by the name in cut.json, robot / control / run_script."""
 
 
 def connect(name: str, host: str, *, realtime: bool) -> Any:
-    """The arm at this address; a sentence if the library or the robot is not there."""
+    """Connect to the arm at this address; raise RefusalError if the library or the robot is missing."""
     arm = ARMS[name]
     if realtime and not has_realtime_kernel():
         raise RefusalError(
-            "This computer's kernel is no real-time kernel (/sys/kernel/realtime does not say 1). A real robot needs "
-            "one. Install it; a simulated robot can be run with --no-realtime."
+            "This computer has no real-time kernel (/sys/kernel/realtime is not 1). A real robot needs "
+            "one. Install it; use --no-realtime for a simulated robot."
         )
     try:
         library = importlib.import_module(arm.module)
@@ -127,12 +127,12 @@ def connect(name: str, host: str, *, realtime: bool) -> Any:
                 "that the simulated robot is served (python -m pipelines.arm.serve_arm) and is the same arm"
             )
         raise RefusalError(
-            f"No robot answers at {host} that {arm.package} can speak to ({error}). Check {check}."
+            f"No robot that {arm.package} supports answers at {host} ({error}). Check {check}."
         ) from error
 
 
 def has_realtime_kernel() -> bool:
-    """What libfranka asks before it moves anything."""
+    """Return True if the kernel is a real-time kernel, by libfranka's criterion."""
     try:
         return Path("/sys/kernel/realtime").read_text(encoding="ascii").strip() == "1"
     except OSError:
@@ -140,5 +140,5 @@ def has_realtime_kernel() -> bool:
 
 
 def cycles(period: Any) -> int:
-    """Of the robot's control, 1 ms each; a lost packet makes it more than one."""
+    """Return the number of control cycles of 1 ms; a lost packet makes it more than one."""
     return max(1, round(1000 * period.to_sec()))

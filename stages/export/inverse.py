@@ -1,9 +1,9 @@
 """Joint motion of a whole cut: one smooth branch of the inverse kinematics, and its derivatives.
 
-Six or seven joints follow a pose of six numbers. With seven, the last condition is linear in the joints and fixed for
-the whole motion: no motion along the null space of one reference posture, measured in the joints' acceleration limits.
-So the joints are a smooth function of the edge's position alone; they come back when it comes back, and they are
-nearly those of least acceleration effort. With six there is no such condition, but several postures to choose from.
+Six or seven joints follow a pose of six numbers. With seven, the additional condition is linear in the joints and fixed
+for the whole motion: no motion along the null space of one reference posture, weighted by the joints' acceleration
+limits. So the joints are a smooth function of the edge's position alone, without drift, and nearly those of least
+acceleration effort. With six there is no such condition, but several postures to choose from.
 """
 
 from dataclasses import dataclass
@@ -20,15 +20,15 @@ _CONVERGED_RAD = 1e-14
 """Newton stops when no joint of any sample moves more: a few roundings of a radian."""
 _SWEEP_STEP_RAD = 0.04
 _SWEEP_STEPS = 30
-"""Postures tried on each side of the first one, along the null space."""
+"""Number of postures tried on each side of the first one, along the null space."""
 _SEEDS = 64
-"""Drawn postures from which an arm of six joints looks for its solutions of one pose."""
+"""Number of random postures from which the solutions of a six-joint arm are searched."""
 _NEARNESS_M_RAD = 0.05
-"""Height of the elbow that a solution one radian nearer to the ready pose is worth."""
+"""Height of the elbow that is equivalent to one radian of distance to the ready pose."""
 _POSE_NUMBERS = 6
 _WANTED_MARGIN_RAD = 0.3
 _WANTED_SIGMA = 0.1
-"""A reference posture this far inside limits and from singularities leaves room for the motion around it."""
+"""A reference posture this far from limits and singularities leaves room for the motion around it."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Posture:
 
     table: LinkTable
     joints: NDArray[np.float64]
-    """[rad], shape [joint_count]."""
+    """Joint angles [rad], shape [joint_count]."""
     conditions: NDArray[np.float64]
     """Rows c of the conditions c · (q - joints) = 0, shape [joint_count - 6, joint_count]."""
 
@@ -52,11 +52,11 @@ class JointMotion:
 
 
 def choose_posture(robot: Robot, target: NDArray[np.float64]) -> Posture:
-    """The posture at the flange pose [4, 4] with the highest elbow, well inside limits and away from singularities.
+    """Return the posture at the flange pose [4, 4] with the highest elbow, away from limits and singularities.
 
     With seven joints it walks along the null space from a first solution in both directions. A high elbow stays clear
     of board and people; the joint accelerations that a cut needs differ little along the null space. With six it
-    compares the solutions that it finds from drawn postures, and likes those near the ready pose.
+    compares the solutions found from random postures, and prefers those near the ready pose.
     """
     if len(robot.table) == _POSE_NUMBERS:
         return _free(robot, min(_solutions(robot, target), key=lambda joints: _cost(robot, joints)))
@@ -67,7 +67,10 @@ def choose_posture(robot: Robot, target: NDArray[np.float64]) -> Posture:
 
 
 def solve(posture: Posture, targets: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Joint angles [rad], shape [n, joint_count], for flange poses [n, 4, 4]; InputError if one is out of reach."""
+    """Return joint angles [rad], shape [n, joint_count], for flange poses [n, 4, 4].
+
+    Raise InputError if out of reach.
+    """
     q = np.broadcast_to(posture.joints, (len(targets), len(posture.table))).copy()
     previous = np.inf
     for _ in range(_MAX_ITERATIONS):
@@ -94,7 +97,7 @@ def follow(
     velocity: NDArray[np.float64],
     acceleration: NDArray[np.float64],
 ) -> JointMotion:
-    """Joint motion for flange poses [n, 4, 4] that move without turning.
+    """Return the joint motion for flange poses [n, 4, 4] that do not rotate.
 
     Velocity [m/s] and acceleration [m/s²] are those of the flange in the base frame, shape [n, 3].
     """
@@ -104,38 +107,38 @@ def follow(
     dq = np.linalg.solve(square, np.concatenate([velocity, rest], axis=1)[..., None])[..., 0]
     bias = np.zeros_like(q)
     bias[:, :_POSE_NUMBERS] = np.einsum("nij,nj->ni", jacobian_rate(posture.table, q, dq), dq)
-    wanted = np.concatenate([acceleration, rest], axis=1) - bias
-    ddq = np.linalg.solve(square, wanted[..., None])[..., 0]
+    target_acceleration = np.concatenate([acceleration, rest], axis=1) - bias
+    ddq = np.linalg.solve(square, target_acceleration[..., None])[..., 0]
     return JointMotion(q, dq, np.asarray(ddq, np.float64))
 
 
 def smallest_singular_value(table: LinkTable, q: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Of the flange's Jacobian (metres and radians mixed), shape [n]."""
+    """Return the smallest singular value of the flange's Jacobian (metres and radians mixed), shape [n]."""
     return np.asarray(np.linalg.svd(jacobian(table, q), compute_uv=False)[:, -1])
 
 
 def acceleration_effort(robot: Robot, q: NDArray[np.float64], direction: NDArray[np.float64]) -> float:
-    """Largest share of a joint's acceleration limit that 1 m/s² of the flange along a unit vector needs [s²/m]."""
+    """Return the largest fraction of a joint's acceleration limit per 1 m/s² of the flange along a direction [s²/m]."""
     scaled = jacobian(robot.table, q[None])[0] * robot.acceleration_rad_s2
     shares = np.linalg.lstsq(scaled, np.concatenate([direction, np.zeros(3)]), rcond=None)[0]
     return float(np.abs(shares).max())
 
 
 def _free(robot: Robot, q: NDArray[np.float64]) -> Posture:
-    """The posture with the condition of least motion, in units of the joints' acceleration limits."""
+    """Return the posture with the condition of least motion, in units of the joints' acceleration limits."""
     null = np.linalg.svd(jacobian(robot.table, q[None])[0] * robot.acceleration_rad_s2)[2][_POSE_NUMBERS:]
     conditions = null / robot.acceleration_rad_s2
     return Posture(robot.table, q, conditions / np.linalg.norm(conditions, axis=1, keepdims=True))
 
 
 def _solutions(robot: Robot, target: NDArray[np.float64]) -> list[NDArray[np.float64]]:
-    """Postures at the pose that Newton's method finds from the ready pose and from drawn ones, inside the limits."""
+    """Return the postures within limits that Newton's method finds at the pose, from ready and random postures."""
     generator = np.random.default_rng(0)
     low, high = robot.position_low_rad, robot.position_high_rad
     ready = robot.ready_pose_rad
     spread = np.minimum(np.pi, np.minimum(ready - low, high - ready))
     drawn = ready + spread * generator.uniform(-1.0, 1.0, (_SEEDS, len(ready)))
-    found = []
+    solutions = []
     for seed in (ready, *drawn):
         try:
             q = solve(_free(robot, seed), target[None])[0]
@@ -143,16 +146,16 @@ def _solutions(robot: Robot, target: NDArray[np.float64]) -> list[NDArray[np.flo
             continue
         q = ready + np.mod(q - ready + np.pi, 2.0 * np.pi) - np.pi
         if _margin(robot, q) > 0.0:
-            found.append(q)
-    if not found:
+            solutions.append(q)
+    if not solutions:
         raise _out_of_reach(target[None])
-    return found
+    return solutions
 
 
 def _walk(
     robot: Robot, start: NDArray[np.float64], target: NDArray[np.float64], sign: float
 ) -> list[NDArray[np.float64]]:
-    found: list[NDArray[np.float64]] = []
+    postures: list[NDArray[np.float64]] = []
     q, heading = start, None
     for _ in range(_SWEEP_STEPS):
         null = np.linalg.svd(jacobian(robot.table, q[None])[0])[2][-1]
@@ -167,12 +170,12 @@ def _walk(
             break
         if _margin(robot, q) < 0.0:
             break
-        found.append(q)
-    return found
+        postures.append(q)
+    return postures
 
 
 def _cost(robot: Robot, q: NDArray[np.float64]) -> float:
-    """Depth of the elbow [m], with a price for being near limits or singularities, or far from the ready pose."""
+    """Return the cost of a posture: depth of the elbow [m], plus penalties near limits and singularities."""
     shortfall = max(0.0, _WANTED_MARGIN_RAD - _margin(robot, q)) / _WANTED_MARGIN_RAD
     shortfall += (
         max(0.0, _WANTED_SIGMA - float(smallest_singular_value(robot.table, q[None])[0])) / _WANTED_SIGMA
@@ -193,7 +196,7 @@ def _square(q: NDArray[np.float64], posture: Posture) -> NDArray[np.float64]:
 def _pose_error(
     table: LinkTable, q: NDArray[np.float64], targets: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Translation [m] and small rotation [rad] from the pose at q to the target, shape [n, 6]."""
+    """Return translation [m] and small rotation [rad] from the pose at q to the target, shape [n, 6]."""
     pose = flange_pose(table, q)
     turn = targets[:, :3, :3] @ pose[:, :3, :3].transpose(0, 2, 1)
     axis = 0.5 * np.stack(

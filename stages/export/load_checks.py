@@ -1,4 +1,4 @@
-"""Check 5: torques with the predicted cutting force, how far the edge gives way, and what to expect."""
+"""Check 5: torques with the predicted cutting force, deflection of the edge, and collision thresholds."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -19,17 +19,17 @@ from stages.shared.robots.robot import Robot, flange_pose, jacobian
 
 TORQUE_SHARE = 0.7
 UPPER_BAND = float(np.exp(NINETY * AMPLITUDE_SPREAD))
-"""Force that 95 of 100 cuts stay below, over the predicted one: the amplitude of the next cut is not known."""
+"""Force below which 95 of 100 cuts stay, relative to the prediction: the amplitude of the next cut is uncertain."""
 WEAKER = (
-    "Use another knife (cut.knife), move the board nearer (export.board_position_m), or take a stronger arm"
+    "Use another knife (cut.knife), move the board closer (export.board_position_m), or use a stronger arm"
 )
-STIFFER = "Raise export.joint_stiffness_nm_rad, use another knife, or state in export.max_deflection_m what you accept"
+STIFFER = "Raise export.joint_stiffness_nm_rad, use another knife, or raise export.max_deflection_m if you accept it"
 _SOFT_NM_RAD = 3000.0
 """libfranka's usual joint stiffness, for comparison."""
 
 
 def loads(files: ExportFiles, demand: Demand) -> list[Check]:
-    """All of check 5."""
+    """Run check 5."""
     robot, cell, params = demand.robot, demand.cell, demand.params
     pushed = UPPER_BAND * force_on_knife(files, demand)
     used, in_air = (
@@ -49,7 +49,7 @@ def loads(files: ExportFiles, demand: Demand) -> list[Check]:
             used.max(),
             TORQUE_SHARE,
             "of the limit",
-            f"joint {used.argmax() + 1}; {UPPER_BAND:.2f} of the predicted force, as 95 of 100 cuts stay below; rigid "
+            f"joint {used.argmax() + 1}; {UPPER_BAND:.2f} of the predicted force (95 of 100 cuts stay below); rigid "
             "links and tool, no friction, no rotor inertia",
             remedy=WEAKER,
         ),
@@ -60,7 +60,7 @@ def loads(files: ExportFiles, demand: Demand) -> list[Check]:
             TORQUE_SHARE,
             "of the limit",
             f"joint {in_air.argmax() + 1}",
-            remedy="Correct export.tool_mass_kg and tool_com_m, or move the board nearer (export.board_position_m)",
+            remedy="Correct export.tool_mass_kg and tool_com_m, or move the board closer (export.board_position_m)",
         ),
         at_most(
             5,
@@ -75,7 +75,7 @@ def loads(files: ExportFiles, demand: Demand) -> list[Check]:
 
 
 def load_figures(files: ExportFiles, demand: Demand) -> dict[str, Any]:
-    """What the operator has to expect."""
+    """Return the loads the operator has to expect."""
     force = force_on_knife(files, demand)
     soft = np.linalg.norm(_deflection(files, demand, _SOFT_NM_RAD), axis=1).max()
     stiff = np.linalg.norm(_deflection(files, demand, demand.params.joint_stiffness_nm_rad), axis=1).max()
@@ -89,13 +89,13 @@ def load_figures(files: ExportFiles, demand: Demand) -> dict[str, Any]:
 
 
 def _end_lift(files: ExportFiles, demand: Demand) -> float:
-    """How far above its path the edge is held by the predicted force at the end of the cut [m]."""
+    """Return the lift of the edge above its path under the predicted force at the end of the cut [m]."""
     last = cut_phase(files)[1] - 1
     return float(_deflection(files, demand, demand.params.joint_stiffness_nm_rad)[last, 2])
 
 
 def force_on_knife(files: ExportFiles, demand: Demand) -> NDArray[np.float64]:
-    """Force on the knife in the base frame [N], shape [n, 3], at every sample of the file."""
+    """Return the force on the knife in the base frame [N], shape [n, 3], at every sample of the file."""
     force = np.zeros((len(files.cut.rows), 3))
     start, end = cut_phase(files)
     force[start:end] = demand.cut.force[: end - start] @ demand.cell.o_t_c[:3, :3].T
@@ -107,26 +107,26 @@ def _deflection(files: ExportFiles, demand: Demand, stiffness: float) -> NDArray
 
 
 def _central(q: NDArray[np.float64]) -> JointMotion:
-    """Derivatives of the file by central differences; it rests at both ends."""
+    """Return derivatives of the file by central differences; it rests at both ends."""
     dq, ddq = np.zeros_like(q), np.zeros_like(q)
     dq[1:-1] = (q[2:] - q[:-2]) / (2.0 * PERIOD_S)
     ddq[1:-1] = (q[2:] - 2.0 * q[1:-1] + q[:-2]) / PERIOD_S**2
     return JointMotion(q, dq, ddq)
 
 
-# Collision thresholds: above what the prediction reads on the arm, below what a collision would read.
+# Collision thresholds: above the predicted reading of the arm, below that of a collision
 
 
 FACTOR = 1.3
-"""Thresholds above the predicted load: cuts vary."""
+"""Ratio of thresholds to the predicted load: cuts vary."""
 _READS_HIGH = 1.08
-"""The arm reads known masses 6 to 8 % too high."""
+"""Scale error of the arm, which measures known masses 6 to 8 % too high."""
 _BIAS_N = 10.0
-"""What the arm may read with nothing touching: 3 to 5.6 N at rest, up to 3.7 N the other way when moving in air."""
+"""Reading without contact: 3 to 5.6 N at rest, up to 3.7 N in the opposite direction when moving in air."""
 _FLOOR_NM = 3.0
-"""Added to every torque and moment: friction and the error of the arm's own model."""
+"""Added to every torque and moment: friction and error of the arm's own model."""
 COLLISION_N = 120.0
-"""A push of this size on the edge, along any axis and at any moment, must stop the arm."""
+"""Push on the edge, along any axis and at any time, that must stop the arm."""
 _STOP_N = 5.0
 """Added to the force at which the run script stops."""
 _EXACT = 1e-6
@@ -135,12 +135,12 @@ _STRIDE = 20
 
 @dataclass(frozen=True)
 class _Thresholds:
-    """For the robot's collision behaviour and for the run script."""
+    """Thresholds of the robot's collision behaviour and of the run script."""
 
     torque_nm: list[float]
     """One per joint."""
     force_n: list[float]
-    """Force [N] along x, y, z, then moment about the flange [Nm]; they hold in the base's and the edge's axes."""
+    """Force [N] along x, y, z, then moment about the flange [Nm]; valid in the base's and the edge's axes."""
     stop_force_n: float
     """Norm of the measured force at which the run script stops."""
 
@@ -148,22 +148,25 @@ class _Thresholds:
 def thresholds(
     robot: Robot, cell: Cell, joints: NDArray[np.float64], force: NDArray[np.float64]
 ) -> _Thresholds:
-    """For joints [rad], shape [n, joint_count], and the predicted force on the edge, base frame [N], shape [n, 3]."""
+    """Return thresholds for joints [rad], shape [n, joint_count], and the predicted force on the edge.
+
+    force: in the base frame [N], shape [n, 3].
+    """
     read, bias = _read(robot, cell, joints, force)
     count = joints.shape[1]
-    wanted = FACTOR * read + bias + np.array([_FLOOR_NM] * count + [0.0] * 3 + [_FLOOR_NM] * 3)
+    limits = FACTOR * read + bias + np.array([_FLOOR_NM] * count + [0.0] * 3 + [_FLOOR_NM] * 3)
     peak = float(np.linalg.norm(force, axis=1).max())
-    return _Thresholds(wanted[:count].tolist(), wanted[count:].tolist(), FACTOR * peak + _BIAS_N + _STOP_N)
+    return _Thresholds(limits[:count].tolist(), limits[count:].tolist(), FACTOR * peak + _BIAS_N + _STOP_N)
 
 
 def plain(cut: _Thresholds, air: _Thresholds) -> dict[str, Any]:
-    """For cut.json."""
+    """Return the form for cut.json."""
     return {"cut": asdict(cut), "air_cut": asdict(air)}
 
 
 def collisions(files: ExportFiles, demand: Demand) -> list[Check]:
-    """The thresholds of the file let the predicted motion pass and stop a collision; cut and air cut."""
-    found = []
+    """Check that the file's thresholds let the predicted motion pass and stop a collision; cut and air cut."""
+    checks = []
     pushed = force_on_knife(files, demand)
     for key, variant, force in (
         ("cut", files.cut, pushed),
@@ -177,13 +180,15 @@ def collisions(files: ExportFiles, demand: Demand) -> list[Check]:
             float((limits - _READS_HIGH * read - bias).min()),
             float(stated["stop_force_n"]) - _READS_HIGH * peak - _BIAS_N,
         )
-        wanted = thresholds(demand.robot, demand.cell, variant.joints, force)
-        needed = np.array([*wanted.torque_nm, *wanted.force_n, wanted.stop_force_n])
+        needed_thresholds = thresholds(demand.robot, demand.cell, variant.joints, force)
+        needed = np.array(
+            [*needed_thresholds.torque_nm, *needed_thresholds.force_n, needed_thresholds.stop_force_n]
+        )
         excess = float((np.array([*limits, float(stated["stop_force_n"])]) - needed).max())
         push = max(
             stopping_push(demand.robot, demand.cell, variant.joints, limits), float(stated["stop_force_n"])
         )
-        found += [
+        checks += [
             at_least(
                 5,
                 f"{variant.name}: collision thresholds above what the prediction reads",
@@ -198,7 +203,7 @@ def collisions(files: ExportFiles, demand: Demand) -> list[Check]:
                 excess,
                 _EXACT,
                 "N or Nm",
-                remedy="A collision would be felt too late; export again",
+                remedy="A collision would be detected too late; export again",
             ),
             at_most(
                 5,
@@ -206,16 +211,16 @@ def collisions(files: ExportFiles, demand: Demand) -> list[Check]:
                 push,
                 COLLISION_N,
                 "N",
-                remedy="The predicted force is too high to tell a collision from it; use another knife",
+                remedy="The predicted force is too high to distinguish a collision from it; use another knife",
             ),
         ]
-    return found
+    return checks
 
 
 def stopping_push(
     robot: Robot, cell: Cell, joints: NDArray[np.float64], limits: NDArray[np.float64]
 ) -> float:
-    """The push [N] on the edge that surely exceeds a threshold, wherever on the way and along whichever base axis."""
+    """Return the push [N] on the edge that exceeds a threshold at any time and along any base axis."""
     linear = np.abs(jacobian(robot.table, joints[::_STRIDE], cell.f_t_e)[:, :3])
     count = joints.shape[1]
     by_torque = (limits[:count] / np.maximum(linear, 1e-12)).min(axis=2)
@@ -225,7 +230,7 @@ def stopping_push(
 def _read(
     robot: Robot, cell: Cell, joints: NDArray[np.float64], force: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Largest predicted reading of all channels (joints, force, moment), and what BIAS_N on the edge adds to each."""
+    """Return the largest predicted reading of all channels (joints, force, moment), and the effect of BIAS_N."""
     turn = cell.o_t_c[:3, :3]
     arm = (flange_pose(robot.table, joints[:1])[0, :3, :3] @ cell.f_t_e[:3, 3])[None]
     moment = np.cross(arm, force)

@@ -1,4 +1,4 @@
-"""Checks 2 and 3: joint limits by differences of the file, and forward kinematics against the wanted edge."""
+"""Checks 2 and 3: joint limits by differences of the file, and forward kinematics against the target edge motion."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,24 +12,24 @@ from stages.shared.robots.robot import flange_pose
 
 POSITION_MARGIN_RAD = 0.1
 SPEED_SHARE, ACCELERATION_SHARE, JERK_SHARE = 0.5, 0.6, 0.2
-"""Parts of the robot's limits that a cut may use."""
+"""Fractions of the robot's limits that a cut may use."""
 _KNIFE_SPEED_M_S = 0.25
 _SLOWER = (
-    "Choose the arm in arm.robot and optimise for it, or lower optimize.max_acceleration_* or max_speed_m_s"
+    "Select the arm in arm.robot and optimise for it, or lower optimize.max_acceleration_* or max_speed_m_s"
 )
 _MOVE_BOARD = "Move or turn the board (export.board_position_m, export.blade_yaw_deg)"
 POSE_M, _POSE_RAD = 1e-6, 1e-6
 _BRANCH_STEP_RAD = 0.01
-"""A joint moves less in one cycle; a jump between two solutions of the inverse kinematics is far larger."""
+"""Largest joint step in one cycle; a jump between two solutions of the inverse kinematics is far larger."""
 SIGMA_MIN = 0.08
 _WAYPOINT_RAD_S, _WAYPOINT_RAD_S2 = 1e-3, 0.1
-"""How well the waypoints' derivatives must agree with differences of the 1 kHz file."""
+"""Permitted difference of the waypoints' derivatives from differences of the 1 kHz file."""
 _INTERPOLATION_RAD = 1e-4
 """Largest deviation of a quintic spline through the 100 Hz waypoints from the 1 kHz file."""
 
 
 def rates(joints: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
-    """Velocity, acceleration and jerk as the robot sees them, cycle by cycle, at rest before and after.
+    """Return velocity, acceleration and jerk as the robot sees them, cycle by cycle, at rest before and after.
 
     Shapes [n + 3 - k, joint_count] for the k-th derivative, in rad and s.
     """
@@ -40,12 +40,12 @@ def rates(joints: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
 
 
 def edge_poses(joints: NDArray[np.float64], demand: Demand) -> NDArray[np.float64]:
-    """Poses of the edge in the base frame, shape [n, 4, 4]."""
+    """Return poses of the edge in the base frame, shape [n, 4, 4]."""
     return flange_pose(demand.robot.table, joints) @ demand.cell.f_t_e
 
 
 def in_cutting_frame(poses: NDArray[np.float64], demand: Demand) -> NDArray[np.float64]:
-    """Positions [m] in the cutting frame, shape [n, 3], of poses in the base frame."""
+    """Return positions [m] in the cutting frame, shape [n, 3], of poses in the base frame."""
     turn, origin = demand.cell.o_t_c[:3, :3], demand.cell.o_t_c[:3, 3]
     return (poses[:, :3, 3] - origin) @ turn
 
@@ -54,7 +54,7 @@ def limits(who: str, q: NDArray[np.float64], demand: Demand) -> list[Check]:
     """Check 2 for joints [rad], shape [n, joint_count]: the cut, the air cut or a move."""
     robot = demand.robot
     margin = np.minimum(q - robot.position_low_rad, robot.position_high_rad - q).min(axis=0)
-    found = [
+    checks = [
         at_least(
             2,
             f"{who}: distance to joint limits",
@@ -70,7 +70,7 @@ def limits(who: str, q: NDArray[np.float64], demand: Demand) -> list[Check]:
     shares = (SPEED_SHARE, ACCELERATION_SHARE, JERK_SHARE)
     for word, rate, limit, share in zip(words, rates(q), allowed, shares, strict=True):
         used = np.abs(rate).max(axis=0) / limit
-        found.append(
+        checks.append(
             at_most(
                 2,
                 f"{who}: {word}",
@@ -83,37 +83,37 @@ def limits(who: str, q: NDArray[np.float64], demand: Demand) -> list[Check]:
         )
     track = edge_poses(q, demand)[:, :3, 3]
     speed, push, jerk = (np.linalg.norm(rate, axis=1).max() for rate in rates(track))
-    found += [
+    checks += [
         at_most(2, f"{who}: knife speed", speed, _KNIFE_SPEED_M_S, "m/s", remedy=_SLOWER),
         at_most(2, f"{who}: edge acceleration", push, robot.edge_acceleration_m_s2, "m/s²", remedy=_SLOWER),
         at_most(2, f"{who}: edge jerk", jerk, robot.edge_jerk_m_s3, "m/s³", remedy=_SLOWER),
     ]
-    return found
+    return checks
 
 
 def kinematics(files: ExportFiles, demand: Demand) -> list[Check]:
-    """Check 3: the joints put the edge where the waypoints and the optimised motion want it, approach included."""
-    found = []
+    """Check 3: the joints place the edge on the waypoints and the optimised motion, approach included."""
+    checks = []
     table = files.waypoints
     poses = edge_poses(files.cut.joints[::WAYPOINT_STRIDE], demand)
     stated = table["edge_position_m"].to_numpy()
     if len(stated) != len(poses):
         missing = abs(len(stated) - len(poses))
         return [at_most(3, "waypoints missing", missing, 0, "rows", remedy=AGAIN)]
-    found.append(
+    checks.append(
         at_most(3, "edge of the joints against the waypoints", _far(poses[:, :3, 3], stated), POSE_M, "m")
     )
     turn = _matrix(table["edge_quaternion_xyzw"].to_numpy())
     tilt = np.abs(poses[:, :3, :3] - turn).max()
-    found.append(at_most(3, "direction of the blade against the waypoints", tilt, _POSE_RAD, "rad"))
+    checks.append(at_most(3, "direction of the blade against the waypoints", tilt, _POSE_RAD, "rad"))
     for variant, up in ((files.cut, 0.0), (files.air, demand.params.air_cut_lift_m)):
         poses = edge_poses(variant.joints, demand)
         edge = in_cutting_frame(poses, demand)
         tilt = np.abs(poses[:, :3, :3] - demand.cell.o_t_c[:3, :3]).max()
-        wanted = whole_motion(demand.cut, demand.params, lift_m=up).position
-        gap = _far(edge, wanted) if len(edge) == len(wanted) else np.inf
+        target = whole_motion(demand.cut, demand.params, lift_m=up).position
+        gap = _far(edge, target) if len(edge) == len(target) else np.inf
         step = np.abs(np.diff(variant.joints, axis=0)).max()
-        found += [
+        checks += [
             at_most(3, f"{variant.name}: edge against the optimised motion", gap, POSE_M, "m"),
             at_most(3, f"{variant.name}: knife against the cell's directions", tilt, _POSE_RAD, "rad"),
             at_most(3, f"{variant.name}: largest step of a joint", step, _BRANCH_STEP_RAD, "rad"),
@@ -127,17 +127,17 @@ def kinematics(files: ExportFiles, demand: Demand) -> list[Check]:
             ),
             *_waypoint_rates(variant),
         ]
-    return otherwise(AGAIN, found)
+    return otherwise(AGAIN, checks)
 
 
 def cut_phase(files: ExportFiles) -> tuple[int, int]:
-    """First and one past the last sample of the cut."""
+    """Return the first and one past the last sample of the cut."""
     phase = next(p for p in files.document["timing"]["phases"] if p["phase"] == CUT)
     return round(phase["start_s"] / PERIOD_S), round(phase["end_s"] / PERIOD_S) + 1
 
 
 def _waypoint_rates(variant: Variant) -> list[Check]:
-    """The 100 Hz trajectory against the 1 kHz file: positions, derivatives, and what lies between."""
+    """Compare the 100 Hz trajectory with the 1 kHz file: positions, derivatives, and interpolation between points."""
     from scipy.interpolate import BPoly
 
     q, points = variant.joints, variant.from_mcap
@@ -147,8 +147,8 @@ def _waypoint_rates(variant: Variant) -> list[Check]:
     inner = np.arange(WAYPOINT_STRIDE, len(q) - 1, WAYPOINT_STRIDE)
     middle = (q[inner + 1] - q[inner - 1]) / (2.0 * PERIOD_S)
     bend = (q[inner + 1] - 2.0 * q[inner] + q[inner - 1]) / PERIOD_S**2
-    known = np.stack([points.position, points.velocity, points.acceleration], axis=1)
-    between = BPoly.from_derivatives(time[::WAYPOINT_STRIDE], known)(time)
+    derivatives = np.stack([points.position, points.velocity, points.acceleration], axis=1)
+    between = BPoly.from_derivatives(time[::WAYPOINT_STRIDE], derivatives)(time)
     rows = slice(1, 1 + len(inner))
     return [
         at_most(

@@ -1,4 +1,4 @@
-"""The moves from the robot's ready pose to the start of the motion and from its end back, and their checks.
+"""Moves from the robot's ready pose to the start of the motion and from its end back, and their checks.
 
 A move is straight in joint space, from rest to rest. The run script joins it to the motion, so the arm needs no
 hand guiding.
@@ -19,7 +19,7 @@ from stages.export.waypoints import PERIOD_S
 from stages.shared.robots.robot import Robot
 
 _USED = 0.5
-"""Part of what a cut may use of the limits."""
+"""Fraction of a cut's limits that a move uses."""
 _KNIFE_SPEED_M_S = 0.15
 _LEAST_S = 1.0
 _JOIN_RAD = 1e-9
@@ -28,12 +28,12 @@ _STRIDE = 10
 
 
 def move(first: NDArray[np.float64], last: NDArray[np.float64], demand: Demand) -> NDArray[np.float64]:
-    """Joints [rad], shape [n, joint_count], one row per millisecond, from the first to the last pose."""
+    """Return joints [rad], shape [n, joint_count], one row per millisecond, from the first to the last pose."""
     return _quintic(first, last, _duration(first, last, demand))
 
 
 def move_checks(files: ExportFiles, demand: Demand) -> list[Check]:
-    """The four moves held against the limits of check 2 and the space of check 4; the worst of each is shown."""
+    """Check the four moves against the limits of check 2 and the space of check 4; the worst of each is shown."""
     robot, cell = demand.robot, demand.cell
     moves = [q for _, q, _, _ in _moves(files, demand)]
     joins = [max(np.abs(q[0] - a).max(), np.abs(q[-1] - b).max()) for _, q, a, b in _moves(files, demand)]
@@ -62,7 +62,7 @@ def move_checks(files: ExportFiles, demand: Demand) -> list[Check]:
 def _moves(
     files: ExportFiles, demand: Demand
 ) -> Iterator[tuple[str, NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]]:
-    """Name, joints, and the poses where each move must begin and end."""
+    """Return name, joints, and the poses where each move must begin and end."""
     ready = demand.robot.ready_pose_rad
     for variant in (files.cut, files.air):
         q = variant.joints
@@ -71,7 +71,7 @@ def _moves(
 
 
 def _worst(groups: list[list[Check]]) -> list[Check]:
-    """Of the same check on several moves, the one with the least margin."""
+    """Return, for the same check on several moves, the one with the smallest margin."""
     return [
         min(same, key=lambda check: -np.inf if check.margin is None else check.margin)
         for same in zip(*groups, strict=True)
@@ -79,7 +79,10 @@ def _worst(groups: list[list[Check]]) -> list[Check]:
 
 
 def _duration(first: NDArray[np.float64], last: NDArray[np.float64], demand: Demand) -> float:
-    """The shortest that keeps to the limits [s]. A quintic step peaks at 1.875, 5.774 and 60 of its mean rates."""
+    """Return the shortest duration within the limits [s].
+
+    A quintic step peaks at 1.875, 5.774 and 60 of its mean rates.
+    """
     robot: Robot = demand.robot
     far = np.abs(last - first)
     needs = [
@@ -90,8 +93,8 @@ def _duration(first: NDArray[np.float64], last: NDArray[np.float64], demand: Dem
     ]
     trial = edge_poses(_quintic(first, last, 1.0), demand)
     half = 0.5 * demand.cell.blade_length_m
-    for place in (-half, 0.0, half):
-        track = trial[:, :3, 3] + place * trial[:, :3, 2]
+    for offset in (-half, 0.0, half):
+        track = trial[:, :3, 3] + offset * trial[:, :3, 2]
         needs.append(float(np.linalg.norm(rates(track)[0], axis=1).max()) / _KNIFE_SPEED_M_S)
     return float(max(needs))
 

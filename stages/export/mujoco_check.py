@@ -1,8 +1,8 @@
-"""Check 8: the joint file played on a torque-controlled arm in MuJoCo, against the predicted force (extra `verify`).
+"""Check 8: replay of the joint file on a torque-controlled arm in MuJoCo, against the predicted force (extra `verify`).
 
-MuJoCo has its own kinematics, dynamics and integrator; shared with the rest are only the robot's data file and the
-Denavit–Hartenberg table. Every joint is driven towards the file by its stiffness and by damping, on top of
-compensated gravity, and saturates at its torque limit.
+MuJoCo has its own kinematics, dynamics and integrator; it shares only the robot's data file and the Denavit–Hartenberg
+table with the rest. Every joint is driven towards the file by its stiffness and by damping, on top of compensated
+gravity, and saturates at its torque limit.
 """
 
 from dataclasses import dataclass
@@ -23,13 +23,13 @@ from stages.runtime.errors import InputError
 from stages.shared.robots.robot import Robot
 
 _SUBSTEPS = 10
-"""Integration steps per cycle: the stiffest joint swings with about 0.5 rad/ms."""
+"""Integration steps per cycle: the stiffest joint oscillates with about 0.5 rad/ms."""
 _DAMPING_RATIO = 1.0
 
 
 @dataclass(frozen=True)
 class _Replay:
-    """What the simulated arm did, one row per cycle."""
+    """Motion of the simulated arm, one row per cycle."""
 
     edge: NDArray[np.float64]
     """Positions of the edge in the base frame [m], shape [n, 3]."""
@@ -38,7 +38,7 @@ class _Replay:
 
 
 def replay_checks(files: ExportFiles, demand: Demand) -> list[Check]:
-    """All of check 8."""
+    """Run check 8."""
     played = replay(
         demand.robot,
         demand.cell,
@@ -46,10 +46,10 @@ def replay_checks(files: ExportFiles, demand: Demand) -> list[Check]:
         UPPER_BAND * force_on_knife(files, demand),
         stiffness_nm_rad=demand.params.joint_stiffness_nm_rad,
     )
-    wanted = edge_poses(files.cut.joints, demand)
-    off = np.linalg.norm(played.edge - wanted[:, :3, 3], axis=1).max()
+    target = edge_poses(files.cut.joints, demand)
+    off = np.linalg.norm(played.edge - target[:, :3, 3], axis=1).max()
     used = np.abs(played.torque).max(axis=0) / demand.robot.torque_nm
-    poses = wanted.copy()
+    poses = target.copy()
     poses[:, :3, 3] = played.edge
     lowest = in_cutting_frame(poses, demand)[:, 1].min()
     joint = f"joint {used.argmax() + 1}"
@@ -86,10 +86,10 @@ def replay(
     tool, edge = model.body("tool").id, model.site("edge").id
     rates = np.gradient(joints, PERIOD_S, axis=0)
     seen, torques = [], []
-    for wanted, rate, push in zip(joints, rates, force, strict=True):
+    for target, rate, push in zip(joints, rates, force, strict=True):
         seen.append(data.site_xpos[edge].copy())
         for _ in range(_SUBSTEPS):
-            drive = stiffness_nm_rad * (wanted - data.qpos) + damping * (rate - data.qvel) + data.qfrc_bias
+            drive = stiffness_nm_rad * (target - data.qpos) + damping * (rate - data.qvel) + data.qfrc_bias
             data.ctrl[:] = np.clip(drive, -robot.torque_nm, robot.torque_nm)
             data.qfrc_applied[:] = 0.0
             mujoco.mj_applyFT(model, data, push, np.zeros(3), data.site_xpos[edge], tool, data.qfrc_applied)
@@ -99,16 +99,16 @@ def replay(
 
 
 def arm_xml(robot: Robot, cell: Cell) -> str:
-    """The arm with its knife as a MuJoCo model without shapes; the tool is a point mass.
+    """Return the arm with its knife as a MuJoCo model without shapes; the tool is a point mass.
 
-    MuJoCo does not take an inertia that no real body has (one axis above the sum of the others), like the identified
-    one of the Panda's link 4; it replaces it by a sphere's of the same trace.
+    MuJoCo does not accept an unphysical inertia (one axis above the sum of the others), like the identified one of the
+    Panda's link 4; it replaces it by a sphere's of the same trace.
     """
     open_bodies = []
     table = robot.table
     rows = zip(table.a_m, table.d_m, table.alpha_rad, table.theta_rad, strict=True)
     for i, (a, d, alpha, theta) in enumerate(rows):
-        place = _words([a, -d * np.sin(alpha), d * np.cos(alpha)])
+        offset = _words([a, -d * np.sin(alpha), d * np.cos(alpha)])
         x, z = 0.5 * alpha, 0.5 * theta
         turn = _words(
             [np.cos(x) * np.cos(z), np.sin(x) * np.cos(z), -np.sin(x) * np.sin(z), np.cos(x) * np.sin(z)]
@@ -117,7 +117,7 @@ def arm_xml(robot: Robot, cell: Cell) -> str:
         full = _words(inertia[[0, 1, 2, 0, 0, 1], [0, 1, 2, 1, 2, 2]])
         weight = float(robot.link_mass_kg[i])
         open_bodies.append(
-            f'<body name="link{i + 1}" pos="{place}" quat="{turn}"><joint name="joint{i + 1}" axis="0 0 1"/>'
+            f'<body name="link{i + 1}" pos="{offset}" quat="{turn}"><joint name="joint{i + 1}" axis="0 0 1"/>'
             f'<inertial pos="{_words(robot.link_com_m[i])}" mass="{weight!r}" fullinertia="{full}"/>'
         )
     flange = np.array([0.0, 0.0, table.flange_m])

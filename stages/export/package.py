@@ -47,18 +47,18 @@ from stages.export.waypoints import (
 from stages.runtime.files import sha256_of_file, sha256_of_value, write_bytes_atomic
 from stages.shared.robots.robot import Robot, limits_of
 
-# The operator's page: what to check by hand before the knife moves.
+# Operator's checklist
 
 
 def air_cut(robot: Robot) -> str:
-    """How the air cut is run."""
+    """Return the command or file of the air cut."""
     if robot.control.run_script:
         return f"`python run_cut.py --air --execute --robot {robot.name} --host ADDRESS`"
     return " or ".join(f"air_cut/{file} with {client}" for file, client in robot.control.clients.items())
 
 
 def _settings(robot: Robot) -> str:
-    """Who sets load, stiffness and thresholds."""
+    """Return the start of the checklist line on load, stiffness and thresholds."""
     if robot.control.run_script:
         return "No end effector in Desk: the run script sends"
     return "By hand, before each of the two motions:"
@@ -67,7 +67,7 @@ def _settings(robot: Robot) -> str:
 def _checklist(
     demand: Demand, *, scan_id: str, start: NDArray[np.float64], air_start: NDArray[np.float64]
 ) -> str:
-    """One page of Markdown; start poses of cut and air cut [rad]."""
+    """Return one page of Markdown; start poses of cut and air cut [rad]."""
     cell, params, robot = demand.cell, demand.params, demand.robot
     board = ", ".join(f"{1000 * v:.1f}" for v in params.board_position_m)
     edge = ", ".join(f"{1000 * v:.1f}" for v in params.edge_offset_m)
@@ -79,14 +79,14 @@ def _checklist(
     return f"""# Before the knife moves: {scan_id}
 
 **A knife cell is not a power-and-force-limited application.** The robot's force limits do not protect anyone from a
-blade. The certificate in cut.json covers this motion in this cell; it is no risk assessment and does not replace one
+blade. The certificate in cut.json covers this motion in this cell; it is not a risk assessment and does not replace one
 (ISO 10218, ISO/TS 15066). A stop may leave the knife in the fruit: plan how to free it.
 
 ## The cell
 - [ ] A risk assessment for this cell exists, and someone responsible has signed it.
 - [ ] Fence or light curtain closed; nobody within reach while the robot is enabled.
 - [ ] Emergency stop in hand, tested today.
-- [ ] The robot is a {robot.title} ({robot.name}). This export is for no other.
+- [ ] The robot is a {robot.title} ({robot.name}). This export is for no other robot.
 - [ ] The board's top is at (x, y, z) = ({board}) mm in the base frame at the cut, blade direction
       {params.blade_yaw_deg:g}° from the base's x axis. Measured, not guessed: 2 mm of error in height cuts the board.
 - [ ] Board clamped, level within 0.2 mm over the blade's length. Nothing else under the arm.
@@ -123,7 +123,7 @@ _WARNING = (
 
 @dataclass(frozen=True)
 class Plan:
-    """The joints of cut and air cut, and the moves from and to the ready pose."""
+    """Joints of cut and air cut, and the moves from and to the ready pose."""
 
     edge: EdgeMotion
     air: EdgeMotion
@@ -134,7 +134,7 @@ class Plan:
 
 
 def plan_of(demand: Demand) -> Plan:
-    """Approach, cut and retract solved for the joints; InputError if a place is out of reach."""
+    """Solve approach, cut and retract for the joints; raise InputError if a pose is out of reach."""
     cell, robot = demand.cell, demand.robot
     edge = whole_motion(demand.cut, demand.params)
     air = whole_motion(demand.cut, demand.params, lift_m=demand.params.air_cut_lift_m)
@@ -142,15 +142,15 @@ def plan_of(demand: Demand) -> Plan:
     joints, air_joints = _follow(posture, cell, edge), _follow(posture, cell, air)
     ready = robot.ready_pose_rad
     moves = {
-        f"{place}{name}": move(a, b, demand)
-        for place, q in (("", joints.position), (f"{AIR}/", air_joints.position))
+        f"{prefix}{name}": move(a, b, demand)
+        for prefix, q in (("", joints.position), (f"{AIR}/", air_joints.position))
         for name, a, b in ((TO_START, ready, q[0]), (TO_READY, q[-1], ready))
     }
     return Plan(edge, air, joints, air_joints, moves)
 
 
 def write_package(folder: Path, demand: Demand, *, scan_id: str) -> dict[str, Any]:
-    """Write all files but the certificate into the folder; returns the document."""
+    """Write all files but the certificate into the folder; return the document."""
     cell, robot = demand.cell, demand.robot
     plan = plan_of(demand)
     joints, air_joints = plan.joints, plan.air_joints
@@ -184,7 +184,7 @@ def write_package(folder: Path, demand: Demand, *, scan_id: str) -> dict[str, An
 
 
 def document_of(plan: Plan, demand: Demand, *, scan_id: str) -> dict[str, Any]:
-    """cut.json without waypoints, hashes of its siblings and certificate."""
+    """Return cut.json without waypoints, hashes of its siblings and certificate."""
     cell, robot, edge = demand.cell, demand.robot, plan.edge
     return {
         "schema": SCHEMA,
@@ -224,12 +224,12 @@ def _release() -> str:
 
 
 def _write_document(folder: Path, document: dict[str, Any]) -> None:
-    """cut.json; Python's floats come back bit for bit."""
+    """Write cut.json; Python's floats are restored exactly."""
     write_bytes_atomic(folder / DOCUMENT, (json.dumps(document, indent=1, allow_nan=False) + "\n").encode())
 
 
 def write_certificate(folder: Path, document: dict[str, Any], certificate: Certificate) -> None:
-    """Put the certificate into the document, tied to the rest of it by a hash."""
+    """Add the certificate to the document, tied to the rest of it by a hash."""
     seal = {"content_sha256": sha256_of_value(document)}
     _write_document(folder, document | {"certificate": certificate.plain() | seal})
 

@@ -1,4 +1,4 @@
-"""Check 4, the cell: fixture, flange, blade and centre of mass fit together, and the arm stays off board and base."""
+"""Checks 4 and 9: arm, knife and fixture keep clear of board, base and fruit; and the motion cuts this fruit."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,36 +9,43 @@ from stages.export.demand import Demand, Fruit, area_below
 from stages.export.export_files import ExportFiles
 from stages.export.motion_checks import POSE_M, cut_phase, edge_poses, in_cutting_frame
 
-# Check 9: the motion cuts this fruit. In the cut plane, down to the board, against a force, and parting it.
+# Check 9: in the cut plane, down to the board, against a force, and through the fruit
 
 
 _PLANE_M = 0.0005
-"""Half a blade's thickness: farther aside, the knife runs in another plane than the one that was simulated."""
+"""Half a blade's thickness: farther off, the knife moves in another plane than the simulated one."""
 _END_HEIGHT_M = 0.001
-"""How far above cut.board_clearance_m the edge may end; optimize keeps to half of it."""
+"""Permitted height above cut.board_clearance_m at the end; optimize uses half of it."""
 _DEPTH_M = 0.003
-"""The edge counts as inside the fruit from here on: skin dents before it gives way."""
+"""Depth from which the edge counts as inside the fruit: skin dents before it gives way."""
 _LEAST_WAY_M = 1e-9
-"""So that a motion that never goes down has a share too: none."""
+"""Minimum path length, so that a motion that never goes down has a fraction too: zero."""
 _FELT_N = 0.1
 _FELT_SHARE = 0.9
 _UPWARD_N = 0.5
-"""Less is no cut: a blade that rests on a tomato's skin weighs more."""
+"""Minimum upward force of a cut: a blade that rests on a tomato's skin weighs more."""
 _ABOVE_M, _ABOVE_N = 0.003, 1.0
-"""Height above the fruit from which nothing can touch, and what the prediction may say there."""
+"""Height above the fruit from which nothing can touch, and the force the prediction may have there."""
 _REACHED_SHARE = 0.95
-"""Of the springs above the edge's end height; what lies below can't be reached and is stated beside it."""
+"""Minimum cut fraction of the springs above the edge's end height; those below can't be reached and are stated."""
 _SAME_M = 1e-4
-"""Between the last frame of the simulated cut and the end of the motion: less than a step of the simulator."""
+"""Permitted distance of the last frame of the simulated cut from the end of the motion: less than a simulator step."""
 
 
 def cutting(files: ExportFiles, demand: Demand) -> list[Check]:
-    """All of check 9."""
+    """Run check 9."""
     start, end = cut_phase(files)
     edge = in_cutting_frame(edge_poses(files.cut.joints[start:end], demand), demand)
     again = "Run optimize again for this fruit"
     return [
-        at_most(9, "edge beside the cut plane", float(np.abs(edge[:, 0]).max()), _PLANE_M, "m", remedy=again),
+        at_most(
+            9,
+            "distance of the edge from the cut plane",
+            float(np.abs(edge[:, 0]).max()),
+            _PLANE_M,
+            "m",
+            remedy=again,
+        ),
         at_most(
             9,
             "lowest height of the edge",
@@ -54,7 +61,7 @@ def cutting(files: ExportFiles, demand: Demand) -> list[Check]:
 
 
 def _force(edge: np.ndarray, demand: Demand, again: str) -> list[Check]:
-    """The predicted force is there where the fruit is, pushes the knife out, and is not there above."""
+    """Check that the predicted force acts in the fruit, pushes the knife out, and vanishes above."""
     top = float(demand.fruit.section[..., 1].max())
     force = demand.cut.force
     if len(force) != len(edge):
@@ -68,14 +75,14 @@ def _force(edge: np.ndarray, demand: Demand, again: str) -> list[Check]:
     early = float(size[above].max()) if above.any() else 0.0
     wrong = f"The torques are certified with this force. {again}"
     return [
-        at_least(9, "share of the way in the fruit with a force", felt, _FELT_SHARE, "-", remedy=wrong),
+        at_least(9, "fraction of the path in the fruit with a force", felt, _FELT_SHARE, "-", remedy=wrong),
         at_least(9, "mean upward force in the fruit", upward, _UPWARD_N, "N", remedy=wrong),
         at_most(9, "force above the fruit", early, _ABOVE_N, "N", remedy=wrong),
     ]
 
 
 def _remaining(demand: Demand, lowest_m: float) -> str:
-    """What the edge leaves whole, in words, for the lowest height that it reaches above the board [m]."""
+    """Describe what the edge leaves uncut, for the lowest height that it reaches above the board [m]."""
     below, whole = (1e6 * area_below(demand.fruit.section, height) for height in (lowest_m, np.inf))
     height = f"the edge ends {1e3 * max(0.0, lowest_m):.2g} mm above the board"
     return f"{demand.parting.remains()}; {height}, with {below:.0f} of {whole:.0f} mm² below it"
@@ -91,16 +98,16 @@ def _parted(demand: Demand, lowest_m: float) -> list[Check]:
             off,
             _SAME_M,
             "m",
-            remedy="The simulated cut stopped early or is of another motion; run replay again",
+            remedy="The simulated cut stopped early or belongs to another motion; run replay again",
         ),
         at_least(
             9,
-            "share parted of what the edge passes",
+            "cut fraction of the springs the edge passes",
             parting.reached_fraction,
             _REACHED_SHARE,
             "-",
             parting.remains(),
-            remedy="The simulated knife left whole what it went through; look at the replay, and optimise again",
+            remedy="The simulated knife did not cut what it passed; look at the replay, and optimise again",
         ),
         at_least(
             9,
@@ -109,17 +116,17 @@ def _parted(demand: Demand, lowest_m: float) -> list[Check]:
             demand.params.min_cut_fraction,
             "-",
             _remaining(demand, lowest_m),
-            remedy="Lower optimize.final_height_m, raise optimize.final_strokes or final_stroke_s, or state in "
-            "export.min_cut_fraction what is enough for you",
+            remedy="Lower optimize.final_height_m, raise optimize.final_strokes or final_stroke_s, or set in "
+            "export.min_cut_fraction what you accept",
         ),
     ]
 
 
-# Check 4: edge and fixture clear of the board, fixture clear of the fruit, fruit under the blade all the time.
+# Check 4: edge and fixture clear of the board, fixture clear of the fruit, blade longer than the fruit's section
 
 
 def space(files: ExportFiles, demand: Demand) -> list[Check]:
-    """All of check 4, at every sample of the file."""
+    """Run check 4 at every sample of the file."""
     params, cell, fruit = demand.params, demand.cell, demand.fruit
     poses = edge_poses(files.cut.joints, demand)
     edge = in_cutting_frame(poses, demand)
@@ -179,26 +186,26 @@ def space(files: ExportFiles, demand: Demand) -> list[Check]:
 
 
 def _box_distance(low: NDArray[np.float64], high: NDArray[np.float64], fruit: Fruit) -> NDArray[np.float64]:
-    """Gap between boxes [m], shape [n, 3] each, and the fruit's box along the best of the three axes, shape [n]."""
+    """Return the gap between boxes [m], shape [n, 3] each, and the fruit's along the best axis, shape [n]."""
     return np.asarray(np.maximum(low - fruit.high_m, fruit.low_m - high).max(axis=1))
 
 
 _FIXTURE_SIDE_M = 0.005
-"""Shortest side that the box of a real holder has."""
+"""Shortest side of a real holder's box."""
 _HELD_GAP_M = 0.03
-"""From the end of the blade to its holder: a tang is that long at most."""
+"""Maximum distance from the end of the blade to its holder: the length of a tang."""
 _CENTRE_M = 0.001
-"""How far the stated centre of mass may lie outside the boxes of knife and fixture, for rounding."""
+"""Permitted distance of the stated centre of mass from the boxes of knife and fixture, for rounding."""
 _BLADE_KG_M3 = 4000.0
-"""Lighter than any blade: titanium has 4400, ceramics 6000, steel 7800."""
+"""Lower bound of a blade's density: titanium has 4400, ceramics 6000, steel 7800."""
 LINK_CLEARANCE_M = 0.02
 BASE_CLEARANCE_M = 0.05
 _STRIDE = 10
-"""Samples between looks at the links, which move less than 3 mm in that time."""
+"""Samples between evaluations of the links, which move less than 3 mm in that time."""
 
 
 def tool_fits(demand: Demand) -> list[Check]:
-    """Flange, holder, blade and centre of mass as stated could be one body."""
+    """Check that flange, holder, blade and centre of mass as stated could be one body."""
     cell = demand.cell
     low, high = cell.fixture_low_m, cell.fixture_high_m
     blade_low, blade_high = blade_box(cell)
@@ -217,7 +224,7 @@ def tool_fits(demand: Demand) -> list[Check]:
             cell.tool_mass_kg,
             blade_kg,
             "kg",
-            remedy="Weigh knife and fixture and state it in export.tool_mass_kg: the arm is sent this load",
+            remedy="Weigh knife and fixture and set export.tool_mass_kg: this load is sent to the arm",
         ),
         at_least(
             4,
@@ -225,7 +232,7 @@ def tool_fits(demand: Demand) -> list[Check]:
             float((high - low).min()),
             _FIXTURE_SIDE_M,
             "m",
-            remedy="export.fixture_low_m must be below export.fixture_high_m on every axis; exchange what is swapped",
+            remedy="export.fixture_low_m must be below export.fixture_high_m on every axis; swap them",
         ),
         at_least(
             4,
@@ -234,7 +241,7 @@ def tool_fits(demand: Demand) -> list[Check]:
             0.0,
             "m",
             f"flange centre at {_mm(flange)} mm from the edge",
-            remedy="Measure export.edge_offset_m from the flange, and let export.fixture_* enclose the flange",
+            remedy="Measure export.edge_offset_m from the flange, and make export.fixture_* enclose the flange",
         ),
         at_most(
             4,
@@ -257,7 +264,7 @@ def tool_fits(demand: Demand) -> list[Check]:
 
 
 def arm_is_clear(files: ExportFiles, demand: Demand) -> list[Check]:
-    """Links above the board, wrist and tool away from the base; cut and air cut."""
+    """Check that the links stay above the board, and wrist and tool away from the base; cut and air cut."""
     robot, board = demand.robot, float(demand.cell.o_t_c[2, 3])
     looked = [variant.joints[::_STRIDE] for variant in (files.cut, files.air)]
     lowest = min(float(link_heights(robot, q).min()) for q in looked) - board
@@ -269,7 +276,7 @@ def arm_is_clear(files: ExportFiles, demand: Demand) -> list[Check]:
             lowest,
             LINK_CLEARANCE_M,
             "m",
-            remedy="Hang the knife lower below the flange (export.edge_offset_m), or move the board",
+            remedy="Mount the knife farther below the flange (export.edge_offset_m), or move the board",
         ),
         at_least(
             4,
@@ -282,5 +289,5 @@ def arm_is_clear(files: ExportFiles, demand: Demand) -> list[Check]:
     ]
 
 
-def _mm(place: np.ndarray) -> str:
-    return "(" + ", ".join(f"{1e3 * v:.0f}" for v in place) + ")"
+def _mm(point: np.ndarray) -> str:
+    return "(" + ", ".join(f"{1e3 * v:.0f}" for v in point) + ")"

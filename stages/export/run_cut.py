@@ -2,15 +2,15 @@
 
     python run_cut.py                                     check hashes and certificate, show the motion
     python run_cut.py --air --execute --robot NAME --host IP    the motion in the air, fruit removed: run this first
-    python run_cut.py --execute --robot NAME --host IP    the cut, after questions
+    python run_cut.py --execute --robot NAME --host IP    the cut, after confirmation
 
-The arm must rest at its ready pose (or at the start pose). It goes to the start, cuts, retracts and returns, all by
-certified files. Measured state is written to a log that `scan2cut executed` and `scan2cut run --log` read. If the
-force gets too high the arm slows down and stops; after that, or after a reflex, it can go back the way it came.
+The arm must rest at its ready pose (or at the start pose). It moves to the start, cuts, retracts and returns, all by
+certified files. The measured state is written to a log that `scan2cut executed` and `scan2cut run --log` read. If the
+force gets too high the arm decelerates and stops; after that, or after a reflex, it can retrace its path.
 
-Needs Python 3.10 or newer; --execute also needs a real-time kernel (a simulated robot: --no-realtime) and the library
-that speaks to the robot (cut.json, robot / control / run_script): pylibfranka for an FR3, panda-python for a Panda.
-Exit codes: 0 done, 2 refused and nothing moved, 3 stopped on the way.
+Needs Python 3.10 or newer; --execute also needs a real-time kernel (a simulated robot: --no-realtime) and the client
+library of the robot (cut.json, robot / control / run_script): pylibfranka for an FR3, panda-python for a Panda.
+Exit codes: 0 done, 2 rejected and nothing moved, 3 stopped on the way.
 """
 
 import argparse
@@ -24,7 +24,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-sys.dont_write_bytecode = True  # the folder holds what the certificate lists, and nothing else
+sys.dont_write_bytecode = True  # keeps the folder free of files that the certificate does not list
 
 from cut_stream import FIELDS, Motion, RefusalError, Run, off, plain_text, stiffness, way_in  # noqa: E402
 from franka_arm import ARMS, SETTLE_READINGS, connect  # noqa: E402
@@ -33,17 +33,17 @@ EE_TOLERANCE, MASS_TOLERANCE_KG = 1e-4, 0.02
 
 
 def say(text: str) -> None:
-    """To the terminal."""
+    """Print to the terminal."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
 
 def check_files(folder: Path) -> dict:
-    """The document, if certificate and all hashes hold."""
+    """Return the document if certificate and all hashes are valid."""
     document = json.loads((folder / "cut.json").read_text(encoding="utf-8"))
     certificate = document.pop("certificate", None)
     if not certificate or certificate.get("certified") is not True:
-        raise RefusalError("cut.json holds no certificate that says certified. Export again.")
+        raise RefusalError("cut.json has no valid certificate. Export again.")
     content = json.dumps(document, sort_keys=True, allow_nan=False).encode()
     if hashlib.sha256(content).hexdigest() != certificate["content_sha256"]:
         raise RefusalError("cut.json was changed after it was certified. Export again.")
@@ -56,7 +56,7 @@ def check_files(folder: Path) -> dict:
 
 
 def check_robot(document: dict, name: str) -> None:
-    """Refuse a robot this motion was not made for."""
+    """Reject a robot this motion was not made for."""
     robot = document["robot"]
     if name != robot["name"]:
         raise RefusalError(
@@ -65,23 +65,23 @@ def check_robot(document: dict, name: str) -> None:
 
 
 def check_script(document: dict) -> None:
-    """Refuse a robot that this script can't move."""
+    """Reject a robot that this script can't move."""
     robot = document["robot"]
     if robot["control"]["run_script"] not in ARMS:
         ways = ", or ".join(f"{file} with {client}" for file, client in robot["control"]["clients"].items())
-        raise RefusalError(f"This script does not speak to a {robot['title']}. Play {ways}.")
+        raise RefusalError(f"This script does not support a {robot['title']}. Play {ways}.")
 
 
 def confirm(question: str, answer: str) -> bool:
-    """Ask; anything but the answer is a no."""
+    """Ask for confirmation; anything but the answer is a no."""
     say(question)
-    sys.stdout.write(f"Type {answer} to go on: ")
+    sys.stdout.write(f"Type {answer} to continue: ")
     sys.stdout.flush()
     return sys.stdin.readline().strip() == answer
 
 
 def describe(document: dict, motion: Motion) -> None:
-    """What would happen."""
+    """Print what would happen."""
     loads = document["certificate"]["loads"]
     say(document["warning"])
     say(f"{'Air cut' if motion.air else 'CUT'} of {document['scan']} for {document['robot']['title']}")
@@ -97,24 +97,24 @@ def describe(document: dict, motion: Motion) -> None:
 
 
 def set_up(arm: Any, document: dict, motion: Motion) -> None:
-    """Load, end effector, stiffness and thresholds, read back where the robot says them."""
+    """Set load, end effector, stiffness and thresholds; read back those the robot reports."""
     robot, tool = arm.robot, document["tool"]
     state = robot.read_once()
     if not state.m_ee <= MASS_TOLERANCE_KG:
         raise RefusalError(
-            f"Desk says that an end effector of {state.m_ee:.2f} kg is mounted. The knife is sent as the load, so "
+            f"Desk has an end effector of {state.m_ee:.2f} kg mounted. The knife is sent as the load, so "
             "there must be none. Choose 'Other' with mass 0 in Desk."
         )
     robot.set_load(tool["mass_kg"], tool["com_in_flange_m"], [1e-3, 0, 0, 0, 1e-3, 0, 0, 0, 1e-3])
-    wanted = document["frames"]["F_T_E"]
+    edge_frame = document["frames"]["F_T_E"]
     flat = arm.nominal_end_effector()
     nominal = [[flat[row + 4 * column] for column in range(4)] for row in range(4)]
-    in_nominal = _product(_inverse(nominal), wanted)
+    in_nominal = _product(_inverse(nominal), edge_frame)
     arm.set_end_effector([in_nominal[row][column] for column in range(4) for row in range(4)])
     robot.set_joint_impedance(stiffness(document))
     torque, force = motion.collision["torque_nm"], motion.collision["force_n"]
     robot.set_collision_behavior(torque, torque, force, force)
-    flat = [value for row in wanted for value in row]
+    flat = [value for row in edge_frame for value in row]
     for _ in range(SETTLE_READINGS):
         state = robot.read_once()
         seen = [state.F_T_EE[row + 4 * column] for row in range(4) for column in range(4)]
@@ -122,8 +122,8 @@ def set_up(arm: Any, document: dict, motion: Motion) -> None:
         if heavy <= MASS_TOLERANCE_KG and elsewhere <= EE_TOLERANCE:
             return
     raise RefusalError(
-        f"The robot says that its load is {state.m_load:.2f} kg and its end effector {1000 * elsewhere:.0f} mm off the "
-        f"knife's edge. It must take {tool['mass_kg']:g} kg and the edge. Clear load and end effector in Desk."
+        f"The robot reports a load of {state.m_load:.2f} kg and an end effector {1000 * elsewhere:.0f} mm off the "
+        f"knife's edge. It must accept {tool['mass_kg']:g} kg and the edge. Clear load and end effector in Desk."
     )
 
 
@@ -137,10 +137,10 @@ def _inverse(pose: list) -> list:
 
 
 def write_log(path: Path, run: Run, document: dict, ended: str, *, simulated: bool) -> None:
-    """The recorded state as one JSON object of arrays, whole or not at all."""
+    """Write the recorded state atomically as one JSON object of arrays."""
     start = run.rows[0][0]
     log: dict = {"time": [row[0] - start for row in run.rows], "motion_step": [row[1] for row in run.rows]}
-    for i, name in enumerate(FIELDS):  # an FR3 sends single precision, which has nine digits at most
+    for i, name in enumerate(FIELDS):  # an FR3 sends single precision, at most nine digits
         log[name] = [[float(f"{value:.9g}") for value in row[2][i]] for row in run.rows]
     log["scan2cut"] = {
         "scan": document["scan"],
@@ -155,7 +155,7 @@ def write_log(path: Path, run: Run, document: dict, ended: str, *, simulated: bo
 
 
 def show_progress(run: Run) -> None:
-    """A line twice a second while the arm moves."""
+    """Print a line twice a second while the arm moves."""
     while not run.done:
         if run.path:
             say(f"  {100 * run.place / len(run.path):3.0f} %, force {run.force.size:5.1f} N")
@@ -163,7 +163,7 @@ def show_progress(run: Run) -> None:
 
 
 def execute(document: dict, motion: Motion, host: str, log: Path, *, realtime: bool) -> int:
-    """Connect, set up, ask, move, record; the exit code."""
+    """Connect, set up, ask, move, record; return the exit code."""
     arm = connect(document["robot"]["control"]["run_script"], host, realtime=realtime)
     errors = arm.errors(arm.library)
     try:
@@ -174,15 +174,19 @@ def execute(document: dict, motion: Motion, host: str, log: Path, *, realtime: b
         raise RefusalError(
             f"The robot at {host} refused ({error}). It must be unlocked, with FCI on and without errors. Check Desk."
         ) from error
-    place = "The fruit is OFF the board." if motion.air else "The air cut ran well and the fruit is in place."
-    if not (confirm(place, "yes") and confirm("Nobody is within reach; the stop button is in hand.", "move")):
+    condition = (
+        "The fruit is OFF the board." if motion.air else "The air cut ran well and the fruit is in place."
+    )
+    if not (
+        confirm(condition, "yes") and confirm("Nobody is within reach; the stop button is in hand.", "move")
+    ):
         raise RefusalError("Not confirmed.")
     run = Run(arm, document, motion)
     threading.Thread(target=show_progress, args=(run,), daemon=True).start()
     reason = _moved(run.forward, errors)
     if reason and run.path:
         say(f"STOPPED: {reason}")
-        if confirm("The knife may be in the fruit. It can go back the way it came, slowly.", "back"):
+        if confirm("The knife may be in the fruit. It can slowly retrace its path.", "back"):
             reason += _moved(run.back, errors)
     run.done = True
     if run.rows:
@@ -193,7 +197,7 @@ def execute(document: dict, motion: Motion, host: str, log: Path, *, realtime: b
 
 
 def _moved(action: Any, errors: tuple) -> str:
-    """Run it without pauses of Python's memory management; an exception of the robot becomes its reason."""
+    """Run without garbage collection; an exception of the robot becomes the reason of the stop."""
     gc.disable()
     try:
         return action()
@@ -204,7 +208,7 @@ def _moved(action: Any, errors: tuple) -> str:
 
 
 def main() -> int:
-    """Exit code 0 if all went well, 2 if refused, 3 if stopped."""
+    """Return 0 if all went well, 2 if rejected, 3 if stopped."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -232,7 +236,7 @@ def main() -> int:
         describe(document, motion)
         if options.plain:
             if options.execute or not options.robot:
-                raise RefusalError("--plain needs --robot and goes without --execute.")
+                raise RefusalError("--plain needs --robot and excludes --execute.")
             check_script(document)
             with options.plain.open("x", encoding="utf-8") as file:
                 file.write(plain_text(document, motion))

@@ -112,7 +112,7 @@ Pose without(const Pose& nominal, const Pose& pose) {  // inverse(nominal) * pos
 
 franka::Robot connect(const std::string& host, bool simulated) {
   if (!simulated && !franka::hasRealtimeKernel())
-    throw Refusal("this computer's kernel is no real-time kernel. A real robot needs one. Install it; a simulated robot "
+    throw Refusal("this computer has no real-time kernel. A real robot needs one. Install it; a simulated robot "
                   "can be run with --no-realtime.");
   try {
     return franka::Robot(host, simulated ? franka::RealtimeConfig::kIgnore : franka::RealtimeConfig::kEnforce);

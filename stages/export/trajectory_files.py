@@ -1,4 +1,4 @@
-"""trajectory_msgs/JointTrajectory as YAML text and as an MCAP bag, and both read back."""
+"""trajectory_msgs/JointTrajectory as YAML and MCAP, the recording motion.mcap, and reading both back."""
 
 import tempfile
 from dataclasses import dataclass
@@ -26,14 +26,14 @@ class Trajectory:
 
     joint_names: tuple[str, ...]
     time_ns: NDArray[np.int64]
-    """From the start, shape [n]."""
+    """Time from the start [ns], shape [n]."""
     position: NDArray[np.float64]
     velocity: NDArray[np.float64]
     acceleration: NDArray[np.float64]
 
 
 def yaml_bytes(trajectory: Trajectory) -> bytes:
-    """The message as ROS prints it."""
+    """Return the message as ROS prints it."""
     points = [
         {
             "positions": q.tolist(),
@@ -53,7 +53,7 @@ def yaml_bytes(trajectory: Trajectory) -> bytes:
 
 
 def read_yaml(data: bytes) -> Trajectory:
-    """The trajectory of YAML text."""
+    """Read the trajectory from YAML text."""
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     message = yaml.load(data, Loader=loader)
     points = message["points"]
@@ -68,7 +68,7 @@ def read_yaml(data: bytes) -> Trajectory:
 
 
 def mcap_bytes(trajectory: Trajectory) -> bytes:
-    """A bag with the one message at time zero; the same trajectory gives the same bytes."""
+    """Return a bag with one message at time zero; the same trajectory gives the same bytes."""
     from rosbags.rosbag2 import StoragePlugin, Writer
 
     store = _message_types()
@@ -98,7 +98,7 @@ def mcap_bytes(trajectory: Trajectory) -> bytes:
 
 
 def read_mcap(path: Path) -> Trajectory:
-    """The trajectory of the first message in a bag."""
+    """Read the trajectory of the first message in a bag."""
     from rosbags.rosbag2 import Reader
 
     with Reader(path) as reader:
@@ -115,7 +115,7 @@ def read_mcap(path: Path) -> Trajectory:
 
 
 def same(first: Trajectory, second: Trajectory) -> bool:
-    """Bit for bit."""
+    """Return True if both are equal bit for bit."""
     return first.joint_names == second.joint_names and all(
         np.array_equal(getattr(first, name), getattr(second, name))
         for name in ("time_ns", "position", "velocity", "acceleration")
@@ -133,13 +133,13 @@ def _rows(trajectory: Trajectory) -> Any:
 
 
 def _message_types() -> Any:
-    """ROS 2 message classes and their serialisation."""
+    """Return ROS 2 message classes and their serialisation."""
     from rosbags.typesys import Stores, get_typestore
 
     return get_typestore(Stores.ROS2_HUMBLE)
 
 
-# motion.mcap: joint states, frames and predicted force over time, to be played in Foxglove, RViz or Rerun.
+# motion.mcap: joint states, frames and predicted force over time, for Foxglove, RViz or Rerun
 
 
 _JOINT_STATES, _FRAMES, _WRENCH = "/joint_states", "/tf", "/knife_wrench"
@@ -153,11 +153,11 @@ _EDGE_FRAME, _BOARD_FRAME = "knife_edge", "cutting_frame"
 
 @dataclass(frozen=True)
 class Recording:
-    """What motion.mcap says, one row per waypoint."""
+    """Content of motion.mcap, one row per waypoint."""
 
     joint_names: tuple[str, ...]
     time_ns: NDArray[np.int64]
-    """Shape [n]."""
+    """Time [ns], shape [n]."""
     position: NDArray[np.float64]
     """Joints [rad], shape [n, joint_count]."""
     velocity: NDArray[np.float64]
@@ -166,11 +166,11 @@ class Recording:
     force: NDArray[np.float64]
     """Predicted force on the knife in the edge's axes [N], shape [n, 3]."""
     edge: NDArray[np.float64]
-    """Where the chain of frames puts the edge in the base frame [m], shape [n, 3]."""
+    """Edge position in the base frame by the chain of frames [m], shape [n, 3]."""
 
 
 def recording_bytes(table: pl.DataFrame, robot: Robot, cell: Cell) -> bytes:
-    """The waypoints as a bag: one message per topic and waypoint; the same table gives the same bytes."""
+    """Return the waypoints as a bag: one message per topic and waypoint; the same table gives the same bytes."""
     from rosbags.rosbag2 import StoragePlugin, Writer
 
     store = _message_types()
@@ -197,21 +197,21 @@ def recording_bytes(table: pl.DataFrame, robot: Robot, cell: Cell) -> bytes:
 
 
 def read_recording(path: Path) -> Recording:
-    """The bag read back; ValueError if a topic is missing."""
+    """Read the bag; raise ValueError if a topic is missing."""
     from rosbags.rosbag2 import Reader
 
     store = _message_types()
-    found: dict[str, list[Any]] = {name: [] for name in TYPES}
+    messages: dict[str, list[Any]] = {name: [] for name in TYPES}
     times = []
     with Reader(path) as reader:
         for connection, time, raw in reader.messages():
-            if connection.topic in found:
-                found[connection.topic].append(store.deserialize_cdr(raw, TYPES[connection.topic]))
+            if connection.topic in messages:
+                messages[connection.topic].append(store.deserialize_cdr(raw, TYPES[connection.topic]))
                 if connection.topic == _JOINT_STATES:
                     times.append(time)
-    if not all(found.values()):
+    if not all(messages.values()):
         raise ValueError(f"{path.name} lacks one of {', '.join(TYPES)}")
-    states, wrenches = found[_JOINT_STATES], [message.wrench.force for message in found[_WRENCH]]
+    states, wrenches = messages[_JOINT_STATES], [message.wrench.force for message in messages[_WRENCH]]
     return Recording(
         tuple(states[0].name),
         np.array(times, np.int64),
@@ -219,23 +219,23 @@ def read_recording(path: Path) -> Recording:
         np.array([s.velocity for s in states]),
         np.array([s.effort for s in states]),
         np.array([[f.x, f.y, f.z] for f in wrenches]),
-        np.array([_edge_of(message) for message in found[_FRAMES]]),
+        np.array([_edge_of(message) for message in messages[_FRAMES]]),
     )
 
 
 def _frames(robot: Robot, cell: Cell, q: NDArray[np.float64]) -> list[tuple[str, str, NDArray[np.float64]]]:
-    """Parent, child and pose of the child in its parent, shape [n, 4, 4]."""
+    """Return parent, child and pose of the child in its parent, shape [n, 4, 4]."""
     base, *links = robot.frame_names
     count = len(q)
     poses = [*np.moveaxis(joint_poses(robot.table, q), 1, 0), flange_pose(robot.table, q)]
-    out, before = [], np.broadcast_to(np.eye(4), (count, 4, 4))
+    frames, before = [], np.broadcast_to(np.eye(4), (count, 4, 4))
     parent = base
     for name, pose in zip(links, poses, strict=True):
-        out.append((parent, name, np.linalg.inv(before) @ pose))
+        frames.append((parent, name, np.linalg.inv(before) @ pose))
         parent, before = name, pose
-    out.append((parent, _EDGE_FRAME, np.broadcast_to(cell.f_t_e, (count, 4, 4))))
-    out.append((base, _BOARD_FRAME, np.broadcast_to(cell.o_t_c, (count, 4, 4))))
-    return out
+    frames.append((parent, _EDGE_FRAME, np.broadcast_to(cell.f_t_e, (count, 4, 4))))
+    frames.append((base, _BOARD_FRAME, np.broadcast_to(cell.o_t_c, (count, 4, 4))))
+    return frames
 
 
 def _edge_of(message: Any) -> NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""The 100 Hz waypoints: edge and joints, as a table, as CSV and as JSON rows; and the 1 kHz joint file."""
+"""Edge motion at 1 kHz, the 100 Hz waypoints as table, CSV and JSON rows, and the 1 kHz joint file."""
 
 import io
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ from stages.export.inverse import JointMotion
 from stages.export.trajectory_files import NANOSECONDS, Trajectory
 from stages.runtime.errors import InputError
 
-# The whole edge motion at 1 kHz: rest, approach, rest, cut, rest, retract, rest.
+# Edge motion at 1 kHz: rest, approach, rest, cut, rest, retract, rest
 
 
 PERIOD_S = 1e-3
-"""Of the robot's control loop."""
+"""Period of the robot's control loop [s]."""
 WAYPOINT_STRIDE = 10
-"""Samples per waypoint: 100 Hz. The whole motion is a whole number of these."""
+"""Samples per waypoint: 100 Hz. The motion is a whole number of these."""
 CUT = "cut"
 
 
@@ -29,11 +29,11 @@ class EdgeMotion:
     """The edge in the cutting frame, one row per millisecond; shape [n, 3] except phase."""
 
     position: NDArray[np.float64]
-    """[m]"""
+    """Position [m]."""
     velocity: NDArray[np.float64]
-    """[m/s]"""
+    """Velocity [m/s]."""
     acceleration: NDArray[np.float64]
-    """[m/s²]"""
+    """Acceleration [m/s²]."""
     force: NDArray[np.float64]
     """Predicted force on the knife [N]."""
     phase: NDArray[np.str_]
@@ -44,7 +44,7 @@ class EdgeMotion:
 
 
 def whole_motion(cut: EdgeMotion, params: ExportParams, *, lift_m: float = 0.0) -> EdgeMotion:
-    """The cut between approach and retract, all of it raised by lift_m [m] (then without force)."""
+    """Return the cut between approach and retract, all raised by lift_m [m] (then without force)."""
     first, last = cut.position[0], cut.position[-1]
     top = first[1] + params.approach_height_m
     pieces = [
@@ -80,28 +80,28 @@ def _rest(position: NDArray[np.float64], duration_s: float) -> EdgeMotion:
 
 
 def _vertical(
-    place: NDArray[np.float64], start_m: float, end_m: float, params: ExportParams, phase: str
+    origin: NDArray[np.float64], start_m: float, end_m: float, params: ExportParams, phase: str
 ) -> EdgeMotion:
-    """A straight jerk-limited move in height at the place, from rest to rest; its ends belong to the neighbours."""
+    """Return a vertical jerk-limited move from rest to rest; its end samples belong to the neighbours."""
     import ruckig
 
     generator = ruckig.Ruckig(1, PERIOD_S)
-    wanted = ruckig.InputParameter(1)
-    wanted.current_position, wanted.target_position = [start_m], [end_m]
-    wanted.max_velocity = [params.approach_speed_m_s]
-    wanted.max_acceleration = [params.approach_acceleration_m_s2]
-    wanted.max_jerk = [params.approach_jerk_m_s3]
-    wanted.duration_discretization = ruckig.DurationDiscretization.Discrete
-    found = ruckig.Trajectory(1)
-    if generator.calculate(wanted, found) not in (ruckig.Result.Working, ruckig.Result.Finished):
+    request = ruckig.InputParameter(1)
+    request.current_position, request.target_position = [start_m], [end_m]
+    request.max_velocity = [params.approach_speed_m_s]
+    request.max_acceleration = [params.approach_acceleration_m_s2]
+    request.max_jerk = [params.approach_jerk_m_s3]
+    request.duration_discretization = ruckig.DurationDiscretization.Discrete
+    trajectory = ruckig.Trajectory(1)
+    if generator.calculate(request, trajectory) not in (ruckig.Result.Working, ruckig.Result.Finished):
         raise InputError(
-            f"No {phase} from height {start_m:.4f} m to {end_m:.4f} m was found. Speed, acceleration and jerk of "
+            f"No {phase} from height {start_m:.4f} m to {end_m:.4f} m is possible. Speed, acceleration and jerk of "
             "export.approach_* must allow one. Raise them."
         )
-    times = PERIOD_S * np.arange(1, round(found.duration / PERIOD_S))
-    height, speed, push = (np.array([found.at_time(t)[i][0] for t in times]) for i in range(3))
+    times = PERIOD_S * np.arange(1, round(trajectory.duration / PERIOD_S))
+    height, speed, push = (np.array([trajectory.at_time(t)[i][0] for t in times]) for i in range(3))
     zero = np.zeros((len(times), 3))
-    position = np.tile(place, (len(times), 1))
+    position = np.tile(origin, (len(times), 1))
     position[:, 1] = height
     up = np.array([0.0, 1.0, 0.0])
     return EdgeMotion(position, speed[:, None] * up, push[:, None] * up, zero, np.full(len(times), phase))
@@ -111,7 +111,7 @@ _JOINT_RATES = ("q_rad", "dq_rad_s", "ddq_rad_s2")
 
 
 def _vector_widths(joint_count: int) -> dict[str, int]:
-    """Columns of the waypoints beside time_s and phase; edge and force in the robot's base frame."""
+    """Return the columns of the waypoints besides time_s and phase; edge and force in the robot's base frame."""
     return {
         "edge_position_m": 3,
         "edge_velocity_m_s": 3,
@@ -123,12 +123,12 @@ def _vector_widths(joint_count: int) -> dict[str, int]:
 
 
 def _joint_columns(joint_count: int) -> list[str]:
-    """Of the 1 kHz file [s, rad]."""
+    """Return the columns of the 1 kHz file [s, rad]."""
     return ["t", *(f"q{i + 1}" for i in range(joint_count))]
 
 
 def waypoint_table(edge: EdgeMotion, joints: JointMotion, cell: Cell) -> pl.DataFrame:
-    """Every tenth sample of the motion."""
+    """Return every tenth sample of the motion."""
     from scipy.spatial.transform import Rotation
 
     turn, origin = cell.o_t_c[:3, :3], cell.o_t_c[:3, 3]
@@ -156,26 +156,26 @@ def waypoint_table(edge: EdgeMotion, joints: JointMotion, cell: Cell) -> pl.Data
 
 
 def waypoint_rows(table: pl.DataFrame) -> list[dict[str, Any]]:
-    """The table as JSON rows."""
+    """Convert the table to JSON rows."""
     return table.to_dicts()
 
 
 def table_of_rows(rows: list[dict[str, Any]]) -> pl.DataFrame:
-    """The table of JSON rows."""
+    """Convert JSON rows to a table."""
     schema: dict[str, Any] = {"time_s": pl.Float64, "phase": pl.String}
     widths = _vector_widths(len(rows[0]["q_rad"]) if rows else 0)
     return pl.DataFrame(rows, schema=schema | {k: pl.Array(pl.Float64, n) for k, n in widths.items()})
 
 
 def parquet_bytes(table: pl.DataFrame) -> bytes:
-    """The table as Parquet."""
+    """Convert the table to Parquet."""
     buffer = io.BytesIO()
     table.write_parquet(buffer, compression="zstd")
     return buffer.getvalue()
 
 
 def csv_bytes(table: pl.DataFrame) -> bytes:
-    """The table as CSV with one column per number, exact."""
+    """Convert the table to CSV with one column per number, exact."""
     names, columns = ["time_s"], [table["time_s"].to_numpy()[:, None]]
     for name, width in _vector_widths(table["q_rad"].to_numpy().shape[1]).items():
         names += [f"{name}[{i}]" for i in range(width)]
@@ -187,7 +187,7 @@ def csv_bytes(table: pl.DataFrame) -> bytes:
 
 
 def table_of_csv(data: bytes) -> pl.DataFrame:
-    """The table of such a CSV."""
+    """Read the table from such a CSV."""
     flat = pl.read_csv(io.BytesIO(data), infer_schema=False)
     names = [name for name in flat.columns if name != "phase"]
     widths = _vector_widths(sum(name.startswith("q_rad[") for name in names))
@@ -207,14 +207,14 @@ def table_of_csv(data: bytes) -> pl.DataFrame:
 
 
 def joint_csv_bytes(joints: NDArray[np.float64]) -> bytes:
-    """Every sample: time [s] and joints [rad], exact; fewer digits would put steps into the jerk."""
+    """Return every sample: time [s] and joints [rad], exact; fewer digits would disturb the jerk."""
     time = PERIOD_S * np.arange(len(joints))
     rows = np.concatenate([time[:, None], joints], axis=1)
     return ("\n".join([",".join(_joint_columns(joints.shape[1])), *_lines(rows)]) + "\n").encode()
 
 
 def joint_rows(data: bytes) -> NDArray[np.float64]:
-    """Time and joints of a 1 kHz file, shape [n, 1 + joint_count]; ValueError if it isn't one."""
+    """Return time and joints of a 1 kHz file, shape [n, 1 + joint_count]; raise ValueError if it isn't one."""
     head, *lines = data.decode().splitlines()
     columns = head.split(",")
     if columns != _joint_columns(len(columns) - 1):
@@ -224,7 +224,7 @@ def joint_rows(data: bytes) -> NDArray[np.float64]:
 
 
 def trajectory_of(table: pl.DataFrame, joint_names: tuple[str, ...]) -> Trajectory:
-    """The joint waypoints of the table."""
+    """Return the joint waypoints of the table."""
     return Trajectory(
         joint_names,
         np.rint(table["time_s"].to_numpy() * NANOSECONDS).astype(np.int64),
@@ -233,5 +233,5 @@ def trajectory_of(table: pl.DataFrame, joint_names: tuple[str, ...]) -> Trajecto
 
 
 def _lines(rows: NDArray[np.float64]) -> list[str]:
-    """Numbers exactly, as Python writes them: a zero is 0.0, which readers that guess take for a float."""
+    """Format numbers exactly, as Python does: zero is 0.0, which type-guessing readers take for a float."""
     return [",".join(map(repr, row)) for row in rows.tolist()]

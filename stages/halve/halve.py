@@ -1,4 +1,4 @@
-"""halve: one half-body of the first cut, laid on the board and placed under the knife for the second."""
+"""halve: one half-body of the first cut, laid on the board and positioned under the knife for the second."""
 
 from dataclasses import dataclass
 
@@ -12,13 +12,16 @@ from stages.runtime.stage_io import StageIO
 from stages.shared.pictures import CUT, FRUIT, Layer, Panel, board_layer, cut_plane_layer, render
 from stages.shared.surface import Surface, face_normals_doubled, is_closed, solid_moments
 
-# The picture of the stage `halve`: the half before, and on the board with the second cut's plane.
+# Picture of the stage
 
 
 def _halve_picture(
     before: Surface, after: Surface, on_cut: NDArray[np.bool_], *, rests_on: str
 ) -> NDArray[np.uint8]:
-    """Pixels, shape [height, width, 3]; `on_cut` marks vertices of the first cut's face, [vertex_count]."""
+    """Draw the half before, and on the board with the second cut's plane; pixels, shape [height, width, 3].
+
+    on_cut marks vertices of the first cut's face, [vertex_count].
+    """
     cut_faces = np.asarray(on_cut[before.faces].all(axis=1))
     toward_cut = (
         np.sign(face_normals_doubled(Surface(before.vertices, before.faces[cut_faces])).sum(axis=0)[0]) or 1.0
@@ -39,24 +42,25 @@ def _halve_picture(
     return render(panels)
 
 
-# Laying a half-body on the board for the second cut: y up, board y = 0, cut plane x = 0, blade along z.
+# Pose for the second cut: y up, board y = 0, cut plane x = 0, blade along z
 
 
 _Floats = NDArray[np.float64]
 
 _FLAT_WITHIN_M = 5.0e-4
-"""A cut face that strays further than this from its plane is curved [m]. A plane's face strays a little as well, where
-precut moved nodes off the cut (precut.snap_tolerance_fraction)."""
+"""Distance from its plane beyond which a cut face is curved [m]. A planar cut deviates a little where precut moved
+crossings away from nodes (precut.snap_tolerance_fraction).
+"""
 _PARALLEL = 0.99
 """Cosine above which two directions are taken as the same."""
 
 
 @dataclass(frozen=True)
 class _CutFace:
-    """The plane that fits the first cut's face of one half."""
+    """Plane fitted to the first cut's face of one half."""
 
     point: _Floats
-    """In the plane [m], shape [3]."""
+    """Point in the plane [m], shape [3]."""
     normal: _Floats
     """Unit normal that points out of the half [-], shape [3]."""
     bulge_m: float
@@ -64,7 +68,7 @@ class _CutFace:
 
 
 def _fit_cut_face(points: _Floats, half: Surface) -> _CutFace:
-    """The plane through points of the cut face [m], shape [n, 3]."""
+    """Fit a plane through points of the cut face [m], shape [n, 3]."""
     middle = points.mean(axis=0)
     normal = np.linalg.svd(points - middle, full_matrices=False)[2][2]
     if (solid_moments(half)[0] - middle) @ normal > 0.0:
@@ -73,7 +77,7 @@ def _fit_cut_face(points: _Floats, half: Surface) -> _CutFace:
 
 
 def _flattened(half: Surface, face: _CutFace, on_face: NDArray[np.bool_]) -> Surface:
-    """The half with the vertices of its cut face, marked by `on_face` [vertex_count], moved into the plane."""
+    """Return the half with the vertices of its cut face, marked by `on_face` [vertex_count], moved into the plane."""
     vertices = half.vertices.copy()
     vertices[on_face] -= np.outer((vertices[on_face] - face.point) @ face.normal, face.normal)
     return Surface(vertices, half.faces)
@@ -82,13 +86,13 @@ def _flattened(half: Surface, face: _CutFace, on_face: NDArray[np.bool_]) -> Sur
 def _second_cut_frame(
     half: Surface, face: _CutFace, *, rests_on: str, angle_deg: float, offset_m: float
 ) -> _Floats:
-    """The 4x4 matrix from the first cut's frame to the second's.
+    """Return the 4x4 matrix from the first cut's frame to the second's.
 
     Args:
         half: closed half-body in the first cut's frame.
         face: plane of the first cut's face.
         rests_on: cut_face or as_it_was.
-        angle_deg: turn about the vertical, after the half has been laid down [deg].
+        angle_deg: rotation about the vertical, after the half has been laid down [deg].
         offset_m: of the cut plane from the centre of mass, along x [m].
     """
     upright = _on_the_cut_face(face) if rests_on == "cut_face" else np.eye(3)
@@ -102,12 +106,12 @@ def _second_cut_frame(
 
 
 def _moved(frame: _Floats, surface: Surface) -> Surface:
-    """The surface in the frame that the 4x4 matrix leads to."""
+    """Transform the surface by the 4x4 matrix."""
     return Surface(surface.vertices @ frame[:3, :3].T + frame[:3, 3], surface.faces)
 
 
-def _refuse_curved(face: _CutFace) -> None:
-    """A half can't lie on a face that is not flat."""
+def _reject_curved(face: _CutFace) -> None:
+    """Reject a curved face as support."""
     if face.bulge_m > _FLAT_WITHIN_M:
         raise InputError(
             f"The first cut's face bulges by {1e3 * face.bulge_m:.3g} mm, because the first cut followed a surface. "
@@ -117,7 +121,7 @@ def _refuse_curved(face: _CutFace) -> None:
 
 
 def _on_the_cut_face(face: _CutFace) -> _Floats:
-    """Rotation that turns the face down and the fruit's former vertical to the blade's direction z."""
+    """Return the rotation that turns the face down and the fruit's former vertical to the blade's direction z."""
     up = np.array([0.0, 1.0, 0.0]) if abs(face.normal[1]) < _PARALLEL else np.array([0.0, 0.0, 1.0])
     y = -face.normal
     z = up - (up @ y) * y
@@ -126,7 +130,7 @@ def _on_the_cut_face(face: _CutFace) -> _Floats:
 
 
 def _about_y(angle_deg: float) -> _Floats:
-    """Rotation about the vertical, shape [3, 3]."""
+    """Return the rotation about the vertical, shape [3, 3]."""
     angle = np.deg2rad(angle_deg)
     c, s = np.cos(angle), np.sin(angle)
     return np.array([[c, 0.0, s], [0.0, 1.0, 0.0], [-s, 0.0, c]])
@@ -134,7 +138,7 @@ def _about_y(angle_deg: float) -> _Floats:
 
 _SIDES = {"positive": 1, "negative": -1}
 _MIN_SHARE = 0.01
-"""The smaller part that the second cut leaves must have this share of the half's volume; less is a miss."""
+"""Minimum volume fraction of the smaller part after the second cut; less is a miss."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +151,7 @@ class _HalveResult:
     frame: NDArray[np.float64]
     """Matrix from the first cut's frame to the second's, translation in [m], shape [4, 4]."""
     positive_share: float
-    """Share of the volume at x > 0 [-]."""
+    """Fraction of the volume at x > 0 [-]."""
 
 
 def halve(half: Surface, cut_points: NDArray[np.float64], params: HalveParams) -> _HalveResult:
@@ -164,7 +168,7 @@ def halve(half: Surface, cut_points: NDArray[np.float64], params: HalveParams) -
         )
     face = _fit_cut_face(cut_points, half)
     if params.rests_on == "cut_face":
-        _refuse_curved(face)
+        _reject_curved(face)
         half = _flattened(half, face, on_cut_face(half, cut_points))
     frame = _second_cut_frame(
         half, face, rests_on=params.rests_on, angle_deg=params.angle_deg, offset_m=params.offset_m
@@ -176,29 +180,29 @@ def halve(half: Surface, cut_points: NDArray[np.float64], params: HalveParams) -
         raise InputError(
             f"halve.offset_m is {params.offset_m:g} m, which leaves {share:.1%} of the half on one side of the second "
             f"cut's plane; the half reaches from {low:.1f} to {high:.1f} mm across it. Each side must keep at least "
-            f"{_MIN_SHARE:.0%}. Bring offset_m nearer to 0."
+            f"{_MIN_SHARE:.0%}. Move offset_m closer to 0."
         )
     return _HalveResult(surface, face, frame, share)
 
 
 def _volume_at_positive_x(surface: Surface) -> float:
-    """Volume of the part of a closed surface with x > 0 [m³]."""
+    """Return the volume of the part of a closed surface with x > 0 [m³]."""
     from trimesh.intersections import slice_faces_plane
 
     vertices, faces = slice_faces_plane(surface.vertices, surface.faces, (1.0, 0.0, 0.0), (0.0, 0.0, 0.0))[:2]
-    # Cones from the origin, which lies in the plane: the missing cap adds nothing.
+    # Cones from the origin, which lies in the plane: the missing cap contributes nothing.
     a, b, c = (vertices[faces[:, k]] for k in range(3))
     return float(np.einsum("ij,ij->", a, np.cross(b, c)) / 6.0)
 
 
 def on_cut_face(half: Surface, cut_points: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Vertices that are points of the cut, to the bit, shape [vertex_count]."""
+    """Return True for vertices that coincide exactly with points of the cut, shape [vertex_count]."""
     on_cut = {point.tobytes() for point in np.ascontiguousarray(cut_points)}
     return np.array([vertex.tobytes() in on_cut for vertex in np.ascontiguousarray(half.vertices)])
 
 
 def metrics(result: _HalveResult) -> dict[str, object]:
-    """The artifact halve/metrics."""
+    """Return the artifact halve/metrics."""
     surface = result.surface
     extent = np.ptp(surface.vertices, axis=0)
     return {
@@ -214,7 +218,7 @@ def metrics(result: _HalveResult) -> dict[str, object]:
 
 
 def _cut_face_table(result: _HalveResult) -> pl.DataFrame:
-    """The table halve/cut_face."""
+    """Return the table halve/cut_face."""
     rotation, translation = result.frame[:3, :3], result.frame[:3, 3]
     point, normal = rotation @ result.face.point + translation, rotation @ result.face.normal
     return pl.concat(

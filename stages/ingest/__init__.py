@@ -1,1 +1,1 @@
-"""Parts of the stage ingest: reading robot logs, and the force on the knife from what they hold."""
+"""Parts of the stage `ingest`: reading robot logs, and computing the force on the knife from them."""

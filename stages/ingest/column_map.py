@@ -1,4 +1,4 @@
-"""From named columns of any table to a log: which column is what, said by ingest.columns."""
+"""Build a log from a table of any format, with the columns named by ingest.columns."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -19,7 +19,7 @@ _WIDTHS = {
     "joints": 7,
     "external_torque": 7,
 }
-"""What ingest.columns may name, and how many numbers each has per sample; pose is a column-major 4×4."""
+"""Keys of ingest.columns and the number of values each has per sample; pose is a column-major 4×4."""
 
 _GetColumn = Callable[[str], NDArray[np.float64]]
 """Values of one column of the file, shape [n] or [n, k]."""
@@ -34,26 +34,26 @@ def read_columns(
     source_format: str,
     source: str,
 ) -> RobotLog:
-    """The log of a table whose columns the user has named.
+    """Return the log of a table whose columns the user has named.
 
     Args:
-        get: Gives the values of a column.
-        names: All columns that the file has, for the error's sake.
+        get: Returns the values of a column.
+        names: All columns of the file, for error messages.
         columns: Key of WIDTHS → one column (of vectors), or one column per number.
         sample_rate_hz: Even sampling of a table without a time column; None if it has one.
-        source_format: What kind of file it is.
-        source: Name of the file for sentences.
+        source_format: Format of the file.
+        source: Name of the file for messages.
     """
     unknown = sorted(set(columns) - _WIDTHS.keys())
     if unknown:
         raise InputError(
-            f"ingest.columns names {unknown[0]!r}. Known are {', '.join(_WIDTHS)}. Correct or remove it."
+            f"ingest.columns names {unknown[0]!r}. Known: {', '.join(_WIDTHS)}. Correct or remove it."
         )
     has_motion = {"position", "pose", "joints"} & columns.keys()
     has_force = "force" in columns or {"joints", "external_torque"} <= columns.keys()
     if not has_motion or not has_force:
         raise InputError(
-            f"{source} is a table with the columns {_some(names)}, and ingest.columns says where to find "
+            f"{source} is a table with the columns {_some(names)}, and ingest.columns names "
             f"{', '.join(sorted(columns)) or 'nothing'}. It must name the motion (position, pose or joints) and the "
             "force (force, or joints and external_torque). For example: "
             "--set 'ingest.columns={time: t, position: [x, y, z], force: [fx, fy, fz]}'."
@@ -92,13 +92,15 @@ def _field(
             )
     arrays = [get(part) for part in parts]
     if len({len(array) for array in arrays}) > 1:
-        raise InputError(f"{source}: the columns of {key} differ in length. They must not. Export it again.")
+        raise InputError(
+            f"{source}: the columns of {key} differ in length. They must be equally long. Export it again."
+        )
     table = np.column_stack([array.reshape(len(array), -1) for array in arrays])
     if key == "force" and table.shape[1] == 6:
         table = table[:, :3]
     if table.shape[1] != _WIDTHS[key]:
         raise InputError(
-            f"{source}: the columns of {key} hold {table.shape[1]} numbers per sample. There must be {_WIDTHS[key]}. "
+            f"{source}: the columns of {key} have {table.shape[1]} numbers per sample. There must be {_WIDTHS[key]}. "
             "Correct ingest.columns."
         )
     return table[:, 0] if _WIDTHS[key] == 1 else table
@@ -109,7 +111,7 @@ def _time(
 ) -> NDArray[np.float64]:
     if any(len(field) != count for field in fields.values()):
         raise InputError(
-            f"{source}: the named columns differ in length. They must not. Export the log again."
+            f"{source}: the named columns differ in length. They must be equally long. Export the log again."
         )
     if "time" in fields:
         return fields["time"]
@@ -135,14 +137,14 @@ def _rotations(quaternions: NDArray[np.float64], source: str) -> NDArray[np.floa
 
 def _some(names: Sequence[str]) -> str:
     shown = ", ".join(list(names)[:12])
-    return f"{shown}, … ({len(names)} in all)" if len(names) > 12 else shown or "(none)"
+    return f"{shown}, … ({len(names)} in total)" if len(names) > 12 else shown or "(none)"
 
 
-# What tables with columns that the user names have in common, whatever file they are in.
+# Table formats
 
 
 def log_of_frame(frame: pl.DataFrame, source_format: str, source: str, params: IngestParams) -> RobotLog:
-    """The log in the columns of a table that ingest.columns names."""
+    """Return the log in the columns of a table named by ingest.columns."""
 
     def get(name: str) -> NDArray[np.float64]:
         series = frame[name]
@@ -167,15 +169,15 @@ def log_of_frame(frame: pl.DataFrame, source_format: str, source: str, params: I
 
 
 def check_unpacked_size(source: str, size: int, max_bytes: int) -> None:
-    """Refuse a compressed file that would fill the memory."""
+    """Reject a compressed file that would fill the memory."""
     if size > max_bytes:
         raise InputError(
-            f"{source} holds {size / 1e6:.0f} MB when unpacked. At most {max_bytes / 1e6:.0f} MB are read. Cut the "
+            f"{source} has {size / 1e6:.0f} MB when unpacked. At most {max_bytes / 1e6:.0f} MB are read. Cut the "
             "log to the time of one cut, or raise ingest.max_bytes."
         )
 
 
 def unreadable(source: str, kind: str, error: Exception) -> InputError:
-    """The error of a file that its library can't read."""
+    """Return the error for a file that its library can't read."""
     reason = " ".join(str(error).split())[:160]
-    return InputError(f"{source} can't be read as {kind} ({reason}). It must be whole. Export it again.")
+    return InputError(f"{source} can't be read as {kind} ({reason}). It must be complete. Export it again.")

@@ -1,4 +1,4 @@
-"""Contact onset: when the knife begins to feel the fruit."""
+"""Sampling of a log, descent of the knife, contact onset, and contact with the board."""
 
 from dataclasses import dataclass
 
@@ -9,16 +9,16 @@ from stages.ingest.description import IngestParams
 from stages.runtime.errors import InputError
 from stages.shared.fitting import MIN_SAMPLES
 
-# Rules for the clock of a log.
+# Sampling
 
 
 _MAX_RATE_HZ = 20_000.0
-"""No robot logs faster; a higher rate is a clock in another unit."""
+"""Maximum plausible rate; a higher one means a clock in another unit."""
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """How a log was sampled."""
+    """Sampling of a log."""
 
     rate_hz: float
     duration_s: float
@@ -26,16 +26,16 @@ class Sampling:
 
 
 def check_time(time_s: NDArray[np.float64], params: IngestParams, source: str) -> Sampling:
-    """Refuse a clock that can't be trusted; shape [n]."""
+    """Reject an invalid clock; shape [n]."""
     if len(time_s) < MIN_SAMPLES:
         raise InputError(
-            f"{source} has {len(time_s)} samples. At least {MIN_SAMPLES} are needed, at {params.min_rate_hz:g} Hz or "
+            f"{source} has {len(time_s)} samples. It needs at least {MIN_SAMPLES}, at {params.min_rate_hz:g} Hz or "
             "more. Record the whole cut."
         )
     missing = np.flatnonzero(~np.isfinite(time_s))
     if len(missing):
         raise InputError(
-            f"{source}: the time of sample {missing[0]} is missing or NaN ({len(missing)} in all). Every sample needs "
+            f"{source}: the time of sample {missing[0]} is missing or NaN ({len(missing)} in total). Each sample needs "
             "its time. Remove these samples or record the log again."
         )
     steps = np.diff(time_s)
@@ -48,7 +48,7 @@ def check_time(time_s: NDArray[np.float64], params: IngestParams, source: str) -
     if len(stuck):
         raise InputError(
             f"{source}: time does not increase from sample {stuck[0]} ({time_s[stuck[0]]:.9g} s) to the next "
-            f"({time_s[stuck[0] + 1]:.9g} s), {len(stuck)} times in all. It must increase at every sample. Remove "
+            f"({time_s[stuck[0] + 1]:.9g} s), {len(stuck)} times in total. It must increase at every sample. Remove "
             "repeated samples, or split the log where the clock was reset."
         )
     sampling = Sampling(
@@ -62,14 +62,14 @@ def _check_rate(sampling: Sampling, params: IngestParams, source: str) -> None:
     rate = sampling.rate_hz
     if rate > _MAX_RATE_HZ:
         raise InputError(
-            f"{source} has {rate:.4g} samples a second. At most {_MAX_RATE_HZ:g} are plausible, so its clock is in "
-            "another unit. Say which: --set ingest.time_unit=s (or ms, us, ns)."
+            f"{source} has {rate:.4g} samples per second. At most {_MAX_RATE_HZ:g} are plausible, so its clock is in "
+            "another unit. Set it: --set ingest.time_unit=s (or ms, us, ns)."
         )
     if rate < params.min_rate_hz:
         hint = " The clock may be in milliseconds: --set ingest.time_unit=ms." if rate < 5.0 else ""
         raise InputError(
-            f"{source} has {rate:.4g} samples a second. At least ingest.min_rate_hz = {params.min_rate_hz:g} are "
-            f"needed to see a puncture.{hint} Record it faster, or lower ingest.min_rate_hz to take it all the same."
+            f"{source} has {rate:.4g} samples per second. At least ingest.min_rate_hz = {params.min_rate_hz:g} are "
+            f"needed to see a puncture.{hint} Record it faster, or lower ingest.min_rate_hz to accept it."
         )
     if sampling.largest_gap_s > params.max_gap_s:
         raise InputError(
@@ -79,34 +79,34 @@ def _check_rate(sampling: Sampling, params: IngestParams, source: str) -> None:
         )
 
 
-# The descent of the knife: from where it leaves its highest point to its lowest.
+# Descent of the knife: from its highest to its lowest point
 
 
 _START_DEPTH_M = 0.001
-"""The descent counts from this depth on: above it the knife rests, and height says nothing about time."""
+"""Depth from which the descent counts: above it the knife rests, and height does not determine time."""
 _MIN_DEPTH_M = 0.005
-"""A motion that goes down less is no cut."""
+"""Minimum depth of a cut."""
 
 
 @dataclass(frozen=True)
 class Descent:
-    """Where a record goes down."""
+    """Descending part of a record."""
 
     top: int
     """First sample deeper than START_DEPTH_M."""
     bottom: int
     """Lowest sample."""
     depth_m: NDArray[np.float64]
-    """How far the edge is below its highest point before the cut [m], shape [n]."""
+    """Depth of the edge below its highest point before the cut [m], shape [n]."""
 
     @property
     def samples(self) -> slice:
-        """From top to bottom, both included."""
+        """Samples from top to bottom, both included."""
         return slice(self.top, self.bottom + 1)
 
 
 def find_descent(height_m: NDArray[np.float64], source: str) -> Descent:
-    """The descent to the lowest point of a record, height [m] of shape [n]."""
+    """Find the descent to the lowest point of a record, height [m] of shape [n]."""
     bottom = int(np.argmin(height_m))
     start = float(height_m[: bottom + 1].max())
     depth = start - height_m
@@ -120,25 +120,28 @@ def find_descent(height_m: NDArray[np.float64], source: str) -> Descent:
     return Descent(top, bottom, depth)
 
 
-# Contact with the board: a steep rise of the force at the end of the descent, which is not the fruit's.
+# Board contact: a steep rise of the force at the end of the descent
 
 
 _BAND_M = 6.0e-3
-"""The board is looked for so far above the lowest point [m]."""
+"""Height above the lowest point in which board contact is searched [m]."""
 _OVER_M = 0.5e-3
-"""Slopes are taken over so much depth [m]."""
+"""Depth over which slopes are taken [m]."""
 _STEEP_N_M = 10.0e3
-"""Fruit pushes back by up to 5 N per mm; an arm that presses on a board by 20 and more [N/m]."""
+"""Minimum slope [N/m]: fruit pushes back with up to 5 N per mm, an arm on a board with 20 and more."""
 _STEEPER = 3.0
-"""The rise must also be so much steeper than anything before it."""
+"""Minimum ratio to any slope before it."""
 _LEAST_RISE_N = 8.0
-"""A smaller one changes little [N]."""
+"""Minimum rise [N]; a smaller one has little effect."""
 
 _Array = NDArray[np.float64]
 
 
 def board_contact(upward_n: _Array, descent: Descent) -> int | None:
-    """First sample at which the edge presses on the board, or None; upward_n: tared and low-passed [N], shape [n]."""
+    """Return the first sample at which the edge presses on the board, or None.
+
+    upward_n: tared and low-passed force [N], shape [n].
+    """
     down = np.arange(descent.top, descent.bottom + 1)
     depth = np.maximum.accumulate(descent.depth_m[down])
     force = upward_n[down]
@@ -157,21 +160,21 @@ def board_contact(upward_n: _Array, descent: Descent) -> int | None:
 
 
 _HOLD_S = 0.05
-"""The force must stay above the threshold for so long; a knock of the arm's gears is shorter."""
+"""Time for which the force must stay above the threshold; a knock of the arm's gears is shorter."""
 _FOOT_FRACTION = 0.25
-"""The onset is the foot of the rise: where the force was last below this part of the threshold."""
+"""The onset is the foot of the rise: where the force was last below this fraction of the threshold."""
 
 
 def find_onset(
     time_s: NDArray[np.float64], upward_n: NDArray[np.float64], descent: Descent, threshold_n: float
 ) -> int | None:
-    """Sample at which contact begins, or None.
+    """Return the sample at which contact begins, or None.
 
     Args:
         time_s: Time [s], shape [n].
         upward_n: Upward force on the knife, tared and low-passed [N], shape [n].
-        descent: Where the knife goes down; only there is contact looked for.
-        threshold_n: Force that only contact can give [N].
+        descent: Descent of the knife; contact is searched only there.
+        threshold_n: Force that indicates contact [N].
     """
     above = upward_n >= threshold_n
     for crossing in range(descent.top, descent.bottom + 1):
@@ -189,7 +192,7 @@ def require_onset(
     threshold_n: float,
     source: str,
 ) -> int:
-    """Like find_onset, with a sentence if there is no contact, or one that pulls the knife down."""
+    """Same as find_onset, but raise InputError if there is no contact, or one that pulls the knife down."""
     onset = find_onset(time_s, upward_n, descent, threshold_n)
     if onset is not None:
         return onset
@@ -197,7 +200,7 @@ def require_onset(
     if find_onset(time_s, -upward_n, descent, threshold_n) is not None:
         raise InputError(
             f"{source}: the force pulls the knife down, by up to {-upward_n[descent.samples].min():.3g} N, while it "
-            "goes down. A fruit must push it up, so the log has the other sign. Say which: --set "
+            "goes down. A fruit must push it up, so the log has the other sign. Set it: --set "
             "ingest.force_is=exerted (by the robot) or on_knife."
         )
     raise InputError(
@@ -208,7 +211,7 @@ def require_onset(
 
 
 def _foot(upward_n: NDArray[np.float64], crossing: int, top: int, low_n: float) -> int:
-    """Down the rise from the crossing, to where it ends."""
+    """Return the foot of the rise, searched backwards from the crossing."""
     foot = crossing
     while foot > top and upward_n[foot] > low_n and upward_n[foot - 1] < upward_n[foot]:
         foot -= 1

@@ -1,4 +1,4 @@
-"""Where the knife's edge was and what force acted on it, from what the log holds."""
+"""Position of the knife's edge and force on the knife, computed from a log."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from stages.ingest.robot_log import RobotLog, in_si
 from stages.runtime.errors import InputError
 from stages.shared.robots.robot import LinkTable, flange_pose, jacobian, load_robot
 
-# From the robot's base frame to the cutting frame: y up, the blade along z.
+# From the robot's base frame to the cutting frame: y up, the blade along z
 
 
 AXES = {
@@ -20,7 +20,7 @@ AXES = {
 
 
 def cutting_rotation(up_axis: str, blade_axis: str) -> NDArray[np.float64]:
-    """Rotation that takes vectors of the base frame to the cutting frame, shape [3, 3].
+    """Return the rotation from the base frame to the cutting frame, shape [3, 3].
 
     Its rows are the cutting frame's x, y, z in the base frame: x = up × blade completes a right-handed frame.
     """
@@ -34,7 +34,7 @@ def cutting_rotation(up_axis: str, blade_axis: str) -> NDArray[np.float64]:
 
 
 def describe(up_axis: str, blade_axis: str) -> str:
-    """The mapping in words, for the table's metadata."""
+    """Describe the mapping, for the table's metadata."""
     rotation = cutting_rotation(up_axis, blade_axis)
     names = {tuple(vector): name for name, vector in AXES.items()}
     across = names[tuple(rotation[0] + 0.0)]
@@ -43,9 +43,9 @@ def describe(up_axis: str, blade_axis: str) -> str:
 
 _PANDA = "panda"
 _MAX_TRAVEL_M = 2.0
-"""Twice a Panda's reach; a longer motion is in another unit."""
+"""Maximum travel, twice a Panda's reach; a longer motion is in another unit."""
 _MAX_FORCE_N = 1000.0
-"""Several times what an arm of this class can press with; more is in another unit."""
+"""Maximum force, several times what an arm of this class can exert; more is in another unit."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +53,11 @@ class EdgeRecord:
     """Motion of the edge and force on the knife, before tare, in the axes of the cutting frame."""
 
     time_s: NDArray[np.float64]
-    """From 0 [s], shape [n]."""
+    """Time from 0 [s], shape [n]."""
     position_m: NDArray[np.float64]
-    """Edge, from the robot's base [m], shape [n, 3]."""
+    """Edge position relative to the robot's base [m], shape [n, 3]."""
     force_n: NDArray[np.float64]
-    """Force on the knife as logged [N], shape [n, 3]; where it was not known, between its neighbours."""
+    """Force on the knife as logged [N], shape [n, 3]; interpolated where unknown."""
     known: NDArray[np.bool_]
     """False where the robot gave no force (near a singularity it reports zeros), shape [n]."""
     sampling: Sampling
@@ -71,7 +71,7 @@ class EdgeRecord:
 
 
 def edge_record(log: RobotLog, params: IngestParams, source: str) -> EdgeRecord:
-    """The log in SI units and in the cutting frame's axes; InputError if a rule is broken."""
+    """Return the log in SI units and in the cutting frame's axes; raise InputError if a rule is violated."""
     log = in_si(log, params)
     sampling = check_time(log.time_s, params, source)
     position, position_from = _edge_position(log, params.edge_offset_m, source, params.robot)
@@ -79,21 +79,21 @@ def edge_record(log: RobotLog, params: IngestParams, source: str) -> EdgeRecord:
     travel = float(np.ptp(position, axis=0).max())
     if travel > _MAX_TRAVEL_M:
         raise InputError(
-            f"{source}: the edge travels {travel:.4g} m. More than {_MAX_TRAVEL_M:g} m is out of any arm's reach, so "
-            "the position is in another unit. Say which: --set ingest.length_unit=mm."
+            f"{source}: the edge travels {travel:.4g} m. More than {_MAX_TRAVEL_M:g} m is beyond any arm's reach, so "
+            "the position is in another unit. Set it: --set ingest.length_unit=mm."
         )
     force, force_from = force_on_knife(log, source, params.robot)
     _check_finite(force, f"force ({force_from})", source)
     largest = float(np.abs(force).max())
     if largest > _MAX_FORCE_N:
         raise InputError(
-            f"{source}: the force reaches {largest:.4g} N. More than {_MAX_FORCE_N:g} N can't be pressed by this arm, "
-            "so the force is in another unit. Say which: --set ingest.force_unit=mN."
+            f"{source}: the force reaches {largest:.4g} N. More than {_MAX_FORCE_N:g} N can't be exerted by this arm, "
+            "so the force is in another unit. Set it: --set ingest.force_unit=mN."
         )
-    known = np.any(force != 0.0, axis=1)
-    if known.mean() < 0.5:
+    has_force = np.any(force != 0.0, axis=1)
+    if has_force.mean() < 0.5:
         raise InputError(
-            f"{source}: the force is exactly zero in {len(known) - known.sum()} of {len(known)} samples. The robot "
+            f"{source}: the force is exactly zero in {np.sum(~has_force)} of {len(has_force)} samples. The robot "
             "reports zeros near a singularity, and a sensor when it is off. Move the board to where the arm is not "
             "stretched."
         )
@@ -101,8 +101,8 @@ def edge_record(log: RobotLog, params: IngestParams, source: str) -> EdgeRecord:
     return EdgeRecord(
         time_s=log.time_s - log.time_s[0],
         position_m=position @ rotation.T,
-        force_n=_filled(log.time_s, force, known) @ rotation.T,
-        known=known,
+        force_n=_filled(log.time_s, force, has_force) @ rotation.T,
+        known=has_force,
         sampling=sampling,
         force_from=force_from,
         position_from=position_from,
@@ -112,7 +112,7 @@ def edge_record(log: RobotLog, params: IngestParams, source: str) -> EdgeRecord:
 def _edge_position(
     log: RobotLog, edge_offset_m: tuple[float, float, float], source: str, robot: str
 ) -> tuple[NDArray[np.float64], str]:
-    """Measured edge positions in the base frame [m], shape [n, 3], and what they were computed from."""
+    """Return measured edge positions in the base frame [m], shape [n, 3], and their source."""
     offset = np.array(edge_offset_m)
     if log.position_m is not None:
         if not offset.any():
@@ -126,7 +126,7 @@ def _edge_position(
         return log.position_m + log.rotation @ offset, "logged pose and edge_offset_m"
     if log.joints_rad is None:
         raise InputError(
-            f"{source} has neither poses nor joint angles. The edge's height is needed at every sample. Log O_T_EE "
+            f"{source} has neither poses nor joint angles. Every sample needs the edge's height. Log O_T_EE "
             "or q."
         )
     pose = flange_pose(_links(robot, log.joints_rad, source), log.joints_rad) @ (
@@ -139,7 +139,7 @@ def _edge_position(
 
 
 def force_on_knife(log: RobotLog, source: str, robot: str = _PANDA) -> tuple[NDArray[np.float64], str]:
-    """Force on the knife in the base frame [N], shape [n, 3], and what it was computed from."""
+    """Return the force on the knife in the base frame [N], shape [n, 3], and its source."""
     if log.force_n is not None and np.any(log.force_n != 0.0):
         return log.force_factor * log.force_n, "logged force"
     if log.joints_rad is not None and log.external_torque_nm is not None:
@@ -157,9 +157,9 @@ def force_on_knife(log: RobotLog, source: str, robot: str = _PANDA) -> tuple[NDA
 def force_from_torque(
     joints_rad: NDArray[np.float64], torque_nm: NDArray[np.float64], robot: str = _PANDA
 ) -> NDArray[np.float64]:
-    """Linear part of the wrench w that solves Jᵀw = τ in the least-squares sense [N], shape [n, 3].
+    """Return the linear part of the wrench w that solves Jᵀw = τ in the least-squares sense [N], shape [n, 3].
 
-    The sign is that of the torques. The force does not depend on the point that the Jacobian is taken at.
+    The sign is that of the torques. The force does not depend on the reference point of the Jacobian.
     """
     transposed = jacobian(load_robot(robot).table, joints_rad).transpose(0, 2, 1)
     wrench = np.linalg.pinv(transposed) @ torque_nm[:, :, None]
@@ -182,12 +182,12 @@ def _check_finite(values: NDArray[np.float64], name: str, source: str) -> None:
     bad = np.flatnonzero(~np.isfinite(values).all(axis=1))
     if len(bad):
         raise InputError(
-            f"{source}: the {name} of sample {bad[0]} is missing, NaN or infinite ({len(bad)} in all). All must be "
+            f"{source}: the {name} of sample {bad[0]} is missing, NaN or infinite ({len(bad)} in total). All must be "
             "numbers. Remove these samples or record the log again."
         )
 
 
 def _filled(
-    time_s: NDArray[np.float64], force: NDArray[np.float64], known: NDArray[np.bool_]
+    time_s: NDArray[np.float64], force: NDArray[np.float64], has_force: NDArray[np.bool_]
 ) -> NDArray[np.float64]:
-    return np.stack([np.interp(time_s, time_s[known], column[known]) for column in force.T], axis=1)
+    return np.stack([np.interp(time_s, time_s[has_force], column[has_force]) for column in force.T], axis=1)

@@ -29,11 +29,11 @@ class _ForceRecord:
     """A cut as it was measured: one entry per sample, in the cutting frame."""
 
     time_s: NDArray[np.float64]
-    """From 0 [s], shape [n]."""
+    """Time from 0 [s], shape [n]."""
     position_m: NDArray[np.float64]
-    """Middle of the edge [m], shape [n, 3]: y above the board, x and z from where the log begins."""
+    """Middle of the edge [m], shape [n, 3]: y above the board, x and z relative to the start of the log."""
     velocity_m_s: NDArray[np.float64]
-    """Its velocity [m/s], shape [n, 3]."""
+    """Velocity of the edge [m/s], shape [n, 3]."""
     raw_n: NDArray[np.float64]
     """Force on the knife before tare [N], shape [n, 3]."""
     tare: Tare
@@ -46,13 +46,13 @@ class _ForceRecord:
     onset: int
     """Sample at which contact begins."""
     on_board: int | None
-    """Sample from which on the edge presses on the board; None if it does not."""
+    """Sample from which the edge presses on the board; None if it does not."""
     descent: Descent
     residual_n: float
     """Root mean square of the net force, low-passed, between the start of the descent and the onset [N]."""
     record: EdgeRecord
     board: str
-    """How the height above the board is known."""
+    """Source of the height above the board."""
 
     @property
     def net_n(self) -> NDArray[np.float64]:
@@ -78,7 +78,7 @@ def ingest(
         log: The log of a cut.
         params: Section `ingest` of params.yaml.
         air_runs: Logs of the same motion without contact, by name.
-        source: Name of the log for sentences.
+        source: Name of the log for messages.
     """
     record = edge_record(log, params, source)
     airs = {name: edge_record(air, params, name) for name, air in (air_runs or {}).items()}
@@ -123,24 +123,24 @@ def ingest(
 def _on_board(
     record: EdgeRecord, airs: Mapping[str, EdgeRecord], params: IngestParams
 ) -> tuple[NDArray[np.float64], str]:
-    """Edge positions above the board [m], shape [n, 3], and how the board's height is known."""
+    """Return edge positions above the board [m], shape [n, 3], and the source of the board's height."""
     lowest = min(float(each.height_m.min()) for each in (record, *airs.values()))
     if params.board_height_m is None:
         board = lowest - params.board_clearance_m
-        known = (
+        board_source = (
             f"assumed: the edge's lowest point of all runs, {lowest:.5f} m above the base, is "
             f"{params.board_clearance_m:g} m above the board"
         )
     else:
         board = params.board_height_m
-        known = f"given: {board:g} m above the base"
+        board_source = f"given: {board:g} m above the base"
         if lowest < board:
             raise InputError(
                 f"ingest.board_height_m is {board:g} m, but the edge goes down to {lowest:.5f} m. It can't go below "
                 "the board. Correct board_height_m or edge_offset_m."
             )
     start = record.position_m[0]
-    return record.position_m - np.array([start[0], board, start[2]]), known
+    return record.position_m - np.array([start[0], board, start[2]]), board_source
 
 
 def _uncertainty(filtered: NDArray[np.float64], residual: float, params: IngestParams) -> NDArray[np.float64]:
@@ -149,7 +149,7 @@ def _uncertainty(filtered: NDArray[np.float64], residual: float, params: IngestP
 
 
 def force_table(result: _ForceRecord) -> pl.DataFrame:
-    """The table ingest/force."""
+    """Return the table ingest/force."""
     net = result.net_n
     values: dict[str, NDArray[np.generic]] = {
         "time_s": result.time_s,
@@ -169,13 +169,13 @@ def force_table(result: _ForceRecord) -> pl.DataFrame:
 
 
 def empty_table(name: str = "ingest/force") -> pl.DataFrame:
-    """One of the stage's tables where there is no log."""
+    """Return one of the stage's tables for a scan without a log."""
     columns = ARTIFACTS[name].columns
     return pl.DataFrame([pl.Series(c.name, [], polars_dtype(c.dtype)) for c in columns])
 
 
 def further_table(folder: Path, params: IngestParams) -> pl.DataFrame:
-    """The table ingest/further: the logs of further cuts in the folder, if it is one."""
+    """Return the table ingest/further: the logs of further cuts in the folder, if it is one."""
     tables = [empty_table("ingest/further")]
     for each in further_logs(folder):
         air_runs = {air.name: read_log(air, params) for air in each.air}
@@ -186,7 +186,7 @@ def further_table(folder: Path, params: IngestParams) -> pl.DataFrame:
 
 
 def metrics(result: _ForceRecord, source_format: str, air_runs: int) -> dict[str, object]:
-    """The artifact ingest/metrics."""
+    """Return the artifact ingest/metrics."""
     onset, bottom = result.onset, result.descent.bottom
     norm, sampling = result.filtered_norm_n, result.record.sampling
     last = bottom + 1 if result.on_board is None else result.on_board
@@ -213,7 +213,7 @@ def metrics(result: _ForceRecord, source_format: str, air_runs: int) -> dict[str
 def _notes(
     result: _ForceRecord, log: RobotLog, params: IngestParams, source: str, digests: Mapping[str, str]
 ) -> dict[str, str]:
-    """Where the force comes from, for the table's metadata."""
+    """Return the origin of the force, for the table's metadata."""
     sampling = result.record.sampling
     si = in_si(log, params)
     sign = "the robot's" if si.force_factor == EXERTED else "the one on the knife"
@@ -239,7 +239,7 @@ def _notes(
         "onset_s": f"{result.time_s[result.onset]:.6f}",
         "board_contact_s": "none"
         if result.on_board is None
-        else f"{result.time_s[result.on_board]:.6f}; not valid from there on",
+        else f"{result.time_s[result.on_board]:.6f}; invalid from there on",
         "uncertainty": (
             f"root of squares of repeatability {params.reading.repeatability_n:g} N, tare residual "
             f"{result.residual_n:.3f} N and {params.scale_error_fraction:g} of the force"
@@ -250,7 +250,7 @@ def _notes(
 def _title(result: _ForceRecord, numbers: Mapping[str, object], name: str) -> str:
     board = ""
     if result.on_board is not None:
-        board = f" Presses on the board from {numbers['board_contact_s']:.3f} s on: left out."
+        board = f" Presses on the board from {numbers['board_contact_s']:.3f} s on; excluded."
     return (
         f"{name}: {numbers['source_format']}, {numbers['samples']} samples at {numbers['rate_hz']:.1f} Hz. "
         f"Contact at {numbers['onset_s']:.3f} s, {1e3 * result.position_m[result.onset, 1]:.1f} mm; peak "
@@ -277,8 +277,8 @@ def run(io: StageIO, params: IngestParams) -> dict[str, object]:
     io.progress(0.4, "tare")
     result = ingest(log, params, air_runs=air_runs, source=path.name)
     digests = {each.name: sha256_of_file(each) for each in (path, *air_paths)}
-    said = _notes(result, log, params, path.name, digests) | {LOGS_NOTE: digests[path.name]}
-    io.write("ingest/force", force_table(result), notes=said)
+    notes = _notes(result, log, params, path.name, digests) | {LOGS_NOTE: digests[path.name]}
+    io.write("ingest/force", force_table(result), notes=notes)
     numbers = metrics(result, log.source_format, len(air_runs))
     folder = io.scan_dir / io.scan.further_logs
     further = further_table(folder, params)

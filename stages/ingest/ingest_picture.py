@@ -1,4 +1,4 @@
-"""The picture of the stage ingest: raw, air and net force over time and over height, the onset marked."""
+"""Picture of the stage `ingest`: raw, air and net force over time and over height, with the onset."""
 
 import io
 from typing import Any
@@ -24,7 +24,7 @@ def force_picture(
     onset: int,
     title: str,
 ) -> bytes:
-    """PNG of the upward force [N] over time [s] and over height [m], forces of shape [n, 3]; heights below."""
+    """Draw the upward force [N] over time [s] and over height [m] as PNG, forces of shape [n, 3]; heights below."""
     figure, canvas = _figure()
     over_time, over_height = figure.add_subplot(2, 2, 1), figure.add_subplot(2, 2, 2)
     for axis, x in ((over_time, time_s), (over_height, 1e3 * height_m)):
@@ -58,7 +58,7 @@ def force_picture(
 
 
 def no_log_picture() -> bytes:
-    """PNG that says that there is nothing to show."""
+    """Draw a PNG that says that there is no log."""
     figure, canvas = _figure()
     figure.text(0.5, 0.5, "no log", ha="center", va="center", fontsize=28, color=SCAN)
     return _png(canvas)
@@ -73,7 +73,7 @@ def _figure() -> tuple[Any, Any]:
 
 
 def _shade(axis: Any, time_s: NDArray[np.float64], where: NDArray[np.bool_]) -> None:
-    """Grey where the samples are not valid."""
+    """Shade the samples that are not valid."""
     axis.fill_between(
         time_s, 0.0, 1.0, where=where, transform=axis.get_xaxis_transform(), color="#eef0f2", lw=0
     )

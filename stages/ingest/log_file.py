@@ -1,4 +1,4 @@
-"""Opening a log: size first, then what kind of file it is by its content, then its reader."""
+"""Opening a log: check the size, recognise the format by its content, then read it."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,7 +16,7 @@ _START_BYTES = 64
 
 @dataclass(frozen=True)
 class LogFile:
-    """A log that is not yet understood; what a format does not ask for is not read."""
+    """A log file of unknown format; content is read only when a format needs it."""
 
     path: Path
     start: bytes
@@ -24,7 +24,7 @@ class LogFile:
 
     @property
     def name(self) -> str:
-        """For messages."""
+        """File name for messages."""
         return self.path.name
 
     @cached_property
@@ -37,28 +37,28 @@ class LogFile:
 
     @cached_property
     def first_line(self) -> str:
-        """The first line that is not empty, without the spaces around it; empty if the file is no text."""
+        """The first non-empty line, stripped; empty if the file is not text."""
         return (self.text or "").lstrip().partition("\n")[0].strip()
 
     @property
     def is_json(self) -> bool:
-        """Whether it begins like JSON."""
+        """True if the file begins like JSON."""
         return self.first_line.startswith(("{", "["))
 
     @cached_property
     def json(self) -> Any:
-        """The whole file, parsed; InputError if it is not JSON."""
+        """The whole file, parsed; raises InputError if it is not JSON."""
         return parse_json(self.text or "", self.name)
 
 
 class _Format(Protocol):
-    """A module of stages/ingest/formats."""
+    """Interface of a module in stages/ingest/formats."""
 
     def recognises(self, file: LogFile) -> bool:
-        """Whether the file is of this format."""
+        """Return True if the file is of this format."""
 
     def read(self, file: LogFile, params: IngestParams) -> RobotLog:
-        """The log; InputError with the reason if it can't be read."""
+        """Return the log; raise InputError with the reason if it can't be read."""
 
 
 def read_log(path: Path, params: IngestParams) -> RobotLog:
@@ -69,14 +69,14 @@ def read_log(path: Path, params: IngestParams) -> RobotLog:
     with path.open("rb") as opened:
         file = LogFile(path, opened.read(_START_BYTES))
     for name in LOG_FORMATS:
-        known = log_format(name)
-        if known.recognises(file):
-            return known.read(file, params)
+        reader = log_format(name)
+        if reader.recognises(file):
+            return reader.read(file, params)
     raise _unknown(file)
 
 
 def log_format(name: str) -> _Format:
-    """The module of the format."""
+    """Return the module of the format."""
     module: Any = import_module(f"stages.ingest.formats.{name}")
     return module
 
@@ -86,11 +86,11 @@ def _unknown(file: LogFile) -> InputError:
         content = file.json
         keys = ", ".join(list(content)[:8]) if isinstance(content, dict) else type(content).__name__
         return InputError(
-            f"{file.name} is JSON but no log of a known layout (it holds {keys or 'nothing'}). It must have time and "
-            "O_T_EE or q, and O_F_ext_hat_K or tau_ext_hat_filtered. Export it as CSV and name its columns in "
+            f"{file.name} is JSON but not a log of a known layout (it contains {keys or 'nothing'}). It must have time "
+            "and O_T_EE or q, and O_F_ext_hat_K or tau_ext_hat_filtered. Export it as CSV and name its columns in "
             "ingest.columns."
         )
-    titles = "; ".join(known.title for known in LOG_FORMATS.values())
+    titles = "; ".join(entry.title for entry in LOG_FORMATS.values())
     return InputError(
-        f"{file.name} is of no known format. It must be one of: {titles}. Export it as one of these."
+        f"{file.name} has an unknown format. It must be one of: {titles}. Export it as one of these."
     )

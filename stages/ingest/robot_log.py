@@ -1,4 +1,4 @@
-"""What a log holds, in one form for all formats: SI units, the robot's base frame, the log's own sign."""
+"""Content of a log in one form for all formats: SI units, the robot's base frame, the log's own sign."""
 
 import json
 from dataclasses import dataclass, replace
@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from stages.ingest.description import IngestParams
 from stages.runtime.errors import InputError
 
-# Turning lists of a parsed file into arrays, with a sentence when they are not what they should be.
+# Arrays from parsed files
 
 
 def number_array(values: Any, width: int | None, name: str, source: str) -> NDArray[np.float64]:
-    """An array of shape [n, width], or [n] if width is None; null becomes NaN, which is refused later."""
+    """Return an array of shape [n, width], or [n] if width is None; null becomes NaN, which is rejected later."""
     shape = "numbers" if width is None else f"rows of {width} numbers"
     if not isinstance(values, list | np.ndarray):
         raise InputError(
@@ -36,7 +36,7 @@ def number_array(values: Any, width: int | None, name: str, source: str) -> NDAr
 
 
 def column_array(values: Any, name: str, source: str) -> NDArray[np.float64]:
-    """An array of shape [n] or [n, k] from a column of a table, an array of an archive or a list of a pickle."""
+    """Return an array of shape [n] or [n, k] from a column of a table, an array of an archive or a list of a pickle."""
     array = np.asarray(values)
     if array.dtype.kind not in "fiu" or array.ndim not in (1, 2):
         raise InputError(
@@ -46,11 +46,8 @@ def column_array(values: Any, name: str, source: str) -> NDArray[np.float64]:
     return array.astype(np.float64)
 
 
-# Parsing untrusted JSON: a sentence for everything that is wrong with it.
-
-
 def parse_json(text: str, source: str) -> Any:
-    """The value; InputError if it is no JSON or nested too deeply for the parser."""
+    """Parse untrusted JSON; raise InputError if it is invalid or nested too deeply for the parser."""
     try:
         return json.loads(text)
     except RecursionError as error:
@@ -60,7 +57,7 @@ def parse_json(text: str, source: str) -> Any:
         ) from error
     except ValueError as error:
         raise InputError(
-            f"{source} is not valid JSON ({error}). It must be whole. Record or export it again."
+            f"{source} is not valid JSON ({error}). It must be complete. Record or export it again."
         ) from error
 
 
@@ -71,23 +68,23 @@ ON_KNIFE = 1.0
 
 @dataclass(frozen=True)
 class RobotLog:
-    """One recording; the fields that its format lacks are None."""
+    """One recording; fields that its format lacks are None."""
 
     source_format: str
     time_s: NDArray[np.float64]
     """Time [s], shape [n]."""
     clock: str
-    """What the clock is called in the file."""
+    """Name of the clock in the file."""
     time_unit: str
     """Unit of the clock in the file: s, ms, us or ns."""
     position_m: NDArray[np.float64] | None = None
     """Measured position of the end effector in the base frame [m], shape [n, 3]."""
     rotation: NDArray[np.float64] | None = None
-    """Its orientation in the base frame, shape [n, 3, 3]."""
+    """Orientation of the end effector in the base frame, shape [n, 3, 3]."""
     force_n: NDArray[np.float64] | None = None
     """Force at the end effector in the base frame, sign as logged [N], shape [n, 3]."""
     force_factor: float = EXERTED
-    """EXERTED or ON_KNIFE: what the logged force and torque have to be multiplied with."""
+    """EXERTED or ON_KNIFE: factor for the logged force and torque."""
     joints_rad: NDArray[np.float64] | None = None
     """Measured joint angles [rad], shape [n, 7]."""
     external_torque_nm: NDArray[np.float64] | None = None
@@ -98,12 +95,12 @@ class RobotLog:
 
 
 def pose_parts(column_major: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Positions [n, 3] and rotations [n, 3, 3] of column-major 4×4 poses, shape [n, 16]."""
+    """Return positions [n, 3] and rotations [n, 3, 3] of column-major 4×4 poses, shape [n, 16]."""
     poses = column_major.reshape(-1, 4, 4).transpose(0, 2, 1)
     return poses[:, :3, 3], poses[:, :3, :3]
 
 
-# Bringing a log to SI units, by what the user said or by the rule of its format.
+# Conversion to SI units
 
 
 _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
@@ -113,7 +110,7 @@ _FACTORS = {"exerted": EXERTED, "on_knife": ON_KNIFE}
 
 
 def in_si(log: RobotLog, params: IngestParams) -> RobotLog:
-    """The log with the units and the sign of the params in place of its format's own."""
+    """Return the log in SI units; units and sign of the params override those of its format."""
     time_unit = log.time_unit if params.time_unit == "auto" else params.time_unit
     return replace(
         log,

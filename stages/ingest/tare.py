@@ -1,4 +1,4 @@
-"""Tare: what the log reads when nothing is cut, from no-contact runs or from the time before contact."""
+"""Tare: force reading without contact, from no-contact runs or from the time before contact."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,13 +12,13 @@ from stages.ingest.force_recovery import EdgeRecord
 from stages.runtime.errors import InputError
 from stages.shared.fitting import low_pass
 
-# Laying a no-contact run over the log of a cut: the same depth below the start is the same moment.
+# Alignment of a no-contact run with the log of a cut by depth below the start
 
 
 _MAX_MISSING_M = 0.002
-"""How much deeper than the air run the cut may go."""
+"""Maximum depth by which the cut may exceed the air run."""
 _MAX_DURATION_RATIO = 1.3
-"""Descents that differ more in time are different motions: the arm's friction depends on its speed."""
+"""Maximum ratio of the descents' durations: the arm's friction depends on its speed."""
 
 
 def matching_time(
@@ -28,10 +28,10 @@ def matching_time(
     air_descent: Descent,
     source: str,
 ) -> NDArray[np.float64]:
-    """For every sample of the cut the time in the air run that belongs to it [s], shape [n].
+    """Return, for every sample of the cut, the corresponding time in the air run [s], shape [n].
 
-    While the knife goes down, that is when the air run was at the same depth; depth counts from the start of each
-    run, so an air run above the fruit will do. Before and after, time runs on alike in both.
+    While the knife goes down, that is when the air run was at the same depth; depth counts from the start of each run,
+    so an air run above the fruit is sufficient. Before and after, time advances equally in both.
     """
     _check_same_motion(time_s, descent, air_time_s, air_descent, source)
     down = descent.samples
@@ -68,29 +68,29 @@ def _check_same_motion(
 
 
 _MAX_AIR_RANGE_N = 10.0
-"""A no-contact run whose vertical force varies more on its way down has touched something; real ones vary by 5."""
+"""Maximum range of the vertical force in a no-contact run on its way down; real ones vary by 5, more means contact."""
 _ONSET_MARGIN_S = 0.02
-"""Between the window and the onset, which the low-pass blurs by about as much."""
+"""Time between the window and the onset, about the blur of the low-pass."""
 _MIN_WINDOW_SAMPLES = 5
 _MAX_ROUNDS = 20
-"""Window and onset depend on each other; each round moves both, in real logs three do."""
+"""Maximum number of rounds: window and onset depend on each other; real logs need three."""
 
 
 @dataclass(frozen=True)
 class Tare:
-    """What to subtract from every sample."""
+    """Force to subtract from every sample."""
 
     force_n: NDArray[np.float64]
-    """[N], shape [n, 3]."""
+    """Tare [N], shape [n, 3]."""
     covered: NDArray[np.bool_]
-    """False where the air runs say nothing, shape [n]."""
+    """False where no air run covers the sample, shape [n]."""
     method: str
 
 
 def air_tare(
     record: EdgeRecord, descent: Descent, air_runs: Mapping[str, EdgeRecord], cutoff_hz: float
 ) -> Tare:
-    """The mean of the no-contact runs, low-passed and aligned on the descent, up to where one meets the board."""
+    """Return the mean of the no-contact runs, low-passed and aligned on the descent, up to board contact."""
     forces, covered = [], np.ones(len(record.time_s), bool)
     for name, air in air_runs.items():
         air_descent = find_descent(air.height_m, name)
@@ -112,7 +112,7 @@ def air_tare(
 
 
 def window_tare(record: EdgeRecord, descent: Descent, params: IngestParams, source: str) -> Tare:
-    """The mean force while the knife moves in air, just before contact."""
+    """Return the mean force while the knife moves in air, just before contact."""
     time = record.time_s
     smooth = low_pass(time, record.force_n, params.reading.filter_cutoff_hz)
     begin, end = time[descent.top], time[descent.top] + params.tare_window_s
@@ -126,10 +126,10 @@ def window_tare(record: EdgeRecord, descent: Descent, params: IngestParams, sour
                 "with --air."
             )
         level = record.force_n[window].mean(axis=0)
-        found = require_onset(time, smooth[:, 1] - level[1], descent, params.onset_force_n, source)
-        if found == onset:
+        new_onset = require_onset(time, smooth[:, 1] - level[1], descent, params.onset_force_n, source)
+        if new_onset == onset:
             break
-        onset = found
+        onset = new_onset
         end = time[onset] - _ONSET_MARGIN_S
         begin = max(time[descent.top], end - params.tare_window_s)
     method = f"mean of {window.sum()} samples before contact, {begin:.3f} s to {end:.3f} s"

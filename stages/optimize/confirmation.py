@@ -1,7 +1,8 @@
-"""Does the reduction survive? The two motions again with a finer step, a finer mesh and other parameters.
+"""Confirmation of the saving: both motions simulated again with a finer step, a finer mesh and other parameters.
 
-And how sure it is: a band from thousands of possible shares of the edge toughness and a few possible materials. The
-force of a fixed motion is linear in the shares, up to what the body gives way, so three simulations stand for all.
+The credible interval of the saving comes from thousands of possible shares of the edge toughness and a few possible
+materials. The force of a fixed motion is linear in the shares, up to the body's deformation, so three simulations
+represent all.
 """
 
 from collections.abc import Sequence
@@ -22,13 +23,13 @@ from stages.optimize.slicing_cut import Array, SlicingCut, Values
 from stages.shared.cut import Factors, cutting_model, of_material
 from stages.shared.library.library import CUT_SPREAD
 
-# The same body with every edge halved, for the check whether a result depends on the mesh.
+# Finer mesh: the same body with every edge halved
 
 
 _NEIGHBOURS = 4
-"""Springs of the coarse mesh from which a spring of the fine one takes its values."""
+"""Number of coarse springs from which a fine spring is interpolated."""
 _PAIRS = ((0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3))
-"""Edges of a tet; the edge's middle is corner 4 + its number."""
+"""Edges of a tet; the midpoint of an edge is corner 4 + its number."""
 _CORNERS = ((0, 4, 5, 6), (1, 4, 7, 8), (2, 5, 7, 9), (3, 6, 8, 9))
 """The four small tets at the corners."""
 _DIAGONALS = (
@@ -36,11 +37,11 @@ _DIAGONALS = (
     ((5, 8), (4, 6, 9, 7)),
     ((6, 7), (4, 5, 9, 8)),
 )
-"""The octahedron in the middle: its three diagonals, each with the ring of corners around it."""
+"""Octahedron in the middle: its three diagonals, each with the ring of corners around it."""
 
 
 def halve_edges(nodes: Array, tets: NDArray[np.int32]) -> tuple[Array, NDArray[np.int32]]:
-    """Every tet in eight: four at its corners, and the octahedron between them split along its shortest diagonal.
+    """Split every tet into eight: four at its corners, and the octahedron between them along its shortest diagonal.
 
     nodes [m], shape [n, 3]; tets, shape [m, 4] -> the same of the finer mesh.
     """
@@ -64,14 +65,14 @@ def halve_edges(nodes: Array, tets: NDArray[np.int32]) -> tuple[Array, NDArray[n
 
 
 def finer_cut(nodes: Array, tets: NDArray[np.int32]) -> CutMesh:
-    """The finer mesh of an uncut body, cut by the knife's plane x = 0."""
+    """Return the finer mesh of an uncut body, cut by the knife's plane x = 0."""
     return cut_by_plane(*halve_edges(nodes, tets))
 
 
 def values_on(fine: CutMesh, coarse: CutMesh, values: Values) -> dict[str, Array]:
-    """The parameters of the coarse mesh's springs on those of the fine one, skin from skin, flesh from flesh.
+    """Interpolate the parameters of the coarse springs to the fine ones, skin from skin, flesh from flesh.
 
-    Weights fall with the inverse distance on the cut surface. Values that are no spring's (shape []) stay.
+    Weights fall with the inverse distance on the cut surface. Values that are not per spring (shape []) stay.
     """
     weights = np.zeros((len(fine.spring_area), len(coarse.spring_area)))
     for skin in (True, False):
@@ -89,19 +90,19 @@ def values_on(fine: CutMesh, coarse: CutMesh, values: Values) -> dict[str, Array
 
 
 _PERTURBATION = 0.1
-"""How far the check moves the parameters where nothing says how well they are known."""
+"""Relative change of the parameters if there is no posterior."""
 POSSIBLE = "possible material"
-"""How the rows of the posterior's draws begin."""
+"""Prefix of the rows of posterior draws."""
 MATERIALS = 8
-"""Possible materials that are tried, each with its own shares."""
+"""Number of possible materials that are tried, each with its own shares."""
 SHARES = ("edge_press", "edge_drag")
 _BAND_DRAWS = 40_000
-"""Of shares, material and cut-to-cut factors, behind the band of the saving."""
+"""Number of draws of shares, material and cut-to-cut factors behind the interval of the saving."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """One way to simulate the two motions again."""
+    """One variant in which the two motions are simulated again."""
 
     name: str
     model: Model
@@ -113,13 +114,13 @@ class Check:
     """Variables of the two motions."""
 
     def cuts(self) -> list[Cut]:
-        """Both motions."""
+        """Return the cuts of both motions."""
         cut, solver = self._cut(), forward_solver(self.model.tet_count)
         cuts = [*cut.cuts(self.vertical), *cut.cuts(self.slicing)]
         return [replace(one, options={**one.options, "solver": solver}) for one in cuts]
 
     def confirmed(self, answers: Sequence[Answer[Array]]) -> "Confirmed":
-        """The means, from the forces of both."""
+        """Return the means from the forces of both."""
         cut = self._cut()
         forces = [answer.value for answer in answers]
         pairs = zip((self.vertical, self.slicing), forces, strict=True)
@@ -146,12 +147,15 @@ class Confirmed:
 
     @property
     def reduction(self) -> float:
-        """Share of the vertical cut's mean force that is saved; NaN if a cut did not finish."""
+        """Fraction of the vertical cut's mean force that is saved; NaN if a cut did not finish."""
         return 1.0 - self.slicing_n / self.vertical_n
 
 
 NODES = ((1.0, 1.0), (0.4, 1.0), (1.0, 0.4))
-"""Shares at which a motion is simulated, as factors on the mean press and drag share; slicing takes the rest."""
+"""Shares at which a motion is simulated, as factors on the mean press and drag share.
+
+The slice share is the remainder.
+"""
 
 
 @dataclass(frozen=True)
@@ -161,7 +165,7 @@ class ShareSurrogate:
     shares: Array
     """Press and drag share of the simulations, shape [3, 2]."""
     forces: Array
-    """On the knife [N], shape [3, samples, 3]."""
+    """Force on the knife [N], shape [3, samples, 3]."""
 
     def mean_n(self, shares: Array, weights: Array) -> Array:
         """Return the mean norm of the force [N], shape [draws].
@@ -180,27 +184,27 @@ class ShareSurrogate:
 
 @dataclass(frozen=True)
 class SavingBand:
-    """Where the saving of possible fruits lies, 90 % of them."""
+    """90 % interval of the saving over possible fruits."""
 
     low: float
     high: float
     mean: float
-    """Over all draws."""
+    """Mean over all draws."""
     two_cuts_low: float
-    """The same for a saving measured on two cuts of the fruit, each with a factor of its own."""
+    """Same for a saving measured on two cuts of the fruit, each with its own factor."""
     two_cuts_high: float
     material_spread: float
-    """Standard deviation of the logarithm of the force's ratio by the material, and by the surrogate's error."""
+    """Standard deviation of the logarithm of the force ratio due to the material and the surrogate's error."""
 
 
 def saving_band(ratios: Array, lefts: Array, seed: int) -> SavingBand:
-    """Return the band of 1 - ratio.
+    """Return the interval of 1 - ratio.
 
     Args:
-        ratios: Force of the slicing over that of the vertical cut for possible shares, shape [draws].
-        lefts: Logarithm of that ratio as simulated with possible materials, minus what the shares alone say; at least
-            two. Their Student distribution stands for the material.
-        seed: Of the random numbers.
+        ratios: Slicing / vertical force for possible shares, shape [draws].
+        lefts: Logarithm of that ratio as simulated with possible materials, minus that of the shares alone; at least
+            two. Their Student distribution represents the material.
+        seed: Seed of the random numbers.
     """
     generator, count = np.random.default_rng(seed), len(lefts)
     spread = float(lefts.std(ddof=1))
@@ -233,9 +237,9 @@ def with_shares(values: Values, shares: Array) -> dict[str, Array]:
 def checks_of(
     base: Check, finer: CutMesh, finer_values: Values, materials: Sequence[Factors] = ()
 ) -> list[Check]:
-    """Half the edge, half the step, and other parameters; the longest comes first.
+    """Return the checks: half the edge, half the step, and other parameters; the longest comes first.
 
-    Other parameters are those of possible materials (factors by name), where calibrate has a posterior; else 10 % up,
+    Other parameters are those of possible materials (factors by name) if calibrate has a posterior; otherwise 10 % up,
     down and at random.
     """
     params = base.params

@@ -1,4 +1,4 @@
-"""The hard constraints of the motion, as MDMM wants them and as residuals a person can read."""
+"""Hard constraints of the motion, for MDMM and as residuals in physical units."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from stages.optimize.description import OptimizeParams
 from stages.optimize.kinematics import Trajectory
 from stages.runtime.errors import InputError
 
-# Where the knife must go: from above the fruit down to the board, with the fruit under the blade.
+# Passage of the knife: from above the fruit down to the board, with the fruit under the blade
 
 
 RATE_HZ = 1000.0
@@ -20,7 +20,7 @@ RATE_HZ = 1000.0
 
 @dataclass(frozen=True)
 class Passage:
-    """The cut's frame, in which every motion of the same duration is compared."""
+    """Common frame of all motions of the same duration."""
 
     start_m: float
     """Height of the edge at the start."""
@@ -29,12 +29,12 @@ class Passage:
     z_m: float
     """Middle of the fruit along the blade."""
     lateral_limit_m: float
-    """How far the knife may slide from z_m with the whole fruit still under the blade."""
+    """Largest displacement of the knife from z_m with the whole fruit still under the blade."""
     duration_s: float
 
 
 def passage_of(mesh: CutMesh, blade_m: float, params: OptimizeParams) -> Passage:
-    """The passage over the middle of a fruit; its duration is a whole number of steps and of milliseconds."""
+    """Return the passage over the middle of a fruit; its duration is a whole number of steps and of milliseconds."""
     nodes = mesh.nodes[~mesh.node_ghost]
     low, high = nodes.min(axis=0), nodes.max(axis=0)
     length = float(high[2] - low[2])
@@ -64,12 +64,12 @@ def passage_of(mesh: CutMesh, blade_m: float, params: OptimizeParams) -> Passage
 
 _Array = NDArray[np.float64]
 _Y, _Z = 0, 1
-"""Columns of velocities and accelerations; of positions they are one further."""
+"""Columns of velocities and accelerations; in positions they are one further."""
 
 
 @dataclass(frozen=True)
 class _Reading:
-    """What a rule measures of a trajectory. It is taken at one moment, so its derivatives are those of one row."""
+    """Value of a rule for a trajectory. It is taken at one time, so its derivatives are those of one row."""
 
     value: float
     quantity: str
@@ -81,26 +81,26 @@ class _Reading:
 
 @dataclass(frozen=True)
 class _Rule:
-    """One constraint: how large something is, and what it may be."""
+    """One constraint: a measure and its limit."""
 
     name: str
-    """With the unit of its measure."""
+    """Name with the unit of its measure."""
     unit: float
-    """Size of one unit of the optimiser, so that all residuals are comparable."""
+    """Scale of the optimiser, so that all residuals are comparable."""
     measure: Callable[[Trajectory], _Reading]
     limit: float
     equality: bool
     tolerance: float
-    """Residual up to which a motion counts as feasible, in the measure's own unit."""
+    """Residual up to which a motion counts as feasible, in the measure's unit."""
 
     def residual(self, trajectory: Trajectory) -> float:
-        """By how much the rule is broken, >= 0, in the measure's own unit."""
+        """Return the violation of the rule, >= 0, in the measure's unit."""
         beyond = self.measure(trajectory).value - self.limit
         return abs(beyond) if self.equality else max(0.0, beyond)
 
 
 def rules_of(passage: Passage, params: OptimizeParams) -> tuple[_Rule, ...]:
-    """End height, fruit under the blade, speed, acceleration, clearance of the board. The maxima are over all t."""
+    """Return the rules: end height, fruit under the blade, speed, acceleration, board clearance; maxima over all t."""
     p = passage
     return (
         _Rule("end_height_m", 0.01, _last_height, p.end_m, True, 0.5e-3),
@@ -158,10 +158,9 @@ def _below(t: Trajectory, end_m: float) -> _Reading:
 class Constraints:
     """The rules under MDMM (Platt and Barr 1988): multipliers λ, slacks, damping d.
 
-    With i = limit - measure, in units of the rule, a rule adds scale (λ i + d i² / 2) to what the variables descend and
-    the multiplier ascends. An inequality subtracts a slack from i, which stands at its minimum, max(0, i + λ / d):
-    as a variable of the optimiser it lags behind, and a constraint far from active holds the motion back like an
-    equality.
+    With i = limit - measure, in units of the rule, a rule adds scale (λ i + d i² / 2) to what the variables descend
+    and the multiplier ascends. An inequality subtracts a slack from i, set to its minimiser max(0, i + λ / d): as a
+    variable of the optimiser it would lag, and an inactive constraint would hold the motion back like an equality.
     """
 
     def __init__(self, rules: tuple[_Rule, ...], params: OptimizeParams) -> None:
@@ -173,7 +172,7 @@ class Constraints:
         self._equality = np.array([rule.equality for rule in rules], dtype=bool)
 
     def lagrangian(self, trajectory: Trajectory, bar: Trajectory) -> tuple[float, _Array]:
-        """What the rules add to the objective [-], and the derivatives in the multipliers.
+        """Return the rules' contribution to the objective [-], and the derivatives in the multipliers.
 
         The derivatives in the trajectory are added to `bar`.
         """
@@ -190,9 +189,9 @@ class Constraints:
         return float(value.sum()), self._scale * inside
 
     def violation(self, residuals: dict[str, float]) -> float:
-        """Sum of what the residuals are beyond their tolerances, in units of the rules; 0 is feasible."""
+        """Return the sum of the residuals beyond their tolerances, in units of the rules; 0 is feasible."""
         return sum(max(0.0, residuals[rule.name] - rule.tolerance) / rule.unit for rule in self.rules)
 
     def residuals(self, trajectory: Trajectory) -> dict[str, float]:
-        """By how much every rule is broken."""
+        """Return the violation of every rule."""
         return {rule.name: rule.residual(trajectory) for rule in self.rules}

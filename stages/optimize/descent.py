@@ -1,4 +1,7 @@
-"""The descent from one start: keeps the best feasible iterate, not the last, and can be resumed."""
+"""Descent from one start: MDMM with a quadratic force model in a trust region.
+
+Resumable, keeps the best feasible iterate.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,7 +20,7 @@ from stages.runtime.describe import load_named
 from stages.shared.fitting import run_to_end
 from stages.shared.pictures import FRUIT, TEXT, WARNING, new_figure, pixels_of
 
-# What a search that still runs can show: the best motion so far, and how the mean force fell.
+# Live view of a running search
 
 
 _SIZE_INCHES = (11.0, 4.5)
@@ -28,20 +31,20 @@ _Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Reached:
-    """What a descent reports after every simulation."""
+    """Report of a descent after every simulation."""
 
     start: str
     simulations: int
     mean_force_n: float
-    """Of the motion simulated last."""
+    """Mean force of the last simulated motion."""
     best: _Array | None = None
-    """Variables of its best motion that keeps every rule; None if there is none yet or none is wanted."""
+    """Variables of its best motion that keeps every rule; None if there is none yet or none is needed."""
     best_mean_n: float = np.inf
 
 
 @dataclass
 class SoFar:
-    """All descents together."""
+    """Reports of all descents."""
 
     cut: SlicingCut
     vertical_n: float
@@ -52,14 +55,17 @@ class SoFar:
     best_mean_n: float = np.inf
 
     def add(self, reached: Reached) -> None:
-        """Take note of one report."""
+        """Add one report."""
         self.means.setdefault(reached.start, []).append((reached.simulations, reached.mean_force_n))
         if reached.best is not None and reached.best_mean_n < self.best_mean_n:
             self.best, self.best_mean_n = reached.best, reached.best_mean_n
 
 
 def live_picture(so_far: SoFar, silhouette: _Array) -> NDArray[np.uint8]:
-    """8-bit pixels, shape [height, width, 3]; silhouette: points (z, y) of the fruit [m], shape [n, 2]."""
+    """Draw the search so far; 8-bit pixels, shape [height, width, 3].
+
+    silhouette: points (z, y) of the fruit [m], shape [n, 2].
+    """
     figure, canvas = new_figure(_SIZE_INCHES)
     left, right = figure.subplots(1, 2)
     hull = _MM * silhouette[ConvexHull(silhouette).vertices]
@@ -80,14 +86,14 @@ def live_picture(so_far: SoFar, silhouette: _Array) -> NDArray[np.uint8]:
     return pixels_of(canvas)
 
 
-# Adam and Adamax in NumPy (Kingma and Ba 2015): torch's cost more time than the steps of MDMM themselves.
+# Adam and Adamax in NumPy (Kingma and Ba 2015): torch's overhead exceeds the cost of MDMM's steps
 
 _BETA1, _BETA2, _EPSILON = 0.9, 0.999, 1.0e-8
-"""Memory of mean and size of the gradient, and what keeps the size from zero: the paper's, and torch's, defaults."""
+"""Decay rates of the gradient's mean and size, and the floor of the size: defaults of the paper and of torch."""
 
 
 class Adamax:
-    """Steps of about the rate: the mean gradient over the largest one of late."""
+    """Steps of about the rate: the mean gradient / its recent maximum."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -95,7 +101,7 @@ class Adamax:
         self._largest: _Array | float = 0.0
 
     def step(self, gradient: _Array, rate: float) -> _Array:
-        """What to add to the variables."""
+        """Return the increment of the variables."""
         self._count += 1
         self._mean = _BETA1 * self._mean + (1.0 - _BETA1) * gradient
         self._largest = np.maximum(_BETA2 * self._largest, np.abs(gradient) + _EPSILON)
@@ -103,7 +109,7 @@ class Adamax:
 
 
 class Adam:
-    """Steps of about the rate: the mean gradient over its root mean square."""
+    """Steps of about the rate: the mean gradient / its root mean square."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -111,7 +117,7 @@ class Adam:
         self._square: _Array | float = 0.0
 
     def step(self, gradient: _Array, rate: float) -> _Array:
-        """What to add to the variables."""
+        """Return the increment of the variables."""
         self._count += 1
         self._mean = _BETA1 * self._mean + (1.0 - _BETA1) * gradient
         self._square = _BETA2 * self._square + (1.0 - _BETA2) * gradient * gradient
@@ -119,22 +125,22 @@ class Adam:
         return -rate / (1.0 - _BETA1**self._count) * self._mean / size
 
 
-# Curvature of the mean force, learnt from the slopes of simulated motions (damped BFGS).
+# Curvature of the mean force, learnt from the slopes of simulated motions (damped BFGS)
 
 
 _DAMPING = 0.2
-"""Powell's: a step along which the slope hardly changes, or falls, counts as this share of what was expected."""
+"""Powell's damping: lower bound of the curvature along a step, as a fraction of the expected one."""
 
 
 class Curvature:
     """A positive definite matrix over the flat variables, shape [n, n]."""
 
     def __init__(self, slope: _Array, radius: float) -> None:
-        """At first the same in all directions, so that the step down the first slope has the radius' length."""
+        """Start with an isotropic matrix, such that the step down the first slope has the radius' length."""
         self.matrix: _Array = np.eye(slope.size) * (float(np.linalg.norm(slope)) / radius)
 
     def learn(self, step: _Array, slope_change: _Array) -> None:
-        """Take in how the slope changed along a step; both of the variables' shape."""
+        """Update with the change of the slope along a step; both of the variables' shape."""
         s, y = step.reshape(-1), slope_change.reshape(-1)
         expected = self.matrix @ s
         size = float(s @ expected)
@@ -148,31 +154,31 @@ class Curvature:
         self.matrix = self.matrix - np.outer(expected, expected) / size + np.outer(y, y) / along
 
     def energy(self, step: _Array) -> tuple[float, _Array]:
-        """Half the matrix applied twice to a step [-], and the derivatives in the step."""
+        """Return half the quadratic form of a step [-], and the derivatives in the step."""
         flat = self.matrix @ step.reshape(-1)
         return 0.5 * float(step.reshape(-1) @ flat), flat.reshape(step.shape)
 
 
-# One step of the search: MDMM on the motion, with the mean force replaced by a quadratic model.
+# One step of the search: MDMM on the motion, with the mean force replaced by a quadratic model
 #
-# A simulation with its gradient takes seconds, a trajectory a fraction of a millisecond. So between two
-# simulations MDMM solves the whole constrained problem, hundreds of small steps, and every motion that is
-# simulated is (nearly) feasible.
+# A simulation with its gradient takes seconds, a trajectory a fraction of a millisecond. So between two simulations
+# MDMM
+# solves the whole constrained problem, hundreds of small steps, and every simulated motion is (nearly) feasible.
 
 
 _STEPS_PER_RADIUS = 20.0
 """The optimiser's rate is the radius over this, so that it can cross the radius and come back."""
 _LEAST_SLOPE = 1.0e-3
-"""Of the wall, so that there is one without a slope [-]."""
+"""Minimum slope of the wall [-], so that it exists without a slope."""
 _FAR = 1.0
-"""How far a wish may be outside the limits, in the variables' units; farther costs accuracy."""
+"""Largest distance of a target outside the limits, in the variables' units; farther costs accuracy."""
 _WALL = 10.0
-"""Stiffness of the wall at the radius, in slopes per radius: the step ends at most a tenth of it beyond."""
+"""Stiffness of the wall at the radius, in slopes per radius: the step exceeds it by at most a tenth."""
 
 
 @dataclass(frozen=True)
 class ForceModel:
-    """The mean force near a motion, over the vertical cut's: slope · d + d · curvature d / 2 for a step d."""
+    """Mean force near a motion / that of the vertical cut: slope · d + d · curvature d / 2 for a step d."""
 
     centre: _Array
     """Variables of the motion, shape [3, keyframes]."""
@@ -181,7 +187,7 @@ class ForceModel:
     curvature: Curvature
 
     def change(self, variables: _Array) -> tuple[float, _Array]:
-        """Change of the mean force from the centre [-], and the derivatives in the variables."""
+        """Return the change of the mean force from the centre [-], and the derivatives in the variables."""
         step = variables - self.centre
         bent, bent_slope = self.curvature.energy(step)
         return float((self.slope * step).sum()) + bent, self.slope + bent_slope
@@ -190,10 +196,10 @@ class ForceModel:
 def solve(
     cut: SlicingCut, constraints: Constraints, model: ForceModel, radius: float, params: OptimizeParams
 ) -> _Array:
-    """The variables that minimise the model of the mean force plus the speed term under the rules.
+    """Return the variables that minimise the model of the mean force plus the speed term under the rules.
 
-    There is a steep wall where the step is longer than the radius. With a slope of 0 the answer is the feasible motion
-    next to the centre. The multipliers go on from where the last call left them.
+    A steep wall limits the step to the radius. With a slope of 0 the result is the feasible motion nearest to the
+    centre. The multipliers start from the last call.
     """
     variables = model.centre.copy()
     optimiser = load_named(OPTIMISERS[params.optimiser])()
@@ -213,7 +219,7 @@ def lagrangian(
     params: OptimizeParams,
     variables: _Array,
 ) -> tuple[float, _Array, _Array]:
-    """What MDMM descends [-], its derivatives in the variables, and those in the multipliers."""
+    """Return the Lagrangian that MDMM descends [-], its derivatives in the variables, and those in the multipliers."""
     trajectory, pullback = cut.coarse_trajectory(variables)
     bar = Trajectory.zeros(len(trajectory.velocity))
     force, force_slope = model.change(variables)
@@ -224,7 +230,7 @@ def lagrangian(
 
 
 def _wall(step: _Array, slope: _Array, radius: float) -> tuple[float, _Array]:
-    """Energy of a step beyond the radius [-], and its derivatives in the step."""
+    """Return the energy of a step beyond the radius [-], and its derivatives in the step."""
     stiffness = _WALL * max(float(np.linalg.norm(slope)), _LEAST_SLOPE) / radius
     length = float(np.sqrt((step * step).sum() + 1e-12))
     beyond = max(0.0, length - radius)
@@ -234,17 +240,17 @@ def _wall(step: _Array, slope: _Array, radius: float) -> tuple[float, _Array]:
 def nearest_feasible(
     cut: SlicingCut, constraints: Constraints, wish: _Array, params: OptimizeParams
 ) -> _Array:
-    """The motion inside all limits that is nearest to the wish."""
+    """Return the motion inside all limits that is nearest to the target."""
     flat = Curvature(np.full_like(wish, _LEAST_SLOPE / wish.size**0.5), _FAR)
     return solve(cut, constraints, ForceModel(wish, np.zeros_like(wish), flat), _FAR, params)
 
 
 _GROW, _SHRINK = 1.5, 0.4
-"""What a step that was better, or was not, does to the radius of the next one."""
+"""Factors on the radius after a step that was better, or was not."""
 _CONVERGED = "converged"
 NO_GAIN = "no step promises more than least_gain"
 LEFT_BEHIND = "left behind by a better start"
-"""How a descent may end."""
+"""Possible ends of a descent."""
 
 
 @dataclass
@@ -254,7 +260,7 @@ class Point:
     variables: _Array
     """Shape [3, keyframes]."""
     slope: _Array
-    """Gradient of the mean force over that of the vertical cut, same shape."""
+    """Gradient of mean force / that of the vertical cut, same shape."""
     objective: float
     mean_force_n: float
     residuals: dict[str, float]
@@ -262,7 +268,7 @@ class Point:
     """0 if every rule holds within its tolerance."""
 
     def better_than(self, other: "Point | None") -> bool:
-        """Feasibility first, then the objective."""
+        """Compare feasibility first, then the objective."""
         if other is None:
             return True
         return (self.violation, self.objective) < (other.violation, other.objective)
@@ -270,28 +276,28 @@ class Point:
 
 @dataclass
 class Descent:
-    """What one start gave."""
+    """Result of one start."""
 
     best: Point | None = None
     history: list[dict[str, Any]] = field(default_factory=list)
-    """Per simulation: objective, mean force, radius, whether feasible, whether better, residual of every rule."""
+    """Per simulation: objective, mean force, radius, feasible, better, residual of every rule."""
     ended: str = "budget used"
     state: dict[str, Any] = field(default_factory=dict)
-    """What another search needs to go on from here."""
+    """State from which another search can resume."""
 
     @property
     def feasible(self) -> bool:
-        """Whether the best motion keeps every rule."""
+        """True if the best motion keeps every rule."""
         return self.best is not None and self.best.violation == 0.0
 
     def best_after(self, simulations: int) -> float:
-        """Least objective among the first so many motions that kept every rule; infinite if there was none."""
+        """Return the lowest objective among the first `simulations` feasible motions; infinite if there was none."""
         rows = self.history[:simulations]
         return min((row["objective"] for row in rows if row["feasible"]), default=np.inf)
 
 
 class Search:
-    """The state of one descent: a trust region around the best motion so far."""
+    """State of one descent: a trust region around the best motion so far."""
 
     def __init__(
         self, cut: SlicingCut, start: _Array, params: OptimizeParams, *, scale_n: float, constrained: bool
@@ -302,13 +308,13 @@ class Search:
         self._active = Constraints(rules if constrained else (), params)
         self._next = start.copy()
         self._gain = np.inf
-        """What the model of the force expects of the next motion, as a share of the mean force."""
+        """Expected gain of the next motion by the force model, as a fraction of the mean force."""
         self._radius = params.start_radius
         self._curvature: Curvature | None = None
         self.run = Descent()
 
     def over(self) -> bool:
-        """Whether to stop."""
+        """Return True if the descent has ended."""
         if self._radius < self._params.least_radius:
             best, promises = self.run.best, self._gain >= self._params.least_gain
             self.run.ended = (
@@ -318,7 +324,7 @@ class Search:
         return len(self.run.history) >= self._params.iterations
 
     def step(self) -> None:
-        """One simulation with its gradient, then MDMM for the next motion."""
+        """Simulate once with gradient, then compute the next motion by MDMM."""
         point = self._simulate(self._next)
         better = point is not None and point.better_than(self.run.best)
         self._note(point, better)
@@ -334,7 +340,7 @@ class Search:
             self._choose_next(centre, ForceModel(centre.variables, centre.slope, self._curvature))
 
     def state(self) -> dict[str, Any]:
-        """Everything needed to go on, as plain values."""
+        """Return everything needed to resume, as plain values."""
         best = self.run.best
         return {
             "next": self._next.tolist(),
@@ -349,7 +355,7 @@ class Search:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from a saved state."""
+        """Resume from a saved state."""
         self._next, self._gain, self._radius = np.array(state["next"]), state["gain"], state["radius"]
         self._active.multipliers = np.array(state["multipliers"])
         best = None
@@ -362,7 +368,7 @@ class Search:
         self.run = Descent(best, list(state["history"]))
 
     def _learn(self, point: Point) -> None:
-        """How the slope changed from the best motion so far to this one, better or not."""
+        """Update the curvature with the change of the slope from the best motion so far to this one, better or not."""
         best = self.run.best
         if self._curvature is None or best is None:
             self._curvature = Curvature(point.slope, self._params.start_radius)
@@ -370,9 +376,9 @@ class Search:
             self._curvature.learn(point.variables - best.variables, point.slope - best.slope)
 
     def _choose_next(self, centre: Point, model: ForceModel) -> None:
-        """The next motion, by MDMM. One that promises too little is not simulated: a shorter step is asked for.
+        """Compute the next motion by MDMM. One with too little expected gain is not simulated; a shorter step is tried.
 
-        A shorter one may promise more, because MDMM does not find the very minimum, and less so the farther it may go.
+        A shorter one may promise more, because MDMM does not find the exact minimum, and less so over a larger radius.
         """
         while True:
             self._next = solve(self._cut, self._active, model, self._radius, self._params)
@@ -383,7 +389,7 @@ class Search:
             self._radius *= _SHRINK
 
     def _expected_gain(self, centre: Point, model: ForceModel) -> float:
-        """By how much the objective should fall with the next motion, over the best motion's mean force."""
+        """Return the expected decrease of the objective by the next motion / the best motion's mean force."""
         change, _ = model.change(self._next)
         speeds = [speed_term(self._cut.trajectory(v), self._params) for v in (centre.variables, self._next)]
         return float(speeds[0] - speeds[1] - change) * self._scale / centre.mean_force_n
@@ -423,7 +429,10 @@ def descend(
     report: Callable[[Descent], None] = lambda run: None,
     state: dict[str, Any] | None = None,
 ) -> Descent:
-    """Minimise the objective under the constraints, or without them for the ablation; from `state` if one is given."""
+    """Minimise the objective under the constraints, or without them for the ablation.
+
+    Resume from `state` if given.
+    """
     search = Search(cut, start, params, scale_n=scale_n, constrained=constrained)
     if state:
         search.restore(state)

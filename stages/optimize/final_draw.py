@@ -1,8 +1,7 @@
-"""The end of the motion: strokes along the blade that sink from the cut's end height onto the board.
+"""Final draw: strokes along the blade that sink from the cut's end height onto the board.
 
-Damage takes its way or its time: at the moment the cut ends, the lowest springs still hold, and what lies below its end
-height is untouched. A stroke begins and ends at rest, so it joins the cut smoothly; more follow until the simulated
-fruit is parted.
+When the cut ends, the lowest springs still hold, and material below its end height is untouched. A stroke begins and
+ends at rest, so it joins the cut smoothly; more follow until the simulated fruit is parted.
 """
 
 from dataclasses import dataclass
@@ -18,31 +17,32 @@ from stages.optimize.kinematics import Trajectory
 from stages.optimize.slicing_cut import LEAST_WAY_M, SlicingCut, Values
 
 PARTED = 0.995
-"""Share of the springs' stiffness that is gone: no further stroke. The simulator's springs let go over a millimetre, so
-the last of them keep a little when the edge lies on the board."""
+"""Fraction of the springs' stiffness that must be gone to end the strokes. The simulator's springs release over a
+millimetre, so the last of them keep a little when the edge is on the board.
+"""
 _USED = 0.9
-"""Part of the limits of speed and acceleration that a stroke uses."""
+"""Fraction of the limits of speed and acceleration that a stroke uses."""
 _SPEED, _ACCELERATION = 1.875, 5.774
-"""Peaks of a quintic step, in units of its mean speed and of way over time squared."""
+"""Peaks of a quintic step, in units of its mean speed and of distance / time²."""
 
 _Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class FinalDraw:
-    """What follows the cut; nothing if no draw is asked for."""
+    """Motion after the cut; empty if no draw is requested."""
 
     path: Trajectory
-    """One row per millisecond after the cut's last."""
+    """Path, one row per millisecond after the cut's last."""
     force: _Array
-    """On the knife [N], one row per sample of the simulation, shape [samples, 3]."""
+    """Force on the knife [N], one row per sample of the simulation, shape [samples, 3]."""
     strokes: int
     cut_fraction: float
-    """At the end of the whole motion."""
+    """Cut fraction at the end of the whole motion."""
 
     @property
     def duration_s(self) -> float:
-        """[s]"""
+        """Duration [s]."""
         return len(self.path.position) / RATE_HZ
 
     @property
@@ -53,26 +53,26 @@ class FinalDraw:
 
 @dataclass(frozen=True)
 class Whole:
-    """A motion from its start to its last moment, final strokes included, with its force."""
+    """A motion from start to end, final strokes included, with its force."""
 
     path: Trajectory
-    """One row per millisecond."""
+    """Path, one row per millisecond."""
     force: _Array
-    """On the knife [N], shape [samples, 3]."""
+    """Force on the knife [N], shape [samples, 3]."""
     sample_rate_hz: float
 
     @property
     def times(self) -> _Array:
-        """Of the path [s]."""
+        """Times of the path [s]."""
         return np.arange(len(self.path.position)) / RATE_HZ
 
     @property
     def norm(self) -> _Array:
-        """[N], shape [samples]."""
+        """Norm of the force [N], shape [samples]."""
         return np.asarray(np.linalg.norm(self.force, axis=1), float)
 
     def weights(self, over: str) -> _Array:
-        """Return the share of every sample in a mean over "time" or "depth" (the way down), shape [samples]."""
+        """Return the weight of every sample in a mean over "time" or "depth" (the descent), shape [samples]."""
         count = len(self.force)
         if over == "time":
             return np.full(count, 1.0 / count)
@@ -95,22 +95,22 @@ class WholeCut:
     params: OptimizeParams
 
     def run(self) -> tuple[_Array | None, float]:
-        """Return the force [N], shape [samples, 3], None if the cut did not finish; and the share that is parted."""
+        """Return the force [N], shape [samples, 3], None if the cut did not finish; and the cut fraction."""
         result = _simulated(self.model, self.values, self.path, self.params)
         return (result.force if result.outcome.ok else None), float(result.cut_fraction[-1])
 
 
 NO_DRAW = FinalDraw(Trajectory.zeros(0), np.zeros((0, 3)), 0, np.nan)
-"""Before anything was simulated."""
+"""No final draw."""
 
 
 def final_draw(
     model: Model, values: Values, cut: SlicingCut, variables: _Array, params: OptimizeParams
 ) -> FinalDraw:
-    """Strokes after the motion of these variables, as many as part the fruit, at most params.final_strokes.
+    """Return the strokes after the motion of these variables, as many as needed, at most params.final_strokes.
 
-    All strokes are simulated at once. A simulation that stops in a stroke is made again without the last one: the
-    certificate judges what is left whole.
+    All strokes are simulated at once. A simulation that stops in a stroke is repeated without the last one: the
+    certificate judges what is left uncut.
     """
     before = cut.trajectory(variables)
     path, ends = Trajectory.zeros(0), [0]
@@ -129,13 +129,13 @@ def final_draw(
 
 
 def _parted_after(result: Result, rows: int, params: OptimizeParams) -> float:
-    """Share parted at the end of so many rows of the motion, or where the simulation stopped before."""
+    """Return the cut fraction after `rows` rows of the motion, or where the simulation stopped before."""
     step = int(np.ceil((rows - 1) / RATE_HZ / params.cut.dt_s - 1e-6))
     return float(result.cut_fraction[min(step, len(result.cut_fraction) - 1)])
 
 
 def stroke(start: _Array, passage: Passage, params: OptimizeParams) -> Trajectory:
-    """From a place [m], shape [3], across the fruit to the other side as far as limits and time allow.
+    """Return a stroke from a point [m], shape [3], across the fruit to the other side as far as limits and time allow.
 
     It sinks to params.final_height_m in its first half, so that the second half runs along the board.
     """
@@ -166,7 +166,7 @@ def stroke(start: _Array, passage: Passage, params: OptimizeParams) -> Trajector
 
 
 def joined(first: Trajectory, second: Trajectory) -> Trajectory:
-    """One after the other."""
+    """Concatenate two trajectories."""
     return Trajectory(
         np.concatenate([first.position, second.position]),
         np.concatenate([first.velocity, second.velocity]),
@@ -175,7 +175,7 @@ def joined(first: Trajectory, second: Trajectory) -> Trajectory:
 
 
 def _simulated(model: Model, values: Values, path: Trajectory, params: OptimizeParams) -> Result:
-    """The whole motion."""
+    """Simulate the whole motion."""
     times = np.arange(len(path.position)) / RATE_HZ
     steps = int(np.ceil(times[-1] / params.cut.dt_s - 1e-6))
     velocity = np.concatenate([np.zeros((len(times), 1)), path.velocity], axis=1)
@@ -191,7 +191,7 @@ def _simulated(model: Model, values: Values, path: Trajectory, params: OptimizeP
 
 
 def _quintic(s: _Array) -> tuple[_Array, _Array, _Array]:
-    """A step from 0 to 1 over s in [0, 1] with rest at both ends, and its two derivatives in s."""
+    """Return a step from 0 to 1 over s in [0, 1], at rest at both ends, and its two derivatives in s."""
     return (
         s**3 * (10.0 + s * (6.0 * s - 15.0)),
         30.0 * s**2 * (1.0 - s) ** 2,

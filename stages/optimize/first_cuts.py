@@ -1,4 +1,4 @@
-"""Motions for the first cut of a fruit, before any log: the vertical one and slicing ones within the arm's limits."""
+"""Candidate motions for the first cut of a fruit, before any log: vertical and slicing, within the arm's limits."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -26,22 +26,22 @@ VERTICAL = "vertical"
 
 @dataclass(frozen=True)
 class FirstCut:
-    """One of the motions, simulated with the expected material."""
+    """One of the motions, simulated with the prior material."""
 
     name: str
     motion: Measured
 
     @property
     def drawn_m(self) -> float:
-        """How far the blade goes along itself, from end to end [m]."""
+        """Distance the blade is drawn along itself [m]."""
         return float(np.ptp(self.motion.cut.trajectory(self.motion.variables).position[:, 2]))
 
     def table(self) -> pl.DataFrame:
-        """Motion and force with the columns of optimize/motion, without a final draw."""
+        """Return motion and force with the columns of optimize/motion, without a final draw."""
         return motion_rows(self.motion, NO_DRAW)
 
     def sensitivity(self) -> tuple[float, Mapping[str, _Array]]:
-        """Mean force [N], and its derivatives in the simulator's parameters by name."""
+        """Return the mean force [N], and its derivatives in the simulator's parameters by name."""
         return self.motion.cut.mean_force_and_sensitivity(self.motion.variables)
 
 
@@ -52,7 +52,7 @@ def first_cuts(
     count: int,
     progress: Callable[[float], None] | None = None,
 ) -> list[FirstCut]:
-    """The vertical cut and `count` drawn slicing motions; those that stop before their end are left out."""
+    """Simulate the vertical cut and `count` random slicing motions; those that stop before their end are dropped."""
     cut = SlicingCut(model, (values,), passage_of(model.mesh, model.knife.length_m, params), params)
     motions = {VERTICAL: cut.straight()} | {
         f"slicing {i + 1}": motion for i, motion in enumerate(drawn_motions(cut, params, count))
@@ -77,12 +77,12 @@ def first_cuts(
 
 
 def to_execute(first: FirstCut, model: Model, values: Values, params: OptimizeParams) -> pl.DataFrame:
-    """The motion with its final draw, with the columns of optimize/motion."""
+    """Return the motion with its final draw, with the columns of optimize/motion."""
     draw = final_draw(model, values, first.motion.cut, first.motion.variables, params)
     return motion_rows(first.motion, draw)
 
 
-# The picture of a probe: how sure the saving is after every first cut, path and force of the chosen one.
+# Picture of a probe
 
 
 _MM = 1.0e3
@@ -91,7 +91,9 @@ _MM = 1.0e3
 def first_cuts_picture(
     mesh: CutMesh, chosen: FirstCut, bands: Mapping[str, float], before: float
 ) -> NDArray[np.uint8]:
-    """8-bit pixels, shape [height, width, 3].
+    """Draw the uncertainty of the saving after every first cut, path and force of the chosen one.
+
+    Returns 8-bit pixels, shape [height, width, 3].
 
     Args:
         mesh: The fruit.

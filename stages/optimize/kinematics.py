@@ -1,6 +1,6 @@
 """A slicing motion at fixed times in NumPy: position, velocity, acceleration, and their exact pullback.
 
-MDMM asks for hundreds of trajectories and gradients between two simulations. What depends on the times alone is
+MDMM evaluates hundreds of trajectories and gradients between two simulations. What depends on the times alone is
 computed once; the rest is a few products of small matrices. The formulas are those of disect_sim.SlicingMotion.
 """
 
@@ -21,24 +21,24 @@ class Trajectory:
     """A motion in time, along the first axis; or the derivatives of a number in it."""
 
     position: _Array
-    """[m], shape [n, 3]."""
+    """Position [m], shape [n, 3]."""
     velocity: _Array
-    """(y, z) [m/s], shape [n, 2]."""
+    """Velocity (y, z) [m/s], shape [n, 2]."""
     acceleration: _Array
-    """(y, z) [m/s²], shape [n, 2]."""
+    """Acceleration (y, z) [m/s²], shape [n, 2]."""
 
     @classmethod
     def zeros(cls, count: int) -> "Trajectory":
-        """All zero, to be filled."""
+        """Return a trajectory of zeros."""
         return cls(np.zeros((count, 3)), np.zeros((count, 2)), np.zeros((count, 2)))
 
     def until(self, count: int) -> "Trajectory":
-        """Its first rows."""
+        """Return the first rows."""
         return Trajectory(self.position[:count], self.velocity[:count], self.acceleration[:count])
 
 
 class _Saw:
-    """Speed along the blade W (w·a) cos((w·b) t) at some times, and what its derivatives need."""
+    """Speed along the blade W (w·a) cos((w·b) t) at some times, with intermediates for its derivatives."""
 
     def __init__(self, weights: _Array, window: _Array, times: _Array, keyframes: _Array) -> None:
         self._weights, self._window, self._times = weights, window, times
@@ -49,11 +49,11 @@ class _Saw:
 
     @cached_property
     def speed(self) -> _Array:
-        """[m/s], shape [n]."""
+        """Speed [m/s], shape [n]."""
         return self._window * self.amplitude * self.cos
 
     def pullback(self, speed_bar: _Array) -> tuple[_Array, _Array]:
-        """Derivatives in amplitudes and frequencies of the keyframes, given those in the speed."""
+        """Return derivatives in amplitudes and frequencies of the keyframes, given those in the speed."""
         scaled = self._window * speed_bar
         return (
             _sum(self._weights, scaled * self.cos),
@@ -82,18 +82,18 @@ class Kinematics:
         self._between_window = inner.window.numpy().reshape(-1)
         down = shares[..., None] * inner.window[..., None] * inner.weights
         self.drop: _Array = down.sum(dim=1).cumsum(dim=0).numpy()
-        """Height over start per vertical velocity of each keyframe [s], shape [n, k]: the descent is linear in them."""
+        """Height above start per keyframe velocity [s], shape [n, k]: the descent is linear in them."""
         self._vertical_velocity = self._window[:, None] * self._weights
         self._vertical_acceleration = (
             self._window_rate[:, None] * self._weights + self._window[:, None] * self._weight_rates
         )
 
     def trajectory(self, keyframes: _Array) -> Trajectory:
-        """The motion of these keyframes."""
+        """Return the motion of these keyframes."""
         return self.with_pullback(keyframes)[0]
 
     def with_pullback(self, keyframes: _Array) -> tuple[Trajectory, "Pullback"]:
-        """The motion, and the way back from derivatives in it to derivatives in the keyframes."""
+        """Return the motion, and its pullback to the keyframes."""
         between = _Saw(self._between_weights, self._between_window, self._between_times, keyframes)
         at = _Saw(self._weights, self._window, self.times, keyframes)
         way = (between.speed.reshape(-1, 3) * self._between_shares).sum(axis=1)
@@ -113,7 +113,7 @@ class Kinematics:
 
 @dataclass(frozen=True)
 class Pullback:
-    """From derivatives in a trajectory to those in its keyframes."""
+    """Map from derivatives in a trajectory to those in its keyframes."""
 
     kinematics: Kinematics
     at: _Saw
@@ -122,7 +122,7 @@ class Pullback:
     phase_rate: _Array
 
     def __call__(self, bar: Trajectory) -> _Array:
-        """`bar`: derivatives of a number in the trajectory -> in the keyframes, shape [3, k]."""
+        """Return derivatives in the keyframes, shape [3, k]; `bar`: derivatives of a number in the trajectory."""
         k = self.kinematics
         out = np.zeros((3, k.drop.shape[1]))
         out[2] = (
@@ -130,7 +130,7 @@ class Pullback:
             + _sum(k._vertical_velocity, bar.velocity[:, 0])
             + _sum(k._vertical_acceleration, bar.acceleration[:, 0])
         )
-        later = np.cumsum(bar.position[::-1, 2])[::-1]  # a piece of the way moves all that comes after it
+        later = np.cumsum(bar.position[::-1, 2])[::-1]  # a displacement moves everything after it
         for saw, speed_bar in (
             (self.at, bar.velocity[:, 1]),
             (self.between, (later[:, None] * k._between_shares).reshape(-1)),
@@ -142,7 +142,7 @@ class Pullback:
         return out
 
     def _add_acceleration(self, bar: _Array, out: _Array) -> None:
-        """Of the acceleration W' A cos p + W (A' cos p - A sin p p'), with A = w·a, p = (w·b) t."""
+        """Add the pullback of the acceleration W' A cos p + W (A' cos p - A sin p p'), with A = w·a, p = (w·b) t."""
         k, at, t = self.kinematics, self.at, self.kinematics.times
         window, window_rate = k._window * bar, k._window_rate * bar
         out[0] += _sum(k._weights, window_rate * at.cos - window * at.sin * self.phase_rate)
@@ -154,5 +154,5 @@ class Pullback:
 
 
 def _sum(weights: _Array, values: _Array) -> _Array:
-    """Σ_n weights[n, k] values[n]; not a BLAS product, whose last digits depend on the number of its threads."""
+    """Return Σ_n weights[n, k] values[n]; not a BLAS product, whose last digits depend on the number of threads."""
     return np.einsum("nk,n->k", weights, values)

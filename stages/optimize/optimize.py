@@ -40,12 +40,13 @@ from stages.shared.library.library import SHARE_RATIOS
 from stages.shared.pictures import plot_text
 
 _FITTED_BELOW, _PARTLY_BELOW = 0.5, 0.8
-"""Deviation of a share's ratio after over before the logs: below the first they decide, above the second they say
-nothing."""
+"""Posterior / prior standard deviation of a share's ratio: below the first it is determined by the logs, above the
+second by the prior.
+"""
 
 
 def check_plane(mesh: CutMesh) -> None:
-    """Refuse a cut surface that the knife, which moves in the plane x = 0, would miss."""
+    """Reject a cut surface that the knife, which moves in the plane x = 0, would miss."""
     off = off_plane_m(mesh)
     if off > OFF_PLANE_M:
         raise InputError(
@@ -68,7 +69,7 @@ def relative_to(values: Values, fitted: Values, factors: Factors) -> Factors:
 
 
 def rests_on(posterior: pl.DataFrame, law: str) -> str:
-    """Say in one line what the band of the saving rests on. posterior: the table calibrate/posterior."""
+    """Describe in one line what the interval of the saving is based on. posterior: the table calibrate/posterior."""
     if not damage_law(law).at_edge:
         return f"damage law {law}: it has no shares of an edge toughness; real sawing cuts do not confirm it"
     rows = posterior.filter(pl.col("name").is_in(SHARE_RATIOS))
@@ -88,7 +89,7 @@ def rests_on(posterior: pl.DataFrame, law: str) -> str:
 
 def run(io: StageIO, params: OptimizeParams) -> dict[str, Any]:
     """Read the second body's cut mesh and its parameters, optimise, write motion, history and picture."""
-    torch.set_num_threads(1)  # the tensors are small: more threads only spin
+    torch.set_num_threads(1)  # the tensors are small; more threads only cost overhead
     io.progress(0.0, "read the cut mesh and the parameters")
     mesh = read_cut_mesh(io.read, "precut_half")
     check_plane(mesh)

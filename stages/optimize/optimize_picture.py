@@ -1,4 +1,4 @@
-"""The picture of the stage `optimize`: forces, the knife's path over the fruit, the search and its check."""
+"""Picture of the stage `optimize`: forces, the knife's path over the fruit, the search and its confirmation."""
 
 from typing import Any
 
@@ -14,7 +14,10 @@ _MM = 1e3
 
 
 def optimize_picture(found: Optimization, silhouette: NDArray[np.float64]) -> NDArray[np.uint8]:
-    """8-bit pixels, shape [height, width, 3]; silhouette: points (z, y) of the fruit [m], shape [n, 2]."""
+    """Draw the picture; 8-bit pixels, shape [height, width, 3].
+
+    silhouette: points (z, y) of the fruit [m], shape [n, 2].
+    """
     figure, canvas = new_figure(_SIZE_INCHES)
     axes = figure.subplots(2, 3, width_ratios=(1.0, 1.1, 1.0))
     _force(axes[0, 0], found)

@@ -1,4 +1,4 @@
-"""The tables and figures of a finished search."""
+"""Tables and metrics of a finished search."""
 
 import re
 from typing import Any
@@ -18,16 +18,16 @@ from stages.shared.library.library import AMPLITUDE_SPREAD, NINETY
 _Array = NDArray[np.float64]
 _VEC3 = pl.Array(pl.Float64, 3)
 _CONTACT_N = 0.5
-"""Below this nothing is cut [N]."""
+"""Force below which nothing is cut [N]."""
 
 
 def motion_table(found: Optimization) -> pl.DataFrame:
-    """The table optimize/motion."""
+    """Return the table optimize/motion."""
     return motion_rows(found.slicing, found.draw)
 
 
 def motion_rows(motion: Measured, draw: FinalDraw) -> pl.DataFrame:
-    """A motion with the columns of optimize/motion, one row per millisecond: the cut, then the final draw."""
+    """Return a motion with the columns of optimize/motion, one row per millisecond: the cut, then the final draw."""
     trajectory = joined(motion.cut.trajectory(motion.variables), draw.path)
     times = np.arange(len(trajectory.position)) / RATE_HZ
     force = np.concatenate([motion.force, draw.force])
@@ -43,7 +43,7 @@ def motion_rows(motion: Measured, draw: FinalDraw) -> pl.DataFrame:
 
 
 def profile_table(found: Optimization) -> pl.DataFrame:
-    """The table optimize/profile: both whole motions, one row per millisecond."""
+    """Return the table optimize/profile: both whole motions, one row per millisecond."""
     straight, sliced = found.whole_vertical.path.position, found.whole.path.position
     times = found.whole.times
     before, after = (_at(times, found.cut, each.force) for each in (found.whole_vertical, found.whole))
@@ -61,7 +61,7 @@ def profile_table(found: Optimization) -> pl.DataFrame:
 
 
 def keyframe_table(found: Optimization) -> pl.DataFrame:
-    """The table optimize/keyframes."""
+    """Return the table optimize/keyframes."""
     values = found.cut.motion_parameters(found.slicing.variables)
     return pl.DataFrame(
         [
@@ -74,7 +74,7 @@ def keyframe_table(found: Optimization) -> pl.DataFrame:
 
 
 def history_table(found: Optimization) -> pl.DataFrame:
-    """The table optimize/history, one row per iteration of every start."""
+    """Return the table optimize/history, one row per iteration of every start."""
     rows = [
         {"start": name, "iteration": i + 1, **row}
         for name, run in found.runs.items()
@@ -84,12 +84,12 @@ def history_table(found: Optimization) -> pl.DataFrame:
 
 
 def _residual_column(rule: str) -> str:
-    """`lateral_m` -> `lateral_residual_m`: the unit stays at the end."""
+    """Convert `lateral_m` to `lateral_residual_m`: the unit stays at the end."""
     return re.sub(r"(_m(?:_s2?)?)$", r"_residual\1", rule)
 
 
 def confirmation_table(found: Optimization) -> pl.DataFrame:
-    """The table optimize/confirmation."""
+    """Return the table optimize/confirmation."""
     rows = found.confirmed
     return pl.DataFrame(
         [
@@ -103,11 +103,14 @@ def confirmation_table(found: Optimization) -> pl.DataFrame:
 
 
 def metrics(found: Optimization) -> dict[str, Any]:
-    """The artifact optimize/metrics. Without another word a figure is of the whole motion, final strokes included."""
+    """Return the artifact optimize/metrics.
+
+    Unless stated otherwise a figure is of the whole motion, final strokes included.
+    """
     vertical, slicing = found.whole_vertical.norm, found.whole.norm
     both = (found.whole_vertical, found.whole)
     over = found.cut.mean_over
-    # Possible materials are in the band: here counts whether the simulation itself can be relied on.
+    # Possible materials are in the interval; here it matters whether the simulation itself is reliable.
     kept = [row.reduction for row in found.confirmed if not row.name.startswith(POSSIBLE)]
     survives = bool(np.isfinite(kept).all())
     free = found.runs[UNCONSTRAINED]
@@ -148,10 +151,10 @@ def metrics(found: Optimization) -> dict[str, Any]:
 
 
 def _band(found: Optimization) -> dict[str, float | None]:
-    """Where the saving and the peak force of possible cuts lie, 90 % of them; nothing without a posterior.
+    """Return the 90 % intervals of saving and peak force over possible cuts; empty without a posterior.
 
-    The saving's band holds the shares of the edge toughness and the material: the same cut, made vertically, has the
-    same factor of its own. `two_cuts` is the band of a saving measured on two cuts, which have a factor each.
+    The saving's interval covers the shares of the edge toughness and the material: the same cut, made vertically, has
+    the same factor of its own. `two_cuts` is the interval of a saving measured on two cuts, which have a factor each.
     """
     band = found.band
     figures: dict[str, float | None] = {
@@ -171,7 +174,7 @@ def _band(found: Optimization) -> dict[str, float | None]:
 
 
 def _both(name: str, unit: str, before: float, after: float) -> dict[str, float]:
-    """A figure of both motions, and by how much the optimised one has less of it."""
+    """Return a figure of both motions, and the reduction by the optimised one."""
     return {
         f"{name}_vertical_{unit}": before,
         f"{name}_optimized_{unit}": after,
@@ -180,19 +183,19 @@ def _both(name: str, unit: str, before: float, after: float) -> dict[str, float]
 
 
 def _push_down_n(motion: Whole) -> float:
-    """Mean force with which the arm presses down [N], over time in contact."""
+    """Return the mean force with which the arm presses down [N], over time in contact."""
     up = motion.force[:, 1]
     return float(up[motion.norm > _CONTACT_N].mean())
 
 
 def _work_j(found: Optimization, motion: Whole) -> float:
-    """What the arm puts into the cut [J]."""
+    """Return the work of the arm [J]."""
     power = -(_at(motion.times, found.cut, motion.force) * _in_space(motion.path.velocity)).sum(axis=1)
     return float(np.trapezoid(power, motion.times))
 
 
 def _ablation(best: Point | None, vertical_n: float) -> dict[str, float | None]:
-    """What the best motion without constraints saves, and by how much it breaks them."""
+    """Return the saving of the best motion without constraints, and its violations."""
     out: dict[str, float | None] = {
         "unconstrained_reduction": None if best is None else 1.0 - best.mean_force_n / vertical_n
     }
@@ -210,6 +213,6 @@ def _in_space(yz: _Array) -> _Array:
 
 
 def _at(times: _Array, cut: SlicingCut, force: _Array) -> _Array:
-    """Force at the controller's times; nothing touches at time zero. A sample is the mean up to its time."""
+    """Return the force at the controller's times, zero at time zero. A sample is the mean up to its time."""
     known = (np.arange(len(force)) + 0.5) / cut.sample_rate_hz
     return np.stack([np.interp(times, known, column, left=0.0) for column in force.T], axis=1)

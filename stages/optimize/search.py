@@ -1,4 +1,4 @@
-"""The whole search: the vertical cut, the descents from all starts, the ablation, and the honesty check."""
+"""The whole search: the vertical cut, the descents from all starts, the ablation, and the confirmation."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -39,7 +39,7 @@ from stages.runtime.errors import InputError
 from stages.runtime.stage_io import stage_workers
 from stages.shared.cut import Factors, of_material
 
-# Where the search begins: the vertical cut, and a few seeded slicing motions.
+# Starts of the search: the vertical cut, and a few seeded slicing motions
 
 
 _Array = NDArray[np.float64]
@@ -61,10 +61,10 @@ class Start:
     scan_dir: Path | None
     key: str
     state: dict[str, Any] | None = None
-    """Where an earlier part of the descent ended."""
+    """State at the end of an earlier part of the descent."""
 
     def run(self) -> Descent:
-        """Descend; every iteration is reported to the parent process."""
+        """Descend; report every iteration to the parent process."""
         cut = SlicingCut(self.model, self.draws, self.passage, self.params)
 
         def report(run: Descent) -> None:
@@ -90,7 +90,7 @@ class Start:
 
 
 def near_vertical(cut: SlicingCut, params: OptimizeParams) -> _Array:
-    """The first start: the vertical cut, just enough beside it that the descent can leave it.
+    """Return the first start: the vertical cut, perturbed just enough that the descent can leave it.
 
     A vertical cut is a symmetric point: its gradient in the amplitude is zero.
     """
@@ -100,7 +100,7 @@ def near_vertical(cut: SlicingCut, params: OptimizeParams) -> _Array:
 
 
 def drawn_motions(cut: SlicingCut, params: OptimizeParams, count: int) -> list[_Array]:
-    """So many seeded slicing motions, each brought into the limits."""
+    """Return `count` seeded slicing motions, each moved into the limits."""
     generator = np.random.default_rng(params.seed)
     rules = rules_of(cut.passage, params)
     out = []
@@ -115,7 +115,7 @@ def drawn_motions(cut: SlicingCut, params: OptimizeParams, count: int) -> list[_
 def chosen_starts(
     cut: SlicingCut, params: OptimizeParams, drawn: Sequence[tuple[_Array, Answer[_Array]]]
 ) -> dict[str, _Array]:
-    """The first start, and of the drawn motions those with the least force; what did not finish is left out."""
+    """Return the first start, and the drawn motions with the least force; those that did not finish are dropped."""
     means = [
         (cut.mean_of([force.value], motion), motion) for motion, force in drawn if force.value is not None
     ]
@@ -128,9 +128,9 @@ def chosen_starts(
 def parameter_draws(
     values: Values, params: OptimizeParams, materials: Sequence[Factors] = ()
 ) -> tuple[Values, ...]:
-    """The parameters themselves and, for a robust motion, other sets.
+    """Return the parameters themselves and, for a robust motion, other sets.
 
-    Those of possible materials, as factors by name, where calibrate has a posterior; else seeded variations by
+    These are possible materials, as factors by name, if calibrate has a posterior; otherwise seeded variations by
     draw_spread.
     """
     if materials:
@@ -146,13 +146,13 @@ def parameter_draws(
 UNCONSTRAINED = "unconstrained"
 """Name of the ablation: the first start without any constraint."""
 _FIRST_SHARE, _SEARCH_SHARE = 0.1, 0.8
-"""Of the stage's time, when the starts are drawn and when the search ends: for the progress bar."""
+"""Fractions of the stage's time at which the starts are drawn and the search ends, for the progress bar."""
 TRIAL = 5
-"""Simulations after which a start is compared with the others ..."""
+"""Number of simulations after which a start is compared with the others ..."""
 _BEHIND = 0.05
-"""... and given up if its objective is higher than the best one's by more than this share."""
+"""... and dropped if its objective exceeds the best one's by more than this fraction."""
 _WHOLE_SHARE = 0.97
-"""Of the stage's time, when the simulations of the whole motion begin."""
+"""Fraction of the stage's time at which the simulations of the whole motion begin."""
 _CONFIRMING = "simulate again with finer steps, a finer mesh and other parameters"
 _Progress = Callable[[float, str], None]
 
@@ -164,15 +164,15 @@ class Measured:
     cut: SlicingCut
     variables: _Array
     force: _Array
-    """On the knife [N], shape [samples, 3]."""
+    """Force on the knife [N], shape [samples, 3]."""
 
     @property
     def norm(self) -> _Array:
-        """[N], shape [samples]."""
+        """Norm of the force [N], shape [samples]."""
         return np.linalg.norm(self.force, axis=1)
 
     def mean_n(self, over: str | None = None) -> float:
-        """Mean of the norm over "time" or "depth", by default over params.mean_over [N]."""
+        """Return the mean of the norm over "time" or "depth", by default over params.mean_over [N]."""
         return float(self.cut.weights(self.variables, over) @ self.norm)
 
 
@@ -184,29 +184,29 @@ class Optimization:
     vertical: Measured
     slicing: Measured
     without_sawing: Measured
-    """The slicing motion's descent alone. Slow through the top and fast through the bottom lowers a mean over time."""
+    """Descent of the slicing motion alone: a slow top and a fast bottom already lower a mean over time."""
     residuals: dict[str, float]
-    """By how much the slicing motion breaks each rule."""
+    """Violation of each rule by the slicing motion."""
     limits: dict[str, float]
     best_start: str
     runs: dict[str, Descent]
-    """By the name of the start; the ablation is among them."""
+    """Runs by the name of the start, the ablation included."""
     confirmed: list[Confirmed]
     draw: FinalDraw
-    """What follows the slicing motion, to part what it left whole."""
+    """Final draw after the slicing motion, which cuts what it left."""
     whole: Whole
-    """The slicing motion with its final strokes: all of the time that the blade works."""
+    """The slicing motion with its final strokes."""
     whole_vertical: Whole
     """The vertical cut of the same total duration, start and end height."""
     vertical_cut_fraction: float
-    """At the end of that."""
+    """Cut fraction at the end of that."""
     band: SavingBand | None
-    """Where the saving lies; None without a posterior, or where a simulation for it did not finish."""
+    """Interval of the saving; None without a posterior, or if a simulation for it did not finish."""
     rests_on: str
-    """What the band rests on, in words."""
+    """Basis of the interval."""
 
     def reduction(self, over: str | None = None) -> float:
-        """Share of the vertical cut's mean force that the whole motion saves, final strokes included.
+        """Return the fraction of the vertical cut's mean force that the whole motion saves, final strokes included.
 
         over: "time" or "depth", by default params.mean_over.
         """
@@ -214,12 +214,12 @@ class Optimization:
         return 1.0 - self.whole.mean_n(over) / self.whole_vertical.mean_n(over)
 
     def descent_reduction(self, over: str | None = None) -> float:
-        """The same of the descent alone, without final strokes, against a vertical cut as long as the descent."""
+        """Return the same for the descent without final strokes, against a vertical cut as long as the descent."""
         return 1.0 - self.slicing.mean_n(over) / self.vertical.mean_n(over)
 
     @property
     def reduction_by_sawing(self) -> float:
-        """The same against its own descent without sawing."""
+        """Return the same against its own descent without sawing."""
         return 1.0 - self.slicing.mean_n() / self.without_sawing.mean_n()
 
 
@@ -237,7 +237,7 @@ def optimize(
     progress: _Progress = lambda fraction, message: None,
     show: Callable[[SoFar], None] = lambda so_far: None,
 ) -> Optimization:
-    """The least-force motion through the model.
+    """Find the least-force motion through the model.
 
     Args:
         model: The cut body.
@@ -245,14 +245,14 @@ def optimize(
             be the means of `shares`: forces are linear in them, so candidates are then judged by their mean over the
             posterior.
         params: Section `optimize` of params.yaml.
-        finer: The same body with every edge halved, for the honesty check.
+        finer: The same body with every edge halved, for the confirmation.
         materials: Possible materials by the posterior: factors on the parameters by name.
-        shares: Possible press and drag shares by the posterior, shape [draws, 2]; None where they are held.
-        rests_on: What the band of the saving rests on, in words.
-        scan_dir: Where checkpoints go; None keeps none.
+        shares: Possible press and drag shares by the posterior, shape [draws, 2]; None if they are fixed.
+        rests_on: What the interval of the saving is based on.
+        scan_dir: Folder of the checkpoints; None keeps none.
         key: Hash of everything the search depends on.
-        progress: Gets how far the search is, and what it does.
-        show: Gets the best motion so far after every simulation of the search.
+        progress: Called with the fraction done and the current activity.
+        show: Called with the best motion so far after every simulation of the search.
     """
     passage = passage_of(model.mesh, model.knife.length_m, params)
     cut = SlicingCut(model, (values,), passage, params)
@@ -340,12 +340,12 @@ def optimize(
 
 
 def _path_seconds(path: Trajectory) -> float:
-    """Duration of a path with one row per millisecond [s]."""
+    """Return the duration of a path with one row per millisecond [s]."""
     return (len(path.position) - 1) / RATE_HZ
 
 
 def _straight_path(cut: SlicingCut, path: Trajectory, params: OptimizeParams) -> Trajectory:
-    """The vertical cut of the path's duration, start and end height, from rest to rest."""
+    """Return the vertical cut of the path's duration, start and end height, from rest to rest."""
     seconds, end = round(_path_seconds(path), 9), float(path.position[-1, 1])
     longer = cut.along(replace(cut.passage, duration_s=seconds, end_m=end), params)
     return longer.trajectory(longer.straight())
@@ -359,7 +359,7 @@ def _band(
     others: Sequence[tuple[_Array | None, float]],
     seed: int,
 ) -> SavingBand | None:
-    """The band of the saving, from the checks with possible materials and the simulations with other shares.
+    """Return the interval of the saving, from the checks with possible materials and the simulations with other shares.
 
     nodes: press and drag share of the whole motion and of the others, each of shape [2]; tried: those of the materials.
     """
@@ -384,7 +384,7 @@ def _band(
 def _confirmations(
     workers: Workers, draw: Callable[[], Any], cuts: list[Cut], progress: Callable[[float], None]
 ) -> tuple[Any, list[Answer[_Array]]]:
-    """What the draw says, and the forces of the cuts: side by side in processes, or, on CUDA, the cuts in batches."""
+    """Return the final draw and the forces of the cuts: in parallel processes or, on CUDA, the cuts in batches."""
     if on_cuda():
         return draw(), simulate_many(cuts, of=force_of, progress=progress)
     jobs: list[Callable[[], Any]] = [draw, *(partial(_force, cut) for cut in cuts)]
@@ -393,7 +393,10 @@ def _confirmations(
 
 
 def _force(cut: Cut) -> Answer[_Array]:
-    """Of one cut, simulated in this process; once more with the default solver if another one gave up."""
+    """Return the force of one cut, simulated in this process.
+
+    Repeated with the default solver if another one failed.
+    """
     answer = simulate_many([cut], of=force_of, processes=1)[0]
     if answer.value is None and cut.options.get("solver") is not None:
         cut = replace(cut, options={**cut.options, "solver": None})
@@ -406,7 +409,7 @@ def _call(job: Callable[[], Any]) -> Any:
 
 
 def _measured(cut: SlicingCut, variables: _Array, answer: Answer[_Array]) -> Measured:
-    """A motion that must be simulated to its end."""
+    """Return a motion that must be simulated to its end."""
     if answer.value is None:
         raise InputError(
             f"optimize: a cut stopped before its end. {answer.outcome}. Change the section optimize of params.yaml."
@@ -422,9 +425,9 @@ def _descents(
     so_far: SoFar,
     show: Callable[[SoFar], None],
 ) -> dict[str, Descent]:
-    """From every start, and from the first without constraints; the results by name.
+    """Descend from every start, and from the first without constraints; return the results by name.
 
-    After a few simulations only those starts go on that are not far behind the best.
+    After a few simulations only starts that are not far behind the best continue.
     """
     params = template.params
     tried = params.model_copy(update={"iterations": min(TRIAL, params.iterations)})
@@ -449,7 +452,7 @@ def _descents(
 def _best(
     cut: SlicingCut, runs: dict[str, Descent], params: OptimizeParams
 ) -> tuple[str, _Array, dict[str, float]]:
-    """The best feasible motion of all starts, brought exactly to the end height if it stays feasible there."""
+    """Return the best feasible motion of all starts, moved exactly to the end height if it stays feasible there."""
     found = {n: run for n, run in runs.items() if n != UNCONSTRAINED and run.feasible}
     if not found:
         raise InputError(
@@ -471,7 +474,7 @@ def _best(
 def _reporting(
     progress: _Progress, total: int, so_far: SoFar, show: Callable[[SoFar], None]
 ) -> Callable[[Reached], None]:
-    """From the messages of all descents to one progress."""
+    """Combine the messages of all descents into one progress."""
 
     def report(reached: Reached) -> None:
         so_far.add(reached)

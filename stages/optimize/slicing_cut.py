@@ -1,4 +1,4 @@
-"""The cut that is optimised: a slicing motion through a model, its mean force, and the force's slope."""
+"""The cut to be optimised: a slicing motion through a model, its mean force, and the force's gradient."""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,14 +15,17 @@ from stages.optimize.description import OptimizeParams
 from stages.optimize.kinematics import Kinematics, Pullback, Trajectory
 
 AMPLITUDE_M_S, FREQUENCY_RAD_S, _DESCENT = 0.1, 10.0, 0.2
-"""One unit of the optimiser's variables: sawing speed, its frequency, share of the straight cut's descent. An optimiser
-of Adam's kind moves every variable by about the learning rate, so a unit is what may change in ten steps of 0.1."""
+"""Units of the optimiser's variables: sawing speed, its frequency, fraction of the straight cut's descent.
+
+An optimiser of Adam's kind moves every variable by about the learning rate, so a unit is what may change in ten steps
+of 0.1.
+"""
 LEAST_WAY_M = 1.0e-12
-"""Added to the way down of every sample: a motion that never goes down (the ablation's may) then has a mean too."""
+"""Added to the descent of every sample, so that a motion that never goes down (possible in the ablation) has a mean."""
 _LEAST_FORCE2_N2 = 1.0e-12
-"""Under the root of the force's norm, which is then differentiable where there is no force."""
+"""Added under the root of the force's norm, which is then differentiable at zero force."""
 COARSE = 4
-"""MDMM looks at every fourth millisecond, where a maximum is the same to 0.1 %; the iterate is judged at every one."""
+"""MDMM uses every fourth millisecond, where a maximum is the same to 0.1 %; the iterate is judged at every one."""
 KEYFRAMES = ("amplitude", "frequency", "velocity_y")
 """Parameters of the motion, in the order of the variables."""
 
@@ -31,7 +34,7 @@ Values = Mapping[str, Array]
 
 
 class CutFailedError(RuntimeError):
-    """A simulated cut that did not reach its end: a bad trial of the search, not an error of the program."""
+    """A simulated cut did not reach its end: a failed trial of the search, not an error of the program."""
 
     def __init__(self, outcome: Outcome) -> None:
         super().__init__(str(outcome))
@@ -41,9 +44,9 @@ class CutFailedError(RuntimeError):
 class SlicingCut:
     """Force and trajectory of a slicing motion as functions of its variables.
 
-    Variables, shape [3, keyframes]: amplitude / AMPLITUDE_M_S, frequency / FREQUENCY_RAD_S, and how much the descent
-    differs from the straight cut's, in shares of DESCENT. `draws` holds one set of parameters, or several over which
-    a robust motion is sought.
+    Variables, shape [3, keyframes]: amplitude / AMPLITUDE_M_S, frequency / FREQUENCY_RAD_S, and the difference of the
+    descent from the straight cut's, in units of DESCENT. `draws` has one set of parameters, or several for a robust
+    motion.
     """
 
     def __init__(
@@ -74,7 +77,7 @@ class SlicingCut:
         self._samples = round(passage.duration_s * self.sample_rate_hz)
         at_samples = torch.arange(self._samples + 1, dtype=torch.float64) / self.sample_rate_hz
         self._sample_drop = np.diff(Kinematics(self._motion, at_samples).drop, axis=0)
-        """Of height per vertical velocity of each keyframe, sample by sample [s], shape [samples, keyframes]."""
+        """Height per vertical velocity of each keyframe, sample by sample [s], shape [samples, keyframes]."""
         unit_drop = float(self._every.drop[-1].sum())
         self._straight_velocity = (passage.end_m - passage.start_m) / unit_drop
         self._units = np.array([AMPLITUDE_M_S, FREQUENCY_RAD_S, self._straight_velocity * _DESCENT])[:, None]
@@ -85,40 +88,40 @@ class SlicingCut:
 
     @property
     def times(self) -> Array:
-        """Of the robot's controller [s]."""
+        """Times of the robot's controller [s]."""
         return self._every.times
 
     @property
     def keyframe_times(self) -> Array:
-        """[s], shape [keyframes]."""
+        """Keyframe times [s], shape [keyframes]."""
         return np.linspace(0.0, self.passage.duration_s, self.keyframes)
 
     def straight(self) -> Array:
-        """Variables of the vertical cut of the same duration and end height."""
+        """Return the variables of the vertical cut of the same duration and end height."""
         variables = np.zeros((3, self.keyframes))
         variables[1] = 1.0
         return variables
 
     def motion_parameters(self, variables: Array) -> dict[str, Array]:
-        """The motion's parameters in SI units, each of shape [keyframes]."""
+        """Return the motion's parameters in SI units, each of shape [keyframes]."""
         return dict(zip(KEYFRAMES, self._si(variables), strict=True))
 
     def cuts(self, variables: Array) -> list[Cut]:
-        """What to simulate for this motion: one cut for every draw of the parameters."""
+        """Return the cuts to simulate for this motion: one for every draw of the parameters."""
         motion = self._motion.with_parameters(**self.motion_parameters(variables))
         return [Cut(self._model, motion, draw, self._options) for draw in self._draws]
 
     def mean_of(self, forces: Sequence[Array], variables: Array) -> float:
-        """Mean norm of the simulated forces [N], over params.mean_over and the draws."""
+        """Return the mean norm of the simulated forces [N], over params.mean_over and the draws."""
         weights = self.weights(variables)
         return float(np.mean([weights @ _norm(force) for force in forces]))
 
     def mean_force(self, variables: Array) -> float:
-        """The same, by simulation here."""
+        """Return the same, simulated in this process."""
         return self.mean_of([force_of(_finished(cut)) for cut in self.cuts(variables)], variables)
 
     def mean_force_and_slope(self, variables: Array) -> tuple[float, Array]:
-        """Mean norm of the force [N] by simulation, and its derivatives in the variables."""
+        """Return the mean norm of the force [N] by simulation, and its derivatives in the variables."""
         weights = self.weights(variables)
         mean, bar = 0.0, np.zeros_like(variables)
         share = 1.0 / len(self._draws)
@@ -132,25 +135,25 @@ class SlicingCut:
         return mean, bar * self._units
 
     def mean_force_and_sensitivity(self, variables: Array) -> tuple[float, dict[str, Array]]:
-        """Mean norm of the force [N] with the first draw, and its derivatives in the simulator's parameters by name."""
+        """Return the mean norm of the force [N] with the first draw, and its derivatives in the parameters by name."""
         result = _finished(self.cuts(variables)[0], differentiable=True)
         weights, norm = self.weights(variables), _norm(result.force)
         return float(weights @ norm), result.gradient((weights / norm)[:, None] * result.force).parameters
 
     def weights(self, variables: Array, over: str | None = None) -> Array:
-        """Share of every sample of the force in its mean, shape [samples]: of the time, or of the way down."""
+        """Return the weight of every sample of the force in its mean, shape [samples]: by time, or by descent."""
         if (over or self.mean_over) == "time":
             return np.full(self._samples, 1.0 / self._samples)
         way = self._way(variables)
         return way / way.sum()
 
     def _way(self, variables: Array) -> Array:
-        """Down, sample by sample [m]."""
+        """Return the descent, sample by sample [m]."""
         down = -(self._sample_drop @ self._si(variables)[2])
         return np.maximum(down, 0.0) + LEAST_WAY_M
 
     def _weights_pullback(self, variables: Array, norm: Array) -> Array:
-        """Derivatives of the mean of `norm` in the vertical velocities, through the weights alone."""
+        """Return derivatives of the mean of `norm` in the vertical velocities, through the weights alone."""
         if self.mean_over == "time":
             return np.zeros(self.keyframes)
         way = self._way(variables)
@@ -158,16 +161,16 @@ class SlicingCut:
         return -np.einsum("nk,n->k", self._sample_drop, np.where(way > LEAST_WAY_M, way_bar, 0.0))
 
     def trajectory(self, variables: Array) -> Trajectory:
-        """Position, velocity and acceleration at the controller's rate."""
+        """Return position, velocity and acceleration at the controller's rate."""
         return self._every.trajectory(self._si(variables))
 
     def coarse_trajectory(self, variables: Array) -> tuple[Trajectory, "_VariablesPullback"]:
-        """The same at every COARSE-th of its times and the last, and the way back to the variables."""
+        """Return the same at every COARSE-th of its times and the last, and its pullback to the variables."""
         trajectory, pullback = self._coarse.with_pullback(self._si(variables))
         return trajectory, _VariablesPullback(pullback, self._units)
 
     def at_end_height(self, variables: Array) -> Array:
-        """The variables with the descent scaled so that the knife ends exactly at its height."""
+        """Scale the descent so that the knife ends exactly at its height; return the variables."""
         reached = float(self.trajectory(variables).position[-1, 1])
         factor = (self.passage.end_m - self.passage.start_m) / (reached - self.passage.start_m)
         scaled = variables.copy()
@@ -175,23 +178,23 @@ class SlicingCut:
         return scaled
 
     def _si(self, variables: Array) -> Array:
-        """Keyframes in SI units, shape [3, keyframes]."""
+        """Return keyframes in SI units, shape [3, keyframes]."""
         return self._units * variables + np.array([0.0, 0.0, self._straight_velocity])[:, None]
 
 
 class _VariablesPullback:
-    """From derivatives in a trajectory to those in the variables."""
+    """Map from derivatives in a trajectory to those in the variables."""
 
     def __init__(self, keyframes: Pullback, units: Array) -> None:
         self._keyframes, self._units = keyframes, units
 
     def __call__(self, bar: Trajectory) -> Array:
-        """Shape [3, keyframes]."""
+        """Return derivatives in the variables, shape [3, keyframes]."""
         return self._keyframes(bar) * self._units
 
 
 def speed_term(trajectory: Trajectory, params: OptimizeParams, bar: Trajectory | None = None) -> float:
-    """The objective's second part: the mean squared speed with its weight [-]. Its derivatives are added to `bar`."""
+    """Return the objective's second part: the weighted mean squared speed [-]. Its derivatives are added to `bar`."""
     weight = params.speed_weight_s2_m2 / len(trajectory.velocity)
     if bar is not None:
         bar.velocity[:] += 2.0 * weight * trajectory.velocity
@@ -199,7 +202,7 @@ def speed_term(trajectory: Trajectory, params: OptimizeParams, bar: Trajectory |
 
 
 def _finished(cut: Cut, **options: bool) -> Result:
-    """Simulated here; CutFailedError if the knife does not get through."""
+    """Simulate in this process; raise CutFailedError if the knife does not get through."""
     result = simulate(cut.model, cut.motion, cut.parameters, **{**cut.options, **options})
     if not result.outcome.ok:
         raise CutFailedError(result.outcome)

@@ -1,1 +1,1 @@
-"""Parts of the stage `precut`: its cutting surface file and its picture."""
+"""The stage `precut`."""

@@ -18,18 +18,18 @@ from stages.runtime.stage_io import StageIO
 from stages.shared.pictures import CUT, SCAN, WARNING, Layer, Panel, render
 from stages.shared.surface import Surface, drop_unused, face_areas, face_normals_doubled
 
-# The picture of the stage `precut`: the two half-bodies pulled apart, and the springs on the cut surface.
+# Picture of the stage
 
 
 _GAP_FRACTION = 0.9
-"""How far the halves are pulled apart, as a fraction of the body's size [-]."""
+"""Distance by which the halves are pulled apart, as a fraction of the body's size [-]."""
 _MM2_PER_M2 = 1e6
 
 
 def precut_picture(
     cut: CutMesh, positive: HalfBody, negative: HalfBody, *, normal: NDArray[np.float64]
 ) -> NDArray[np.uint8]:
-    """Halves pulled apart along the unit normal [-] (shape [3]) on the left, springs face-on on the right."""
+    """Draw the halves pulled apart along the unit normal [-] (shape [3]) on the left, springs face-on on the right."""
     shift = 0.5 * _GAP_FRACTION * np.ptp(cut.nodes, axis=0).max() * normal
     virtual = cut.virtual_positions()
     ends = np.concatenate(
@@ -70,7 +70,7 @@ def precut_picture(
 
 
 def _room_around(points: NDArray[np.float64]) -> Layer:
-    """Unseen points above and below the given ones [m], shape [n, 3]: room for title and colour bar."""
+    """Return invisible points above and below the given ones [m], shape [n, 3]: space for title and colour bar."""
     low, high = points.min(axis=0), points.max(axis=0)
     height = np.array([0.0, high[1] - low[1], 0.0])
     return Layer(np.stack([low - 0.25 * height, high + 0.08 * height]), colour="white", size=1.0)
@@ -84,14 +84,14 @@ def _body(half: HalfBody, shift: NDArray[np.float64]) -> list[Layer]:
     ]
 
 
-# Reading a cutting surface from a mesh file in the scan's directory.
+# Reading a cutting surface from a mesh file in the scan's directory
 
 
 _SUFFIXES = (".ply", ".obj", ".stl", ".off", ".glb")
 
 
 def read_cutting_surface(path: Path) -> Surface:
-    """The triangles of a mesh file [m], in the cutting frame, with equal vertices merged."""
+    """Read the triangles of a mesh file [m], in the cutting frame, with equal vertices merged."""
     if path.suffix.lower() not in _SUFFIXES:
         raise InputError(
             f"precut.surface_file is {path.name!r}. It must be a mesh file ({', '.join(_SUFFIXES)}) in the "
@@ -115,7 +115,7 @@ def read_cutting_surface(path: Path) -> Surface:
             f"precut.surface_file {path.name!r} has vertices that are not finite. Positions must be numbers "
             "in metres. Export it again."
         )
-    # STL repeats the corners of every triangle; the surface needs to know which triangles are neighbours.
+    # STL repeats the corners of every triangle; merging restores the neighbours.
     unique, index = np.unique(vertices, axis=0, return_inverse=True)
     return drop_unused(Surface(unique, index.reshape(-1)[faces].astype(np.int32)))
 
@@ -135,7 +135,7 @@ def _parse(data: bytes, path: Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 _MAX_CONSERVATION_ERROR = 1e-9
-"""Volume, mass and outer area of both sides add up to the body's within this fraction; more is a defect."""
+"""Relative error up to which volume, mass and outer area of both sides add up to the body's; more is a defect."""
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ def precut(
     *,
     surface: Surface | None = None,
 ) -> _PrecutResult:
-    """Cut a tet mesh by the plane of the params or, if one is given, by a surface.
+    """Cut a tet mesh by the plane of the params or, if given, by a surface.
 
     Args:
         nodes: Node positions [m], shape [n, 3].
@@ -216,7 +216,7 @@ def precut(
 
 
 def metrics(result: _PrecutResult) -> dict[str, object]:
-    """The artifact precut/metrics."""
+    """Return the artifact precut/metrics."""
     cut = result.cut
     return {
         "tets": len(cut.tets),
@@ -237,7 +237,7 @@ def metrics(result: _PrecutResult) -> dict[str, object]:
 
 
 def tables(result: _PrecutResult) -> dict[str, pl.DataFrame]:
-    """The tables precut/… by artifact name."""
+    """Return the tables precut/… by artifact name."""
     cut = result.cut
     frames = {
         "precut/nodes": pl.DataFrame(

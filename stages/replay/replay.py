@@ -1,4 +1,4 @@
-"""replay: the optimised cut once more, with body, springs and knife kept frame by frame for the 3D viewers."""
+"""replay: simulate the optimised cut with body, springs and knife stored frame by frame for the 3D viewers."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -35,7 +35,7 @@ class _Recording:
     knife: Knife
     result: Result
     steps: NDArray[np.int64]
-    """Steps of the simulation that are frames, shape [frame_count]; the first is 0, the body at rest."""
+    """Simulation steps that are frames, shape [frame_count]; the first is 0, the body at rest."""
     positions: tuple[_Floats, ...]
     """Node positions [m] of every frame, each of shape [node_count, 3]."""
 
@@ -55,12 +55,12 @@ def record(
 ) -> _Recording:
     """Simulate the motion (columns of optimize/motion) and keep the frames that it reaches.
 
-    A cut that stops early is recorded up to there: the replay is for looking, and that is what there is to see.
+    A cut that stops early is recorded up to that time, for inspection.
     """
     time = motion["time_s"].to_numpy()
     steps = int(np.ceil((time[-1] - time[0]) / params.cut.dt_s - 1e-6))
-    wanted = np.unique(np.linspace(0, steps, params.frames).round().astype(np.int64))
-    keep = [params.cut.dt_s * int(step) for step in wanted[1:]]
+    frame_steps = np.unique(np.linspace(0, steps, params.frames).round().astype(np.int64))
+    keep = [params.cut.dt_s * int(step) for step in frame_steps[1:]]
     result = simulate(
         cutting_model(mesh, material, params.cut),
         RecordedMotion(
@@ -76,7 +76,7 @@ def record(
         force_limit_n=params.cut.force_limit_n,
         progress=progress,
     )
-    reached = wanted[wanted < len(result.step_time)]
+    reached = frame_steps[frame_steps < len(result.step_time)]
     if len(reached) < 2:
         raise InputError(
             f"replay: the cut stopped after {len(result.step_time) - 1} steps, before the second frame. "
@@ -87,7 +87,7 @@ def record(
 
 
 def frame_table(recording: _Recording) -> pl.DataFrame:
-    """The table replay/frames. The force of a frame is that of the step that ends there."""
+    """Return the table replay/frames. The force of a frame is that of the step that ends there."""
     result = recording.result
     force = np.concatenate([np.zeros((1, 3)), result.force])[recording.steps]
     return pl.DataFrame(
@@ -102,7 +102,7 @@ def frame_table(recording: _Recording) -> pl.DataFrame:
 
 
 def surface_tables(recording: _Recording) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The tables replay/faces and replay/vertices: both halves as one set of vertices, frame after frame."""
+    """Return the tables replay/faces and replay/vertices: both halves as one set of vertices, frame after frame."""
     rest = [half_body(recording.mesh, side) for side in _SIDES]
     first = np.cumsum([0, *(len(half.vertices) for half in rest)])
     faces = pl.DataFrame(
@@ -129,24 +129,24 @@ def surface_tables(recording: _Recording) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 
 def spring_table(recording: _Recording) -> pl.DataFrame:
-    """The table replay/springs: where they are and what is left of them, frame after frame."""
+    """Return the table replay/springs: positions and remaining stiffness, frame after frame."""
     ends = np.stack(
         [recording.mesh.virtual_positions(x)[recording.mesh.spring_virtual] for x in recording.positions]
     )
     stiffness = recording.result.stiffness
-    left = stiffness[recording.steps] / stiffness[0]
+    remaining = stiffness[recording.steps] / stiffness[0]
     return pl.DataFrame(
         [
             pl.Series("frame", np.repeat(np.arange(len(ends)), ends.shape[1]), pl.Int32),
             pl.Series("plus_m", ends[:, :, 0].reshape(-1, 3).astype(np.float32), pl.Array(pl.Float32, 3)),
             pl.Series("minus_m", ends[:, :, 1].reshape(-1, 3).astype(np.float32), pl.Array(pl.Float32, 3)),
-            pl.Series("remaining_fraction", left.ravel(), pl.Float32),
+            pl.Series("remaining_fraction", remaining.ravel(), pl.Float32),
         ]
     )
 
 
 def metrics(recording: _Recording, knife: str) -> dict[str, Any]:
-    """The artifact replay/metrics."""
+    """Return the artifact replay/metrics."""
     result = recording.result
     moved = max(float(np.linalg.norm(x - recording.mesh.nodes, axis=1).max()) for x in recording.positions)
     return {
@@ -165,7 +165,7 @@ def metrics(recording: _Recording, knife: str) -> dict[str, Any]:
 
 
 def picture(recording: _Recording) -> NDArray[np.uint8]:
-    """The halves and the knife at four moments; 8-bit pixels, shape [height, width, 3]."""
+    """Draw the halves and the knife at four moments; 8-bit pixels, shape [height, width, 3]."""
     last = len(recording.steps) - 1
     moments = []
     for fraction in _PICTURED_FRACTIONS:

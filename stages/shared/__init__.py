@@ -1,1 +1,1 @@
-"""Science that two or more stages use, one named package each."""
+"""Science used by two or more stages."""

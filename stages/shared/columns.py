@@ -1,4 +1,4 @@
-"""Columns that tables of several stages have: positions, sides of the cut, triangles."""
+"""Columns shared by tables of several stages: positions, sides of the cut, triangles."""
 
 from stages.runtime.describe import Column
 
@@ -9,5 +9,5 @@ SIDE = Column(
 
 
 def triangles(meaning: str) -> Column:
-    """Three vertices per row."""
+    """Return the column of a triangle table: three vertices per row."""
     return Column("vertices", "array[i32,3]", "index", meaning)

@@ -1,4 +1,4 @@
-"""The simulator's model of a body and knife as the section `cut` of params.yaml describes them."""
+"""The simulated cut: vertical motion, spring parameters, cut mesh and model, from params.yaml and tables."""
 
 from collections.abc import Callable, Mapping
 
@@ -13,11 +13,11 @@ from disect_sim.parameters import SPRING_NAMES, SURFACE_PREFIX, Material
 from stages.runtime.errors import InputError
 from stages.shared.cut_description import CutParams
 
-# The straight vertical cut that forces are compared on.
+# Straight vertical cut, the reference for forces
 
 
 def straight_cut(mesh: CutMesh, params: CutParams) -> tuple[ConstantVelocity, float]:
-    """The motion over the fruit's z centre, and its duration [s], a whole number of steps."""
+    """Return the motion over the fruit's z centre, and its duration [s], a whole number of steps."""
     material_nodes = mesh.nodes[~mesh.node_ghost]
     low, high = material_nodes.min(axis=0), material_nodes.max(axis=0)
     start = float(high[1]) + params.start_clearance_m
@@ -34,7 +34,7 @@ def straight_cut(mesh: CutMesh, params: CutParams) -> tuple[ConstantVelocity, fl
     return motion, duration
 
 
-# The simulator's parameters for both cuts, read back from the tables of transport and calibrate.
+# Simulator parameters of both cuts, from the tables of transport and calibrate
 
 
 _Read = Callable[[str], pl.DataFrame]
@@ -43,18 +43,18 @@ Factors = Mapping[str, np.ndarray | float]
 
 
 def read_body_values(read: _Read) -> dict[str, float]:
-    """What replaces the material's own values."""
+    """Return the fitted values that replace those of the material."""
     return dict(read("calibrate/body").select("name", "value").iter_rows())
 
 
 def read_possible_materials(
     read: _Read, skin: NDArray[np.bool_], depth: NDArray[np.float64]
 ) -> list[Factors]:
-    """Possible materials by calibrate's posterior, each as factors on the fitted values. May be none.
+    """Return possible materials by calibrate's posterior, each as factors on the fitted values; may be empty.
 
     Args:
         read: Maps the name of one of the scan's artifacts to its table.
-        skin: Which springs of the body are skin, shape [spring_count]: there a factor of `surface_<name>` holds.
+        skin: True for springs in the skin, shape [spring_count], where a factor of `surface_<name>` applies.
         depth: Their relative depth, 0 at the top to 1, shape [spring_count].
     """
     table = read("calibrate/draws").sort("draw", "name", "relative_depth")
@@ -67,7 +67,7 @@ def read_possible_materials(
 
 
 def _at(points: pl.DataFrame, depth: NDArray[np.float64]) -> np.ndarray | float:
-    """The factor of one parameter: a number, or one per spring where it varies with depth."""
+    """Return the factor of one parameter: a number, or one per spring where it varies with depth."""
     factor = points["factor"].to_numpy()
     if len(factor) == 1:
         return float(factor[0])
@@ -75,27 +75,27 @@ def _at(points: pl.DataFrame, depth: NDArray[np.float64]) -> np.ndarray | float:
 
 
 def _on_springs(drawn: Factors, skin: NDArray[np.bool_]) -> Factors:
-    """One number per parameter; one per spring where it varies or the skin's factor is another than the flesh's."""
-    out: dict[str, np.ndarray | float] = {}
+    """Return one number per parameter; one per spring where it varies or differs between skin and flesh."""
+    factors: dict[str, np.ndarray | float] = {}
     for name in dict.fromkeys(name.removeprefix(SURFACE_PREFIX) for name in drawn):
         flesh = drawn.get(name, 1.0)
         on_skin = drawn.get(SURFACE_PREFIX + name, flesh)
-        out[name] = flesh if on_skin is flesh else np.where(skin, on_skin, flesh)
-    return out
+        factors[name] = flesh if on_skin is flesh else np.where(skin, on_skin, flesh)
+    return factors
 
 
 def of_material(values: Mapping[str, np.ndarray], factors: Factors) -> dict[str, np.ndarray]:
-    """The fitted values as those of a possible material."""
+    """Apply the factors of a possible material to the fitted values."""
     return {name: value * factors.get(name, 1.0) for name, value in values.items()}
 
 
 def read_second_cut_values(read: _Read) -> dict[str, np.ndarray]:
-    """The transported parameters of every spring, shape [spring_count], and those of the body as a whole."""
+    """Return the transported parameters of every spring, shape [spring_count], and those of the whole body."""
     return _values(read, "transport/parameters")
 
 
 def read_first_cut_values(read: _Read) -> dict[str, np.ndarray]:
-    """The same for the first cut, as calibrate fitted them."""
+    """Return the same for the first cut, as fitted by calibrate."""
     return _values(read, "calibrate/parameters")
 
 
@@ -105,22 +105,23 @@ def _values(read: _Read, table: str) -> dict[str, np.ndarray]:
     return {name: springs[name].to_numpy() for name in SPRING_NAMES} | body
 
 
-# How deep a spring lies in its fruit: the coordinate of everything that varies from top to bottom.
+# Relative depth of a spring in its fruit
 
 
 def relative_depth(mesh: CutMesh) -> NDArray[np.float64]:
-    """Of every spring below the top of the cut face, as a share of its height, shape [spring_count]."""
+    """Return the depth of every spring below the top of the cut face, relative to its height, shape [spring_count]."""
     height = mesh.virtual_positions()[mesh.spring_virtual[:, 0], 1]
     low, top = float(height.min()), float(height.max())
-    out: NDArray[np.float64] = (top - height) / (top - low)
-    return out
+    depth: NDArray[np.float64] = (top - height) / (top - low)
+    return depth
 
 
-# The cut mesh, read back from the tables of the stage precut or an instance of it.
+# Cut mesh from the tables of the stage precut or an instance of it
 
 
 def read_cut_mesh(read: Callable[[str], pl.DataFrame], stage: str = "precut") -> CutMesh:
-    """The CutMesh that precut (or `stage`, an instance of it) wrote; `read` maps an artifact's name to its table.
+    """Return the CutMesh that precut (or `stage`, an instance of it) wrote; `read` maps an artifact's name to its
+    table.
 
     The number of snapped vertices is not in the tables (it is in precut/metrics) and is 0 here.
     """
@@ -147,14 +148,14 @@ def read_cut_mesh(read: Callable[[str], pl.DataFrame], stage: str = "precut") ->
 
 
 OFF_PLANE_M = 1.0e-3
-"""A cut surface farther than this from the knife's plane x = 0 is not what the knife cuts [m]: half its spine."""
+"""Largest distance of the cut surface from the knife's plane x = 0 at which the knife cuts it [m]: half its spine."""
 
 
 def cutting_model(mesh: CutMesh, material: Material, cut: CutParams) -> Model:
-    """The body with the cut's knife, boundary and damage law."""
+    """Build the model of the body with the cut's knife, boundary and damage law."""
     return build_model(mesh, material, cut.blade, boundary=cut.boundary, damage_law=cut.damage_law)
 
 
 def off_plane_m(mesh: CutMesh) -> float:
-    """Largest distance of the cut surface from the knife's plane x = 0 [m]."""
+    """Return the largest distance of the cut surface from the knife's plane x = 0 [m]."""
     return float(np.abs(mesh.virtual_positions()[:, 0]).max())

@@ -1,4 +1,4 @@
-"""Section `cut` of params.yaml: the one description of what cuts and how it is simulated."""
+"""Section `cut` of params.yaml: knife, boundary, damage law and limits of all simulated cuts; tables of a cut mesh."""
 
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
@@ -12,7 +12,7 @@ from stages.runtime.describe import Column, Positive, SharedSection, one_of
 from stages.runtime.errors import InputError
 from stages.shared.library.library import ANY_MATERIAL
 
-# Columns of a table with the parameters of every cutting spring, one per parameter of the simulator.
+# Columns of a table with the parameters of every cutting spring, one per parameter of the simulator
 
 
 SPRING_ROW = (
@@ -23,11 +23,11 @@ SPRING_ROW = (
 )
 
 
-# Names of the artifacts that make up a cut mesh.
+# Artifacts of a cut mesh
 
 
 def cut_mesh(stage: str) -> tuple[str, ...]:
-    """The tables of the cut mesh that the stage (precut, or an instance of it) writes."""
+    """Return the tables of the cut mesh that the stage (precut, or an instance of it) writes."""
     return tuple(f"{stage}/{table}" for table in ("nodes", "tets", "virtual_nodes", "springs"))
 
 
@@ -40,13 +40,13 @@ class CutParams(SharedSection):
     damage_law: Annotated[str, one_of(DAMAGE_LAWS)]
     dt_s: Annotated[float, Field(ge=1e-5, le=0.01)]
     speed_m_s: Annotated[float, Field(gt=0, le=1)]
-    """Mean speed of the descent: gives the duration."""
+    """Mean speed of the descent; determines the duration."""
     start_clearance_m: Annotated[float, Field(gt=0, le=0.05)]
     """Height of the knife's edge above the fruit's top at the start."""
     board_clearance_m: Annotated[float, Field(ge=0, le=0.1)]
     """Height of the knife's edge above the board at the end."""
     force_limit_n: Positive
-    """A simulated cut ends as jammed beyond this."""
+    """Force above which a simulated cut ends as jammed."""
     parameters: dict[str, float]
     """Parameters of the simulator that differ from `nominal_parameters`."""
 

@@ -1,4 +1,4 @@
-"""Bounded parameters as free ones: a sigmoid keeps every value inside its bounds."""
+"""Tools of fits and searches: resumable loop, Levenberg–Marquardt damping, low-pass, correlations, bounds."""
 
 import math
 from collections.abc import Callable
@@ -12,23 +12,23 @@ from numpy.typing import NDArray
 from stages.runtime.checkpoint import Checkpoint
 from stages.runtime.errors import InputError
 
-# The loop of every search that takes minutes: each iteration is saved, a killed search goes on where it was.
+# Resumable loop: each iteration is saved, a killed search resumes
 
 
 class _Resumable(Protocol):
-    """A search that can be taken apart into iterations, and into plain values and tensors between two of them."""
+    """A search that consists of iterations and can be saved between two of them as plain values and tensors."""
 
     def over(self) -> bool:
-        """Whether to stop."""
+        """Return True if the search has ended."""
 
     def step(self) -> None:
-        """One iteration; adds to the history."""
+        """Run one iteration and add to the history."""
 
     def state(self) -> dict[str, Any]:
-        """Everything needed to go on, the history included."""
+        """Return everything needed to resume, the history included."""
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from a saved state, to the same numbers as if nothing had happened."""
+        """Resume from a saved state, with the same results as without interruption."""
 
 
 _Search = TypeVar("_Search", bound=_Resumable)
@@ -49,11 +49,11 @@ def run_to_end(
     return search
 
 
-# The damped steps of Levenberg and Marquardt: shorter and shorter until one is better.
+# Levenberg–Marquardt damping
 
 
 _FIRST_DAMPING = 1.0e-2
-"""Of the curvature's scale; grows after a bad step and shrinks after a good one."""
+"""Initial damping relative to the curvature's scale; grows after a bad step and shrinks after a good one."""
 _LEAST_DAMPING = 1.0e-6
 _FACTOR = 5.0
 _TRIES = 6
@@ -64,7 +64,7 @@ _Place = TypeVar("_Place")
 
 
 class Damping:
-    """How much the steps of one search are damped; goes on from linearisation to linearisation."""
+    """Damping of the steps of one search, kept from linearisation to linearisation."""
 
     def __init__(self) -> None:
         self.value = _FIRST_DAMPING
@@ -77,35 +77,35 @@ class Damping:
         longest: float,
         place: Callable[[_Array], _Place | None],
     ) -> _Place | None:
-        """The first place that is better, or None.
+        """Return the first point that is better, or None.
 
         Args:
-            curvature: Of the linearised problem, shape [n, n].
+            curvature: Curvature of the linearised problem, shape [n, n].
             slope: Its gradient, shape [n].
-            scale: What the damping multiplies, shape [n, n].
-            longest: No number moves further than this in one step.
-            place: Where a step leads, if that is better.
+            scale: Matrix multiplied by the damping, shape [n, n].
+            longest: Largest change of any unknown in one step.
+            place: Returns the point a step leads to, if that is better.
         """
         for _ in range(_TRIES):
             step: _Array = -np.asarray(np.linalg.solve(curvature + self.value * scale, slope), float)
             step *= min(1.0, longest / max(float(np.abs(step).max()), 1e-300))
-            found = place(step)
-            if found is not None:
+            point = place(step)
+            if point is not None:
                 self.value = max(self.value / _FACTOR, _LEAST_DAMPING)
-                return found
+                return point
             self.value *= _FACTOR
         return None
 
 
-# The zero-phase low-pass that is applied alike to a measured and to a simulated force.
+# Zero-phase low-pass, applied to measured and simulated force alike
 
 
 _ORDER = 2
-"""Of the Butterworth filter, which runs forwards and backwards."""
+"""Order of the Butterworth filter, which runs forwards and backwards."""
 _PADDING_PERIODS = 3.0
-"""How far each end is extended before filtering, in periods of the cutoff, so that the filter has settled."""
+"""Extension of each end before filtering, in periods of the cut-off, so that the filter settles."""
 MIN_SAMPLES = 12
-"""A shorter record is all edge."""
+"""Minimum record length; a shorter one is all edge."""
 
 
 def low_pass(
@@ -113,12 +113,12 @@ def low_pass(
 ) -> NDArray[np.float64]:
     """Low-pass without delay, for samples at uneven times.
 
-    The samples are put on an even grid of the same mean rate, filtered forwards and backwards, and taken back
-    to their own times.
+    The samples are resampled to an even grid of the same mean rate, filtered forwards and backwards, and interpolated
+    at their own times.
 
     Args:
         time_s: Strictly increasing times [s], shape [n].
-        values: What to filter, shape [n] or [n, k].
+        values: Values to filter, shape [n] or [n, k].
         cutoff_hz: Frequency at which the amplitude is halved [Hz].
     """
     from scipy.signal import butter, sosfiltfilt
@@ -131,7 +131,7 @@ def low_pass(
     rate_hz = (count - 1) / (time_s[-1] - time_s[0])
     if not cutoff_hz < 0.5 * rate_hz:
         raise InputError(
-            f"The low-pass's cutoff is {cutoff_hz:g} Hz, the record has {rate_hz:.4g} samples a second. The cutoff "
+            f"The low-pass's cutoff is {cutoff_hz:g} Hz, the record has {rate_hz:.4g} samples per second. The cutoff "
             f"must be below half of that, {0.5 * rate_hz:.4g} Hz. Lower reading.filter_cutoff_hz."
         )
     even = np.linspace(time_s[0], time_s[-1], count)
@@ -144,30 +144,30 @@ def low_pass(
     return back.reshape(values.shape)
 
 
-# How alike a normal field is at two places.
+# Correlation functions of Gaussian fields
 
 
 def correlation(a: _Array, b: _Array, length: float) -> _Array:
-    """exp(-d² / 2 length²) of the distances between places a and b, shape [len(a), len(b)]."""
-    out: _Array = np.exp(-0.5 * ((a[:, None] - b) / length) ** 2)
-    return out
+    """Return exp(-d² / 2 length²) of the distances between points a and b, shape [len(a), len(b)]."""
+    matrix: _Array = np.exp(-0.5 * ((a[:, None] - b) / length) ** 2)
+    return matrix
 
 
 def rough_correlation(a: _Array, b: _Array, length: float) -> _Array:
-    """The same of a field that has kinks: Matérn's with 3/2, (1 + √3 d / length) exp(-√3 d / length)."""
+    """Return the same for a field with kinks: Matérn 3/2, (1 + √3 d / length) exp(-√3 d / length)."""
     far = np.sqrt(3.0) * np.abs(a[:, None] - b) / length
-    out: _Array = (1.0 + far) * np.exp(-far)
-    return out
+    matrix: _Array = (1.0 + far) * np.exp(-far)
+    return matrix
 
 
 _LOGARITHMIC_RATIO = 10.0
-"""Bounds further apart than this factor are covered in powers, so that 0.01 and 0.1 are as far apart as 0.1 and 1."""
+"""Ratio of bounds above which a logarithmic scale is used, so that 0.01 and 0.1 are as far apart as 0.1 and 1."""
 _SMALLEST_FRACTION = 1.0e-3
-"""Of the upper bound: where the lower one is 0, values below this are out of reach (a logarithm needs a floor)."""
+"""Smallest reachable fraction of the upper bound if the lower bound is 0 (a logarithm needs a floor)."""
 _AT_BOUND_FRACTION = 0.01
-"""A value within this share of the range (of its logarithm) from an end counts as at the bound."""
+"""Distance from an end, as a fraction of the range (or of its logarithm), at which a value counts as at the bound."""
 _EDGE = 1.0e-4
-"""Start values at or beyond a bound are taken this share of the range inside it; the sigmoid is flat at its ends."""
+"""Start values at or beyond a bound are moved this fraction of the range inside; the sigmoid is flat at its ends."""
 
 
 @dataclass(frozen=True)
@@ -179,32 +179,32 @@ class Bound:
     logarithmic: bool
 
     def value(self, free: torch.Tensor) -> torch.Tensor:
-        """Values inside the bounds, from free numbers of any shape."""
+        """Return values inside the bounds, from free numbers of any shape."""
         fraction = torch.sigmoid(free)
         if self.logarithmic:
             return self.low * torch.exp(math.log(self.high / self.low) * fraction)
         return self.low + (self.high - self.low) * fraction
 
     def free(self, value: torch.Tensor | float) -> torch.Tensor:
-        """Inverse of `value`; what is outside is taken to the nearest end first."""
+        """Return the inverse of `value`; values outside are clipped first."""
         fraction = self.fraction(value).clamp(_EDGE, 1.0 - _EDGE)
         return torch.log(fraction) - torch.log1p(-fraction)
 
     def fraction(self, value: torch.Tensor | float) -> torch.Tensor:
-        """Where the value stands in the range, 0 to 1."""
+        """Return the position of the value in the range, 0 to 1."""
         v = torch.as_tensor(value, dtype=torch.float64).clamp(self.low, self.high)
         if self.logarithmic:
             return torch.log(v / self.low) / math.log(self.high / self.low)
         return (v - self.low) / (self.high - self.low)
 
     def touches(self, value: float) -> bool:
-        """True if the value has run into an end of the range."""
+        """Return True if the value has reached an end of the range."""
         fraction = float(self.fraction(value))
         return not _AT_BOUND_FRACTION < fraction < 1.0 - _AT_BOUND_FRACTION
 
 
 def make_bound(name: str, low: float, high: float) -> Bound:
-    """The bound of a parameter; wide positive ranges become logarithmic."""
+    """Return the bound of a parameter; wide positive ranges become logarithmic."""
     if not low < high:
         raise InputError(
             f"calibrate.bounds.{name} is [{low:g}, {high:g}]. The first number must be the lower one. Swap them."

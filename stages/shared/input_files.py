@@ -15,16 +15,16 @@ from pydantic import Field
 from stages.runtime.describe import Positive, SharedSection
 from stages.runtime.errors import InputError
 
-# The formats of force logs. One is added by a line here and the file stages/ingest/formats/<name>.py.
+# Formats of force logs; to add one, add a line here and the module stages/ingest/formats/<name>.py
 
 
 @dataclass(frozen=True)
 class LogFormat:
-    """What the command line must know of a format; how it is recognised and read is in its file."""
+    """Properties of a format needed by the command line; its module recognises and reads it."""
 
     title: str
     suffixes: tuple[str, ...]
-    """Endings that such files have. They decide what an inbox takes for a log, not how it is read."""
+    """Usual suffixes. They determine what an inbox takes for a log, not how it is read."""
 
 
 LOG_FORMATS = {
@@ -37,21 +37,21 @@ LOG_FORMATS = {
     "libfranka_csv": LogFormat("libfranka CSV", (".csv", ".txt")),
     "csv_table": LogFormat("CSV with ingest.columns", (".csv", ".txt")),
 }
-"""By the name of its file. A log is of the first of these that recognises it, so a table of any columns is last."""
+"""Formats by module name. The first one that recognises a log is used, so a table of any columns is last."""
 
 LOG_SUFFIXES = frozenset(suffix for known in LOG_FORMATS.values() for suffix in known.suffixes)
 
 
-# How the logs of further cuts are called in a scan's directory: 2-log.json, 2-air-air1.json, 3-log.csv, …
+# Names of the logs of further cuts in a scan's directory: 2-log.json, 2-air-air1.json, 3-log.csv, …
 
 
 LOGS_NOTE = "sha256 of logs"
-"""Note in ingest's tables: the digests of the logs that are in it, separated by blanks."""
+"""Note in ingest's tables: the digests of the logs in it, separated by spaces."""
 
 
 @dataclass(frozen=True)
 class _FurtherLog:
-    """One cut beside the first."""
+    """One cut in addition to the first."""
 
     number: int
     """2 for the second cut."""
@@ -61,34 +61,34 @@ class _FurtherLog:
 
 
 def log_name(number: int, suffix: str) -> str:
-    """Of a cut's log."""
+    """Return the name of a cut's log."""
     return f"{number}-log{suffix}"
 
 
 def air_name(number: int, name: str) -> str:
-    """Of one of its no-contact runs."""
+    """Return the name of one of its no-contact runs."""
     return f"{number}-air-{name}"
 
 
 def further_logs(folder: Path) -> list[_FurtherLog]:
-    """What the folder holds, in order; nothing if it is none."""
+    """Return the logs in the folder, in order; empty if it does not exist."""
     if not folder.is_dir():
         return []
-    found = []
+    logs = []
     for log in folder.glob("*-log*"):
         number = int(log.name.partition("-")[0])
-        found.append(_FurtherLog(number, log, sorted(folder.glob(air_name(number, "*")))))
-    return sorted(found, key=lambda each: each.number)
+        logs.append(_FurtherLog(number, log, sorted(folder.glob(air_name(number, "*")))))
+    return sorted(logs, key=lambda each: each.number)
 
 
-# The size of a log is looked at before anything of it is read.
+# Size limits, checked before reading
 
 
 def check_log_size(path: Path, max_bytes: int, name: str) -> None:
-    """Refuse an empty file and one that is too large."""
+    """Reject an empty file and one that is too large."""
     size = path.stat().st_size
     if size == 0:
-        raise InputError(f"{name} is empty. A log must hold the samples of one cut. Record it again.")
+        raise InputError(f"{name} is empty. A log must contain the samples of one cut. Record it again.")
     if size > max_bytes:
         raise InputError(
             f"{name} has {size / 1e6:.0f} MB. At most {max_bytes / 1e6:.0f} MB are read. Cut the log to the time of "
@@ -97,14 +97,14 @@ def check_log_size(path: Path, max_bytes: int, name: str) -> None:
 
 
 _EXPANSION = 10
-"""Memory over file size that an honest recording may take while it is read: its messages become Python objects."""
+"""Memory relative to file size that a valid recording may take while it is read: messages become Python objects."""
 
 
 @contextmanager
 def memory_bound(max_bytes: int, source: str) -> Iterator[None]:
-    """Within the block this process may take EXPANSION * max_bytes more than it has; InputError where it wants more.
+    """Limit the process in this block to EXPANSION * max_bytes more memory; raise InputError beyond that.
 
-    The bound is the kernel's, so it holds for whatever library unpacks. `max_bytes` is the largest file that is read.
+    The limit is enforced by the kernel, so it holds for any library. `max_bytes` is the largest file that is read.
     """
     before = resource.getrlimit(resource.RLIMIT_AS)
     allowed = _address_space() + _EXPANSION * max_bytes
@@ -123,17 +123,17 @@ def memory_bound(max_bytes: int, source: str) -> Iterator[None]:
 
 
 def _address_space() -> int:
-    """Bytes of this process's address space (Linux)."""
+    """Return the size of this process's address space [bytes] (Linux)."""
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
     return pages * resource.getpagesize()
 
 
-# Headers of scan files: how large a scan is, read without loading it.
+# Headers of scan files: size of a scan, read without loading it
 
 MAX_FILE_BYTES = 2**30
-"""Largest file that is opened unless clean.max_bytes says otherwise [bytes]; a million faces as text are 100 MB."""
+"""Default of clean.max_bytes, the largest file that is opened [bytes]; a million faces as text are 100 MB."""
 _MAX_HEADER_BYTES = 65536
-"""A PLY or PCD header is a few hundred bytes; one that has not ended by here is not a header."""
+"""Maximum length of a PLY or PCD header, which has a few hundred bytes."""
 _STL_HEADER_BYTES, _STL_FACE_BYTES = 84, 50
 _GLTF_TRIANGLES = 4
 
@@ -143,18 +143,18 @@ CLOUD_SUFFIXES = (".pcd", ".xyz")
 
 @dataclass(frozen=True)
 class ScanHeader:
-    """Counts a file announces."""
+    """Counts declared by a file."""
 
     kind: str
     """Format: the suffix without its dot, lower case."""
     faces: int
-    """Number of faces announced (0 for a point cloud)."""
+    """Number of faces declared (0 for a point cloud)."""
     points: int
-    """Number of vertices or points announced (0 if the format does not say)."""
+    """Number of vertices or points declared (0 if the format does not declare it)."""
 
 
 def read_header(path: Path, *, max_faces: int, max_bytes: int = MAX_FILE_BYTES) -> ScanHeader:
-    """Check that the file can be opened and is no larger than allowed; return what it announces."""
+    """Check that the file can be opened and is no larger than allowed; return its declared counts."""
     name = path.name
     try:
         size = path.stat().st_size
@@ -173,18 +173,18 @@ def read_header(path: Path, *, max_faces: int, max_bytes: int = MAX_FILE_BYTES) 
     for count, what in ((header.faces, "faces"), (header.points, "points")):
         if count > max_faces:
             raise InputError(
-                f"{name} announces {count:,} {what}. At most {max_faces:,} are read (clean.max_faces). "
+                f"{name} declares {count:,} {what}. At most {max_faces:,} are read (clean.max_faces). "
                 "Decimate the scan first: a few ten thousand faces are plenty for a fruit."
             )
     return header
 
 
 def check_scan_suffix(path: Path, name: str) -> str:
-    """Refuse a file that is called like nothing that can be read; returns its suffix in lower case."""
+    """Reject a file with an unknown suffix; return the suffix in lower case."""
     suffix = path.suffix.lower()
     if suffix not in MESH_SUFFIXES + CLOUD_SUFFIXES:
         raise InputError(
-            f"{name} has the suffix '{suffix}'. Formats read are "
+            f"{name} has the suffix '{suffix}'. It must be one of "
             f"{', '.join(MESH_SUFFIXES + CLOUD_SUFFIXES)}. "
             "Convert the scan to one of them."
         )
@@ -192,10 +192,10 @@ def check_scan_suffix(path: Path, name: str) -> str:
 
 
 def check_scan_size(name: str, size: int, max_bytes: int) -> None:
-    """Refuse an empty file and one that is too large, before anything of it is read or copied."""
+    """Reject an empty file and one that is too large, before it is read or copied."""
     if size == 0:
         raise InputError(
-            f"{name} is empty (0 bytes). A scan must hold a mesh or a point cloud. Export it again."
+            f"{name} is empty (0 bytes). A scan must contain a mesh or a point cloud. Export it again."
         )
     if size > max_bytes:
         raise InputError(
@@ -205,7 +205,7 @@ def check_scan_size(name: str, size: int, max_bytes: int) -> None:
 
 
 def malformed(name: str, why: str) -> InputError:
-    """The error for a file that is not what its suffix says."""
+    """Return the error for a file that does not match its suffix."""
     return InputError(
         f"{name} is malformed: {why}. A scan must be a complete {Path(name).suffix.lstrip('.').upper()} "
         "file. "
@@ -226,9 +226,9 @@ def _integer(name: str, words: list[str], index: int) -> int:
     try:
         value = int(words[index])
     except (IndexError, ValueError) as error:
-        raise malformed(name, f"the header line '{' '.join(words)}' holds no whole number") from error
+        raise malformed(name, f"the header line '{' '.join(words)}' has no whole number") from error
     if value < 0:
-        raise malformed(name, f"the header announces {value} entries")
+        raise malformed(name, f"the header declares {value} entries")
     return value
 
 
@@ -241,7 +241,7 @@ def _ply(name: str, data: mmap.mmap) -> ScanHeader:
         if words[0] == "element" and len(words) > 1
     }
     if counts.get("vertex", 0) == 0:
-        raise malformed(name, "its header announces no vertices")
+        raise malformed(name, "its header declares no vertices")
     return ScanHeader("ply", counts.get("face", 0), counts["vertex"])
 
 
@@ -250,7 +250,7 @@ def _pcd(name: str, data: mmap.mmap) -> ScanHeader:
     if not {"FIELDS", "SIZE", "TYPE", "POINTS"} <= lines.keys():
         raise malformed(name, "its header lacks one of FIELDS, SIZE, TYPE and POINTS")
     if not {"x", "y", "z"} <= set(lines["FIELDS"]):
-        raise malformed(name, f"its fields are {' '.join(lines['FIELDS'][1:])} and not x y z")
+        raise malformed(name, f"its fields are {' '.join(lines['FIELDS'][1:])} instead of x y z")
     points = _integer(name, lines["POINTS"], 1)
     start = data.find(b"\n", data.find(b"DATA ")) + 1
     encoding = data[data.find(b"DATA ") + 5 : start].strip()
@@ -258,10 +258,10 @@ def _pcd(name: str, data: mmap.mmap) -> ScanHeader:
     sizes = [_integer(name, lines["SIZE"], k + 1) for k in range(columns)]
     repeats = [_integer(name, lines["COUNT"], k + 1) if "COUNT" in lines else 1 for k in range(columns)]
     for axis in ("x", "y", "z") if encoding != b"ascii" else ():
-        place = lines["FIELDS"].index(axis)
-        if lines["TYPE"][place : place + 1] != ["F"] or sizes[place - 1] != 4:
+        index = lines["FIELDS"].index(axis)
+        if lines["TYPE"][index : index + 1] != ["F"] or sizes[index - 1] != 4:
             raise InputError(
-                f"{name} is a binary PCD whose {axis} is not TYPE F of SIZE 4. Numbers of 32 bits are read there. Save "
+                f"{name} is a binary PCD whose {axis} is not TYPE F of SIZE 4. Only 32-bit numbers are read. Save "
                 "it with such numbers, or with DATA ascii."
             )
     needed = {
@@ -269,7 +269,7 @@ def _pcd(name: str, data: mmap.mmap) -> ScanHeader:
         b"binary": points * sum(s * c for s, c in zip(sizes, repeats, strict=True)),
     }
     if points == 0 or start == 0 or len(data) - start < needed.get(encoding, 8):
-        raise malformed(name, f"{points} points are announced but {len(data) - max(start, 0)} bytes follow")
+        raise malformed(name, f"{points} points are declared but {len(data) - max(start, 0)} bytes follow")
     return ScanHeader("pcd", 0, points)
 
 
@@ -280,7 +280,7 @@ def _stl(name: str, data: mmap.mmap) -> ScanHeader:
             return ScanHeader("stl", faces, 0)
     if data[:5].lower() == b"solid" and _count(data, b"endfacet") > 0:
         return ScanHeader("stl", _count(data, b"endfacet"), 0)
-    raise malformed(name, "it is neither a binary STL of the announced length nor a text STL with facets")
+    raise malformed(name, "it is neither a binary STL of the declared length nor a text STL with facets")
 
 
 def _obj(name: str, data: mmap.mmap) -> ScanHeader:
@@ -308,7 +308,7 @@ def _glb(name: str, data: mmap.mmap) -> ScanHeader:
         raise malformed(name, "it does not begin with 'glTF'")
     total, length = struct.unpack("<I", data[8:12])[0], struct.unpack("<I", data[12:16])[0]
     if total > len(data) or 20 + length > len(data):
-        raise malformed(name, f"{total} bytes are announced but the file has {len(data)}")
+        raise malformed(name, f"{total} bytes are declared but the file has {len(data)}")
     return _gltf_counts(name, "glb", data[20 : 20 + length])
 
 
@@ -329,7 +329,7 @@ def _gltf_counts(name: str, kind: str, text: bytes) -> ScanHeader:
             if part.get("mode", _GLTF_TRIANGLES) == _GLTF_TRIANGLES
         )
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError) as error:
-        raise malformed(name, f"its JSON part cannot be followed ({type(error).__name__})") from error
+        raise malformed(name, f"its JSON part is inconsistent ({type(error).__name__})") from error
     if any(not uri.startswith("data:") for uri in uris):
         raise InputError(
             f"{name} keeps its geometry in another file ({uris[0][:80]}). A scan must be one file. "
@@ -364,6 +364,6 @@ class ReadingParams(SharedSection):
     """reading: accuracy of a force reading, for the measured and for the simulated force alike."""
 
     filter_cutoff_hz: Positive
-    """Of the zero-phase low-pass."""
+    """Cut-off of the zero-phase low-pass."""
     repeatability_n: Annotated[float, Field(ge=0)]
-    """Of the measured force."""
+    """Repeatability of the measured force."""

@@ -1,4 +1,4 @@
-"""Pictures of meshes for people, rendered off-screen with one light, neutral look."""
+"""Pictures of meshes and plots, rendered off-screen in a common style."""
 
 import io
 import os
@@ -15,11 +15,11 @@ from disect_sim.knife import Knife
 from disect_sim.virtual_nodes.split import HalfBody, half_body
 from stages.runtime.files import quiet_stderr
 
-# Small tables as text.
+# Small tables as text
 
 
 def plot_text(table: pl.DataFrame, columns: list[str]) -> str:
-    """A few columns as CSV for `dvc plots`, which can't read Parquet."""
+    """Return a few columns as CSV for `dvc plots`, which can't read Parquet."""
     return table.select(columns).write_csv(float_precision=6)
 
 
@@ -31,7 +31,7 @@ COLOUR_MAP = "viridis"
 
 @dataclass(frozen=True)
 class Layer:
-    """One thing in a picture: triangles, lines or points."""
+    """One object in a picture: triangles, lines or points."""
 
     vertices: NDArray[np.float64]
     """Positions [m], shape [vertex_count, 3]."""
@@ -41,7 +41,7 @@ class Layer:
     opacity: float = 1.0
     show_edges: bool = False
     values: NDArray[np.float64] | None = None
-    """One number per cell or point, drawn by colour instead of `colour`."""
+    """One number per cell or point, shown by colour instead of `colour`."""
     value_range: tuple[float, float] | None = None
     value_title: str = ""
     size: float = 3.0
@@ -78,7 +78,7 @@ def render(panels: Sequence[Panel], *, panel_size: tuple[int, int] = (720, 600))
             plotter.view_vector(panel.view, viewup=(0.0, 1.0, 0.0))
             plotter.reset_camera()
             plotter.camera.zoom(1.1)
-        # VTK looks for an X server and complains when there is none.
+        # VTK looks for an X server and complains if there is none.
         with quiet_stderr():
             pixels = plotter.screenshot(return_img=True)
     finally:
@@ -87,7 +87,7 @@ def render(panels: Sequence[Panel], *, panel_size: tuple[int, int] = (720, 600))
 
 
 def board_layer(vertices: NDArray[np.float64], *, margin_m: float = 0.015) -> Layer:
-    """The board y = 0 under the given vertices [m], shape [vertex_count, 3]."""
+    """Return the board y = 0 under the given vertices [m], shape [vertex_count, 3]."""
     low, high = vertices.min(axis=0) - margin_m, vertices.max(axis=0) + margin_m
     corners = np.array(
         [[low[0], 0, low[2]], [low[0], 0, high[2]], [high[0], 0, high[2]], [high[0], 0, low[2]]]
@@ -96,7 +96,7 @@ def board_layer(vertices: NDArray[np.float64], *, margin_m: float = 0.015) -> La
 
 
 def cut_plane_layer(vertices: NDArray[np.float64], *, margin_m: float = 0.01) -> Layer:
-    """The cut plane x = 0 through the given vertices [m], shape [vertex_count, 3]."""
+    """Return the cut plane x = 0 through the given vertices [m], shape [vertex_count, 3]."""
     low, high = vertices.min(axis=0) - margin_m, vertices.max(axis=0) + margin_m
     corners = np.array([[0, 0, low[2]], [0, high[1], low[2]], [0, high[1], high[2]], [0, 0, high[2]]])
     return Layer(corners, np.array([[0, 1, 2], [0, 2, 3]], np.int32), colour=CUT, opacity=0.35)
@@ -137,7 +137,7 @@ def _add(plotter: Any, pv: Any, layer: Layer) -> None:
 
 
 def _pyvista() -> Any:
-    """pyvista without a display and without VTK's console messages."""
+    """Return pyvista without a display and without VTK's console messages."""
     os.environ.pop("DISPLAY", None)
     import pyvista
     import vtk
@@ -147,14 +147,14 @@ def _pyvista() -> Any:
     return pyvista
 
 
-# Plots without a display: a figure, its pixels, and values on a cut surface.
+# Plots without a display
 
 
 _DPI = 100
 
 
 def new_figure(size_inches: tuple[float, float]) -> tuple[Any, Any]:
-    """A matplotlib figure and its canvas."""
+    """Return a matplotlib figure and its canvas."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -163,7 +163,7 @@ def new_figure(size_inches: tuple[float, float]) -> tuple[Any, Any]:
 
 
 def pixels_of(canvas: Any) -> NDArray[np.uint8]:
-    """8-bit pixels, shape [height, width, 3]."""
+    """Return 8-bit pixels, shape [height, width, 3]."""
     buffer = io.BytesIO()
     canvas.print_rgba(buffer)
     columns, rows = canvas.get_width_height()
@@ -180,15 +180,15 @@ def draw_springs(
     full: NDArray[np.bool_] | None = None,
     limits: tuple[float, float] | None = None,
 ) -> Any:
-    """Springs as dots on the cut surface; returns the full dots, for a colour bar.
+    """Draw springs as dots on the cut surface; return the full dots, for a colour bar.
 
     Args:
         axis: a matplotlib axis.
         position_m: (z, y) of the springs [m], shape [spring_count, 2].
         area_m2: their tributary areas [m²], shape [spring_count].
         colours: one value per spring, shape [spring_count], or its red, green and blue, shape [spring_count, 3].
-        title: above the plot.
-        full: springs that are drawn full; the others are hollow, shape [spring_count].
+        title: title of the plot.
+        full: springs that are drawn filled; the others are hollow, shape [spring_count].
         limits: ends of the colour scale.
     """
     z, y = 1e3 * position_m.T
@@ -208,13 +208,13 @@ def draw_springs(
     return dots
 
 
-# Views of a cut: the halves and the knife at a few moments.
+# Views of a cut: the halves and the knife at a few moments
 
 
 _PANEL_SIZE = (460, 430)
 """Width and height of one view [pixel]."""
 _VIEW = (0.3, 0.55, 1.0)
-"""Direction to the camera: from above the blade's end, so that the gap behind the knife is seen."""
+"""Direction to the camera: from above the blade's end, so that the gap behind the knife is visible."""
 _SECTION_SIDES = ((0, 1), (1, 2), (2, 3), (3, 4), (4, 0))
 
 
@@ -226,11 +226,11 @@ class Moment:
     positions: NDArray[np.float64]
     """Node positions [m], shape [node_count, 3]."""
     knife_position: NDArray[np.float64]
-    """[m], shape [3]."""
+    """Knife position [m], shape [3]."""
 
 
 def cut_views(cut: CutMesh, knife: Knife, moments: Sequence[Moment]) -> NDArray[np.uint8]:
-    """The halves and the knife at the given moments, side by side; 8-bit pixels, shape [height, width, 3]."""
+    """Draw the halves and the knife at the given moments, side by side; 8-bit pixels, shape [height, width, 3]."""
     blades = [_blade(knife, moment.knife_position, cut.nodes) for moment in moments]
     frame = _frame([cut.nodes, *(blade.vertices for blade in blades)])
     panels = []
@@ -250,7 +250,7 @@ def _half(half: HalfBody) -> list[Layer]:
 
 
 def _blade(knife: Knife, position: NDArray[np.float64], nodes: NDArray[np.float64]) -> Layer:
-    """The blade's surface, clipped to the picture: a little longer than the fruit."""
+    """Return the blade's surface, clipped to the picture: a little longer than the fruit."""
     half_spine, half_edge = 0.5 * knife.spine_m, 0.5 * knife.edge_m
     section = np.array(
         [
@@ -269,7 +269,7 @@ def _blade(knife: Knife, position: NDArray[np.float64], nodes: NDArray[np.float6
 
 
 def _frame(points: Sequence[NDArray[np.float64]]) -> Layer:
-    """Unseen points around all given ones [m], each of shape [n, 3]: they give every view the same scale."""
+    """Return invisible points around all given ones [m], each of shape [n, 3], which give every view the same scale."""
     every = np.concatenate(points)
     low, high = every.min(axis=0), every.max(axis=0)
     corners = np.stack(np.meshgrid(*zip(low, high, strict=True), indexing="ij"), axis=-1).reshape(-1, 3)

@@ -1,4 +1,4 @@
-"""A triangle surface and the measures of it that need nothing but NumPy."""
+"""A triangle surface and its measures in NumPy; and the import of open3d."""
 
 import ctypes
 from dataclasses import dataclass
@@ -12,16 +12,14 @@ from scipy.sparse.csgraph import connected_components
 
 from stages.runtime.errors import InputError
 
-# The only door to open3d.
-#
-# open3d links against libusb-1.0, which a bare machine lacks, so the copy from `libusb-package` is loaded
-# first.
-# The import takes about a second, so it happens on first use and not when a stage module is imported.
+# Import of open3d, only through this function: it links against libusb-1.0, which a bare machine lacks, so the copy
+# from
+# `libusb-package` is loaded first. The import takes about a second, so it happens on first use.
 
 
 @cache
 def open3d() -> ModuleType:
-    """The open3d module, quiet (errors only) and with its random numbers seeded."""
+    """Return the open3d module, quiet (errors only) and with its random numbers seeded."""
     try:
         import libusb_package
 
@@ -74,23 +72,23 @@ class Surface:
 
 
 def face_normals_doubled(surface: Surface) -> _Floats:
-    """Normals with a length of twice the triangle's area [m²], shape [face_count, 3]."""
+    """Return normals with a length of twice the triangle's area [m²], shape [face_count, 3]."""
     corners = surface.corners
     return np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
 
 
 def face_areas(surface: Surface) -> _Floats:
-    """Triangle areas [m²], shape [face_count]."""
+    """Return triangle areas [m²], shape [face_count]."""
     return 0.5 * np.linalg.norm(face_normals_doubled(surface), axis=1)
 
 
 def half_edges(faces: _Ints) -> _Ints:
-    """Directed edges, the three of face 0 first, shape [3 * face_count, 2]."""
+    """Return directed edges, the three of face 0 first, shape [3 * face_count, 2]."""
     return faces[:, [[0, 1], [1, 2], [2, 0]]].reshape(-1, 2)
 
 
 def edge_ids(faces: _Ints) -> tuple[_Ints, NDArray[np.intp], NDArray[np.intp]]:
-    """Unique undirected edges [edge_count, 2], edge of each half edge [3 * face_count], faces per edge."""
+    """Return unique undirected edges [edge_count, 2], edge of each half edge [3 * face_count], faces per edge."""
     keys = edge_keys(np.sort(half_edges(faces), axis=1))
     unique, inverse, count = np.unique(keys, return_inverse=True, return_counts=True)
     edges = np.column_stack([unique >> 32, unique & 0xFFFFFFFF]).astype(np.int32)
@@ -98,18 +96,18 @@ def edge_ids(faces: _Ints) -> tuple[_Ints, NDArray[np.intp], NDArray[np.intp]]:
 
 
 def edge_keys(edges: _Ints) -> NDArray[np.int64]:
-    """One number per vertex pair, for set operations, shape [edge_count]."""
+    """Return one number per vertex pair, for set operations, shape [edge_count]."""
     return (edges[:, 0].astype(np.int64) << 32) + edges[:, 1]
 
 
 def edge_lengths(surface: Surface) -> _Floats:
-    """Lengths of the unique edges [m], shape [edge_count]."""
+    """Return the lengths of the unique edges [m], shape [edge_count]."""
     edges = edge_ids(surface.faces)[0]
     return np.linalg.norm(surface.vertices[edges[:, 0]] - surface.vertices[edges[:, 1]], axis=1)
 
 
 def face_components(faces: _Ints, vertex_count: int) -> NDArray[np.int32]:
-    """Component label of each face (faces that share a vertex are one component), shape [face_count]."""
+    """Return the component label of each face (faces that share a vertex are one component), shape [face_count]."""
     edges = half_edges(faces)
     graph = coo_matrix((np.ones(len(edges), bool), (edges[:, 0], edges[:, 1])), (vertex_count, vertex_count))
     labels = connected_components(graph, directed=False)[1]
@@ -117,7 +115,7 @@ def face_components(faces: _Ints, vertex_count: int) -> NDArray[np.int32]:
 
 
 def is_closed(faces: _Ints) -> bool:
-    """Whether every edge has exactly two faces that run through it in opposite directions."""
+    """Return True if every edge has exactly two faces that run through it in opposite directions."""
     directed = half_edges(faces)
     if len(directed) == 0 or len(np.unique(edge_keys(directed))) != len(directed):
         return False
@@ -125,18 +123,18 @@ def is_closed(faces: _Ints) -> bool:
 
 
 def subset(surface: Surface, keep: NDArray[np.bool_]) -> Surface:
-    """The surface of the kept faces only, unused vertices dropped; keep has shape [face_count]."""
+    """Return the surface of the kept faces only, without unused vertices; keep has shape [face_count]."""
     return drop_unused(Surface(surface.vertices, surface.faces[keep]))
 
 
 def drop_unused(surface: Surface) -> Surface:
-    """The same surface without vertices that no face uses."""
+    """Return the same surface without vertices that no face uses."""
     used, faces = np.unique(surface.faces, return_inverse=True)
     return Surface(surface.vertices[used], faces.reshape(-1, 3).astype(np.int32))
 
 
 def vertex_normals(surface: Surface) -> _Floats:
-    """Area-weighted unit normals at the vertices, shape [vertex_count, 3]."""
+    """Return area-weighted unit normals at the vertices, shape [vertex_count, 3]."""
     normals = np.zeros_like(surface.vertices)
     doubled = face_normals_doubled(surface)
     for corner in range(3):
@@ -146,7 +144,7 @@ def vertex_normals(surface: Surface) -> _Floats:
 
 
 def solid_moments(surface: Surface) -> tuple[_Floats, _Floats]:
-    """Centre of mass [m], shape [3], and covariance [m²], shape [3, 3], of the solid inside a closed surface."""
+    """Return centre of mass [m], shape [3], and covariance [m²], shape [3, 3], of the solid inside a closed surface."""
     origin = surface.vertices.mean(axis=0)
     corners = surface.corners - origin
     volume = np.einsum("ij,ij->i", corners[:, 0], np.cross(corners[:, 1], corners[:, 2])) / 6.0

@@ -1,4 +1,4 @@
-"""simulate: a nominal straight cut, to see the force before any parameter is calibrated."""
+"""simulate: a nominal straight cut, which shows the force before any parameter is calibrated."""
 
 import io
 from collections.abc import Callable, Sequence
@@ -20,11 +20,11 @@ from stages.shared.cut import OFF_PLANE_M, cutting_model, off_plane_m, read_cut_
 from stages.shared.pictures import FRUIT, SCAN, TEXT, WARNING, Moment, cut_views
 from stages.simulate.description import SimulateParams
 
-# The picture of the stage `simulate`: the halves opening at a few times, and the force on the knife below.
+# Picture of the stage
 
 
 _PLOT_HEIGHT = 400
-"""[pixel]"""
+"""Height of the force plot [pixel]."""
 _DPI = 100
 
 
@@ -34,21 +34,21 @@ class Profile:
 
     time_s: NDArray[np.float64]
     force_n: NDArray[np.float64]
-    """Shape [sample_count, 3]."""
+    """Force on the knife [N], shape [sample_count, 3]."""
     cut_fraction: NDArray[np.float64]
 
 
 def simulate_picture(
     cut: CutMesh, knife: Knife, moments: Sequence[Moment], profile: Profile
 ) -> NDArray[np.uint8]:
-    """8-bit pixels, shape [height, width, 3]: one view per moment above the force over time."""
+    """Draw one view per moment above the force over time; 8-bit pixels, shape [height, width, 3]."""
     views = cut_views(cut, knife, moments)
     plot = _force_plot(profile, [m.time_s for m in moments], width=views.shape[1])
     return np.concatenate([views, plot])
 
 
 def _force_plot(profile: Profile, marked_s: Sequence[float], *, width: int) -> NDArray[np.uint8]:
-    """Force on the knife and share of the springs that is cut, over time; pixels, shape [height, width, 3]."""
+    """Draw force on the knife and fraction of the springs cut, over time; pixels, shape [height, width, 3]."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -99,7 +99,7 @@ def simulate(
     """Cut straight down, from above the fruit to just above the board.
 
     `values` are parameters of every spring in place of params.parameters. Raises InputError if a parameter is unknown
-    or out of its range, or if the run had to stop; the outcome's sentence says what to change.
+    or out of its range, or if the run had to stop; the outcome says what to change.
     """
     check_parameters(params)
     motion, duration = straight_cut(cut, params.cut)
@@ -129,7 +129,7 @@ def simulate(
 
 
 def check_parameters(params: SimulateParams) -> None:
-    """Refuse a parameter the simulator does not know, or a value outside its bounds."""
+    """Reject a parameter the simulator does not have, or a value outside its bounds."""
     for name, value in params.parameters.items():
         info = parameter_info(name, damage_law=params.cut.damage_law)
         unit = "" if info.unit == "-" else f" {info.unit}"
@@ -142,7 +142,7 @@ def check_parameters(params: SimulateParams) -> None:
 
 
 def force_table(cut: NominalCut) -> pl.DataFrame:
-    """The table simulate/force."""
+    """Return the table simulate/force."""
     result = cut.result
     return pl.DataFrame(
         [
@@ -157,7 +157,7 @@ def force_table(cut: NominalCut) -> pl.DataFrame:
 
 
 def spring_table(cut: NominalCut) -> pl.DataFrame:
-    """The table simulate/springs."""
+    """Return the table simulate/springs."""
     result = cut.result
     stretch = cut.model.spring_operator @ result.positions[max(result.positions)]
     return pl.DataFrame(
@@ -169,7 +169,7 @@ def spring_table(cut: NominalCut) -> pl.DataFrame:
 
 
 def metrics(cut: NominalCut) -> dict[str, object]:
-    """The artifact simulate/metrics. No times: a rerun must give the same file."""
+    """Return the artifact simulate/metrics. It contains no times: a rerun must give the same file."""
     result, statistics = cut.result, cut.result.statistics
     force = result.force_norm
     off_plane = off_plane_m(cut.model.mesh)
@@ -194,13 +194,15 @@ def _off_plane_warning(distance: float) -> str:
     if distance <= OFF_PLANE_M:
         return ""
     return (
-        f" But the cut surface is up to {1e3 * distance:.1f} mm away from the knife's plane x = 0, so this force is "
-        "not that of a cut. Cut along x = 0, and place the cut with clean.cut_offset_m."
+        f" But the cut surface is up to {1e3 * distance:.1f} mm from the knife's plane x = 0, so this force is "
+        "not that of a cut. Cut along x = 0, and position the cut with clean.cut_offset_m."
     )
 
 
 def _at(result: Result, per_step: NDArray[np.float64]) -> NDArray[np.float64]:
-    """A quantity of the steps [step_count + 1, k] at the ends of the sampling intervals, [sample_count, k]."""
+    """Interpolate a quantity of the steps [step_count + 1, k] at the ends of the sampling intervals, [sample_count,
+    k].
+    """
     columns = [np.interp(result.time, result.step_time, column) for column in per_step.T]
     return np.stack(columns, axis=1)
 

@@ -1,5 +1,4 @@
-"""fTetWild, through pytetwild, made to behave: no litter, no console output, one orientation, no loose
-nodes, the same mesh every time."""
+"""fTetWild through pytetwild: seeded, without console output, stray files or loose nodes, consistently oriented."""
 
 import os
 import subprocess
@@ -16,16 +15,14 @@ from stages.runtime.errors import InputError
 from stages.shared.surface import Surface
 from stages.tetrahedralize import mesher_process
 
-# The background sizing field: small edges near the cut plane x = 0, growing away from it.
+# Sizing field: small edges near the cut plane x = 0, growing away from it
 
 
 _GRADING = 0.5
-"""Target edge gained per distance from the band [-]; above about 1 neighbouring tets differ too much in
-size."""
+"""Target edge gained per distance from the band [-]; above about 1 neighbouring tets differ too much in size."""
 _CELLS_PER_BAND = 4
 _MARGIN_FRACTION = 0.2
-"""The background mesh reaches this fraction of the diagonal beyond the body, so that it covers the
-mesher's box."""
+"""Fraction of the diagonal by which the background mesh exceeds the body, so that it covers the mesher's box."""
 _CUBE_TETS = np.array([[0, 1, 3, 7], [0, 3, 2, 7], [0, 2, 6, 7], [0, 6, 4, 7], [0, 4, 5, 7], [0, 5, 1, 7]])
 """Six tets that fill a cube whose corners are numbered 4 ix + 2 iy + iz."""
 
@@ -45,7 +42,7 @@ class _SizingField:
 def target_edge(
     x_m: NDArray[np.float64], *, edge_m: float, cut_edge_m: float, cut_band_m: float
 ) -> NDArray[np.float64]:
-    """Target edge length [m] at distance x from the cut plane [m]; same shape as x_m."""
+    """Return the target edge length [m] at distance x from the cut plane [m]; same shape as x_m."""
     beyond = np.maximum(np.abs(x_m) - cut_band_m, 0.0)
     return np.minimum(cut_edge_m + _GRADING * beyond, max(edge_m, cut_edge_m))
 
@@ -58,7 +55,7 @@ def sizing_field(
     cut_edge_m: float,
     cut_band_m: float,
 ) -> _SizingField:
-    """Slabs of cubes along x over the box from low_m to high_m [m], each of shape [3]."""
+    """Build slabs of cubes along x over the box from low_m to high_m [m], each of shape [3]."""
     margin = _MARGIN_FRACTION * float(np.linalg.norm(high_m - low_m))
     low, high = low_m - margin, high_m + margin
     step = max(cut_band_m, cut_edge_m) / _CELLS_PER_BAND
@@ -75,10 +72,10 @@ def sizing_field(
 
 
 _STOP_ENERGY = 8.0
-"""AMIPS energy at which the mesher stops improving (a regular tet has 3, its own default is 10)."""
+"""AMIPS energy at which the mesher stops improving (a regular tet has 3, the mesher's default is 10)."""
 PROCESS = ["-m", mesher_process.__name__]
 _CODE = Path(__file__).resolve().parents[2]
-"""The folder of the package `stages`, for the mesher's process, which starts elsewhere."""
+"""Folder of the package `stages`, for the mesher's process, which starts elsewhere."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +87,7 @@ class TetMesh:
     tets: NDArray[np.int32]
     """Node indices, positively oriented, shape [tet_count, 4]."""
     unseeded: str = ""
-    """Why another run would give another mesh; empty if it gives the same."""
+    """Reason why another run would give another mesh; empty if runs are reproducible."""
 
 
 def mesh_inside(
@@ -106,7 +103,7 @@ def mesh_inside(
         threads: threads of the mesher.
         seed: of the mesher's random numbers, 0 to 2^32 - 1.
     """
-    result = _in_own_process(
+    result = _run_in_process(
         vertices=np.array(surface.vertices, np.float64, order="C"),
         faces=np.array(surface.faces, np.int32, order="C"),
         edge_length_abs=edge_m,
@@ -121,7 +118,7 @@ def mesh_inside(
     )
     if "refusal" in result:
         raise InputError(
-            f"The mesher gave up ({result['refusal']}). It needs a closed surface. Raise "
+            f"The mesher failed ({result['refusal']}). It needs a closed surface. Raise "
             "tetrahedralize.epsilon_m or clean the "
             "scan with a larger clean.target_edge_m."
         )
@@ -137,7 +134,7 @@ def mesh_inside(
 
 
 def why_unseeded() -> str:
-    """Why the mesher can't be seeded here, empty if it can; found by meshing an octahedron."""
+    """Return why the mesher can't be seeded here, empty if it can; tested by meshing an octahedron."""
     corners = 0.02 * np.vstack([np.eye(3), -np.eye(3)])
     faces = [[0, 1, 2], [1, 3, 2], [3, 4, 2], [4, 0, 2], [1, 0, 5], [3, 1, 5], [4, 3, 5], [0, 4, 5]]
     edge_m = 0.005
@@ -148,8 +145,8 @@ def why_unseeded() -> str:
     return mesh_inside(body, sizing, edge_m=edge_m, epsilon_m=0.001, threads=1, seed=0).unseeded
 
 
-def _in_own_process(**arguments: object) -> dict[str, NDArray[Any]]:
-    """What mesher_process writes for these arguments."""
+def _run_in_process(**arguments: object) -> dict[str, NDArray[Any]]:
+    """Run mesher_process with these arguments and return its output."""
     path = os.pathsep.join([str(_CODE), *filter(None, [os.environ.get("PYTHONPATH")])])
     with tempfile.TemporaryDirectory() as scratch:
         np.savez(Path(scratch) / mesher_process.INPUT, **arguments)  # type: ignore[arg-type]
@@ -165,23 +162,23 @@ def _in_own_process(**arguments: object) -> dict[str, NDArray[Any]]:
             check=False,
         )
         if done.returncode != 0:
-            last = (done.stderr.strip().splitlines() or ["It said nothing."])[-1]
+            last = (done.stderr.strip().splitlines() or ["There was no output."])[-1]
             raise RuntimeError(
-                f"The mesher's process ended with code {done.returncode}. It must end with 0. Look at its last "
-                f"words, and at the memory if it was killed (code -9): {last}"
+                f"The mesher's process ended with code {done.returncode}. It must end with 0. Check its last "
+                f"output, and the memory if it was killed (code -9): {last}"
             )
         with np.load(Path(scratch) / mesher_process.OUTPUT) as file:
             return dict(file)
 
 
 def compacted(nodes: NDArray[np.float64], tets: NDArray[np.int32]) -> TetMesh:
-    """The mesh without nodes that no tet uses."""
+    """Remove nodes that no tet uses."""
     used, compact = np.unique(tets, return_inverse=True)
     return TetMesh(nodes[used], compact.reshape(-1, 4).astype(np.int32))
 
 
 def oriented(nodes: NDArray[np.float64], tets: NDArray[np.int32]) -> NDArray[np.int32]:
-    """The tets with nodes swapped where needed, so that every volume is positive; shape [tet_count, 4]."""
+    """Swap nodes where needed, so that every volume is positive; shape [tet_count, 4]."""
     corners = nodes[tets]
     negative = np.linalg.det(corners[:, 1:] - corners[:, :1]) < 0.0
     turned = tets.copy()

@@ -1,8 +1,8 @@
-"""One call of the mesher, in a process of its own: `python -m stages.tetrahedralize.mesher_process PARENT_ID`.
+"""One call of the mesher in a separate process: `python -m stages.tetrahedralize.mesher_process PARENT_ID`.
 
-Alone, because fTetWild keeps random state from call to call that can't be reset, so only the first call of a process
-depends on nothing but its input and the seed. It reads and writes in the working directory, where the mesher also
-leaves a file of its own (__tracked_surface.stl).
+fTetWild keeps random state from call to call that can't be reset, so only the first call of a process depends on
+nothing but its input and the seed. It reads and writes in the working directory, where the mesher also leaves a file of
+its own (__tracked_surface.stl).
 """
 
 import ctypes
@@ -13,22 +13,22 @@ import numpy as np
 
 from stages.runtime.errors import die_with_parent
 
-# The seed of the mesher: loads the library made of seeded_random.c, which stands in for std::random_device.
+# Seeding: loads the library built from seeded_random.c, which replaces std::random_device.
 #
-# `pip install` builds it (setup.py) under a name of its own outside of the packages, so that a clone which runs with
-# this environment finds it too (`scan2cut reproduce`, workers of a cluster).
+# `pip install` builds it (setup.py) under a separate name outside of the packages, so that a clone which runs with this
+# environment finds it too (`scan2cut reproduce`, workers of a cluster).
 
 
 LIBRARY = "scan2cut_seeded_random"
-"""Looked up like a module, because that is how it is installed; never imported."""
+"""Located like a module, because it is installed like one; never imported."""
 
 
 class UnseededError(RuntimeError):
-    """The mesher's random numbers can't be seeded; says why."""
+    """The mesher's random numbers can't be seeded; the message says why."""
 
 
 class SeededRandom:
-    """The library, loaded in front of libstdc++; must be made before pytetwild is imported."""
+    """The library, loaded before libstdc++; must be created before pytetwild is imported."""
 
     def __init__(self) -> None:
         spec = find_spec(LIBRARY)
@@ -43,11 +43,11 @@ class SeededRandom:
         self._draws.argtypes, self._draws.restype = [], ctypes.c_uint64
 
     def seed(self, seed: int) -> None:
-        """Start the sequence that belongs to this seed."""
+        """Start the sequence of this seed."""
         self._seed(seed)
 
     def check_used(self) -> None:
-        """Raise UnseededError if nothing was drawn since the last seed: the mesher draws from elsewhere then."""
+        """Raise UnseededError if nothing was drawn since the last seed: the mesher then uses another source."""
         if self._draws() == 0:
             raise UnseededError(f"the mesher does not draw from {LIBRARY}; it must use GNU's libstdc++")
 
@@ -56,7 +56,7 @@ INPUT, OUTPUT = "input.npz", "output.npz"
 
 
 def main() -> None:
-    """From INPUT (arguments of the mesher and `seed`) to OUTPUT: `refusal`, or `nodes`, `tets` and `unseeded`."""
+    """Read INPUT (arguments of the mesher and `seed`), write OUTPUT: `refusal`, or `nodes`, `tets` and `unseeded`."""
     die_with_parent(int(sys.argv[1]))
     with np.load(INPUT) as file:
         arguments = {name: value if value.ndim else value.item() for name, value in file.items()}

@@ -1,4 +1,4 @@
-"""Shape of tetrahedra, and the explicit time step they allow."""
+"""Quality of tetrahedra, the explicit time step they allow, and removal of tets that only touch the body."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ _OPPOSITE_FACES = np.array([[1, 2, 3], [0, 3, 2], [0, 1, 3], [0, 2, 1]])
 
 @dataclass(frozen=True)
 class TetQuality:
-    """One number per tet, each of shape [tet_count]."""
+    """Quality measures, each of shape [tet_count]."""
 
     volume_m3: NDArray[np.float64]
     """Signed volume [m³]; positive for a positively oriented tet."""
@@ -40,7 +40,7 @@ def tet_quality(nodes: NDArray[np.float64], tets: NDArray[np.int32]) -> TetQuali
         np.cross(faces[:, :, 1] - faces[:, :, 0], faces[:, :, 2] - faces[:, :, 0]), axis=2
     )
     edges = np.linalg.norm(corners[:, _EDGES[:, 0]] - corners[:, _EDGES[:, 1]], axis=2)
-    # Circumradius by the products of opposite edges, p: 6 V R is the area of the triangle with sides p.
+    # Circumradius from the products of opposite edges, p: 6 V R is the area of the triangle with sides p.
     p = edges[:, [0, 1, 2]] * edges[:, [5, 4, 3]]
     squared = (p.sum(axis=1)) * (p @ [-1, 1, 1]) * (p @ [1, -1, 1]) * (p @ [1, 1, -1])
     positive = np.maximum(np.abs(volume), 1e-300)
@@ -56,28 +56,27 @@ def tet_quality(nodes: NDArray[np.float64], tets: NDArray[np.int32]) -> TetQuali
 
 
 def p_wave_speed(material: Material) -> float:
-    """Speed of pressure waves [m/s]."""
+    """Return the speed of pressure waves [m/s]."""
     return float(np.sqrt((material.lame_lambda_pa + 2.0 * material.lame_mu_pa) / material.density_kg_m3))
 
 
 def stable_step(min_altitude_m: NDArray[np.float64], material: Material) -> float:
-    """Estimated largest stable explicit step [s]: the time a pressure wave takes across the smallest
-    altitude."""
+    """Estimate the largest stable explicit step [s]: the time a pressure wave takes across the smallest altitude."""
     return float(min_altitude_m.min() / p_wave_speed(material))
 
 
 def unique_edges(tets: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Undirected edges of a tet mesh, shape [edge_count, 2]."""
+    """Return the undirected edges of a tet mesh, shape [edge_count, 2]."""
     return np.unique(np.sort(tets[:, _EDGES].reshape(-1, 2), axis=1), axis=0)
 
 
 def boundary_faces(tets: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Faces that belong to one tet only, counter-clockwise seen from outside, shape [face_count, 3]."""
+    """Return the faces that belong to one tet only, counter-clockwise seen from outside, shape [face_count, 3]."""
     return boundary_faces_and_owners(tets)[0]
 
 
 def boundary_faces_and_owners(tets: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.intp]]:
-    """The boundary faces, shape [face_count, 3], and the tet each belongs to, shape [face_count]."""
+    """Return the boundary faces, shape [face_count, 3], and the tet each belongs to, shape [face_count]."""
     faces = tets[:, _OPPOSITE_FACES].reshape(-1, 3)
     _, inverse, count = np.unique(np.sort(faces, axis=1), axis=0, return_inverse=True, return_counts=True)
     single = count[inverse.reshape(-1)] == 1
@@ -85,7 +84,7 @@ def boundary_faces_and_owners(tets: NDArray[np.int32]) -> tuple[NDArray[np.int32
 
 
 def count_pieces(tets: NDArray[np.int32]) -> int:
-    """Number of bodies that share no face; tets that only touch in an edge or a node count as separate."""
+    """Return the number of bodies that share no face; tets that only touch at an edge or a node count as separate."""
     faces = np.sort(tets[:, _OPPOSITE_FACES].reshape(-1, 3), axis=1)
     inverse, count = np.unique(faces, axis=0, return_inverse=True, return_counts=True)[1:]
     inverse = inverse.reshape(-1)
@@ -95,18 +94,22 @@ def count_pieces(tets: NDArray[np.int32]) -> int:
     return int(connected_components(graph, directed=False)[0])
 
 
-# Removing the few tets by which a mesh touches itself in an edge or a node only.
+# Removing tets by which a mesh touches itself only at an edge or a node
 #
-# Thin spikes of a scan come out of the mesher like that. The simulator needs a manifold boundary, so of the groups of
-# tets that meet in such an edge or node without sharing a face there, all but the largest are dropped.
+# Thin spikes of a scan produce them. The simulator needs a manifold boundary, so of the groups of tets that meet at
+# such
+# an edge or node without sharing a face there, all but the largest are dropped.
 
 
 _MAX_ROUNDS = 20
-"""Dropping tets may uncover another touching edge; a few rounds are enough unless the mesh is a sponge."""
+"""Maximum number of rounds: dropping tets may uncover another touching edge.
+
+A few rounds suffice unless the mesh is a sponge.
+"""
 
 
 def drop_touching(tets: NDArray[np.int32], volume_m3: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Which tets to keep so that the rest is one piece with a manifold boundary.
+    """Select the tets to keep so that the rest is one piece with a manifold boundary.
 
     Args:
         tets: node indices, shape [tet_count, 4].
@@ -131,7 +134,7 @@ def drop_touching(tets: NDArray[np.int32], volume_m3: NDArray[np.float64]) -> ND
 
 
 def _face_neighbours(tets: NDArray[np.int32]) -> tuple[NDArray[np.intp], NDArray[np.int32]]:
-    """Pairs of tets that share a face, shape [pair_count, 2], and that face's nodes, shape [pair_count, 3]."""
+    """Return pairs of tets that share a face, shape [pair_count, 2], and that face's nodes, shape [pair_count, 3]."""
     faces = np.sort(tets[:, _OPPOSITE_FACES].reshape(-1, 3), axis=1)
     order = np.lexsort(faces.T[::-1])
     same = np.flatnonzero(np.all(faces[order[1:]] == faces[order[:-1]], axis=1))
@@ -144,30 +147,31 @@ def _minor_groups(
     pairs: NDArray[np.intp],
     faces: NDArray[np.int32],
 ) -> NDArray[np.bool_]:
-    """Tets in all but the largest group around some edge or node, shape [tet_count]."""
+    """Return the tets in all but the largest group around some edge or node, shape [tet_count]."""
     count = len(tets)
     size = int(tets.max()) + 1
     node_keys = tets.astype(np.int64)
     edge_keys = _edge_keys(tets[:, _EDGES], size)
     loose = np.zeros(count, bool)
     face_edges = _edge_keys(faces[:, [[0, 1], [0, 2], [1, 2]]], size)
-    for own, shared in ((node_keys, faces.astype(np.int64)), (edge_keys, face_edges)):
+    for element_keys, shared in ((node_keys, faces.astype(np.int64)), (edge_keys, face_edges)):
         # One graph node for each node (or edge) of each tet; a shared face joins its three between two tets.
         joined = []
         for k in range(3):
             sides = [
-                pairs[:, s] * own.shape[1] + np.argmax(own[pairs[:, s]] == shared[:, k, None], axis=1)
+                pairs[:, s] * element_keys.shape[1]
+                + np.argmax(element_keys[pairs[:, s]] == shared[:, k, None], axis=1)
                 for s in (0, 1)
             ]
             joined.append(np.column_stack(sides))
-        group = _components(own.size, np.concatenate(joined))
-        weight = np.bincount(group, weights=np.repeat(volume_m3, own.shape[1]))
+        group = _components(element_keys.size, np.concatenate(joined))
+        weight = np.bincount(group, weights=np.repeat(volume_m3, element_keys.shape[1]))
         key_of_group = np.empty(len(weight), np.int64)
-        key_of_group[group] = own.reshape(-1)
+        key_of_group[group] = element_keys.reshape(-1)
         order = np.lexsort([-weight, key_of_group])
         minor = np.zeros(len(weight), bool)
         minor[order[1:]] = key_of_group[order[1:]] == key_of_group[order[:-1]]
-        loose |= minor[group].reshape(own.shape).any(axis=1)
+        loose |= minor[group].reshape(element_keys.shape).any(axis=1)
     return loose
 
 

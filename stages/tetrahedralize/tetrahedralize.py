@@ -27,13 +27,16 @@ from stages.tetrahedralize.quality import (
     unique_edges,
 )
 
-# The picture of the stage `tetrahedralize`: the mesh whole, and cut open with its quality in colours.
+# Picture of the stage
 
 
 def tet_picture(
     nodes: NDArray[np.float64], tets: NDArray[np.int32], radius_ratio: NDArray[np.float64]
 ) -> NDArray[np.uint8]:
-    """Pixels of shape [height, width, 3]; nodes [m] of shape [node_count, 3], one radius ratio per tet."""
+    """Draw the mesh whole, and cut open with its quality in colours; pixels of shape [height, width, 3].
+
+    nodes [m] of shape [node_count, 3], one radius ratio per tet.
+    """
     board = board_layer(nodes)
     behind = nodes[tets][:, :, 0].mean(axis=1) < 0.0
     faces, owner = boundary_faces_and_owners(tets[behind])
@@ -54,31 +57,32 @@ def tet_picture(
     )
 
 
-# Giving a coarse mesh back the volume that its chords cut off.
+# Restoring the volume of a coarse mesh
 #
-# The mesher keeps the boundary nodes near the surface, so the flat faces between them lie inside a convex
-# body and the mesh is one or two percent too small. All boundary nodes are moved outward by one and the same
-# distance, which puts the faces on both sides of the surface instead of inside.
+# The mesher keeps the boundary nodes near the surface, so the flat faces between them lie inside a convex body and the
+# mesh is one or two percent too small. All boundary nodes are moved outward by the same distance, which puts the faces
+# on
+# both sides of the surface instead of inside.
 
 
 _NEWTON_STEPS = 3
-"""The volume is nearly linear in the distance: the second step already ends within 1e-5."""
+"""Newton steps; the volume is nearly linear in the distance, so the second step is accurate to 1e-5."""
 
 _KEPT_ALTITUDE_FRACTION = 0.8
-"""The smallest altitude, and with it the time step, may shrink to this fraction at most."""
+"""Minimum remaining fraction of the smallest altitude, and hence of the time step."""
 
 
 def restore_volume(mesh: TetMesh, volume_m3: float, *, max_distance_m: float) -> tuple[TetMesh, float]:
-    """Move the boundary nodes along their normals until the mesh has the wanted volume.
+    """Move the boundary nodes along their normals until the mesh has the target volume.
 
     Args:
         mesh: positively oriented mesh.
-        volume_m3: wanted volume [m³].
-        max_distance_m: the nodes move no further than this [m].
+        volume_m3: target volume [m³].
+        max_distance_m: largest displacement of the nodes [m].
 
     Returns:
-        The mesh and the distance its boundary moved outward [m]. If that would flatten a tet the mesh is returned as
-        it was, and the distance is 0.
+        The mesh and the distance its boundary moved outward [m]. If that would flatten a tet, the mesh is returned
+        unchanged with distance 0.
     """
     boundary = boundary_faces(mesh.tets)
     on_boundary = np.unique(boundary)
@@ -87,7 +91,7 @@ def restore_volume(mesh: TetMesh, volume_m3: float, *, max_distance_m: float) ->
     distance, nodes = 0.0, mesh.nodes
     for _ in range(_NEWTON_STEPS):
         skin = Surface(nodes, boundary)
-        # Derivative of the volume by the distance: each face sweeps its area times the mean normal of its corners.
+        # Derivative of the volume in the distance: each face sweeps its area times the mean normal of its corners.
         swept = np.einsum("ij,ikj->", face_normals_doubled(skin), normals[boundary]) / 6.0
         distance += (volume_m3 - skin.volume_m3) / swept
         distance = float(np.clip(distance, -max_distance_m, max_distance_m))
@@ -100,11 +104,11 @@ def restore_volume(mesh: TetMesh, volume_m3: float, *, max_distance_m: float) ->
 
 
 _EPSILON_RUNGS = 3
-"""Attempts; the envelope is halved after each one that misses the surface's volume or is not sound."""
+"""Number of attempts; the envelope is halved after each one that misses the surface's volume or is invalid."""
 _REGULAR_TET_VOLUME = 1.0 / (6.0 * np.sqrt(2.0))
 """Volume of a regular tet with edge 1 [-]."""
 _MAX_EXPECTED_TETS = 500_000
-"""Above this the mesher runs for hours and the simulator would not fit in memory."""
+"""Number of tets above which the mesher runs for hours and the simulator would not fit in memory."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -113,33 +117,32 @@ _Progress = Callable[[float, str], None]
 
 @dataclass(frozen=True)
 class TetResult:
-    """The mesh, its quality and how it compares with the surface."""
+    """Mesh, quality and comparison with the surface."""
 
     mesh: TetMesh
     quality: TetQuality
     dropped_tets: int
-    """Tets that were dropped because they touched the body in an edge or a node only."""
+    """Number of tets dropped because they touched the body only at an edge or a node."""
     epsilon_m: float
-    """Envelope that the mesh was made with [m]."""
+    """Envelope of the mesher [m]."""
     inflation_m: float
-    """How far the boundary nodes were moved outward to restore the volume [m]."""
+    """Distance by which the boundary nodes were moved outward to restore the volume [m]."""
     volume_error_fraction: float
     """(mesh volume - surface volume) / surface volume [-]."""
     unseeded: str = ""
-    """Why another run would give another mesh; empty if it gives the same."""
+    """Reason why another run would give another mesh; empty if runs are reproducible."""
 
 
 def tetrahedralize(
     surface: Surface, params: TetrahedralizeParams, progress: _Progress | None = None
 ) -> TetResult:
-    """Mesh the inside of a closed surface; raises InputError if the mesh misses its volume or is not
-    sound."""
+    """Mesh the inside of a closed surface; raise InputError if the mesh misses its volume or is invalid."""
     if not is_closed(surface.faces) or surface.volume_m3 <= 0.0:
         raise InputError(
             "The surface is not closed or is inside out. The mesher needs a closed surface. Run the "
             "stage clean again."
         )
-    _refuse_too_many(surface, params)
+    _reject_too_many(surface, params)
     field = sizing_field(
         surface.vertices.min(axis=0),
         surface.vertices.max(axis=0),
@@ -186,7 +189,7 @@ def tetrahedralize(
 
 
 def metrics(result: TetResult, material: Material) -> dict[str, object]:
-    """The artifact tetrahedralize/metrics."""
+    """Return the artifact tetrahedralize/metrics."""
     mesh, quality = result.mesh, result.quality
     edges = unique_edges(mesh.tets)
     length = np.linalg.norm(mesh.nodes[edges[:, 0]] - mesh.nodes[edges[:, 1]], axis=1)
@@ -227,7 +230,7 @@ def run(io: StageIO, params: TetrahedralizeParams) -> dict[str, object]:
     if result.unseeded:
         _LOG.warning(
             "The mesher drew random numbers without a seed, so another run gives another mesh: %s. "
-            "'scan2cut doctor' says what to do.",
+            "Run 'scan2cut doctor' for the remedy.",
             result.unseeded,
         )
     mesh, quality = result.mesh, result.quality
@@ -254,10 +257,10 @@ def run(io: StageIO, params: TetrahedralizeParams) -> dict[str, object]:
     return metrics(result, MATERIALS[io.scan.material])
 
 
-def _refuse_too_many(surface: Surface, params: TetrahedralizeParams) -> None:
-    """Estimate the number of tets from the sizing field, before the mesher takes hours to find out."""
-    # The body's volume in a slab at x, by the divergence theorem over faces, is close enough spread by
-    # face area.
+def _reject_too_many(surface: Surface, params: TetrahedralizeParams) -> None:
+    """Estimate the number of tets from the sizing field and reject too many before the mesher runs for hours."""
+    # The body's volume in a slab at x follows from the divergence theorem over faces; spreading it by face area is
+    # accurate enough.
     x = surface.corners[:, :, 0].mean(axis=1)
     edge = target_edge(x, edge_m=params.edge_m, cut_edge_m=params.cut_edge_m, cut_band_m=params.cut_band_m)
     share = face_areas(surface) / surface.area_m2
@@ -271,7 +274,7 @@ def _refuse_too_many(surface: Surface, params: TetrahedralizeParams) -> None:
 
 
 def _fault(mesh: TetMesh, quality: TetQuality, volume_error: float, max_volume_error: float) -> str | None:
-    """What is wrong with a mesh, None if nothing."""
+    """Return what is wrong with a mesh, None if nothing."""
     flat = np.flatnonzero(~(quality.volume_m3 > 0.0))
     if len(flat):
         return f"{len(flat)} of {len(mesh.tets)} tets have no volume (ids {', '.join(map(str, flat[:5]))})"
@@ -286,7 +289,6 @@ def _fault(mesh: TetMesh, quality: TetQuality, volume_error: float, max_volume_e
 
 
 def _on_the_board(mesh: TetMesh, surface: Surface) -> TetMesh:
-    """Lower or lift the mesh, by at most twice the envelope, until its lowest node is as high as the surface's
-    lowest."""
+    """Shift the mesh vertically, by at most twice the envelope, so that its lowest node is level with the surface's."""
     lift = np.array([0.0, surface.vertices[:, 1].min() - mesh.nodes[:, 1].min(), 0.0])
     return TetMesh(mesh.nodes + lift, mesh.tets)

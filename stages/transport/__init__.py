@@ -1,1 +1,1 @@
-"""The steps of the stage `transport`: spring sets, plans, parameters, the comparison with averages, the picture."""
+"""Parts of the stage `transport`: spring sets, plans, parameters, comparison with averages, picture."""

@@ -1,4 +1,4 @@
-"""The Earth Mover's plan between two sets of springs, as weights of sources for each target."""
+"""Optimal transport between two sets of springs: plan, transported values, and comparison with averages."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,14 +18,14 @@ from stages.shared.cut import cutting_model, straight_cut
 from stages.shared.fitting import Bound
 from stages.transport.description import TransportParams
 
-# The springs of one cut surface, as optimal transport sees them: points in a box, with masses.
+# Spring sets as distributions: points in a box, with masses
 
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 _MIN_AREA_FRACTION = 1.0e-3
-"""Of the mean area: no spring weighs less, so that every target gets a share of the plan that is not rounding."""
+"""Minimum mass as a fraction of the mean area, so that every target's share of the plan is above rounding."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class SpringSet:
     """True for springs in the skin, shape [spring_count]."""
 
     def check(self, name: str) -> None:
-        """Refuse an empty set, and numbers that are none; `name` says whose springs they are."""
+        """Reject an empty set and invalid numbers; `name` identifies the springs in messages."""
         if len(self.area_m2) == 0:
             raise InputError(f"{name} has no springs. A cut needs at least one. Run the stage again.")
         if not (np.isfinite(self.position_m).all() and np.isfinite(self.area_m2).all()):
@@ -55,11 +55,11 @@ class SpringSet:
 
     @property
     def in_unit_box(self) -> Floats:
-        """Positions scaled to the unit box, each axis for itself [-], shape [spring_count, 2].
+        """Return positions scaled to the unit box, each axis separately [-], shape [spring_count, 2].
 
-        The knife goes from the top of a cut surface to its bottom, and the blade from one end to the other, whatever
-        the surface's size. So top goes to top and end to end, also on a half that is half as high as the fruit.
-        An axis along which all springs are in one place has the coordinate 1/2.
+        The knife moves from the top of a cut surface to its bottom, and the blade extends from one end to the other,
+        whatever the surface's size. So top maps to top and end to end, also on a half that is half as high as the
+        fruit. An axis along which all springs coincide has the coordinate 1/2.
         """
         low, high = self.position_m.min(axis=0), self.position_m.max(axis=0)
         flat = high - low <= 1e-9 * np.abs(high - low).max()
@@ -67,10 +67,10 @@ class SpringSet:
         return np.where(flat, 0.5, scaled)
 
     def masses(self, weight: Floats | None = None) -> Floats:
-        """Areas times a weight, made to sum to one [-], shape [spring_count].
+        """Return areas times a weight, normalised to sum to one [-], shape [spring_count].
 
-        Areas, because what is carried over is a field on a surface: a spot that the mesher filled with many springs
-        must not count for more than its area.
+        Areas, because the transported quantity is a field on a surface: a spot that the mesher filled with many
+        springs must not count for more than its area.
         """
         mass = np.maximum(self.area_m2, _MIN_AREA_FRACTION * self.area_m2.mean())
         if weight is not None:
@@ -79,21 +79,21 @@ class SpringSet:
 
 
 def bare_flesh(positions_m: Floats, point_m: Floats, normal: Floats, within_m: float) -> Flags:
-    """Points [m], shape [n, 3], no further than `within_m` from a plane: where the first cut took the skin away."""
+    """Return True for points [m], shape [n, 3], within `within_m` of a plane: where the first cut removed the skin."""
     return np.abs((positions_m - point_m) @ normal) <= within_m
 
 
 def touch_weights(touched: Flags, untouched_weight: float) -> Floats:
-    """1 for springs that the knife touched, less for others, of which only the smoothing of the fit knows.
+    """Return 1 for springs that the knife touched, less for others, whose values come only from the fit's smoothing.
 
-    If none was touched (a scan without a log) all weigh the same. Shape [spring_count].
+    If none was touched (a scan without a log) all have the same weight. Shape [spring_count].
     """
     if not touched.any():
         return np.ones(len(touched))
     return np.where(touched, 1.0, untouched_weight)
 
 
-# Values of the target's springs: barycentric combinations in the free numbers that the fit sought.
+# Values of the target springs: barycentric combinations in the fit's unbounded coordinates
 
 
 Bounds = Mapping[tuple[str, bool], Bound]
@@ -109,11 +109,11 @@ def combine(
     source_skin: Flags,
     target_skin: Flags,
 ) -> Values:
-    """Every target's values from those of its sources.
+    """Combine every target's values from those of its sources.
 
-    Averages are taken in the free numbers of the fit, where any combination is inside the bounds. The result is kept
-    between the smallest and the largest of a target's sources, which it is anyway but for rounding and for values
-    that stand on a bound (or, if they are constants, beyond one): equal sources give that value to the bit.
+    Averages are taken in the fit's unbounded coordinates, where any combination is inside the bounds. The result is
+    clipped to the range of a target's sources, which only affects rounding and values on a bound (or, if they are
+    constants, beyond one): equal sources give exactly that value.
 
     Args:
         weights: shares of the sources [-], shape [target_count, source_count]; each row sums to one.
@@ -122,7 +122,7 @@ def combine(
         source_skin: True for sources in the skin, shape [source_count].
         target_skin: True for targets in the skin, shape [target_count].
     """
-    out = {}
+    combined = {}
     for name in SPRING_NAMES:
         value = values[name]
         if not np.isfinite(value).all():
@@ -139,14 +139,14 @@ def combine(
         average = torch.as_tensor(weights @ free)
         for skin in (True, False):
             mixed[target_skin == skin] = bounds[name, skin].value(average[target_skin == skin]).numpy()
-        out[name] = np.clip(mixed, *_range_of_sources(weights, value))
-    return out
+        combined[name] = np.clip(mixed, *_range_of_sources(weights, value))
+    return combined
 
 
 def average_weights(mass: Floats, source_skin: Flags, target_skin: Flags) -> sp.csr_array:
-    """Weights that give every target the average of all sources of its kind: the baseline of the comparison.
+    """Return weights that give every target the average of all sources of its kind: the baseline of the comparison.
 
-    Each row holds the sources' masses [-] (shape [source_count]) of the same kind, or of all if there are none.
+    Each row has the sources' masses [-] (shape [source_count]) of the same kind, or of all if there are none.
     """
     rows = []
     for skin in target_skin:
@@ -159,7 +159,7 @@ def average_weights(mass: Floats, source_skin: Flags, target_skin: Flags) -> sp.
 def _range_of_sources(
     weights: sp.csr_array, value: Floats
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Smallest and largest value among each target's sources, shapes [target_count]."""
+    """Return the smallest and largest value among each target's sources, shapes [target_count]."""
     taken = value[weights.indices]
     return (
         np.minimum.reduceat(taken, weights.indptr[:-1]),
@@ -167,7 +167,7 @@ def _range_of_sources(
     )
 
 
-# Transported beside averaged parameters: the force of a vertical second cut with each.
+# Comparison with averaged parameters: the force of a vertical second cut
 
 
 @dataclass(frozen=True)
@@ -175,13 +175,13 @@ class Comparison:
     """Force profiles of the same vertical cut with two sets of parameters."""
 
     time_s: Floats
-    """Shape [sample_count]; as far as both runs came."""
+    """Time [s], shape [sample_count], up to the shorter of both runs."""
     transported_n: Floats
     """Norm of the force on the knife [N], shape [sample_count]."""
     averaged_n: Floats
-    """The same with average parameters."""
+    """Same with average parameters."""
     outcome: str
-    """How the runs ended, in a sentence."""
+    """Outcomes of the runs."""
 
     @property
     def nmae(self) -> float | None:
@@ -200,9 +200,9 @@ def compare(
     body: dict[str, float],
     progress: Callable[[float], None] = lambda fraction: None,
 ) -> Comparison:
-    """Simulate the vertical cut twice; a run that stops early is reported, not refused.
+    """Simulate the vertical cut twice; a run that stops early is reported, not rejected.
 
-    `body` holds parameters of the material that were fitted with the springs'.
+    `body` has the material parameters that were fitted with the springs.
     """
     motion, duration = straight_cut(cut, params.cut)
     model = cutting_model(cut, material, params.cut)
@@ -228,32 +228,32 @@ def compare(
 
 
 _MAX_PAIRS = 400_000_000
-"""Entries of the cost matrix: 3 GB. Larger sets are refused."""
+"""Maximum number of entries of the cost matrix: 3 GB."""
 _MAX_PIVOTS = 20_000_000
-"""Of the network simplex; 2,000 x 2,000 springs need some 100,000."""
+"""Maximum number of pivots of the network simplex; 2,000 x 2,000 springs need some 100,000."""
 _MAX_SINKHORN = 3_000
 _SINKHORN_ERROR = 1.0e-5
-"""Of the marginals, at which the entropic plan is done."""
-_DUST = 1.0e-6
-"""Weights below this share of their row's largest are left out."""
+"""Error of the marginals at which the entropic plan has converged."""
+_NEGLIGIBLE = 1.0e-6
+"""Weights below this fraction of their row's largest are dropped."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Where the values of each target spring come from."""
+    """Sources of the values of each target spring."""
 
     weights: sp.csr_array
     """Shares of the sources [-], shape [target_count, source_count]; each row sums to one."""
     cost: float
-    """Mean squared way in the unit box [-]."""
+    """Mean squared transport distance in the unit box [-]."""
     marginal_error: float
-    """Total mass that is not where it should be, the worse of both sides [-]."""
+    """Total misplaced mass, the larger of both sides [-]."""
     method: str
     """exact, entropic, or both."""
     iterations: int
-    """Of the entropic method; 0 for the exact one."""
+    """Iterations of the entropic method; 0 for the exact one."""
     mixed: bool
-    """True if skin or flesh of the target had no counterpart in the source, so that all sources were taken."""
+    """True if skin or flesh of the target had no counterpart in the source, so that all sources were used."""
 
 
 def transport_plan(
@@ -264,7 +264,7 @@ def transport_plan(
     max_exact: int,
     entropy: float,
 ) -> Plan:
-    """Plans for skin and flesh apart, put together.
+    """Compute the plans for skin and flesh separately and combine them.
 
     Args:
         source: springs whose values are known.
@@ -320,7 +320,7 @@ class _Part:
 def _solve(
     source: Floats, target: Floats, source_mass: Floats, target_mass: Floats, max_exact: int, entropy: float
 ) -> _Part:
-    """One plan; positions in the unit box, masses that sum to one."""
+    """Compute one plan; positions in the unit box, masses that sum to one."""
     import ot
 
     if len(source) * len(target) > _MAX_PAIRS:
@@ -356,6 +356,6 @@ def _solve(
 
 
 def _rows_of_one(mass: Floats) -> Floats:
-    """Rows without dust that sum to one; mass of shape [target_count, source_count]."""
-    kept = np.where(mass >= _DUST * mass.max(axis=1, keepdims=True), mass, 0.0)
+    """Drop negligible weights and normalise rows to sum to one; mass of shape [target_count, source_count]."""
+    kept = np.where(mass >= _NEGLIGIBLE * mass.max(axis=1, keepdims=True), mass, 0.0)
     return kept / kept.sum(axis=1, keepdims=True)

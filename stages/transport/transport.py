@@ -1,4 +1,4 @@
-"""transport: the parameters of the first cut's springs, carried over to the springs of the second."""
+"""transport: map the parameters of the first cut's springs to the springs of the second."""
 
 from dataclasses import dataclass
 
@@ -46,16 +46,16 @@ class Source:
 
 @dataclass(frozen=True)
 class _Transported:
-    """What the second cut's springs got."""
+    """Values of the second cut's springs."""
 
     plan: Plan
     values: Values
     averaged: Values
-    """The baseline: every spring has the average of its kind."""
+    """Baseline: every spring has the average of its kind."""
 
 
 def transport(source: Source, target: SpringSet, params: TransportParams) -> _Transported:
-    """Give every spring of the target its values."""
+    """Compute the values of every target spring."""
     weight = touch_weights(source.touched, params.untouched_weight)
     plan = transport_plan(
         source.springs,
@@ -74,7 +74,7 @@ def transport(source: Source, target: SpringSet, params: TransportParams) -> _Tr
 
 
 def read_source(parameters: pl.DataFrame, bounds: pl.DataFrame, params: TransportParams) -> Source:
-    """The first cut's springs from calibrate/parameters and calibrate/bounds."""
+    """Return the first cut's springs from calibrate/parameters and calibrate/bounds."""
     return Source(
         springs=SpringSet(
             parameters["position_m"].to_numpy(),
@@ -91,7 +91,7 @@ def read_source(parameters: pl.DataFrame, bounds: pl.DataFrame, params: Transpor
 
 
 def tables(target: SpringSet, done: _Transported) -> dict[str, pl.DataFrame]:
-    """The tables transport/… by artifact name."""
+    """Return the tables transport/… by artifact name."""
     shares = done.plan.weights.tocoo()
     plan = pl.DataFrame(
         [
@@ -114,7 +114,7 @@ def tables(target: SpringSet, done: _Transported) -> dict[str, pl.DataFrame]:
 def metrics(
     source: Source, target: SpringSet, done: _Transported, comparison: Comparison, bare: int
 ) -> dict[str, object]:
-    """The artifact transport/metrics. No times: a rerun must give the same file."""
+    """Return the artifact transport/metrics. It contains no times: a rerun must give the same file."""
     spread = {name: _spread(source.values[name]) for name in SPRING_NAMES}
     varied = [name for name in SPRING_NAMES if spread[name] > 0.0]
     kept = [_spread(done.values[name]) / spread[name] for name in varied]
@@ -144,7 +144,7 @@ def metrics(
 
 
 def _spread(value: np.ndarray) -> float:
-    """Standard deviation, 0 for a constant to the bit."""
+    """Return the standard deviation, exactly 0 for a constant."""
     return float(np.std(value)) if np.ptp(value) > 0.0 else 0.0
 
 

@@ -1,4 +1,4 @@
-"""The picture of the stage `transport`: which springs correspond, and what became of the parameters."""
+"""Picture of the stage `transport`: which springs correspond, and their parameters before and after."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from stages.transport.plan import Comparison, Flags, Floats, Plan, SpringSet, Va
 
 _SIZE_INCHES = (16.0, 8.5)
 _SHOWN_PARAMETERS = 2
-"""So many parameters are mapped: those that vary most."""
+"""Number of parameters shown: those that vary most."""
 
 
 def transport_picture(
@@ -23,12 +23,12 @@ def transport_picture(
     touched: Flags | None,
     comparison: Comparison,
 ) -> NDArray[np.uint8]:
-    """8-bit pixels, shape [height, width, 3]; springs of the first cut that are not `touched` are hollow."""
+    """Draw the picture; 8-bit pixels, shape [height, width, 3]; untouched springs of the first cut are hollow."""
     figure, canvas = new_figure(_SIZE_INCHES)
     top, bottom = figure.subfigures(2, 1)
     axes = top.subplots(1, 4)
-    colours = _place_colours(source.in_unit_box)
-    draw_springs(axes[0], source.position_m, source.area_m2, colours, "first cut, coloured by place")
+    colours = _position_colours(source.in_unit_box)
+    draw_springs(axes[0], source.position_m, source.area_m2, colours, "first cut, coloured by position")
     title = "second cut, in the colours of its sources"
     draw_springs(axes[1], target.position_m, target.area_m2, plan.weights @ colours, title)
     axes[0].set(ylabel="height [mm]")
@@ -54,14 +54,14 @@ def transport_picture(
     return pixels_of(canvas)
 
 
-def _place_colours(place: Floats) -> Floats:
-    """Red grows along the blade, blue with height, shape [spring_count, 3]; places in the unit box."""
-    along, up = place.T
+def _position_colours(position: Floats) -> Floats:
+    """Return colours, shape [spring_count, 3]: red grows along the blade, blue with height, in the unit box."""
+    along, up = position.T
     return np.stack([0.15 + 0.8 * along, 0.75 - 0.5 * np.abs(up - along), 0.15 + 0.8 * up], axis=1)
 
 
 def _draw_ways(axis: Any, source: SpringSet, target: SpringSet, plan: Plan) -> None:
-    """Lines in the unit box from each target to its sources, the wider the larger the share."""
+    """Draw lines in the unit box from each target to its sources, width proportional to the share."""
     start, end = source.in_unit_box, target.in_unit_box
     shares = plan.weights.tocoo()
     for row, column, share in zip(shares.row, shares.col, shares.data, strict=True):
@@ -71,7 +71,7 @@ def _draw_ways(axis: Any, source: SpringSet, target: SpringSet, plan: Plan) -> N
     axis.scatter(*end.T, s=7, color=FRUIT, label="second cut", zorder=3)
     axis.set_aspect("equal")
     axis.set(xlabel="along the blade, unit box", ylabel="height, unit box")
-    axis.set_title(f"the {plan.method} plan, rms way {np.sqrt(plan.cost):.3f}", color=TEXT, fontsize=9)
+    axis.set_title(f"the {plan.method} plan, rms distance {np.sqrt(plan.cost):.3f}", color=TEXT, fontsize=9)
     axis.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2)
 
 
@@ -88,6 +88,6 @@ def _draw_forces(axis: Any, comparison: Comparison) -> None:
 
 
 def _most_varied(values: Values) -> list[str]:
-    """Names in order of their spread relative to their mean; constants keep their order, at the end."""
+    """Return names in order of their spread relative to their mean; constants keep their order, at the end."""
     spread = {name: float(np.std(v) / max(abs(float(np.mean(v))), 1e-300)) for name, v in values.items()}
     return sorted(values, key=lambda name: -spread[name])

@@ -217,7 +217,7 @@ def test_a_bevel_stands_for_the_height_of_the_small_wedge():
     ("description", "message"),
     [
         ("bread", "'bread' is not a known knife. Known: kitchen, slicing, folding"),
-        ({"width_m": 0.1}, "width_m is no dimension of a knife. Known: .*bevel_deg"),
+        ({"width_m": 0.1}, "width_m is not a knife dimension. Known: .*bevel_deg"),
         ({"length_m": "long"}, "length_m is 'long'. It must be a number"),
         ({"length_m": True}, "must be a number"),
         ({"length_m": -0.1}, "length_m is -0.1. It must be > 0 m"),

@@ -132,7 +132,7 @@ def test_with_parameters_leaves_the_original_alone():
     other = motion.with_parameters(initial_y=0.2)
     assert motion.parameters["initial_y"] == 0.08
     assert other.parameters["initial_y"] == 0.2
-    with pytest.raises(InputError, match="no parameter of ConstantVelocity"):
+    with pytest.raises(InputError, match="not a parameter of ConstantVelocity"):
         motion.with_parameters(amplitude=1.0)
 
 

@@ -87,7 +87,7 @@ def test_torch_gives_the_same_gradient(model):
 def test_times_and_shapes_that_do_not_fit_are_refused(model):
     result = run(model, values_of(model), differentiable=True, duration=0.04, keep_times=(0.02,))
     zero, nodes = np.zeros_like(result.force), np.zeros((model.node_count, 3))
-    with pytest.raises(InputError, match=r"no positions at 0.03 s. They are there at 0.02, 0.04 s"):
+    with pytest.raises(InputError, match=r"no positions at 0.03 s. They were kept at 0.02, 0.04 s"):
         result.gradient(zero, {0.03: nodes})
     with pytest.raises(InputError, match=r"must be \(\d+, 3\) for 1, like result.positions"):
         result.gradient(zero, {0.02: nodes[:-1]})

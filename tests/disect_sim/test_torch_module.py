@@ -98,5 +98,5 @@ def test_adam_lowers_the_distance_to_a_measured_force(model):
 def test_unknown_names_are_refused(model):
     with pytest.raises(InputError, match="not a parameter"):
         cutting_force(model)({"stiffness": tensor(1.0)})
-    with pytest.raises(InputError, match="no parameter of ConstantVelocity"):
+    with pytest.raises(InputError, match="not a parameter of ConstantVelocity"):
         cutting_force(model)({}, {"amplitude": tensor(1.0)})

@@ -86,7 +86,7 @@ def test_files_of_a_lower_air_cut_are_refused():
     failed = [c.name for c in says_what_is_so(other.files, BASE.demand) if not c.passed]
     failed += [c.name for c in kinematics(other.files, BASE.demand) if not c.passed]
     assert failed == [
-        "cut.json says what cell, robot and motion give",
+        "cut.json agrees with cell, robot and motion",
         "air cut: edge against the optimised motion",
     ]
 

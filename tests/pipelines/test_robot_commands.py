@@ -33,5 +33,5 @@ def test_verify_needs_no_project_and_tells_by_its_exit_code(folder, tmp_path, mo
     (folder / "CHECKLIST.md").write_text("all is well\n")
     bad = CliRunner().invoke(app, ["verify", str(folder)])
     assert bad.exit_code == 1
-    assert "check 7, siblings have their sha256: no (CHECKLIST.md)" in bad.output
+    assert "check 7, sha256 of the sibling files: no (CHECKLIST.md)" in bad.output
     assert "Refused: 1 of " in bad.output

@@ -51,7 +51,7 @@ def imported_by(project, *arguments: str) -> tuple[int, list[str], str]:
     [
         (["--help"], 0, "Usage"),
         (["run", "nothing.ply"], 2, "not a readable file"),
-        (["run", "picture.jpeg"], 2, "picture.jpeg has the suffix '.jpeg'. Formats read are .ply"),
+        (["run", "picture.jpeg"], 2, "picture.jpeg has the suffix '.jpeg'. It must be one of .ply"),
         (["run", "apple.ply", "--set", "clean.max_facets=3"], 2, "max_facets"),
         (["calibrate", "nobody"], 2, "not a readable file"),
         (["status", "nobody"], 2, "There is no scan 'nobody'"),

@@ -1,1 +1,1 @@
-"""The fit of a few numbers of the material: what earlier cuts lead to expect, corrected by the log."""
+"""Fit of a few material parameters with a prior from earlier cuts."""

@@ -1,8 +1,8 @@
-"""What a fit leaves of its logs and the next cut has again: part of the model's error, and the scale of the reading.
+"""Model discrepancy carried over to the next cut, and the scale of the force reading.
 
-The likelihood expects a model error that keeps its sign over some millimetres. Its most probable course, given the
-logs, is part of the prediction (Kennedy and O'Hagan 2001): a puncture, say, that a handful of numbers does not follow.
-Where no log has been it fades within that length. The same cut has all of it, another cut of the fruit a part.
+The likelihood assumes a model error that keeps its sign over some millimetres. Its posterior mean given the logs is
+part of the prediction (Kennedy and O'Hagan 2001): for example a puncture that a handful of parameters does not follow.
+Away from logged depths it decays within that length. The same cut has all of it, another cut of the fruit a part.
 """
 
 from collections.abc import Sequence
@@ -19,32 +19,33 @@ from stages.shared.library.library import CUT_SPREAD, SCALE_SPREAD
 
 _SPACING_M = 1.0e-3
 _LEAST = 0.1
-"""Of the mean force: below it the share of a small force is lost in noise."""
+"""Minimum fraction of the mean force: below it the relative discrepancy is dominated by noise."""
 AGAIN = 0.7
-"""Correlation of the model's errors in two cuts of one fruit: one tells half of the variance of the other; the rest is
-the cut's own (fibres, the place in the fruit, how it is held)."""
+"""Correlation of the model errors in two cuts of one fruit: one explains half of the variance of the other; the rest is
+specific to the cut (fibres, position in the fruit, how it is held).
+"""
 _FITTED = -1
-"""Number of the fitted material in the table, beside those of the draws."""
+"""Index of the fitted material in the table; the draws have others."""
 
 _Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class LeftOver:
-    """What the simulated force of a cut is multiplied with, as a function of the edge's height."""
+    """Factor on the simulated force of a cut, as a function of the edge's height."""
 
     height_m: _Array
-    """Above the board, ascending."""
+    """Height above the board, ascending."""
     factor: _Array
     deviation: _Array
-    """What the model's error is known to after the logs, as a share of the mean force."""
+    """Posterior standard deviation of the model error, as a fraction of the mean force."""
 
     def at(self, height_m: _Array) -> _Array:
-        """The factor at these heights; that of the nearest known one beyond them."""
+        """Return the factor at these heights, extrapolated as constant."""
         return np.interp(height_m, self.height_m, self.factor) if len(self.factor) else np.ones(len(height_m))
 
     def deviation_at(self, height_m: _Array) -> _Array:
-        """The deviation at these heights; beyond the known ones the model's own error."""
+        """Return the deviation at these heights; outside the known range, the prior model error."""
         if not len(self.deviation):
             return np.full(np.shape(height_m), MODEL_ERROR)
         return np.interp(height_m, self.height_m, self.deviation, left=MODEL_ERROR, right=MODEL_ERROR)
@@ -55,7 +56,7 @@ NOTHING = LeftOver(np.zeros(0), np.zeros(0), np.zeros(0))
 
 
 def left_over_table(lefts: Sequence[LeftOver]) -> pl.DataFrame:
-    """The table calibrate/left_over, of the fitted material and then of the draws."""
+    """Return the table calibrate/left_over, of the fitted material and then of the draws."""
     parts = [
         pl.DataFrame(
             {
@@ -71,7 +72,7 @@ def left_over_table(lefts: Sequence[LeftOver]) -> pl.DataFrame:
 
 
 def read_left_over(table: pl.DataFrame) -> list[LeftOver]:
-    """From that table; nothing if it has no rows."""
+    """Read that table; return NOTHING if it has no rows."""
     columns = ("height_m", "factor", "deviation")
     return [
         LeftOver(*(rows[name].to_numpy() for name in columns))
@@ -80,12 +81,12 @@ def read_left_over(table: pl.DataFrame) -> list[LeftOver]:
 
 
 def scale_again(log_amplitudes: Sequence[float]) -> float:
-    """The reading's most probable scale [-], from the logarithms of the amplitudes of cuts that it was read in."""
+    """Return the posterior mean scale of the reading [-], from the logarithms of the amplitudes of its cuts."""
     return float(np.exp(sum(log_amplitudes) * scale_variance(len(log_amplitudes)) / CUT_SPREAD**2))
 
 
 def scale_variance(cuts: int) -> float:
-    """Variance of the logarithm of the reading's scale, when the amplitudes of so many cuts are known."""
+    """Return the variance of the logarithm of the reading's scale, given the amplitudes of `cuts` cuts."""
     return float(1.0 / (SCALE_SPREAD**-2 + cuts * CUT_SPREAD**-2))
 
 
@@ -96,13 +97,13 @@ def left_over(
     again: float = 1.0,
     scale: float = 1.0,
 ) -> LeftOver:
-    """Of fitted cuts of one body.
+    """Return the model discrepancy of fitted cuts of one body.
 
     Args:
-        likelihoods: Of the logs.
-        profiles: Of the fit [N], each of shape [sample_count].
-        again: Correlation of the model's error with that of the cut that is predicted: 1 for the same cut.
-        scale: Of the reading, by which the factor is multiplied.
+        likelihoods: Likelihoods of the logs.
+        profiles: Profiles of the fit [N], each of shape [sample_count].
+        again: Correlation of the model's error with that of the predicted cut: 1 for the same cut.
+        scale: Scale of the reading, by which the factor is multiplied.
     """
     heights, shares, noise, forces = [], [], [], []
     for likelihood, profile in zip(likelihoods, profiles, strict=True):

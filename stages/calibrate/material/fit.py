@@ -1,4 +1,4 @@
-"""Fit the material to recorded cuts, and ask how well the same fit would have predicted what it had not seen."""
+"""Fit the material to recorded cuts, and forecast samples the fit has not seen."""
 
 from collections.abc import Callable, Collection, Container, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ from stages.shared.cut import relative_depth
 from stages.shared.fitting import run_to_end
 from stages.shared.library.library import RATIO_BOUNDS, SHARE_RATIOS, expected
 
-# What anybody could guess without a model.
+# Baselines without a model
 
 
 _Array = NDArray[np.float64]
@@ -43,7 +43,7 @@ def best_amplitude(problem: Problem, profile: _Array) -> float:
 
 
 def repeated_profile(own: Problem, height: _Array) -> _Array:
-    """A known cut's measured force [N], repeated at the same heights."""
+    """Return a known cut's measured force [N], repeated at the same heights."""
     use = own.contact & own.valid
     order = np.argsort(own.height[use])
     known, force = own.height[use][order], own.measured[use][order]
@@ -56,12 +56,12 @@ _Report = Callable[[HistoryRow], None]
 
 @dataclass(frozen=True)
 class _Forecast:
-    """Force that the fit had not seen, beside a guess without a model."""
+    """Forecast of unseen force, with a baseline without a model."""
 
     nmae: float
-    """Of the forecast [-]."""
+    """NMAE of the forecast [-]."""
     nmae_guess: float
-    """Of holding the last force seen, or of repeating another cut's profile [-]."""
+    """NMAE of holding the last force seen, or of repeating another cut's profile [-]."""
 
 
 @dataclass(frozen=True)
@@ -71,21 +71,22 @@ class MaterialFit:
     posterior: Posterior
     found: Found
     expected_profile: _Array
-    """What was expected of the first cut before the logs [N], shape [sample_count]."""
+    """Prior prediction of the first cut [N], shape [sample_count]."""
     tail: _Forecast | None
-    """The end of the first cut, from its beginning; the guess holds the last force seen."""
+    """Forecast of the end of the first cut from its beginning; the baseline holds the last force seen."""
     next_cut: _Forecast | None
-    """The last cut, from the others; the guess repeats the cut before it. None for a single log."""
+    """Forecast of the last cut from the others; the baseline repeats the cut before it. None for a single log."""
     left_over: list[LeftOver]
-    """What the fit leaves of its logs and the next cut has again: of the fitted material, then of the draws."""
+    """Model discrepancy carried over to the next cut: of the fitted material, then of the draws."""
     sampled: Sampled | None = None
-    """Where the posterior was sampled."""
+    """Samples, if the posterior was sampled."""
 
 
 def material_unknowns(
     meshes: Sequence[CutMesh], material: str, params: CalibrateParams, *, leave_out: Collection[str] = ()
 ) -> MaterialUnknowns:
-    """What is sought in cuts of these bodies, with the prior of their material but for the entries in `leave_out`.
+    """Return the unknowns for cuts of these bodies, with the prior of their material without the entries in
+    `leave_out`.
 
     With the uniform prior these are the named parameters alone, under any damage law, as in the paper.
     """
@@ -119,20 +120,20 @@ def material_unknowns(
 
 
 def _constants(params: CalibrateParams, sought: Container[str]) -> dict[str, float]:
-    """The start values that are not sought and have an effect under the damage law."""
+    """Return the start values that are not unknowns and have an effect under the damage law."""
     ignored = damage_law(params.cut.damage_law).ignores
     return {name: value for name, value in params.start.items() if name not in sought and name not in ignored}
 
 
 @dataclass(frozen=True)
 class _Job:
-    """One search, in a process of its own if there are several."""
+    """One search, in a separate process if there are several."""
 
     name: str
     problems: Sequence[Problem]
     unknowns: MaterialUnknowns
     masks: Sequence[_Mask]
-    """Samples that each of the first cuts shows to the fit."""
+    """Training samples of each of the first cuts."""
     params: CalibrateParams
     scan_dir: Path | None
     key: str
@@ -141,7 +142,7 @@ class _Job:
 def _likelihoods(
     problems: Sequence[Problem], masks: Sequence[_Mask], params: CalibrateParams
 ) -> list[DepthLikelihood]:
-    """Of the first cuts, as many as there are masks."""
+    """Return the likelihoods of the first cuts, as many as there are masks."""
     return [
         depth_likelihood(problem, mask, params.force_uncertainty_n)
         for problem, mask in zip(problems, masks, strict=False)
@@ -169,7 +170,7 @@ def fit_material(
     report: _Report | None,
     on_sampling: Callable[[float, str], None] = lambda share, text: None,
 ) -> MaterialFit:
-    """The most probable material, its uncertainty, and how well it would have predicted what is known by now."""
+    """Return the most probable material, its uncertainty, and forecast errors on the known logs."""
     use = [problem.contact & problem.valid for problem in problems]
     time = problems[0].time[use[0]]
     seen = use[0] & (problems[0].time <= time[0] + params.forecast_from * (time[-1] - time[0]))
@@ -227,9 +228,9 @@ def fit_material(
 def profiles_of_draws(
     problems: Sequence[Problem], unknowns: MaterialUnknowns, draws: _Array, processes: int
 ) -> list[list[_Array]]:
-    """The fitted cuts simulated with possible unknowns, shape [draw_count, unknown_count]: their profiles [N].
+    """Simulate the fitted cuts with possible unknowns, shape [draw_count, unknown_count]; return their profiles [N].
 
-    None of a draw, if one of its cuts does not finish.
+    None for a draw if one of its cuts does not finish.
     """
     cuts = [problem.cut(unknowns.values(t, i)) for t in draws for i, problem in enumerate(problems)]
     answers = simulate_many(cuts, of=force_of, processes=processes)
@@ -246,7 +247,7 @@ def profiles_of_draws(
 def left_for_next(
     likelihoods: Sequence[DepthLikelihood], unknowns: MaterialUnknowns, t: _Array, profiles: Sequence[_Array]
 ) -> LeftOver:
-    """What another cut of the fruit has again, if t are the unknowns and the fitted cuts have these profiles [N]."""
+    """Return the discrepancy of another cut of the fruit, given the unknowns t and the fitted profiles [N]."""
     amplitudes = [unknowns.amplitude(t, cut) for cut in range(len(likelihoods))]
     return left_over(likelihoods, profiles, again=AGAIN, scale=scale_again(list(np.log(amplitudes))))
 

@@ -1,4 +1,4 @@
-"""How far a simulated profile is from the log, in units of what both are known to."""
+"""Likelihood of a log: distance of a simulated profile in units of measurement and model error."""
 
 from dataclasses import dataclass
 
@@ -9,15 +9,15 @@ from stages.calibrate.problem import Problem
 from stages.shared.fitting import rough_correlation
 
 _BIN_M = 3.0e-3
-"""Forces are compared as means over so much depth [m]: finer detail is noise or fibres no model knows."""
+"""Depth over which forces are averaged [m]: finer detail is noise or fibres no model resolves."""
 CORRELATION_M = 6.0e-3
-"""Over which the model's own error keeps its sign [m]."""
+"""Length over which the model error keeps its sign [m]."""
 MODEL_ERROR = 0.08
-"""The model's own error, as a share of the mean force [-]: what five numbers leave of a real cut."""
+"""Model error as a fraction of the mean force [-]: residual of a five-parameter fit of a real cut."""
 NOISE_N = 0.3
-"""Of a bin's mean, at least [N]: repeatability and tare of a good log."""
+"""Minimum noise of a bin's mean [N]: repeatability and tare of a good log."""
 _DRAWN_M = 5.0e-3
-"""The force along the blade counts where the blade was drawn further than this [m]; else it is the fruit's lean."""
+"""Distance the blade must be drawn for the force along it to count [m]; otherwise it comes from the fruit's tilt."""
 UP, _ALONG = 1, 2
 
 _Array = NDArray[np.float64]
@@ -29,29 +29,29 @@ class DepthLikelihood:
 
     problem: Problem
     slices: _Array
-    """Means of the samples over every slice, shape [slice_count, sample_count]."""
+    """Averaging matrix of the slices, shape [slice_count, sample_count]."""
     components: tuple[int, ...]
-    """Of the force that are compared: upward, and along the blade where it was drawn."""
+    """Components of the force that are compared: upward, and along the blade if it was drawn."""
     factor: _Array
     """Cholesky factor of the covariance of one component [N], shape [slice_count, slice_count]."""
     noise_n: float
-    """Of a slice's mean, beside the model's error [N]."""
+    """Noise of a slice's mean, without the model error [N]."""
 
     def residual(self, force: _Array) -> _Array:
-        """Differences of a filtered force [N], shape [sample_count, 3], in standard deviations, shape [row_count]."""
+        """Return the residual of a filtered force [N], shape [sample_count, 3], in standard deviations [row_count]."""
         return self._whitened(force - self.problem.measured_force)
 
     def along(self, force: _Array) -> _Array:
-        """Derivative of the residual along a change of the filtered force [N], shape [row_count]."""
+        """Return the derivative of the residual along a change of the filtered force [N], shape [row_count]."""
         return self._whitened(force)
 
     @property
     def seen(self) -> NDArray[np.bool_]:
-        """Samples that count, shape [sample_count]."""
+        """Training samples, shape [sample_count]."""
         return np.asarray((self.slices > 0.0).any(axis=0), bool)
 
     def log_likelihood(self, force: _Array) -> tuple[float, _Array]:
-        """Up to a constant, and its derivative in the filtered force, shape [sample_count, 3]."""
+        """Return the log-likelihood up to a constant, and its derivative in the filtered force [sample_count, 3]."""
         residual = self.residual(force)
         bar = np.zeros_like(force)
         weight = np.linalg.solve(self.factor, self.slices)
@@ -60,7 +60,7 @@ class DepthLikelihood:
         return -0.5 * float(residual @ residual), bar
 
     def force_bars(self) -> _Array:
-        """Derivative of every residual in the simulated force, shape [row_count, sample_count, 3]."""
+        """Return the derivative of every residual in the simulated force, shape [row_count, sample_count, 3]."""
         weight = np.linalg.solve(self.factor, self.slices) @ self.problem.filter_matrix.numpy()
         count = len(weight)
         bars = np.zeros((count * len(self.components), weight.shape[1], 3))
@@ -74,10 +74,10 @@ class DepthLikelihood:
 
 
 def depth_likelihood(problem: Problem, use: NDArray[np.bool_], uncertainty_n: float) -> DepthLikelihood:
-    """The likelihood over the samples in use; uncertainty_n: of the log's force [N]."""
+    """Return the likelihood over the samples in use; uncertainty_n: of the log's force [N]."""
     depth = problem.height.max() - problem.height
     below = depth - depth[use].min()
-    # Whole slices only: what is left at the end goes to the last one, if it is less than half of one.
+    # Whole slices only: a remainder of less than half a slice is added to the last one.
     last = max(0, int(np.floor(below[use].max() / _BIN_M + 0.5)) - 1)
     number = np.minimum(np.floor(below / _BIN_M).astype(int), last)
     rows = []
@@ -91,12 +91,12 @@ def depth_likelihood(problem: Problem, use: NDArray[np.bool_], uncertainty_n: fl
 
 
 def _noise_of(uncertainty_n: float) -> float:
-    """Of a slice's mean, where the log's force is known to this [N]."""
+    """Return the noise of a slice's mean, given the uncertainty of the log's force [N]."""
     return max(uncertainty_n, NOISE_N)
 
 
 def noise_factor(problem: Problem, means: _Array, uncertainty_n: float) -> _Array:
-    """Cholesky factor of the covariance of means over samples, by the log's and the model's error [N].
+    """Return the Cholesky factor of the covariance of means over samples, by the log's and the model's error [N].
 
     Args:
         problem: The cut.

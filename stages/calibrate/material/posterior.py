@@ -1,4 +1,4 @@
-"""What is known about the material after the log, beside what was known before."""
+"""Posterior of the material, compared with its prior."""
 
 from dataclasses import dataclass
 
@@ -27,14 +27,14 @@ from stages.shared.library.library import (
 )
 
 KNOWN, _PARTLY = 0.35, 0.8
-"""Standard deviation after over before the log: below the first the log decides, above the second it says nothing."""
+"""Posterior / prior standard deviation: below the first the log decides the value, above the second the prior."""
 
 _FLAT = 0.95
-"""A uniform prior that a log narrows by less than this factor was not narrowed."""
+"""Factor by which a log must narrow a uniform prior to count as informative."""
 _DEPTHS = np.linspace(0.0, 1.0, 21)
-"""Relative depths at which a drawn toughness is noted: a quarter of the length over which it keeps its sign."""
+"""Relative depths at which a drawn toughness is stored: a quarter of its correlation length."""
 SHARE_DRAWS = 4000
-"""Draws of the shares: the ends of a 90 % band of the saving, 11 points wide to each side, are then known to 0.4."""
+"""Number of draws of the shares: the ends of a 90 % interval of the saving, ± 11 points, are then accurate to 0.4."""
 _OUTSIDE = (0.05, 0.95)
 """Quantiles at the ends of the 90 % interval."""
 
@@ -43,19 +43,19 @@ _Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Posterior:
-    """A normal distribution of the unknowns' standard numbers around the most probable one, or samples of it."""
+    """A normal distribution of the standardised unknowns around the mode, or samples of it."""
 
     unknowns: MaterialUnknowns
     mean: _Array
-    """Shape [unknown_count]; zero is what was expected."""
+    """Posterior mean, shape [unknown_count]; zero is the prior mean."""
     covariance: _Array
-    """Shape [unknown_count, unknown_count]; the identity is what was expected."""
+    """Posterior covariance, shape [unknown_count, unknown_count]; the identity is the prior's."""
     samples: _Array | None = None
     """Sampled points, shape [point_count, unknown_count]; they replace the normal distribution."""
 
     @property
     def deviation(self) -> _Array:
-        """Standard deviations after the log; before it they are 1."""
+        """Posterior standard deviations; the prior's are 1."""
         out: _Array = np.sqrt(np.diag(self.covariance)) if self.samples is None else self.samples.std(axis=0)
         return out
 
@@ -68,7 +68,7 @@ class Posterior:
         return {name: float(np.sqrt(slope @ covariance @ slope)) for name, slope in slopes.items()}
 
     def interval(self, i: int) -> tuple[float, float]:
-        """Of 90 %, the i-th unknown's."""
+        """Return the 90 % interval of the i-th unknown."""
         if self.samples is not None:
             low, high = np.quantile(self.samples[:, i], _OUTSIDE)
             return float(low), float(high)
@@ -76,7 +76,7 @@ class Posterior:
         return mean - half, mean + half
 
     def draws(self, count: int, seed: int) -> _Array:
-        """Possible unknowns, shape [count, unknown_count]."""
+        """Return possible unknowns, shape [count, unknown_count]."""
         if self.samples is not None:
             chosen = np.random.default_rng(seed).choice(
                 len(self.samples), count, replace=count > len(self.samples)
@@ -86,7 +86,7 @@ class Posterior:
         return self.mean + np.random.default_rng(seed).standard_normal((count, len(self.mean))) @ factor.T
 
     def learned(self, name: str) -> str:
-        """What the log added, in words."""
+        """Describe the information of the log."""
         deviation = self.deviation[self.unknowns.names.index(name)]
         if deviation < KNOWN:
             return "known from this log"
@@ -94,12 +94,12 @@ class Posterior:
 
 
 def before_any_log(unknowns: MaterialUnknowns) -> Posterior:
-    """What is known of a material without a log."""
+    """Return the prior of a material without a log."""
     return Posterior(unknowns, np.zeros(len(unknowns)), np.eye(len(unknowns)))
 
 
 def posterior_table(posterior: Posterior | None) -> pl.DataFrame:
-    """The table calibrate/posterior."""
+    """Return the table calibrate/posterior."""
     rows = [] if posterior is None else [_row(posterior, i) for i in range(len(posterior.mean))]
     schema = {
         "name": pl.String,
@@ -118,7 +118,7 @@ def posterior_table(posterior: Posterior | None) -> pl.DataFrame:
 
 
 def what_the_log_says(table: pl.DataFrame) -> dict[str, list[float]]:
-    """The values of a library entry from calibrate/posterior: size and deviation of its logarithm, by the log alone."""
+    """Return the values of a library entry from calibrate/posterior: size and log deviation, by the log alone."""
     out = {}
     for row in table.iter_rows(named=True):
         if row["name"] in ANY_MATERIAL:
@@ -126,7 +126,7 @@ def what_the_log_says(table: pl.DataFrame) -> dict[str, list[float]]:
             if np.isclose(row["expected"] ** 2, row["expected_low"] * row["expected_high"], rtol=1e-6):
                 before = Expected(row["expected"], spread, row["cuts"])
                 found = log_alone(before, row["value"], row["deviation"])
-            else:  # a uniform prior adds nothing to what the log says
+            else:  # a uniform prior carries no information
                 known = row["deviation"] < _FLAT
                 found = (row["value"], _log_spread(row["low"], row["high"])) if known else None
             if found is not None:
@@ -135,12 +135,12 @@ def what_the_log_says(table: pl.DataFrame) -> dict[str, list[float]]:
 
 
 def _log_spread(low: float, high: float) -> float:
-    """Standard deviation of a logarithm, from the ends of the 90 % interval."""
+    """Return the standard deviation of a logarithm, from the ends of the 90 % interval."""
     return float(np.log(high / low)) / (2.0 * NINETY)
 
 
 def draw_table(posterior: Posterior | None, count: int, seed: int) -> pl.DataFrame:
-    """The table calibrate/draws: possible materials over the fitted one."""
+    """Return the table calibrate/draws: possible materials relative to the fitted one."""
     rows: list[tuple[int, str, float, float]] = []
     if posterior is not None:
         fitted = _over_depth(posterior.unknowns, posterior.mean)
@@ -162,7 +162,7 @@ def share_table(posterior: Posterior | None, seed: int) -> pl.DataFrame:
 
 
 def _over_depth(unknowns: MaterialUnknowns, t: _Array) -> dict[str, _Array]:
-    """Every parameter, one number; the toughness at DEPTHS, where it varies with depth."""
+    """Return every parameter as one number; the toughness at DEPTHS if it varies with depth."""
     out = {name: np.array([size]) for name, size in unknowns.parameters(t).items()}
     if unknowns.layers and TOUGHNESS in out:
         out[TOUGHNESS] = out[TOUGHNESS] * unknowns.by_depth(t, _DEPTHS)
@@ -180,7 +180,7 @@ def _row(posterior: Posterior, i: int) -> tuple[object, ...]:
 
 
 def value_of(unknowns: MaterialUnknowns, i: int, t: float) -> float:
-    """The i-th unknown in its unit; layers stay standard numbers."""
+    """Return the i-th unknown in its unit; layers stay standard numbers."""
     prior = unknowns.prior.get(unknowns.names[i])
     if prior is not None:
         return size_of(prior, t)
@@ -190,7 +190,7 @@ def value_of(unknowns: MaterialUnknowns, i: int, t: float) -> float:
 
 
 def unit_of(name: str) -> str:
-    """Of an unknown's value."""
+    """Return the unit of an unknown's value."""
     if name.startswith(OFFSET):
         return "m"
     return "-" if name.startswith((LAYER, AMPLITUDE, *SHARE_RATIOS)) else parameter_info(name).unit

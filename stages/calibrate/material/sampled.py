@@ -1,4 +1,4 @@
-"""The material's posterior by sampling, and the forces that it expects of the cut it was fitted to."""
+"""Sampled posterior of the material, and its predictive band of the fitted cut's force."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -31,14 +31,14 @@ from stages.calibrate.samplers.sampling import (
 from stages.runtime.errors import InputError
 from stages.shared.library.library import AMPLITUDE_SPREAD, NINETY
 
-# One log as 90 numbers over time: the paper's profile, its exp(-L1) likelihood, and a few statistics of it.
+# One log as 90 numbers over time: the paper's profile, its exp(-L1) likelihood, and statistics of it
 
 
 _NUMBERS = 90
-"""Mean forces over as many equal parts of the contact."""
+"""Number of equal parts of the contact whose mean force is used."""
 _QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 _PARTS = 5
-"""The statistics have the mean of as many parts of the contact."""
+"""Number of parts of the contact whose mean is a statistic."""
 
 _Array = NDArray[np.float64]
 
@@ -49,25 +49,25 @@ class _Profile:
 
     problem: Problem
     parts: _Array
-    """Means of the samples over every part, shape [number_count, sample_count]."""
+    """Averaging matrix of the parts, shape [number_count, sample_count]."""
     factor: _Array
     """Cholesky factor of the covariance of log and model together [N], shape [number_count, number_count]."""
 
     @property
     def observed(self) -> _Array:
-        """Of the log [N], shape [number_count]."""
+        """Profile of the log [N], shape [number_count]."""
         return self.numbers(self.problem.measured_force)
 
     def numbers(self, force: _Array) -> _Array:
-        """Of a filtered force [N], shape [sample_count, 3]; shape [number_count]."""
+        """Return the profile of a filtered force [N], shape [sample_count, 3]; shape [number_count]."""
         return np.asarray(self.parts @ _norm(force), float)
 
     def noisy(self, numbers: _Array, random: np.random.Generator) -> _Array:
-        """As a log would show them; shape [..., number_count]."""
+        """Add the noise of a log; shape [..., number_count]."""
         return numbers + random.standard_normal(numbers.shape) @ self.factor.T
 
     def log_likelihood(self, force: _Array) -> tuple[float, _Array]:
-        """exp(-L1): minus the sum of absolute differences [N], and its derivative in the filtered force."""
+        """Return log exp(-L1): minus the sum of absolute differences [N], and its derivative in the filtered force."""
         difference = self.numbers(force) - self.observed
         norm = _norm(force) + NORM_ROUNDING_N
         bar = -(self.parts.T @ np.sign(difference))[:, None] * force / norm[:, None]
@@ -75,7 +75,7 @@ class _Profile:
 
 
 def _profile_of(problem: Problem, use: NDArray[np.bool_], uncertainty_n: float) -> _Profile:
-    """The profile over the samples in use; uncertainty_n: of the log's force [N]."""
+    """Return the profile over the samples in use; uncertainty_n: of the log's force [N]."""
     chosen = np.flatnonzero(use)
     parts = np.zeros((min(_NUMBERS, len(chosen)), len(use)))
     for row, samples in zip(parts, np.array_split(chosen, len(parts)), strict=True):
@@ -84,7 +84,10 @@ def _profile_of(problem: Problem, use: NDArray[np.bool_], uncertainty_n: float) 
 
 
 def _statistics(numbers: _Array) -> _Array:
-    """Mean, spread, largest and where, quantiles, means of parts and of changes; [..., number_count] → [..., 15]."""
+    """Return mean, spread, maximum and its position, quantiles, means of parts and of changes.
+
+    Shape [..., number_count] → [..., 15].
+    """
     count = numbers.shape[-1]
     where = numbers.argmax(axis=-1) / count
     means = [part.mean(axis=-1) for part in np.array_split(numbers, _PARTS, axis=-1)]
@@ -99,7 +102,7 @@ def _norm(force: _Array) -> _Array:
     return rounded
 
 
-# The material's posterior as the samplers see it: unknowns in, log-probability, gradient or summaries out.
+# Target of the samplers: unknowns in, log-probability, gradient or summaries out
 
 
 @dataclass(frozen=True)
@@ -110,17 +113,20 @@ class MaterialTarget:
     slices: Sequence[DepthLikelihood]
     profiles: Sequence[_Profile]
     likelihood: str
-    """log or exp_l1."""
+    """Likelihood: log or exp_l1."""
     summary: str
-    """slices, profile or statistics."""
+    """Summary: slices, profile or statistics."""
 
     @property
     def names(self) -> list[str]:
-        """Of the unknowns."""
+        """Names of the unknowns."""
         return self.unknowns.names
 
     def log_probability(self, t: _Array) -> tuple[float, _Array]:
-        """Log posterior up to a constant, and its gradient; minus infinity where a simulation does not finish."""
+        """Return the log posterior up to a constant, and its gradient.
+
+        Minus infinity if a simulation does not finish.
+        """
         value, gradient = -0.5 * float(t @ t), -t.copy()
         for cut, problem in enumerate(self._problems):
             try:
@@ -139,7 +145,7 @@ class MaterialTarget:
         return value, gradient
 
     def log_probabilities(self, ts: _Array, workers: Workers) -> _Array:
-        """Of many points, without gradients, shape [point_count]."""
+        """Return the log posterior of many points, without gradients, shape [point_count]."""
         out = -0.5 * (ts**2).sum(axis=1)
         for i, forces in enumerate(self._forces(ts, workers)):
             for likelihood, force in zip(self._likelihoods, forces, strict=True):
@@ -147,7 +153,7 @@ class MaterialTarget:
         return out
 
     def summaries(self, ts: _Array, workers: Workers) -> _Array:
-        """Without noise: slices as they are in the likelihood, or the numbers of the profiles; NaN: not finished."""
+        """Return summaries without noise: slices as in the likelihood, or profiles; NaN if not finished."""
         out = np.full((len(ts), len(self._shown([p.measured_force for p in self._problems]))), np.nan)
         for i, forces in enumerate(self._forces(ts, workers)):
             if all(force is not None for force in forces):
@@ -155,7 +161,7 @@ class MaterialTarget:
         return out
 
     def noisy(self, summaries: _Array, random: np.random.Generator) -> _Array:
-        """As logs would show them."""
+        """Add the noise of a log."""
         if self.summary == "slices":
             return summaries + random.standard_normal(summaries.shape)
         ends = np.cumsum([len(profile.parts) for profile in self.profiles])[:-1]
@@ -169,7 +175,7 @@ class MaterialTarget:
 
     @property
     def observed(self) -> _Array:
-        """Of the logs; slices are differences from them, so zero."""
+        """Summary of the logs; slices are differences from them, so zero."""
         if self.summary == "slices":
             return self._shown([p.measured_force for p in self._problems])
         parts = [profile.observed for profile in self.profiles]
@@ -189,7 +195,10 @@ class MaterialTarget:
         return np.concatenate([a.numbers(force) for a, force in zip(self.profiles, forces, strict=True)])
 
     def _forces(self, ts: _Array, workers: Workers) -> list[list[_Array | None]]:
-        """Filtered force of every cut at every point [N], with the cuts' amplitudes; None: not finished."""
+        """Return the filtered force of every cut at every point [N], with the cuts' amplitudes.
+
+        None if not finished.
+        """
         problems, cuts = self._problems, range(len(self.slices))
         runs = [problems[cut].cut(self.unknowns.values(t, cut)) for t in ts for cut in cuts]
         answers = iter(simulate_many(runs, of=force_of, workers=workers))
@@ -212,7 +221,7 @@ def material_target(
     likelihood: str = "log",
     summary: str = "slices",
 ) -> MaterialTarget:
-    """The posterior of cuts whose valid contact is shown."""
+    """Return the posterior of cuts with their valid contact as data."""
     use = [problem.contact & problem.valid for problem in problems]
     slices = [depth_likelihood(p, each, uncertainty_n) for p, each in zip(problems, use, strict=True)]
     profiles = [_profile_of(p, each, uncertainty_n) for p, each in zip(problems, use, strict=True)]
@@ -221,18 +230,18 @@ def material_target(
 
 @dataclass(frozen=True)
 class Sampled:
-    """Points of the posterior and what they expect."""
+    """Posterior samples and their predictive band."""
 
     method: str
     samples: Samples
     diagnostics: Diagnostics
     low: _Array
-    """90 % band of the first cut's force: draws, the model's error and the log's [N], shape [sample_count]."""
+    """90 % band of the first cut's force: draws, model error and log error [N], shape [sample_count]."""
     high: _Array
 
 
 def check_posterior(params: CalibrateParams) -> None:
-    """Refuse methods, priors and likelihoods that do not go together, before anything is simulated."""
+    """Reject combinations of methods, priors and likelihoods that do not work, before anything is simulated."""
     if params.posterior == "laplace":
         if params.likelihood != "log":
             raise InputError(
@@ -298,7 +307,7 @@ def sample_material(
 def _expected_band(
     problem: Problem, unknowns: MaterialUnknowns, points: _Array, params: CalibrateParams
 ) -> tuple[_Array, _Array]:
-    """Ends of the 90 % band of the first cut's force [N]: spread of some points, the model's and the log's error."""
+    """Return the 90 % band of the first cut's force [N]: spread of some points, model error and log error."""
     chosen = np.random.default_rng([params.seed, 5]).choice(
         len(points), min(params.draws, len(points)), False
     )

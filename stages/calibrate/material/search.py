@@ -17,25 +17,25 @@ from stages.shared.fitting import Damping
 from stages.shared.library.library import AMPLITUDE_SPREAD
 
 _LONGEST_STEP = 1.0
-"""In prior standard deviations, of any unknown in one step."""
+"""Largest change of any unknown in one step, in prior standard deviations."""
 _ENOUGH = 0.05
-"""A step that promises less than this of log-probability is the end: far below what the log can tell."""
+"""Gain of log-probability below which the search ends: far below the information of the log."""
 
 _Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class _Cut:
-    """One log's cut, simulated."""
+    """Simulated cut of one log."""
 
     force: _Array
-    """Filtered, times the cut's amplitude [N], shape [sample_count, 3]."""
+    """Filtered force times the cut's amplitude [N], shape [sample_count, 3]."""
     result: Result
-    """The run, which can be asked for derivatives."""
+    """The run, from which derivatives can be computed."""
 
     @property
     def profile(self) -> _Array:
-        """[N], shape [sample_count]."""
+        """Norm of the force [N], shape [sample_count]."""
         return np.asarray(np.linalg.norm(self.force, axis=1), float)
 
 
@@ -46,7 +46,7 @@ class _At:
     t: _Array
     cuts: list[_Cut]
     residual: _Array
-    """Of all cuts, one after the other, shape [row_count]."""
+    """Residuals of all cuts, concatenated, shape [row_count]."""
 
     @property
     def cost(self) -> float:
@@ -56,13 +56,13 @@ class _At:
 
 @dataclass(frozen=True)
 class Found:
-    """The end of a search, as it travels between processes."""
+    """Result of a search, picklable."""
 
     t: _Array
     covariance: _Array
-    """Of t, shape [unknown_count, unknown_count]."""
+    """Covariance of t, shape [unknown_count, unknown_count]."""
     profiles: list[_Array]
-    """Of the fitted cuts [N], each of shape [sample_count]."""
+    """Profiles of the fitted cuts [N], each of shape [sample_count]."""
     impulse: _Array
     """Knife's impulse on each spring of the first cut [N s], shape [spring_count]."""
     outcome: FitOutcome
@@ -72,7 +72,7 @@ class Found:
 
 
 class MaterialSearch:
-    """The search; resumable (stages.shared.fitting)."""
+    """Resumable search (stages.shared.fitting)."""
 
     def __init__(
         self, name: str, unknowns: MaterialUnknowns, likelihoods: Sequence[DepthLikelihood], iterations: int
@@ -86,11 +86,11 @@ class MaterialSearch:
         self.history: list[HistoryRow] = []
         self.jacobian: _Array = np.zeros((0, len(unknowns)))
         self._linearised: _Array | None = None
-        """The t that the Jacobian belongs to."""
+        """The t of the last Jacobian."""
         self._here: _At | None = None
 
     def step(self) -> None:
-        """One linearisation and the damped steps it takes until the cost falls."""
+        """Linearise once and take damped steps until the cost falls."""
         here = self.present()
         self._linearise(here)
         j = self.jacobian
@@ -113,17 +113,17 @@ class MaterialSearch:
         self._record(self._here or here, float(np.linalg.norm(slope)), self._failed)
 
     def over(self) -> bool:
-        """Whether to stop."""
+        """Return True if the search has ended."""
         return self._done or len(self.history) >= self._iterations
 
     def outcome(self) -> FitOutcome:
-        """What the end looks like."""
+        """Return the outcome."""
         if self._done:
             return FitOutcome.STALLED if self._failed else FitOutcome.CONVERGED
         return FitOutcome.BUDGET
 
     def found(self) -> Found:
-        """Where the search got to."""
+        """Return the result of the search."""
         covariance, cuts = self.covariance(), self.present().cuts
         return Found(
             self.t,
@@ -137,16 +137,16 @@ class MaterialSearch:
         )
 
     def covariance(self) -> _Array:
-        """Of t after the logs, by Laplace's approximation, shape [unknown_count, unknown_count].
+        """Return the posterior covariance of t by Laplace's approximation, shape [unknown_count, unknown_count].
 
-        Linearises anew if the last iteration moved.
+        Linearises again if the last iteration moved.
         """
         if self._linearised is None or not np.array_equal(self._linearised, self.t):
             self._linearise(self.present())
         return np.asarray(np.linalg.inv(self.jacobian.T @ self.jacobian + np.eye(len(self.t))), float)
 
     def state(self) -> dict[str, Any]:
-        """Everything needed to go on."""
+        """Return everything needed to resume."""
         return {
             "t": torch.as_tensor(self.t).clone(),
             "damping": self._damping.value,
@@ -160,7 +160,7 @@ class MaterialSearch:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from a saved state."""
+        """Resume from a saved state."""
         self.t, self.jacobian = state["t"].numpy(), state["jacobian"].numpy()
         self._linearised = None if state["linearised"] is None else state["linearised"].numpy()
         self._damping.value, self._done, self._failed = state["damping"], state["done"], state["failed"]
@@ -168,7 +168,7 @@ class MaterialSearch:
         self.history = [HistoryRow(**row) for row in state["history"]]
 
     def present(self) -> _At:
-        """The best point so far, simulated; again where a killed search goes on, which does not count."""
+        """Return the best point so far, simulated; repeated, without counting, after a resume."""
         if self._here is None:
             counted = self.simulations
             self._here = self._simulate(self.t)
@@ -179,7 +179,7 @@ class MaterialSearch:
         return self._here
 
     def _simulate(self, t: _Array) -> _At | None:
-        """The runs keep their states: whether they are asked for derivatives is seen afterwards."""
+        """Simulate with stored states: whether derivatives are needed is known only afterwards."""
         cuts = []
         for i, likelihood in enumerate(self.likelihoods):
             self.simulations += 1

@@ -1,4 +1,4 @@
-"""The unknowns of a material: a handful of sizes, how toughness varies with depth, and what differs between cuts."""
+"""Unknowns of a material: a few parameters, variation of toughness with depth, and differences between cuts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -13,38 +13,38 @@ from stages.shared.library.library import AMPLITUDE_SPREAD, SHARE_RATIOS, Expect
 
 TOUGHNESS = "edge_toughness"
 LAYER = "toughness_by_depth_"
-"""Unknowns of this name and a number k: the k-th layer from the top, beyond what those above it lead to expect."""
+"""Prefix of the layers' unknowns: number k is the k-th layer from the top, beyond the prediction by those above."""
 _LAYER_SPREAD = 0.25
-"""Of the logarithm of the toughness over depth: fruit changes over its height by a quarter."""
+"""Standard deviation of the logarithm of the toughness over depth: fruit varies over its height by a quarter."""
 _LAYER_LENGTH = 0.2
-"""Over which share of the height it keeps its sign; below what a log has seen it goes back to the mean."""
+"""Correlation length as a fraction of the height; below the logged depth it returns to the mean."""
 AMPLITUDE = "amplitude"
-"""Of every cut: its measured force over that of the material."""
+"""Name of the amplitude: measured force of a cut / that of the material."""
 HEIGHT_SPREAD_M = 0.7e-3
-"""How well the height of first touch is known from the log [m]."""
+"""Standard deviation of the height of first contact in the log [m]."""
 
 _Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Uniform:
-    """A parameter of which only the bounds are known."""
+    """Uniform prior of a parameter between its bounds."""
 
     low: float
     high: float
     cuts: int = 0
-    """Calibrated cuts that it rests on."""
+    """Number of calibrated cuts behind it."""
 
 
 def size_of(prior: Expected | Uniform, t: float) -> float:
-    """The parameter whose standard normal number is t, in its unit."""
+    """Return the parameter whose standard normal number is t, in its unit."""
     if isinstance(prior, Uniform):
         return prior.low + (prior.high - prior.low) * float(ndtr(t))
     return prior.median * float(np.exp(prior.spread * t))
 
 
 def relative_slope(prior: Expected | Uniform, t: float) -> float:
-    """Derivative of its logarithm in t."""
+    """Return the derivative of its logarithm in t."""
     if isinstance(prior, Uniform):
         slope = (prior.high - prior.low) * float(np.exp(-0.5 * t * t)) / np.sqrt(2.0 * np.pi)
         return float(slope / size_of(prior, t))
@@ -53,25 +53,25 @@ def relative_slope(prior: Expected | Uniform, t: float) -> float:
 
 @dataclass(frozen=True)
 class MaterialUnknowns:
-    """Standard normal numbers t ↔ the simulator's parameters; t = 0 is what is expected.
+    """Standard normal numbers t ↔ the simulator's parameters; t = 0 is the prior median.
 
     Order: sizes, layers, then amplitude and height of every cut.
     """
 
     prior: Mapping[str, Expected | Uniform]
-    """Of the sizes."""
+    """Prior of the sizes."""
     layers: int
-    """How many modes over depth the toughness has."""
+    """Number of modes of the toughness over depth."""
     constants: Mapping[str, float]
     """The simulator's other parameters."""
     depths: tuple[_Array, ...]
-    """For every cut the relative depth of its springs below the top, 0 to 1, each of shape [spring_count]."""
+    """Relative depth of the springs of every cut below the top, 0 to 1, each of shape [spring_count]."""
     per_cut: bool = True
     """False: cuts have no amplitude and height of their own."""
 
     @property
     def names(self) -> list[str]:
-        """In the order of t; the second cut's end in _2, and so on."""
+        """Names in the order of t; the second cut's end in _2, and so on."""
         out = [*self.prior, *(f"{LAYER}{k + 1}" for k in range(self.layers))]
         for cut in range(len(self.depths) if self.per_cut else 0):
             number = "" if cut == 0 else f"_{cut + 1}"
@@ -93,7 +93,7 @@ class MaterialUnknowns:
 
     @property
     def seeks_shares(self) -> bool:
-        """Whether the shares of the edge toughness are among the unknowns."""
+        """True if the shares of the edge toughness are among the unknowns."""
         return all(name in self.prior for name in SHARE_RATIOS)
 
     def share_derivative(self, t: _Array) -> dict[str, _Array]:
@@ -106,15 +106,15 @@ class MaterialUnknowns:
         return out
 
     def amplitude(self, t: _Array, cut: int = 0) -> float:
-        """Measured force of a cut over that of the material [-]."""
+        """Return the measured force of a cut / that of the material [-]."""
         return float(np.exp(AMPLITUDE_SPREAD * t[self._common + 2 * cut])) if self.per_cut else 1.0
 
     def height(self, t: _Array, cut: int = 0) -> float:
-        """How far a cut's recorded heights are moved [m]."""
+        """Return the offset of a cut's recorded heights [m]."""
         return HEIGHT_SPREAD_M * float(t[self._common + 2 * cut + 1]) if self.per_cut else 0.0
 
     def values(self, t: _Array, cut: int = 0) -> dict[str, _Array]:
-        """Every parameter of the simulator and the cut's height offset: one number, or one per spring."""
+        """Return every parameter of the simulator and the cut's height offset: one number, or one per spring."""
         given = dict(self.constants) | self.parameters(t) | {OFFSET: self.height(t, cut)}
         out = {name: np.asarray(value, float) for name, value in given.items()}
         if self.layers and TOUGHNESS in out:
@@ -122,19 +122,19 @@ class MaterialUnknowns:
         return out
 
     def material(self, t: _Array) -> dict[str, _Array]:
-        """The simulator's parameters without the height of a cut."""
+        """Return the simulator's parameters without the height of a cut."""
         return {name: value for name, value in self.values(t).items() if name != OFFSET}
 
     def next_cut(self, t: _Array, cuts: int) -> dict[str, _Array]:
-        """The parameters of another cut of the fruit, after so many.
+        """Return the parameters of another cut of the fruit, after `cuts` cuts.
 
-        Heights of all logs are found in the same way, so what the fit moved them by comes again.
+        Heights of all logs are determined in the same way, so the fitted offset is expected again.
         """
         height = np.mean([self.height(t, cut) for cut in range(cuts)])
         return self.material(t) | {OFFSET: np.asarray(height)}
 
     def derivative(self, t: _Array, cut: int, gradient: Mapping[str, _Array]) -> _Array:
-        """From derivatives in a cut's parameters (by name, as `values` gave them) to those in t, amplitude apart."""
+        """Convert derivatives in a cut's parameters (by name, as from `values`) to those in t, except amplitude."""
         values = self.values(t, cut)
         out = np.zeros(len(t))
         for i, (name, p) in enumerate(self.prior.items()):
@@ -151,11 +151,11 @@ class MaterialUnknowns:
         return out
 
     def amplitude_index(self, cut: int) -> int:
-        """Place of a cut's amplitude in t, where cuts have one; its height follows."""
+        """Return the index of a cut's amplitude in t, if cuts have one; its height follows."""
         return self._common + 2 * cut
 
     def only(self, cuts: int) -> "MaterialUnknowns":
-        """Those of the first cuts alone."""
+        """Return the unknowns of the first cuts alone."""
         return replace(self, depths=self.depths[:cuts])
 
     @property
@@ -163,12 +163,13 @@ class MaterialUnknowns:
         return len(self.prior) + self.layers
 
     def by_depth(self, t: _Array, depth: _Array) -> _Array:
-        """Toughness at relative depths over its size [-], shape [depth_count]."""
+        """Return toughness at relative depths / its size [-], shape [depth_count]."""
         out: _Array = np.exp(self._modes(depth) @ t[len(self.prior) : self._common])
         return out
 
     def _modes(self, depth: _Array) -> _Array:
-        """What a standard number of each layer adds to the logarithm at relative depths, shape [depth_count, layers].
+        """Return the effect of each layer's standard number on the logarithm at relative depths, shape [depth_count,
+        layers].
 
         A normal field with correlations exp(-d^2 / 2 l^2), given by its values in the middle of the layers.
         """

@@ -1,1 +1,1 @@
-"""Posteriors of a handful of unknowns by sampling: one file per method, named in table.py."""
+"""Sampling of posteriors of a few unknowns: methods, listed in stages/calibrate/methods.py."""

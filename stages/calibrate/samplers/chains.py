@@ -1,4 +1,4 @@
-"""Chains of a sampler in processes of their own, each with its checkpoint."""
+"""Chains in separate processes with checkpoints, and the SGLD sampler."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -11,9 +11,9 @@ from stages.calibrate.samplers.sampling import RememberedGradients, Samples, Sam
 from stages.runtime.errors import InputError
 
 _NEARER = 8
-"""Times that a start without a finished simulation is brought half way to the centre."""
+"""Number of times a start without a finished simulation is moved half-way to the centre."""
 _FEWEST = 4
-"""Points per chain below which there is nothing to say."""
+"""Minimum number of points per chain."""
 
 _Array = NDArray[np.float64]
 
@@ -25,11 +25,11 @@ class Whitened:
         self._centre, self._ask = sampling.centre, ask
         self._factor = np.linalg.cholesky(sampling.covariance)
         self.known: dict[bytes, float] = {}
-        """Log-probability by the bytes of z, of all that were asked."""
+        """Log-probability of all evaluated points, by the bytes of z."""
         self._last: tuple[bytes, float, _Array] | None = None
 
     def __call__(self, z: _Array) -> tuple[float, _Array]:
-        """Log-probability and its gradient in z."""
+        """Return the log-probability and its gradient in z."""
         here = z.tobytes()
         if self._last is None or self._last[0] != here:
             self._last = (here, *self._ask(self.unknowns(z)))
@@ -38,31 +38,31 @@ class Whitened:
         return value, self._factor.T @ gradient
 
     def unknowns(self, z: _Array) -> _Array:
-        """t of z."""
+        """Return t of z."""
         return self._centre + self._factor @ z
 
     @property
     def asked(self) -> int:
-        """Gradients so far."""
+        """Number of gradients so far."""
         return self._ask.asked
 
 
 @dataclass(frozen=True)
 class Chain:
-    """What a method gets for one chain."""
+    """Input of a method for one chain."""
 
     number: int
     sampling: Sampling
     start: _Array
-    """z, shape [unknown_count]."""
+    """Start z, shape [unknown_count]."""
     target: Whitened
 
     def over(self) -> bool:
-        """Whether the budget of gradients is used."""
+        """Return True if the budget of gradients is used."""
         return self.target.asked >= self.sampling.gradients
 
     def report(self, iteration: int) -> None:
-        """Iteration of burn-in and samples together."""
+        """Report the iteration, counted over burn-in and samples."""
         report_to_parent((self.number, iteration))
 
 
@@ -79,7 +79,7 @@ class _Job:
 
 
 def run_chains(method: str, run: Callable[[Chain], Points], sampling: Sampling) -> Samples:
-    """`run` of every chain; chains that ended early cut the others to their length."""
+    """Call `run` for every chain; chains are cut to the length of the shortest."""
     bare = replace(sampling, report=_silent)
     jobs = [_Job(method, run, number, bare) for number in range(sampling.chains)]
     total = sampling.burn_in + sampling.samples
@@ -112,7 +112,7 @@ def run_chains(method: str, run: Callable[[Chain], Points], sampling: Sampling) 
 
 
 def _start(job: _Job, target: Whitened) -> _Array:
-    """Where a chain starts: nearer to the centre if no simulation finishes there."""
+    """Return the start of a chain: closer to the centre if no simulation finishes there."""
     z = job.sampling.starts()[job.number]
     for _ in range(_NEARER):
         if np.isfinite(target(z)[0]):
@@ -125,7 +125,7 @@ def _start(job: _Job, target: Whitened) -> _Array:
 
 
 def _silent(share: float, text: str) -> None:
-    """Reports travel as messages."""
+    """Ignore progress; it is sent as messages."""
 
 
 def _run(job: _Job) -> tuple[_Array, _Array, int]:
@@ -138,35 +138,35 @@ def _run(job: _Job) -> tuple[_Array, _Array, int]:
     return t, np.array([value for _, value in points]), ask.asked
 
 
-# Langevin dynamics with a preconditioner as in RMSprop and steps that shrink (Welling and Teh 2011; Li et al. 2016).
+# SGLD: Langevin dynamics with an RMSprop preconditioner and decreasing steps (Welling and Teh 2011; Li et al. 2016)
 #
-# One gradient per step, no rejection: the variance is too large by about a quarter of the step, which shrinks. The
-# preconditioner learns during burn-in and is then left alone: one that follows the chain would change what it samples.
+# One gradient per step, no rejection: the variance is too large by about a quarter of the step, which decreases. The
+# preconditioner adapts during burn-in and is then frozen: one that follows the chain would change its distribution.
 
 
 _MEMORY = 0.95
-"""Of the mean of squared gradients, per step."""
+"""Decay rate of the mean of squared gradients, per step."""
 _TINY = 1.0e-8
 """Added to its root."""
 _DECAY = 1.0 / 3.0
-"""Steps fall with this power of their number: the best rate for means of a smooth target."""
+"""Exponent of the decreasing step size: the best rate for means of a smooth target."""
 _LONGEST = 3.0
-"""A drift longer than this [Laplace standard deviations] is cut to it; only starts far outside have such."""
+"""Maximum drift [Laplace standard deviations]; only starts far outside exceed it."""
 
 
 def sample_sgld(sampling: Sampling) -> Samples:
-    """Chains in processes."""
+    """Sample chains in processes."""
     return run_chains("sgld", run, sampling)
 
 
 def step_size(sampling: Sampling, iteration: int) -> float:
-    """Of an iteration, from 0."""
+    """Return the step size of an iteration, from 0."""
     scale: float = (1.0 + iteration / max(1, sampling.burn_in)) ** -_DECAY
     return sampling.step * scale
 
 
 def run(chain: Chain) -> Points:
-    """One chain, burn-in included."""
+    """Run one chain, burn-in included."""
     s = chain.sampling
     z, count = chain.start, s.burn_in + s.samples
     value, gradient = chain.target(z)

@@ -1,4 +1,4 @@
-"""Brute force: the posterior on a grid, for at most three unknowns. What the other methods are compared with."""
+"""Brute force: the posterior on a grid, for at most three unknowns; the reference for the other methods."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,15 +9,15 @@ from stages.runtime.errors import InputError
 
 _MOST_UNKNOWNS = 3
 _REACH = 4.0
-"""The grid covers this many Laplace standard deviations, and of the prior, which it never leaves."""
+"""Extent of the grid in Laplace and prior standard deviations; it never exceeds the prior's."""
 _OUTERMOST = 1.0e-3
-"""A layer of cells at the end of the grid with more than this of the largest layer's probability is not the last."""
+"""Relative probability of an outermost layer of cells above which the grid is extended."""
 
 _Array = NDArray[np.float64]
 
 
 def sample_grid(sampling: Sampling) -> Samples:
-    """Points drawn from the cells of a grid; `simulations` is its size."""
+    """Draw points from the cells of a grid; `simulations` is its size."""
     count = len(sampling.centre)
     if count > _MOST_UNKNOWNS:
         raise InputError(
@@ -34,7 +34,7 @@ def sample_grid(sampling: Sampling) -> Samples:
 def drawn_from(
     axes: list[_Array], values: _Array, count: int, random: np.random.Generator
 ) -> tuple[_Array, _Array]:
-    """Points of the cells by their probability, evenly inside a cell, and the log-probability of their cells."""
+    """Draw points from the cells by probability, evenly inside a cell, with the cells' log-probability."""
     weight = np.exp(values - values.max())
     chosen = random.choice(weight.size, size=count, p=(weight / weight.sum()).ravel())
     place = np.unravel_index(chosen, values.shape)
@@ -44,7 +44,7 @@ def drawn_from(
 
 
 def cells_of(sampling: Sampling) -> tuple[list[_Array], _Array]:
-    """Middles of the cells along every axis, and of all cells, shape [cell_count, unknown_count]."""
+    """Return the centres of the cells along every axis, and of all cells, shape [cell_count, unknown_count]."""
     count = len(sampling.centre)
     side = max(3, int(np.floor(sampling.simulations ** (1.0 / count) + 1e-9)))
     half = _REACH * np.sqrt(np.diag(sampling.covariance))
@@ -56,9 +56,9 @@ def cells_of(sampling: Sampling) -> tuple[list[_Array], _Array]:
 
 
 def grid_of(sampling: Sampling) -> tuple[list[_Array], _Array]:
-    """Middles of the cells along every axis, and the log-probability of all, shape [side] * unknown_count.
+    """Return the centres of the cells along every axis, and the log-probability of all, shape [side] * unknown_count.
 
-    A grid that cuts a tail off gets further layers of cells there, up to the ends of the prior.
+    A grid that cuts off a tail is extended there, up to the ends of the prior.
     """
     axes, points = cells_of(sampling)
     with Workers(sampling.processes) as workers:
@@ -83,7 +83,7 @@ def grid_of(sampling: Sampling) -> tuple[list[_Array], _Array]:
 
 
 def _cut_off(axes: list[_Array], values: _Array) -> tuple[int, float] | None:
-    """Axis and place of a layer of cells that is missing; None if there is none."""
+    """Return axis and position of a missing layer of cells; None if there is none."""
     weight = np.exp(values - values.max())
     for axis, middles in enumerate(axes):
         step = middles[1] - middles[0]
@@ -95,5 +95,5 @@ def _cut_off(axes: list[_Array], values: _Array) -> tuple[int, float] | None:
 
 
 def _product(axes: list[_Array]) -> _Array:
-    """All points of the axes, the last one fastest, shape [point_count, unknown_count]."""
+    """Return all points of the axes, the last one fastest, shape [point_count, unknown_count]."""
     return np.stack([part.ravel() for part in np.meshgrid(*axes, indexing="ij")], axis=1)

@@ -1,4 +1,4 @@
-"""Posteriors that a network learns from simulations, by sbi: what BayesSim and the flow have in common."""
+"""Posteriors learnt by a network from simulations, by sbi: BayesSim and neural posterior estimation."""
 
 from contextlib import redirect_stdout
 from io import StringIO
@@ -14,38 +14,38 @@ from disect_sim.processes import Workers
 from stages.calibrate.samplers.sampling import RememberedSimulations, Samples, Sampling
 from stages.runtime.errors import InputError
 
-# Where learnt posteriors have their probability: further rounds take points of the prior from there.
+# Truncated proposals: later rounds draw from the prior inside the current posterior's region
 
 
 _CUT_OFF = 1.0e-3
-"""Of a posterior's probability is left outside: what a round misses no later one finds."""
+"""Posterior probability outside the region: what a round misses no later one finds."""
 _POINTS = 20_000
-"""Of a posterior, to find the density at its edge."""
+"""Number of posterior points used to find the density at its boundary."""
 BATCH = 20_000
 MOST = 2_000_000
-"""Points of the prior that are tried: some seconds."""
+"""Maximum number of prior points tried: some seconds."""
 DRAWN = 200_000
-"""Points of a posterior that are weighed where the prior has too few inside."""
+"""Number of posterior points for resampling if the prior has too few inside."""
 
 _Array = NDArray[np.float64]
 
 
 class Region:
-    """The whole space at first; every posterior cuts off what it holds for impossible."""
+    """The whole space at first; every posterior truncates it."""
 
     def __init__(self, count: int) -> None:
         self._count = count
         self._edges: list[tuple[Any, torch.Tensor]] = []
-        """Posteriors and the density at their edge."""
+        """Posteriors and the density at their boundary."""
 
     def narrow(self, posterior: Any) -> None:
-        """Leave out where a posterior of sbi, with its log, has the last CUT_OFF of its probability."""
+        """Truncate where a posterior of sbi has the last CUT_OFF of its probability."""
         drawn = posterior.sample((_POINTS,), show_progress_bars=False)
         density = posterior.log_prob(drawn, norm_posterior=False)
         self._edges.append((posterior, torch.quantile(density, _CUT_OFF)))
 
     def depth(self, points: _Array) -> NDArray[np.int64]:
-        """How many posteriors, from the first, have a point inside, shape [point_count]."""
+        """Return the number of posteriors, from the first, that contain a point, shape [point_count]."""
         depth, inside = np.zeros(len(points), np.int64), np.ones(len(points), bool)
         for posterior, edge in self._edges:
             density = posterior.log_prob(torch.as_tensor(points, dtype=torch.float32), norm_posterior=False)
@@ -54,18 +54,18 @@ class Region:
         return depth
 
     def enough(self, points: _Array, wanted: int) -> NDArray[np.bool_]:
-        """Points in the narrowest of the regions so far that has as many as wanted, shape [point_count].
+        """Return the points in the narrowest region so far that has at least `wanted`, shape [point_count].
 
-        If points were drawn by `of_prior` as the region got narrower, these are the prior's in that one.
+        If points were drawn by `of_prior` as the region got narrower, these are prior draws in that region.
         """
         depth = self.depth(points)
         while_enough = [k for k in range(len(self._edges) + 1) if (depth >= k).sum() >= wanted]
         return depth >= max(while_enough, default=0)
 
     def of_prior(self, wanted: int, random: np.random.Generator) -> _Array:
-        """Points of the standard normal prior inside; none if there are fewer than wanted.
+        """Draw points of the standard normal prior inside; empty if there are fewer than `wanted`.
 
-        Drawn from it, or where that finds too few, from the last posterior.
+        Drawn from the prior or, if that yields too few, resampled from the last posterior.
         """
         if not self._edges:
             return random.standard_normal((wanted, self._count))
@@ -78,7 +78,7 @@ class Region:
         return self._resampled(wanted, random)
 
     def _resampled(self, wanted: int, random: np.random.Generator) -> _Array:
-        """Points of the last posterior inside, taken as often as the prior has them more often than it."""
+        """Resample points of the last posterior inside, weighted by prior / posterior."""
         posterior, _ = self._edges[-1]
         drawn = posterior.sample((DRAWN,), show_progress_bars=False)
         density = posterior.log_prob(drawn, norm_posterior=False).double().numpy()
@@ -92,36 +92,36 @@ class Region:
 
 
 _NOISES = 3
-"""Every simulation is shown to the network with so many different noises: noise costs nothing."""
+"""Number of noise realisations per simulation in training: noise costs nothing."""
 _LATER_ROUNDS = 5
-"""A later round has this part of the first one's simulations: 500, then 100 each in the paper."""
+"""Divisor of the number of simulations in later rounds: 500, then 100 each in the paper."""
 _PATIENCE = 20
-"""Training ends after so many epochs without a better loss on the tenth that is held out."""
+"""Epochs without a better validation loss (a tenth is held out) after which training ends."""
 _FEWEST = 50
-"""Finished simulations below which there is nothing to learn."""
+"""Minimum number of finished simulations."""
 
 
 def _sample_learnt(method: str, sampling: Sampling, **network: Any) -> Samples:
-    """Points of the posterior that a network has learnt for the target's log."""
+    """Sample the posterior that a network has learnt for the target's log."""
     points, asked = learnt_points(method, sampling, np.array([sampling.target.observed]), **network)
     t = points[0].reshape(sampling.chains, sampling.samples, -1)
     return Samples(t, np.full(t.shape[:2], np.nan), 0, asked, False, t)
 
 
 def learnt_points(method: str, sampling: Sampling, shown: _Array, **network: Any) -> tuple[_Array, int]:
-    """Points of the posteriors of several logs, by one network, and the simulations that it has learnt from.
+    """Sample the posteriors of several logs by one network; also return the number of simulations.
 
     Args:
         method: Its name, for reports.
-        sampling: The job; the target's own log is the one that further rounds are drawn for.
-        shown: What the logs show, shape [log_count, summary_count].
+        sampling: The task; further rounds are drawn for the target's own log.
+        shown: Summaries of the logs, shape [log_count, summary_count].
         network: Of sbi's posterior_nn.
 
     Returns:
         Points of shape [log_count, chains * samples, unknown_count], and the number of simulations.
     """
     threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # small networks, and the same sums in the same order everywhere
+    torch.set_num_threads(1)  # small networks, and reproducible sums
     try:
         with Workers(sampling.processes) as workers, torch.random.fork_rng(devices=[]):
             ask = RememberedSimulations(
@@ -135,12 +135,12 @@ def learnt_points(method: str, sampling: Sampling, shown: _Array, **network: Any
 
 
 def _learn(method: str, s: Sampling, ask: RememberedSimulations, network: Any) -> Any:
-    """Simulate points of the prior and learn from them; further rounds look closer.
+    """Simulate points of the prior and learn from them; further rounds are truncated.
 
-    A further round simulates points of the prior where the posterior of the round before has its probability, and
-    learns from the points around there, as many as in the first round or more (truncated proposals, Deistler et al.
-    2022). They are points of the prior, so nothing has to be corrected: dividing one mixture by another, as in the
-    first BayesSim, often leaves no distribution.
+    A further round simulates points of the prior inside the region of the previous posterior, and learns from the
+    points there, as many as in the first round or more (truncated proposals, Deistler et al. 2022). They are prior
+    draws, so no correction is needed: dividing one mixture by another, as in the first BayesSim, often leaves no
+    distribution.
     """
     random, count = np.random.default_rng([s.seed, 4]), len(s.centre)
     torch.manual_seed(int(random.integers(2**31)))
@@ -171,11 +171,11 @@ def _learn(method: str, s: Sampling, ask: RememberedSimulations, network: Any) -
 
 
 def _trained(method: str, number: int, theta: torch.Tensor, x: torch.Tensor, network: Any) -> Any:
-    """The posterior by a network that has learnt from these points."""
+    """Train a network on these points and return its posterior."""
     count = theta.shape[1]
     prior = torch.distributions.MultivariateNormal(torch.zeros(count), torch.eye(count))
     trainer = NPE(prior, density_estimator=network, tracker=_NoFiles(), show_progress_bars=False)
-    with redirect_stdout(StringIO()):  # it prints, whatever it is asked
+    with redirect_stdout(StringIO()):  # it prints regardless of its settings
         try:
             trainer.append_simulations(theta, x).train(stop_after_epochs=_PATIENCE)
         except (torch.linalg.LinAlgError, AssertionError) as error:
@@ -188,24 +188,24 @@ def _trained(method: str, number: int, theta: torch.Tensor, x: torch.Tensor, net
 
 
 class _NoFiles:
-    """In place of sbi's own tracker, which writes a folder into the working directory."""
+    """Replacement of sbi's tracker, which writes a folder into the working directory."""
 
     log_dir = None
 
     def log_metric(self, name: str, value: float, step: int | None = None) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def log_params(self, params: dict[str, Any]) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def add_figure(self, name: str, figure: Any, step: int | None = None) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def flush(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 def _as_tensor(shown: _Array) -> torch.Tensor:
@@ -219,7 +219,7 @@ def _drawn(posterior: Any, count: int, shown: torch.Tensor) -> _Array:
 def _shown(
     s: Sampling, points: _Array, clean: _Array, random: np.random.Generator
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Points and summaries for training: finished simulations only, each with several noises."""
+    """Return points and summaries for training: finished simulations only, each with several noise realisations."""
     good = np.isfinite(clean).all(axis=1)
     if good.sum() < _FEWEST:
         raise InputError(
@@ -231,21 +231,21 @@ def _shown(
     return torch.as_tensor(theta, dtype=torch.float32), torch.as_tensor(x, dtype=torch.float32)
 
 
-# Neural posterior estimation with a normalising flow, learnt from simulations.
+# Neural posterior estimation with a normalising flow
 
 
 def sample_npe(sampling: Sampling) -> Samples:
-    """One round, or several from the posterior of the round before, corrected for it."""
+    """Sample by one round, or several with truncated proposals."""
     return _sample_learnt("npe", sampling, model="maf")
 
 
-# BayesSim: a mixture of normals whose numbers a network learns from simulations (Ramos et al. 2019).
+# BayesSim: a mixture density network (Ramos et al. 2019)
 
 
 _COMPONENTS = 10
-"""Normals of the mixture, as in the paper."""
+"""Number of components of the mixture, as in the paper."""
 
 
 def sample_bayessim(sampling: Sampling) -> Samples:
-    """One round, or several from the posterior of the round before, corrected for it."""
+    """Sample by one round, or several with truncated proposals."""
     return _sample_learnt("bayessim", sampling, model="mdn", num_components=_COMPONENTS)

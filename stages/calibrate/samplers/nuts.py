@@ -1,4 +1,4 @@
-"""Hamiltonian Monte Carlo without U-turns, by Pyro. The mass matrix is Laplace's: chains run in its coordinates."""
+"""No-U-Turn Hamiltonian Monte Carlo by Pyro. The mass matrix is Laplace's: chains run in its coordinates."""
 
 from typing import Any
 
@@ -10,19 +10,19 @@ from stages.calibrate.samplers.chains import Chain, Points, Whitened, run_chains
 from stages.calibrate.samplers.sampling import Samples, Sampling
 
 _MOST_DOUBLINGS = 5
-"""Of a path: at most 31 gradients per point."""
+"""Maximum number of doublings of a path: at most 31 gradients per point."""
 _ACCEPTED = 0.8
-"""Share of the path's points that should be accepted; the step is adapted to it during burn-in."""
+"""Target acceptance probability; the step is adapted to it during burn-in."""
 _NAME = "z"
 
 
 def sample_nuts(sampling: Sampling) -> Samples:
-    """Chains in processes."""
+    """Sample chains in processes."""
     return run_chains("nuts", run, sampling)
 
 
 def run(chain: Chain) -> Points:
-    """One chain, burn-in included."""
+    """Run one chain, burn-in included."""
     s = chain.sampling
     kernel = NUTS(
         potential_fn=lambda at: _Potential.apply(at[_NAME], chain.target),

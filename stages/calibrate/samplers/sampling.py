@@ -1,4 +1,4 @@
-"""What a posterior method gets, and what it gives back."""
+"""Input and result of a posterior method, convergence diagnostics, and checkpointed evaluations."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -19,42 +19,51 @@ from stages.runtime.describe import load_named
 from stages.runtime.errors import InputError
 
 _START_SPREAD = 2.0
-"""Chains start this many Laplace standard deviations around the centre, so that R-hat can see if they do not meet."""
+"""Spread of the chains' starts in Laplace standard deviations, so that R-hat detects disagreement."""
 
 _Array = NDArray[np.float64]
 
 
 class Target(Protocol):
-    """A posterior of unknowns t whose prior is standard normal. Picklable: chains run in processes."""
+    """A posterior of unknowns t with a standard normal prior. Picklable: chains run in processes."""
 
     @property
     def names(self) -> Sequence[str]:
-        """Of the unknowns, in the order of t."""
+        """Names of the unknowns, in the order of t."""
 
     def log_probability(self, t: _Array) -> tuple[float, _Array]:
-        """Log posterior up to a constant, and its gradient, shape [unknown_count]; minus infinity: no simulation."""
+        """Return the log posterior up to a constant, and its gradient, shape [unknown_count].
+
+        Minus infinity: no simulation.
+        """
 
     def log_probabilities(self, ts: _Array, workers: Workers) -> _Array:
-        """The same of many points, shape [point_count, unknown_count], without gradients; shape [point_count]."""
+        """Return the same for many points, shape [point_count, unknown_count], without gradients.
+
+        Shape [point_count].
+        """
 
     def summaries(self, ts: _Array, workers: Workers) -> _Array:
-        """What simulations of these points show, without noise, shape [point_count, summary_count]; NaN if none."""
+        """Return summaries of simulations of these points, without noise, shape [point_count, summary_count].
+
+        NaN if none.
+        """
 
     def noisy(self, summaries: _Array, random: np.random.Generator) -> _Array:
-        """Summaries as a log would show them, with its noise."""
+        """Return summaries with the noise of a log."""
 
     @property
     def observed(self) -> _Array:
-        """What the log shows, shape [summary_count]."""
+        """Summary of the log, shape [summary_count]."""
 
 
 _Report = Callable[[float, str], None]
-"""Gets the share that is done and a line of text."""
+"""Called with the fraction done and a line of text."""
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """One posterior to be sampled, how long, from which seed."""
+    """One posterior to be sampled, with budget and seed."""
 
     target: Target
     centre: _Array
@@ -63,58 +72,61 @@ class Sampling:
     """Laplace's approximation there, shape [unknown_count, unknown_count]."""
     chains: int = 4
     samples: int = 200
-    """Of every chain after its burn-in."""
+    """Number of samples of every chain after its burn-in."""
     burn_in: int = 100
     step: float = 0.2
     """First step of SGLD, in squared Laplace standard deviations."""
     gradients: int = 4000
-    """A chain ends early when it has used so many."""
+    """Number of gradients after which a chain ends early."""
     simulations: int = 500
-    """First round of the methods that learn from simulations; later rounds have a fifth as many."""
+    """Number of simulations in the first round of methods that learn from simulations; later rounds have a fifth."""
     rounds: int = 1
     seed: int = 0
     processes: int = 1
     scan_dir: Path | None = None
-    """Where checkpoints go; None keeps none."""
+    """Folder of the checkpoints; None keeps none."""
     key: str = ""
-    """A hash of everything the work depends on."""
+    """Hash of everything the result depends on."""
     report: _Report = field(default=lambda share, text: None, compare=False)
 
     def checkpoint(self, part: str) -> Checkpoint:
-        """The file of one chain, or of the simulations."""
+        """Return the checkpoint file of one chain, or of the simulations."""
         return Checkpoint(self.scan_dir, self.key, stage="calibrate", part=part)
 
     def starts(self) -> _Array:
-        """Where the chains start, in Laplace standard deviations from the centre, shape [chains, unknown_count]."""
+        """Return the starts of the chains, in Laplace standard deviations, shape [chains, unknown_count]."""
         random = np.random.default_rng([self.seed, 0])
         return _START_SPREAD * random.standard_normal((self.chains, len(self.centre)))
 
 
 @dataclass(frozen=True)
 class Samples:
-    """Points of the posterior."""
+    """Samples of the posterior."""
 
     t: _Array
-    """Shape [chain_count, sample_count, unknown_count]."""
+    """Samples, shape [chain_count, sample_count, unknown_count]."""
     log_probability: _Array
-    """Up to a constant, shape [chain_count, sample_count]; NaN where the method does not know it."""
+    """Log-probability up to a constant, shape [chain_count, sample_count]; NaN where unknown."""
     gradients: int
-    """Simulations with a gradient, all chains, burn-in included."""
+    """Number of simulations with a gradient, all chains, burn-in included."""
     simulations: int
-    """Simulations without one."""
+    """Number of simulations without one."""
     chained: bool
-    """True if a point depends on the one before it in its chain."""
+    """True if a point depends on the previous one in its chain."""
     trace: _Array
     """Burn-in and samples of every chain, shape [chain_count, iteration_count, unknown_count]; for the picture."""
 
     @property
     def flat(self) -> _Array:
-        """All chains one after the other, shape [chain_count * sample_count, unknown_count]."""
+        """All chains concatenated, shape [chain_count * sample_count, unknown_count]."""
         return self.t.reshape(-1, self.t.shape[-1])
 
 
 def sample(method: str, sampling: Sampling) -> Samples:
-    """Sample a posterior by a method of the table, from its start or its checkpoints. Every method is like this."""
+    """Sample a posterior by a method of the table, from its start or its checkpoints.
+
+    Every method has this signature.
+    """
     check_installed(method)
     run = load_named(POSTERIORS[method].function)
     found: Samples = run(sampling)
@@ -122,7 +134,7 @@ def sample(method: str, sampling: Sampling) -> Samples:
 
 
 def check_installed(method: str) -> None:
-    """Refuse a method whose package is not there."""
+    """Reject a method whose package is not installed."""
     needs = POSTERIORS[method].needs
     if needs and find_spec(needs) is None:
         without = ", ".join(name for name, other in POSTERIORS.items() if not other.needs)
@@ -132,27 +144,27 @@ def check_installed(method: str) -> None:
         )
 
 
-# Are there enough points, and did the chains find the same posterior? Rank-normalised R-hat and effective sizes.
+# Convergence: rank-normalised R-hat and effective sample sizes
 
 
 _WORST_RHAT = 1.05
-"""Above this the chains have not met."""
+"""R-hat above which the chains disagree."""
 _FEWEST_EFFECTIVE = 50.0
-"""Below this a 90 % interval is a guess: its ends have an error of a fifth of a standard deviation."""
+"""Effective size below which the ends of a 90 % interval have an error of a fifth of a standard deviation."""
 
 
 @dataclass(frozen=True)
 class Diagnostics:
-    """Per unknown."""
+    """Diagnostics per unknown."""
 
     rhat: _Array
     """1 if all chains agree, shape [unknown_count]; NaN for independent points or a single chain."""
     effective: _Array
-    """Independent points that would say as much of the mean, shape [unknown_count]."""
+    """Effective sample size of the mean, shape [unknown_count]."""
 
     @property
     def warning(self) -> str:
-        """What is wrong and what helps; empty if nothing is."""
+        """Return the warning with its remedy; empty if there is none."""
         found = []
         if np.nanmax(self.rhat, initial=0.0) > _WORST_RHAT:
             found.append(
@@ -168,7 +180,7 @@ class Diagnostics:
 
 
 def diagnose(samples: Samples) -> Diagnostics:
-    """Of the points after burn-in; independent ones need no asking."""
+    """Diagnose the points after burn-in; independent ones need no test."""
     chains, length, count = samples.t.shape
     if not samples.chained:
         return Diagnostics(np.full(count, np.nan), np.full(count, float(chains * length)))
@@ -181,35 +193,34 @@ def diagnose(samples: Samples) -> Diagnostics:
 
 
 def mean_error(samples: Samples) -> _Array:
-    """Monte-Carlo standard error of the means, shape [unknown_count]."""
+    """Return the Monte Carlo standard error of the means, shape [unknown_count]."""
     return np.asarray(samples.flat.std(axis=0) / np.sqrt(diagnose(samples).effective), float)
 
 
-# Answers of a target that are kept on disk: a killed run asks again from its seed and gets them for nothing.
-#
-# So a sampler of another package, which can't be stopped and saved, ends with the same points all the same.
+# Checkpointed evaluations: a resumed run starts from its seed and gets stored evaluations from disk, so that a sampler
+# of another package, which can't be saved, ends with the same points.
 
 
 SAVE_S = 1.0
-"""Gradients are saved when the last save is so long ago [s]: what a kill may lose."""
+"""Interval at which gradients are saved [s]; the most a kill may lose."""
 _BATCH = 16
-"""Simulations between two saves."""
+"""Number of simulations between two saves."""
 
 
 class RememberedGradients:
-    """Log-probability and gradient of a target, kept in the order in which they were asked."""
+    """Log-probability and gradient of a target, stored in the order of evaluation."""
 
     def __init__(self, target: Target, checkpoint: Checkpoint) -> None:
         self._target, self._checkpoint = target, checkpoint
         saved = checkpoint.load()
         self._known: list[_Array] = [] if saved is None else list(saved["known"].numpy())
-        """One row per question: t, log-probability, gradient."""
+        """One row per evaluation: t, log-probability, gradient."""
         self.asked = 0
-        """Gradients that the run has used, remembered ones included."""
+        """Number of gradients used by the run, stored ones included."""
         self._saved = time.monotonic()
 
     def __call__(self, t: _Array) -> tuple[float, _Array]:
-        """Log-probability and gradient."""
+        """Return log-probability and gradient."""
         count = len(t)
         if self.asked < len(self._known):
             row = self._known[self.asked]
@@ -227,7 +238,7 @@ class RememberedGradients:
 
 
 class RememberedSimulations:
-    """A function of many points, shape [point_count, unknown_count] → [point_count, ...], kept batch by batch."""
+    """A function of many points, shape [point_count, unknown_count] → [point_count, ...], stored batch by batch."""
 
     def __init__(self, work: Callable[[_Array], _Array], checkpoint: Checkpoint) -> None:
         self._work, self._checkpoint = work, checkpoint
@@ -237,7 +248,7 @@ class RememberedSimulations:
         self.asked = 0
 
     def __call__(self, points: _Array, report: Callable[[int], None] = lambda done: None) -> _Array:
-        """The answers of all points; `report` gets how many there are."""
+        """Return the values at all points; `report` is called with the number done."""
         first = self.asked
         known = self._points[first : first + len(points)]
         if not all(np.array_equal(a, b) for a, b in zip(known, points, strict=False)):

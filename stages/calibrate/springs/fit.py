@@ -1,4 +1,4 @@
-"""The first phase: the handful of parameters that all springs share."""
+"""Fit of springs: the shared phase, and the individual phase with a smoothness prior."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,13 +27,16 @@ from stages.calibrate.phase import (
 from stages.calibrate.problem import Problem
 from stages.runtime.checkpoint import Checkpoint
 
-# The prior of the individual fit: neighbouring springs are alike, skin and flesh apart.
+# Prior of the individual fit: neighbouring springs are similar, skin and flesh separately
 
 
 def neighbour_pairs(
     position: NDArray[np.float64], skin: NDArray[np.bool_], neighbours: int
 ) -> NDArray[np.int64]:
-    """Pairs of near springs of the same kind, each once, shape [pair_count, 2]; position [m], shape [s, 2]."""
+    """Return pairs of neighbouring springs of the same kind, each once, shape [pair_count, 2].
+
+    position [m], shape [s, 2].
+    """
     pairs = []
     for kind in (True, False):
         index = np.flatnonzero(skin == kind)
@@ -49,7 +52,7 @@ def neighbour_pairs(
 
 
 class Smoothness:
-    """Mean squared difference of the named free numbers of neighbours, times a weight."""
+    """Weighted mean squared difference of the named free numbers of neighbours."""
 
     def __init__(self, pairs: NDArray[np.int64], weight: float, names: Sequence[str]) -> None:
         self._names = tuple(names)
@@ -57,7 +60,7 @@ class Smoothness:
         self._weight = weight
 
     def __call__(self, parts: dict[str, torch.Tensor]) -> torch.Tensor:
-        """The prior's loss [-]."""
+        """Return the prior's loss [-]."""
         total = torch.zeros((), dtype=torch.float64)
         if len(self._a):
             for free in (parts[name] for name in self._names):
@@ -65,7 +68,7 @@ class Smoothness:
         return self._weight * total
 
 
-# The second phase: one value per spring, held together by the smoothness of the cut surface.
+# Individual phase: one value per spring with the smoothness prior
 
 
 def fit_individual(
@@ -98,13 +101,13 @@ def fit_individual(
 
 @dataclass(frozen=True)
 class SharedFit:
-    """What one start of the shared fit needs; sent to another process if there are several."""
+    """Input of one start of the shared fit; sent to another process if there are several."""
 
     problem: Problem
     unknowns: Unknowns
     params: CalibrateParams
     scan_dir: Path | None
-    """Where checkpoints go; None keeps none."""
+    """Folder of the checkpoints; None keeps none."""
     key: str
 
     def run(self, start: torch.Tensor, number: int, report: Report | None = None) -> PhaseResult:
@@ -118,7 +121,10 @@ class SharedFit:
 
 
 def scattered_starts(start: torch.Tensor, count: int, spread: float, seed: int) -> list[torch.Tensor]:
-    """The given start and others around it; `spread` is in free numbers (1 moves a middle value to a quarter)."""
+    """Return the given start and others around it.
+
+    `spread` is in free numbers (1 moves a middle value to a quarter).
+    """
     generator = torch.Generator().manual_seed(seed)
     return [start] + [
         start + spread * torch.randn(start.shape, generator=generator, dtype=start.dtype)
@@ -132,7 +138,7 @@ def fit_from_starts(
     *,
     report: Report | None = None,
 ) -> tuple[PhaseResult, list[HistoryRow]]:
-    """The best of several starts, each in a process of its own, and the history of all."""
+    """Return the best of several starts, each in a separate process, and the history of all."""
     if len(starts) == 1:
         only = shared.run(starts[0], 0, report)
         return only, only.history
@@ -144,6 +150,6 @@ def fit_from_starts(
 
 
 def _run(job: tuple[SharedFit, torch.Tensor, int]) -> PhaseResult:
-    """One start in a process of its own; every iteration is reported to the parent."""
+    """Run one start in a separate process; report every iteration to the parent."""
     shared, start, number = job
     return shared.run(start, number, report_to_parent)

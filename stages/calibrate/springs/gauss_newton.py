@@ -1,7 +1,7 @@
-"""Levenberg–Marquardt for the handful of shared parameters: a Jacobian from one simulation per parameter.
+"""Levenberg–Marquardt for the few shared parameters, with a Jacobian from one simulation per parameter.
 
-A simulation without a gradient costs half of one with it, and a Gauss-Newton step knows how the parameters trade off
-against each other, which a gradient does not. Large residuals are weighted down as in pseudo-Huber.
+A simulation without a gradient costs half of one with it, and a Gauss-Newton step knows the trade-offs between
+parameters, which a gradient does not. Large residuals are weighted down as in pseudo-Huber.
 """
 
 from dataclasses import asdict
@@ -29,7 +29,7 @@ from stages.runtime.checkpoint import Checkpoint
 from stages.shared.fitting import Damping, run_to_end
 
 _LONGEST_STEP = 1.5
-"""No free number moves further than this in one iteration."""
+"""Largest change of any free number in one iteration."""
 
 _Array = NDArray[np.float64]
 
@@ -42,7 +42,7 @@ def fit_gauss_newton(
     checkpoint: Checkpoint,
     report: Report | None = None,
 ) -> PhaseResult:
-    """Run a phase. The loss is pseudo-Huber, whatever the objective's is."""
+    """Run a phase. The loss is pseudo-Huber, regardless of the objective's."""
     descent = _Marquardt(phase, start, Residuals(objective.problem, objective.unknowns))
     run_to_end(descent, checkpoint, None if report is None else lambda d: report(d.history[-1]))
     zero = torch.zeros_like(descent.free)
@@ -61,7 +61,7 @@ class _Marquardt:
         self.history: list[HistoryRow] = []
 
     def step(self) -> None:
-        """One Jacobian and the damped steps it takes until the loss falls."""
+        """Compute one Jacobian and take damped steps until the loss falls."""
         r = self._residuals
         if self._profile is None:
             self._profile = r.profile(self.free)
@@ -91,11 +91,11 @@ class _Marquardt:
         self._record(float(np.linalg.norm(slope)), failed)
 
     def over(self) -> bool:
-        """Whether to stop."""
+        """Return True if the search has ended."""
         return len(self.history) >= self._phase.iterations or self._stuck or self._flat() or self._in_noise()
 
     def outcome(self) -> FitOutcome:
-        """What the end looks like."""
+        """Return the outcome."""
         if self._in_noise():
             return FitOutcome.NOISE
         if self._stuck or self._flat():
@@ -103,7 +103,7 @@ class _Marquardt:
         return FitOutcome.BUDGET
 
     def state(self) -> dict[str, Any]:
-        """Everything needed to go on."""
+        """Return everything needed to resume."""
         assert self._profile is not None
         return {
             "free": self.free.clone(),
@@ -115,7 +115,7 @@ class _Marquardt:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from a saved state."""
+        """Resume from a saved state."""
         self.free, self._profile = state["free"], state["profile"].numpy()
         self._damping.value, self._stuck = state["damping"], state["stuck"]
         self._residuals.simulations = state["simulations"]
@@ -151,7 +151,7 @@ class _Marquardt:
         return bool(rows) and in_noise(rows[-1], self._residuals.problem, self._phase.params)
 
     def _flat(self) -> bool:
-        """A Gauss-Newton step that brings next to nothing is the end: no patience is needed."""
+        """Return True if the last Gauss-Newton step gained next to nothing: no patience is needed."""
         rows = self.history
         return len(rows) > 1 and rows[-1].loss > (1.0 - self._phase.params.tolerance) * rows[-2].loss
 

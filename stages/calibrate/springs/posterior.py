@@ -1,7 +1,7 @@
-"""What the log tells about each spring after the individual fit: Laplace's approximation of hundreds of numbers.
+"""Posterior of the springs after the individual fit: Laplace's approximation for hundreds of values.
 
-A log is a dozen mean forces over slices of depth, so it tells a dozen things: the covariance after it is that before
-it less a matrix of that rank. One tape and one right-hand side per slice give them all.
+A log is a dozen mean forces over slices of depth, so the posterior covariance is the prior one minus a matrix of that
+rank. One tape and one right-hand side per slice give all of it.
 """
 
 from collections.abc import Mapping
@@ -18,33 +18,33 @@ from stages.calibrate.problem import Problem
 from stages.shared.fitting import Bound, correlation
 from stages.shared.library.library import NINETY
 
-# How well the log determines each shared parameter: the usual linear error estimate around the fit.
+# Linear error estimate of the shared parameters
 
 
 PRIOR_SPREAD = 3.0
-"""Standard deviation of a free number about which nothing is known: 95 % of a parameter's range."""
+"""Prior standard deviation of a free number: 95 % of a parameter's range."""
 _IDENTIFIABLE_FRACTION = 0.1
-"""A parameter counts as identifiable if its 95 % interval reaches less far than this share of its value (or range)."""
+"""Half-width of the 95 % interval, as a fraction of the value (or range), below which a parameter is identifiable."""
 _STANDARD_ERRORS = 2.0
 """Half-width of the 95 % interval, in standard errors."""
 
 
 @dataclass(frozen=True)
 class Certainty:
-    """What the log says about one parameter."""
+    """Error estimate of one parameter."""
 
     standard_error: float
-    """In the parameter's unit."""
+    """Standard error in the parameter's unit."""
     identifiable: bool
 
 
 def certainties(
     problem: Problem, unknowns: Unknowns, free: torch.Tensor, *, low_pass_hz: float
 ) -> tuple[dict[str, Certainty], int]:
-    """Standard errors of the shared parameters at the fit, and the number of simulations it took.
+    """Return standard errors of the shared parameters at the fit, and the number of simulations used.
 
-    The residual's root mean square stands for the noise. Of a low-passed signal, 2 × cutoff samples a second are
-    independent.
+    The root mean square residual is taken as the noise. A low-passed signal has 2 × cut-off independent samples per
+    second.
     """
     residuals = Residuals(problem, unknowns)
     profile = residuals.profile(free)
@@ -66,29 +66,29 @@ def certainties(
 
 
 def _slope(bound: Bound, free: float) -> float:
-    """d value / d free."""
+    """Return d value / d free."""
     ends = bound.value(torch.tensor([free - DIFFERENCE, free + DIFFERENCE], dtype=torch.float64))
     return float(ends[1] - ends[0]) / (2.0 * DIFFERENCE)
 
 
 _ALIKE = 0.2
-"""Springs of a kind are alike over this share of the cut face's height, as the layers of a material are."""
+"""Prior correlation length of springs of a kind, as a fraction of the cut face's height, as for material layers."""
 
 _Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class SpringPosterior:
-    """One parameter of all springs; arrays of shape [spring_count]."""
+    """Posterior of one parameter of all springs; arrays of shape [spring_count]."""
 
     value: _Array
-    """Fitted."""
+    """Fitted value."""
     low: _Array
-    """With 5 % probability it is below."""
+    """5 % quantile."""
     high: _Array
-    """With 5 % above."""
+    """95 % quantile."""
     left: _Array
-    """Variance after the log over that before it, of the free number: 1 where the log says nothing [-]."""
+    """Posterior / prior variance of the free number: 1 where the log has no information [-]."""
 
 
 def spring_posteriors(
@@ -98,10 +98,10 @@ def spring_posteriors(
     bounds: Mapping[str, Bound],
     uncertainty_n: float,
 ) -> dict[str, SpringPosterior]:
-    """Of the parameters with bounds, around the fit.
+    """Return the posteriors of the parameters with bounds, around the fit.
 
-    Before the log a parameter's free number is anywhere within its bounds (PRIOR_SPREAD), and alike in springs that are
-    near each other and of the same kind.
+    A priori a parameter's free number is anywhere within its bounds (PRIOR_SPREAD), and correlated between springs
+    that are close to each other and of the same kind.
 
     Args:
         problem: The cut.
@@ -130,7 +130,7 @@ def spring_posteriors(
 
 
 def likeness(position: _Array, skin: NDArray[np.bool_]) -> _Array:
-    """Correlation of springs before the log, shape [spring_count, spring_count].
+    """Return the prior correlation of springs, shape [spring_count, spring_count].
 
     position: on the cut surface [m], shape [spring_count, 2], the second upward.
     """
@@ -143,12 +143,12 @@ def likeness(position: _Array, skin: NDArray[np.bool_]) -> _Array:
 
 
 def variance_left(rows: Mapping[str, _Array], alike: _Array) -> dict[str, _Array]:
-    """Variances after the log over those before it, by name, each of shape [spring_count].
+    """Return posterior / prior variances, by name, each of shape [spring_count].
 
     Args:
         rows: Derivatives of the residuals [standard deviations] in the free numbers, by name, each of shape
             [row_count, spring_count].
-        alike: Correlation before the log, the same for every name, shape [spring_count, spring_count].
+        alike: Prior correlation, the same for every name, shape [spring_count, spring_count].
     """
     seen = {name: PRIOR_SPREAD * row @ alike for name, row in rows.items()}
     count = len(next(iter(rows.values())))

@@ -1,4 +1,4 @@
-"""What the methods built on an optimiser of torch share: the best point is kept, a bad one is left behind."""
+"""Fitting methods based on torch optimisers, L-BFGS and Adam; the best point is kept."""
 
 import math
 from dataclasses import asdict
@@ -21,14 +21,14 @@ from stages.runtime.checkpoint import Checkpoint
 from stages.shared.fitting import run_to_end
 
 _DIVERGED_FACTOR = 3.0
-"""A loss this many times the best one, at the end of a phase, means the optimiser ran away."""
+"""Ratio of the final to the best loss above which the optimiser has diverged."""
 
 
 class _TorchDescent:
-    """One phase. A method states its optimiser and, where it differs, what is said here about the others."""
+    """One phase. A method defines its optimiser and overrides the defaults where needed."""
 
     ends_evaluated: bool
-    """Whether a step ends at a point that it has evaluated, as a line search does, or at one for the next step."""
+    """True if a step ends at an evaluated point, as a line search does; False if at one for the next step."""
 
     def __init__(self, phase: Phase, start: torch.Tensor, objective: Objective) -> None:
         self.phase, self.objective = phase, objective
@@ -37,33 +37,33 @@ class _TorchDescent:
         self._optimiser = self.new_optimiser()
 
     def new_optimiser(self) -> torch.optim.Optimizer:
-        """Of self.free, without memory; also asked for at every return to the best point."""
+        """Return a fresh optimiser of self.free; also called at every return to the best point."""
         raise NotImplementedError
 
     def rate(self) -> float:
-        """The optimiser's rate in this iteration."""
+        """Return the optimiser's rate in this iteration."""
         return 1.0
 
     def patience(self) -> int:
-        """Iterations in which the best loss must fall by params.tolerance."""
+        """Return the number of iterations in which the best loss must fall by params.tolerance."""
         return self.phase.params.patience
 
     def is_lost(self, improved: bool) -> bool:  # noqa: ARG002
-        """Whether to return to the best point though the last trial was good; asked once per iteration."""
+        """Return True to go back to the best point although the last trial succeeded; called once per iteration."""
         return False
 
     def on_return(self) -> None:
-        """After a return to the best point."""
+        """Hook after a return to the best point."""
 
     def own_state(self) -> dict[str, Any]:
-        """What the method itself needs to go on, beside the optimiser's state."""
+        """Return the method's own state, in addition to the optimiser's."""
         return {}
 
     def restore_own(self, state: dict[str, Any]) -> None:
-        """Go on from what own_state gave."""
+        """Restore the state returned by own_state."""
 
     def step(self) -> None:
-        """One iteration of the optimiser."""
+        """Run one iteration of the optimiser."""
         objective = self.objective
         fresh_from, best_before = len(objective.recent), objective.best
         self._move()
@@ -93,14 +93,14 @@ class _TorchDescent:
         )
 
     def over(self) -> bool:
-        """Whether to stop."""
+        """Return True if the phase has ended."""
         rows = self.history
         if len(rows) >= self.phase.iterations or (rows and self.objective.best is None):
             return True
         return self._flat() or self._in_noise()
 
     def outcome(self) -> FitOutcome:
-        """What the end looks like."""
+        """Return the outcome."""
         rows = self.history
         if self._in_noise():
             return FitOutcome.NOISE
@@ -112,7 +112,7 @@ class _TorchDescent:
         return FitOutcome.CONVERGED if self._flat() else FitOutcome.BUDGET
 
     def state(self) -> dict[str, Any]:
-        """Everything needed to go on."""
+        """Return everything needed to resume."""
         objective = self.objective
         return {
             "free": self.free.detach().clone(),
@@ -125,7 +125,7 @@ class _TorchDescent:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from a saved state."""
+        """Resume from a saved state."""
         with torch.no_grad():
             self.free.copy_(state["free"])
         self._optimiser.load_state_dict(state["optimiser"])
@@ -150,7 +150,7 @@ class _TorchDescent:
         return next((t for t in self.objective.recent if torch.equal(t.free, free.detach())), None)
 
     def _lost(self, best_before: Trial | None) -> bool:
-        """The first trial of all has nothing to improve on."""
+        """Return True if the trial is lost; the first one has nothing to improve on."""
         return best_before is not None and self.is_lost(self.objective.best is not best_before)
 
     def _back_to_best(self) -> None:
@@ -174,7 +174,7 @@ class _TorchDescent:
 
 
 def _descend(descent: _TorchDescent, *, checkpoint: Checkpoint, report: Report | None) -> PhaseResult:
-    """The phase, from its start or from its checkpoint."""
+    """Run the phase, from its start or from its checkpoint."""
     run_to_end(descent, checkpoint, None if report is None else lambda d: report(d.history[-1]))
     objective = descent.objective
     if objective.best is None:
@@ -182,7 +182,7 @@ def _descend(descent: _TorchDescent, *, checkpoint: Checkpoint, report: Report |
     return PhaseResult(objective.best, descent.outcome(), descent.history, objective.gradients)
 
 
-# L-BFGS: a quasi-Newton method that searches along its line, for both phases. Needs a smooth loss.
+# L-BFGS: quasi-Newton with a line search, for both phases; needs a smooth loss
 
 
 class _Lbfgs(_TorchDescent):
@@ -191,7 +191,7 @@ class _Lbfgs(_TorchDescent):
     ends_evaluated = True
 
     def new_optimiser(self) -> torch.optim.Optimizer:
-        """Up to ten simulations along a line."""
+        """Return an L-BFGS optimiser with up to ten simulations per line search."""
         return torch.optim.LBFGS(
             [self.free],
             lr=1.0,
@@ -216,17 +216,17 @@ def fit_lbfgs(
     return _descend(_Lbfgs(phase, start, objective), checkpoint=checkpoint, report=report)
 
 
-# Adam: one simulation per iteration, for both phases and any loss, those with a kink included.
+# Adam: one simulation per iteration, for both phases and any loss
 
 
 _PATIENCE = 3
-"""It wanders while its rate is high and improves as it falls: it is given a third of its iterations to improve."""
+"""Fraction of the iterations it is given to improve: it wanders while its rate is high and improves as it falls."""
 _WANDER = 4
-"""It may go on so many iterations without a new best; it then returns to the best point at half the rate."""
+"""Number of iterations without a new best after which it returns to the best point at half the rate."""
 
 
 class _Adam(_TorchDescent):
-    """The rate falls along a cosine, and by half at every return to the best point."""
+    """Adam with a cosine rate that halves at every return to the best point."""
 
     ends_evaluated = False
 
@@ -235,14 +235,14 @@ class _Adam(_TorchDescent):
         self._slow = 1.0
         """Factor on the rate."""
         self._wandered = _WANDER - 1
-        """Iterations without a new best. A first step, all signs and no memory, must improve at once."""
+        """Iterations without a new best. The first step, without memory, must improve at once."""
 
     def new_optimiser(self) -> torch.optim.Optimizer:
-        """Adam with a short memory."""
+        """Return Adam with a short memory."""
         return torch.optim.Adam([self.free], lr=self.phase.params.learning_rate, betas=(0.9, 0.9))
 
     def rate(self) -> float:
-        """From params.learning_rate down to 2 % of it."""
+        """Return the rate, from params.learning_rate down to 2 % of it."""
         share = len(self.history) / max(1, self.phase.iterations)
         return (
             self._slow
@@ -251,25 +251,25 @@ class _Adam(_TorchDescent):
         )
 
     def patience(self) -> int:
-        """A third of the iterations, if that is more than params.patience."""
+        """Return a third of the iterations, if that is more than params.patience."""
         return max(super().patience(), self.phase.iterations // _PATIENCE)
 
     def is_lost(self, improved: bool) -> bool:
-        """After WANDER iterations without a new best."""
+        """Return True after WANDER iterations without a new best."""
         self._wandered = 0 if improved else self._wandered + 1
         return self._wandered >= _WANDER
 
     def on_return(self) -> None:
-        """Half the rate from now on."""
+        """Halve the rate from now on."""
         self._slow *= 0.5
         self._wandered = _WANDER - 1
 
     def own_state(self) -> dict[str, Any]:
-        """How slow it has become."""
+        """Return the rate factor."""
         return {"slow": self._slow, "wandered": self._wandered}
 
     def restore_own(self, state: dict[str, Any]) -> None:
-        """As slow as it was."""
+        """Restore the rate factor."""
         self._slow, self._wandered = state["slow"], state["wandered"]
 
 

@@ -1,5 +1,5 @@
-"""The formats of logs: one file each, named in stages/shared/input_files.py.
+"""Log formats: one module each, listed in stages/shared/input_files.py.
 
-Each has `recognises(file: LogFile) -> bool`, which looks at the content, and
-`read(file: LogFile, params: IngestParams) -> RobotLog`.
+Each has `recognises(file: LogFile) -> bool`, which checks the content, and `read(file: LogFile, params: IngestParams)
+-> RobotLog`.
 """

@@ -11,11 +11,11 @@ from stages.ingest.robot_log import RobotLog, number_array, pose_parts
 from stages.runtime.errors import InputError
 
 WIDTHS = {"O_T_EE": 16, "F_T_EE": 16, "O_F_ext_hat_K": 6, "q": 7, "tau_ext_hat_filtered": 7}
-"""Numbers per sample of the fields that are read; a field that is missing or null is not there."""
+"""Numbers per sample of the fields that are read; missing or null fields are skipped."""
 
 
 def recognises(file: LogFile) -> bool:
-    """True for an object with a clock and at least one of the fields that are read."""
+    """Return True for an object with a clock and at least one of the fields that are read."""
     if not file.is_json:
         return False
     content = file.json
@@ -25,7 +25,7 @@ def recognises(file: LogFile) -> bool:
 
 
 def read(file: LogFile, _params: IngestParams) -> RobotLog:
-    """The log of a recording."""
+    """Return the log of a recording."""
     content, source = file.json, file.name
     time_s, clock, unit = _clock(content, source)
     fields: dict[str, NDArray[np.float64]] = {}
@@ -54,7 +54,7 @@ def read(file: LogFile, _params: IngestParams) -> RobotLog:
 
 
 def _clock(content: dict[str, Any], source: str) -> tuple[NDArray[np.float64], str, str]:
-    """The robot's own clock where there is one: the other is when the message arrived, up to 5 ms off."""
+    """Return the robot's own clock if present: the other is the arrival time of the message, up to 5 ms off."""
     if isinstance(content.get("robot_time"), list):
         return number_array(content["robot_time"], None, "robot_time", source) * 1e-3, "robot_time", "ms"
     return number_array(content["time"], None, "time", source), "time", "s"

@@ -9,12 +9,12 @@ from stages.ingest.robot_log import RobotLog
 
 
 def recognises(file: LogFile) -> bool:
-    """True if the first line has a comma and nothing that can't be printed."""
+    """Return True if the first line has a comma and only printable characters."""
     return "," in file.first_line and file.first_line.isprintable() and not file.is_json
 
 
 def read(file: LogFile, params: IngestParams) -> RobotLog:
-    """The log of a comma-separated table with a header."""
+    """Return the log of a comma-separated table with a header."""
     try:
         frame = pl.read_csv(file.path, infer_schema_length=None)
     except (OSError, pl.exceptions.PolarsError) as error:

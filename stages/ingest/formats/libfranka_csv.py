@@ -1,7 +1,7 @@
 """CSV of libfranka's logToCSV, which has joints and torques but neither pose nor wrench.
 
-Since 0.9.1 the header has 87 unique names. Before, it has 88 columns with names that occur twice and an empty
-column between states and commands. What is measured stands in the same places in both, so it is read by place.
+Since 0.9.1 the header has 87 unique names. Before, it has 88 columns with names that occur twice and an empty column
+between states and commands. Measured values are in the same columns in both, so they are read by column index.
 """
 
 import numpy as np
@@ -15,16 +15,16 @@ _NEW_START = "time,success_rate,state.q[0]"
 _OLD_START = "duration, success rate, q[0]"
 _COLUMN_COUNT = {_NEW_START: 87, _OLD_START: 88}
 _TIME, _JOINTS, _EXTERNAL_TORQUE = 0, slice(2, 9), slice(37, 44)
-"""Places of what is read: time [ms], q [rad], tau_ext_hat_filtered [N m]."""
+"""Column indices: time [ms], q [rad], tau_ext_hat_filtered [N m]."""
 
 
 def recognises(file: LogFile) -> bool:
-    """True for the header of either generation."""
+    """Return True for the header of either version."""
     return file.first_line.startswith((_NEW_START, _OLD_START))
 
 
 def read(file: LogFile, _params: IngestParams) -> RobotLog:
-    """The log of a text that starts with either header."""
+    """Return the log of a text that starts with either header."""
     source = file.name
     header, *lines = (file.text or "").splitlines()
     start = _NEW_START if header.startswith(_NEW_START) else _OLD_START
@@ -50,7 +50,7 @@ def _measured(line: str, count: int, where: str) -> list[float]:
     cells = line.split(",")
     if len(cells) != count:
         raise InputError(
-            f"{where} has {len(cells)} cells, the header has {count}. All lines must be whole. Remove the line."
+            f"{where} has {len(cells)} cells, the header has {count}. All lines must be complete. Remove the line."
         )
     try:
         return [float(cell) for cell in (cells[_TIME], *cells[_JOINTS], *cells[_EXTERNAL_TORQUE])]

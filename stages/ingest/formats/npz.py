@@ -13,12 +13,12 @@ from stages.runtime.errors import InputError
 
 
 def recognises(file: LogFile) -> bool:
-    """By the first four bytes of a zip archive."""
+    """Recognise a zip archive by its first four bytes."""
     return file.start.startswith(b"PK\x03\x04")
 
 
 def read(file: LogFile, params: IngestParams) -> RobotLog:
-    """The log of a NumPy archive; pickled objects in it are refused."""
+    """Return the log of a NumPy archive; pickled objects in it are rejected."""
     try:
         with zipfile.ZipFile(file.path) as archive:
             unpacked = sum(entry.file_size for entry in archive.infolist())

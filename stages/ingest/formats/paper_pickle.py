@@ -1,6 +1,6 @@
 """The paper's pickled logs: {time, force [n, 6], position, velocity}.
 
-A pickle is a program. This unpickler knows NumPy arrays and Python's plain values and refuses every other name.
+A pickle can run code. This unpickler accepts NumPy arrays and plain Python values and rejects every other name.
 """
 
 import io
@@ -26,27 +26,27 @@ _ALLOWED = {
         (f"{package}.numeric", "_frombuffer"),
     )
 } | {("numpy", "ndarray"), ("numpy", "dtype"), ("_codecs", "encode")}
-"""What NumPy's own pickles call; _codecs.encode makes bytes of a string in protocol 2."""
+"""Names used by NumPy's own pickles; _codecs.encode makes bytes of a string in protocol 2."""
 
 
 class _ArraysOnly(pickle.Unpickler):
-    """Looks up nothing but the names that NumPy's arrays need."""
+    """Unpickler that resolves only the names that NumPy's arrays need."""
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in _ALLOWED:
             raise InputError(
                 f"The pickle asks for {module}.{name}. Only NumPy arrays and plain values are allowed, since a pickle "
-                "can run any program. Export the log as NPZ, CSV or Parquet."
+                "can run any code. Export the log as NPZ, CSV or Parquet."
             )
         return super().find_class(module, name)
 
 
 _MAX_DEPTH = 16
-"""Of lists in lists; one that contains itself has no end."""
+"""Maximum nesting of lists; one that contains itself has no end."""
 
 
 def _values(value: Any, limit: int, depth: int = 0) -> int:
-    """Number of values in nested lists, counted no further than just beyond the limit."""
+    """Count the values in nested lists, up to just beyond the limit."""
     if not isinstance(value, list | tuple):
         return 1
     if depth > _MAX_DEPTH:
@@ -60,15 +60,15 @@ def _values(value: Any, limit: int, depth: int = 0) -> int:
 
 
 def recognises(file: LogFile) -> bool:
-    """By its name, since old pickles begin with anything, or by the first byte of newer ones."""
+    """Recognise a pickle by its name, since old pickles begin with anything, or by the first byte of newer ones."""
     return file.path.suffix in (".pkl", ".pickle") or file.start[:1] == b"\x80"
 
 
 def read(file: LogFile, params: IngestParams) -> RobotLog:
-    """The log of a pickle in the paper's layout, if pickles are allowed."""
+    """Return the log of a pickle in the paper's layout, if pickles are allowed."""
     if not params.allow_pickle:
         raise InputError(
-            f"{file.name} is a pickle, which can run any program when it is opened. Pickles are not read by default. "
+            f"{file.name} is a pickle, which can run any code when it is opened. Pickles are not read by default. "
             "Export the log as NPZ, CSV or Parquet; if you trust its origin: --set ingest.allow_pickle=true."
         )
     data, source = file.path.read_bytes(), file.name
@@ -79,12 +79,12 @@ def read(file: LogFile, params: IngestParams) -> RobotLog:
         raise
     except Exception as error:  # a broken pickle can raise anything
         raise InputError(
-            f"{source} can't be unpickled ({type(error).__name__}: {str(error)[:80]}). It must be a whole pickle of "
+            f"{source} can't be unpickled ({type(error).__name__}: {str(error)[:80]}). It must be a complete pickle of "
             "arrays. Export the log as NPZ, CSV or Parquet."
         ) from error
     if not isinstance(content, dict) or not {"time", "force", "position"} <= content.keys():
         raise InputError(
-            f"{source} holds a {type(content).__name__} without time, force and position. The paper's layout is a "
+            f"{source} contains a {type(content).__name__} without time, force and position. The paper's layout is a "
             "dictionary with these three. Export the log as NPZ with ingest.columns."
         )
     columns = {key: key for key in ("time", "force", "position")}

@@ -10,12 +10,12 @@ from stages.runtime.artifacts import read_parquet
 
 
 def recognises(file: LogFile) -> bool:
-    """By its first four bytes."""
+    """Recognise Parquet by its first four bytes."""
     return file.start.startswith(b"PAR1")
 
 
 def read(file: LogFile, params: IngestParams) -> RobotLog:
-    """The log of a Parquet file, whose unpacked size is checked before it is read."""
+    """Return the log of a Parquet file, whose unpacked size is checked before it is read."""
     import pyarrow
     import pyarrow.parquet
 

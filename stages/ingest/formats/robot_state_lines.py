@@ -12,27 +12,27 @@ from stages.runtime.errors import InputError
 
 
 def recognises(file: LogFile) -> bool:
-    """True if the first line is a sample."""
+    """Return True if the first line is a sample."""
     line = file.first_line
     return file.is_json and line.endswith("}") and _is_state(parse_json(line, f"{file.name}, line 1"))
 
 
 def _is_state(content: Any) -> bool:
-    """True for one sample: an object whose time is a number."""
+    """Return True for one sample: an object whose time is a number."""
     return (
         isinstance(content, dict) and _is_number(content.get("time")) and bool(WIDTHS.keys() & content.keys())
     )
 
 
 def read(file: LogFile, _params: IngestParams) -> RobotLog:
-    """The log of a text with one RobotState per line; empty lines are skipped."""
+    """Return the log of a text with one RobotState per line; empty lines are skipped."""
     states, source = [], file.name
     for number, line in enumerate((file.text or "").splitlines(), start=1):
         if line.strip():
             state = parse_json(line, f"{source}, line {number}")
             if not _is_state(state):
                 raise InputError(
-                    f"{source}, line {number} is no RobotState. Every line must be a JSON object with time and "
+                    f"{source}, line {number} is not a RobotState. Every line must be a JSON object with time and "
                     f"some of {', '.join(WIDTHS)}. Remove the line or record the log again."
                 )
             states.append(state)

@@ -1,6 +1,6 @@
 """ROS recordings: .bag (ROS 1), .db3 and .mcap (ROS 2), through `rosbags`, which needs no ROS.
 
-Read are Franka's own state messages, or else a wrench topic with a pose or joint topic beside it.
+Reads Franka's state messages, or otherwise a wrench topic together with a pose or joint topic.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ _WRENCH = "geometry_msgs/msg/WrenchStamped"
 _POSE = "geometry_msgs/msg/PoseStamped"
 _JOINTS = "sensor_msgs/msg/JointState"
 _MAX_MESSAGES = 2_000_000
-"""Half an hour at 1 kHz; a cut takes seconds."""
+"""Maximum number of messages: half an hour at 1 kHz; a cut takes seconds."""
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,12 @@ class _Stream:
 
 
 def recognises(file: LogFile) -> bool:
-    """By the first bytes of the three kinds."""
+    """Recognise the three kinds by their first bytes."""
     return file.start.startswith((b"#ROSBAG V2", b"SQLite format 3", b"\x89MCAP"))
 
 
 def read(file: LogFile, params: IngestParams) -> RobotLog:
-    """The log of a bag; ingest.columns may name the topics of force, pose and joints."""
+    """Return the log of a bag; ingest.columns may name the topics of force, pose and joints."""
     from rosbags.highlevel import AnyReader
 
     try:
@@ -51,7 +51,7 @@ def read(file: LogFile, params: IngestParams) -> RobotLog:
     except Exception as error:  # a broken recording can raise anything inside the reader
         reason = " ".join(str(error).split())[:160]
         raise InputError(
-            f"{file.name} can't be read as a ROS recording ({reason}). It must be whole and hold its message "
+            f"{file.name} can't be read as a ROS recording ({reason}). It must be complete and contain its message "
             "definitions. Close or re-index it, or export the topic as CSV."
         ) from error
 
@@ -147,15 +147,15 @@ def _stream(bag: Any, topic: str, source: str) -> _Stream:
     return _Stream(float(first) + np.array(stamps, np.float64), messages)
 
 
-def _topic(bag: Any, kind: str, wanted: str | Sequence[str] | None, source: str) -> str | None:
+def _topic(bag: Any, kind: str, requested: str | Sequence[str] | None, source: str) -> str | None:
     topics = sorted({c.topic for c in bag.connections if c.msgtype == kind})
-    if wanted is not None:
-        if wanted not in topics:
+    if requested is not None:
+        if requested not in topics:
             raise InputError(
-                f"{source} has no {kind} topic {wanted!r}. It has {', '.join(topics) or 'none'}. Correct "
+                f"{source} has no {kind} topic {requested!r}. It has {', '.join(topics) or 'none'}. Correct "
                 "ingest.columns."
             )
-        return str(wanted)
+        return str(requested)
     if len(topics) > 1:
         raise InputError(
             f"{source} has {len(topics)} topics of {kind}: {', '.join(topics)}. One must be chosen. Name it, e.g. "
@@ -167,7 +167,7 @@ def _topic(bag: Any, kind: str, wanted: str | Sequence[str] | None, source: str)
 def _at(
     time_s: NDArray[np.float64], stream: _Stream, rows: NDArray[np.float64], topic: str, source: str
 ) -> NDArray[np.float64]:
-    """Rows of another topic at the force's times."""
+    """Interpolate rows of another topic at the force's times."""
     if len(rows) < 2 or stream.time_s[0] > time_s[0] or stream.time_s[-1] < time_s[-1]:
         raise InputError(
             f"{source}: {topic} does not span the time of the force. Force and motion must be recorded together. "

@@ -1,1 +1,1 @@
-"""What earlier cuts say about a material: one file of calibrated values per material, and the prior they give."""
+"""Library of calibrated cuts: one file of calibrated values per material, and the prior they give."""

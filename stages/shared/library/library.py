@@ -1,8 +1,8 @@
-"""The library of calibrated cuts, and what to expect of the next cut before its log is seen.
+"""The library of calibrated cuts, and the prior it gives for the next cut.
 
-`cuts/<material>.json` holds one entry per calibrated cut: its name and source, the digests of its logs, how it was
-simulated, and for each parameter what its log alone says: value and the standard deviation of its logarithm. All
-numbers are sizes, so everything here is done in logarithms.
+`cuts/<material>.json` has one entry per calibrated cut: its name and source, the digests of its logs, how it was
+simulated, and for each parameter the information of its log alone: value and the standard deviation of its logarithm.
+All numbers are positive, so everything here is done in logarithms.
 """
 
 import json
@@ -15,11 +15,12 @@ import numpy as np
 
 FOLDER = Path(__file__).parent / "cuts"
 CUT_TO_CUT = 0.3
-"""How much values differ between two cuts of one material, in logarithms: 0.3 is a factor of 1.35."""
+"""Standard deviation between two cuts of one material, in logarithms: 0.3 is a factor of 1.35."""
 SCALE_SPREAD = 0.07
-"""How well the scale of a robot's force reading is known, in logarithms; it is the same in all its logs.
+"""Standard deviation of the scale of a robot's force reading, in logarithms; it is the same in all its logs.
 
-Known masses read 6 to 8 % high on a Panda that presses."""
+Known masses read 6 to 8 % high on a Panda that presses.
+"""
 FACTORS_FILE = "cut_factors.json"
 """Measured factors between two cuts of one fruit (`python -m lab.real_logs.cut_factors`)."""
 _PRIOR_SPREAD, _PRIOR_CUTS = 0.1, 4.0
@@ -53,14 +54,15 @@ def _measured_factors() -> list[float]:
 
 
 CUT_SPREAD = cut_spread(_measured_factors())
-"""How much the force of one cut differs as a whole from that of its fruit, in logarithms."""
+"""Standard deviation of the force of one cut relative to its fruit, in logarithms."""
 AMPLITUDE_SPREAD = float(np.hypot(SCALE_SPREAD, CUT_SPREAD))
-"""Of the force read in one cut over that of the material: both together."""
+"""Standard deviation of the amplitude, the force read in one cut / that of the material: both combined."""
 _SLICE_OVER_PRESS, _DRAG_OVER_PRESS = "slice_over_press", "drag_over_press"
 SHARE_RATIOS = (_SLICE_OVER_PRESS, _DRAG_OVER_PRESS)
 """Ratios of the shares of the edge toughness, a / e and m / e: positive numbers, whose logarithms are normal.
 
-They stand for the simulator's edge_press (e) and edge_drag (m), which are bounded and must not sum to more than 1."""
+They represent the simulator's edge_press (e) and edge_drag (m), which are bounded and must not sum to more than 1.
+"""
 RATIO_BOUNDS = (0.1, 10.0)
 """Range of both ratios where the prior is uniform."""
 ANY_MATERIAL: Mapping[str, tuple[float, float]] = {
@@ -77,21 +79,22 @@ ANY_MATERIAL: Mapping[str, tuple[float, float]] = {
     _SLICE_OVER_PRESS: (float(np.exp(0.54)), float(np.sqrt(0.8**2 - CUT_TO_CUT**2))),
     _DRAG_OVER_PRESS: (float(np.exp(0.25)), float(np.sqrt(0.45**2 - CUT_TO_CUT**2))),
 }
-"""Median of fruits and vegetables, and the standard deviation of its logarithm, where nothing of the material is known.
+"""Median of fruits and vegetables, and the standard deviation of its logarithm, for an unknown material.
 
-From toughness published for apple, potato and cucumber flesh, 100 to 1000 J/m^2, and friction of wet steel."""
+From toughness published for apple, potato and cucumber flesh, 100 to 1000 J/m^2, and friction of wet steel.
+"""
 
 
 @dataclass(frozen=True)
 class Expected:
-    """A parameter before the log is seen: the logarithm of its value is normal."""
+    """Prior of a parameter: the logarithm of its value is normal."""
 
     median: float
-    """In the parameter's unit."""
+    """Median in the parameter's unit."""
     spread: float
     """Standard deviation of its logarithm [-]."""
     cuts: int
-    """How many calibrated cuts of the material it rests on."""
+    """Number of calibrated cuts of the material behind it."""
 
 
 def shares_of(ratios: Mapping[str, float]) -> dict[str, float]:
@@ -112,7 +115,7 @@ def share_slopes(ratios: Mapping[str, float]) -> dict[str, dict[str, float]]:
 
 
 def cuts_of(material: str, folder: Path = FOLDER) -> list[dict[str, Any]]:
-    """The entries of a material; none if it has no file."""
+    """Return the entries of a material; none if it has no file."""
     path = folder / f"{material}.json"
     if not path.is_file():
         return []
@@ -128,17 +131,17 @@ def expected(
     leave_out: Collection[str] = (),
     folder: Path = FOLDER,
 ) -> dict[str, Expected]:
-    """The prior of each parameter from the material's cuts under that damage law.
+    """Return the prior of each parameter from the material's cuts under that damage law.
 
     Entries whose name, or the digest of one of whose logs, is in `leave_out` do not count: a log that is fitted must
-    not be what is expected of it.
+    not be part of its own prior.
     """
     cuts = [
         cut
         for cut in cuts_of(material, folder)
         if cut["damage_law"] == damage_law and not {cut["name"], *cut.get("logs", ())} & set(leave_out)
     ]
-    out = {}
+    priors = {}
     for name in names:
         median, spread = ANY_MATERIAL[name]
         precision, weighted, count = 1.0 / spread**2, float(np.log(median)) / spread**2, 0
@@ -153,21 +156,21 @@ def expected(
                     count + 1,
                 )
         mean = weighted / precision
-        out[name] = Expected(float(np.exp(mean)), float(np.hypot(precision**-0.5, CUT_TO_CUT)), count)
-    return out
+        priors[name] = Expected(float(np.exp(mean)), float(np.hypot(precision**-0.5, CUT_TO_CUT)), count)
+    return priors
 
 
 def log_alone(
     before: Expected, value: float, deviation: float, least: float = 0.2
 ) -> tuple[float, float] | None:
-    """What a log says of a parameter without what was expected: its value and the deviation of its logarithm.
+    """Return the information of a log alone, without the prior: value and standard deviation of its logarithm.
 
     Args:
-        before: The prior that the fit had.
+        before: The prior of the fit.
         value: The fitted value, in the parameter's unit.
-        deviation: Standard deviation after the log, in prior standard deviations.
-        least: Share of the prior's information that the log must have added; None if it added less, as taking out the
-            prior then leaves a value far from anything that was simulated.
+        deviation: Posterior standard deviation, in prior standard deviations.
+        least: Fraction of the prior's information that the log must have added; None is returned if it added less, as
+            removing the prior then gives a value far from anything that was simulated.
     """
     added = (1.0 / deviation**2 - 1.0) / before.spread**2
     if added * before.spread**2 < least:

@@ -1,4 +1,4 @@
-"""The robots: limits, link masses and names, read from one data file each."""
+"""Robots: data files with limits, masses and names, forward kinematics and Jacobian, and the arm in the replay."""
 
 import json
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from stages.runtime.describe import SharedSection, one_of
 from stages.runtime.errors import InputError
 from stages.runtime.files import sha256_of_file
 
-# Forward kinematics and Jacobian of a serial arm of turning joints, from its Denavit–Hartenberg table.
+# Forward kinematics and Jacobian of a serial arm of revolute joints, from its Denavit–Hartenberg table
 
 
 @dataclass(frozen=True)
@@ -23,18 +23,18 @@ class LinkTable:
     d_m: NDArray[np.float64]
     alpha_rad: NDArray[np.float64]
     theta_rad: NDArray[np.float64]
-    """Added to each joint's angle."""
+    """Offset added to each joint's angle."""
     flange_m: float
-    """From the last joint's frame to the flange, along its axis."""
+    """Distance from the last joint's frame to the flange, along its axis."""
 
     def __len__(self) -> int:
         return len(self.a_m)
 
 
 def joint_poses(table: LinkTable, joints: NDArray[Any]) -> NDArray[Any]:
-    """Poses of the joint frames in the base frame, shape [n, joint_count, 4, 4], for joints [rad], [n, joint_count].
+    """Return poses of the joint frames in the base frame, shape [n, joint_count, 4, 4].
 
-    Complex joints are allowed: the imaginary part then is a derivative (complex step).
+    joints [rad], [n, joint_count]; complex joints are allowed: the imaginary part is then a derivative (complex step).
     """
     pose = np.broadcast_to(np.eye(4), (len(joints), 4, 4))
     poses = []
@@ -46,17 +46,17 @@ def joint_poses(table: LinkTable, joints: NDArray[Any]) -> NDArray[Any]:
 
 
 def flange_pose(table: LinkTable, joints: NDArray[Any]) -> NDArray[Any]:
-    """Pose of the flange in the base frame [m], shape [n, 4, 4], for joints [rad], shape [n, joint_count]."""
+    """Return the pose of the flange in the base frame [m], shape [n, 4, 4], for joints [rad], [n, joint_count]."""
     return joint_poses(table, joints)[:, -1] @ _flange(table)
 
 
 def jacobian(table: LinkTable, joints: NDArray[Any], tool: NDArray[np.float64] | None = None) -> NDArray[Any]:
-    """Base-frame Jacobian of the tool's origin, linear rows above angular ones, shape [n, 6, joint_count].
+    """Return the base-frame Jacobian of the tool's origin, linear rows above angular ones, shape [n, 6, joint_count].
 
     Args:
         table: The arm.
         joints: Joint angles [rad], shape [n, joint_count].
-        tool: Pose of the tool in the flange's frame [m], shape [4, 4]; None takes the flange.
+        tool: Pose of the tool in the flange's frame [m], shape [4, 4]; None means the flange.
     """
     poses = joint_poses(table, joints)
     end = poses[:, -1] @ _flange(table) @ (np.eye(4) if tool is None else tool)
@@ -71,7 +71,7 @@ def jacobian_rate(
     rates: NDArray[np.float64],
     tool: NDArray[np.float64] | None = None,
 ) -> NDArray[np.float64]:
-    """Time derivative of the Jacobian at joint rates [rad/s], shape [n, 6, joint_count].
+    """Return the time derivative of the Jacobian at joint rates [rad/s], shape [n, 6, joint_count].
 
     By complex step, which has no cancellation: exact to rounding.
     """
@@ -86,7 +86,7 @@ def _flange(table: LinkTable) -> NDArray[np.float64]:
 
 
 def _link(a: float, d: float, alpha: float, angle: NDArray[Any]) -> NDArray[Any]:
-    """Pose of a joint's frame in the one before it, shape [n, 4, 4]."""
+    """Return the pose of a joint's frame in the previous one, shape [n, 4, 4]."""
     c, s = np.cos(angle), np.sin(angle)
     ca, sa = np.cos(alpha), np.sin(alpha)
     pose = np.zeros((len(angle), 4, 4), c.dtype)
@@ -97,34 +97,34 @@ def _link(a: float, d: float, alpha: float, angle: NDArray[Any]) -> NDArray[Any]
     return pose
 
 
-# Which robots there are: one data file each, <name>.json in this folder.
+# Available robots: one data file each, <name>.json in this folder
 
 
 FOLDER = Path(__file__).parent
 
 ROBOTS = tuple(sorted(path.stem for path in FOLDER.glob("*.json")))
-"""Names that `robot` in params.yaml may have."""
+"""Values that `robot` in params.yaml may have."""
 
 
 def edge_limits(name: str) -> dict[str, float]:
-    """Speed [m/s], accelerations [m/s²] and rise time [s] of the edge that a search uses with this robot."""
+    """Return speed [m/s], accelerations [m/s²] and rise time [s] of the edge that a search uses with this robot."""
     content = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
     limits: dict[str, float] = content["edge_limits"]
     return limits
 
 
-# Section `arm` of params.yaml: the robot that cuts, chosen once for the search, the certificate and the files.
+# Section `arm` of params.yaml: the robot for search, certificate and files
 
 
 class ArmParams(SharedSection):
-    """arm: which robot cuts."""
+    """arm: the robot that cuts."""
 
     robot: Annotated[str, one_of(ROBOTS)]
-    """A file of stages/shared/robots."""
+    """Name of a file in stages/shared/robots."""
 
 
 def fill_edge_limits(values: Any) -> Any:
-    """Values of a section, with the robot's own limits of the edge where they are null."""
+    """Fill null values of a section with the robot's own limits of the edge."""
     arm = values.get("arm") if isinstance(values, dict) else None
     if not isinstance(arm, ArmParams):
         return values
@@ -147,20 +147,20 @@ _VECTORS = (
 
 @dataclass(frozen=True)
 class _Control:
-    """How the robot is made to move."""
+    """Control interface of the robot."""
 
     run_script: str | None
-    """Package of the library with which the exported run_cut.py moves it; None if it can't."""
+    """Package of the library with which the exported run_cut.py moves it; None if not supported."""
     clients: dict[str, str]
-    """Where run_cut.py can't: exported file → a program that can play it on this robot."""
+    """If run_cut.py is not supported: exported file → a program that can play it on this robot."""
 
 
 @dataclass(frozen=True)
 class _Capsule:
-    """A rounded cylinder around a part of the arm, in the frame of its joint."""
+    """A capsule around a part of the arm, in the frame of its joint."""
 
     link: int
-    """Number of the joint whose frame it moves with; 0 is the base."""
+    """Index of the joint whose frame it moves with; 0 is the base."""
     from_m: NDArray[np.float64]
     to_m: NDArray[np.float64]
     radius_m: float
@@ -168,17 +168,17 @@ class _Capsule:
 
 @dataclass(frozen=True)
 class Robot:
-    """One arm; arrays over its joints have shape [joint_count] unless said otherwise."""
+    """One arm; arrays over its joints have shape [joint_count] unless stated otherwise."""
 
     name: str
     title: str
     joint_names: tuple[str, ...]
     frame_names: tuple[str, ...]
-    """As ROS names them: the base, the joints' frames, the flange."""
+    """ROS names of the base, the joints' frames and the flange."""
     table: LinkTable
     control: _Control
     origin: dict[str, str]
-    """Where the numbers come from."""
+    """Sources of the numbers."""
     position_low_rad: NDArray[np.float64]
     position_high_rad: NDArray[np.float64]
     velocity_rad_s: NDArray[np.float64]
@@ -194,18 +194,18 @@ class Robot:
     link_inertia_kg_m2: NDArray[np.float64]
     """Inertia about the centres of mass, in the joint frames, shape [joint_count, 3, 3]."""
     elbow: int
-    """Number of the joint whose height is the elbow's."""
+    """Index of the joint whose height is the elbow's."""
     wrist: int
-    """Number of the first link of the wrist, from which on the arm must stay away from its own base."""
+    """Index of the first link of the wrist; from there on the arm must stay away from its own base."""
     base: _Capsule
     capsules: tuple[_Capsule, ...]
-    """Around the links that can come near the board."""
+    """Capsules around the links that can come near the board."""
     flange_radius_m: float
     file_sha256: str
 
 
 def load_robot(name: str) -> Robot:
-    """The robot of the file stages/shared/robots/<name>.json."""
+    """Load the robot of the file stages/shared/robots/<name>.json."""
     if name not in ROBOTS:
         raise InputError(
             f"The robot is {name!r}. It must be one of {', '.join(ROBOTS)}. Choose one, or add "
@@ -217,25 +217,25 @@ def load_robot(name: str) -> Robot:
         robot = _robot_of(content, sha256_of_file(path))
     except KeyError as error:
         raise InputError(
-            f"{path.name} in stages/shared/robots has no {error}. A robot has everything that panda.json has. Add it."
+            f"{path.name} in stages/shared/robots has no {error}. It must have every key of panda.json. Add it."
         ) from error
     _check_counts(robot, path.name)
     return robot
 
 
 def _check_counts(robot: Robot, file: str) -> None:
-    """Refuse a file whose lists are of different lengths, or an arm that can't bring its flange to any pose."""
+    """Reject a file with lists of different lengths, or an arm that can't bring its flange to any pose."""
     count = len(robot.table)
     per_joint = {name: len(getattr(robot, name)) for name in ("joint_names", *_VECTORS, "link_mass_kg")} | {
         name: len(getattr(robot.table, name)) for name in ("d_m", "alpha_rad", "theta_rad")
     }
-    wrong = [f"{name} has {found}" for name, found in per_joint.items() if found != count]
+    wrong = [f"{name} has {length}" for name, length in per_joint.items() if length != count]
     if len(robot.frame_names) != count + 2:
         wrong.append(f"frame_names has {len(robot.frame_names)}, not base, joints and flange")
     if wrong or not 6 <= count <= 7:
         raise InputError(
-            f"{file} in stages/shared/robots: {', '.join([f'a_m has {count}', *wrong])}. An arm has 6 or 7 turning "
-            "joints and one entry per joint in every list. Correct it."
+            f"{file} in stages/shared/robots: {', '.join([f'a_m has {count}', *wrong])}. An arm must have 6 or 7 "
+            "revolute joints and one entry per joint in every list. Correct it."
         )
 
 
@@ -271,7 +271,7 @@ def _table(content: dict[str, Any]) -> LinkTable:
 
 
 def limits_of(robot: Robot) -> dict[str, Any]:
-    """The limits as plain values, for files."""
+    """Return the limits as plain values, for files."""
     names = ("position_low_rad", "position_high_rad", "velocity_rad_s", "acceleration_rad_s2", "jerk_rad_s3")
     plain: dict[str, Any] = {name: getattr(robot, name).tolist() for name in (*names, "torque_nm")}
     plain["edge_acceleration_m_s2"] = robot.edge_acceleration_m_s2
@@ -293,16 +293,17 @@ def _inertia(i: dict[str, float]) -> NDArray[np.float64]:
     return np.array([[i["xx"], i["xy"], i["xz"]], [i["xy"], i["yy"], i["yz"]], [i["xz"], i["yz"], i["zz"]]])
 
 
-# The arm in the replay: its links as capsules and the knife's fixture, in the cutting frame, frame by frame.
+# The arm in the replay: its links as capsules and the knife's fixture, in the cutting frame, frame by frame
 
 
 _CUT = "cut"
 _DIGITS = 4
-"""Of the places: tenths of a millimetre."""
+"""Digits of the positions: tenths of a millimetre."""
 
 
 def arm_of(document: dict[str, Any], times_s: list[float]) -> dict[str, Any] | None:
-    """What the page draws of the arm at times of the cut [s]; None if the document has no motion of a known robot.
+    """Return what the page draws of the arm at times of the cut [s]; None if the document has no motion of a known
+    robot.
 
     `ends` has shape [frames, capsules, 2, 3] and `box` is the fixture's, relative to the knife's edge; all in metres in
     the cutting frame. The first capsule is the base.
@@ -311,12 +312,12 @@ def arm_of(document: dict[str, Any], times_s: list[float]) -> dict[str, Any] | N
         robot = load_robot(document["robot"]["name"])
         start = next(p["start_s"] for p in document["timing"]["phases"] if p["phase"] == _CUT)
         rows = document["waypoints"]
-        known = np.array([row["time_s"] for row in rows], float)
+        row_times = np.array([row["time_s"] for row in rows], float)
         joints = np.array([row["q_rad"] for row in rows], float)
         o_t_c = np.array(document["frames"]["O_T_C"], float)
         box = [document["tool"][key] for key in ("fixture_low_m", "fixture_high_m")]
         at = np.array(times_s) + start
-        q = np.stack([np.interp(at, known, column) for column in joints.T], axis=1)
+        q = np.stack([np.interp(at, row_times, column) for column in joints.T], axis=1)
         poses = joint_poses(robot.table, q)
     except (KeyError, TypeError, ValueError, IndexError, StopIteration, InputError):
         return None
@@ -335,5 +336,5 @@ def arm_of(document: dict[str, Any], times_s: list[float]) -> dict[str, Any] | N
     }
 
 
-def _moved(poses: NDArray[np.float64], place: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.asarray(poses[:, :3, :3] @ place + poses[:, :3, 3])
+def _moved(poses: NDArray[np.float64], point: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.asarray(poses[:, :3, :3] @ point + poses[:, :3, 3])

@@ -249,7 +249,7 @@ def test_real_scan(name: str) -> None:
         assert notes["flip faces"][0] == 3310
         assert notes["self-intersections"][:2] == (20, 0)
     if name == "016_pear_google16k_nontextured.ply":
-        assert notes["non-manifold edges so far"][0] == 6
+        assert notes["count non-manifold edges"][0] == 6
 
 
 def test_malformed_kinect_file_is_refused() -> None:

@@ -105,7 +105,7 @@ BAD = {
         write_binary_ply(Path("/dev/null"), SHAPE.vertices[:4], [[0, 1, 2], [1, 3, 2]]),
         "2 faces",
     ),
-    "liar.ply": (GOOD_PLY.replace(b"vertex 162", b"vertex 9999999999"), "announces 9,999,999,999 points"),
+    "liar.ply": (GOOD_PLY.replace(b"vertex 162", b"vertex 9999999999"), "declares 9,999,999,999 points"),
     "text.stl": (b"this is a letter, not a mesh\n" * 20, "malformed"),
     "solid_text.stl": (b"solid as a rock\n" * 20, "malformed"),
     "huge.stl": (stl_of(5_000_000) + bytes(50), "malformed"),
@@ -120,13 +120,13 @@ BAD = {
     "two_columns.xyz": (b"1 2\n" * 400, "2 columns"),
     "few.xyz": (b"1 2 3\n" * 20, "20 points"),
     "no_header.pcd": (b"0.1 0.2 0.3\n" * 400, "no 'DATA' line"),
-    "short.pcd": (pcd_header(1000, "binary") + bytes(100), "1000 points are announced"),
+    "short.pcd": (pcd_header(1000, "binary") + bytes(100), "1000 points are declared"),
     "compressed_noise.pcd": (pcd_header(1000, "binary_compressed") + bytes(range(256)) * 4, "malformed"),
     "doubles.pcd": (
         pcd_header(400, "binary").replace(b"4 4 4", b"8 8 8") + np.ones((400, 3)).tobytes(),
         "not TYPE F of SIZE 4",
     ),
-    "fields.pcd": (pcd_header(1000, "ascii", "u v w"), "not x y z"),
+    "fields.pcd": (pcd_header(1000, "ascii", "u v w"), "instead of x y z"),
     "picture.jpeg": (b"\xff\xd8", "suffix '.jpeg'"),
 }
 
@@ -146,7 +146,7 @@ def test_five_million_faces_are_refused_from_the_header(tmp_path: Path) -> None:
     with path.open("wb") as file:
         file.write(stl_of(5_000_000))
         file.truncate(84 + 50 * 5_000_000)
-    with pytest.raises(InputError, match="announces 5,000,000 faces"):
+    with pytest.raises(InputError, match="declares 5,000,000 faces"):
         read(path)
 
 

@@ -208,7 +208,7 @@ def test_run_script_is_dry_by_default_and_checks_hashes(exported, tmp_path):
     for name, before, after, reason in (
         ("air_cut/joint_1khz.csv", b"0", b"1", "air_cut/joint_1khz.csv is missing or was changed"),
         ("cut.json", b'"lift_m": 0.06', b'"lift_m": 0.00', "cut.json was changed after"),
-        ("cut.json", b'"certified": true', b'"certified": false', "no certificate that says certified"),
+        ("cut.json", b'"certified": true', b'"certified": false', "no valid certificate"),
     ):
         copy = tmp_path / hashlib.sha256(after).hexdigest()
         shutil.copytree(exported.folder, copy)
@@ -232,7 +232,7 @@ def test_run_script_refuses_with_sentences_before_it_connects(exported, tmp_path
     assert f"Run pip install {package}." in missing.stdout
     if not Path("/sys/kernel/realtime").exists():
         slow = script(folder, *line, "--log", str(tmp_path / "new.json"))
-        assert slow.returncode == 2 and "is no real-time kernel" in slow.stdout
+        assert slow.returncode == 2 and "has no real-time kernel" in slow.stdout
     (tmp_path / "old.json").write_text("{}")
     kept = script(folder, *line, "--log", str(tmp_path / "old.json"))
     assert kept.returncode == 2 and "Give a new file with --log" in kept.stdout

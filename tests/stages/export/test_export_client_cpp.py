@@ -124,7 +124,7 @@ def test_refusals_are_sentences(program, plain, tmp_path):
 
     assert refused("no robot answers at 127.0.0.1")
     if not Path("/sys/kernel/realtime").exists():
-        assert refused("is no real-time kernel", realtime=True)
+        assert refused("has no real-time kernel", realtime=True)
     (tmp_path / "old.json").write_text("{}")
     assert refused("exists. Name a new file", name="old.json")
     (tmp_path / "half.txt").write_text("\n".join(plain["air"].read_text().splitlines()[:100]))

@@ -92,7 +92,7 @@ def test_logs_of_other_exports_and_other_files_are_refused(scan_dir, tmp_path):
     with pytest.raises(InputError, match="recorded with another export"):
         compare_executed(scan_dir, log)
     log.write_text("{}")
-    with pytest.raises(InputError, match=r"is no log of run_cut\.py"):
+    with pytest.raises(InputError, match=r"is not a log of run_cut\.py"):
         compare_executed(scan_dir, log)
     with pytest.raises(InputError, match="has no certified motion"):
         compare_executed(tmp_path, log)

@@ -98,7 +98,7 @@ def test_a_stone_in_the_fruit_stops_the_arm_and_it_goes_back(folder, name, tmp_p
     with arm(tmp_path, name, height_m=PARAMS.board_position_m[2] + 0.03, force_n=90.0):
         done = run(folder, name, "--log", str(tmp_path / "cut.json"), answers="yes\nmove\nback\n")
         assert done.returncode == 3, done.stdout + done.stderr
-        assert "STOPPED: The force reached" in done.stdout and "The arm went back" in done.stdout
+        assert "STOPPED: The force reached" in done.stdout and "The arm retraced its path" in done.stdout
         recorded = json.loads((tmp_path / "cut.json").read_text())
         assert recorded["q"][-1] == pytest.approx(load_robot(name).ready_pose_rad, abs=5e-3)
         low = min(pose[14] for pose in recorded["O_T_EE"]) - PARAMS.board_position_m[2]
@@ -111,7 +111,7 @@ def test_after_a_reflex_the_arm_recovers_and_goes_back(folder, name, tmp_path):
         done = run(folder, name, "--log", str(tmp_path / "cut.json"), answers="yes\nmove\nback\n")
     assert done.returncode == 3, done.stdout + done.stderr
     assert "STOPPED: The robot stopped the motion" in done.stdout and "cartesian_reflex" in done.stdout
-    assert "The arm went back" in done.stdout
+    assert "The arm retraced its path" in done.stdout
     recorded = json.loads((tmp_path / "cut.json").read_text())
     assert recorded["q"][-1] == pytest.approx(load_robot(name).ready_pose_rad, abs=5e-3)
 
@@ -127,7 +127,7 @@ def test_refusals_are_sentences(folder, name, tmp_path):
     assert nobody.returncode == 2 and "REFUSED: No robot answers at 127.0.0.1" in nobody.stdout
     if not Path("/sys/kernel/realtime").exists():
         slow = run(folder, name, "--log", str(tmp_path / "a.json"), realtime=True)
-        assert slow.returncode == 2 and "is no real-time kernel" in slow.stdout
+        assert slow.returncode == 2 and "has no real-time kernel" in slow.stdout
     with arm(tmp_path, name):
         no = run(folder, name, "--log", str(tmp_path / "b.json"), answers="no\n")
         assert no.returncode == 2 and "REFUSED: Not confirmed." in no.stdout

@@ -131,10 +131,10 @@ def test_flange_at_the_board_is_refused_as_a_whole(tmp_path, height):
     [
         (moved(up=0.03), {"lowest height of the edge"}),
         (motion_table(end_m=0.066), {"lowest height of the edge"}),
-        (moved(aside=0.1), {"edge beside the cut plane"}),
+        (moved(aside=0.1), {"distance of the edge from the cut plane"}),
         (
             with_force(np.zeros((len(MOTION), 3))),
-            {"share of the way in the fruit with a force", "mean upward force in the fruit"},
+            {"fraction of the path in the fruit with a force", "mean upward force in the fruit"},
         ),
         (with_force(-MOTION["force_n"].to_numpy()), {"mean upward force in the fruit"}),
         (with_force(MOTION["force_n"].to_numpy()[::-1].copy()), {"force above the fruit"}),
@@ -155,7 +155,7 @@ def test_fruit_that_is_not_parted_is_said_with_what_remains(good):
         checks = cutting(files, demand(cut_fraction=fraction))
         assert failed(checks) == {"share of the cut that is parted"}
         (check,) = (c for c in checks if not c.passed)
-        assert "1 of 100 springs hold, 0.8 mm above the board" in check.sentence()
+        assert "1 of 100 springs remain, 0.8 mm above the board" in check.sentence()
     assert failed(cutting(files, demand(cut_fraction=0.84, min_cut_fraction=0.8))) == set()
 
 
@@ -167,7 +167,7 @@ def test_springs_that_survive_above_the_edge(good):
     found = parting_of(frames, whole)
     assert found.reached_fraction == 0.0 and found.whole_heights_m == pytest.approx([0.0008, 0.03])
     checks = cutting(read_export(good), replace(demand(), parting=found))
-    assert failed(checks) == {"share parted of what the edge passes"}
+    assert failed(checks) == {"cut fraction of the springs the edge passes"}
 
 
 def test_simulated_cut_of_another_motion(good):

@@ -156,7 +156,7 @@ def test_swapped_joints(copy):
 
 
 def test_wrong_robot(copy):
-    assert {"made for this robot", "robot file has its sha256"} <= reasons(
+    assert {"made for this robot", "sha256 of the robot file"} <= reasons(
         judged(copy, robot=load_robot("fr3"))
     )
 
@@ -172,7 +172,7 @@ def test_blade_ten_millimetres_shorter(copy):
     shorter = replace(cell, blade_length_m=cell.blade_length_m - 0.01)
     assert reasons(judged(copy, cell=shorter)) == {
         "blade beyond the fruit at both ends",
-        "cut.json says what cell, robot and motion give",
+        "cut.json agrees with cell, robot and motion",
     }
 
 
@@ -215,7 +215,7 @@ def test_too_fast_too_strong_too_soft(tmp_path):
 def test_changed_or_added_sibling(copy):
     (copy / "CHECKLIST.md").write_text("all is well\n")
     (copy / "extra.txt").write_text("?")
-    assert reasons(judged(copy)) == {"siblings have their sha256", "every file is listed"}
+    assert reasons(judged(copy)) == {"sha256 of the sibling files", "every file is listed"}
 
 
 def test_missing_file(copy):
@@ -224,7 +224,7 @@ def test_missing_file(copy):
 
 
 def test_broken_chain(copy):
-    assert reasons(judged(copy, broken_links=("scan.ply",))) == {"upstream files have their sha256"}
+    assert reasons(judged(copy, broken_links=("scan.ply",))) == {"sha256 of the upstream files"}
 
 
 def test_motion_off_the_grid_and_board_out_of_reach(tmp_path):

@@ -105,7 +105,7 @@ def test_the_run_script_refuses_with_what_to_use_instead(exported):
         check=False,
     )
     assert done.returncode == 2
-    assert "does not speak to a Universal Robots UR5e" in done.stdout and "ur_robot_driver" in done.stdout
+    assert "does not support a Universal Robots UR5e" in done.stdout and "ur_robot_driver" in done.stdout
 
 
 def test_a_motion_for_a_franka_is_refused_with_a_remedy(tmp_path):

@@ -37,7 +37,7 @@ def reseal(folder: Path, document: dict) -> None:
 def test_copy_anywhere_holds_and_says_what_it_could_not_see(copy):
     found = verify(copy)
     assert found.certified, found.verdict
-    assert found.verdict.endswith("Not run: upstream files have their sha256, independent replay.")
+    assert found.verdict.endswith("Not run: sha256 of the upstream files, independent replay.")
     reseal(copy, json.loads((copy / "cut.json").read_text()))
     assert verify(copy).certified
 
@@ -45,31 +45,36 @@ def test_copy_anywhere_holds_and_says_what_it_could_not_see(copy):
 @pytest.mark.parametrize(
     ("name", "before", "after", "reason"),
     [
-        ("CHECKLIST.md", "Before", "After", "siblings have their sha256"),
+        ("CHECKLIST.md", "Before", "After", "sha256 of the sibling files"),
         (
             "cut.json",
             '"mass_kg": 0.4',
             '"mass_kg": 0.5',
-            "certificate says certified and is of this document",
+            "certificate is valid and belongs to this document",
         ),
         (
             "cut.json",
             '"certified": true',
             '"certified": false',
-            "certificate says certified and is of this document",
+            "certificate is valid and belongs to this document",
         ),
         (
             "cut.json",
             '"joint_stiffness_nm_rad": 14250.0,\n   "deflection_m"',
             '"joint_stiffness_nm_rad": 100.0,\n   "deflection_m"',
-            "certificate's loads are those of the files",
+            "loads in the certificate agree with the files",
         ),
-        ("cut.json", '"peak_force_n": 4', '"peak_force_n": 1', "certificate's loads are those of the files"),
+        (
+            "cut.json",
+            '"peak_force_n": 4',
+            '"peak_force_n": 1',
+            "loads in the certificate agree with the files",
+        ),
         (
             "cut.json",
             '"certificate": {',
             '"certificate": 7, "was": {',
-            "certificate says certified and is of this document",
+            "certificate is valid and belongs to this document",
         ),
         ("cut.json", '"frames"', '"frame"', "files readable"),
         ("cut.json", "{", "", "files readable"),
@@ -112,7 +117,7 @@ def test_what_the_run_script_takes_from_the_document_is_held_against_the_cell(co
     document = json.loads((copy / "cut.json").read_text())
     change(document)
     reseal(copy, document)
-    (check,) = (c for c in verify(copy).failed if c.name == "cut.json says what cell, robot and motion give")
+    (check,) = (c for c in verify(copy).failed if c.name == "cut.json agrees with cell, robot and motion")
     assert part in check.note and "export again" in check.sentence()
 
 
@@ -124,7 +129,7 @@ def test_an_air_cut_that_is_the_cut_is_refused(copy):
             shutil.copyfile(copy / name.removeprefix("air_cut/"), copy / name)
     document["air_cut"] = {"lift_m": 0.0, "start_pose_rad": document["start_pose_rad"]}
     reseal(copy, document)
-    assert "cut.json says what cell, robot and motion give" in {check.name for check in verify(copy).failed}
+    assert "cut.json agrees with cell, robot and motion" in {check.name for check in verify(copy).failed}
 
 
 def edited(document: dict, rng: np.random.Generator) -> str:

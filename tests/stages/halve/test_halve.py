@@ -87,7 +87,7 @@ def test_the_frame_is_the_motion_that_was_applied(first_cut):
 @pytest.mark.parametrize("offset", [0.04, -0.04])
 def test_a_plane_that_misses_is_refused(first_cut, offset):
     half, points = half_of(first_cut, "positive")
-    with pytest.raises(InputError, match=r"halve.offset_m is -?0.04 m.*Bring offset_m nearer to 0"):
+    with pytest.raises(InputError, match=r"halve.offset_m is -?0.04 m.*Move offset_m closer to 0"):
         halve(half, points, with_params(offset_m=offset))
 
 

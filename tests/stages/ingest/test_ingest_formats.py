@@ -116,7 +116,7 @@ def test_state_lines_in_milliseconds(tmp_path, cut):
     path.write_text("\n".join(lines))
     assert check(path, cut) == "RobotState JSON lines"
     path.write_text("\n".join([*lines[:5], '{"no": "state"}']))
-    with pytest.raises(InputError, match="line 6 is no RobotState"):
+    with pytest.raises(InputError, match="line 6 is not a RobotState"):
         read_log(path, PARAMS)
 
 

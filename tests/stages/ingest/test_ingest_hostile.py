@@ -96,7 +96,7 @@ def without(start, stop):
         (lambda c: {**c, "O_T_EE": [*c["O_T_EE"][:-1], [1.0]]}, "O_T_EE is not a list of rows of 16"),
         (lambda c: {**c, "O_T_EE": "none"}, "O_T_EE is 'none'"),
         (lambda c: {**c, "time": 3}, "O_T_EE has the shape"),
-        (lambda c: {"a": 1}, "no log of a known layout"),
+        (lambda c: {"a": 1}, "not a log of a known layout"),
     ],
 )
 def test_bad_recordings(tmp_path, cut, edit, what):
@@ -142,16 +142,16 @@ def test_knife_that_starts_in_the_fruit_cannot_be_tared(tmp_path, cut):
         ("log.csv", b"", "is empty"),
         ("log.json", b"{", "not valid JSON"),
         ("log.json", b'{"time": [1, 2', "not valid JSON"),
-        ("log.json", b"[1, 2, 3]", "no known format|no log"),
+        ("log.json", b"[1, 2, 3]", "unknown format|not a log"),
         ("log.json", b'{"a":' + b"[" * 200_000, "nests lists too deeply"),
         ("log.json", b'{"a":' + b'{"a":' * 100_000, "nests lists too deeply"),
         ("log.csv", b"time,x\n", "must name the motion"),
-        ("log.csv", b"a,b\n1,2,3,4\n\xff", "no known format|can't be read"),
+        ("log.csv", b"a,b\n1,2,3,4\n\xff", "unknown format|can't be read"),
         ("log.parquet", b"PAR1 torn", "can't be read as Parquet"),
         ("log.npz", b"PK\x03\x04 torn", "can't be read as NPZ"),
-        ("log.bin", bytes(range(256)) * 10, "no known format"),
-        ("log.txt", b"hello", "no known format"),
-        ("log.json", bytes(1000), "no known format"),
+        ("log.bin", bytes(range(256)) * 10, "unknown format"),
+        ("log.txt", b"hello", "unknown format"),
+        ("log.json", bytes(1000), "unknown format"),
     ],
 )
 def test_bad_files(tmp_path, name, content, what):

@@ -81,7 +81,7 @@ def test_every_stage_that_cuts_has_the_same_cut(edited):
     ("key", "value", "words"),
     [
         ("knife", "cleaver", "Known: kitchen, slicing, folding"),
-        ("knife", {"width_m": 1.0}, "width_m is no dimension of a knife"),
+        ("knife", {"width_m": 1.0}, "width_m is not a knife dimension"),
         ("knife", {"length_m": "long"}, "cut.knife is {'length_m': 'long'}, but knife: length_m is"),
         ("knife", {"length_m": -1}, "Measure the blade. Change cut.knife in"),
         ("knife", [1], "cut.knife is [1], but it must be the name of a known knife"),

@@ -68,7 +68,7 @@ def test_lists_of_different_lengths_and_arms_of_five_joints_are_refused(tmp_path
         load_robot("odd")
     content["kinematics"]["a_m"] = content["kinematics"]["a_m"][:5]
     (tmp_path / "odd.json").write_text(json.dumps(content))
-    with pytest.raises(InputError, match=r"a_m has 5, .*6 or 7 turning joints"):
+    with pytest.raises(InputError, match=r"a_m has 5, .*6 or 7 revolute joints"):
         load_robot("odd")
 
 
