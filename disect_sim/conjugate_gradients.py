@@ -18,7 +18,7 @@ from disect_sim.step_system import StepSystem
 # Coarse space: clusters of nodes, each moving by an affine map
 
 
-CLUSTERS = 40
+_CLUSTERS = 40
 """Number of clusters, with 12 unknowns each.
 
 On 1,800 to 4,000 tets, 40 clusters need 12 to 15 iterations where 16 need 14 to 20.
@@ -73,7 +73,7 @@ def node_clusters(model: Model) -> _Clusters:
     free = ~model.fixed
     x, side = mesh.nodes[free], side[free]
     groups = [np.flatnonzero(side == s) for s in np.unique(side)]
-    target = max(len(groups), min(CLUSTERS, len(x) // _NODES_PER_CLUSTER))
+    target = max(len(groups), min(_CLUSTERS, len(x) // _NODES_PER_CLUSTER))
     while len(groups) < target:
         groups.sort(key=len)
         largest = groups.pop()

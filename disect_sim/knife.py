@@ -12,7 +12,7 @@ from disect_sim.outcome import InputError
 if TYPE_CHECKING:
     from disect_sim.kernels.contact_point import KnifeShape
 
-END_BLEND_M = 1.0e-3
+_END_BLEND_M = 1.0e-3
 """Width of the rounding of the smooth knife towards spine and ends [m]; about one spring spacing / 5."""
 
 
@@ -54,7 +54,7 @@ class Knife:
         s.flank_offset = s.flank_x * 0.5 * self.edge_m + s.flank_y * self.tip_m
         s.half_spine, s.half_edge = 0.5 * self.spine_m, 0.5 * self.edge_m
         s.tip_height, s.height, s.half_length = self.tip_m, self.height_m, 0.5 * self.length_m
-        s.blend = END_BLEND_M
+        s.blend = _END_BLEND_M
         return s
 
     def distance(

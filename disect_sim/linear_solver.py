@@ -45,7 +45,7 @@ def _native_stdout_silenced() -> Iterator[None]:
 
 _NOTABLE = 0.1
 """Relative change of stiffness along a direction above which it gets a column."""
-MAX_COLUMNS = 256
+_MAX_COLUMNS = 256
 """Maximum number of directions per factor for which F^-1 u is stored."""
 
 
@@ -62,7 +62,7 @@ class FactorUpdate:
     def __init__(self, directions: sp.csr_matrix) -> None:
         self._directions = directions
         self._squared = directions.multiply(directions).tocsr()
-        most = min(MAX_COLUMNS, directions.shape[0])
+        most = min(_MAX_COLUMNS, directions.shape[0])
         self._columns = np.empty((most, directions.shape[1]))
         """W transposed: one row per direction with a notable change since the factorisation, `_known` rows in use."""
         self._coupling = np.empty((most, directions.shape[0]))

@@ -90,7 +90,7 @@ def _counted_on(values: np.ndarray, copies: int, size: int) -> np.ndarray:
 # Batches: many cuts of one body, one copy per cut, in one launch per step
 
 
-LARGEST_BATCH_TETS = 200_000
+_LARGEST_BATCH_TETS = 200_000
 """Maximum number of tets in a batch; about 2 GB with the stored steps."""
 
 
@@ -108,7 +108,7 @@ def _batches(settings: Sequence[Setting]) -> list[list[int]]:
         alike.setdefault(key, []).append(number)
     batches = []
     for numbers in alike.values():
-        size = max(1, LARGEST_BATCH_TETS // settings[numbers[0]].model.tet_count)
+        size = max(1, _LARGEST_BATCH_TETS // settings[numbers[0]].model.tet_count)
         batches += [numbers[first : first + size] for first in range(0, len(numbers), size)]
     return batches
 

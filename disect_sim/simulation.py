@@ -129,9 +129,9 @@ SOLVERS = {
     "cholesky": "conjugate gradients preconditioned by an old Cholesky factor, on the host",
     "conjugate_gradients": "conjugate gradients with block-Jacobi and affine clusters; a whole run stays on the device",
 }
-LARGE_TETS = 20_000
+_LARGE_TETS = 20_000
 """Number of tets above which conjugate gradients are faster on the CPU too (lab/notes/performance.md)."""
-LARGE_FORWARD_TETS = 6_000
+_LARGE_FORWARD_TETS = 6_000
 """Same for a run without gradient, whose steps then never leave the device."""
 _OLDEST_DRIVER = "12.4"
 """CUDA version of the oldest driver whose graphs support loops."""
@@ -157,7 +157,7 @@ def choose_solver(name: str | None, device: str, tets: int) -> str:
     """Return the requested solver, or the default for the device and number of tets."""
     able = device == "cpu" or wp.is_conditional_graph_supported()
     if name is None:
-        better = device != "cpu" or tets > LARGE_TETS
+        better = device != "cpu" or tets > _LARGE_TETS
         return "conjugate_gradients" if better and able else "cholesky"
     if name not in SOLVERS:
         raise InputError(
@@ -173,7 +173,7 @@ def choose_solver(name: str | None, device: str, tets: int) -> str:
 
 def forward_solver(tets: int) -> str | None:
     """Return the fastest solver of a run without gradient, for `simulate`; the force is the same to 1e-6."""
-    large = not on_cuda() and tets > LARGE_FORWARD_TETS
+    large = not on_cuda() and tets > _LARGE_FORWARD_TETS
     return "conjugate_gradients" if large else None
 
 
@@ -182,7 +182,7 @@ def describe_device() -> str:
     device = choose_device(None)
     solver = choose_solver(None, device, 0)
     if device == "cpu":
-        return f"no CUDA device; the simulator runs on the CPU: up to {LARGE_TETS:,} tets {SOLVERS[solver]}"
+        return f"no CUDA device; the simulator runs on the CPU: up to {_LARGE_TETS:,} tets {SOLVERS[solver]}"
     cuda = wp.get_device(device)
     name = f"{cuda.name}, {cuda.total_memory / 1e9:.0f} GB ({device})"
     if solver == "cholesky":

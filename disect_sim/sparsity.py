@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-TET_PAIRS = ((0, 0), (1, 1), (2, 2), (3, 3), (0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3))
+_TET_PAIRS = ((0, 0), (1, 1), (2, 2), (3, 3), (0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3))
 """Order in which four-node elements write their blocks."""
 
 
@@ -92,8 +92,8 @@ def block_pattern(elements: list[np.ndarray], fixed: np.ndarray) -> BlockPattern
 
 
 def element_slots(pattern: BlockPattern, nodes: np.ndarray) -> np.ndarray:
-    """Return the blocks of four-node elements in the order of TET_PAIRS, shape [element_count, 10], int32."""
-    return np.stack([pattern.slots(nodes[:, a], nodes[:, b])[0] for a, b in TET_PAIRS], axis=1)
+    """Return the blocks of four-node elements in the order of _TET_PAIRS, shape [element_count, 10], int32."""
+    return np.stack([pattern.slots(nodes[:, a], nodes[:, b])[0] for a, b in _TET_PAIRS], axis=1)
 
 
 def launch_groups(

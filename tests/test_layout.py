@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pipelines.dvc.template_writer import RUNTIME, code_of, imported_files, template_text
+from pipelines.dvc.template_writer import _RUNTIME, code_of, imported_files, template_text
 from pipelines.project import TEMPLATE
 from stages.runtime.catalogue import ARTIFACTS, STAGES
 from stages.runtime.params import SECTIONS
@@ -74,7 +74,7 @@ def test_listed_code_exists_and_leaves_the_runtime_out(stage):
     folders = [f"stages/{name}" for name in dict.fromkeys((STAGES[stage].code, stage))]
     listed = code_of(ROOT, folders)
     assert all((ROOT / path).exists() for path in listed)
-    assert not any(path.startswith(RUNTIME) for path in listed)
+    assert not any(path.startswith(_RUNTIME) for path in listed)
     assert f"stages/{STAGES[stage].code}" in listed
 
 

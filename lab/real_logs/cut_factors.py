@@ -31,7 +31,8 @@ def force_over_height(cut: RecordedCut) -> tuple[NDArray[np.float64], NDArray[np
     count = np.bincount(slices)
     force = np.bincount(slices, norm[used]) / np.maximum(count, 1)
     present = count > 0
-    return SLICE_M * (np.flatnonzero(present) + 0.5), force[present]
+    heights = SLICE_M * (np.flatnonzero(present) + np.float64(0.5))
+    return np.asarray(heights, np.float64), force[present]
 
 
 def factor(first: RecordedCut, second: RecordedCut) -> float:

@@ -105,7 +105,7 @@ _HEADERS = (
 )
 """Package, archive with the headers of libfranka 0.9.2, and its sha256. pip can't download it without building it."""
 _INCLUDE = "libfranka/include/"
-STREAM_CUT = _ROOT / "stages" / "export" / "stream_cut.cpp"
+_STREAM_CUT = _ROOT / "stages" / "export" / "stream_cut.cpp"
 _PORT = 1337
 """Fixed in libfranka."""
 NO_STONE = (-1.0, 0.0)
@@ -216,7 +216,7 @@ def client_in_cpp(build: Path) -> Path:
         "-Wextra",
         "-Werror",
         f"-I{headers(build)}",
-        str(STREAM_CUT),
+        str(_STREAM_CUT),
     ]
     command += [*map(str, libraries), *(f"-Wl,-rpath,{library.parent}" for library in libraries)]
     try:
@@ -224,7 +224,7 @@ def client_in_cpp(build: Path) -> Path:
     except FileNotFoundError as error:
         raise InputError("g++ is not installed. --cpp requires it. Install it (apt install g++).") from error
     if result.returncode:
-        raise InputError(f"Can't compile {STREAM_CUT.name}: {result.stderr[-1000:]}")
+        raise InputError(f"Can't compile {_STREAM_CUT.name}: {result.stderr[-1000:]}")
     return program
 
 

@@ -221,14 +221,14 @@ def check_disk_space(folder: Path) -> None:
 # dvc command fails until it is removed, and a running one misses its entry when it ends. Both are detected and retried.
 
 
-BROKEN_MESSAGE = "Unable to read RWLock-file"
+_BROKEN_MESSAGE = "Unable to read RWLock-file"
 """Part of DVC's message; checked by a test."""
 _WAIT_S = 0.1
 
 
 def recovered_from_broken_rwlock(project: Project, text: str, since_s: float) -> bool:
     """Return whether a command started at `since_s` failed because of the lock table; remove a corrupt table."""
-    if BROKEN_MESSAGE in text:
+    if _BROKEN_MESSAGE in text:
         _remove_broken_rwlock(project)
         return True
     mark = _mark(project)

@@ -66,7 +66,7 @@ def _instance(stage: str) -> str:
 
 
 _PACKAGES = ("stages", "disect_sim")
-RUNTIME = "stages/runtime"
+_RUNTIME = "stages/runtime"
 _LIGHT_FACE = "disect_sim/__init__.py"
 """Public names of the simulator, each loaded from its module on first use."""
 
@@ -77,7 +77,7 @@ def code_of(root: Path, folders: list[str]) -> list[str]:
     waiting = [path for folder in folders for path in (root / folder).rglob("*.py")]
     while waiting:
         path = waiting.pop()
-        if path not in needed and not path.is_relative_to(root / RUNTIME):
+        if path not in needed and not path.is_relative_to(root / _RUNTIME):
             needed.add(path)
             waiting += imported_files(root, path)
     own_folders = tuple(root / folder for folder in folders)

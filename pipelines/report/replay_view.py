@@ -205,7 +205,7 @@ def write_rrd(recording: _ReplayRecording, path: Path) -> Path:
 
 
 _REPLAY_FILE_NAME = "replay.html"
-GRAIN_M = 1e-5
+_GRAIN_M = 1e-5
 """Resolution of stored positions and displacements [m]; 16-bit integers reach 327 mm."""
 _GRAIN = 1e-3
 """Resolution of stored fractions."""
@@ -250,15 +250,15 @@ def replay_data(recording: _ReplayRecording) -> dict[str, Any]:
             "height_m": metrics["blade_height_m"],
             "spine_m": metrics["blade_spine_m"],
         },
-        "grain_m": GRAIN_M,
+        "grain_m": _GRAIN_M,
         "grain": _GRAIN,
         "faces": _packed(recording.faces["vertices"].explode(), 1.0, pl.Int32),
         "side": _packed(recording.faces["side"], 1.0),
         "on_cut": _packed(recording.faces["on_cut"].cast(pl.Int16), 1.0),
-        "vertices": _packed(recording.vertices["position_m"].explode(), GRAIN_M),
-        "displacement": _packed(recording.vertices["displacement_m"], GRAIN_M),
-        "plus": _packed(recording.springs["plus_m"].explode(), GRAIN_M),
-        "minus": _packed(recording.springs["minus_m"].explode(), GRAIN_M),
+        "vertices": _packed(recording.vertices["position_m"].explode(), _GRAIN_M),
+        "displacement": _packed(recording.vertices["displacement_m"], _GRAIN_M),
+        "plus": _packed(recording.springs["plus_m"].explode(), _GRAIN_M),
+        "minus": _packed(recording.springs["minus_m"].explode(), _GRAIN_M),
         "remaining": _packed(recording.springs["remaining_fraction"], _GRAIN),
         "max_displacement_m": metrics["max_displacement_m"],
         "surface_colours": list(colour_map(MAP)),

@@ -155,7 +155,7 @@ if __name__ == "__main__":
 
 
 _HOST = "127.0.0.1"
-START_LIMIT_S = 600.0
+_START_LIMIT_S = 600.0
 """Timeout for a server that hangs at start-up. Starting takes 18 s on an idle machine, minutes on an overloaded one; a
 server that exits is detected immediately."""
 _END_LIMIT_S = 3.0
@@ -222,7 +222,7 @@ class EmbeddedServer:
             )
             self._url = f"http://{_HOST}:{port}/api"
             atexit.register(self.end)
-            end = time.monotonic() + START_LIMIT_S
+            end = time.monotonic() + _START_LIMIT_S
             while not answers(self._url):
                 if STOP.is_set() or self._ended.is_set():
                     self.kill()
@@ -288,7 +288,7 @@ def _start_failure(project: Project, output: str, *, is_late: bool) -> str:
     reason = lines[-1][:300] if lines else "no output"
     if is_late:
         return (
-            f"Prefect's server did not answer within {START_LIMIT_S:.0f} s ({reason}). A run needs it. If the machine "
+            f"Prefect's server did not answer within {_START_LIMIT_S:.0f} s ({reason}). A run needs it. If the machine "
             "is overloaded, try again later, or keep a server running with 'scan2cut dashboard'."
         )
     return (

@@ -115,7 +115,7 @@ def predict_log(project: Project, scan: str, log: Path, air: list[Path] | None =
 # Probe: design of the first cut.
 
 
-PROBE_FOLDER = "probe"
+_PROBE_FOLDER = "probe"
 """Folder in the scan's directory."""
 _NEEDED = ("clean/vertices", "clean/faces", "precut/nodes", "precut/springs")
 """Artifacts from which a first cut is designed."""
@@ -244,7 +244,7 @@ def _exported(scan_dir: Path, designed: Design, progress: _Progress) -> tuple[An
         root=identity.scan,
         stages=("clean", "tetrahedralize", "precut"),
     )
-    scratch = scan_dir / f".scratch-{PROBE_FOLDER}"
+    scratch = scan_dir / f".scratch-{_PROBE_FOLDER}"
     shutil.rmtree(scratch, ignore_errors=True)
     tried = []
     for number, cut in enumerate(ranked):
@@ -269,7 +269,7 @@ def _exported(scan_dir: Path, designed: Design, progress: _Progress) -> tuple[An
         if made.certificate.certified:
             break
     cut, attempt, made = tried[-1] if tried[-1][2].certificate.certified else tried[0]
-    folder = scan_dir / PROBE_FOLDER
+    folder = scan_dir / _PROBE_FOLDER
     shutil.rmtree(folder, ignore_errors=True)
     attempt.replace(folder)
     shutil.rmtree(scratch)
@@ -286,4 +286,4 @@ def _write_picture(scan_dir: Path, designed: Design, chosen: Any) -> None:
     from stages.runtime.stage_io import encode_png
 
     png = encode_png(first_cuts_picture(designed.model.mesh, chosen, designed.bands, designed.before))
-    write_bytes_atomic(scan_dir / PROBE_FOLDER / "probe.png", png)
+    write_bytes_atomic(scan_dir / _PROBE_FOLDER / "probe.png", png)

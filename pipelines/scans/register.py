@@ -161,7 +161,7 @@ def _stored_further_logs(logs: Sequence[Path]) -> dict[str, Path]:
 
 
 _DEFAULT_MATERIAL = "apple"
-REGISTERING = ".registering"
+_REGISTERING = ".registering"
 """Name of the lock of registrations; not a valid scan id."""
 _CUT_MESH_FOLDER = "precut"
 """Folder of the cut mesh in a scan's directory."""
@@ -238,7 +238,7 @@ def known_raw_file(project: Project, scan_id: str) -> Path:
 def register_scan(project: Project, request: Request) -> str:
     """Create or update data/scans/<id>/ and return the id; if anything is rejected, nothing is changed."""
     try:
-        with scan_lock(project, REGISTERING, lambda: None):
+        with scan_lock(project, _REGISTERING, lambda: None):
             return _register(project, request)
     except OSError as error:
         if is_not_allowed(error):
@@ -330,7 +330,7 @@ def track_raw_files(project: Project, scan_id: str) -> None:
 def forget_scan(project: Project, scan_id: str) -> None:
     """Remove a scan without results; keep it if any stage has succeeded."""
     scan_dir = project.scan_dir(scan_id)
-    with scan_lock(project, REGISTERING, lambda: None):
+    with scan_lock(project, _REGISTERING, lambda: None):
         if not has_results(scan_dir):
             shutil.rmtree(scan_dir, ignore_errors=True)
 

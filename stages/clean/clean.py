@@ -110,14 +110,14 @@ def choose_unit(largest_extent: float, *, unit: str, scale: float | None) -> _Un
 # Plausible volume: a larger one indicates two fruits in one scan or a wrong unit
 
 
-FAR_ABOVE = 1.3
+_FAR_ABOVE = 1.3
 """Factor over a large fruit of the material above which the volume is implausible."""
 
 
 def volume_warning(volume_m3: float, material: str) -> str | None:
     """Return a warning if the body is far larger than a fruit of its material; None otherwise."""
     large = LARGE_M3[material]
-    if volume_m3 <= FAR_ABOVE * large:
+    if volume_m3 <= _FAR_ABOVE * large:
         return None
     return (
         f"The body has {1e6 * volume_m3:.0f} cm³, a large {material} {1e6 * large:.0f}. One scan must show one fruit, "

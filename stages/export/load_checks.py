@@ -125,7 +125,7 @@ _BIAS_N = 10.0
 """Reading without contact: 3 to 5.6 N at rest, up to 3.7 N in the opposite direction when moving in air."""
 _FLOOR_NM = 3.0
 """Added to every torque and moment: friction and error of the arm's own model."""
-COLLISION_N = 120.0
+_COLLISION_N = 120.0
 """Push on the edge, along any axis and at any time, that must stop the arm."""
 _STOP_N = 5.0
 """Added to the force at which the run script stops."""
@@ -209,7 +209,7 @@ def collisions(files: ExportFiles, demand: Demand) -> list[Check]:
                 5,
                 f"{variant.name}: push on the edge that stops the arm",
                 push,
-                COLLISION_N,
+                _COLLISION_N,
                 "N",
                 remedy="The predicted force is too high to distinguish a collision from it; use another knife",
             ),

@@ -248,7 +248,7 @@ def nearest_feasible(
 _GROW, _SHRINK = 1.5, 0.4
 """Factors on the radius after a step that was better, or was not."""
 _CONVERGED = "converged"
-NO_GAIN = "no step promises more than least_gain"
+_NO_GAIN = "no step promises more than least_gain"
 LEFT_BEHIND = "left behind by a better start"
 """Possible ends of a descent."""
 
@@ -318,7 +318,7 @@ class Search:
         if self._radius < self._params.least_radius:
             best, promises = self.run.best, self._gain >= self._params.least_gain
             self.run.ended = (
-                "the simulations do not finish" if best is None else _CONVERGED if promises else NO_GAIN
+                "the simulations do not finish" if best is None else _CONVERGED if promises else _NO_GAIN
             )
             return True
         return len(self.run.history) >= self._params.iterations

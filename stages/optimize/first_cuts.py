@@ -21,7 +21,7 @@ from stages.runtime.errors import InputError
 from stages.shared.pictures import CUT, FRUIT, SCAN, TEXT, new_figure, pixels_of
 
 _Array = NDArray[np.float64]
-VERTICAL = "vertical"
+_VERTICAL = "vertical"
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def first_cuts(
 ) -> list[FirstCut]:
     """Simulate the vertical cut and `count` random slicing motions; those that stop before their end are dropped."""
     cut = SlicingCut(model, (values,), passage_of(model.mesh, model.knife.length_m, params), params)
-    motions = {VERTICAL: cut.straight()} | {
+    motions = {_VERTICAL: cut.straight()} | {
         f"slicing {i + 1}": motion for i, motion in enumerate(drawn_motions(cut, params, count))
     }
     answers = simulate_many(
@@ -68,7 +68,7 @@ def first_cuts(
         for (name, motion), answer in zip(motions.items(), answers, strict=True)
         if answer.value is not None
     ]
-    if len(found) < 2 or found[0].name != VERTICAL:
+    if len(found) < 2 or found[0].name != _VERTICAL:
         raise InputError(
             f"probe: of {len(motions)} simulated first cuts {len(found)} came to their end. The vertical one and a "
             "slicing one are needed. Check the fruit's size and the section cut of params.yaml."

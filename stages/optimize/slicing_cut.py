@@ -26,7 +26,7 @@ _LEAST_FORCE2_N2 = 1.0e-12
 """Added under the root of the force's norm, which is then differentiable at zero force."""
 COARSE = 4
 """MDMM uses every fourth millisecond, where a maximum is the same to 0.1 %; the iterate is judged at every one."""
-KEYFRAMES = ("amplitude", "frequency", "velocity_y")
+_KEYFRAMES = ("amplitude", "frequency", "velocity_y")
 """Parameters of the motion, in the order of the variables."""
 
 Array = NDArray[np.float64]
@@ -104,7 +104,7 @@ class SlicingCut:
 
     def motion_parameters(self, variables: Array) -> dict[str, Array]:
         """Return the motion's parameters in SI units, each of shape [keyframes]."""
-        return dict(zip(KEYFRAMES, self._si(variables), strict=True))
+        return dict(zip(_KEYFRAMES, self._si(variables), strict=True))
 
     def cuts(self, variables: Array) -> list[Cut]:
         """Return the cuts to simulate for this motion: one for every draw of the parameters."""
@@ -130,7 +130,7 @@ class SlicingCut:
             norm = _norm(result.force)
             mean += share * float(weights @ norm)
             gradients = result.gradient(share * (weights / norm)[:, None] * result.force).motion
-            bar += np.stack([gradients[name] for name in KEYFRAMES])
+            bar += np.stack([gradients[name] for name in _KEYFRAMES])
             bar[2] += share * self._weights_pullback(variables, norm)
         return mean, bar * self._units
 

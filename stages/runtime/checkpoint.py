@@ -8,13 +8,13 @@ from typing import Any
 
 from stages.runtime.files import write_bytes_atomic
 
-CHECKPOINT_FOLDER = ".checkpoints"
+_CHECKPOINT_FOLDER = ".checkpoints"
 """In the scan's directory; ignored by git and DVC."""
 
 
 def remove_checkpoints(scan_dir: Path | None, stage: str) -> None:
     """Remove the checkpoints of a completed stage, including partial ones left by a kill."""
-    if scan_dir is None or not (folder := scan_dir / CHECKPOINT_FOLDER).is_dir():
+    if scan_dir is None or not (folder := scan_dir / _CHECKPOINT_FOLDER).is_dir():
         return
     for pattern in (f"{stage}-*", f".{stage}-*"):
         for path in folder.glob(pattern):
@@ -33,7 +33,7 @@ class Checkpoint:
 
     def __init__(self, scan_dir: Path | None, key: str, *, stage: str, part: str) -> None:
         self._key = key
-        self._path = None if scan_dir is None else scan_dir / CHECKPOINT_FOLDER / f"{stage}-{part}.pt"
+        self._path = None if scan_dir is None else scan_dir / _CHECKPOINT_FOLDER / f"{stage}-{part}.pt"
 
     def load(self) -> dict[str, Any] | None:
         """Return the saved state; None if there is none, it is corrupt, or it belongs to other work."""

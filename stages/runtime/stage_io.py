@@ -133,7 +133,7 @@ def emit(kind: str, **fields: Any) -> None:
         file.write(line)
 
 
-SHOW_EVERY_S = 15.0
+_SHOW_EVERY_S = 15.0
 """Least time between two live pictures; drawing one takes 0.1 s."""
 
 
@@ -154,7 +154,7 @@ class StageIO:
         self._written: dict[str, Path] = {}
         self._scratch_dir = Scratch(scan_dir, stage)
         self._scratch = self._scratch_dir.path
-        self._shown_s = -SHOW_EVERY_S
+        self._shown_s = -_SHOW_EVERY_S
 
     def temporary_files(self) -> AbstractContextManager[None]:
         """Remove temporary files created within this context together with the scratch directory."""
@@ -216,9 +216,9 @@ class StageIO:
         emit("progress", fraction=min(max(float(fraction), 0.0), 1.0), message=message)
 
     def show(self, draw: Callable[[], bytes | np.ndarray]) -> None:
-        """Update the live picture of the stage, at most every SHOW_EVERY_S; it is removed when the stage ends."""
+        """Update the live picture of the stage, at most every _SHOW_EVERY_S; it is removed when the stage ends."""
         now = time.monotonic()
-        if not _has_listener() or now - self._shown_s < SHOW_EVERY_S:
+        if not _has_listener() or now - self._shown_s < _SHOW_EVERY_S:
             return
         self._shown_s = now
         try:

@@ -73,7 +73,7 @@ def sizing_field(
 
 _STOP_ENERGY = 8.0
 """AMIPS energy at which the mesher stops improving (a regular tet has 3, the mesher's default is 10)."""
-PROCESS = ["-m", mesher_process.__name__]
+_PROCESS = ["-m", mesher_process.__name__]
 _CODE = Path(__file__).resolve().parents[2]
 """Folder of the package `stages`, for the mesher's process, which starts elsewhere."""
 
@@ -151,7 +151,7 @@ def _run_in_process(**arguments: object) -> dict[str, NDArray[Any]]:
     with tempfile.TemporaryDirectory() as scratch:
         np.savez(Path(scratch) / mesher_process.INPUT, **arguments)  # type: ignore[arg-type]
         done = subprocess.run(
-            [sys.executable, *PROCESS, str(os.getpid())],
+            [sys.executable, *_PROCESS, str(os.getpid())],
             cwd=scratch,
             env=os.environ | {"PYTHONPATH": path},
             stdin=subprocess.DEVNULL,

@@ -19,7 +19,7 @@ from stages.runtime.errors import die_with_parent
 # environment finds it too (`scan2cut reproduce`, workers of a cluster).
 
 
-LIBRARY = "scan2cut_seeded_random"
+_LIBRARY = "scan2cut_seeded_random"
 """Located like a module, because it is installed like one; never imported."""
 
 
@@ -31,9 +31,9 @@ class SeededRandom:
     """The library, loaded before libstdc++; must be created before pytetwild is imported."""
 
     def __init__(self) -> None:
-        spec = find_spec(LIBRARY)
+        spec = find_spec(_LIBRARY)
         if spec is None or spec.origin is None:
-            raise UnseededError(f"the library {LIBRARY} was not built")
+            raise UnseededError(f"the library {_LIBRARY} was not built")
         try:
             library = ctypes.CDLL(spec.origin, mode=ctypes.RTLD_GLOBAL)
             self._seed, self._draws = library.scan2cut_seed, library.scan2cut_draws
@@ -49,7 +49,7 @@ class SeededRandom:
     def check_used(self) -> None:
         """Raise UnseededError if nothing was drawn since the last seed: the mesher then uses another source."""
         if self._draws() == 0:
-            raise UnseededError(f"the mesher does not draw from {LIBRARY}; it must use GNU's libstdc++")
+            raise UnseededError(f"the mesher does not draw from {_LIBRARY}; it must use GNU's libstdc++")
 
 
 INPUT, OUTPUT = "input.npz", "output.npz"

@@ -203,7 +203,7 @@ def test_what_goes_together(monkeypatch):
     assert shares == sorted(shares) and shares[-1] == pytest.approx(1.0)
     for cut, result in zip(cuts, found, strict=True):
         assert np.allclose(result.force, alone(cut).force, rtol=1e-5, atol=1e-7)
-    monkeypatch.setattr(many, "LARGEST_BATCH_TETS", 2 * models[0].tet_count)
+    monkeypatch.setattr(many, "_LARGEST_BATCH_TETS", 2 * models[0].tet_count)
     sizes.clear()
     together(cuts)
     assert sizes == [2, 1, 1, 1]

@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 from disect_sim.conjugate_gradients import (
-    CLUSTERS,
+    _CLUSTERS,
     ConjugateGradientSolver,
     _positive_inverse,
     coarse_inverse,
@@ -124,7 +124,7 @@ def test_clusters_hold_every_free_node_once_and_none_crosses_the_cut(boundary):
     clusters = node_clusters(model)
     free = np.flatnonzero(~model.fixed)
     assert len(clusters.cluster) == len(free)
-    assert 2 <= clusters.count <= CLUSTERS
+    assert 2 <= clusters.count <= _CLUSTERS
     starts, members = clusters.members
     assert sorted(members) == list(range(len(free)))
     assert (np.diff(starts) > 0).all()

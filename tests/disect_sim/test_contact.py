@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from disect_sim import KNIVES, ConstantVelocity, OutcomeKind, simulate
-from disect_sim.device_model import EXPONENT_SCALE_M
+from disect_sim.device_model import _EXPONENT_SCALE_M
 from disect_sim.model import ONSET_M
 from disect_sim.newton import start_of_step
 from tests.disect_sim.scenes import APPLE, block_model, dense_hessian, irregular_block, step_system
@@ -211,10 +211,10 @@ def test_normal_force_law_is_linear_or_quadratic_beyond_the_onset(mesh):
     depth = forces[1][touching] / scale[touching]
     # Where the gradient of the distance has length 1 (not near the edge): force_2 = force_1 × depth / scale.
     ratio = forces[2][touching] / forces[1][touching]
-    assert (ratio >= depth / EXPONENT_SCALE_M * (1.0 - 1e-9)).all()
+    assert (ratio >= depth / _EXPONENT_SCALE_M * (1.0 - 1e-9)).all()
     deep = depth > 3.0 * ONSET_M
     assert deep.sum() > 5
-    assert np.median(ratio[deep] / (depth[deep] / EXPONENT_SCALE_M)) == pytest.approx(1.0, abs=0.05)
+    assert np.median(ratio[deep] / (depth[deep] / _EXPONENT_SCALE_M)) == pytest.approx(1.0, abs=0.05)
 
 
 def test_contact_point_stays_on_the_material_part_of_its_edge(mesh):

@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 from disect_sim import MATERIALS, SlicingMotion, build_model, simulate
-from disect_sim.linear_solver import MAX_COLUMNS, CachedCholeskySolver, FactorUpdate
+from disect_sim.linear_solver import _MAX_COLUMNS, CachedCholeskySolver, FactorUpdate
 from disect_sim.model import BoardProperties
 from disect_sim.parameters import expand
 from disect_sim.step_system import StepSystem
@@ -57,14 +57,14 @@ def test_a_corrected_factor_solves_the_changed_matrix(columns):
 
 
 def test_it_keeps_no_more_directions_than_agreed():
-    count = MAX_COLUMNS + 40
+    count = _MAX_COLUMNS + 40
     directions = sp.identity(count, format="csr")
     update = FactorUpdate(directions)
     factor = Dense(np.eye(count))
     update.restart(factor, np.zeros(count), np.ones(count))
     update.use(np.ones(count))
-    assert factor.columns == MAX_COLUMNS
-    expected = np.where(np.arange(count) < MAX_COLUMNS, 0.5, 1.0)
+    assert factor.columns == _MAX_COLUMNS
+    expected = np.where(np.arange(count) < _MAX_COLUMNS, 0.5, 1.0)
     assert np.allclose(update.solve(np.ones(count)), expected)
 
 

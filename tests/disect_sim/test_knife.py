@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from disect_sim.knife import END_BLEND_M, KNIVES, Knife, knife_from
+from disect_sim.knife import _END_BLEND_M, KNIVES, Knife, knife_from
 from disect_sim.outcome import InputError
 
 TIPS = (0.2e-3, 1e-3, 3e-3)
@@ -144,7 +144,7 @@ def test_hessian_is_the_derivative_of_the_gradient_and_convex(side, tip):
         axis=2,
     )
     # The third derivative jumps where the rounding towards spine and ends begins: 1 / blend^2 * step = 1e-3.
-    scale = 1.0 / tip + 1.0 / END_BLEND_M
+    scale = 1.0 / tip + 1.0 / _END_BLEND_M
     assert np.abs(numeric - hessian).max() < 1e-5 * scale
     assert np.abs(hessian - hessian.transpose(0, 2, 1)).max() < 1e-12 * scale
     assert np.linalg.eigvalsh(hessian).min() > -1e-9 * scale

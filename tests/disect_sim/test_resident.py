@@ -12,8 +12,8 @@ from disect_sim.kernels.resident_newton import PARTS
 from disect_sim.newton import NewtonOptions
 from disect_sim.outcome import OutcomeKind
 from disect_sim.simulation import (
-    LARGE_FORWARD_TETS,
-    LARGE_TETS,
+    _LARGE_FORWARD_TETS,
+    _LARGE_TETS,
     choose_solver,
     describe_device,
     forward_solver,
@@ -245,8 +245,8 @@ def test_a_body_that_runs_away_is_named():
 
 def test_the_device_decides_unless_asked(monkeypatch):
     assert choose_solver(None, "cpu", 1000) == "cholesky"
-    assert choose_solver(None, "cpu", LARGE_TETS + 1) == "conjugate_gradients"
-    assert choose_solver("cholesky", "cpu", LARGE_TETS + 1) == "cholesky"
+    assert choose_solver(None, "cpu", _LARGE_TETS + 1) == "conjugate_gradients"
+    assert choose_solver("cholesky", "cpu", _LARGE_TETS + 1) == "cholesky"
     monkeypatch.setattr(wp, "is_conditional_graph_supported", lambda: True)
     assert choose_solver(None, "cuda:0", 1000) == "conjugate_gradients"
     assert choose_solver("cholesky", "cuda:0", 1000) == "cholesky"
@@ -261,10 +261,10 @@ def test_the_device_decides_unless_asked(monkeypatch):
 
 def test_a_run_without_gradient_leaves_the_factor_sooner(monkeypatch):
     monkeypatch.setattr(wp, "is_cuda_available", lambda: False)
-    assert forward_solver(LARGE_FORWARD_TETS) is None
-    assert forward_solver(LARGE_FORWARD_TETS + 1) == "conjugate_gradients"
+    assert forward_solver(_LARGE_FORWARD_TETS) is None
+    assert forward_solver(_LARGE_FORWARD_TETS + 1) == "conjugate_gradients"
     monkeypatch.setattr(wp, "is_cuda_available", lambda: True)
-    assert forward_solver(LARGE_FORWARD_TETS + 1) is None, "the device's own"
+    assert forward_solver(_LARGE_FORWARD_TETS + 1) is None, "the device's own"
 
 
 def test_what_the_doctor_prints(monkeypatch):

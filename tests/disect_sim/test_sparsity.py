@@ -7,7 +7,7 @@ import scipy.sparse as sp
 
 from disect_sim.cut_mesh import box_mesh
 from disect_sim.linear_solver import CachedCholeskySolver, IndefiniteHessianError, is_positive_definite
-from disect_sim.sparsity import TET_PAIRS, block_pattern, element_slots, launch_groups
+from disect_sim.sparsity import _TET_PAIRS, block_pattern, element_slots, launch_groups
 
 
 def random_tets(seed: int = 0, nodes: int = 40, tets: int = 90) -> np.ndarray:
@@ -41,7 +41,7 @@ def test_slots_point_to_their_pair_and_pairs_with_a_fixed_node_to_the_trash():
     pattern = block_pattern([tets], fixed)
     slots = element_slots(pattern, tets)
     rows = np.repeat(np.arange(pattern.free_count), np.diff(pattern.indptr))
-    for column, (a, b) in enumerate(TET_PAIRS):
+    for column, (a, b) in enumerate(_TET_PAIRS):
         i, j = pattern.free_index[tets[:, a]], pattern.free_index[tets[:, b]]
         held = (i < 0) | (j < 0)
         assert (slots[held, column] == pattern.trash).all()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.dvc.commands import cache_dir, cached_file
-from pipelines.dvc.repair import BROKEN_MESSAGE, check_raw_files, damaged, recorded_outputs
+from pipelines.dvc.repair import _BROKEN_MESSAGE, check_raw_files, damaged, recorded_outputs
 from pipelines.dvc.stage import Outcome, StageFailedError, bring_up_to_date
 from pipelines.scans.register import Request, register_scan, track_raw_files
 from stages.runtime.errors import InputError
@@ -160,7 +160,7 @@ def test_a_broken_table_of_path_locks_is_removed(cleaned):
     table = cleaned.root / ".dvc" / "tmp" / "rwlock"
     table.write_text("")
     said = dvc(cleaned, "repro", "--single-item", "--force", "data/scans/apple/dvc.yaml:clean")
-    assert BROKEN_MESSAGE in said.stderr, "DVC alone fails until someone deletes the file"
+    assert _BROKEN_MESSAGE in said.stderr, "DVC alone fails until someone deletes the file"
     assert (
         bring_up_to_date(cleaned, "apple", entry_of(cleaned, "clean"), force=True).outcome
         is Outcome.COMPLETED

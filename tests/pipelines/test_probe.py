@@ -4,7 +4,7 @@ import pytest
 from typer.testing import CliRunner
 
 from pipelines.cli.main import app
-from pipelines.scans.cuts import PROBE_FOLDER, probe
+from pipelines.scans.cuts import _PROBE_FOLDER, probe
 from pipelines.scans.register import Request, register_scan
 from stages.export.certificate import verify
 from stages.runtime.errors import InputError
@@ -36,7 +36,7 @@ def test_the_chosen_first_cut_tells_more_than_a_vertical_one_and_is_certified(tm
     found = probe(project, scan, 1, lambda share, what: shares.append(share))
     assert found["band_after_chosen"] < found["band_after_vertical"] < found["band_before"]
     assert found["certified"], found["verdict"]
-    folder = project.scan_dir(scan) / PROBE_FOLDER
+    folder = project.scan_dir(scan) / _PROBE_FOLDER
     assert verify(folder / "certified").certified
     assert (folder / "probe.png").stat().st_size > 10_000 and (folder / "motion.parquet").is_file()
     assert not list(project.scan_dir(scan).glob(".scratch-*"))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.report.replay_view import GRAIN_M, WEDGE, blade_points, need, read_recording, replay_data
+from pipelines.report.replay_view import _GRAIN_M, WEDGE, blade_points, need, read_recording, replay_data
 from stages.runtime.errors import InputError
 from tests.pipelines.report_scene import FRAMES, METRICS, ROWS, make_project, make_scan
 
@@ -26,7 +26,7 @@ def test_packed_positions_are_within_half_a_grain(recording):
     packed = np.frombuffer(base64.b64decode(replay_data(recording)["vertices"]), "<i2").reshape(-1, 3)
     exact = recording.vertices["position_m"].to_numpy()
     # Half a grain of rounding, and single precision of the table.
-    assert np.abs(packed * GRAIN_M - exact).max() <= 0.5 * GRAIN_M + 1e-8
+    assert np.abs(packed * _GRAIN_M - exact).max() <= 0.5 * _GRAIN_M + 1e-8
 
 
 def test_blade_is_closed_and_of_its_size():

@@ -143,7 +143,7 @@ def test_a_server_that_ends_at_once_is_a_sentence_with_its_last_words(project, m
     )
     with pytest.raises(ServerError, match="no such table: flow"):
         EmbeddedServer().url(project)
-    monkeypatch.setattr(server, "START_LIMIT_S", 0.0)
+    monkeypatch.setattr(server, "_START_LIMIT_S", 0.0)
     with pytest.raises(ServerError, match=r"did not answer within 0 s .* overloaded"):
         EmbeddedServer().url(project)
 

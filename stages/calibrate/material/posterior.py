@@ -33,7 +33,7 @@ _FLAT = 0.95
 """Factor by which a log must narrow a uniform prior to count as informative."""
 _DEPTHS = np.linspace(0.0, 1.0, 21)
 """Relative depths at which a drawn toughness is stored: a quarter of its correlation length."""
-SHARE_DRAWS = 4000
+_SHARE_DRAWS = 4000
 """Number of draws of the shares: the ends of a 90 % interval of the saving, ± 11 points, are then accurate to 0.4."""
 _OUTSIDE = (0.05, 0.95)
 """Quantiles at the ends of the 90 % interval."""
@@ -153,10 +153,10 @@ def draw_table(posterior: Posterior | None, count: int, seed: int) -> pl.DataFra
 
 
 def share_table(posterior: Posterior | None, seed: int) -> pl.DataFrame:
-    """Return the table calibrate/shares: SHARE_DRAWS possible shares; no rows where they are not sought."""
+    """Return the table calibrate/shares: _SHARE_DRAWS possible shares; no rows where they are not sought."""
     rows: list[dict[str, float]] = []
     if posterior is not None and posterior.unknowns.seeks_shares:
-        drawn = posterior.draws(SHARE_DRAWS, seed)
+        drawn = posterior.draws(_SHARE_DRAWS, seed)
         rows = [shares_of(posterior.unknowns.sizes(t)) for t in drawn]
     return pl.DataFrame(rows, schema={"edge_press": pl.Float64, "edge_drag": pl.Float64})
 

@@ -21,7 +21,7 @@ from stages.shared.library.library import NINETY
 # Linear error estimate of the shared parameters
 
 
-PRIOR_SPREAD = 3.0
+_PRIOR_SPREAD = 3.0
 """Prior standard deviation of a free number: 95 % of a parameter's range."""
 _IDENTIFIABLE_FRACTION = 0.1
 """Half-width of the 95 % interval, as a fraction of the value (or range), below which a parameter is identifiable."""
@@ -54,7 +54,7 @@ def certainties(
     duration = float(problem.time[-1] - problem.time[0])
     independent = min(len(residual), max(1.0, 2.0 * low_pass_hz * duration))
     information = jacobian.T @ jacobian * (independent / len(residual)) / float((residual**2).mean())
-    covariance = np.linalg.inv(information + np.eye(len(free)) / PRIOR_SPREAD**2)
+    covariance = np.linalg.inv(information + np.eye(len(free)) / _PRIOR_SPREAD**2)
     spread = np.sqrt(np.diag(covariance))
     out = {}
     for i, (name, bound) in enumerate(unknowns.bounds.items()):
@@ -100,7 +100,7 @@ def spring_posteriors(
 ) -> dict[str, SpringPosterior]:
     """Return the posteriors of the parameters with bounds, around the fit.
 
-    A priori a parameter's free number is anywhere within its bounds (PRIOR_SPREAD), and correlated between springs
+    A priori a parameter's free number is anywhere within its bounds (_PRIOR_SPREAD), and correlated between springs
     that are close to each other and of the same kind.
 
     Args:
@@ -123,7 +123,7 @@ def spring_posteriors(
     alike = likeness(problem.model.mesh.spring_position, problem.model.mesh.spring_surface)
     out = {}
     for name, left in variance_left(rows, alike).items():
-        half = NINETY * PRIOR_SPREAD * torch.as_tensor(np.sqrt(left))
+        half = NINETY * _PRIOR_SPREAD * torch.as_tensor(np.sqrt(left))
         low, high = (bounds[name].value(free[name] + side * half).numpy() for side in (-1.0, 1.0))
         out[name] = SpringPosterior(np.asarray(values[name], float), low, high, left)
     return out
@@ -150,9 +150,9 @@ def variance_left(rows: Mapping[str, _Array], alike: _Array) -> dict[str, _Array
             [row_count, spring_count].
         alike: Prior correlation, the same for every name, shape [spring_count, spring_count].
     """
-    seen = {name: PRIOR_SPREAD * row @ alike for name, row in rows.items()}
+    seen = {name: _PRIOR_SPREAD * row @ alike for name, row in rows.items()}
     count = len(next(iter(rows.values())))
-    information = np.eye(count) + sum(PRIOR_SPREAD * seen[name] @ row.T for name, row in rows.items())
+    information = np.eye(count) + sum(_PRIOR_SPREAD * seen[name] @ row.T for name, row in rows.items())
     factor = np.linalg.cholesky(information)
     return {
         name: np.clip(1.0 - (np.linalg.solve(factor, part) ** 2).sum(axis=0), 0.0, 1.0)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 FOLDER = Path(__file__).parent / "cuts"
-CUT_TO_CUT = 0.3
+_CUT_TO_CUT = 0.3
 """Standard deviation between two cuts of one material, in logarithms: 0.3 is a factor of 1.35."""
 SCALE_SPREAD = 0.07
 """Standard deviation of the scale of a robot's force reading, in logarithms; it is the same in all its logs.
@@ -75,9 +75,9 @@ ANY_MATERIAL: Mapping[str, tuple[float, float]] = {
     "cut_spring_ke": (500.0, 0.5),
     "young_pa": (2.5e6, 0.5),
     # Between fruits log(a/e) ~ N(0.54, 0.8) and log(m/e) ~ N(0.25, 0.45): 44 public sawing cuts of zucchini, carrot and
-    # potato (KTH). The spread between cuts of one material, CUT_TO_CUT, is part of that and added by `expected`.
-    _SLICE_OVER_PRESS: (float(np.exp(0.54)), float(np.sqrt(0.8**2 - CUT_TO_CUT**2))),
-    _DRAG_OVER_PRESS: (float(np.exp(0.25)), float(np.sqrt(0.45**2 - CUT_TO_CUT**2))),
+    # potato (KTH). The spread between cuts of one material, _CUT_TO_CUT, is part of that and added by `expected`.
+    _SLICE_OVER_PRESS: (float(np.exp(0.54)), float(np.sqrt(0.8**2 - _CUT_TO_CUT**2))),
+    _DRAG_OVER_PRESS: (float(np.exp(0.25)), float(np.sqrt(0.45**2 - _CUT_TO_CUT**2))),
 }
 """Median of fruits and vegetables, and the standard deviation of its logarithm, for an unknown material.
 
@@ -149,14 +149,14 @@ def expected(
         for cut in cuts:
             if name in cut["values"]:
                 value, deviation = cut["values"][name]
-                weight = 1.0 / (CUT_TO_CUT**2 + deviation**2)
+                weight = 1.0 / (_CUT_TO_CUT**2 + deviation**2)
                 precision, weighted, count = (
                     precision + weight,
                     weighted + weight * float(np.log(value)),
                     count + 1,
                 )
         mean = weighted / precision
-        priors[name] = Expected(float(np.exp(mean)), float(np.hypot(precision**-0.5, CUT_TO_CUT)), count)
+        priors[name] = Expected(float(np.exp(mean)), float(np.hypot(precision**-0.5, _CUT_TO_CUT)), count)
     return priors
 
 

@@ -17,7 +17,7 @@ from stages.calibrate.problem import errors, find_onset, find_puncture, held_out
 from stages.calibrate.springs.fit import Smoothness, neighbour_pairs
 from stages.runtime.artifacts import check_table
 from stages.runtime.catalogue import ARTIFACTS
-from stages.runtime.checkpoint import CHECKPOINT_FOLDER, Checkpoint, remove_checkpoints
+from stages.runtime.checkpoint import _CHECKPOINT_FOLDER, Checkpoint, remove_checkpoints
 from stages.runtime.errors import InputError
 from stages.shared.fitting import make_bound
 from tests.stages.calibration_scenes import quick
@@ -137,7 +137,7 @@ def test_checkpoints_survive_corruption_and_other_fits(tmp_path):
     ours.save(state)
     assert torch.equal(ours.load()["free"], state["free"])
     assert Checkpoint(tmp_path, "another key", stage="calibrate", part="shared").load() is None
-    file = tmp_path / CHECKPOINT_FOLDER / "calibrate-shared.pt"
+    file = tmp_path / _CHECKPOINT_FOLDER / "calibrate-shared.pt"
     whole = file.read_bytes()
     for broken in (
         b"",

@@ -5,7 +5,7 @@ import pytest
 
 from stages.calibrate.calibrate_report import spring_table
 from stages.calibrate.calibration import calibrate
-from stages.calibrate.springs.posterior import PRIOR_SPREAD, likeness, variance_left
+from stages.calibrate.springs.posterior import _PRIOR_SPREAD, likeness, variance_left
 from stages.runtime.artifacts import check_table
 from stages.runtime.catalogue import ARTIFACTS
 from tests.stages.calibration_scenes import TRUTH, quick, record, small_block
@@ -31,10 +31,10 @@ def test_low_rank_is_the_dense_inverse():
     alike = likeness(position, skin) + 1e-9 * np.eye(12)
     rows = {name: random.standard_normal((5, 12)) for name in NAMES}
     found = variance_left(rows, alike)
-    before = np.kron(np.eye(2), PRIOR_SPREAD**2 * alike)
+    before = np.kron(np.eye(2), _PRIOR_SPREAD**2 * alike)
     j = np.concatenate(list(rows.values()), axis=1)
     after = np.linalg.inv(np.linalg.inv(before) + j.T @ j)
-    expected = np.diag(after) / PRIOR_SPREAD**2
+    expected = np.diag(after) / _PRIOR_SPREAD**2
     assert np.concatenate(list(found.values())) == pytest.approx(expected, abs=1e-6)
 
 

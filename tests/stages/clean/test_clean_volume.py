@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from disect_sim.parameters import LARGE_M3, MATERIALS
-from stages.clean.clean import FAR_ABOVE, clean, metrics, volume_warning
+from stages.clean.clean import _FAR_ABOVE, clean, metrics, volume_warning
 from stages.clean.scan_file import RawScan
 from tests.stages.scan_shapes import ball, default_params
 
@@ -15,7 +15,7 @@ def test_every_material_has_a_usual_size() -> None:
 
 @pytest.mark.parametrize("material", MATERIALS)
 def test_only_far_above_a_large_one_is_it_said(material: str) -> None:
-    limit = FAR_ABOVE * LARGE_M3[material]
+    limit = _FAR_ABOVE * LARGE_M3[material]
     assert volume_warning(0.999 * limit, material) is None
     warning = volume_warning(1.001 * limit, material)
     assert warning is not None and f"a large {material} {1e6 * LARGE_M3[material]:.0f}" in warning

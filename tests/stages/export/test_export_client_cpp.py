@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipelines.arm.serve_arm import STREAM_CUT, client_in_cpp, headers
+from pipelines.arm.serve_arm import _STREAM_CUT, client_in_cpp, headers
 from stages.ingest.log_file import read_log
 from stages.runtime.params import load_params
 from stages.shared.robots.robot import load_robot
@@ -45,7 +45,7 @@ def test_it_compiles_with_the_headers_of_libfranka():
     if not places or not shutil.which("g++"):
         pytest.skip("no g++, or no franka/robot.h in SCAN2CUT_LIBFRANKA/include, /usr/local or /usr")
     line = ["g++", "-std=c++14", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", f"-I{places[0]}"]
-    done = subprocess.run([*line, STREAM_CUT], capture_output=True, text=True, check=False)
+    done = subprocess.run([*line, _STREAM_CUT], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 

@@ -14,7 +14,7 @@ from stages.export.certificate import certify
 from stages.export.checks import Check
 from stages.export.demand import Demand, parting_of
 from stages.export.export_files import read_export
-from stages.export.load_checks import COLLISION_N, collisions, stopping_push, thresholds
+from stages.export.load_checks import _COLLISION_N, collisions, stopping_push, thresholds
 from stages.export.moves import move_checks
 from stages.export.package import write_package
 from stages.export.place_checks import cutting, tool_fits
@@ -187,7 +187,7 @@ def test_thresholds_pass_the_prediction_and_stop_a_collision(good):
     assert max(cut["force_n"][3:]) > 1.3 * 4.8
     files = read_export(good)
     limits = np.array([*cut["torque_nm"], *cut["force_n"]])
-    assert stopping_push(PANDA, cell_of(PARAMS), files.cut.joints, limits) < COLLISION_N
+    assert stopping_push(PANDA, cell_of(PARAMS), files.cut.joints, limits) < _COLLISION_N
 
 
 def test_thresholds_that_trip_or_never_trip_are_refused(good, tmp_path):
@@ -214,7 +214,7 @@ def test_thresholds_that_trip_or_never_trip_are_refused(good, tmp_path):
 def test_thresholds_of_a_strong_cut_would_miss_a_collision():
     joints = np.tile(demand().robot.ready_pose_rad, (2, 1))
     found = thresholds(PANDA, cell_of(PARAMS), joints, np.array([[0.0, 0.0, 0.0], [0.0, 0.0, 100.0]]))
-    assert found.force_n[2] > COLLISION_N and found.stop_force_n > COLLISION_N
+    assert found.force_n[2] > _COLLISION_N and found.stop_force_n > _COLLISION_N
     # 100 N on an edge that is beside the flange: the moment there is no fixed number.
     aside = float(np.linalg.norm(PARAMS.edge_offset_m[:2]))
     assert aside > 0.1 and max(found.force_n[3:]) > 1.3 * 100.0 * aside

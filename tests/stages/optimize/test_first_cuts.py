@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from stages.optimize.first_cuts import VERTICAL, first_cuts, first_cuts_picture, to_execute
+from stages.optimize.first_cuts import _VERTICAL, first_cuts, first_cuts_picture, to_execute
 from stages.runtime.artifacts import check_table
 from stages.runtime.catalogue import ARTIFACTS
 from stages.runtime.errors import InputError
@@ -25,7 +25,7 @@ def cuts(model):
 
 
 def test_the_vertical_cut_and_slicing_motions_that_keep_the_limits(cuts):
-    assert [cut.name for cut in cuts] == [VERTICAL, "slicing 1", "slicing 2"]
+    assert [cut.name for cut in cuts] == [_VERTICAL, "slicing 1", "slicing 2"]
     assert cuts[0].drawn_m == 0.0
     for cut in cuts[1:]:
         assert 0.0 < cut.drawn_m <= 2.0 * cut.motion.cut.passage.lateral_limit_m

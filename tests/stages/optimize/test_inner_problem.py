@@ -9,7 +9,7 @@ from stages.optimize.constraints import Constraints, rules_of
 from stages.optimize.descent import Curvature, ForceModel, lagrangian, solve
 from stages.optimize.description import OPTIMISERS
 from stages.optimize.kinematics import Trajectory
-from stages.optimize.slicing_cut import COARSE, KEYFRAMES
+from stages.optimize.slicing_cut import _KEYFRAMES, COARSE
 from stages.runtime.describe import load_named
 from tests.stages.slicing_scenes import block, quick, slicing_cut
 
@@ -30,7 +30,7 @@ def _in_torch(cut, variables):
     )
     si = zero + (one - zero) * variables  # the keyframes are linear in the variables
     parameters = {name: torch.as_tensor(value) for name, value in motion.parameters.items()}
-    parameters |= dict(zip(KEYFRAMES, si, strict=True))
+    parameters |= dict(zip(_KEYFRAMES, si, strict=True))
     times = torch.as_tensor(cut.times)
     times = torch.cat([times[:-1:COARSE], times[-1:]])
     return (

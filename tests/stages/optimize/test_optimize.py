@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from stages.optimize.confirmation import finer_cut
-from stages.optimize.descent import NO_GAIN, ForceModel, Search, descend, live_picture
+from stages.optimize.descent import _NO_GAIN, ForceModel, Search, descend, live_picture
 from stages.optimize.optimize import check_plane
 from stages.optimize.optimize_picture import optimize_picture
 from stages.optimize.optimize_report import (
@@ -245,7 +245,7 @@ def test_a_search_ends_when_its_next_step_promises_too_little(tmp_path):
     cut = slicing_cut(params)
     place = Checkpoint(tmp_path, "key", stage="optimize", part="vertical")
     run, _ = _descend(cut, params, checkpoint=place)
-    assert run.ended == NO_GAIN
+    assert run.ended == _NO_GAIN
     assert run.feasible and len(run.history) < 5
     # killed after its last simulation, it ends there again
     again, _ = _descend(cut, params, checkpoint=place)

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from stages.calibrate.material.posterior import SHARE_DRAWS
+from stages.calibrate.material.posterior import _SHARE_DRAWS
 from stages.optimize.confirmation import NODES, ShareSurrogate, finer_cut, saving_band, shares_in, with_shares
 from stages.optimize.final_draw import WholeCut
 from stages.optimize.optimize import read_shares, relative_to, rests_on
@@ -32,7 +32,7 @@ def prior_shares(count: int, seed: int = 0) -> np.ndarray:
     return np.array([[each["edge_press"], each["edge_drag"]] for each in drawn])
 
 
-SHARES = prior_shares(SHARE_DRAWS)
+SHARES = prior_shares(_SHARE_DRAWS)
 VALUES = with_shares(
     {
         name: np.full(MODEL.spring_count, value)
@@ -93,7 +93,7 @@ def test_mean_of_the_norm_is_nearly_the_norm_at_the_mean_shares(surrogate):
 def test_band_of_known_distributions():
     """Ratios of a lognormal fruit with a lognormal material: quantiles of their product, within half a point."""
     generator = np.random.default_rng(0)
-    ratios = 0.6 * np.exp(0.15 * generator.standard_normal(SHARE_DRAWS))
+    ratios = 0.6 * np.exp(0.15 * generator.standard_normal(_SHARE_DRAWS))
     lefts = 0.02 * generator.standard_normal(400)
     band = saving_band(ratios, lefts, 0)
     for low, spread in ((band.low, 0.15), (band.two_cuts_low, np.hypot(0.15, np.sqrt(2.0) * CUT_SPREAD))):
@@ -111,7 +111,7 @@ def test_ends_of_the_band_are_stable_to_a_point(surrogate):
     lefts = np.array([-0.012, 0.008, 0.002, -0.004, 0.011, -0.009, 0.003, 0.001])
     ends = []
     for seed in range(5):
-        ratios = found.mean_n(prior_shares(SHARE_DRAWS, seed), cut.weights(variables)) / vertical
+        ratios = found.mean_n(prior_shares(_SHARE_DRAWS, seed), cut.weights(variables)) / vertical
         band = saving_band(ratios, lefts, seed)
         ends.append([band.low, band.high])
     assert np.ptp(ends, axis=0).max() < 0.02

@@ -34,7 +34,7 @@ def test_shown_now_and_then_and_gone_with_the_stage(io, monkeypatch, tmp_path):
     first = place.read_bytes()
     assert first.startswith(b"\x89PNG")
     io.show(lambda: pytest.fail("too soon"))
-    monkeypatch.setattr(stage_io, "SHOW_EVERY_S", 0.0)
+    monkeypatch.setattr(stage_io, "_SHOW_EVERY_S", 0.0)
     io.show(lambda: b"another")
     assert place.read_bytes() == b"another"
     seen = [json.loads(line) for line in events.read_text().splitlines()]

@@ -17,8 +17,8 @@ from stages.runtime.artifacts import write_json, write_table
 from stages.runtime.errors import InputError
 from stages.shared.input_files import LOGS_NOTE
 from stages.shared.library.library import (
+    _CUT_TO_CUT,
     ANY_MATERIAL,
-    CUT_TO_CUT,
     FOLDER,
     NINETY,
     cut_spread,
@@ -53,7 +53,7 @@ def test_without_cuts_any_fruit_is_expected(tmp_path):
     found = expected((TOUGHNESS,), "medlar", "edge", folder=tmp_path)[TOUGHNESS]
     median, spread = ANY_MATERIAL[TOUGHNESS]
     assert found.median == pytest.approx(median)
-    assert found.spread == pytest.approx(np.hypot(spread, CUT_TO_CUT))
+    assert found.spread == pytest.approx(np.hypot(spread, _CUT_TO_CUT))
     assert found.cuts == 0
 
 
@@ -62,10 +62,10 @@ def test_cuts_of_the_material_narrow_what_is_expected(tmp_path):
     cuts = [cut(str(i), 800.0) for i in range(4)]
     folder = library(tmp_path, *cuts, cut("x", 10.0, law="force"))
     found = expected((TOUGHNESS,), "medlar", "edge", folder=folder)[TOUGHNESS]
-    before, many = 1.0 / 0.8**2, 4.0 / CUT_TO_CUT**2
+    before, many = 1.0 / 0.8**2, 4.0 / _CUT_TO_CUT**2
     mean = (np.log(400.0) * before + np.log(800.0) * many) / (before + many)
     assert found.median == pytest.approx(np.exp(mean))
-    assert found.spread == pytest.approx(np.hypot(CUT_TO_CUT, (before + many) ** -0.5))
+    assert found.spread == pytest.approx(np.hypot(_CUT_TO_CUT, (before + many) ** -0.5))
     assert found.cuts == 4
     assert expected((TOUGHNESS,), "medlar", "edge", leave_out=["0"], folder=folder)[TOUGHNESS].cuts == 3
 

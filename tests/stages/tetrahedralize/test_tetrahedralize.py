@@ -21,7 +21,7 @@ from stages.clean.scan_file import read_scan
 from stages.runtime.errors import InputError
 from stages.shared.surface import Surface, is_closed
 from stages.tetrahedralize.mesher import TetMesh, oriented, sizing_field, target_edge, why_unseeded
-from stages.tetrahedralize.mesher_process import LIBRARY, SeededRandom, UnseededError
+from stages.tetrahedralize.mesher_process import _LIBRARY, SeededRandom, UnseededError
 from stages.tetrahedralize.quality import (
     boundary_faces,
     count_pieces,
@@ -198,12 +198,12 @@ def test_the_mesher_leaves_no_file_behind(tmp_path, monkeypatch) -> None:
 @pytest.fixture
 def no_library(monkeypatch) -> None:
     """As where there is no C compiler: the mesher's process finds no library."""
-    monkeypatch.setattr("stages.tetrahedralize.mesher.PROCESS", ["-c", WITHOUT_LIBRARY])
+    monkeypatch.setattr("stages.tetrahedralize.mesher._PROCESS", ["-c", WITHOUT_LIBRARY])
 
 
 WITHOUT_LIBRARY = """
 from stages.tetrahedralize import mesher_process
-mesher_process.LIBRARY = "never_built"
+mesher_process._LIBRARY = "never_built"
 mesher_process.main()
 """
 
@@ -275,7 +275,7 @@ def test_without_the_library_the_stage_warns(caplog, monkeypatch) -> None:
 
 
 def test_a_library_that_is_none_is_named(tmp_path, monkeypatch) -> None:
-    (tmp_path / f"{LIBRARY}{EXTENSION_SUFFIXES[0]}").write_text("not a library")
+    (tmp_path / f"{_LIBRARY}{EXTENSION_SUFFIXES[0]}").write_text("not a library")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(UnseededError, match="can't be loaded"):
         SeededRandom()
@@ -290,7 +290,7 @@ def test_a_mesher_that_draws_from_elsewhere_is_noticed() -> None:
 
 
 def test_a_mesher_that_dies_is_an_error_with_its_last_words(monkeypatch) -> None:
-    monkeypatch.setattr("stages.tetrahedralize.mesher.PROCESS", ["-c", "raise SystemExit('out of luck')"])
+    monkeypatch.setattr("stages.tetrahedralize.mesher._PROCESS", ["-c", "raise SystemExit('out of luck')"])
     with pytest.raises(RuntimeError, match=r"ended with code 1\..*out of luck"):
         tetrahedralize(resting(ball(0.02, 2)), PARAMS)
 
