@@ -210,15 +210,28 @@ def _run_dvc(project: Project, scan_id: str, entry: StageEntry, listeners: Liste
     if watched.started:
         return Outcome.COMPLETED
     # The stage did not run: either all was there, or DVC took outputs from its cache.
-    unchanged = before[1] and before == _recorded_and_present(project, scan_id, entry)
+    unchanged = before == _recorded_and_present(project, scan_id, entry)
     return Outcome.UNCHANGED if unchanged else Outcome.CACHED
 
 
-def _recorded_and_present(project: Project, scan_id: str, entry: StageEntry) -> tuple[Any, bool]:
-    """Return what dvc.lock records of the stage, and whether all its outputs exist."""
+def _recorded_and_present(project: Project, scan_id: str, entry: StageEntry) -> tuple[Any, list[Any]]:
+    """Return what dvc.lock records of the stage, and inode, time and size of every output file."""
     scan_yaml = read_mapping(project.scan_dir(scan_id) / SCAN_FILE_NAME)
-    present = all(path.exists() for path in _outputs(project, scan_yaml, entry))
+    files = [
+        file
+        for path in _outputs(project, scan_yaml, entry)
+        for file in (sorted(path.rglob("*")) if path.is_dir() else [path])
+    ]
+    present = [(str(file), *_stamp(file)) for file in files]
     return recorded_stages(project.scan_dir(scan_id)).get(entry.name), present
+
+
+def _stamp(file: Path) -> tuple[int, ...]:
+    try:
+        status = file.stat()
+    except FileNotFoundError:
+        return ()
+    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def _is_recorded(project: Project, scan_id: str, stage: str) -> bool:

@@ -68,7 +68,7 @@ CUTTING = {"simulate", "calibrate", "transport", "optimize", "export", "replay"}
         ("stages/clean/clean.py", commented, {"clean"}),
         ("stages/precut/precut.py", commented, {"precut", "precut_half"}),
         ("stages/precut_half/description.py", commented, {"precut_half"}),
-        ("stages/shared/robots/robot.py", commented, {"ingest", "export"}),
+        ("stages/shared/robots/robot.py", commented, {"ingest", "optimize", "export"}),
         ("stages/shared/robots/panda.json", lambda t: t + "\n", {"ingest", "optimize", "export"}),
         ("params.yaml", lambda t: t.replace("robot: panda ", "robot: fr3 ", 1), {"optimize", "export"}),
         ("disect_sim/kernels/springs.py", commented, CUTTING - {"export"}),
