@@ -21,6 +21,13 @@ from stages.export.place_checks import arm_is_clear, cutting, space, tool_fits
 from stages.runtime.errors import InputError
 from stages.runtime.files import sha256_of_value
 
+UNCALIBRATED = "Geometry certified, force uncalibrated"
+_WITHOUT_LOG = (
+    "There is no force log of this fruit: the predicted force, the saving and the stop force are estimates from the "
+    "library, and a real apple needed 1.9 times its estimate. Make a probe cut and run again with --log, or confirm "
+    "with --accept-uncalibrated."
+)
+
 
 @dataclass(frozen=True)
 class Certificate:
@@ -29,6 +36,8 @@ class Certificate:
     checks: tuple[Check, ...]
     figures: dict[str, Any]
     """Expected loads and thresholds to set; empty if the files can't be read."""
+    force_calibrated: bool = True
+    """Whether the predicted force comes from a fitted force log of this fruit."""
 
     @property
     def certified(self) -> bool:
@@ -46,7 +55,12 @@ class Certificate:
         skipped = [check.name for check in self.checks if check.passed is None]
         tail = f" Not run: {', '.join(skipped)}." if skipped else ""
         if self.certified:
-            return f"Certified: all {len(self.checks) - len(skipped)} checks passed.{tail}"
+            passed = f"all {len(self.checks) - len(skipped)} checks passed.{tail}"
+            return (
+                f"Certified: {passed}"
+                if self.force_calibrated
+                else f"{UNCALIBRATED}: {passed} {_WITHOUT_LOG}"
+            )
         count = f"{len(self.failed)} of {len(self.checks)} checks failed"
         return f"Refused: {count}; first {self.failed[0].sentence()}.{tail}"
 
@@ -54,6 +68,7 @@ class Certificate:
         """Return a JSON-serialisable form."""
         return {
             "certified": self.certified,
+            "force_calibrated": self.force_calibrated,
             "verdict": self.verdict,
             "checks": [check.plain() for check in self.checks],
             "loads": self.figures,
@@ -114,7 +129,7 @@ def certify(folder: Path, demand: Demand) -> Certificate:
         return Certificate((*checks, not_verified(2, "checks 2 to 9", "the joint file is invalid")), {})
     for group in (*_ON_NUMBERS[:-1], hashes, _replay, _ON_NUMBERS[-1]):
         checks += group(files, demand)
-    return Certificate(tuple(checks), load_figures(files, demand))
+    return Certificate(tuple(checks), load_figures(files, demand), demand.force_calibrated)
 
 
 def _replay(files: ExportFiles, demand: Demand) -> list[Check]:
@@ -188,7 +203,7 @@ def verify(folder: Path) -> Certificate:
             remedy="Export again",
         )
     )
-    return Certificate(tuple(checks), certificate.figures)
+    return Certificate(tuple(checks), certificate.figures, certificate.force_calibrated)
 
 
 def _same(stated: object, figures: dict[str, float]) -> bool:

@@ -154,6 +154,8 @@ class Demand:
     """Path → sha256 of everything upstream, computed from the files."""
     broken_links: tuple[str, ...]
     """Files that differ from what was recorded when they were used."""
+    force_calibrated: bool = True
+    """Whether a force log of this fruit was fitted; otherwise all forces are estimates from the library."""
 
 
 def fruit_of(vertices: NDArray[np.float64], faces: NDArray[np.int32]) -> Fruit:
@@ -284,6 +286,7 @@ def stated(demand: Demand) -> dict[str, Any]:
     return {
         "params": demand.params.model_dump(mode="json"),
         "knife_of_motion": demand.knife_of_motion,
+        "force_calibrated": demand.force_calibrated,
         "fruit": {
             "low_m": fruit.low_m.tolist(),
             "high_m": fruit.high_m.tolist(),
@@ -326,6 +329,7 @@ def demand_of_files(folder: Path, document: dict[str, Any]) -> Demand:
         params=params,
         cut=cut_of(read_parquet(folder / MOTION)),
         knife_of_motion=stated_demand["knife_of_motion"],
+        force_calibrated=bool(stated_demand.get("force_calibrated", True)),
         fruit=Fruit(
             np.array(fruit["low_m"], float),
             np.array(fruit["high_m"], float),

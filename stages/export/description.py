@@ -86,6 +86,7 @@ STAGE = Stage(
     artifacts=_ARTIFACTS,
     reads=(
         "optimize/motion",
+        "calibrate/profile",
         "halve/vertices",
         "halve/faces",
         "replay/frames",

@@ -1,14 +1,14 @@
 """export: the optimised motion as files a robot arm can execute, with a certificate or the reasons for its refusal."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from stages.export.cell import cell_of
-from stages.export.certificate import Certificate, certify
+from stages.export.certificate import UNCALIBRATED, Certificate, certify
 from stages.export.demand import Demand, Parting, cut_of, fruit_of, parting_of
 from stages.export.description import ExportParams
 from stages.export.export_files import REASON, RUN_SCRIPTS, Chain, walk
@@ -23,6 +23,8 @@ _MOTION = "optimize/motion"
 _BODY = ("halve/vertices", "halve/faces")
 """Surface of the body that is cut, in the cutting frame."""
 _SIMULATED = ("replay/frames", "replay/springs")
+_FIT = "calibrate/profile"
+"""Empty where no force log was fitted."""
 """Simulated cut of the motion."""
 _CERTIFIED, _REFUSED, _UNCHECKED = "certified", "refused", ".unchecked"
 """Folders of an export; exactly one of the first two remains."""
@@ -47,6 +49,7 @@ def export(
     *,
     knife: str,
     scan_id: str,
+    force_calibrated: bool = True,
 ) -> Exported:
     """Write the export below `place`, read it back, certify it, and leave it in `certified` or `refused`.
 
@@ -54,6 +57,7 @@ def export(
     the body or is out of the robot's reach.
     """
     demand = demand_of(motion, body, parting, chain, params, knife=knife)
+    demand = replace(demand, force_calibrated=force_calibrated)
     unchecked = place / _UNCHECKED
     unchecked.mkdir(parents=True)
     document = write_package(unchecked, demand, scan_id=scan_id)
@@ -105,6 +109,12 @@ def _reason(certificate: Certificate) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _outcome(certificate: Certificate) -> str:
+    if not certificate.certified:
+        return _REFUSED
+    return _CERTIFIED if certificate.force_calibrated else UNCALIBRATED.lower()
+
+
 def metrics(exported: Exported, path: str) -> dict[str, Any]:
     """Return the artifact export/metrics."""
     certificate = exported.certificate
@@ -120,7 +130,8 @@ def metrics(exported: Exported, path: str) -> dict[str, Any]:
 
     return {
         "certified": certificate.certified,
-        "outcome": _CERTIFIED if certificate.certified else _REFUSED,
+        "force_calibrated": certificate.force_calibrated,
+        "outcome": _outcome(certificate),
         "verdict": certificate.verdict,
         "path": path,
         "checks": len(certificate.checks),

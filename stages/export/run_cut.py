@@ -64,6 +64,16 @@ def check_robot(document: dict, name: str) -> None:
         )
 
 
+def check_calibrated(document: dict, motion: Motion, accepted: bool) -> None:
+    """Reject a cut whose forces are estimates, unless that was accepted; an air cut needs no force."""
+    if document["demand"].get("force_calibrated", True) or motion.air or accepted:
+        return
+    raise RefusalError(
+        "No force log of this fruit was fitted: predicted force and stop force are estimates. Make a probe cut and "
+        "run again with --log, or accept the estimates with --accept-uncalibrated."
+    )
+
+
 def check_script(document: dict) -> None:
     """Reject a robot that this script can't move."""
     robot = document["robot"]
@@ -214,6 +224,11 @@ def main() -> int:
     )
     parser.add_argument("--air", action="store_true", help="the motion in the air")
     parser.add_argument("--execute", action="store_true", help="move the robot")
+    parser.add_argument(
+        "--accept-uncalibrated",
+        action="store_true",
+        help="cut although no force log of this fruit was fitted",
+    )
     parser.add_argument("--robot", help="the robot at that address; must be the one of cut.json")
     parser.add_argument("--host", help="address of the robot")
     parser.add_argument(
@@ -247,6 +262,7 @@ def main() -> int:
             return 0
         if not (options.robot and options.host):
             raise RefusalError("--execute needs --robot and --host.")
+        check_calibrated(document, motion, options.accept_uncalibrated)
         check_script(document)
         if log.exists() or not log.absolute().parent.is_dir():
             raise RefusalError(f"The log {log} exists, or its folder does not. Give a new file with --log.")

@@ -336,10 +336,14 @@ def test_what_the_log_determines_is_said_in_words_with_units(project):
     )
     html = report_html(data)
     assert html.count(none) == 2, "in the summary and where the parameters are"
-    for text in ("rounding of the knife", "0.6", "± 0.6", "mm", "0.1 to 1.2", "0.45 to 1, at a bound"):
+    assert "<td>contact rounding of the knife</td>" in html
+    for text in ("0.6", "± 0.6", "mm", "0.1 to 1.2", "0.45 to 1, at a bound"):
         assert f'<td class="short">{text}</td>' in html
     one = certainty(scalars(project, (True, False)))
-    assert one == "The log determines 1 of the 2 fitted parameters to within 10 %: rounding of the knife."
+    assert (
+        one
+        == "The log determines 1 of the 2 fitted parameters to within 10 %: contact rounding of the knife."
+    )
     assert "all 2 fitted" in certainty(scalars(project, (True, True)))
 
 

@@ -130,11 +130,22 @@ def exported_cut(
     body: Body | None = None,
     parting: Parting | None = None,
     knife: str = "kitchen",
+    force_calibrated: bool = True,
 ) -> Exported:
     """The motion through the body, exported below a folder, certified or not."""
     parting = parting or parting_at_end(motion)
     body = body or body_tables()
-    return export(place, motion, body, parting, CHAIN, params, knife=knife, scan_id="synthetic")
+    return export(
+        place,
+        motion,
+        body,
+        parting,
+        CHAIN,
+        params,
+        knife=knife,
+        scan_id="synthetic",
+        force_calibrated=force_calibrated,
+    )
 
 
 def certified_folder(folder: Path, motion: pl.DataFrame, params: ExportParams) -> Path:

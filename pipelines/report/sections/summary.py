@@ -96,6 +96,8 @@ def used_share(check: Mapping[str, Any]) -> float | None:
 
 def _go(export: Mapping[str, Any]) -> Note:
     verdict = str(export.get("verdict", ""))
+    if export.get("certified") and export.get("force_calibrated") is False:
+        return Note(f"GO only after a probe cut or explicit confirmation. {verdict} {_NEVER_RUN}", "warning")
     if export.get("certified"):
         return Note(f"GO. {verdict} {_NEVER_RUN}", "good")
     return Note(f"NO-GO. {verdict} No files were written for the robot.", "bad")

@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from stages.export.certificate import verify
 from stages.export.demand import cut_of, fruit_of
 from stages.export.description import CHAIN as STAGES_OF_CHAIN
 from stages.export.export import metrics
@@ -21,7 +22,7 @@ from stages.export.export_picture import export_picture
 from stages.export.motion_checks import POSE_M
 from stages.export.trajectory_files import read_mcap, read_yaml
 from stages.export.waypoints import PERIOD_S, joint_rows, table_of_csv, table_of_rows, whole_motion
-from stages.runtime.artifacts import read_metrics, write_json, write_table
+from stages.runtime.artifacts import polars_dtype, read_metrics, write_json, write_table
 from stages.runtime.catalogue import ARTIFACTS
 from stages.runtime.errors import InputError
 from stages.runtime.files import sha256_of_file
@@ -197,6 +198,26 @@ def script(folder: Path, *arguments: str, answers: str = "") -> subprocess.Compl
     )
 
 
+def test_without_a_force_log_only_the_geometry_is_certified(tmp_path):
+    """Verdict, metrics, cut.json, verify and script say so; the cut needs an explicit flag, the air cut does not."""
+    found = exported_cut(tmp_path / "cut", MOTION, force_calibrated=False)
+    verdict = found.certificate.verdict
+    assert found.certificate.certified and verdict.startswith("Geometry certified, force uncalibrated: all ")
+    figures = metrics(found, "somewhere")
+    assert (figures["outcome"], figures["force_calibrated"]) == (
+        "geometry certified, force uncalibrated",
+        False,
+    )
+    document = json.loads((found.folder / "cut.json").read_text())
+    assert document["certificate"]["verdict"] == verdict and document["demand"]["force_calibrated"] is False
+    assert verify(found.folder).verdict.startswith("Geometry certified, force uncalibrated")
+    assert "force uncalibrated" in script(found.folder).stdout
+    target = ("--execute", "--robot", "panda", "--host", "127.0.0.1")
+    assert "accept the estimates with --accept-uncalibrated" in script(found.folder, *target).stdout
+    for more in ("--air", "--accept-uncalibrated"):
+        assert "--accept-uncalibrated." not in script(found.folder, *target, more).stdout.split("REFUSED")[-1]
+
+
 def test_run_script_is_dry_by_default_and_checks_hashes(exported, tmp_path):
     dry = script(exported.folder)
     assert (dry.returncode, dry.stderr) == (0, "")
@@ -280,6 +301,7 @@ def scan_dir(tmp_path: Path) -> Path:
     link(directory, "tetrahedralize_half/nodes.parquet", ["halve/vertices.parquet", "halve/faces.parquet"])
     link(directory, "precut_half/nodes.parquet", ["tetrahedralize_half/nodes.parquet"])
     link(directory, "transport/parameters.parquet", ["calibrate/parameters.parquet"])
+    write_table(directory, "calibrate/profile", one_row("calibrate/profile"))
     write_table(directory, "optimize/motion", MOTION, notes={"knife": "kitchen"})
     used = ["precut_half/nodes.parquet", "transport/parameters.parquet"]
     record(directory, "optimize", used, ["optimize/motion.parquet"])
@@ -292,6 +314,14 @@ def scan_dir(tmp_path: Path) -> Path:
         if not (directory / stage / "provenance.json").exists():
             record(directory, stage, [], [])
     return directory
+
+
+def one_row(artifact: str) -> pl.DataFrame:
+    """The smallest table of the artifact that is not empty: here, a fitted force log."""
+    columns = {c.name: polars_dtype(c.dtype) for c in ARTIFACTS[artifact].columns}
+    return pl.DataFrame(
+        {name: [True if dtype == pl.Boolean else 0] for name, dtype in columns.items()}, columns
+    )
 
 
 LINKS = {

@@ -30,6 +30,7 @@ from stages.optimize.descent import Curvature, ForceModel, nearest_feasible, sol
 from stages.optimize.optimize_report import _band
 from stages.optimize.search import chosen_starts, drawn_motions, near_vertical, parameter_draws
 from stages.runtime.errors import InputError
+from stages.shared.library.library import CUT_SPREAD
 from tests.disect_sim.scenes import BLOCK_HEIGHT, regular_block
 from tests.stages.slicing_scenes import VALUES, block, quick, slicing_cut, uncut_block
 
@@ -209,14 +210,14 @@ def test_possible_materials_replace_the_ten_per_cent():
 
 
 def test_the_band_of_the_peak_is_that_of_possible_materials():
-    """It has the next amplitude (scale 7 %, cut 10 %) beside the materials' spread, here none."""
+    """It has the next amplitude (scale 7 %, cut CUT_SPREAD) beside the materials' spread, here none."""
     saved = [Confirmed(f"{POSSIBLE} {i}", 10.0, 10.0 - 0.1 * i, 20.0) for i in range(11)]
     found = SimpleNamespace(
         confirmed=[Confirmed("half the edge", 10.0, 1.0, 20.0), *saved],
         slicing=SimpleNamespace(norm=np.array([5.0, 20.0])),
         band=SavingBand(0.2, 0.5, 0.4, 0.1, 0.6, 0.01),
     )
-    high = 20.0 * np.exp(1.6449 * np.hypot(0.07, 0.1))
+    high = 20.0 * np.exp(1.6449 * np.hypot(0.07, CUT_SPREAD))
     expected = {"reduction_low": 0.2, "reduction_high": 0.5, "reduction_mean": 0.4}
     expected |= {"reduction_two_cuts_low": 0.1, "reduction_two_cuts_high": 0.6}
     expected |= {"reduction_material_spread": 0.01, "peak_force_high_n": high}
