@@ -1,5 +1,6 @@
-"""Commands about single cuts: verify, executed, library add, probe, predict."""
+"""Commands about single cuts and materials: verify, executed, materials, library add, probe, predict."""
 
+import math
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -7,8 +8,9 @@ import typer
 from rich.table import Table
 
 from pipelines.cli.terminal import Json, err, out, print_json, print_text, scan_ids, this_project
+from pipelines.cli.terminal import materials as complete_materials
 from pipelines.report.page import number
-from stages.runtime.errors import EXIT_FAILED
+from stages.runtime.errors import EXIT_FAILED, InputError
 
 
 def add_robot_commands(app: typer.Typer) -> None:
@@ -71,8 +73,53 @@ app = typer.Typer(no_args_is_help=True, help="Manage the library of calibrated c
 
 
 def add_library_commands(parent: typer.Typer) -> None:
-    """Add the sub-commands of `library` to the command line."""
+    """Add `materials` and the sub-commands of `library` to the command line."""
+    parent.command()(materials)
     parent.add_typer(app, name="library")
+
+
+def materials(
+    material: Annotated[
+        str, typer.Argument(help="apple, potato, cucumber, banana.", autocompletion=complete_materials)
+    ] = "apple",
+    as_json: Json = False,
+) -> None:
+    """Print the priors of a material with their sources: any fruit, and what the library's cuts have added."""
+    from disect_sim.parameters import MATERIALS, parameter_info
+    from stages.shared.library.library import NINETY, PRIORS, SHARE_RATIOS, cuts_of, expected
+
+    if material not in MATERIALS:
+        raise InputError(
+            f"{material[:80]!r} is not a known material. Known: {', '.join(MATERIALS)}. Choose one of them."
+        )
+    priors = expected(tuple(PRIORS["priors"]), material, "edge")
+    literature = [row for row in PRIORS["literature"] if row["material"] in (material, "any")]
+    if as_json:
+        rows = {
+            name: {"median": e.median, "spread_log": e.spread, "cuts": e.cuts, **PRIORS["priors"][name]}
+            for name, e in priors.items()
+        }
+        print_json({"material": material, "priors": rows, "literature": literature})
+        return
+    table = Table(
+        "parameter", "prior median", "90 % interval", "unit", "cuts", "source of the prior of any fruit"
+    )
+    for name, e in priors.items():
+        factor = math.exp(NINETY * e.spread)
+        unit = "-" if name in SHARE_RATIOS else parameter_info(name).unit
+        interval = f"{e.median / factor:.3g} to {e.median * factor:.3g}"
+        table.add_row(name, f"{e.median:.3g}", interval, unit, str(e.cuts), PRIORS["priors"][name]["source"])
+    out.print(table)
+    body = MATERIALS[material]
+    print_text(
+        out,
+        f"Body: Young's modulus {body.young_pa:.4g} Pa, Poisson's ratio {body.poisson:g}, density "
+        f"{body.density_kg_m3:g} kg/m³ (Heiden et al. 2022).",
+    )
+    for cut in cuts_of(material):
+        print_text(out, f"Library: {cut['name']}: {cut['source']}")
+    for row in literature:
+        print_text(out, f"Literature: {row['quantity']}: {row['value']} ({row['source']})")
 
 
 @app.command()

@@ -65,24 +65,26 @@ They represent the simulator's edge_press (e) and edge_drag (m), which are bound
 """
 RATIO_BOUNDS = (0.1, 10.0)
 """Range of both ratios where the prior is uniform."""
-ANY_MATERIAL: Mapping[str, tuple[float, float]] = {
-    "edge_toughness": (400.0, 0.8),
-    "edge_rise": (1.5e-3, 0.4),
-    "skin_toughness": (400.0, 1.0),
-    "skin_depth": (1.0e-3, 0.4),
-    "sdf_mu": (0.15, 0.6),
-    "sdf_ke": (1000.0, 0.5),
-    "cut_spring_ke": (500.0, 0.5),
-    "young_pa": (2.5e6, 0.5),
-    # Between fruits log(a/e) ~ N(0.54, 0.8) and log(m/e) ~ N(0.25, 0.45): 44 public sawing cuts of zucchini, carrot and
-    # potato (KTH). The spread between cuts of one material, _CUT_TO_CUT, is part of that and added by `expected`.
-    _SLICE_OVER_PRESS: (float(np.exp(0.54)), float(np.sqrt(0.8**2 - _CUT_TO_CUT**2))),
-    _DRAG_OVER_PRESS: (float(np.exp(0.25)), float(np.sqrt(0.45**2 - _CUT_TO_CUT**2))),
-}
-"""Median of fruits and vegetables, and the standard deviation of its logarithm, for an unknown material.
+PRIORS: dict[str, Any] = json.loads((Path(__file__).parent / "priors.json").read_text(encoding="utf-8"))
+"""Priors of any fruit with their sources, and values from the literature (`scan2cut materials` prints them)."""
+_BETWEEN_FRUITS = {*SHARE_RATIOS}
+"""Priors whose spread includes that between cuts of one material, which `expected` adds again."""
 
-From toughness published for apple, potato and cucumber flesh, 100 to 1000 J/m^2, and friction of wet steel.
-"""
+
+def _any_material() -> dict[str, tuple[float, float]]:
+    return {
+        name: (
+            prior["median"],
+            float(np.sqrt(prior["spread"] ** 2 - _CUT_TO_CUT**2))
+            if name in _BETWEEN_FRUITS
+            else prior["spread"],
+        )
+        for name, prior in PRIORS["priors"].items()
+    }
+
+
+ANY_MATERIAL: Mapping[str, tuple[float, float]] = _any_material()
+"""Median of fruits and vegetables, and the standard deviation of its logarithm, for an unknown material."""
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,10 @@ import json
 import numpy as np
 import polars as pl
 import pytest
+from typer.testing import CliRunner
 
 from disect_sim.parameters import MATERIALS
+from pipelines.cli.main import app
 from pipelines.project import Project
 from pipelines.scans.cuts import FOLDER as IN_PROJECT
 from pipelines.scans.cuts import add_cut
@@ -21,6 +23,7 @@ from stages.shared.library.library import (
     ANY_MATERIAL,
     FOLDER,
     NINETY,
+    PRIORS,
     cut_spread,
     cuts_of,
     expected,
@@ -158,3 +161,18 @@ def test_spread_of_a_cut_is_learnt_from_pairs_and_covers():
         covered.append(abs(truth * random.standard_normal()) < NINETY * cut_spread(list(factors)))
     # Six pairs and a prior at 0.1 worth four: the interval is pulled towards the prior, so a little short of 90 %.
     assert 0.80 < np.mean(covered) < 0.92
+
+
+def test_every_prior_names_its_source_and_materials_prints_it():
+    for name, prior in PRIORS["priors"].items():
+        assert prior["source"] and prior["median"] > 0.0 and prior["spread"] > 0.0, name
+    shown = CliRunner().invoke(app, ["materials", "apple", "--json"])
+    content = json.loads(shown.stdout)
+    assert content["priors"].keys() == PRIORS["priors"].keys()
+    assert content["priors"]["edge_toughness"]["cuts"] == 2, "the two shipped apples"
+    assert all(row["source"] for row in content["literature"])
+    assert "Holt & Schoorl" in CliRunner().invoke(app, ["materials", "apple"]).stdout
+    wrong = CliRunner().invoke(app, ["materials", "aple"])
+    assert isinstance(wrong.exception, InputError) and "apple, potato, cucumber, banana" in str(
+        wrong.exception
+    )
