@@ -131,7 +131,7 @@ def scalar_table(fit: Calibration | None) -> pl.DataFrame:
     )
 
 
-def spring_table(known: Mapping[str, SpringPosterior]) -> pl.DataFrame:
+def spring_table(known: Mapping[str, SpringPosterior], damage_law: str) -> pl.DataFrame:
     """Return the table calibrate/spring_posterior; no rows if springs were not fitted one by one."""
     schema = {
         "spring": pl.Int64,
@@ -142,7 +142,7 @@ def spring_table(known: Mapping[str, SpringPosterior]) -> pl.DataFrame:
     }
     schema |= {"unit": pl.String, "left": pl.Float64}
     rows = [
-        (i, name, *numbers, parameter_info(name).unit, left)
+        (i, name, *numbers, parameter_info(name, damage_law=damage_law).unit, left)
         for name, each in known.items()
         for i, (*numbers, left) in enumerate(zip(each.value, each.low, each.high, each.left, strict=True))
     ]
@@ -163,7 +163,8 @@ def body_table(values: Values) -> pl.DataFrame:
 
 def _scalar_row(fit: Calibration, name: str) -> tuple[object, ...]:
     bound, value = fit.bounds[name], scalar_values(fit)[name]
-    unit = "m" if name == OFFSET else parameter_info(name).unit
+    law = fit.problem.model.damage_law
+    unit = "m" if name == OFFSET else parameter_info(name, damage_law=law).unit
     error = fit.certainty[name]
     return (
         name,

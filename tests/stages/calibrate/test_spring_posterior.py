@@ -65,8 +65,15 @@ def test_a_log_tells_of_the_springs_that_the_knife_met(fit):
 
 
 def test_the_table_has_every_spring_and_every_parameter(fit):
-    table = spring_table(fit.springs)
+    table = spring_table(fit.springs, "force")
     check_table(ARTIFACTS["calibrate/spring_posterior"], table, "calibrate/spring_posterior")
     assert len(table) == len(NAMES) * fit.problem.model.spring_count
     assert set(table["unit"]) == {"N/m"}
-    assert len(spring_table({})) == 0
+    assert len(spring_table({}, "force")) == 0
+
+
+@pytest.mark.parametrize(("law", "unit"), [("force", "-"), ("stretch", "N/m per m"), ("cohesive", "m")])
+def test_units_follow_the_damage_law(fit, law, unit):
+    """The softness of a spring is another quantity under each law."""
+    known = {"cut_spring_softness": fit.springs[NAMES[0]]}
+    assert set(spring_table(known, law)["unit"]) == {unit}
