@@ -122,7 +122,7 @@ def test_numbers_behind_a_plot_can_be_read_and_saved(browser, pages):
     with page.expect_download() as saved:
         details.locator("a.download").click()
     text = Path(saved.value.path()).read_text()
-    assert text.startswith('"radius ratio [-], 1 is regular",tetrahedra in a bin of 0.05\n0.025,')
+    assert text.startswith("radius ratio [-] (1: regular),tetrahedra per bin of 0.05\n0.025,")
     assert details.locator("tr").count() == text.count("\n")
     assert complaints == []
     page.context.close()
