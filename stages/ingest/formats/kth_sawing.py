@@ -1,12 +1,13 @@
 """Sawing runs of KTH: forces.txt and positions.txt as `rostopic echo -p` writes them, in one ZIP archive.
 
 forces.txt holds the wrench on the knife, positions.txt the end effector; each has its own time stamps in ns. The
-positions are interpolated to the times of the forces, over the time that both cover. The sensor was zeroed before each run, and most
-runs begin in contact: there is nothing to take a tare from, and none is needed. forces.txt alone is read too, with
-positions.txt beside it in the same folder.
+positions are interpolated to the times of the forces, over the time that both cover. The sensor was zeroed before each
+run, and most runs begin in contact: there is nothing to take a tare from, and none is needed. forces.txt alone is read
+too, with positions.txt beside it in the same folder.
 """
 
 import io
+import struct
 import zipfile
 from pathlib import Path, PurePosixPath
 
@@ -74,9 +75,8 @@ def _member_names(path: Path) -> list[str]:
     try:
         with zipfile.ZipFile(path) as archive:
             return archive.namelist()
-    except (
-        Exception
-    ):  # a damaged archive can raise anything; the reader of NPZ then says what is wrong with it
+    except (OSError, EOFError, ValueError, NotImplementedError, struct.error, zipfile.BadZipFile):
+        # Damaged: the reader of NPZ says what is wrong with it.
         return []
 
 
