@@ -16,7 +16,7 @@ from stages.runtime.describe import (
     picture,
     table,
 )
-from stages.shared.columns import POSITION, triangles
+from stages.shared.surface import POSITION, triangles
 
 _ARTIFACTS = (
     table(

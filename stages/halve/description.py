@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from stages.runtime.describe import Column, Stage, StageParams, metrics, picture, table
-from stages.shared.columns import POSITION, triangles
+from stages.shared.surface import POSITION, triangles
 
 _ARTIFACTS = (
     table(

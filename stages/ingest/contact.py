@@ -206,7 +206,8 @@ def require_onset(
     raise InputError(
         f"{source}: no contact was found. The knife is pushed up by at most {strongest:.3g} N while it goes down; "
         f"contact is {threshold_n:g} N for {_HOLD_S:g} s. Give the log of a cut; if it is one, lower "
-        "ingest.onset_force_n or correct ingest.force_unit."
+        "ingest.onset_force_n or correct ingest.force_unit; if its sensor was zeroed and it begins in contact: --set "
+        "ingest.tare=none."
     )
 
 

@@ -85,7 +85,7 @@ class IngestParams(StageParams):
     """Of the board above the robot's base, along up_axis."""
     board_clearance_m: Annotated[float, Field(ge=0, le=0.1)]
     """Height of the edge above the board at its lowest, where board_height_m is not known."""
-    tare: Literal["auto", "air", "window"]
+    tare: Literal["auto", "air", "window", "none"]
     tare_window_s: Annotated[float, Field(ge=0.02, le=10)]
     onset_force_n: Positive
     scale_error_fraction: Annotated[float, Field(ge=0, le=1)]

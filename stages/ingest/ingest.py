@@ -14,7 +14,7 @@ from stages.ingest.force_recovery import EdgeRecord, describe, edge_record
 from stages.ingest.ingest_picture import force_picture, no_log_picture
 from stages.ingest.log_file import read_log
 from stages.ingest.robot_log import EXERTED, RobotLog, in_si
-from stages.ingest.tare import Tare, air_tare, window_tare
+from stages.ingest.tare import Tare, air_tare, window_tare, zero_tare
 from stages.runtime.artifacts import polars_dtype
 from stages.runtime.catalogue import ARTIFACTS
 from stages.runtime.errors import InputError
@@ -88,15 +88,23 @@ def ingest(
             f"ingest.tare is air, but {source} has no no-contact run. One is needed. Give it with --air, or set "
             "ingest.tare to window."
         )
-    if airs and params.tare != "window":
+    is_zeroed = params.tare == "none" or (params.tare == "auto" and log.zeroed and not airs)
+    if is_zeroed:
+        tare = zero_tare(record)
+    elif airs and params.tare != "window":
         tare = air_tare(record, descent, airs, params.reading.filter_cutoff_hz)
     else:
         tare = window_tare(record, descent, params, source)
     net = record.force_n - tare.force_n
     filtered = low_pass(record.time_s, net, params.reading.filter_cutoff_hz)
     onset = require_onset(record.time_s, filtered[:, 1], descent, params.onset_force_n, source)
+    if is_zeroed:
+        # A sawing knife is held back along the blade before it is pushed up.
+        norm = np.linalg.norm(filtered, axis=1)
+        onset = min(onset, require_onset(record.time_s, norm, descent, params.onset_force_n, source))
     before_contact = filtered[descent.top : max(onset, descent.top + 1)]
-    residual = float(np.sqrt((before_contact**2).sum(axis=1).mean()))
+    # A zeroed log may begin in contact: what it reads before the onset is then a force, not an error of the tare.
+    residual = 0.0 if is_zeroed else float(np.sqrt((before_contact**2).sum(axis=1).mean()))
     on_board = board_contact(filtered[:, 1], descent)
     position, board = _on_board(record, airs, params)
     smooth_position = low_pass(record.time_s, position, params.reading.filter_cutoff_hz)

@@ -92,6 +92,8 @@ class RobotLog:
     tool: NDArray[np.float64] | None = None
     """Pose of the end effector in the flange's frame [m], shape [4, 4]."""
     robot: str = "Franka Panda"
+    zeroed: bool = False
+    """True if the format's force has its zero already, so that a log may begin in contact."""
 
 
 def pose_parts(column_major: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -111,6 +111,11 @@ def air_tare(
     return Tare(np.mean(forces, axis=0), covered, method)
 
 
+def zero_tare(record: EdgeRecord) -> Tare:
+    """Return no tare: the sensor was zeroed before the log began."""
+    return Tare(np.zeros_like(record.force_n), np.ones(len(record.time_s), bool), "none: the log is zeroed")
+
+
 def window_tare(record: EdgeRecord, descent: Descent, params: IngestParams, source: str) -> Tare:
     """Return the mean force while the knife moves in air, just before contact."""
     time = record.time_s

@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from stages.runtime.describe import Artifact, Column, Stage, StageParams, Vector, metrics, picture, table
-from stages.shared.columns import POSITION, SIDE, triangles
+from stages.shared.surface import POSITION, SIDE, triangles
 
 
 def _half_body(side: str) -> tuple[Artifact, Artifact]:

@@ -5,8 +5,8 @@ from typing import Annotated
 from pydantic import Field
 
 from stages.runtime.describe import Column, Stage, StageParams, metrics, picture, table
-from stages.shared.columns import SIDE, triangles
 from stages.shared.cut_description import CutParams, cut_mesh
+from stages.shared.surface import SIDE, triangles
 
 _ARTIFACTS = (
     table(

@@ -29,6 +29,7 @@ class LogFormat:
 
 LOG_FORMATS = {
     "parquet": LogFormat("Parquet with ingest.columns", (".parquet",)),
+    "kth_sawing": LogFormat("a KTH sawing run (ZIP of forces.txt and positions.txt)", (".zip",)),
     "npz": LogFormat("NPZ with ingest.columns", (".npz",)),
     "ros_recording": LogFormat("a ROS recording (.bag, .db3, .mcap)", (".bag", ".db3", ".mcap")),
     "paper_pickle": LogFormat("the paper's pickle with ingest.allow_pickle", (".pkl", ".pickle")),

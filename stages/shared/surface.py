@@ -7,14 +7,25 @@ from types import ModuleType
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_matrix
-from scipy.sparse.csgraph import connected_components
 
+from stages.runtime.describe import Column
 from stages.runtime.errors import InputError
 
+# Columns of tables with positions and triangles
+
+POSITION = Column("position_m", "array[f64,3]", "m", "position in the cutting frame (y up, board y = 0)")
+SIDE = Column(
+    "side", "i8", "-", "+1 on the positive side of the cut surface (x > 0 for the plane x = 0), else -1"
+)
+
+
+def triangles(meaning: str) -> Column:
+    """Return the column of a triangle table: three vertices per row."""
+    return Column("vertices", "array[i32,3]", "index", meaning)
+
+
 # Import of open3d, only through this function: it links against libusb-1.0, which a bare machine lacks, so the copy
-# from
-# `libusb-package` is loaded first. The import takes about a second, so it happens on first use.
+# from `libusb-package` is loaded first. The import takes about a second, so it happens on first use.
 
 
 @cache
@@ -108,6 +119,9 @@ def edge_lengths(surface: Surface) -> _Floats:
 
 def face_components(faces: _Ints, vertex_count: int) -> NDArray[np.int32]:
     """Return the component label of each face (faces that share a vertex are one component), shape [face_count]."""
+    from scipy.sparse import coo_matrix
+    from scipy.sparse.csgraph import connected_components
+
     edges = half_edges(faces)
     graph = coo_matrix((np.ones(len(edges), bool), (edges[:, 0], edges[:, 1])), (vertex_count, vertex_count))
     labels = connected_components(graph, directed=False)[1]

@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from stages.runtime.describe import Column, EdgeLength, Fraction, Stage, StageParams, metrics, picture, table
-from stages.shared.columns import POSITION
+from stages.shared.surface import POSITION
 
 _ARTIFACTS = (
     table(

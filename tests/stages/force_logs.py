@@ -1,6 +1,7 @@
 """Synthetic force logs: a knife goes down through a made-up fruit, and the truth is known."""
 
 import json
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -120,3 +121,33 @@ def libfranka_text(cut: SyntheticCut, joints: np.ndarray, *, old: bool) -> str:
     commands = ",".join(["8"] * 43)
     lines = [",".join(repr(float(cell)) for cell in row) + between + commands for row in rows]
     return "\n".join([header, *lines]) + "\n"
+
+
+KTH_START_NS = 1588763858930413213
+"""A time stamp of 2020, in ns: more digits than a 64-bit float has."""
+
+
+def kth_tables(cut: SyntheticCut, *, delay_s: float = 0.0) -> dict[str, str]:
+    """forces.txt and positions.txt of a KTH run; the stamps of the positions come `delay_s` later."""
+    lead = "%time,field.header.seq,field.header.stamp,field.header.frame_id"
+    force_columns = [f"field.wrench.{kind}.{axis}" for kind in ("force", "torque") for axis in "xyz"]
+    columns = {"forces.txt": force_columns, "positions.txt": [f"field.vector.{axis}" for axis in "xyz"]}
+    values = {"forces.txt": np.pad(cut.reading_n, ((0, 0), (0, 3))), "positions.txt": cut.position_m}
+    tables = {}
+    for name, names in columns.items():
+        late = delay_s if name == "positions.txt" else 0.0
+        stamps = [KTH_START_NS + round(1e9 * (t + late)) for t in cut.time_s.tolist()]
+        rows = [
+            ",".join([str(stamp + 150000), str(k), str(stamp), "", *map(repr, row)])
+            for k, (stamp, row) in enumerate(zip(stamps, values[name].tolist(), strict=True))
+        ]
+        tables[name] = "\n".join([",".join([lead, *names]), *rows]) + "\n"
+    return tables
+
+
+def write_kth(path: Path, tables: dict[str, str]) -> Path:
+    """A ZIP archive of the files."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in tables.items():
+            archive.writestr(name, text)
+    return path

@@ -17,7 +17,15 @@ from stages.clean.scan_file import read_scan
 from stages.ingest.log_file import read_log
 from stages.runtime.errors import InputError
 from stages.shared.input_files import CLOUD_SUFFIXES, LOG_FORMATS, MESH_SUFFIXES
-from tests.stages.force_logs import SyntheticCut, libfranka_text, recording, synthetic_cut, with_params
+from tests.stages.force_logs import (
+    SyntheticCut,
+    kth_tables,
+    libfranka_text,
+    recording,
+    synthetic_cut,
+    with_params,
+    write_kth,
+)
 from tests.stages.ros_logs import write_bag
 from tests.stages.scan_writers import WRITERS
 
@@ -82,6 +90,10 @@ def write_lines(path: Path, rows: Rows) -> None:
     path.write_text("\n".join(lines))
 
 
+def write_archive(path: Path, rows: Rows) -> None:
+    write_kth(path, kth_tables(as_cut(rows)))
+
+
 def write_ros(path: Path, rows: Rows) -> None:
     write_bag(path, as_cut(rows))
 
@@ -90,6 +102,7 @@ LOGS: dict[str, tuple[str, Callable[[Path, Rows], None], object]] = {
     "log.csv": ("csv_table", write_csv, IN_COLUMNS),
     "log.parquet": ("parquet", write_parquet, IN_COLUMNS),
     "log.npz": ("npz", write_npz, IN_ARRAYS),
+    "log.zip": ("kth_sawing", write_archive, with_params()),
     "log.pkl": ("paper_pickle", write_pickle, IN_COLUMNS),
     "log.json": ("control_server_json", write_json, with_params()),
     "log.jsonl": ("robot_state_lines", write_lines, with_params()),
