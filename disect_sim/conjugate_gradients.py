@@ -63,7 +63,7 @@ class _Clusters:
         return sp.kron(shape_matrix, sp.identity(3), format="csr")
 
 
-def node_clusters(model: Model) -> _Clusters:
+def _node_clusters(model: Model) -> _Clusters:
     """Cluster the free nodes: starting with the two sides of the cut, halve the largest cluster along its longest
     side.
     """
@@ -89,7 +89,7 @@ def node_clusters(model: Model) -> _Clusters:
     return _Clusters(cluster, functions)
 
 
-def coarse_inverse(clusters: _Clusters, pattern: BlockPattern, blocks: np.ndarray) -> np.ndarray:
+def _coarse_inverse(clusters: _Clusters, pattern: BlockPattern, blocks: np.ndarray) -> np.ndarray:
     """Return the inverse of the Hessian on the coarse space [m/N], shape [4 count, 4 count, 3, 3].
 
     Motions without positive stiffness are dropped, so that the result is never indefinite.
@@ -135,7 +135,7 @@ class ConjugateGradients:
         self._system, self._columns = system, columns
         self._matrices = system.model.copies
         assert self._matrices in (1, columns)
-        self._clusters = node_clusters(system.model.one)
+        self._clusters = _node_clusters(system.model.one)
         self._pattern = system.pattern.first_of(self._matrices)
         self.rows = self._pattern.free_count
         unknowns = 4 * self._clusters.count
@@ -187,7 +187,7 @@ class ConjugateGradients:
         inverses: list[np.ndarray] = []
         for number, matrix in enumerate(blocks):
             same = number and np.array_equal(matrix, blocks[number - 1])
-            inverses.append(inverses[-1] if same else coarse_inverse(self._clusters, self._pattern, matrix))
+            inverses.append(inverses[-1] if same else _coarse_inverse(self._clusters, self._pattern, matrix))
         upload(self._coarse.inverse, np.stack(inverses))
 
     def record(self, *, relative_to_right: bool) -> None:

@@ -287,7 +287,7 @@ class CachedCholeskySolver:
         if self._wary > 0:
             self._wary -= 1
             matrix = sp.csc_matrix((data, self._csc_rows, self._csc_pointers), shape=(self.size, self.size))
-            if not is_positive_definite(matrix):
+            if not _is_positive_definite(matrix):
                 return None
         try:
             with _native_stdout_silenced():
@@ -382,7 +382,7 @@ def _use(
     return np.where(better, guess, 0.0), np.where(better, rest, b)
 
 
-def is_positive_definite(matrix: sp.csc_matrix) -> bool:
+def _is_positive_definite(matrix: sp.csc_matrix) -> bool:
     """Return True if a symmetric matrix is positive definite.
 
     LU without exchange of rows is L D Lᵀ, and D has the signs of the eigenvalues (Sylvester's law of inertia).

@@ -153,7 +153,7 @@ def on_cuda() -> bool:
     return choose_device(None) != "cpu"
 
 
-def choose_solver(name: str | None, device: str, tets: int) -> str:
+def _choose_solver(name: str | None, device: str, tets: int) -> str:
     """Return the requested solver, or the default for the device and number of tets."""
     able = device == "cpu" or wp.is_conditional_graph_supported()
     if name is None:
@@ -180,7 +180,7 @@ def forward_solver(tets: int) -> str | None:
 def describe_device() -> str:
     """Describe in one line the default device and how it solves the steps."""
     device = choose_device(None)
-    solver = choose_solver(None, device, 0)
+    solver = _choose_solver(None, device, 0)
     if device == "cpu":
         return f"no CUDA device; the simulator runs on the CPU: up to {_LARGE_TETS:,} tets {SOLVERS[solver]}"
     cuda = wp.get_device(device)
@@ -280,7 +280,7 @@ def settle(
         parameters=expanded,
         integrator=integrator,
         device=name,
-        solver=choose_solver(solver, name, model.tet_count),
+        solver=_choose_solver(solver, name, model.tet_count),
         dt=float(dt),
         times=times,
         poses=motion.poses(times),

@@ -78,12 +78,12 @@ class TriangleBvh:
 
     def _leaf_distances2(self, points: np.ndarray, node: np.ndarray) -> np.ndarray:
         corners = self._corners[self._leaves[node]].reshape(-1, 3, 3)
-        closest, _ = closest_on_triangles(np.repeat(points, _LEAF_SIZE, axis=0), corners)
+        closest, _ = _closest_on_triangles(np.repeat(points, _LEAF_SIZE, axis=0), corners)
         offset = closest - np.repeat(points, _LEAF_SIZE, axis=0)
         return np.einsum("ij,ij->i", offset, offset).reshape(-1, _LEAF_SIZE)
 
 
-def closest_on_triangles(points: np.ndarray, corners: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _closest_on_triangles(points: np.ndarray, corners: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return closest points [m], shape [p, 3], on one triangle each (corners [m], shape [p, 3, 3]), and their feature.
 
     Features, shape [p]: 0 the inside; 1, 2, 3 the edge that starts at corner 0, 1, 2; 4, 5, 6 the corner 0,
@@ -127,7 +127,7 @@ class CuttingSurface:
         _check_no_slivers(double_area, edge)
         face_normal /= double_area[:, None]
         self._bvh = TriangleBvh(self._corners)
-        # Normals by feature, in the numbering of closest_on_triangles, shape [f, 7, 3].
+        # Normals by feature, in the numbering of _closest_on_triangles, shape [f, 7, 3].
         self._normals = np.concatenate(
             [
                 face_normal[:, None],
@@ -145,7 +145,7 @@ class CuttingSurface:
         face = self._bvh.nearest(points, limit)
         near = face >= 0
         distance = np.full(len(points), np.inf)
-        closest, feature = closest_on_triangles(points[near], self._corners[face[near]])
+        closest, feature = _closest_on_triangles(points[near], self._corners[face[near]])
         offset = points[near] - closest
         above = np.einsum("pi,pi->p", offset, self._normals[face[near], feature]) >= 0.0
         distance[near] = np.where(above, 1.0, -1.0) * np.linalg.norm(offset, axis=1)

@@ -131,7 +131,7 @@ class _Copies:
     """Number of connected pieces of material on side +1 and -1, shape [2]."""
 
 
-def duplicate_tets(tets: np.ndarray, side: np.ndarray, pairs: FacePairs) -> _Copies:
+def _duplicate_tets(tets: np.ndarray, side: np.ndarray, pairs: FacePairs) -> _Copies:
     """Copy every tet (shape [k, 4]) to each side (+1 or -1 per vertex) on which it has a vertex.
 
     Neighbouring copies share the three nodes of their common face if material of their side touches that face. Sharing
@@ -394,7 +394,7 @@ def split_mesh(
     """
     pairs = pair_faces(tets)
     _check_faces(pairs)
-    copies = duplicate_tets(tets, side, pairs)
+    copies = _duplicate_tets(tets, side, pairs)
     _check_two_pieces(copies.piece_count)
 
     kept = _keep_off_ends(coordinate, snap_tolerance_fraction)

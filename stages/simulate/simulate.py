@@ -38,7 +38,7 @@ class Profile:
     cut_fraction: NDArray[np.float64]
 
 
-def simulate_picture(
+def _simulate_picture(
     cut: CutMesh, knife: Knife, moments: Sequence[Moment], profile: Profile
 ) -> NDArray[np.uint8]:
     """Draw one view per moment above the force over time; 8-bit pixels, shape [height, width, 3]."""
@@ -223,6 +223,6 @@ def run(io: StageIO, params: SimulateParams) -> dict[str, object]:
     profile = Profile(
         cut.result.time, cut.result.force, _at(cut.result, cut.result.cut_fraction[:, None])[:, 0]
     )
-    io.write_png("simulate/preview", simulate_picture(mesh, cut.model.knife, cut.moments, profile))
+    io.write_png("simulate/preview", _simulate_picture(mesh, cut.model.knife, cut.moments, profile))
     io.progress(1.0, "done")
     return metrics(cut)

@@ -72,7 +72,7 @@ _KEPT_ALTITUDE_FRACTION = 0.8
 """Minimum remaining fraction of the smallest altitude, and hence of the time step."""
 
 
-def restore_volume(mesh: TetMesh, volume_m3: float, *, max_distance_m: float) -> tuple[TetMesh, float]:
+def _restore_volume(mesh: TetMesh, volume_m3: float, *, max_distance_m: float) -> tuple[TetMesh, float]:
     """Move the boundary nodes along their normals until the mesh has the target volume.
 
     Args:
@@ -165,7 +165,7 @@ def tetrahedralize(
         )
         keep = drop_touching(raw.tets, np.abs(tet_quality(raw.nodes, raw.tets).volume_m3))
         sound = compacted(raw.nodes, raw.tets[keep])
-        mesh, inflation = restore_volume(sound, surface.volume_m3, max_distance_m=epsilon)
+        mesh, inflation = _restore_volume(sound, surface.volume_m3, max_distance_m=epsilon)
         quality = tet_quality(mesh.nodes, mesh.tets)
         error = float(quality.volume_m3.sum() / surface.volume_m3 - 1.0)
         fault = _fault(mesh, quality, error, params.max_volume_error_fraction)

@@ -7,9 +7,9 @@ import scipy.sparse as sp
 from disect_sim.conjugate_gradients import (
     _CLUSTERS,
     ConjugateGradientSolver,
+    _coarse_inverse,
+    _node_clusters,
     _positive_inverse,
-    coarse_inverse,
-    node_clusters,
 )
 from disect_sim.device_arrays import clear, host
 from disect_sim.linear_solver import IndefiniteHessianError
@@ -121,7 +121,7 @@ def test_an_indefinite_hessian_is_counted_said_and_still_solvable(pressed):
 @pytest.mark.parametrize("boundary", ["held", "free"])
 def test_clusters_hold_every_free_node_once_and_none_crosses_the_cut(boundary):
     model = block_model(irregular_block(), boundary=boundary)
-    clusters = node_clusters(model)
+    clusters = _node_clusters(model)
     free = np.flatnonzero(~model.fixed)
     assert len(clusters.cluster) == len(free)
     assert 2 <= clusters.count <= _CLUSTERS
@@ -138,8 +138,8 @@ def test_the_coarse_space_holds_every_affine_motion(pressed):
     """Rigid motions and uniform strain are found exactly: the Galerkin correction of H u is u."""
     model, system = pressed.model, pressed
     hessian = dense_hessian(system)
-    clusters = node_clusters(model)
-    inverse = coarse_inverse(clusters, system.pattern, host(system.blocks)[:-1])
+    clusters = _node_clusters(model)
+    inverse = _coarse_inverse(clusters, system.pattern, host(system.blocks)[:-1])
     flat = inverse.transpose(0, 2, 1, 3).reshape(12 * clusters.count, -1)
     to_nodes = clusters.prolongation()
     rng = np.random.default_rng(3)

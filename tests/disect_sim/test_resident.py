@@ -14,7 +14,7 @@ from disect_sim.outcome import OutcomeKind
 from disect_sim.simulation import (
     _LARGE_FORWARD_TETS,
     _LARGE_TETS,
-    choose_solver,
+    _choose_solver,
     describe_device,
     forward_solver,
 )
@@ -244,17 +244,17 @@ def test_a_body_that_runs_away_is_named():
 
 
 def test_the_device_decides_unless_asked(monkeypatch):
-    assert choose_solver(None, "cpu", 1000) == "cholesky"
-    assert choose_solver(None, "cpu", _LARGE_TETS + 1) == "conjugate_gradients"
-    assert choose_solver("cholesky", "cpu", _LARGE_TETS + 1) == "cholesky"
+    assert _choose_solver(None, "cpu", 1000) == "cholesky"
+    assert _choose_solver(None, "cpu", _LARGE_TETS + 1) == "conjugate_gradients"
+    assert _choose_solver("cholesky", "cpu", _LARGE_TETS + 1) == "cholesky"
     monkeypatch.setattr(wp, "is_conditional_graph_supported", lambda: True)
-    assert choose_solver(None, "cuda:0", 1000) == "conjugate_gradients"
-    assert choose_solver("cholesky", "cuda:0", 1000) == "cholesky"
+    assert _choose_solver(None, "cuda:0", 1000) == "conjugate_gradients"
+    assert _choose_solver("cholesky", "cuda:0", 1000) == "cholesky"
     monkeypatch.setattr(wp, "is_conditional_graph_supported", lambda: False)
-    assert choose_solver(None, "cuda:0", 1000) == "cholesky"
-    assert choose_solver("conjugate_gradients", "cpu", 1000) == "conjugate_gradients"
+    assert _choose_solver(None, "cuda:0", 1000) == "cholesky"
+    assert _choose_solver("conjugate_gradients", "cpu", 1000) == "conjugate_gradients"
     with pytest.raises(InputError, match=r"driver of version 12\.4"):
-        choose_solver("conjugate_gradients", "cuda:0", 1000)
+        _choose_solver("conjugate_gradients", "cuda:0", 1000)
     with pytest.raises(InputError, match="solver is 'magic'"):
         simulate(block_model(), STRAIGHT, solver="magic")
 

@@ -6,7 +6,7 @@ import pytest
 import scipy.sparse as sp
 
 from disect_sim.cut_mesh import box_mesh
-from disect_sim.linear_solver import CachedCholeskySolver, IndefiniteHessianError, is_positive_definite
+from disect_sim.linear_solver import CachedCholeskySolver, IndefiniteHessianError, _is_positive_definite
 from disect_sim.sparsity import _TET_PAIRS, block_pattern, element_slots, launch_groups
 
 
@@ -119,8 +119,8 @@ def test_definiteness_is_that_of_the_eigenvalues():
         dense = random.normal(size=(40, 40)) * (random.random((40, 40)) < 0.1)
         dense = dense + dense.T + shift * np.eye(40) * np.abs(np.linalg.eigvalsh(dense + dense.T)).max()
         expected = bool((np.linalg.eigvalsh(dense) > 0.0).all())
-        assert is_positive_definite(sp.csc_matrix(dense)) is expected is (shift > 1.0)
-    assert not is_positive_definite(sp.csc_matrix(np.diag([1.0, 0.0, 2.0])))
+        assert _is_positive_definite(sp.csc_matrix(dense)) is expected is (shift > 1.0)
+    assert not _is_positive_definite(sp.csc_matrix(np.diag([1.0, 0.0, 2.0])))
 
 
 def test_a_cut_that_struggles_does_not_eat_the_memory():

@@ -7,7 +7,7 @@ from scipy.spatial import ConvexHull, Delaunay
 from disect_sim.cut_mesh import tet_volumes
 from disect_sim.outcome import InputError
 from disect_sim.virtual_nodes.cutting import cut_by_plane
-from disect_sim.virtual_nodes.split import duplicate_tets, tet_edges
+from disect_sim.virtual_nodes.split import _duplicate_tets, tet_edges
 from disect_sim.virtual_nodes.topology import outer_faces, pair_faces
 from tests.disect_sim.tet_meshes import (
     BOX_VOLUME,
@@ -130,12 +130,12 @@ def test_unused_vertices_do_not_become_nodes():
 def test_neighbouring_copies_share_ghosts_and_unconnected_ones_do_not():
     # Two tets on both sides of the triangle 1, 2, 3, which is below the surface; tips 0 and 4 are above it.
     tets = np.array([[0, 1, 2, 3], [4, 1, 3, 2]])
-    apart = duplicate_tets(tets, np.array([1, -1, -1, -1, 1]), pair_faces(tets))
+    apart = _duplicate_tets(tets, np.array([1, -1, -1, -1, 1]), pair_faces(tets))
     above = apart.tets[apart.tet_side == 1]
     assert not set(above[0]) & set(above[1])
     assert apart.piece_count.tolist() == [2, 1]
     # With vertex 1 above as well, the material is connected across the triangle and so are its ghosts.
-    joined = duplicate_tets(tets, np.array([1, 1, -1, -1, 1]), pair_faces(tets))
+    joined = _duplicate_tets(tets, np.array([1, 1, -1, -1, 1]), pair_faces(tets))
     above = joined.tets[joined.tet_side == 1]
     assert len(set(above[0]) & set(above[1])) == 3
     assert joined.piece_count.tolist() == [1, 1]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from disect_sim.outcome import InputError
 from disect_sim.virtual_nodes.cutting import cut_by_plane, cut_by_surface
-from disect_sim.virtual_nodes.signed_distance import CuttingSurface, TriangleBvh, closest_on_triangles
+from disect_sim.virtual_nodes.signed_distance import CuttingSurface, TriangleBvh, _closest_on_triangles
 from disect_sim.virtual_nodes.split import half_body
 from tests.disect_sim.tet_meshes import (
     BOX_VOLUME,
@@ -183,7 +183,7 @@ def test_nearest_triangle_is_that_of_an_exhaustive_search(seed, count, size):
     nearest = TriangleBvh(corners).nearest(points)
     every = np.stack(
         [
-            np.linalg.norm(closest_on_triangles(points, np.broadcast_to(c, (30, 3, 3)))[0] - points, axis=1)
+            np.linalg.norm(_closest_on_triangles(points, np.broadcast_to(c, (30, 3, 3)))[0] - points, axis=1)
             for c in corners
         ],
         axis=1,
@@ -196,7 +196,7 @@ def test_nearest_triangle_is_that_of_an_exhaustive_search(seed, count, size):
 def test_closest_point_beats_every_other_point_of_the_triangle(seed):
     rng = np.random.default_rng(seed)
     corners, point = rng.normal(size=(1, 3, 3)), rng.normal(size=(1, 3))
-    closest, _ = closest_on_triangles(point, corners)
+    closest, _ = _closest_on_triangles(point, corners)
     weights = rng.dirichlet([0.5, 0.5, 0.5], 300)
     others = weights @ corners[0]
     assert np.linalg.norm(closest - point) <= np.linalg.norm(others - point, axis=1).min() + 1e-12

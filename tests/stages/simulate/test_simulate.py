@@ -21,11 +21,11 @@ from stages.shared.cut import read_cut_mesh, straight_cut
 from stages.simulate.description import SimulateParams
 from stages.simulate.simulate import (
     Profile,
+    _simulate_picture,
     check_parameters,
     force_table,
     metrics,
     simulate,
-    simulate_picture,
     spring_table,
 )
 from tests.disect_sim.tet_meshes import jittered_box
@@ -116,7 +116,7 @@ def test_picture_shows_four_times_and_the_force(mesh, cut):
     profile = Profile(
         result.time, result.force, np.interp(result.time, result.step_time, result.cut_fraction)
     )
-    picture = simulate_picture(mesh, cut.model.knife, cut.moments, profile)
+    picture = _simulate_picture(mesh, cut.model.knife, cut.moments, profile)
     assert len(cut.moments) == 4
     views, plot = picture[:430], picture[430:]
     for panel in (*np.array_split(views, 4, axis=1), plot):

@@ -31,7 +31,7 @@ from stages.tetrahedralize.quality import (
     tet_quality,
     unique_edges,
 )
-from stages.tetrahedralize.tetrahedralize import TetResult, metrics, restore_volume, run, tetrahedralize
+from stages.tetrahedralize.tetrahedralize import TetResult, _restore_volume, metrics, run, tetrahedralize
 from tests.real_data import real_file
 from tests.stages.scan_shapes import PROJECT, REAL_SCANS, SAMPLE, ball, default_params
 
@@ -162,12 +162,12 @@ def test_restored_volume_is_exact_and_stays_within_its_limit() -> None:
     coarse = octahedron(0.035)
     volume = 4.0 / 3.0 * 0.035**3
     assert tet_quality(coarse.nodes, coarse.tets).volume_m3.sum() == pytest.approx(volume)
-    grown, distance = restore_volume(coarse, 1.05 * volume, max_distance_m=0.01)
+    grown, distance = _restore_volume(coarse, 1.05 * volume, max_distance_m=0.01)
     # Newton's method on a volume that is cubic in the distance: three steps leave less than 1e-6.
     assert tet_quality(grown.nodes, grown.tets).volume_m3.sum() == pytest.approx(1.05 * volume, rel=1e-6)
     moved = np.linalg.norm(grown.nodes - coarse.nodes, axis=1)
     np.testing.assert_allclose(moved, distance, rtol=1e-9)
-    limited, distance = restore_volume(coarse, 2.0 * volume, max_distance_m=0.001)
+    limited, distance = _restore_volume(coarse, 2.0 * volume, max_distance_m=0.001)
     assert distance == 0.001
     assert tet_quality(limited.nodes, limited.tets).volume_m3.sum() < 1.2 * volume
 
