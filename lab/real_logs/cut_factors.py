@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lab.real_logs.fit_real_logs import ROOT, recorded
+from stages.calibrate.material.fit import best_factor
 from stages.calibrate.problem import RecordedCut
 from stages.shared.library.library import FACTORS_FILE, cut_spread
 
@@ -39,11 +40,7 @@ def factor(first: RecordedCut, second: RecordedCut) -> float:
     """Return the factor on the first cut with the least mean absolute error against the second."""
     height, force = force_over_height(first)
     other_height, other = force_over_height(second)
-    repeated = np.interp(other_height, height, force)
-    ratio = other / np.maximum(repeated, 1e-9)
-    order = np.argsort(ratio)
-    weight = np.cumsum(repeated[order])
-    return float(ratio[order][np.searchsorted(weight, 0.5 * weight[-1])])  # weighted median
+    return best_factor(np.interp(other_height, height, force), other)
 
 
 def main() -> None:

@@ -32,14 +32,19 @@ from stages.shared.library.library import RATIO_BOUNDS, SHARE_RATIOS, expected
 _Array = NDArray[np.float64]
 
 
-def best_amplitude(problem: Problem, profile: _Array) -> float:
-    """Return the factor on a profile [N] with the least mean absolute error against the measured force [-]."""
-    use = problem.contact & problem.valid
-    weight, measured = np.maximum(profile[use], 1e-9), problem.measured[use]
+def best_factor(profile: _Array, measured: _Array) -> float:
+    """Return the factor on a profile with the least mean absolute error against a measured one [-], same shape."""
+    weight = np.maximum(profile, 1e-9)
     ratio = measured / weight
     order = np.argsort(ratio)
     total = np.cumsum(weight[order])
     return float(ratio[order][np.searchsorted(total, 0.5 * total[-1])])  # the weighted median minimises it
+
+
+def best_amplitude(problem: Problem, profile: _Array) -> float:
+    """Return the best factor on a profile [N] for the measured force in contact [-]."""
+    use = problem.contact & problem.valid
+    return best_factor(profile[use], problem.measured[use])
 
 
 def repeated_profile(own: Problem, height: _Array) -> _Array:

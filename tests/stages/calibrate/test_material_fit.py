@@ -13,7 +13,7 @@ from stages.calibrate.calibrate_picture import calibrate_picture
 from stages.calibrate.calibrate_report import metrics, parameter_table
 from stages.calibrate.calibration import calibrate
 from stages.calibrate.material.discrepancy import AGAIN, left_over, left_over_table, scale_again
-from stages.calibrate.material.fit import material_unknowns, profiles_of_draws
+from stages.calibrate.material.fit import best_factor, material_unknowns, profiles_of_draws
 from stages.calibrate.material.likelihood import depth_likelihood
 from stages.calibrate.material.posterior import Posterior, draw_table, posterior_table
 from stages.calibrate.material.search import MaterialSearch
@@ -268,3 +268,12 @@ def test_layers_vary_the_toughness_with_depth_only():
     assert field[5] == pytest.approx(0.25, rel=1e-6)
     assert abs(field[-5]) < 0.01
     assert float(unknowns.values(top)["sdf_ke"]) == 1000.0
+
+
+def test_the_best_factor_has_the_least_mean_absolute_error():
+    """One wild sample does not move it, unlike a least-squares factor; a scan over factors finds nothing better."""
+    assert best_factor(np.ones(3), np.array([2.0, 2.0, 9.0])) == 2.0
+    random = np.random.default_rng(1)
+    profile, measured = random.uniform(1.0, 5.0, 51), random.uniform(1.0, 9.0, 51)
+    best = np.abs(best_factor(profile, measured) * profile - measured).mean()
+    assert best <= min(np.abs(f * profile - measured).mean() for f in np.linspace(0.2, 5.0, 500)) + 1e-12
