@@ -23,6 +23,7 @@ from stages.runtime.files import read_mapping, write_bytes_atomic
 from stages.runtime.scan_file import PIPELINE_FILE_NAME, SCAN_FILE_NAME, read_scan_mapping
 
 _REFERENCE = re.compile(r"\$\{(\w+)\}")
+"""Reference that DVC resolves from scan.yaml."""
 
 
 @dataclass(frozen=True)
@@ -95,8 +96,6 @@ def _paths(items: list[str | dict[str, Any]]) -> tuple[str, ...]:
 
 
 _HEAD = f"# The stages of {TEMPLATE} that have run; scan2cut keeps this file current. Don't edit it.\n"
-_KEY = re.compile(r"\$\{(\w+)\}")
-"""Reference that DVC resolves from scan.yaml."""
 
 
 def stage_address(project: Project, scan_id: str, stage: str) -> str:
@@ -135,7 +134,7 @@ def refresh_pipeline_file(project: Project, scan_id: str) -> str | None:
 def check_keys(project: Project, scan_id: str) -> None:
     """Reject a scan.yaml without a key that dvc.yaml refers to; DVC's own message would be unclear."""
     path = project.scan_dir(scan_id) / SCAN_FILE_NAME
-    missing = sorted(set(_KEY.findall(_text(project.template))) - read_scan_mapping(path).keys())
+    missing = sorted(set(_REFERENCE.findall(_text(project.template))) - read_scan_mapping(path).keys())
     if missing:
         raise InputError(
             f"{path} has no {', '.join(missing)}. dvc.yaml requires these keys. Register the scan again with "

@@ -261,7 +261,7 @@ def _failure(
     if timed_out:
         return StageFailedError(
             f"{stage}: timed out after {limit_s:.0f} s. A stage must finish within its timeout. Use a coarser mesh or "
-            f"fewer iterations, or raise timeout_s of {stage} in pipelines/dvc/scan.dvc.yaml."
+            f"fewer iterations, or raise timeout_s of {stage} in its description.py and run 'scan2cut dev pipeline'."
         )
     os_error = _OS_ERROR.search(text) if error is None else None
     if os_error and int(os_error["number"]) in REASONS:

@@ -1,7 +1,7 @@
 """export: the optimised motion as files a robot arm can execute, with a certificate or the reasons for its refusal."""
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -56,8 +56,7 @@ def export(
     The knife is the one that the motion was optimised for. Raises InputError if the motion is not at 1 kHz, misses
     the body or is out of the robot's reach.
     """
-    demand = demand_of(motion, body, parting, chain, params, knife=knife)
-    demand = replace(demand, force_calibrated=force_calibrated)
+    demand = demand_of(motion, body, parting, chain, params, knife=knife, force_calibrated=force_calibrated)
     unchecked = place / _UNCHECKED
     unchecked.mkdir(parents=True)
     document = write_package(unchecked, demand, scan_id=scan_id)
@@ -80,6 +79,7 @@ def demand_of(
     params: ExportParams,
     *,
     knife: str,
+    force_calibrated: bool = True,
 ) -> Demand:
     """Return the demand the export is checked against."""
     vertices, faces = body
@@ -93,6 +93,7 @@ def demand_of(
         parting=parting,
         provenance=chain.digests,
         broken_links=chain.broken,
+        force_calibrated=force_calibrated,
     )
 
 
