@@ -264,6 +264,7 @@ def _exported(scan_dir: Path, designed: Design, progress: _Progress) -> tuple[An
             params.export,
             knife=params.cut.knife_label,
             scan_id=identity.id,
+            force_calibrated=False,
         )
         tried.append((cut, attempt, made))
         if made.certificate.certified:

@@ -49,7 +49,7 @@ def export(
     *,
     knife: str,
     scan_id: str,
-    force_calibrated: bool = True,
+    force_calibrated: bool,
 ) -> Exported:
     """Write the export below `place`, read it back, certify it, and leave it in `certified` or `refused`.
 
@@ -162,7 +162,17 @@ def run(io: StageIO, params: ExportParams) -> dict[str, Any]:
     io.progress(0.1, "solve, write and certify")
     knife = io.notes(_MOTION).get("knife", "not stated")
     folder = io.folder("export/cut")
-    exported = export(folder, motion, body, parting, chain, params, knife=knife, scan_id=io.scan.id)
+    exported = export(
+        folder,
+        motion,
+        body,
+        parting,
+        chain,
+        params,
+        knife=knife,
+        scan_id=io.scan.id,
+        force_calibrated=not io.read(_FIT).is_empty(),
+    )
     io.progress(0.8, "draw the picture")
     io.write_png("export/preview", export_picture(exported.folder, exported.demand, exported.certificate))
     io.progress(1.0, exported.certificate.verdict)

@@ -19,7 +19,17 @@ def folder(tmp_path_factory) -> Path:
     short = PARAMS.changed(dwell_s=0.05)
     chain = Chain({"scan.ply": "0" * 64}, ())
     parting = parting_at_end(motion)
-    made = export(place, motion, body_tables(), parting, chain, short, knife="kitchen", scan_id="apple")
+    made = export(
+        place,
+        motion,
+        body_tables(),
+        parting,
+        chain,
+        short,
+        knife="kitchen",
+        scan_id="apple",
+        force_calibrated=True,
+    )
     assert made.certificate.certified, made.certificate.verdict
     return made.folder
 

@@ -364,6 +364,15 @@ def run(scan_dir: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+def test_stage_without_a_fitted_log_says_that_the_force_is_uncalibrated(scan_dir):
+    """Found by running a scan without a log: the stage itself, not only its parts, must pass the state on."""
+    write_table(scan_dir, "calibrate/profile", one_row("calibrate/profile").clear())
+    assert run(scan_dir).returncode == 0
+    found = read_metrics(scan_dir / "export" / "metrics.json")
+    assert (found["certified"], found["force_calibrated"]) == (True, False)
+    assert found["verdict"].startswith("Geometry certified, force uncalibrated")
+
+
 def test_stage_certifies_refuses_and_loses_nothing(scan_dir):
     done = run(scan_dir)
     assert (done.returncode, done.stderr) == (0, "")
