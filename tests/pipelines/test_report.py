@@ -417,3 +417,13 @@ def test_report_of_a_scan_that_is_not_kept(project):
 )
 def test_a_key_figure_has_a_unit_people_use(key, value, text):
     assert figure(key, value) == text
+
+
+def test_without_a_force_log_the_report_does_not_say_go_plainly(project):
+    make_scan(project, "apple")
+    path = project.scan_dir("apple") / "export" / "metrics.json"
+    content = json.loads(path.read_text())
+    verdict = "Geometry certified, force uncalibrated: all 1 checks passed."
+    path.write_text(json.dumps(content | {"force_calibrated": False, "verdict": verdict}))
+    html = report_html(ScanData(project, "apple"))
+    assert f"GO only after a probe cut or explicit confirmation. {verdict}" in html and "GO. " not in html
