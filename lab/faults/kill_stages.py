@@ -41,7 +41,7 @@ COARSE: dict[str, dict[str, Any]] = {
         "max_volume_error_fraction": 0.1,
     },
     "cut": {"dt_s": 0.01},
-    "calibrate": {"material": ["edge_toughness"], "layers": 1, "forecast_from": 0.0, "draws": 1},
+    "calibrate": {"material": ["edge_toughness"], "forecast_from": 0.0, "draws": 1},
     "tetrahedralize_half": {"edge_m": 0.04, "cut_edge_m": 0.03},
     "optimize": {
         "starts": 1,

@@ -131,7 +131,7 @@ def run(size: Size, kept: Kept) -> Iterator[dict[str, dict[str, Any]]]:
 
     out = {"springs": kept.once("springs", (key, size.shared, size.individual), springs)}
     free = settings(size, fit="material", prior="uniform", material=list(params.shared))
-    unknowns = material_unknowns([model.mesh], "", free)
+    unknowns = material_unknowns("", free)
     target = material_target([problem], unknowns, uncertainty_n=free.force_uncertainty_n, summary="profile")
 
     def before() -> dict[str, Any]:

@@ -62,7 +62,7 @@ def run(size: Size, kept: Kept) -> dict[str, dict[str, Any]]:
     model = scene.model()
     params = scene.params(material=list(NAMES), prior="uniform", bounds=BOUNDS, fit="material")
     problem = pose_problem(model, scene.record(model, PAPER), params)
-    unknowns = material_unknowns([model.mesh], "", params)
+    unknowns = material_unknowns("", params)
     target = material_target([problem], unknowns, uncertainty_n=UNCERTAINTY_N)
 
     def logs() -> dict[str, Any]:

@@ -70,7 +70,7 @@ def posed(size: Size) -> tuple[MaterialTarget, Array, Array]:
     model = scene.model()
     params = scene.params(material=list(NAMES), prior="uniform", bounds=BOUNDS, fit="material")
     problem = pose_problem(model, scene.record(model, PAPER), params)
-    unknowns = material_unknowns([model.mesh], "", params)
+    unknowns = material_unknowns("", params)
     shown = depth_likelihood(problem, problem.contact & problem.valid, UNCERTAINTY_N)
     search = MaterialSearch("material", unknowns, [shown], 20)
     while not search.over():

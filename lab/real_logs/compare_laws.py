@@ -20,7 +20,7 @@ from disect_sim import KNIVES, MATERIALS, build_model
 from disect_sim.laws import DAMAGE_LAWS
 from disect_sim.model import Model
 from lab.real_logs.fit_real_logs import CASES, ROOT, body, recorded
-from lab.real_logs.predict_real_logs import BOUNDARIES, SECOND, nmae, params_of
+from lab.real_logs.predict_real_logs import BOUNDARIES, OTHER_CUT, nmae, params_of
 from lab.real_logs.predict_real_logs import RESULTS as PREDICTIONS
 from stages.calibrate.calibration import calibrate
 from stages.calibrate.description import CalibrateParams
@@ -34,7 +34,7 @@ KEYS = ("fit", "forecast", "second", "second_scaled")
 
 def of_springs(name: str, model: Model, params: CalibrateParams) -> dict[str, float]:
     """Errors of a law of springs with shared values."""
-    cut, other = recorded(name), pose_problem(model, recorded(SECOND[name]), params)
+    cut, other = recorded(name), pose_problem(model, recorded(OTHER_CUT[name]), params)
     whole = calibrate(model, cut, params)
     problem, use = whole.problem, whole.problem.contact & whole.problem.valid
     time = problem.time[use]
@@ -75,7 +75,7 @@ def row(name: str, law: str, path: Path) -> dict[str, float]:
 def main() -> None:
     """Print the table; what is missing is computed first."""
     lines = [f"| cut | law | {' | '.join(KEYS)} |", "|" + "---|" * (len(KEYS) + 2)]
-    for name in sys.argv[1:] or tuple(SECOND):
+    for name in sys.argv[1:] or ("apple", "potato"):
         for law in DAMAGE_LAWS:
             found = row(name, law, RESULTS / f"{name}_{law}.json")
             cells = [f"{100.0 * float(np.asarray(found[key])):.1f} %" for key in KEYS]

@@ -18,7 +18,7 @@ import numpy as np
 from disect_sim import KNIVES, MATERIALS, build_model
 from disect_sim.many import force_of, simulate_many
 from lab.real_logs.fit_real_logs import CASES, ROOT, body, recorded
-from lab.real_logs.predict_real_logs import BOUNDARIES, ENTRIES, SECOND, params_of
+from lab.real_logs.predict_real_logs import BOUNDARIES, ENTRIES, OTHER_CUT, params_of
 from stages.calibrate.material.fit import left_for_next, material_unknowns
 from stages.calibrate.material.likelihood import depth_likelihood
 from stages.calibrate.material.search import MaterialSearch
@@ -60,9 +60,9 @@ def fit(name: str, scale: float, seed: int) -> dict[str, Any]:
         boundary=params.cut.boundary,
         damage_law=params.cut.damage_law,
     )
-    problem, second = (pose_problem(model, recorded(each), params) for each in (name, SECOND[name]))
+    problem, second = (pose_problem(model, recorded(each), params) for each in (name, OTHER_CUT[name]))
     saw = pose_problem(model, sawing(recorded(name)), params)
-    unknowns = material_unknowns([mesh], case.material, params, leave_out=[ENTRIES[name]])
+    unknowns = material_unknowns(case.material, params, leave_out=[ENTRIES[name]])
     likelihood = depth_likelihood(problem, problem.contact & problem.valid, params.force_uncertainty_n)
     search = MaterialSearch("material", unknowns, [likelihood], params.shared_iterations)
     if seed:

@@ -37,7 +37,7 @@ from stages.optimize.optimize_report import metrics, motion_table
 from stages.optimize.search import optimize
 from stages.precut.precut import precut
 from stages.runtime.params import Params, load_params
-from stages.shared.cut import cutting_model, read_possible_materials, relative_depth
+from stages.shared.cut import cutting_model, read_possible_materials
 from stages.shared.surface import Surface
 from stages.tetrahedralize.tetrahedralize import tetrahedralize
 from stages.transport.plan import SpringSet
@@ -127,7 +127,7 @@ def run(name: str) -> None:
         params.optimize,
         finer=finer_cut(nodes, tets),
         materials=read_possible_materials(
-            lambda _: pl.read_parquet(fitted / "draws.parquet"), skin_of(mesh, params), relative_depth(mesh)
+            lambda _: pl.read_parquet(fitted / "draws.parquet"), skin_of(mesh, params)
         ),
         scan_dir=folder,
         key=lab_key(name, params.optimize, "optimize"),

@@ -1,6 +1,7 @@
 """Fits the material to real cuts and predicts cuts it has not seen, for the tables of lab/notes/prediction.md.
 
-    python -m lab.real_logs.predict_real_logs [CASE ...]     apple, potato, cucumber, real_apple, prism; default all
+    python -m lab.real_logs.predict_real_logs [CASE ...]     apple, apple_second, potato, potato_second, cucumber,
+                                                             real_apple, prism; default all
     python -m lab.real_logs.predict_real_logs --table        prints the table of what has been done
 
 Needs the real data (lab/notes/real_data.md). There is no scan of those fruits: the bodies are primitives, scaled to the
@@ -39,8 +40,14 @@ from stages.runtime.params import load_params
 from stages.shared.library.library import cuts_of
 
 RESULTS = ROOT / "build" / "predictions"
-SECOND = {"apple": "apple_second", "potato": "potato_second"}
-CASE_NAMES = ("apple", "potato", "cucumber", "real_apple", "prism")
+OTHER_CUT = {
+    "apple": "apple_second",
+    "apple_second": "apple",
+    "potato": "potato_second",
+    "potato_second": "potato",
+}
+"""Cut → the other cut of the same fruit: each is predicted from the other."""
+CASE_NAMES = (*OTHER_CUT, "cucumber", "real_apple", "prism")
 UNKNOWN_MATERIAL = "a material without cuts in the library"
 ENTRIES = {
     "apple": "panda_apple",
@@ -64,6 +71,11 @@ def params_of(boundary: str) -> CalibrateParams:
     return shipped.changed(**cut, fit="material", rate_hz=250.0)
 
 
+def case_of(name: str) -> Case:
+    """Body and knife of a cut; a second cut has those of the first."""
+    return CASES[name.removesuffix("_second")]
+
+
 def nmae(problem: Problem, profile: np.ndarray) -> float:
     """Mean absolute error over the mean measured force, in contact [-]."""
     use = problem.contact & problem.valid
@@ -75,9 +87,9 @@ def run(name: str, boundary: str, *, library: bool = False) -> dict[str, Any]:
 
     library: with what the shipped library's other cuts of the material lead to expect.
     """
-    case, folder = CASES[name], RESULTS / name
+    case, folder = case_of(name), RESULTS / name
     folder.mkdir(parents=True, exist_ok=True)
-    params = params_of(boundary)
+    params = params_of(boundary).changed(knife=case.knife)
     mesh = body(case, folder).mesh
     model = build_model(
         mesh, MATERIALS[case.material], KNIVES[case.knife], boundary=boundary, damage_law="edge"
@@ -85,7 +97,7 @@ def run(name: str, boundary: str, *, library: bool = False) -> dict[str, Any]:
     problem = pose_problem(model, recorded(name), params)
     cpu = time.process_time()
     material = case.material if library else UNKNOWN_MATERIAL
-    unknowns = material_unknowns([mesh], material, params, leave_out=[ENTRIES.get(name, "")])
+    unknowns = material_unknowns(material, params, leave_out=[ENTRIES.get(name.removesuffix("_second"), "")])
     found = fit_material([problem], unknowns, params, scan_dir=None, key="", report=None)
     unknowns = found.posterior.unknowns
     values = unknowns.values(found.found.t)
@@ -100,8 +112,10 @@ def run(name: str, boundary: str, *, library: bool = False) -> dict[str, Any]:
     if boundary == BOUNDARIES[0] and not library:
         _write_fit(folder, model, values, params, found.posterior)
     if found.tail is not None:
-        out |= {"forecast": found.tail.nmae, "hold": found.tail.nmae_guess}
-    if name in SECOND:
+        tail = found.tail
+        out |= {"forecast": tail.nmae, "forecast_model": tail.nmae_model, "forecast_coverage": tail.coverage}
+        out |= {"hold": tail.nmae_hold_last, "trend": tail.nmae_trend, "forecast_band": tail.half_width}
+    if name in OTHER_CUT:
         out |= _second(name, model, problem, found, params, with_band=boundary == BOUNDARIES[0])
     if name == "prism":
         out["cylinder_meshes"] = _other_shape(unknowns.parameters(found.found.t), params)
@@ -150,7 +164,7 @@ def _second(
     name: str, model: Model, own: Problem, found: MaterialFit, params: CalibrateParams, *, with_band: bool
 ) -> dict[str, float]:
     """The second cut of the fruit, with the share of it inside the 90 % band and the band's half-width."""
-    other = pose_problem(model, recorded(SECOND[name]), params)
+    other = pose_problem(model, recorded(OTHER_CUT[name]), params)
     unknowns, posterior, lefts = found.posterior.unknowns, found.posterior, found.left_over
     drawn_t = posterior.draws(params.draws if with_band else 0, params.seed)
     tried = [unknowns.next_cut(t, 1) for t in (posterior.mean, *drawn_t)]
@@ -174,11 +188,13 @@ def _second(
 
 
 def table() -> str:
-    """What has been done, as a table of lab/notes/prediction.md."""
+    """What has been done, as a table of lab/notes/prediction.md, and the medians and coverage over the real cuts."""
     keys = (
-        "fit", "forecast", "hold", "second", "repeat", "second_scaled", "repeat_scaled", "coverage", "band"
+        "fit", "forecast", "forecast_model", "hold", "trend", "forecast_coverage", "forecast_band",
+        "second", "repeat", "second_scaled", "repeat_scaled", "coverage", "band",
     )  # fmt: skip
     lines = [f"| cut | boundary | priors | {' | '.join(keys)} |", "|" + "---|" * (len(keys) + 3)]
+    real: dict[str, list[float]] = {key: [] for key in keys}
     for name, boundary, library in _jobs(CASE_NAMES):
         path = _path(name, boundary, library)
         if path.exists():
@@ -186,14 +202,28 @@ def table() -> str:
             cells = [f"{100 * found[key]:.1f} %" if key in found else "–" for key in keys]
             priors = "library" if library else "any fruit"
             lines.append(f"| {name} | {boundary} | {priors} | {' | '.join(cells)} |")
+            if name != "prism" and boundary == BOUNDARIES[0] and not library:
+                for key in keys:
+                    real[key] += [found[key]] if key in found else []
+    for title, of in (("median", np.median), ("mean", np.mean)):
+        cells = [f"{100 * float(of(values)):.1f} %" if values else "–" for values in real.values()]
+        lines.append(f"| {title} of the real cuts | {BOUNDARIES[0]} | any fruit | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
 def _jobs(names: Sequence[str]) -> list[tuple[str, str, bool]]:
     """Case, boundary, and whether with the library: the shipped boundary only, and only where it has other cuts."""
-    jobs = [(name, boundary, False) for boundary in BOUNDARIES for name in names]
+    jobs = [
+        (name, boundary, False)
+        for boundary in BOUNDARIES
+        for name in names
+        if name in ENTRIES or boundary == BOUNDARIES[0]
+    ]
     for name in names:
-        if any(cut["name"] != ENTRIES.get(name) for cut in cuts_of(CASES[name].material)):
+        if any(
+            cut["name"] != ENTRIES.get(name.removesuffix("_second"))
+            for cut in cuts_of(case_of(name).material)
+        ):
             jobs.append((name, BOUNDARIES[0], True))
     return sorted(jobs, key=lambda job: (names.index(job[0]), BOUNDARIES.index(job[1]), job[2]))
 

@@ -18,24 +18,24 @@ from disect_sim.many import force_of, simulate_many
 from pipelines.project import find_project
 from pipelines.scans.cuts import Design, design
 from stages.calibrate.material.fit import fit_material
-from stages.calibrate.material.likelihood import CORRELATION_M, MODEL_ERROR, NOISE_N
+from stages.calibrate.material.likelihood import MODEL_ERROR, NOISE_N
 from stages.calibrate.prediction import recorded
 from stages.calibrate.problem import RecordedCut, pose_problem
 from stages.optimize.first_cuts import FirstCut
 from stages.optimize.search import Measured
 from stages.optimize.slicing_cut import SlicingCut
-from stages.shared.fitting import rough_correlation
 
 RESULTS = Path("build/probe_synthetic.json")
 CANDIDATES = 6
+KNOTS_M = 1e-3
 
 Array = NDArray[np.float64]
 
 
-def smooth_error(depth: Array, generator: np.random.Generator) -> Array:
-    """A standard normal curve over depth [m] with the correlation that the fit expects, shape [sample_count]."""
-    knots = np.arange(depth.min(), depth.max() + CORRELATION_M, 0.5 * CORRELATION_M)
-    factor = np.linalg.cholesky(rough_correlation(knots, knots, CORRELATION_M) + 1e-6 * np.eye(len(knots)))
+def model_error(depth: Array, generator: np.random.Generator) -> Array:
+    """A drawn model error over depth [m] / mean force, as the fit expects it, shape [sample_count]."""
+    knots = np.arange(depth.min(), depth.max() + KNOTS_M, KNOTS_M)
+    factor = np.linalg.cholesky(MODEL_ERROR.covariance(knots, knots) + 1e-9 * np.eye(len(knots)))
     return np.interp(depth, knots, factor @ generator.standard_normal(len(knots)))
 
 
@@ -49,7 +49,7 @@ def synthetic_log(first: FirstCut, cut: SlicingCut, amplitude: float, seed: int)
     force = amplitude * clean.force.copy()
     touching = clip_rise(norm)
     for axis in (1, 2):
-        wrong = amplitude * MODEL_ERROR * mean * smooth_error(depth, generator)
+        wrong = amplitude * mean * model_error(depth, generator)
         force[:, axis] += touching * wrong + NOISE_N * generator.standard_normal(len(depth))
     return RecordedCut(clean.time, clean.position, clean.velocity, force, clean.valid, clean.onset_s)
 

@@ -208,23 +208,38 @@ def predict(
         str,
         typer.Argument(help="Id of a scan calibrated on a force log.", autocompletion=scan_ids),
     ],
-    log: Annotated[Path, typer.Option(help="Force log of another cut of the same fruit.")],
+    log: Annotated[
+        list[Path], typer.Option(help="Force log of another cut of the same fruit; may be repeated.")
+    ],
     air: Annotated[
-        list[Path] | None, typer.Option(help="No-contact run of that log; may be repeated.")
+        list[Path] | None, typer.Option(help="No-contact run of these logs; may be repeated.")
+    ] = None,
+    knife: Annotated[
+        str | None, typer.Option(help="Knife of these logs, if it was another than that of the fitted log.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Predict the force of a cut that the fit has not seen and compare it with that cut's log.
+    """Predict the force of cuts that the fit has not seen and compare it with their logs.
 
-    Also prints two baselines, each with the same freedom of one scale factor: repeating the mean force of the fitted
-    logs at the same height, and the start values.
+    The other cut is simulated on the scan's body and cut plane. Also prints two baselines, each with the same freedom
+    of one scale factor: repeating the mean force of the fitted logs at the same height, and the start values.
     """
     from pipelines.scans.cuts import predict_log
 
-    prediction = predict_log(this_project(), scan, log, air)
+    project = this_project()
+    predictions = [predict_log(project, scan, each, air, knife=knife) for each in log]
     if as_json:
-        print_json(prediction)
+        print_json(predictions[0] if len(predictions) == 1 else predictions)
         return
+    for prediction in predictions:
+        _print_prediction(prediction)
+
+
+def _print_prediction(prediction: dict[str, Any]) -> None:
+    print_text(
+        out,
+        f"{prediction['log']}, knife {prediction['knife']}; assumed: the scan's body, cut plane and boundary.",
+    )
     table = Table("prediction", "mean error", "with its best scale factor", "")
     rows = (
         ("fitted model", "nmae", f"best factor {prediction['amplitude']:.2f}"),

@@ -160,12 +160,13 @@ def _fit(fit: Mapping[str, Any]) -> list[str]:
     if fit.get("nmae_forecast") is not None:
         lines.append(
             f"Forecast of the end of the cut from its beginning: {_percent(fit['nmae_forecast'])} mean error "
-            f"(baseline, holding the last force: {_percent(fit['nmae_hold_last'])})"
+            f"(model alone {_percent(fit['nmae_forecast_model'])}; baselines: holding the last force "
+            f"{_percent(fit['nmae_hold_last'])}, linear trend {_percent(fit['nmae_trend'])})"
         )
     if fit.get("nmae_next_cut") is not None:
         lines.append(
             f"Prediction of the last log from the others: {_percent(fit['nmae_next_cut'])} mean error "
-            f"(baseline, repeating the previous cut: {_percent(fit['nmae_next_repeated'])})"
+            f"(baseline, repeating the mean of the others: {_percent(fit['nmae_next_repeated'])})"
         )
     if fit.get("puncture_measured_n") is not None and fit.get("puncture_simulated_n") is None:
         lines.append(

@@ -79,8 +79,13 @@ _PREDICTION_FOLDER = "predictions"
 """Folder in the scan's directory."""
 
 
-def predict_log(project: Project, scan: str, log: Path, air: list[Path] | None = None) -> dict[str, Any]:
-    """Predict another log of the scan's fruit; return the errors and the paths of table and picture."""
+def predict_log(
+    project: Project, scan: str, log: Path, air: list[Path] | None = None, *, knife: str | None = None
+) -> dict[str, Any]:
+    """Predict another log of the scan's fruit; return the errors and the paths of table and picture.
+
+    knife: name of the knife of that log, if it was another than that of the fitted logs.
+    """
     from stages.calibrate.calibrate_picture import prediction_picture
     from stages.calibrate.prediction import predict
     from stages.calibrate.problem import own_logs
@@ -103,10 +108,13 @@ def predict_log(project: Project, scan: str, log: Path, air: list[Path] | None =
         read_scan_file(scan_dir).material,
         params.calibrate,
         table,
+        knife=knife,
         own=[scan, sha256_of_file(log), *own_logs(partial(read_notes, scan_dir))],
     )
     folder = scan_dir / _PREDICTION_FOLDER / f"{log.parent.name}_{log.stem}"
     return {
+        "log": str(log),
+        "knife": knife or params.cut.knife_label,
         **prediction.figures(),
         **write_curves(folder, prediction.table(), encode_png(prediction_picture(prediction))),
     }
@@ -171,7 +179,7 @@ def design(project: Project, scan: str, candidates: int, progress: _Progress) ->
     material = read_scan_file(scan_dir).material
     mesh = read_cut_mesh(lambda name: read_table(scan_dir, name))
     model = cutting_model(mesh, MATERIALS[material], params.cut)
-    unknowns = material_unknowns([mesh], material, params.calibrate, leave_out=[scan])
+    unknowns = material_unknowns(material, params.calibrate, leave_out=[scan])
     values = expected_parameters(unknowns)
     cuts = first_cuts(
         model, values, params.optimize, candidates, lambda share: progress(0.2 * share, "simulate first cuts")

@@ -111,7 +111,7 @@ def _without_log(io: StageIO, model: Model, params: CalibrateParams) -> dict[str
     values = nominal_values(params, io.scan.material, leave_out=_own(io))
     posterior = None
     if params.fit == "material":
-        posterior = before_any_log(material_unknowns([], io.scan.material, params, leave_out=_own(io)))
+        posterior = before_any_log(material_unknowns(io.scan.material, params, cuts=0, leave_out=_own(io)))
     io.write(
         "calibrate/parameters",
         parameter_table(model, values, gradient_norm=untouched, touched_ns=untouched),

@@ -95,8 +95,7 @@ def calibrate(
     problem = pose_problem(model, cut, params)
     if params.fit == "material":
         problems = [problem, *(pose_problem(model, other, params) for other in more)]
-        meshes = [each.model.mesh for each in problems]
-        sought = material_unknowns(meshes, material, params, leave_out=own)
+        sought = material_unknowns(material, params, cuts=len(problems), leave_out=own)
         first, second = _two_parts(progress, 1.0 if params.posterior == "laplace" else _FIT_SHARE)
         report = _reporting(params, first, lambda text: show(problem, text))
         return _material(problems, sought, params, scan_dir, key, report, second)

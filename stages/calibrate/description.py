@@ -63,10 +63,8 @@ _ARTIFACTS = (
     table(
         "calibrate/posterior",
         [
-            Column(
-                "name", "str", "", "parameter; toughness_by_depth_k is mode k of the toughness over depth"
-            ),
-            Column("unit", "str", "", "unit of the values; modes are in prior standard deviations"),
+            Column("name", "str", "", "parameter"),
+            Column("unit", "str", "", "unit of the values"),
             Column("expected", "f64", "see unit", "prior median"),
             Column("expected_low", "f64", "see unit", "prior 5 % quantile"),
             Column("expected_high", "f64", "see unit", "prior 95 % quantile"),
@@ -99,13 +97,7 @@ _ARTIFACTS = (
         [
             Column("draw", "i64", "-", "number of the draw"),
             Column("name", "str", "", "parameter"),
-            Column(
-                "relative_depth",
-                "f64",
-                "-",
-                "0 at the top, 1 at the bottom; a single row applies to all depths",
-            ),
-            Column("factor", "f64", "-", "value / fitted value; linear between two rows"),
+            Column("factor", "f64", "-", "value / fitted value"),
         ],
         meaning="materials drawn from the posterior; empty without a posterior",
     ),
@@ -235,8 +227,6 @@ class CalibrateParams(StageParams):
     """springs: shared values, then one per spring; material: a few numbers with a prior (the edge law's)."""
     material: tuple[str, ...]
     """Sizes that the fit of the material seeks."""
-    layers: Annotated[int, Field(ge=0, le=12)]
-    """Modes over depth that its toughness has."""
     forecast_from: Annotated[float, Field(ge=0, le=0.9)]
     """Share of the contact from which the rest is forecast, to validate the fit of the material; 0: not at all."""
     force_uncertainty_n: Positive

@@ -35,9 +35,8 @@ from stages.shared.cut import (
     read_cut_mesh,
     read_first_cut_values,
     read_possible_materials,
-    relative_depth,
 )
-from stages.shared.library.library import CUT_SPREAD, NINETY
+from stages.shared.library.library import CUT_SPREAD, NINETY, NINETY_LEARNT, SHARPENED, sharpness_ratio
 
 # Parameters before any log
 
@@ -47,7 +46,7 @@ def nominal_values(params: CalibrateParams, material: str, *, leave_out: Collect
     values = {name: np.asarray(value, float) for name, value in params.start.items()}
     if params.fit != "material":
         return values
-    unknowns = material_unknowns([], material, params, leave_out=leave_out)
+    unknowns = material_unknowns(material, params, cuts=0, leave_out=leave_out)
     expected = unknowns.parameters(np.zeros(len(unknowns)))
     return values | {name: np.asarray(size) for name, size in expected.items()}
 
@@ -199,18 +198,29 @@ class Prediction:
 
 
 def predict(
-    read: _Read, material: str, params: CalibrateParams, other: pl.DataFrame, *, own: Collection[str] = ()
+    read: _Read,
+    material: str,
+    params: CalibrateParams,
+    other: pl.DataFrame,
+    *,
+    knife: str | dict[str, float] | None = None,
+    own: Collection[str] = (),
 ) -> Prediction:
-    """Predict the force of another cut of the scan's fruit.
+    """Predict the force of another cut of the scan's fruit, on the scan's body and plane.
 
     Args:
         read: Maps the name of one of the scan's artifacts to its table.
         material: Material of the scan.
         params: Section `calibrate` of its parameters.
         other: Log of the other cut, as in ingest/force.
+        knife: Knife of the other cut, if it was another: the toughness changes by the expected ratio of sharpness.
         own: Names and digests of the library's entries that are of these cuts.
     """
-    model = cutting_model(read_cut_mesh(read), MATERIALS[material], params.cut)
+    used = params.cut if knife is None else params.changed(knife=knife).cut
+    sharpness, sharpness_spread = sharpness_ratio(
+        params.cut.knife_label, used.knife_label, used.damage_law, leave_out=own
+    )
+    model = cutting_model(read_cut_mesh(read), MATERIALS[material], used)
     cut, known = read_recorded_cut(other), read_recorded_cut(read("ingest/force"))
     if cut is None or known is None:
         raise InputError(
@@ -219,7 +229,8 @@ def predict(
     problem = pose_problem(model, cut, params)
     heights = _heights(read("calibrate/posterior"))
     fitted = read_first_cut_values(read) | {OFFSET: np.asarray(heights.mean() if len(heights) else 0.0)}
-    materials = read_possible_materials(read, model.surface, relative_depth(model.mesh))
+    fitted[SHARPENED] = sharpness * fitted[SHARPENED]
+    materials = read_possible_materials(read, model.surface)
     tried = [
         fitted,
         nominal_values(params, material, leave_out=own),
@@ -239,7 +250,7 @@ def predict(
     return Prediction(
         problem,
         predicted,
-        *band(problem, predicted, drawn, lefts[0], cuts=max(1, len(heights))),
+        *band(problem, predicted, drawn, lefts[0], cuts=max(1, len(heights)), knife=sharpness_spread),
         {
             "repeated": _repeated(
                 model, [known, *read_further_cuts(read("ingest/further"))], params, problem
@@ -262,7 +273,13 @@ def _heights(posterior: pl.DataFrame) -> _Array:
 
 
 def band(
-    problem: Problem, predicted: _Array, drawn: Sequence[_Array], left: LeftOver, *, cuts: int = 1
+    problem: Problem,
+    predicted: _Array,
+    drawn: Sequence[_Array],
+    left: LeftOver,
+    *,
+    cuts: int = 1,
+    knife: float = 0.0,
 ) -> tuple[_Array, _Array]:
     """Return the ends of the 90 % band [N], each of shape [sample_count].
 
@@ -272,9 +289,11 @@ def band(
         drawn: The same for possible materials, each with its model discrepancy.
         left: Model discrepancy of the fit.
         cuts: Number of fitted logs: each adds information on the reading's scale, none on the next cut's own factor.
+        knife: Deviation of the logarithm of the ratio of sharpness to the logs' knife; 0 for the same knife.
     """
-    as_a_whole = np.sqrt(CUT_SPREAD**2 + scale_variance(cuts))
+    as_a_whole = np.sqrt(CUT_SPREAD**2 + scale_variance(cuts) + knife**2)
     spread = np.std(drawn, axis=0) if len(drawn) > 1 else np.zeros_like(predicted)
     model_error = left.deviation_at(problem.height) * float(predicted[problem.contact].mean())
-    deviation = np.sqrt(spread**2 + (as_a_whole * predicted) ** 2 + model_error**2)
-    return np.maximum(0.0, predicted - NINETY * deviation), predicted + NINETY * deviation
+    along = NINETY_LEARNT * np.sqrt(spread**2 + model_error**2)
+    below, above = (np.hypot(predicted * np.expm1(sign * NINETY * as_a_whole), along) for sign in (-1.0, 1.0))
+    return np.maximum(0.0, predicted - below), predicted + above

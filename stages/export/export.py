@@ -50,16 +50,17 @@ def export(
     knife: str,
     scan_id: str,
     force_calibrated: bool,
+    saving: str = "",
 ) -> Exported:
     """Write the export below `place`, read it back, certify it, and leave it in `certified` or `refused`.
 
-    The knife is the one that the motion was optimised for. Raises InputError if the motion is not at 1 kHz, misses
-    the body or is out of the robot's reach.
+    The knife is the one that the motion was optimised for; `saving` is stated in the files, not verified. Raises
+    InputError if the motion is not at 1 kHz, misses the body or is out of the robot's reach.
     """
     demand = demand_of(motion, body, parting, chain, params, knife=knife, force_calibrated=force_calibrated)
     unchecked = place / _UNCHECKED
     unchecked.mkdir(parents=True)
-    document = write_package(unchecked, demand, scan_id=scan_id)
+    document = write_package(unchecked, demand, scan_id=scan_id, saving=saving)
     certificate = certify(unchecked, demand)
     folder = place / (_CERTIFIED if certificate.certified else _REFUSED)
     if not certificate.certified:
@@ -160,7 +161,7 @@ def run(io: StageIO, params: ExportParams) -> dict[str, Any]:
     used = (_MOTION, *_BODY, *_SIMULATED)
     chain = walk(io.scan_dir, tuple(ARTIFACTS[name].path for name in used), root=io.scan.scan)
     io.progress(0.1, "solve, write and certify")
-    knife = io.notes(_MOTION).get("knife", "not stated")
+    notes = io.notes(_MOTION)
     folder = io.folder("export/cut")
     exported = export(
         folder,
@@ -169,8 +170,9 @@ def run(io: StageIO, params: ExportParams) -> dict[str, Any]:
         parting,
         chain,
         params,
-        knife=knife,
+        knife=notes.get("knife", "not stated"),
         scan_id=io.scan.id,
+        saving=notes.get("saving", ""),
         force_calibrated=not io.read(_FIT).is_empty(),
     )
     io.progress(0.8, "draw the picture")

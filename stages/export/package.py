@@ -65,7 +65,7 @@ def _settings(robot: Robot) -> str:
 
 
 def _checklist(
-    demand: Demand, *, scan_id: str, start: NDArray[np.float64], air_start: NDArray[np.float64]
+    demand: Demand, *, scan_id: str, saving: str, start: NDArray[np.float64], air_start: NDArray[np.float64]
 ) -> str:
     """Return one page of Markdown; start poses of cut and air cut [rad]."""
     cell, params, robot = demand.cell, demand.params, demand.robot
@@ -98,6 +98,7 @@ blade. The certificate in cut.json covers this motion in this cell; it is not a 
       ({params.joint_stiffness_nm_rad:g} Nm/rad, or as near as the arm offers) and the collision thresholds of cut.json,
       apart for air cut and cut.
 - [ ] Predicted peak force {peak:.0f} N; {demand.parting.remains()} after the cut.
+      {saving or "The saving over a vertical cut is not stated."} The certificate does not cover the saving.
 
 ## The rehearsal
 - [ ] `python run_cut.py` (dry run) ends with "All checks passed".
@@ -149,7 +150,7 @@ def plan_of(demand: Demand) -> Plan:
     return Plan(edge, air, joints, air_joints, moves)
 
 
-def write_package(folder: Path, demand: Demand, *, scan_id: str) -> dict[str, Any]:
+def write_package(folder: Path, demand: Demand, *, scan_id: str, saving: str = "") -> dict[str, Any]:
     """Write all files but the certificate into the folder; return the document."""
     cell, robot = demand.cell, demand.robot
     plan = plan_of(demand)
@@ -170,13 +171,14 @@ def write_package(folder: Path, demand: Demand, *, scan_id: str) -> dict[str, An
         f"{AIR}/{TRAJECTORY_MCAP}": mcap_bytes(air_trajectory),
         **{name: Path(__file__).with_name(name).read_bytes() for name in RUN_SCRIPTS},
         CHECKLIST: _checklist(
-            demand, scan_id=scan_id, start=joints.position[0], air_start=air_joints.position[0]
+            demand, scan_id=scan_id, saving=saving, start=joints.position[0], air_start=air_joints.position[0]
         ).encode(),
     }
     for name, data in files.items():
         write_bytes_atomic(folder / name, data)
     document = document_of(plan, demand, scan_id=scan_id) | {
         "siblings_sha256": {name: sha256_of_file(folder / name) for name in sorted(files)},
+        "saving": {"statement": saving or "not stated", "verified": False},
         "waypoints": waypoint_rows(table),
     }
     _write_document(folder, document)

@@ -11,12 +11,13 @@ from scipy.spatial import ConvexHull
 from disect_sim import Model
 from disect_sim.cut_mesh import CutMesh
 from disect_sim.many import force_of, simulate_many
-from stages.optimize.constraints import passage_of
+from stages.optimize.constraints import Constraints, passage_of, rules_of
+from stages.optimize.descent import nearest_feasible
 from stages.optimize.description import OptimizeParams
 from stages.optimize.final_draw import NO_DRAW, final_draw
 from stages.optimize.optimize_report import motion_rows
 from stages.optimize.search import Measured, drawn_motions
-from stages.optimize.slicing_cut import SlicingCut, Values
+from stages.optimize.slicing_cut import AMPLITUDE_M_S, FREQUENCY_RAD_S, SlicingCut, Values
 from stages.runtime.errors import InputError
 from stages.shared.pictures import CUT, FRUIT, SCAN, TEXT, new_figure, pixels_of
 
@@ -52,9 +53,12 @@ def first_cuts(
     count: int,
     progress: Callable[[float], None] | None = None,
 ) -> list[FirstCut]:
-    """Simulate the vertical cut and `count` random slicing motions; those that stop before their end are dropped."""
+    """Simulate the vertical cut, one that saws from half of its duration on, and `count` random slicing motions.
+
+    Those that stop before their end are dropped.
+    """
     cut = SlicingCut(model, (values,), passage_of(model.mesh, model.knife.length_m, params), params)
-    motions = {_VERTICAL: cut.straight()} | {
+    motions = {_VERTICAL: cut.straight(), "vertical, then sawing": _half_sawing(cut, params)} | {
         f"slicing {i + 1}": motion for i, motion in enumerate(drawn_motions(cut, params, count))
     }
     answers = simulate_many(
@@ -74,6 +78,17 @@ def first_cuts(
             "slicing one are needed. Check the fruit's size and the section cut of params.yaml."
         )
     return found
+
+
+def _half_sawing(cut: SlicingCut, params: OptimizeParams) -> _Array:
+    """Return a motion that descends vertically and then saws: its slice-push ratio ranges from 0 to the largest.
+
+    A constant ratio leaves the shares of slicing, pressing and drag unknown.
+    """
+    wish = cut.straight()
+    wish[0, wish.shape[1] // 2 :] = params.start_amplitude_range_m_s[1] / AMPLITUDE_M_S
+    wish[1] = params.start_frequency_range_rad_s[1] / FREQUENCY_RAD_S
+    return nearest_feasible(cut, Constraints(rules_of(cut.passage, params), params), wish, params)
 
 
 def to_execute(first: FirstCut, model: Model, values: Values, params: OptimizeParams) -> pl.DataFrame:

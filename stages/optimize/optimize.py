@@ -1,5 +1,6 @@
 """optimize: the slicing motion that cuts the half-body with the least force, under hard constraints."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,6 @@ from stages.shared.cut import (
     read_cut_mesh,
     read_possible_materials,
     read_second_cut_values,
-    relative_depth,
 )
 from stages.shared.library.library import SHARE_RATIOS
 from stages.shared.pictures import plot_text
@@ -98,10 +98,7 @@ def run(io: StageIO, params: OptimizeParams) -> dict[str, Any]:
     skin = io.read("transport/parameters")["surface"].to_numpy()
     shares = read_shares(io.read("calibrate/shares"))
     values = fitted if shares is None else with_shares(fitted, shares.mean(axis=0))
-    materials = [
-        relative_to(values, fitted, factors)
-        for factors in read_possible_materials(io.read, skin, relative_depth(mesh))
-    ]
+    materials = [relative_to(values, fitted, factors) for factors in read_possible_materials(io.read, skin)]
     nodes, tets = io.read("tetrahedralize_half/nodes"), io.read("tetrahedralize_half/tets")
     silhouette = mesh.nodes[~mesh.node_ghost][:, [2, 1]]
     found = optimize(
@@ -117,8 +114,9 @@ def run(io: StageIO, params: OptimizeParams) -> dict[str, Any]:
         progress=lambda fraction, text: io.progress(0.02 + 0.95 * fraction, text),
         show=lambda so_far: io.show(lambda: live_picture(so_far, silhouette)),
     )
-    profile, history = profile_table(found), history_table(found)
-    io.write("optimize/motion", motion_table(found), notes={"knife": params.cut.knife_label})
+    profile, history, figures = profile_table(found), history_table(found), metrics(found)
+    notes = {"knife": params.cut.knife_label, "saving": saving_sentence(figures)}
+    io.write("optimize/motion", motion_table(found), notes=notes)
     io.write("optimize/profile", profile)
     io.write("optimize/keyframes", keyframe_table(found))
     io.write("optimize/history", history)
@@ -128,4 +126,18 @@ def run(io: StageIO, params: OptimizeParams) -> dict[str, Any]:
     io.progress(0.98, "draw the picture")
     io.write_png("optimize/preview", optimize_picture(found, silhouette))
     io.progress(1.0, f"mean force {100.0 * found.reduction():.1f} % below the vertical cut")
-    return metrics(found)
+    return figures
+
+
+def saving_sentence(figures: Mapping[str, Any]) -> str:
+    """Return the saving with its interval and basis in one sentence, from the stage's metrics."""
+    low, high = figures.get("reduction_low"), figures.get("reduction_high")
+    interval = (
+        "no interval"
+        if low is None or high is None
+        else f"90 % interval {100 * low:.0f} to {100 * high:.0f} %"
+    )
+    return (
+        f"Predicted mean force {100 * figures['reduction']:.1f} % lower than in a vertical cut of the same duration "
+        f"({interval}). Basis: {figures.get('reduction_rests_on') or 'the nominal material'}."
+    )

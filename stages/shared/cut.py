@@ -47,35 +47,22 @@ def read_body_values(read: _Read) -> dict[str, float]:
     return dict(read("calibrate/body").select("name", "value").iter_rows())
 
 
-def read_possible_materials(
-    read: _Read, skin: NDArray[np.bool_], depth: NDArray[np.float64]
-) -> list[Factors]:
+def read_possible_materials(read: _Read, skin: NDArray[np.bool_]) -> list[Factors]:
     """Return possible materials by calibrate's posterior, each as factors on the fitted values; may be empty.
 
     Args:
         read: Maps the name of one of the scan's artifacts to its table.
         skin: True for springs in the skin, shape [spring_count], where a factor of `surface_<name>` applies.
-        depth: Their relative depth, 0 at the top to 1, shape [spring_count].
     """
-    table = read("calibrate/draws").sort("draw", "name", "relative_depth")
+    table = read("calibrate/draws").sort("draw", "name")
     return [
-        _on_springs(
-            {name: _at(points, depth) for (name,), points in rows.group_by("name", maintain_order=True)}, skin
-        )
+        _on_springs(dict(rows.select("name", "factor").iter_rows()), skin)
         for _, rows in table.group_by("draw", maintain_order=True)
     ]
 
 
-def _at(points: pl.DataFrame, depth: NDArray[np.float64]) -> np.ndarray | float:
-    """Return the factor of one parameter: a number, or one per spring where it varies with depth."""
-    factor = points["factor"].to_numpy()
-    if len(factor) == 1:
-        return float(factor[0])
-    return np.interp(depth, points["relative_depth"].to_numpy(), factor)
-
-
 def _on_springs(drawn: Factors, skin: NDArray[np.bool_]) -> Factors:
-    """Return one number per parameter; one per spring where it varies or differs between skin and flesh."""
+    """Return one number per parameter; one per spring where it differs between skin and flesh."""
     factors: dict[str, np.ndarray | float] = {}
     for name in dict.fromkeys(name.removeprefix(SURFACE_PREFIX) for name in drawn):
         flesh = drawn.get(name, 1.0)
@@ -103,17 +90,6 @@ def _values(read: _Read, table: str) -> dict[str, np.ndarray]:
     springs = read(table)
     body = {name: np.asarray(value) for name, value in read_body_values(read).items()}
     return {name: springs[name].to_numpy() for name in SPRING_NAMES} | body
-
-
-# Relative depth of a spring in its fruit
-
-
-def relative_depth(mesh: CutMesh) -> NDArray[np.float64]:
-    """Return the depth of every spring below the top of the cut face, relative to its height, shape [spring_count]."""
-    height = mesh.virtual_positions()[mesh.spring_virtual[:, 0], 1]
-    low, top = float(height.min()), float(height.max())
-    depth: NDArray[np.float64] = (top - height) / (top - low)
-    return depth
 
 
 # Cut mesh from the tables of the stage precut or an instance of it

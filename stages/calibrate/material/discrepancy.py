@@ -1,8 +1,8 @@
 """Model discrepancy carried over to the next cut, and the scale of the force reading.
 
-The likelihood assumes a model error that keeps its sign over some millimetres. Its posterior mean given the logs is
-part of the prediction (Kennedy and O'Hagan 2001): for example a puncture that a handful of parameters does not follow.
-Away from logged depths it decays within that length. The same cut has all of it, another cut of the fruit a part.
+The likelihood assumes a model error with a slow and a fast part over depth. Its posterior mean given the logs is part
+of the prediction (Kennedy and O'Hagan 2001): for example a puncture that a handful of parameters does not follow. Away
+from logged depths it decays. The same cut has all of it, another cut of the fruit a part, another body none.
 """
 
 from collections.abc import Sequence
@@ -12,18 +12,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from stages.calibrate.material.likelihood import CORRELATION_M, MODEL_ERROR, DepthLikelihood
+from stages.calibrate.material.likelihood import MODEL_ERROR, DepthLikelihood
 from stages.calibrate.problem import top_of_body
-from stages.shared.fitting import rough_correlation
 from stages.shared.library.library import CUT_SPREAD, SCALE_SPREAD
 
 _SPACING_M = 1.0e-3
 _LEAST = 0.1
 """Minimum fraction of the mean force: below it the relative discrepancy is dominated by noise."""
-AGAIN = 0.7
-"""Correlation of the model errors in two cuts of one fruit: one explains half of the variance of the other; the rest is
-specific to the cut (fibres, position in the fruit, how it is held).
-"""
 _FITTED = -1
 """Index of the fitted material in the table; the draws have others."""
 
@@ -47,8 +42,9 @@ class LeftOver:
     def deviation_at(self, height_m: _Array) -> _Array:
         """Return the deviation at these heights; outside the known range, the prior model error."""
         if not len(self.deviation):
-            return np.full(np.shape(height_m), MODEL_ERROR)
-        return np.interp(height_m, self.height_m, self.deviation, left=MODEL_ERROR, right=MODEL_ERROR)
+            return np.full(np.shape(height_m), MODEL_ERROR.deviation)
+        ends = MODEL_ERROR.deviation
+        return np.interp(height_m, self.height_m, self.deviation, left=ends, right=ends)
 
 
 NOTHING = LeftOver(np.zeros(0), np.zeros(0), np.zeros(0))
@@ -94,15 +90,15 @@ def left_over(
     likelihoods: Sequence[DepthLikelihood],
     profiles: Sequence[_Array],
     *,
-    again: float = 1.0,
+    same_cut: bool = False,
     scale: float = 1.0,
 ) -> LeftOver:
-    """Return the model discrepancy of fitted cuts of one body.
+    """Return the model discrepancy of a cut of a fruit, given fitted cuts of it.
 
     Args:
         likelihoods: Likelihoods of the logs.
         profiles: Profiles of the fit [N], each of shape [sample_count].
-        again: Correlation of the model's error with that of the predicted cut: 1 for the same cut.
+        same_cut: True for the rest of the one fitted cut, False for another cut of the fruit.
         scale: Scale of the reading, by which the factor is multiplied.
     """
     heights, shares, noise, forces = [], [], [], []
@@ -115,16 +111,15 @@ def left_over(
         noise.append(np.full(len(slices), (likelihood.noise_n / mean) ** 2))
         forces.append(force / mean)
     seen = np.concatenate(heights)
-    covariance = MODEL_ERROR**2 * rough_correlation(seen, seen, CORRELATION_M) + np.diag(
-        np.concatenate(noise)
-    )
+    cut = np.repeat(np.arange(len(heights)), [len(each) for each in heights])
+    covariance = MODEL_ERROR.covariance(seen, seen, cut[:, None] == cut) + np.diag(np.concatenate(noise))
     top = top_of_body(likelihoods[0].problem.model.mesh)
     height = np.arange(0.0, top + _SPACING_M, _SPACING_M)
     order = np.argsort(heights[0])
     force = np.interp(height, heights[0][order], forces[0][order])
-    alike = MODEL_ERROR**2 * rough_correlation(seen, height, CORRELATION_M)
+    alike = MODEL_ERROR.covariance(seen, height, same_cut)
     gain = np.linalg.solve(covariance, alike).T
-    share = again * (gain @ np.concatenate(shares))
-    known = again**2 * np.einsum("ij,ji->i", gain, alike)
-    deviation = np.sqrt(np.maximum(0.0, MODEL_ERROR**2 - known))
+    share = gain @ np.concatenate(shares)
+    explained = np.einsum("ij,ji->i", gain, alike)
+    deviation = np.sqrt(np.maximum(0.0, MODEL_ERROR.deviation**2 - explained))
     return LeftOver(height, scale * (1.0 + share / np.maximum(force, _LEAST)), deviation)

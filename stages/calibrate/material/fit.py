@@ -7,12 +7,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from disect_sim.cut_mesh import CutMesh
 from disect_sim.laws import damage_law
 from disect_sim.many import force_of, simulate_many
 from disect_sim.processes import report_to_parent, run_parallel
 from stages.calibrate.description import CalibrateParams
-from stages.calibrate.material.discrepancy import AGAIN, LeftOver, left_over, scale_again
+from stages.calibrate.material.discrepancy import LeftOver, left_over, scale_again
 from stages.calibrate.material.likelihood import DepthLikelihood, depth_likelihood
 from stages.calibrate.material.posterior import Posterior
 from stages.calibrate.material.sampled import Sampled, sample_material
@@ -22,9 +21,8 @@ from stages.calibrate.phase import HistoryRow, parameter_bounds
 from stages.calibrate.problem import Problem, TrialFailedError, errors
 from stages.runtime.checkpoint import Checkpoint
 from stages.runtime.errors import InputError
-from stages.shared.cut import relative_depth
 from stages.shared.fitting import run_to_end
-from stages.shared.library.library import RATIO_BOUNDS, SHARE_RATIOS, expected
+from stages.shared.library.library import NINETY_LEARNT, RATIO_BOUNDS, SHARE_RATIOS, expected
 
 # Baselines without a model
 
@@ -59,14 +57,36 @@ _Mask = NDArray[np.bool_]
 _Report = Callable[[HistoryRow], None]
 
 
+_FORECAST_DRAWS = 8
+"""Materials simulated for the band of a forecast: its ends vary by a quarter of the material's part."""
+_TREND = 0.3
+"""End of the seen contact from which the baseline's linear trend is taken."""
+
+
 @dataclass(frozen=True)
-class _Forecast:
-    """Forecast of unseen force, with a baseline without a model."""
+class TailForecast:
+    """Forecast of the rest of a cut from its beginning, with baselines without a model; all NMAE [-]."""
 
     nmae: float
-    """NMAE of the forecast [-]."""
-    nmae_guess: float
-    """NMAE of holding the last force seen, or of repeating another cut's profile [-]."""
+    """Of the forecast: the mean of the model's and of holding the last force."""
+    nmae_model: float
+    """Of the model alone."""
+    nmae_hold_last: float
+    nmae_trend: float
+    """Of the linear trend of the last part that was seen."""
+    coverage: float
+    """Fraction of the samples inside the 90 % band."""
+    half_width: float
+    """Mean half-width of that band / mean forecast."""
+
+
+@dataclass(frozen=True)
+class NextCutForecast:
+    """Prediction of the last log from the others; both NMAE [-]."""
+
+    nmae: float
+    nmae_repeated: float
+    """Of the mean of the others' forces at the same height."""
 
 
 @dataclass(frozen=True)
@@ -77,10 +97,10 @@ class MaterialFit:
     found: Found
     expected_profile: _Array
     """Prior prediction of the first cut [N], shape [sample_count]."""
-    tail: _Forecast | None
-    """Forecast of the end of the first cut from its beginning; the baseline holds the last force seen."""
-    next_cut: _Forecast | None
-    """Forecast of the last cut from the others; the baseline repeats the cut before it. None for a single log."""
+    tail: TailForecast | None
+    """Forecast of the end of the first cut from its beginning."""
+    next_cut: NextCutForecast | None
+    """Prediction of the last cut from the others; None for a single log."""
     left_over: list[LeftOver]
     """Model discrepancy carried over to the next cut: of the fitted material, then of the draws."""
     sampled: Sampled | None = None
@@ -88,10 +108,9 @@ class MaterialFit:
 
 
 def material_unknowns(
-    meshes: Sequence[CutMesh], material: str, params: CalibrateParams, *, leave_out: Collection[str] = ()
+    material: str, params: CalibrateParams, *, cuts: int = 1, leave_out: Collection[str] = ()
 ) -> MaterialUnknowns:
-    """Return the unknowns for cuts of these bodies, with the prior of their material without the entries in
-    `leave_out`.
+    """Return the unknowns for cuts of a fruit, with the prior of its material without the entries in `leave_out`.
 
     With the uniform prior these are the named parameters alone, under any damage law, as in the paper.
     """
@@ -109,19 +128,16 @@ def material_unknowns(
             else Uniform(bounds[name].low, bounds[name].high)
             for name in params.material
         }
-        return MaterialUnknowns(
-            flat, 0, _constants(params, flat), tuple(map(relative_depth, meshes)), per_cut=False
-        )
+        return MaterialUnknowns(flat, _constants(params, flat), cuts, per_cut=False)
     if not law.at_edge:
         raise InputError(
             f"calibrate.fit is material, but cut.damage_law is {params.cut.damage_law!r}. The material's numbers are "
             "those of the edge law. Set cut.damage_law to edge, or calibrate.fit to springs, or calibrate.prior to "
             "uniform."
         )
-    prior = expected(params.material, material, params.cut.damage_law, leave_out=leave_out)
-    return MaterialUnknowns(
-        prior, params.layers, _constants(params, prior), tuple(map(relative_depth, meshes))
-    )
+    cut = params.cut
+    prior = expected(params.material, material, cut.damage_law, knife=cut.knife_label, leave_out=leave_out)
+    return MaterialUnknowns(prior, _constants(params, prior), cuts)
 
 
 def _constants(params: CalibrateParams, sought: Container[str]) -> dict[str, float]:
@@ -215,8 +231,7 @@ def fit_material(
     likelihoods = {name: _likelihoods(problems, masks, params) for name, masks in shown.items()}
     tail = next_cut = None
     if "beginning" in found:
-        left = left_over(likelihoods["beginning"], found["beginning"].profiles)
-        tail = _tail(problems[0], found["beginning"], left, seen, use[0] & ~seen)
+        tail = _tail(likelihoods["beginning"][0], unknowns.only(1), found["beginning"], seen, params)
     if "others" in found:
         others = found["others"]
         left = left_for_next(likelihoods["others"], unknowns, others.t, others.profiles)
@@ -254,23 +269,70 @@ def left_for_next(
 ) -> LeftOver:
     """Return the discrepancy of another cut of the fruit, given the unknowns t and the fitted profiles [N]."""
     amplitudes = [unknowns.amplitude(t, cut) for cut in range(len(likelihoods))]
-    return left_over(likelihoods, profiles, again=AGAIN, scale=scale_again(list(np.log(amplitudes))))
+    return left_over(likelihoods, profiles, scale=scale_again(list(np.log(amplitudes))))
 
 
-def _tail(problem: Problem, found: Found, left: LeftOver, seen: _Mask, rest: _Mask) -> _Forecast:
-    held = np.full_like(found.profiles[0], problem.measured[seen][-1])
-    return _forecast(problem, left.at(problem.height) * found.profiles[0], held, rest)
+def _tail(
+    likelihood: DepthLikelihood,
+    unknowns: MaterialUnknowns,
+    found: Found,
+    seen: _Mask,
+    params: CalibrateParams,
+) -> TailForecast | None:
+    """Return the forecast of the samples in contact that were not seen; None if there are none.
+
+    The mean of two forecasts, the model with its discrepancy and the last force seen: on real cuts, whose bodies are
+    not known exactly, each fails where the other does not. Their difference is part of the band.
+    """
+    problem = likelihood.problem
+    rest = problem.contact & problem.valid & ~seen
+    if not rest.any():
+        return None
+    draws = Posterior(unknowns, found.t, found.covariance).draws(_FORECAST_DRAWS, params.seed)
+    drawn = [each[0] for each in profiles_of_draws([problem], unknowns, draws, params.processes) if each]
+    lefts = [left_over([likelihood], [profile], same_cut=True) for profile in (found.profiles[0], *drawn)]
+    model, *others = (
+        left.at(problem.height) * profile
+        for left, profile in zip(lefts, (found.profiles[0], *drawn), strict=True)
+    )
+    held = np.full_like(model, problem.measured[seen][-1])
+    forecast = 0.5 * (model + held)
+    mean = float(problem.measured[seen].mean())
+    variance = (
+        (np.var(others, axis=0) if len(others) > 1 else 0.0)
+        + (mean * lefts[0].deviation_at(problem.height)) ** 2
+        + 0.25 * (model - held) ** 2
+        + likelihood.noise_n**2
+    )
+    half = NINETY_LEARNT * np.sqrt(variance)
+    return TailForecast(
+        nmae=_nmae(problem, forecast, rest),
+        nmae_model=_nmae(problem, model, rest),
+        nmae_hold_last=_nmae(problem, held, rest),
+        nmae_trend=_nmae(problem, _trend(problem, seen), rest),
+        coverage=float((np.abs(problem.measured - forecast) <= half)[rest].mean()),
+        half_width=float(half[rest].mean() / forecast[rest].mean()),
+    )
+
+
+def _trend(problem: Problem, seen: _Mask) -> _Array:
+    """Return the linear trend of the last force that was seen, continued [N], shape [sample_count]."""
+    time = problem.time[seen]
+    last = seen & (problem.time >= time[-1] - _TREND * (time[-1] - time[0]))
+    slope, level = np.polyfit(problem.time[last] - time[-1], problem.measured[last], 1)
+    return np.asarray(np.maximum(0.0, level + slope * (problem.time - time[-1])))
 
 
 def _next_cut(
     problems: Sequence[Problem], unknowns: MaterialUnknowns, found: Found, left: LeftOver
-) -> _Forecast:
-    last = problems[-1]
+) -> NextCutForecast:
+    last, where = problems[-1], problems[-1].contact & problems[-1].valid
     simulated, _ = last.run(unknowns.next_cut(found.t, len(problems) - 1), differentiable=False)
-    profile = left.at(last.height) * simulated
-    return _forecast(last, profile, repeated_profile(problems[-2], last.height), last.contact & last.valid)
+    repeated = np.mean([repeated_profile(each, last.height) for each in problems[:-1]], axis=0)
+    return NextCutForecast(
+        *(_nmae(last, profile, where) for profile in (left.at(last.height) * simulated, repeated))
+    )
 
 
-def _forecast(problem: Problem, profile: _Array, guess: _Array, where: _Mask) -> _Forecast:
-    mean = float(problem.measured[where].mean())
-    return _Forecast(*(errors(each, problem.measured, where, mean).nmae for each in (profile, guess)))
+def _nmae(problem: Problem, profile: _Array, where: _Mask) -> float:
+    return errors(profile, problem.measured, where, float(problem.measured[where].mean())).nmae

@@ -7,13 +7,10 @@ from numpy.typing import NDArray
 
 from stages.calibrate.problem import Problem
 from stages.shared.fitting import rough_correlation
+from stages.shared.library.library import VARIATION
 
 _BIN_M = 3.0e-3
 """Depth over which forces are averaged [m]: finer detail is noise or fibres no model resolves."""
-CORRELATION_M = 6.0e-3
-"""Length over which the model error keeps its sign [m]."""
-MODEL_ERROR = 0.08
-"""Model error as a fraction of the mean force [-]: residual of a five-parameter fit of a real cut."""
 NOISE_N = 0.3
 """Minimum noise of a bin's mean [N]: repeatability and tare of a good log."""
 _DRAWN_M = 5.0e-3
@@ -21,6 +18,44 @@ _DRAWN_M = 5.0e-3
 UP, _ALONG = 1, 2
 
 _Array = NDArray[np.float64]
+_Flag = bool | NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class ModelError:
+    """Model error of a cut as a fraction of its mean force: a slow and a fast normal field over the height of the edge.
+
+    Both are Matérn 3/2 fields. Another cut of the same fruit has a part of them; another body has none.
+    """
+
+    slow: float
+    """Standard deviation [-]."""
+    slow_length_m: float
+    """Correlation length [m]."""
+    slow_again: float
+    """Correlation between two cuts of one fruit at the same height [-]."""
+    fast: float
+    fast_length_m: float
+    fast_again: float
+
+    def covariance(self, a: _Array, b: _Array, same_cut: _Flag = True) -> _Array:
+        """Return the covariance between heights a and b [m], shape [len(a), len(b)].
+
+        same_cut: whether they are of one cut or of two of one fruit, one value or shape [len(a), len(b)].
+        """
+        slow = self.slow**2 * rough_correlation(a, b, self.slow_length_m)
+        fast = self.fast**2 * rough_correlation(a, b, self.fast_length_m)
+        out: _Array = np.where(same_cut, slow + fast, self.slow_again * slow + self.fast_again * fast)
+        return out
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of both together [-]."""
+        return float(np.hypot(self.slow, self.fast))
+
+
+MODEL_ERROR = ModelError(**VARIATION["model_error"]["values"])
+"""As learnt from real logs by their marginal likelihood."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +140,6 @@ def noise_factor(problem: Problem, means: _Array, uncertainty_n: float) -> _Arra
     """
     depth = problem.height.max() - problem.height
     middle = means @ depth
-    alike = rough_correlation(middle, middle, CORRELATION_M)
-    model = (MODEL_ERROR * (means @ problem.measured).mean()) ** 2 * alike
+    model = (means @ problem.measured).mean() ** 2 * MODEL_ERROR.covariance(middle, middle)
     noise = _noise_of(uncertainty_n) ** 2 * np.eye(len(means))
     return np.asarray(np.linalg.cholesky(model + noise), float)

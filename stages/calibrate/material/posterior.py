@@ -10,8 +10,6 @@ from disect_sim.parameters import parameter_info
 from stages.calibrate.material.unknowns import (
     AMPLITUDE,
     HEIGHT_SPREAD_M,
-    LAYER,
-    TOUGHNESS,
     MaterialUnknowns,
     size_of,
 )
@@ -31,8 +29,6 @@ KNOWN, _PARTLY = 0.35, 0.8
 
 _FLAT = 0.95
 """Factor by which a log must narrow a uniform prior to count as informative."""
-_DEPTHS = np.linspace(0.0, 1.0, 21)
-"""Relative depths at which a drawn toughness is stored: a quarter of its correlation length."""
 _SHARE_DRAWS = 4000
 """Number of draws of the shares: the ends of a 90 % interval of the saving, ± 11 points, are then accurate to 0.4."""
 _OUTSIDE = (0.05, 0.95)
@@ -141,15 +137,15 @@ def _log_spread(low: float, high: float) -> float:
 
 def draw_table(posterior: Posterior | None, count: int, seed: int) -> pl.DataFrame:
     """Return the table calibrate/draws: possible materials relative to the fitted one."""
-    rows: list[tuple[int, str, float, float]] = []
+    rows: list[tuple[int, str, float]] = []
     if posterior is not None:
-        fitted = _over_depth(posterior.unknowns, posterior.mean)
+        fitted = posterior.unknowns.parameters(posterior.mean)
         for i, t in enumerate(posterior.draws(count, seed)):
-            for name, drawn in _over_depth(posterior.unknowns, t).items():
-                factors = drawn / fitted[name]
-                rows += [(i, name, d, f) for d, f in zip(_DEPTHS[: len(drawn)], factors, strict=True)]
-    schema = {"draw": pl.Int64, "name": pl.String, "relative_depth": pl.Float64, "factor": pl.Float64}
-    return pl.DataFrame(rows, schema=schema, orient="row")
+            drawn = posterior.unknowns.parameters(t)
+            rows += [(i, name, drawn[name] / value) for name, value in fitted.items()]
+    return pl.DataFrame(
+        rows, schema={"draw": pl.Int64, "name": pl.String, "factor": pl.Float64}, orient="row"
+    )
 
 
 def share_table(posterior: Posterior | None, seed: int) -> pl.DataFrame:
@@ -159,14 +155,6 @@ def share_table(posterior: Posterior | None, seed: int) -> pl.DataFrame:
         drawn = posterior.draws(_SHARE_DRAWS, seed)
         rows = [shares_of(posterior.unknowns.sizes(t)) for t in drawn]
     return pl.DataFrame(rows, schema={"edge_press": pl.Float64, "edge_drag": pl.Float64})
-
-
-def _over_depth(unknowns: MaterialUnknowns, t: _Array) -> dict[str, _Array]:
-    """Return every parameter as one number; the toughness at DEPTHS if it varies with depth."""
-    out = {name: np.array([size]) for name, size in unknowns.parameters(t).items()}
-    if unknowns.layers and TOUGHNESS in out:
-        out[TOUGHNESS] = out[TOUGHNESS] * unknowns.by_depth(t, _DEPTHS)
-    return out
 
 
 def _row(posterior: Posterior, i: int) -> tuple[object, ...]:
@@ -180,17 +168,17 @@ def _row(posterior: Posterior, i: int) -> tuple[object, ...]:
 
 
 def value_of(unknowns: MaterialUnknowns, i: int, t: float) -> float:
-    """Return the i-th unknown in its unit; layers stay standard numbers."""
+    """Return the i-th unknown in its unit."""
     prior = unknowns.prior.get(unknowns.names[i])
     if prior is not None:
         return size_of(prior, t)
     if unknowns.names[i].startswith(AMPLITUDE):
         return float(np.exp(AMPLITUDE_SPREAD * t))
-    return HEIGHT_SPREAD_M * t if unknowns.names[i].startswith(OFFSET) else t
+    return HEIGHT_SPREAD_M * t
 
 
 def unit_of(name: str) -> str:
     """Return the unit of an unknown's value."""
     if name.startswith(OFFSET):
         return "m"
-    return "-" if name.startswith((LAYER, AMPLITUDE, *SHARE_RATIOS)) else parameter_info(name).unit
+    return "-" if name.startswith((AMPLITUDE, *SHARE_RATIOS)) else parameter_info(name).unit

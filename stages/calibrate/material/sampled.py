@@ -326,6 +326,6 @@ def _expected_band(
             "some. Lower cut.dt_s, or narrow calibrate.bounds."
         )
     middle = curves.mean(axis=0)
-    model = MODEL_ERROR * float(middle[problem.contact].mean())
+    model = MODEL_ERROR.deviation * float(middle[problem.contact].mean())
     half = NINETY * np.sqrt(curves.var(axis=0) + model**2 + max(params.force_uncertainty_n, NOISE_N) ** 2)
     return np.maximum(0.0, middle - half), middle + half

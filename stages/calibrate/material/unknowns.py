@@ -1,4 +1,4 @@
-"""Unknowns of a material: a few parameters, variation of toughness with depth, and differences between cuts."""
+"""Unknowns of a material: a few parameters, and differences between cuts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -8,16 +8,8 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from stages.calibrate.problem import OFFSET
-from stages.shared.fitting import correlation
 from stages.shared.library.library import AMPLITUDE_SPREAD, SHARE_RATIOS, Expected, share_slopes, shares_of
 
-TOUGHNESS = "edge_toughness"
-LAYER = "toughness_by_depth_"
-"""Prefix of the layers' unknowns: number k is the k-th layer from the top, beyond the prediction by those above."""
-_LAYER_SPREAD = 0.25
-"""Standard deviation of the logarithm of the toughness over depth: fruit varies over its height by a quarter."""
-_LAYER_LENGTH = 0.2
-"""Correlation length as a fraction of the height; below the logged depth it returns to the mean."""
 AMPLITUDE = "amplitude"
 """Name of the amplitude: measured force of a cut / that of the material."""
 HEIGHT_SPREAD_M = 0.7e-3
@@ -55,31 +47,29 @@ def relative_slope(prior: Expected | Uniform, t: float) -> float:
 class MaterialUnknowns:
     """Standard normal numbers t ↔ the simulator's parameters; t = 0 is the prior median.
 
-    Order: sizes, layers, then amplitude and height of every cut.
+    Order: sizes, then amplitude and height of every cut.
     """
 
     prior: Mapping[str, Expected | Uniform]
     """Prior of the sizes."""
-    layers: int
-    """Number of modes of the toughness over depth."""
     constants: Mapping[str, float]
     """The simulator's other parameters."""
-    depths: tuple[_Array, ...]
-    """Relative depth of the springs of every cut below the top, 0 to 1, each of shape [spring_count]."""
+    cuts: int
+    """Number of cuts."""
     per_cut: bool = True
     """False: cuts have no amplitude and height of their own."""
 
     @property
     def names(self) -> list[str]:
         """Names in the order of t; the second cut's end in _2, and so on."""
-        out = [*self.prior, *(f"{LAYER}{k + 1}" for k in range(self.layers))]
-        for cut in range(len(self.depths) if self.per_cut else 0):
+        out = list(self.prior)
+        for cut in range(self.cuts if self.per_cut else 0):
             number = "" if cut == 0 else f"_{cut + 1}"
             out += [AMPLITUDE + number, OFFSET + number]
         return out
 
     def __len__(self) -> int:
-        return self._common + (2 * len(self.depths) if self.per_cut else 0)
+        return self._common + (2 * self.cuts if self.per_cut else 0)
 
     def sizes(self, t: _Array) -> dict[str, float]:
         """Return the sizes, in their units, by the names of the unknowns."""
@@ -114,12 +104,9 @@ class MaterialUnknowns:
         return HEIGHT_SPREAD_M * float(t[self._common + 2 * cut + 1]) if self.per_cut else 0.0
 
     def values(self, t: _Array, cut: int = 0) -> dict[str, _Array]:
-        """Return every parameter of the simulator and the cut's height offset: one number, or one per spring."""
+        """Return every parameter of the simulator and the cut's height offset."""
         given = dict(self.constants) | self.parameters(t) | {OFFSET: self.height(t, cut)}
-        out = {name: np.asarray(value, float) for name, value in given.items()}
-        if self.layers and TOUGHNESS in out:
-            out[TOUGHNESS] = out[TOUGHNESS] * self.by_depth(t, self.depths[cut])
-        return out
+        return {name: np.asarray(value, float) for name, value in given.items()}
 
     def material(self, t: _Array) -> dict[str, _Array]:
         """Return the simulator's parameters without the height of a cut."""
@@ -142,10 +129,6 @@ class MaterialUnknowns:
                 out[i] = relative_slope(p, float(t[i])) * float((gradient[name] * values[name]).sum())
         for name, slope in self.share_derivative(t).items() if self.seeks_shares else ():
             out += slope * float(np.sum(gradient[name]))
-        if self.layers and TOUGHNESS in values:
-            out[len(self.prior) : self._common] = self._modes(self.depths[cut]).T @ (
-                gradient[TOUGHNESS] * values[TOUGHNESS]
-            )
         if self.per_cut:
             out[self._common + 2 * cut + 1] = HEIGHT_SPREAD_M * float(gradient[OFFSET])
         return out
@@ -156,24 +139,8 @@ class MaterialUnknowns:
 
     def only(self, cuts: int) -> "MaterialUnknowns":
         """Return the unknowns of the first cuts alone."""
-        return replace(self, depths=self.depths[:cuts])
+        return replace(self, cuts=cuts)
 
     @property
     def _common(self) -> int:
-        return len(self.prior) + self.layers
-
-    def by_depth(self, t: _Array, depth: _Array) -> _Array:
-        """Return toughness at relative depths / its size [-], shape [depth_count]."""
-        out: _Array = np.exp(self._modes(depth) @ t[len(self.prior) : self._common])
-        return out
-
-    def _modes(self, depth: _Array) -> _Array:
-        """Return the effect of each layer's standard number on the logarithm at relative depths, shape [depth_count,
-        layers].
-
-        A normal field with correlations exp(-d^2 / 2 l^2), given by its values in the middle of the layers.
-        """
-        middle = (np.arange(self.layers) + 0.5) / self.layers
-        factor = np.linalg.cholesky(correlation(middle, middle, _LAYER_LENGTH) + 1e-9 * np.eye(self.layers))
-        modes: _Array = _LAYER_SPREAD * np.linalg.solve(factor, correlation(middle, depth, _LAYER_LENGTH)).T
-        return modes
+        return len(self.prior)

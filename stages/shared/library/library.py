@@ -3,6 +3,10 @@
 `cuts/<material>.json` has one entry per calibrated cut: its name and source, the digests of its logs, how it was
 simulated, and for each parameter the information of its log alone: value and the standard deviation of its logarithm.
 All numbers are positive, so everything here is done in logarithms.
+
+Levels of variation: material → fruit of the material → cut of the fruit; the knife's sharpness acts on the toughness of
+all its cuts, the scale of the force reading on all logs of an arm. `variation.json` has what was learnt of them from
+real logs.
 """
 
 import json
@@ -14,15 +18,16 @@ from typing import Any
 import numpy as np
 
 FOLDER = Path(__file__).parent / "cuts"
-_CUT_TO_CUT = 0.3
-"""Standard deviation between two cuts of one material, in logarithms: 0.3 is a factor of 1.35."""
+FRUIT_SPREAD = 0.3
+"""Standard deviation between two fruits of one material, in logarithms: 0.3 is a factor of 1.35."""
 SCALE_SPREAD = 0.07
 """Standard deviation of the scale of a robot's force reading, in logarithms; it is the same in all its logs.
 
 Known masses read 6 to 8 % high on a Panda that presses.
 """
-FACTORS_FILE = "cut_factors.json"
-"""Measured factors between two cuts of one fruit (`python -m lab.real_logs.cut_factors`)."""
+VARIATION_FILE = Path(__file__).parent / "variation.json"
+"""What `python -m lab.real_logs.learn_variation --write` learnt from real logs."""
+VARIATION: dict[str, Any] = json.loads(VARIATION_FILE.read_text(encoding="utf-8"))
 _PRIOR_SPREAD, _PRIOR_CUTS = 0.1, 4.0
 """Spread of a cut's factor in logarithms expected before any pair was measured, and how many pairs that is worth."""
 
@@ -48,13 +53,14 @@ _STUDENT_95 = {
 """95 % quantile of the Student distribution by degrees of freedom."""
 
 
-def _measured_factors() -> list[float]:
-    content = json.loads((Path(__file__).parent / FACTORS_FILE).read_text(encoding="utf-8"))
-    return list(content["factors"].values())
-
-
-CUT_SPREAD = cut_spread(_measured_factors())
+NINETY_LEARNT = _STUDENT_95[min(VARIATION["model_error"]["logs"], 14)]
+"""The same where the spread itself is known from the logs of the model error only."""
+CUT_SPREAD = cut_spread(list(VARIATION["cut"]["factors"].values()))
 """Standard deviation of the force of one cut relative to its fruit, in logarithms."""
+KNIFE_SPREAD = float(VARIATION["knife"]["spread"])
+"""Standard deviation of the edge toughness between knives (their sharpness), in logarithms."""
+SHARPENED = "edge_toughness"
+"""The parameter that the knife's sharpness acts on."""
 AMPLITUDE_SPREAD = float(np.hypot(SCALE_SPREAD, CUT_SPREAD))
 """Standard deviation of the amplitude, the force read in one cut / that of the material: both combined."""
 _SLICE_OVER_PRESS, _DRAG_OVER_PRESS = "slice_over_press", "drag_over_press"
@@ -68,14 +74,14 @@ RATIO_BOUNDS = (0.1, 10.0)
 PRIORS: dict[str, Any] = json.loads((Path(__file__).parent / "priors.json").read_text(encoding="utf-8"))
 """Priors of any fruit with their sources, and values from the literature (`scan2cut materials` prints them)."""
 _BETWEEN_FRUITS = {*SHARE_RATIOS}
-"""Priors whose spread includes that between cuts of one material, which `expected` adds again."""
+"""Priors whose spread includes that between fruits of one material, which `expected` adds again."""
 
 
 def _any_material() -> dict[str, tuple[float, float]]:
     return {
         name: (
             prior["median"],
-            float(np.sqrt(prior["spread"] ** 2 - _CUT_TO_CUT**2))
+            float(np.sqrt(prior["spread"] ** 2 - FRUIT_SPREAD**2))
             if name in _BETWEEN_FRUITS
             else prior["spread"],
         )
@@ -125,41 +131,76 @@ def cuts_of(material: str, folder: Path = FOLDER) -> list[dict[str, Any]]:
     return entries
 
 
+def _entries(
+    material: str, damage_law: str, leave_out: Collection[str], folder: Path
+) -> list[dict[str, Any]]:
+    """Return the material's cuts under a damage law, without those whose name or log is in `leave_out`."""
+    return [
+        cut
+        for cut in cuts_of(material, folder)
+        if cut["damage_law"] == damage_law and not {cut["name"], *cut.get("logs", ())} & set(leave_out)
+    ]
+
+
 def expected(
     names: tuple[str, ...],
     material: str,
     damage_law: str,
     *,
+    knife: str = "",
     leave_out: Collection[str] = (),
     folder: Path = FOLDER,
 ) -> dict[str, Expected]:
-    """Return the prior of each parameter from the material's cuts under that damage law.
+    """Return the prior of each parameter for another fruit of the material, cut by a knife, from the library's cuts.
 
     Entries whose name, or the digest of one of whose logs, is in `leave_out` do not count: a log that is fitted must
     not be part of its own prior.
     """
-    cuts = [
-        cut
-        for cut in cuts_of(material, folder)
-        if cut["damage_law"] == damage_law and not {cut["name"], *cut.get("logs", ())} & set(leave_out)
-    ]
     priors = {}
     for name in names:
         median, spread = ANY_MATERIAL[name]
-        precision, weighted, count = 1.0 / spread**2, float(np.log(median)) / spread**2, 0
-        # Normal-normal: the material's own mean is spread around that of all, cuts are spread around the material's.
-        for cut in cuts:
-            if name in cut["values"]:
-                value, deviation = cut["values"][name]
-                weight = 1.0 / (_CUT_TO_CUT**2 + deviation**2)
-                precision, weighted, count = (
-                    precision + weight,
-                    weighted + weight * float(np.log(value)),
-                    count + 1,
-                )
-        mean = weighted / precision
-        priors[name] = Expected(float(np.exp(mean)), float(np.hypot(precision**-0.5, _CUT_TO_CUT)), count)
+        sharpness = KNIFE_SPREAD**2 if name == SHARPENED else 0.0
+        cuts = [cut for cut in _entries(material, damage_law, leave_out, folder) if name in cut["values"]]
+        values = np.array([cut["values"][name] for cut in cuts]).reshape(-1, 2)
+        knives = np.array([cut["knife"] for cut in cuts], str)
+        # Normal levels: the material's mean around that of all, the fruit's around the material's, the knife's share.
+        alike = spread**2 + sharpness * (knives[:, None] == knives)
+        covariance = alike + np.diag(FRUIT_SPREAD**2 + values[:, 1] ** 2)
+        to_next = spread**2 + sharpness * (knives == knife)
+        gain = np.linalg.solve(covariance, to_next)
+        mean = np.log(median) + gain @ (np.log(values[:, 0]) - np.log(median))
+        variance = spread**2 + sharpness + FRUIT_SPREAD**2 - gain @ to_next
+        priors[name] = Expected(float(np.exp(mean)), float(np.sqrt(variance)), len(cuts))
     return priors
+
+
+def sharpness_ratio(
+    own: str, other: str, damage_law: str, *, leave_out: Collection[str] = (), folder: Path = FOLDER
+) -> tuple[float, float]:
+    """Return the edge toughness with another knife / with one's own [-], and the deviation of its logarithm.
+
+    From the library's cuts of all materials by both knives; 1 for one knife.
+    """
+    if own == other:
+        return 1.0, 0.0
+    median, spread = ANY_MATERIAL[SHARPENED]
+    rows = [
+        (path.stem, cut["knife"], *cut["values"][SHARPENED])
+        for path in sorted(folder.glob("*.json"))
+        for cut in _entries(path.stem, damage_law, leave_out, folder)
+        if SHARPENED in cut["values"]
+    ]
+    materials, knives = (np.array([row[i] for row in rows], str) for i in (0, 1))
+    values, errors = (np.array([row[i] for row in rows], float) for i in (2, 3))
+    covariance = (
+        spread**2 * (materials[:, None] == materials)
+        + KNIFE_SPREAD**2 * (knives[:, None] == knives)
+        + np.diag(FRUIT_SPREAD**2 + errors**2)
+    )
+    to_ratio = KNIFE_SPREAD**2 * ((knives == other) * 1.0 - (knives == own))
+    gain = np.linalg.solve(covariance, to_ratio)
+    mean = float(gain @ (np.log(values) - np.log(median)))
+    return float(np.exp(mean)), float(np.sqrt(2.0 * KNIFE_SPREAD**2 - gain @ to_ratio))
 
 
 def log_alone(

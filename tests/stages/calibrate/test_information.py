@@ -22,7 +22,7 @@ from tests.stages.calibration_scenes import record
 @pytest.fixture(scope="module")
 def planned():
     model = block_model(regular_block((3, 3, 3)), damage_law="edge")
-    params = quick_material(layers=2)
+    params = quick_material()
     cut = record(model, EDGE_TRUTH)
     motion = pl.DataFrame(
         {
@@ -32,7 +32,7 @@ def planned():
             "force_n": cut.force,
         }
     )
-    return PlannedLog(motion, model, material_unknowns([model.mesh], "apple", params), params)
+    return PlannedLog(motion, model, material_unknowns("apple", params), params)
 
 
 def test_a_log_makes_no_unknown_less_certain_and_some_more(planned):

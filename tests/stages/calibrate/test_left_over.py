@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from stages.calibrate.material import discrepancy
 from stages.calibrate.material.discrepancy import (
     NOTHING,
     left_over,
@@ -44,11 +45,11 @@ def test_nothing_is_left_of_a_perfect_fit(problem):
 
 
 def test_a_bump_that_the_model_misses_comes_back_smoothed(problem):
-    """A bump of 30 % and 4 mm, longer than a slice of 3 mm: most of it returns, and nothing far from it."""
+    """A bump of 30 % and 4 mm, longer than a slice of 3 mm: most of it returns in the same cut."""
     middle = 0.5 * problem.height[problem.contact].mean() + 0.5 * problem.height[problem.contact].max()
     bump = 1.0 + 0.3 * np.exp(-0.5 * ((problem.height - middle) / 0.004) ** 2)
     bumpy = replace(problem, measured=bump * problem.measured)
-    left = _of(bumpy, problem.measured)
+    left = _of(bumpy, problem.measured, same_cut=True)
     assert left.at(np.array([middle]))[0] == pytest.approx(1.3, abs=0.08)
     use = problem.contact & problem.valid
 
@@ -59,15 +60,18 @@ def test_a_bump_that_the_model_misses_comes_back_smoothed(problem):
 
 
 def test_below_what_a_log_has_seen_it_fades(problem):
-    """Twice the length of 6 mm below, a seventh of it is left: (1 + 2 √3) exp(-2 √3)."""
+    """Twice the slow length below, a seventh of it is left: (1 + 2 √3) exp(-2 √3)."""
     use = problem.contact & problem.valid
     seen = use & (problem.height > problem.height[use].mean())
-    left = _of(problem, problem.measured / 1.1, seen)
+    left = _of(problem, problem.measured / 1.1, seen, same_cut=True)
     lowest = problem.height[seen].min()
-    assert left.deviation_at(np.array([lowest]))[0] < 0.5 * MODEL_ERROR
-    assert left.deviation_at(np.array([lowest - 0.015]))[0] > 0.9 * MODEL_ERROR
-    near, far = np.abs(left.at(np.array([lowest, max(0.0, lowest - 0.012)])) - 1.0)
-    assert far < 0.4 * near
+    assert left.deviation_at(np.array([lowest]))[0] < 0.5 * MODEL_ERROR.deviation
+    further = 2.0 * MODEL_ERROR.slow_length_m
+    covariance = MODEL_ERROR.covariance(np.zeros(1), np.array([0.0, further]))[0]
+    assert covariance[1] / covariance[0] == pytest.approx(1 / 7, abs=0.03)
+    heights = lowest - np.array([0.0, 0.25, 0.5]) * further
+    deviations, gains = left.deviation_at(heights), left.at(heights) - 1.0
+    assert (np.diff(deviations) > 0.0).all() and (np.diff(gains) < 0.0).all() and gains[-1] > 0.0
 
 
 def test_without_a_fit_the_factor_is_one():
@@ -76,7 +80,7 @@ def test_without_a_fit_the_factor_is_one():
     assert read_left_over(table) == []
     left = NOTHING
     assert (left.at(np.linspace(-1.0, 1.0, 5)) == 1.0).all()
-    assert (left.deviation_at(np.linspace(-1.0, 1.0, 5)) == MODEL_ERROR).all()
+    assert (left.deviation_at(np.linspace(-1.0, 1.0, 5)) == MODEL_ERROR.deviation).all()
 
 
 def test_it_survives_the_table(problem):
@@ -86,13 +90,25 @@ def test_it_survives_the_table(problem):
         assert np.array_equal(again.deviation_at(problem.height), left.deviation_at(problem.height))
 
 
-def test_another_cut_has_part_of_it_again(problem):
-    """Two normal errors of correlation c: c of what is known is expected, and 1 - c^2 of the variance stays."""
-    same = _of(problem, problem.measured / 1.1)
-    other = _of(problem, problem.measured / 1.1, again=0.5)
+def test_another_cut_has_part_of_it_again(problem, monkeypatch):
+    """Two errors of correlation c: c of what is known is expected, and 1 - c^2 of the variance stays."""
+    same = _of(problem, problem.measured / 1.1, same_cut=True)
+    monkeypatch.setattr(discrepancy, "MODEL_ERROR", replace(MODEL_ERROR, slow_again=0.5, fast_again=0.5))
+    other = _of(problem, problem.measured / 1.1)
     assert other.factor - 1.0 == pytest.approx(0.5 * (same.factor - 1.0))
-    known = MODEL_ERROR**2 - same.deviation**2
-    assert other.deviation**2 == pytest.approx(MODEL_ERROR**2 - 0.25 * known)
+    variance = MODEL_ERROR.deviation**2
+    assert other.deviation**2 == pytest.approx(variance - 0.25 * (variance - same.deviation**2))
+
+
+def test_two_cuts_tell_more_of_the_third_than_one(problem):
+    """Each is half like the third; what both show is believed more than what one shows."""
+    likelihood = depth_likelihood(problem, problem.contact & problem.valid, 0.5)
+    profile = problem.measured / 1.1
+    one = left_over([likelihood], [profile])
+    two = left_over([likelihood] * 2, [profile] * 2)
+    used = (one.height_m > problem.height[problem.contact].min()) & (one.height_m < problem.height.max())
+    assert (np.abs(two.factor - 1.0) > np.abs(one.factor - 1.0))[used].mean() > 0.9
+    assert (two.deviation <= one.deviation).all()
 
 
 def test_the_scale_of_the_reading_comes_again():
@@ -114,8 +130,11 @@ def test_the_band_is_narrower_the_more_logs_there_are(problem):
     exact = replace(NOTHING, height_m=np.array([-1.0, 1.0]), factor=np.ones(2), deviation=np.zeros(2))
     for cuts in (1, 4):
         low, high = band(problem, flat, [], exact, cuts=cuts)
-        expected = 20.0 * NINETY * np.hypot(CUT_SPREAD, np.sqrt(scale_variance(cuts)))
-        assert high - flat == pytest.approx(np.full(len(flat), expected)) == flat - low
+        factor = np.exp(NINETY * np.hypot(CUT_SPREAD, np.sqrt(scale_variance(cuts))))
+        assert high == pytest.approx(factor * flat) and low == pytest.approx(flat / factor)
+    low, high = band(problem, flat, [], exact, knife=0.5)
+    factor = np.exp(NINETY * np.sqrt(CUT_SPREAD**2 + scale_variance(1) + 0.5**2))
+    assert high == pytest.approx(factor * flat), "another knife widens it"
 
 
 def test_two_correlations_of_a_field():

@@ -19,7 +19,7 @@ from stages.runtime.artifacts import check_table
 from stages.runtime.catalogue import ARTIFACTS
 from stages.runtime.errors import InputError
 from stages.runtime.params import load_params
-from stages.shared.cut import read_possible_materials, relative_depth
+from stages.shared.cut import read_possible_materials
 from stages.shared.pictures import new_figure
 from tests.disect_sim.scenes import block_model, regular_block
 from tests.stages.calibrate.test_material_fit import EDGE_TRUTH, quick_material
@@ -57,12 +57,12 @@ def sampled(edge):
 def test_the_gradient_agrees_with_differences(edge, law, likelihood):
     if law == "edge":
         model, log = edge
-        params = quick_material(material=["edge_toughness", "edge_rise", "sdf_mu"], layers=2)
+        params = quick_material(material=["edge_toughness", "edge_rise", "sdf_mu"])
     else:
         model, params = small_block(), paper()
         log = record(model, TRUTH)
     problem = pose_problem(model, log, params)
-    unknowns = material_unknowns([model.mesh], "nothing known", params)
+    unknowns = material_unknowns("nothing known", params)
     target = material_target([problem], unknowns, uncertainty_n=0.5, likelihood=likelihood)
     t = 0.4 + 0.1 * np.arange(len(unknowns))
     value, gradient = target.log_probability(t)
@@ -78,7 +78,7 @@ def test_the_gradient_agrees_with_differences(edge, law, likelihood):
 
 
 def test_without_amplitude_only_the_named_parameters_are_sought():
-    unknowns = material_unknowns([small_block().mesh], "apple", paper())
+    unknowns = material_unknowns("apple", paper())
     assert unknowns.names == ["sdf_ke", "cut_spring_ke"]
     assert unknowns.amplitude(np.zeros(2)) == 1.0 and unknowns.height(np.zeros(2)) == 0.0
 
@@ -120,9 +120,7 @@ def test_optimize_cuts_with_the_sampled_materials(sampled):
     posterior, problem = sampled.material.posterior, sampled.problem
     draws = draw_table(posterior, 4, 0)
     mesh = problem.model.mesh
-    materials = read_possible_materials(
-        {"calibrate/draws": draws}.__getitem__, mesh.spring_surface, relative_depth(mesh)
-    )
+    materials = read_possible_materials({"calibrate/draws": draws}.__getitem__, mesh.spring_surface)
     values = spring_values(problem.model, sampled.values)
     tried = parameter_draws(values, load_params(ROOT / "params.yaml").optimize.changed(draws=4), materials)
     table = sample_table(sampled.material).filter(pl.col("name") == "sdf_mu")
@@ -194,7 +192,7 @@ def test_summaries_of_the_measured_force_are_the_observed_ones(edge, summary):
     model, log = edge
     params = quick_material()
     problem = pose_problem(model, log, params)
-    unknowns = material_unknowns([model.mesh], "nothing known", params)
+    unknowns = material_unknowns("nothing known", params)
     target = material_target([problem], unknowns, uncertainty_n=1e-6, summary=summary)
     clean = target.summaries(np.zeros((2, len(unknowns))), Workers(1))
     assert (clean[0] == clean[1]).all() and np.isfinite(clean).all()

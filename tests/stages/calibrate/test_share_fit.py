@@ -77,7 +77,7 @@ def test_shares_and_their_slopes():
 def test_derivatives_of_a_sawing_log_agree_with_differences(model):
     params = quick_material(material=MATERIAL)
     problem = pose_problem(model, saw(model, EDGE_TRUTH | SHARES), params)
-    unknowns = material_unknowns([model.mesh], "nothing known", params)
+    unknowns = material_unknowns("nothing known", params)
     likelihood = depth_likelihood(problem, problem.contact & problem.valid, 0.5)
     assert len(likelihood.components) == 2, "both components of the force count where the blade was drawn"
     search = MaterialSearch("material", unknowns, [likelihood], 1)
@@ -105,9 +105,9 @@ def test_a_sawing_log_narrows_the_shares_around_the_truth(model):
     done = fitted(model, saw(model, EDGE_TRUTH | SHARES))
     table = posterior_table(done.material.posterior)
     rows = {row["name"]: row for row in table.iter_rows(named=True)}
-    # In units of the prior's deviations; with a model error of 8 % and an amplitude of 12 %.
-    assert rows["slice_over_press"]["deviation"] < 0.7
-    assert rows["drag_over_press"]["deviation"] < 0.6
+    # In units of the prior's deviations; with a model error of 18 % in both components and an amplitude of 19 %.
+    assert rows["slice_over_press"]["deviation"] < 0.75
+    assert rows["drag_over_press"]["deviation"] < 0.75
     assert rows["slice_over_press"]["low"] < 0.5 < rows["slice_over_press"]["high"]
     assert rows["drag_over_press"]["low"] < 1.0 < rows["drag_over_press"]["high"]
     found = {name: float(done.values[name]) for name in SHARES}
@@ -120,7 +120,7 @@ def test_a_sawing_log_narrows_the_shares_around_the_truth(model):
 
 def test_without_a_log_the_draws_carry_shares_from_the_prior():
     params = quick_material(material=MATERIAL)
-    unknowns = material_unknowns([], "nothing known", params)
+    unknowns = material_unknowns("nothing known", params, cuts=0)
     table = draw_table(before_any_log(unknowns), 800, 0)
     middle = nominal_values(params, "nothing known")
     drawn = {
@@ -149,7 +149,7 @@ def test_one_ratio_alone_is_rejected(prior):
 def test_ratios_under_a_uniform_prior():
     params = quick_material(material=MATERIAL, prior="uniform")
     check_names(params)
-    unknowns = material_unknowns([], "nothing known", params)
+    unknowns = material_unknowns("nothing known", params, cuts=0)
     values = unknowns.parameters(np.array([0.0, 3.0, -3.0]))
     assert 0.0 < values["edge_press"] + values["edge_drag"] < 1.0
     with pytest.raises(InputError, match="must name what has an effect there"):

@@ -19,15 +19,17 @@ from stages.runtime.artifacts import write_json, write_table
 from stages.runtime.errors import InputError
 from stages.shared.input_files import LOGS_NOTE
 from stages.shared.library.library import (
-    _CUT_TO_CUT,
     ANY_MATERIAL,
     FOLDER,
+    FRUIT_SPREAD,
+    KNIFE_SPREAD,
     NINETY,
     PRIORS,
     cut_spread,
     cuts_of,
     expected,
     log_alone,
+    sharpness_ratio,
 )
 from tests.stages.calibration_scenes import ROOT
 
@@ -39,8 +41,8 @@ def library(folder, *cuts):
     return folder
 
 
-def cut(name, value, deviation=0.0, law="edge"):
-    return {"name": name, "damage_law": law, "values": {TOUGHNESS: [value, deviation]}}
+def cut(name, value, deviation=0.0, law="edge", knife="kitchen"):
+    return {"name": name, "damage_law": law, "knife": knife, "values": {TOUGHNESS: [value, deviation]}}
 
 
 def test_every_material_has_a_file_whose_values_the_simulator_knows():
@@ -56,7 +58,7 @@ def test_without_cuts_any_fruit_is_expected(tmp_path):
     found = expected((TOUGHNESS,), "medlar", "edge", folder=tmp_path)[TOUGHNESS]
     median, spread = ANY_MATERIAL[TOUGHNESS]
     assert found.median == pytest.approx(median)
-    assert found.spread == pytest.approx(np.hypot(spread, _CUT_TO_CUT))
+    assert found.spread == pytest.approx(np.sqrt(spread**2 + FRUIT_SPREAD**2 + KNIFE_SPREAD**2))
     assert found.cuts == 0
 
 
@@ -64,13 +66,40 @@ def test_cuts_of_the_material_narrow_what_is_expected(tmp_path):
     """Normal means in logarithms, by hand: 4 cuts at 800, and one of another law that does not count."""
     cuts = [cut(str(i), 800.0) for i in range(4)]
     folder = library(tmp_path, *cuts, cut("x", 10.0, law="force"))
-    found = expected((TOUGHNESS,), "medlar", "edge", folder=folder)[TOUGHNESS]
-    before, many = 1.0 / 0.8**2, 4.0 / _CUT_TO_CUT**2
+    found = expected((TOUGHNESS,), "medlar", "edge", knife="kitchen", folder=folder)[TOUGHNESS]
+    # Material and knife are the same in all of them, so they count as one number.
+    before, many = 1.0 / (0.8**2 + KNIFE_SPREAD**2), 4.0 / FRUIT_SPREAD**2
     mean = (np.log(400.0) * before + np.log(800.0) * many) / (before + many)
     assert found.median == pytest.approx(np.exp(mean))
-    assert found.spread == pytest.approx(np.hypot(_CUT_TO_CUT, (before + many) ** -0.5))
+    assert found.spread == pytest.approx(np.hypot(FRUIT_SPREAD, (before + many) ** -0.5))
     assert found.cuts == 4
     assert expected((TOUGHNESS,), "medlar", "edge", leave_out=["0"], folder=folder)[TOUGHNESS].cuts == 3
+
+
+def test_levels_of_fruit_and_knife_are_those_of_drawn_libraries(tmp_path):
+    """By brute force: material, knives and fruits are drawn; the prior of the next one has their mean and spread."""
+    random = np.random.default_rng(3)
+    errors, factors = [], []
+    for _ in range(300):
+        sharpness = dict(zip("abc", KNIFE_SPREAD * random.standard_normal(3), strict=True))
+        material = np.log(400.0) + ANY_MATERIAL[TOUGHNESS][1] * random.standard_normal()
+        fruits = material + FRUIT_SPREAD * random.standard_normal(5)
+        seen = [(knife, fruits[i] + sharpness[knife]) for i, knife in enumerate("aabb")]
+        cuts = [cut(str(i), float(np.exp(x)), 1e-3, knife=knife) for i, (knife, x) in enumerate(seen)]
+        folder = library(tmp_path, *cuts)
+        for knife in "ac":
+            found = expected((TOUGHNESS,), "medlar", "edge", knife=knife, folder=folder)[TOUGHNESS]
+            errors.append((fruits[4] + sharpness[knife] - np.log(found.median)) / found.spread)
+        ratio, spread = sharpness_ratio("a", "b", "edge", folder=folder)
+        factors.append((sharpness["b"] - sharpness["a"] - np.log(ratio)) / spread)
+    for standardised in (errors, factors):  # means of 600 and 300 standard numbers
+        assert abs(np.mean(standardised)) < 4.0 / np.sqrt(300)
+        assert np.std(standardised) == pytest.approx(1.0, abs=0.12)
+    assert sharpness_ratio("a", "a", "edge", folder=folder) == (1.0, 0.0)
+    assert sharpness_ratio("x", "y", "edge", folder=folder) == (
+        1.0,
+        pytest.approx(np.sqrt(2.0) * KNIFE_SPREAD),
+    )
 
 
 def test_a_log_is_not_expected_to_be_like_itself(tmp_path):
@@ -110,7 +139,7 @@ def project(tmp_path):
     (scan / "calibrate").mkdir(parents=True)
     text = "id: gala\nscan: gala.ply\nlog: log.json\nforce_log: log.json\nair_runs: gala.ply\ncut_surface: gala.ply\n"
     (scan / "scan.yaml").write_text(text + "material: apple\n")
-    unknowns = MaterialUnknowns(expected((TOUGHNESS,), "medlar", "edge"), 0, {}, (np.zeros(1),))
+    unknowns = MaterialUnknowns(expected((TOUGHNESS,), "medlar", "edge"), {}, 1)
     posterior = Posterior(unknowns, np.array([0.5, 0.1, 0.0]), np.diag([0.1, 0.9, 0.5]))
     write_table(scan, "calibrate/posterior", posterior_table(posterior))
     write_json(scan, "calibrate/metrics", {"nmae": 0.04})
@@ -146,7 +175,7 @@ def test_what_is_no_material_is_refused(project):
     assert json.loads((project.root / IN_PROJECT / "apple.json").read_text())["cuts"] == []
 
 
-def test_layers_and_heights_are_no_entries():
+def test_an_empty_posterior_has_no_entries():
     assert what_the_log_says(pl.DataFrame(posterior_table(None))) == {}
 
 

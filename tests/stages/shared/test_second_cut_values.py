@@ -41,25 +41,17 @@ def test_a_material_value_of_the_first_cut_is_that_of_the_second(scan_dir):
 
 def drawn_material(scan_dir, rows):
     """The second cut's values as those of the one possible material in the rows of calibrate/draws."""
-    schema = {"draw": pl.Int64, "name": pl.String, "relative_depth": pl.Float64, "factor": pl.Float64}
+    schema = {"draw": pl.Int64, "name": pl.String, "factor": pl.Float64}
     write_table(scan_dir, "calibrate/draws", pl.DataFrame(rows, schema=schema, orient="row"))
     read = partial(read_table, scan_dir)
-    (factors,) = read_possible_materials(read, np.array([True, False]), np.array([0.25, 0.9]))
+    (factors,) = read_possible_materials(read, np.array([True, False]))
     return of_material(read_second_cut_values(read), factors)
-
-
-def test_a_possible_material_varies_with_depth(scan_dir):
-    """Between the depths of the table factors are linear; the rows' order does not matter."""
-    rows = [(0, "edge_toughness", 1.0, 2.0), (0, "edge_toughness", 0.0, 1.0), (0, "edge_toughness", 0.5, 3.0)]
-    found = drawn_material(scan_dir, rows)
-    assert found["edge_toughness"] == pytest.approx([1.0 * 2.0, 2.0 * 2.2])
-    assert found["sdf_mu"].tolist() == [1.0, 2.0]
 
 
 def test_a_possible_material_has_its_own_skin(scan_dir):
     """Factors of `surface_<name>` hold on the skin, those of the flesh elsewhere, and on both where there is one."""
     drawn = {"sdf_ke": 2.0, "surface_sdf_ke": 3.0, "sdf_mu": 0.5, "surface_sdf_tip": 4.0, "young_pa": 1.5}
-    found = drawn_material(scan_dir, [(0, name, 0.0, factor) for name, factor in drawn.items()])
+    found = drawn_material(scan_dir, [(0, name, factor) for name, factor in drawn.items()])
     assert found["sdf_ke"].tolist() == [3.0, 4.0]
     assert found["sdf_mu"].tolist() == [0.5, 1.0]
     assert found["sdf_tip"].tolist() == [4.0, 2.0]
