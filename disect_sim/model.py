@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from disect_sim.cut_mesh import CutMesh
 from disect_sim.cut_surface import EdgeSamples, cut_normals, cut_triangles, edge_samples
 from disect_sim.knife import Knife
-from disect_sim.laws import CONTACT_LAWS, DAMAGE_LAWS, DEFAULT_CONTACT_LAW, DEFAULT_DAMAGE_LAW
+from disect_sim.laws import DAMAGE_LAWS, DEFAULT_DAMAGE_LAW
 from disect_sim.outcome import InputError
 from disect_sim.parameters import Material
 
@@ -62,8 +62,6 @@ class Model:
     material: Material
     knife: Knife
     board: BoardProperties
-    contact_law: str
-    """Name in CONTACT_LAWS."""
     contact_exponent: int
     damage_law: str
     """Name in DAMAGE_LAWS."""
@@ -154,7 +152,6 @@ def build_model(
     knife: Knife | None = None,
     *,
     boundary: str = "held",
-    contact_law: str = DEFAULT_CONTACT_LAW,
     damage_law: str = DEFAULT_DAMAGE_LAW,
     contact_exponent: int = 1,
     board: BoardProperties | None = None,
@@ -174,14 +171,12 @@ def build_model(
     - `boundary`: "held" fixes nodes that touch the board (below `hold_below_m`) at least `hold_beyond_m` away from the
       cut plane; "guided" models a hand on both sides: nothing is fixed, but the outer parts are not drawn along with
       the blade; "glued" fixes all nodes below `hold_below_m`; "free" fixes none.
-    - `contact_law`: "one_sided" (default, differentiable) or "exact", the paper's two-sided distance.
     - `damage_law`: a name in DAMAGE_LAWS.
     - `contact_exponent`: normal force linear (1) or quadratic (2) in depth.
     - `board`: contact properties of the board, by default the paper's. Under a body that is not fixed the default
       board is firm, and its contact height is chosen so that the weight rests on it from the start. `gravity` [m/s^2].
     """
     _check_choice("boundary", boundary, BOUNDARIES)
-    _check_choice("contact_law", contact_law, tuple(CONTACT_LAWS))
     _check_choice("damage_law", damage_law, tuple(DAMAGE_LAWS))
     _check_choice("contact_exponent", contact_exponent, (1, 2))
     mesh.check()
@@ -220,7 +215,6 @@ def build_model(
         material=material,
         knife=Knife() if knife is None else knife,
         board=board,
-        contact_law=contact_law,
         contact_exponent=contact_exponent,
         damage_law=damage_law,
         gravity=np.asarray(gravity, float),

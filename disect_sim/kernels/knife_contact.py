@@ -282,11 +282,11 @@ def contact_hessian(
     u = edge.c * s
     w0 = _ONE - u
     w1 = u
-    shape_hessian, moves = distance_hessian(ends.x0 + e * s, edge, setting)
+    shape_hessian = distance_hessian(ends.x0 + e * s, edge, setting)
     bend = shape_hessian * e
     q0 = bend * w0 - grad * edge.c
     q1 = bend * w1 + grad * edge.c
-    inverse = moves * press / state_in.curvature[i]
+    inverse = press / state_in.curvature[i]
     nn = wp.outer(grad, grad) * slope - shape_hessian * press
     k00 = nn * (w0 * w0) + wp.outer(q0, q0) * inverse
     k11 = nn * (w1 * w1) + wp.outer(q1, q1) * inverse

@@ -1,4 +1,4 @@
-"""Knife contact: action = reaction, virtual work, no adhesion, friction cone and direction, derivatives, both laws."""
+"""Knife contact: action = reaction, virtual work, no adhesion, friction cone and direction, derivatives."""
 
 from dataclasses import replace
 
@@ -9,7 +9,8 @@ from disect_sim import KNIVES, ConstantVelocity, OutcomeKind, simulate
 from disect_sim.device_model import _EXPONENT_SCALE_M
 from disect_sim.model import ONSET_M
 from disect_sim.newton import start_of_step
-from tests.disect_sim.scenes import APPLE, block_model, dense_hessian, irregular_block, step_system
+from tests.disect_sim.knife_distance import knife_distance
+from tests.disect_sim.scenes import block_model, dense_hessian, irregular_block, step_system
 
 DT = 1e-3
 FAR = np.array([0.0, 10.0, 0.0])
@@ -57,10 +58,9 @@ class Press:
         return self.system.normal_force.numpy().copy(), self.system.friction_force.numpy().copy()
 
 
-@pytest.mark.parametrize("law", ["one_sided", "exact"])
 @pytest.mark.parametrize("seed", range(3))
-def test_action_is_reaction(mesh, law, seed):
-    press = Press(mesh, seed, contact_law=law)
+def test_action_is_reaction(mesh, seed):
+    press = Press(mesh, seed)
     normal, friction = press.forces()
     assert np.linalg.norm(normal.sum(axis=0)) > 0.05
     on_nodes = press.force_on_nodes()
@@ -139,23 +139,16 @@ def test_gradient_and_hessian_of_a_step_in_contact(mesh, seed, exponent, stribec
     assert np.abs(hessian - hessian.T).max() < 1e-9 * np.abs(hessian).max()
 
 
-@pytest.mark.parametrize("law", ["one_sided", "exact"])
 @pytest.mark.parametrize("pull_back", [1e-4, -1e-3, 3e-3])
-def test_knife_never_pulls(mesh, law, pull_back):
+def test_knife_never_pulls(mesh, pull_back):
     """However fast the knife leaves, with however strong damping, the normal force points away from it."""
-    press = Press(mesh, 1, {"sdf_kd": 100.0}, knife_step=(0.0, pull_back, 0.0), contact_law=law)
+    press = Press(mesh, 1, {"sdf_kd": 100.0}, knife_step=(0.0, pull_back, 0.0))
     normal, _ = press.forces()
     s = press.system
     x, p = press.x, press.model.contact_parents
     u = (press.model.contact_coordinate * s.found.numpy())[:, None]
     points = x[p[:, 0]] + (x[p[:, 1]] - x[p[:, 0]]) * u - press.pose
-    side = press.model.contact_side if law == "one_sided" else None
-    along = x[p[:, 1]] - x[p[:, 0]]
-    near = [press.model.knife.distance(points + k * 1e-6 * along, side=side)[1] for k in (-1, 0, 1)]
-    # The exact distance has ridges, and the closest point of an edge likes to lie on one: no one direction there.
-    clear = np.abs(near[0] - near[2]).max(axis=1) < 1e-3
-    assert clear.sum() > 0.5 * len(clear)
-    normal, outward = normal[clear], near[1][clear]
+    outward = knife_distance(press.model.knife, points, press.model.contact_side)[1]
     assert ((normal * outward).sum(axis=1) >= 0.0).all()
     # And it is along the outward direction, nothing else.
     assert np.abs(np.cross(normal, outward)).max() < 1e-9
@@ -218,11 +211,10 @@ def test_normal_force_law_is_linear_or_quadratic_beyond_the_onset(mesh):
 
 
 def test_contact_point_stays_on_the_material_part_of_its_edge(mesh):
-    for law in ("one_sided", "exact"):
-        press = Press(mesh, 4, contact_law=law)
-        press.forces()
-        found = press.system.found.numpy()
-        assert ((found >= 0.0) & (found <= 1.0)).all()
+    press = Press(mesh, 4)
+    press.forces()
+    coordinate = press.system.found.numpy()
+    assert ((coordinate >= 0.0) & (coordinate <= 1.0)).all()
 
 
 def test_contact_point_is_the_nearest_to_the_knife(mesh):
@@ -234,36 +226,14 @@ def test_contact_point_is_the_nearest_to_the_knife(mesh):
     a = x[m.contact_parents[:, 0]] - press.pose
     e = (x[m.contact_parents[:, 1]] - x[m.contact_parents[:, 0]]) * m.contact_coordinate[:, None]
     points = (a[:, None] + e[:, None] * s[None, :, None]).reshape(-1, 3)
-    brute = m.knife.distance(points, side=np.repeat(m.contact_side, 201))[0].reshape(-1, 201).min(axis=1)
+    brute = knife_distance(m.knife, points, np.repeat(m.contact_side, 201))[0].reshape(-1, 201).min(axis=1)
     found = press.system.found.numpy()
-    reached = m.knife.distance(a + e * found[:, None], side=m.contact_side)[0]
+    reached = knife_distance(m.knife, a + e * found[:, None], m.contact_side)[0]
     # Edges that cannot touch are not searched.
     near = brute < m.contact_offset + press.system.parameters.row("sdf_radius")[0]
     assert near.sum() > 20
     assert (reached - brute < 2e-4)[near].all()
     assert (press.system.touch.numpy()[~near] == 0.0).all()
-
-
-SOFT = APPLE.replaced(young_pa=3.0e4)
-"""A hundred times softer than an apple, so that explicit steps may be ten times longer."""
-
-
-def test_exact_law_runs_with_the_papers_integrator():
-    """The two-sided distance under explicit steps: a short press that meets resistance."""
-    model = block_model(material=SOFT, contact_law="exact")
-    motion = ConstantVelocity(initial_y=0.026, velocity_y=-0.2)
-    result = simulate(model, motion, duration=0.02, integrator="explicit")
-    assert result.outcome.ok
-    assert result.force[-5:, 1].min() > 0.01
-
-
-def test_exact_law_runs_with_the_implicit_integrator(mesh):
-    model = block_model(mesh, contact_law="exact")
-    result = simulate(model, ConstantVelocity(initial_y=0.026, velocity_y=-0.1), duration=0.03, dt=1e-3)
-    # Newton's method may stall where an edge meets the ridge of the distance; what came before counts.
-    assert result.outcome.ok or result.outcome.kind is OutcomeKind.NEWTON_STALLED
-    assert len(result.force) >= 8
-    assert np.isfinite(result.force).all()
 
 
 def test_quadratic_law_cuts(mesh):
