@@ -62,7 +62,6 @@ class Model:
     material: Material
     knife: Knife
     board: BoardProperties
-    contact_exponent: int
     damage_law: str
     """Name in DAMAGE_LAWS."""
     gravity: np.ndarray
@@ -153,7 +152,6 @@ def build_model(
     *,
     boundary: str = "held",
     damage_law: str = DEFAULT_DAMAGE_LAW,
-    contact_exponent: int = 1,
     board: BoardProperties | None = None,
     gravity: tuple[float, float, float] = _GRAVITY_M_S2,
     hold_below_m: float = 1.0e-3,
@@ -172,13 +170,11 @@ def build_model(
       cut plane; "guided" models a hand on both sides: nothing is fixed, but the outer parts are not drawn along with
       the blade; "glued" fixes all nodes below `hold_below_m`; "free" fixes none.
     - `damage_law`: a name in DAMAGE_LAWS.
-    - `contact_exponent`: normal force linear (1) or quadratic (2) in depth.
     - `board`: contact properties of the board, by default the paper's. Under a body that is not fixed the default
       board is firm, and its contact height is chosen so that the weight rests on it from the start. `gravity` [m/s^2].
     """
     _check_choice("boundary", boundary, BOUNDARIES)
     _check_choice("damage_law", damage_law, tuple(DAMAGE_LAWS))
-    _check_choice("contact_exponent", contact_exponent, (1, 2))
     mesh.check()
     x = mesh.nodes
     tet_nodes = np.sort(mesh.tets, axis=1).astype(np.int32)
@@ -215,7 +211,6 @@ def build_model(
         material=material,
         knife=Knife() if knife is None else knife,
         board=board,
-        contact_exponent=contact_exponent,
         damage_law=damage_law,
         gravity=np.asarray(gravity, float),
         fixed=touching if boundary in ("held", "glued") else np.zeros(len(x), bool),

@@ -129,8 +129,6 @@ class ContactSetting:
     """Settings common to all contacts."""
 
     shape: KnifeShape
-    exponent: int  # exponent of the depth in the normal force: 1 or 2
-    exponent_scale: wp.float64  # depth at which both exponents agree [m]
     onset: wp.float64  # length of the quadratic start of the penalty [m]
     onset_speed: wp.float64  # same for the approach damping [m/s]
     regulariser: wp.float64  # beta [m]

@@ -113,7 +113,6 @@ def test_individual_springs(mesh):
     [
         ({"damage_law": "stretch"}, {"cut_spring_softness": 2000.0}),
         ({"damage_law": "cohesive"}, {"cut_spring_softness": 1.0e-3}),
-        ({"contact_exponent": 2}, {}),
         ({"boundary": "glued"}, {}),
         ({"boundary": "free"}, {}),
     ],
