@@ -145,6 +145,12 @@ class Model:
         return edge_samples(self.mesh, self.cut_triangles, self.spring_operator)
 
 
+_HOLD_BELOW_M = 1.0e-3
+"""Height up to which nodes count as touching the board [m]."""
+_HOLD_BEYOND_M = 1.0e-2
+"""Distance from the cut plane beyond which "held" fixes nodes [m]."""
+
+
 def build_model(
     mesh: CutMesh,
     material: Material,
@@ -154,8 +160,6 @@ def build_model(
     damage_law: str = DEFAULT_DAMAGE_LAW,
     board: BoardProperties | None = None,
     gravity: tuple[float, float, float] = _GRAVITY_M_S2,
-    hold_below_m: float = 1.0e-3,
-    hold_beyond_m: float = 1.0e-2,
 ) -> Model:
     """Build the model of a cut.
 
@@ -166,9 +170,9 @@ def build_model(
 
     **Other arguments**
 
-    - `boundary`: "held" fixes nodes that touch the board (below `hold_below_m`) at least `hold_beyond_m` away from the
-      cut plane; "guided" models a hand on both sides: nothing is fixed, but the outer parts are not drawn along with
-      the blade; "glued" fixes all nodes below `hold_below_m`; "free" fixes none.
+    - `boundary`: "held" fixes nodes that touch the board (below 1 mm) at least 10 mm away from the cut plane; "guided"
+      models a hand on both sides: nothing is fixed, but the outer parts are not drawn along with the blade; "glued"
+      fixes all nodes below 1 mm; "free" fixes none.
     - `damage_law`: a name in DAMAGE_LAWS.
     - `board`: contact properties of the board, by default the paper's. Under a body that is not fixed the default
       board is firm, and its contact height is chosen so that the weight rests on it from the start. `gravity` [m/s^2].
@@ -203,9 +207,9 @@ def build_model(
             board = replace(board, ke=_FIRM_BOARD_N_M)
             weight = float(-gravity[1] * material.density_kg_m3 * node_volume.sum())
             board = _at_rest(board, x[board_nodes, 1], board_area / _REFERENCE_AREA_M2, weight)
-    touching = x[:, 1] < x[:, 1].min() + hold_below_m
+    touching = x[:, 1] < x[:, 1].min() + _HOLD_BELOW_M
     if boundary != "glued":
-        touching &= np.abs(x[:, 0]) >= hold_beyond_m
+        touching &= np.abs(x[:, 0]) >= _HOLD_BEYOND_M
     return Model(
         mesh=mesh,
         material=material,
