@@ -152,8 +152,8 @@ def read_export(folder: Path) -> ExportFiles:
             raise ValueError(f"{DOCUMENT} lacks {', '.join(missing)}")
         if (document["schema"], document["schema_version"]) != (SCHEMA, SCHEMA_VERSION):
             raise ValueError(
-                f"{DOCUMENT} has schema {document['schema']} {document['schema_version']}, not {SCHEMA} {SCHEMA_VERSION}: "
-                "another version of scan2cut wrote it"
+                f"{DOCUMENT} has schema {document['schema']} {document['schema_version']}, not {SCHEMA} "
+                f"{SCHEMA_VERSION}: another version of scan2cut wrote it"
             )
         return ExportFiles(
             folder,

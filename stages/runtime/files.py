@@ -137,11 +137,24 @@ def _bounded_text(path: Path) -> str:
 # Hashes.
 
 
+_SETTLED_S = 0.1
+"""Age from which a file's times tell whether it has changed [s]; several ticks of the kernel's clock, about 10 ms."""
+_DIGESTS: dict[tuple[int, ...], str] = {}
+"""sha256 of the files hashed by this process, by device, inode, size and times: a raw scan may have gigabytes."""
+
+
 def sha256_of_file(path: Path) -> str:
-    """Return the sha256 of a file; raise InputError if it can't be read."""
+    """Return the sha256 of a file, which is read once per process; raise InputError if it can't be read."""
     try:
         with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+            status = os.fstat(file.fileno())
+            key = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+            if key not in _DIGESTS:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+                if time.time() - max(status.st_mtime, status.st_ctime) < _SETTLED_S:
+                    return digest
+                _DIGESTS[key] = digest
+            return _DIGESTS[key]
     except OSError as error:
         raise InputError(
             f"{path} can't be read ({error.strerror or error}). Give a readable file."
