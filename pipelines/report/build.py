@@ -10,6 +10,7 @@ from pipelines.report.page import Note, Section, render_page
 from pipelines.report.scan_data import ScanData, write_run_record
 from pipelines.report.sections import body, force, provenance, robot, second_cut, summary
 from pipelines.report.viewer import build_viewer, has_recording
+from stages.runtime.errors import error_text
 from stages.runtime.files import write_bytes_atomic
 
 _REPORT_FILE_NAME = "report.html"
@@ -59,7 +60,7 @@ def tolerant(make: Callable[[ScanData], Section], data: ScanData) -> Section:
         return Section(
             name,
             name.replace("_", " "),
-            [Note(f"This section can't be shown: {type(error).__name__}: {error}", "bad")],
+            [Note(f"This section can't be shown: {error_text(error)}", "bad")],
         )
 
 
@@ -94,7 +95,7 @@ def record_and_report(
             build_viewer(project, scan_id)
         return build_report(project, scan_id)
     except Exception as problem:  # noqa: BLE001 -- the results are valid; a page must not fail the run
-        warn(f"Could not build the report: {type(problem).__name__}: {problem}")
+        warn(f"Could not build the report: {error_text(problem)}")
         return None
 
 

@@ -14,27 +14,17 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from disect_sim.processes import STDERR, native_output_silenced
 from stages.runtime.errors import InputError
 
-
-@contextlib.contextmanager
-def quiet_stderr() -> Iterator[None]:
-    """Discard everything that native libraries write to file descriptor 2 inside the block."""
-    saved = os.dup(2)
-    null = os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(null, 2)
-        yield
-    finally:
-        os.dup2(saved, 2)
-        os.close(saved)
-        os.close(null)
+quiet_stderr = partial(native_output_silenced, STDERR)
+"""Discard what native libraries write to stderr inside the `with` block."""
 
 
 # Untrusted YAML: plain values, limited size, no aliases.
@@ -244,7 +234,7 @@ class Scratch:
         while not self.path.name:
             made = Path(tempfile.mkdtemp(prefix=f"{_SCRATCH_PREFIX}{stage}-{os.getpid()}-", dir=scan_dir))
             self._handle = os.open(made, os.O_RDONLY)
-            fcntl.flock(self._handle, fcntl.LOCK_EX)
+            lock(self._handle)
             if made.exists():  # not removed by another process before it was locked
                 self.path = made
             else:
@@ -282,7 +272,7 @@ def remove_abandoned(scan_dir: Path) -> None:
         except FileNotFoundError:
             continue
         try:
-            if not _is_free(handle) and not _is_dying(path):
+            if not lock(handle, wait=False) and not _is_dying(path):
                 continue
             for picture in (scan_dir / LIVE_FILE_NAME, *scan_dir.glob(f".{LIVE_FILE_NAME}.*")):
                 picture.unlink(missing_ok=True)
@@ -292,9 +282,13 @@ def remove_abandoned(scan_dir: Path) -> None:
             os.close(handle)
 
 
-def _is_free(handle: int) -> bool:
+def lock(handle: int, *, wait: bool = True) -> bool:
+    """Lock the open file or directory; return False if another process has it and `wait` is False.
+
+    The kernel releases the lock when the handle is closed or its process dies.
+    """
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         return True
     except BlockingIOError:
         return False
