@@ -17,7 +17,7 @@ import polars as pl
 
 from disect_sim.parameters import MATERIALS
 from pipelines.project import Project, find_project, known_scans
-from pipelines.report.replay_view import read_recording, replay_html
+from pipelines.report.viewer import read_recording, viewer_html
 from stages.runtime.artifacts import read_metrics, read_table
 from stages.runtime.catalogue import ARTIFACTS
 from stages.runtime.errors import InputError
@@ -26,7 +26,7 @@ from stages.runtime.scan_file import IDENTITY_KEYS, PARAMS_FILE_NAME, SCAN_FILE_
 from stages.runtime.scan_file import read_scan_mapping as read_mapping
 from stages.shared.pictures import new_figure
 
-__all__ = ["Scan", "Cut", "scans", "plot_force", "plot_body", "replay", "InputError"]
+__all__ = ["Scan", "Cut", "scans", "plot_force", "plot_body", "view", "InputError"]
 
 
 @dataclass(frozen=True)
@@ -126,8 +126,8 @@ def scans(project: Project | None = None) -> list[str]:
 
 _MM = 1e3
 _FRUIT, _KNIFE = "#e3a857", "#2b6ca3"
-REPLAY_HEIGHT = 560
-"""Height of the replay in a notebook [px]."""
+VIEWER_HEIGHT = 560
+"""Height of the viewer in a notebook [px]."""
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ class _Page:
     """HTML page that a notebook displays in a frame."""
 
     text: str
-    height: int = REPLAY_HEIGHT
+    height: int = VIEWER_HEIGHT
 
     def _repr_html_(self) -> str:
         frame = f'style="width:100%;height:{self.height}px;border:0"'
@@ -207,6 +207,6 @@ def plot_body(scan: Scan, *, body: str = "clean", path: pl.DataFrame | None = No
     return _Picture(figure)
 
 
-def replay(scan: Scan) -> _Page:
-    """Show the interactive 3D replay of the optimised cut; raise InputError if the stage replay has not run."""
-    return _Page(replay_html(read_recording(find_project(scan.folder), scan.scan_id)))
+def view(scan: Scan) -> _Page:
+    """Show the optimised cut in the interactive 3D viewer; raise InputError if the stage replay has not run."""
+    return _Page(viewer_html(read_recording(find_project(scan.folder), scan.scan_id)))

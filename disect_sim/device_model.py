@@ -7,15 +7,13 @@ import warp as wp
 
 from disect_sim.edge_cut import EdgeCut
 from disect_sim.kernels import boundary, contact_point, damage, elasticity, springs
-from disect_sim.laws import contact_law, damage_law
+from disect_sim.laws import damage_law
 from disect_sim.model import HAND_N_M, ONSET_M, OVERLAP_ONSET_M, REGULARISER_M, Model
 from disect_sim.parameters import CONTACT_NAMES, CONTACT_PER_AREA, SPRING_NAMES, ExpandedParameters
 from disect_sim.sparsity import BlockPattern, element_slots, launch_groups
 
 _ONSET_SPEED_M_S = 1.0e-3
 """Length of the quadratic start of the approach damping [m/s]: 2 % of a usual cutting speed."""
-_EXPONENT_SCALE_M = 1.0e-3
-"""Depth at which the linear and the quadratic normal force are equal [m]."""
 
 
 _TINY_M3 = 1.0e-30
@@ -150,8 +148,6 @@ def _held(model: Model) -> boundary.Held:
 def _contact_setting(model: Model, dt: float) -> contact_point.ContactSetting:
     c = contact_point.ContactSetting()
     c.shape = model.knife.shape()
-    c.law = contact_law(model.contact_law).code
-    c.exponent, c.exponent_scale = model.contact_exponent, _EXPONENT_SCALE_M
     c.onset, c.onset_speed, c.regulariser, c.dt = ONSET_M, _ONSET_SPEED_M_S, REGULARISER_M, dt
     return c
 

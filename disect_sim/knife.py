@@ -52,40 +52,9 @@ class Knife:
         s = KnifeShape()
         s.flank_x, s.flank_y = up / length, -across / length
         s.flank_offset = s.flank_x * 0.5 * self.edge_m + s.flank_y * self.tip_m
-        s.half_spine, s.half_edge = 0.5 * self.spine_m, 0.5 * self.edge_m
-        s.tip_height, s.height, s.half_length = self.tip_m, self.height_m, 0.5 * self.length_m
+        s.height, s.half_length = self.height_m, 0.5 * self.length_m
         s.blend = _END_BLEND_M
         return s
-
-    def distance(
-        self, points: np.ndarray, *, side: np.ndarray | None = None, tip_width_m: float = 1.0e-3
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-        """Return signed distance [m], gradient [-] and Hessian [1/m] at points [m], shape [n, 3], in the knife's
-        frame.
-
-        With `side` (+1 or -1 per point): the smooth one-sided distance of width `tip_width_m`. Without it: the exact
-        distance, which has no Hessian (None).
-        """
-        import warp as wp
-
-        from disect_sim.kernels.contact_point import sample_distance
-
-        n = len(points)
-        exact = side is None
-        sides = np.ones(n) if side is None else np.asarray(side, float)
-        with wp.ScopedDevice("cpu"):
-            results = wp.zeros(n, dtype=wp.float64), wp.zeros(n, dtype=wp.vec3d), wp.zeros(n, dtype=wp.mat33d)
-            points_in = wp.array(np.ascontiguousarray(points, float), dtype=wp.vec3d)
-            inputs = [
-                self.shape(),
-                int(exact),
-                wp.float64(tip_width_m),
-                wp.array(sides, dtype=wp.float64),
-                points_in,
-            ]
-            wp.launch(sample_distance, dim=n, inputs=inputs, outputs=list(results))
-        d, g, h = (a.numpy() for a in results)
-        return d, g, None if exact else h
 
 
 KNIVES = {

@@ -1,6 +1,6 @@
-"""Laws selected by name: damage laws and contact laws, and the description of a parameter.
+"""Damage laws, selected by name, and the description of a parameter.
 
-To add a law, add its kernel and a line in its table. Importing the tables loads neither Warp nor torch; the kernels
+To add a law, add its kernel and a line in the table. Importing the table loads neither Warp nor torch; the kernels
 are imported when a run needs them.
 """
 
@@ -52,7 +52,6 @@ class _DamageLaw:
     """Spring parameters whose meaning differs from SPRING_PARAMETERS under this law."""
     ignores: tuple[str, ...] = ()
     """Spring parameters that have no effect under this law."""
-    differentiable: bool = True
 
     @property
     def at_edge(self) -> bool:
@@ -105,28 +104,3 @@ DEFAULT_DAMAGE_LAW = "force"
 def damage_law(name: str) -> _DamageLaw:
     """Return the damage law of that name; raise an InputError if it is unknown."""
     return _choose("damage_law", name, DAMAGE_LAWS)
-
-
-# Contact laws: which signed distance to the knife the contact uses
-
-
-@dataclass(frozen=True)
-class _ContactLaw:
-    """A contact law."""
-
-    code: int
-    """Code of the law in kernels/contact_point.py."""
-    meaning: str
-    differentiable: bool
-
-
-CONTACT_LAWS = {
-    "one_sided": _ContactLaw(0, "smooth distance to the flank on the contact's side", differentiable=True),
-    "exact": _ContactLaw(1, "the paper's two-sided distance", differentiable=False),
-}
-DEFAULT_CONTACT_LAW = "one_sided"
-
-
-def contact_law(name: str) -> _ContactLaw:
-    """Return the contact law of that name; raise an InputError if it is unknown."""
-    return _choose("contact_law", name, CONTACT_LAWS)

@@ -1,10 +1,6 @@
 """Conjugate gradients on the block-sparse Hessian, preconditioned by an older Cholesky factor."""
 
-import ctypes
-import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -14,26 +10,9 @@ import scipy.sparse as sp
 from scipy.linalg.lapack import dgetrf, dgetrs
 from scipy.sparse.linalg import splu
 
+from disect_sim.processes import STDOUT, native_output_silenced
 from disect_sim.sparsity import BlockPattern
 from disect_sim.step_system import StepSystem
-
-
-@contextmanager
-def _native_stdout_silenced() -> Iterator[None]:
-    """Discard output of C code, such as CHOLMOD's reports, inside the `with` block: stdout belongs to the caller."""
-    flush = ctypes.CDLL(None).fflush
-    flush(None)
-    kept = os.dup(1)
-    sink = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(sink, 1)
-    try:
-        yield
-    finally:
-        flush(None)
-        os.dup2(kept, 1)
-        os.close(sink)
-        os.close(kept)
-
 
 # Low-rank update of a factor
 #
@@ -290,7 +269,7 @@ class CachedCholeskySolver:
             if not _is_positive_definite(matrix):
                 return None
         try:
-            with _native_stdout_silenced():
+            with native_output_silenced(STDOUT):  # CHOLMOD's reports
                 return cholespy.CholeskySolverD(
                     self.size, self._csc_pointers, self._csc_rows, data, cholespy.MatrixType.CSC
                 )

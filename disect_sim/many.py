@@ -96,8 +96,7 @@ _LARGEST_BATCH_TETS = 200_000
 
 def _can_batch(setting: Setting) -> bool:
     """Return True if the run can be batched: it is solved on the device and stores no states for gradients."""
-    implicit = setting.integrator == "implicit"
-    return implicit and setting.solver == "conjugate_gradients" and not setting.differentiable
+    return setting.solver == "conjugate_gradients" and not setting.differentiable
 
 
 def _batches(settings: Sequence[Setting]) -> list[list[int]]:

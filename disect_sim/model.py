@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from disect_sim.cut_mesh import CutMesh
 from disect_sim.cut_surface import EdgeSamples, cut_normals, cut_triangles, edge_samples
 from disect_sim.knife import Knife
-from disect_sim.laws import CONTACT_LAWS, DAMAGE_LAWS, DEFAULT_CONTACT_LAW, DEFAULT_DAMAGE_LAW
+from disect_sim.laws import DAMAGE_LAWS, DEFAULT_DAMAGE_LAW
 from disect_sim.outcome import InputError
 from disect_sim.parameters import Material
 
@@ -62,9 +62,6 @@ class Model:
     material: Material
     knife: Knife
     board: BoardProperties
-    contact_law: str
-    """Name in CONTACT_LAWS."""
-    contact_exponent: int
     damage_law: str
     """Name in DAMAGE_LAWS."""
     gravity: np.ndarray
@@ -148,19 +145,21 @@ class Model:
         return edge_samples(self.mesh, self.cut_triangles, self.spring_operator)
 
 
+_HOLD_BELOW_M = 1.0e-3
+"""Height up to which nodes count as touching the board [m]."""
+_HOLD_BEYOND_M = 1.0e-2
+"""Distance from the cut plane beyond which "held" fixes nodes [m]."""
+
+
 def build_model(
     mesh: CutMesh,
     material: Material,
     knife: Knife | None = None,
     *,
     boundary: str = "held",
-    contact_law: str = DEFAULT_CONTACT_LAW,
     damage_law: str = DEFAULT_DAMAGE_LAW,
-    contact_exponent: int = 1,
     board: BoardProperties | None = None,
     gravity: tuple[float, float, float] = _GRAVITY_M_S2,
-    hold_below_m: float = 1.0e-3,
-    hold_beyond_m: float = 1.0e-2,
 ) -> Model:
     """Build the model of a cut.
 
@@ -171,19 +170,15 @@ def build_model(
 
     **Other arguments**
 
-    - `boundary`: "held" fixes nodes that touch the board (below `hold_below_m`) at least `hold_beyond_m` away from the
-      cut plane; "guided" models a hand on both sides: nothing is fixed, but the outer parts are not drawn along with
-      the blade; "glued" fixes all nodes below `hold_below_m`; "free" fixes none.
-    - `contact_law`: "one_sided" (default, differentiable) or "exact", the paper's two-sided distance.
+    - `boundary`: "held" fixes nodes that touch the board (below 1 mm) at least 10 mm away from the cut plane; "guided"
+      models a hand on both sides: nothing is fixed, but the outer parts are not drawn along with the blade; "glued"
+      fixes all nodes below 1 mm; "free" fixes none.
     - `damage_law`: a name in DAMAGE_LAWS.
-    - `contact_exponent`: normal force linear (1) or quadratic (2) in depth.
     - `board`: contact properties of the board, by default the paper's. Under a body that is not fixed the default
       board is firm, and its contact height is chosen so that the weight rests on it from the start. `gravity` [m/s^2].
     """
     _check_choice("boundary", boundary, BOUNDARIES)
-    _check_choice("contact_law", contact_law, tuple(CONTACT_LAWS))
     _check_choice("damage_law", damage_law, tuple(DAMAGE_LAWS))
-    _check_choice("contact_exponent", contact_exponent, (1, 2))
     mesh.check()
     x = mesh.nodes
     tet_nodes = np.sort(mesh.tets, axis=1).astype(np.int32)
@@ -212,16 +207,14 @@ def build_model(
             board = replace(board, ke=_FIRM_BOARD_N_M)
             weight = float(-gravity[1] * material.density_kg_m3 * node_volume.sum())
             board = _at_rest(board, x[board_nodes, 1], board_area / _REFERENCE_AREA_M2, weight)
-    touching = x[:, 1] < x[:, 1].min() + hold_below_m
+    touching = x[:, 1] < x[:, 1].min() + _HOLD_BELOW_M
     if boundary != "glued":
-        touching &= np.abs(x[:, 0]) >= hold_beyond_m
+        touching &= np.abs(x[:, 0]) >= _HOLD_BEYOND_M
     return Model(
         mesh=mesh,
         material=material,
         knife=Knife() if knife is None else knife,
         board=board,
-        contact_law=contact_law,
-        contact_exponent=contact_exponent,
         damage_law=damage_law,
         gravity=np.asarray(gravity, float),
         fixed=touching if boundary in ("held", "glued") else np.zeros(len(x), bool),

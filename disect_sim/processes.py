@@ -1,4 +1,5 @@
-"""Worker processes for long jobs, with live messages, that end with the process that started them."""
+"""Worker processes for long jobs, with live messages, that end with the process that started them; cores, threads and
+standard streams of a process."""
 
 import ctypes
 import multiprocessing
@@ -6,9 +7,10 @@ import os
 import pickle
 import signal
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
@@ -50,6 +52,32 @@ class WorkerLostError(RuntimeError):
 def cores_given() -> int:
     """Return the number of cores available to this process."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def limit_torch_to_one_thread() -> None:
+    """Let torch use one thread: the tensors here are small, and more threads only cost overhead."""
+    import torch
+
+    torch.set_num_threads(1)
+
+
+STDOUT, STDERR = 1, 2
+
+
+@contextmanager
+def native_output_silenced(descriptor: int) -> Iterator[None]:
+    """Discard what native libraries write to STDOUT or STDERR inside the `with` block."""
+    _LIBC.fflush(None)
+    kept = os.dup(descriptor)
+    sink = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(sink, descriptor)
+        yield
+    finally:
+        _LIBC.fflush(None)
+        os.dup2(kept, descriptor)
+        os.close(sink)
+        os.close(kept)
 
 
 def report_to_parent(message: Any) -> None:
@@ -187,7 +215,7 @@ def _prepare(messages: Any, parent: int) -> None:
     for variable in THREAD_VARIABLES:  # the workers share the cores already
         os.putenv(variable, "1")
     if "torch" in sys.modules:  # too late for the variables
-        sys.modules["torch"].set_num_threads(1)
+        limit_torch_to_one_thread()
     _queue = messages
 
 

@@ -1,6 +1,5 @@
 """Paths of a project, environment variables of its tools, and file locks."""
 
-import fcntl
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -9,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stages.runtime.errors import InputError
+from stages.runtime.files import lock
 
 TEMPLATE = Path("pipelines/dvc/scan.dvc.yaml")
 """Pipeline template, relative to the project."""
@@ -115,7 +115,7 @@ def apply_environment(project: Project) -> None:
         os.environ["PATH"] = os.pathsep.join([binaries, os.environ.get("PATH", "")])
 
 
-# Locks; the kernel releases them when their holder dies.
+# Locks.
 
 
 @contextmanager
@@ -130,9 +130,7 @@ def scan_lock(project: Project, scan_id: str, on_wait: Callable[[], None]) -> It
 def file_lock(path: Path, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
     """Hold an exclusive lock on this file."""
     with path.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not lock(file.fileno(), wait=False):
             on_wait()
-            fcntl.flock(file, fcntl.LOCK_EX)
+            lock(file.fileno())
         yield

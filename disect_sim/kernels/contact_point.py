@@ -1,5 +1,4 @@
-"""Signed distance to the knife, and contact point and depth of a cut edge: the only file that implements the contact
-laws.
+"""Signed distance to the knife, and contact point and depth of a cut edge.
 
 The contact point is at the coordinate u = c s on the edge (parent 0 = material end, 1 = ghost end), where s
 in (0, 1) minimises the regularised distance
@@ -8,14 +7,12 @@ in (0, 1) minimises the regularised distance
 
 s is smooth in the positions (no clamping at the ends of the edge) and the envelope theorem gives dD/dx at constant s.
 `offset` is the value of the regulariser for the edge at rest beside a vertical flank, so that it does not shift the
-surface. Depth = radius - D. The exact law has neither regulariser nor derivatives of s.
+surface. Depth = radius - D.
 """
 
 import warp as wp
 
-from disect_sim.laws import CONTACT_LAWS
-
-# Signed distance to the knife: the one-sided smooth shape and the exact pentagon prism.
+# Signed distance to the knife: a smooth shape, seen from one side.
 #
 # Local frame: origin at the tip of the edge in the middle of the blade, x across, y up, z along the blade [m].
 # The one-sided distance sees the knife from one half of the fruit only (side = +1 or -1), so it has no medial axis:
@@ -26,7 +23,6 @@ from disect_sim.laws import CONTACT_LAWS
 # All pieces are affine or convex and 1-Lipschitz, so d is convex and 1-Lipschitz.
 
 
-_vec2 = wp.vec2d
 _vec3 = wp.vec3d
 _mat33 = wp.mat33d
 
@@ -40,9 +36,6 @@ class KnifeShape:
     flank_x: wp.float64  # outward unit normal of the right flank, x component [-]
     flank_y: wp.float64  # y component [-]
     flank_offset: wp.float64  # n . (edge/2, tip) [m]
-    half_spine: wp.float64  # [m]
-    half_edge: wp.float64  # [m]
-    tip_height: wp.float64  # [m]
     height: wp.float64  # [m]
     half_length: wp.float64  # [m]
     blend: wp.float64  # width of the rounding towards spine and ends [m]
@@ -121,93 +114,6 @@ def one_sided_hessian(q: _vec3, side: wp.float64, tip: wp.float64, shape: KnifeS
     return hess_d * keep_end + wp.outer(d_end, d_end) * smooth_max_curvature(d, end, shape.blend)
 
 
-@wp.func
-def segment_closest(p: _vec2, a: _vec2, b: _vec2):
-    """Return the closest point to p on the segment a-b."""
-    ab = b - a
-    t = wp.clamp(wp.dot(p - a, ab) / wp.dot(ab, ab), _ZERO, _ONE)
-    return a + ab * t
-
-
-@wp.func
-def pentagon_distance(q: _vec3, shape: KnifeShape):
-    """Return the exact 2D signed distance to the pentagon (x, y) with its gradient: (d, dx, dy)."""
-    sign_x = wp.where(q[0] >= _ZERO, _ONE, -_ONE)
-    p = _vec2(wp.abs(q[0]), q[1])
-    tip = _vec2(_ZERO, _ZERO)
-    shoulder = _vec2(shape.half_edge, shape.tip_height)
-    spine = _vec2(shape.half_spine, shape.height)
-    c = segment_closest(p, tip, shoulder)
-    c2 = segment_closest(p, shoulder, spine)
-    if wp.length_sq(p - c2) < wp.length_sq(p - c):
-        c = c2
-    c3 = segment_closest(p, spine, _vec2(_ZERO, shape.height))
-    if wp.length_sq(p - c3) < wp.length_sq(p - c):
-        c = c3
-    tip_plane = shape.tip_height * p[0] - shape.half_edge * p[1]
-    flank_plane = shape.flank_x * p[0] + shape.flank_y * p[1] - shape.flank_offset
-    inside = tip_plane < _ZERO and flank_plane < _ZERO and p[1] < shape.height
-    away = p - c
-    length = wp.length(away)
-    direction = _vec2(shape.flank_x, shape.flank_y)
-    if length > wp.float64(1.0e-15):
-        direction = away / length
-        if inside:
-            direction = -direction
-    d = wp.where(inside, -length, length)
-    return _vec3(d, direction[0] * sign_x, direction[1])
-
-
-@wp.func
-def exact_distance(q: _vec3, shape: KnifeShape):
-    """Return the exact signed distance to the pentagon prism with ends [m]."""
-    d2 = pentagon_distance(q, shape)[0]
-    end = wp.abs(q[2]) - shape.half_length
-    outside = _vec2(wp.max(d2, _ZERO), wp.max(end, _ZERO))
-    return wp.length(outside) + wp.min(wp.max(d2, end), _ZERO)
-
-
-@wp.func
-def exact_gradient(q: _vec3, shape: KnifeShape):
-    """Return the gradient of the exact distance (a subgradient on edges and the medial axis) [-]."""
-    p = pentagon_distance(q, shape)
-    d2 = p[0]
-    end = wp.abs(q[2]) - shape.half_length
-    section = _vec3(p[1], p[2], _ZERO)
-    along = _vec3(_ZERO, _ZERO, wp.sign(q[2]))
-    if d2 > _ZERO and end > _ZERO:
-        return (section * d2 + along * end) / wp.sqrt(d2 * d2 + end * end)
-    if end > d2:
-        return along
-    return section
-
-
-@wp.kernel
-def sample_distance(
-    shape: KnifeShape,
-    exact: int,
-    tip: wp.float64,
-    side: wp.array(dtype=wp.float64),
-    points_in: wp.array(dtype=_vec3),
-    distance_out: wp.array(dtype=wp.float64),
-    gradient_out: wp.array(dtype=_vec3),
-    hessian_out: wp.array(dtype=_mat33),
-):
-    """Compute distance, gradient and (one-sided only) Hessian at given points in the knife frame."""
-    i = wp.tid()
-    q = points_in[i]
-    if exact == 1:
-        distance_out[i] = exact_distance(q, shape)
-        gradient_out[i] = exact_gradient(q, shape)
-    else:
-        distance_out[i] = one_sided_distance(q, side[i], tip, shape)
-        gradient_out[i] = one_sided_gradient(q, side[i], tip, shape)
-        hessian_out[i] = one_sided_hessian(q, side[i], tip, shape)
-
-
-_ONE_SIDED = wp.constant(CONTACT_LAWS["one_sided"].code)
-_EXACT = wp.constant(CONTACT_LAWS["exact"].code)
-
 # Columns of the parameter table
 _KE = wp.constant(0)  # stiffness [N/m]
 _KD = wp.constant(1)  # damping [N s/m]
@@ -223,9 +129,6 @@ class ContactSetting:
     """Settings common to all contacts."""
 
     shape: KnifeShape
-    law: int  # ONE_SIDED or EXACT
-    exponent: int  # exponent of the depth in the normal force: 1 or 2
-    exponent_scale: wp.float64  # depth at which both exponents agree [m]
     onset: wp.float64  # length of the quadratic start of the penalty [m]
     onset_speed: wp.float64  # same for the approach damping [m/s]
     regulariser: wp.float64  # beta [m]
@@ -336,28 +239,8 @@ def out_of_reach(a: _vec3, e: _vec3, edge: Edge, setting: ContactSetting):
 
 
 @wp.func
-def exact_search(a: _vec3, e: _vec3, shape: KnifeShape):
-    """Return the closest point of the edge to the convex knife by bisection of the slope.
-
-    The paper takes 20 Frank-Wolfe iterations; they move in jumps, so that the energy of a step is discontinuous and no
-    implicit solver converges.
-    """
-    low = _ZERO
-    high = _ONE
-    for _ in range(50):
-        s = _HALF * (low + high)
-        if wp.dot(exact_gradient(a + e * s, shape), e) > _ZERO:
-            high = s
-        else:
-            low = s
-    return _HALF * (low + high)
-
-
-@wp.func
 def contact_coordinate(a: _vec3, e: _vec3, edge: Edge, setting: ContactSetting):
     """Return the contact coordinate s, and the curvature that gives its derivative."""
-    if setting.law == _EXACT:
-        return exact_search(a, e, setting.shape), _ONE
     if out_of_reach(a, e, edge, setting):
         return _HALF, _ONE
     s = smooth_search(a, e, edge, setting)
@@ -368,8 +251,6 @@ def contact_coordinate(a: _vec3, e: _vec3, edge: Edge, setting: ContactSetting):
 def depth_and_normal(a: _vec3, e: _vec3, s: wp.float64, edge: Edge, setting: ContactSetting):
     """Return depth [m] and the gradient of the distance at the contact point."""
     q = a + e * s
-    if setting.law == _EXACT:
-        return edge.radius - exact_distance(q, setting.shape), exact_gradient(q, setting.shape)
     barrier = setting.regulariser * wp.log(wp.float64(4.0) * s * (_ONE - s))
     distance = one_sided_distance(q, edge.side, edge.tip, setting.shape)
     gradient = one_sided_gradient(q, edge.side, edge.tip, setting.shape)
@@ -378,10 +259,8 @@ def depth_and_normal(a: _vec3, e: _vec3, s: wp.float64, edge: Edge, setting: Con
 
 @wp.func
 def distance_hessian(q: _vec3, edge: Edge, setting: ContactSetting):
-    """Return the Hessian of the distance at the contact point [1/m], and 1 if s follows the positions, else 0."""
-    if setting.law == _EXACT:
-        return _mat33(), _ZERO
-    return one_sided_hessian(q, edge.side, edge.tip, setting.shape), _ONE
+    """Return the Hessian of the distance at the contact point [1/m]."""
+    return one_sided_hessian(q, edge.side, edge.tip, setting.shape)
 
 
 @wp.func

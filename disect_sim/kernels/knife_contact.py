@@ -26,9 +26,6 @@ from disect_sim.kernels.laws import (
     friction_coefficient,
     friction_integral,
     friction_slope,
-    penalty,
-    penalty_integral,
-    penalty_slope,
     ramp,
     ramp_integral,
     ramp_slope,
@@ -111,11 +108,9 @@ def normal_response(depth: wp.float64, depth_lag: wp.float64, edge: Edge, settin
     """Return the normal force per unit gradient of the distance [N], and its derivative in depth [N/m]."""
     damping = edge.kd * smooth_step(depth_lag / setting.onset)
     approach = (depth - depth_lag) / setting.dt
-    press = edge.ke * penalty(
-        depth, setting.onset, setting.exponent, setting.exponent_scale
-    ) + damping * ramp(approach, setting.onset_speed)
+    press = edge.ke * ramp(depth, setting.onset) + damping * ramp(approach, setting.onset_speed)
     slope = (
-        edge.ke * penalty_slope(depth, setting.onset, setting.exponent, setting.exponent_scale)
+        edge.ke * ramp_slope(depth, setting.onset)
         + damping * ramp_slope(approach, setting.onset_speed) / setting.dt
     )
     return press, slope
@@ -131,8 +126,7 @@ def damping_increment(depth: wp.float64, depth_lag: wp.float64, edge: Edge, sett
 @wp.func
 def friction_force_limit(depth: wp.float64, gradient: _vec3, edge: Edge, setting: ContactSetting):
     """Return the normal force used by friction [N]."""
-    press = penalty(depth, setting.onset, setting.exponent, setting.exponent_scale)
-    return edge.ke * press * wp.length(gradient)
+    return edge.ke * ramp(depth, setting.onset) * wp.length(gradient)
 
 
 @wp.func
@@ -241,7 +235,7 @@ def contact_gradient(
 
     slip_energy = friction_integral(speed, edge.mu, edge.stribeck, edge.kf)
     forces_out.energy[i] = _vec3(
-        edge.ke * penalty_integral(depth, setting.onset, setting.exponent, setting.exponent_scale),
+        edge.ke * ramp_integral(depth, setting.onset),
         damping_increment(depth, depth_before, edge, setting),
         limit * (setting.dt / _SLIP) * slip_energy,
     )
@@ -282,11 +276,11 @@ def contact_hessian(
     u = edge.c * s
     w0 = _ONE - u
     w1 = u
-    shape_hessian, moves = distance_hessian(ends.x0 + e * s, edge, setting)
+    shape_hessian = distance_hessian(ends.x0 + e * s, edge, setting)
     bend = shape_hessian * e
     q0 = bend * w0 - grad * edge.c
     q1 = bend * w1 + grad * edge.c
-    inverse = moves * press / state_in.curvature[i]
+    inverse = press / state_in.curvature[i]
     nn = wp.outer(grad, grad) * slope - shape_hessian * press
     k00 = nn * (w0 * w0) + wp.outer(q0, q0) * inverse
     k11 = nn * (w1 * w1) + wp.outer(q1, q1) * inverse

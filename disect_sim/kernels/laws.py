@@ -11,7 +11,7 @@ _LN2 = wp.constant(wp.float64(0.6931471805599453))
 
 @wp.func
 def ramp(z: wp.float64, onset: wp.float64):
-    """Return max(0, z) with a quadratic start of length `onset`: C1, slope 1 beyond it."""
+    """Return max(0, z) with a quadratic start of length `onset`: C1, slope 1 beyond it. The law of every penalty."""
     c = wp.clamp(z, ZERO, onset)
     return c * c / (wp.float64(2.0) * onset) + wp.max(ZERO, z - onset)
 
@@ -33,35 +33,6 @@ def smooth_step(z: wp.float64):
     """Return 0 below 0, 1 above 1, C1 between."""
     c = wp.clamp(z, ZERO, ONE)
     return c * c * (wp.float64(3.0) - wp.float64(2.0) * c)
-
-
-@wp.func
-def penalty(depth: wp.float64, onset: wp.float64, exponent: int, scale: wp.float64):
-    """Return the depth law of the normal force per stiffness [m]: linear, or squared over `scale`."""
-    r = ramp(depth, onset)
-    if exponent == 2:
-        return r * r / scale
-    return r
-
-
-@wp.func
-def penalty_slope(depth: wp.float64, onset: wp.float64, exponent: int, scale: wp.float64):
-    s = ramp_slope(depth, onset)
-    if exponent == 2:
-        return wp.float64(2.0) * ramp(depth, onset) * s / scale
-    return s
-
-
-@wp.func
-def penalty_integral(depth: wp.float64, onset: wp.float64, exponent: int, scale: wp.float64):
-    if exponent == 2:
-        c = wp.clamp(depth, ZERO, onset)
-        start = wp.pow(c, wp.float64(5.0)) / (wp.float64(20.0) * onset * onset)
-        e = wp.max(ZERO, depth - onset)
-        h = HALF * onset
-        rest = (wp.pow(e + h, wp.float64(3.0)) - h * h * h) / wp.float64(3.0)
-        return (start + rest) / scale
-    return ramp_integral(depth, onset)
 
 
 @wp.func

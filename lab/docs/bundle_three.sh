@@ -1,10 +1,10 @@
 #!/bin/sh
-# Bundles the parts of three.js that replay.html uses into one classic script, pipelines/report/assets/three.min.js.
+# Bundles the parts of three.js that viewer.html uses into one classic script, pipelines/report/assets/three.min.js.
 #
 #   sh scripts/bundle_three.sh        in the project's directory; needs npm and a network
 #
 # Only to upgrade three.js: change the version below and in pipelines/report/assets/LICENSES.txt, run this, then look at a
-# replay (`scan2cut view SCAN --open`). A class of three.js that replay.html newly uses is added to the list of exports.
+# viewer (`scan2cut view SCAN --open`). A class of three.js that viewer.html newly uses is added to the list of exports.
 set -eu
 target="$(pwd)/pipelines/report/assets/three.min.js"
 work="$(mktemp -d)"

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 from PIL import Image, ImageDraw
 
-from pipelines.report.replay_view import WEDGE, blade_points
+from pipelines.report.viewer import WEDGE, blade_points
 from stages.runtime.artifacts import read_metrics, read_table
 from stages.shared.pictures import SCAN, Layer, Panel, board_layer, render
 

@@ -1,4 +1,4 @@
-"""Takes the screenshots of report.html, replay.html and compare.html in docs/img, on a wide and a narrow screen.
+"""Takes the screenshots of report.html, viewer.html and compare.html in docs/img, on a wide and a narrow screen.
 
     python -m lab.docs.draw_pages data/scans/synthetic_apple [compare.html]
 
@@ -25,8 +25,8 @@ SHOTS: tuple[tuple[str, str, int, int, Scheme, str], ...] = (
     ("report.html", "report_optimum_1440", 1440, 1100, "light", "#optimum"),
     ("report.html", "report_path_390", 390, 1100, "light", "#path"),
     ("report.html", "report_joints_1440", 1440, 1100, "dark", "#joints"),
-    ("replay.html", "replay_1440", 1440, 900, "light", "#frame=45"),
-    ("replay.html", "replay_390", 390, 844, "dark", "#frame=60"),
+    ("viewer.html", "viewer_1440", 1440, 900, "light", "#frame=45"),
+    ("viewer.html", "viewer_390", 390, 844, "dark", "#frame=60"),
 )
 """Page, name, width and height [pixel], colours, and where in the page."""
 

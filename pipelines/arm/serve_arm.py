@@ -2,8 +2,8 @@
 
 The first call creates build/arm/server (franka-sim) and build/arm/client (pylibfranka, panda-python) with pip, in
 environments of their own: franka-sim pins a NumPy that panda-python rejects. The arm is built from the robot's data
-file and starts at its ready pose. It measures no force without `stone` or `fruit`; `fruit` replays the force of a
-scan's certified cut, optionally with parameters multiplied by factors. `cpp` also compiles the C++ client as
+file and starts at its ready pose. It measures no force without `stone` or `fruit`; `fruit` applies the simulated force
+of a scan's certified cut, optionally with parameters multiplied by factors. `cpp` also compiles the C++ client as
 build/arm/stream_cut for the Panda: the headers of libfranka 0.9 are in panda-python's source archive on PyPI, the
 library in its wheel.
 """

@@ -2,7 +2,6 @@
 
 import ctypes
 import ctypes.util
-import os
 import platform
 import shutil
 import subprocess
@@ -12,6 +11,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Literal
 
+from disect_sim.processes import cores_given
 from pipelines.dvc.pipeline_file import is_current
 from pipelines.project import TEMPLATE, Project
 from pipelines.runs.dashboard import use_running_dashboard
@@ -70,7 +70,7 @@ def examine(project: Project) -> Iterator[_Finding]:
 
 def _python() -> _Finding:
     good = sys.version_info >= (3, 11)
-    text = f"{platform.python_version()} on {platform.platform()}, {os.cpu_count()} cores"
+    text = f"{platform.python_version()} on {platform.platform()}, {cores_given()} cores"
     return _Finding(
         "python", "ok" if good else "missing", text if good else f"{text}; requires 3.11 or newer"
     )

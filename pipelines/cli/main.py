@@ -33,7 +33,7 @@ from pipelines.cli.terminal import (
 )
 from pipelines.dvc.commands import redact
 from pipelines.dvc.stopping import STOP, StoppedError, end_process, say_stopped
-from stages.runtime.errors import EXIT_BAD_INPUT, EXIT_FAILED, InputError, disk_message, is_bad_input
+from stages.runtime.errors import EXIT_BAD_INPUT, EXIT_FAILED, InputError, error_text, is_bad_input
 
 app = typer.Typer(
     name="scan2cut",
@@ -205,7 +205,7 @@ def main() -> None:
         if os.environ.get(DEBUG_VARIABLE):
             traceback.print_exc()
         is_input = isinstance(error, InputError)
-        print_error(redact(disk_message(error) or (str(error) if is_input else _message(error))))
+        print_error(redact(error_text(error)) if is_input else _message(error))
         sys.exit(EXIT_BAD_INPUT if is_input or is_bad_input(error) else EXIT_FAILED)
     finally:
         if STOP.is_set():  # don't wait for anything, in particular not for Prefect's threads
@@ -214,13 +214,11 @@ def main() -> None:
 
 
 def _message(error: Exception) -> str:
-    from pipelines.runs.run_summary import is_user_facing
+    from pipelines.runs.run_summary import message_of
 
-    return (
-        str(error)
-        if is_user_facing(error)
-        else f"{type(error).__name__}: {error} (run with --debug for the traceback)"
-    )
+    text = message_of(error)
+    unexpected = text.startswith(f"{type(error).__name__}: ")
+    return f"{text} (run with --debug for the traceback)" if unexpected else text
 
 
 if __name__ == "__main__":

@@ -242,7 +242,7 @@ def serve_arm(
         str | None,
         typer.Option(
             metavar="FOLDER",
-            help="Replay the force of this scan's certified cut, e.g. data/scans/apple.",
+            help="Apply the simulated force of this scan's certified cut, e.g. data/scans/apple.",
         ),
     ] = None,
     factor: Annotated[

@@ -146,20 +146,20 @@ def view(
         Path | None, typer.Option(help="Write an animated USD file instead; requires the extra 'usd'.")
     ] = None,
 ) -> None:
-    """Open the 3D replay of the optimised cut."""
-    from pipelines.report.replay_view import build_replay, read_recording
+    """Show the optimised cut in 3D, with the arm, in the browser."""
+    from pipelines.report.viewer import build_viewer, read_recording
 
     project = this_project()
     if rrd is not None:
-        from pipelines.report.replay_view import write_rrd
+        from pipelines.report.viewer import write_rrd
 
         _done(write_rrd(read_recording(project, scan), rrd), False)
     if usd is not None:
-        from pipelines.report.replay_view import write_usd
+        from pipelines.report.viewer import write_usd
 
         _done(write_usd(read_recording(project, scan), usd), False)
     if rrd is None and usd is None:
-        _done(build_replay(project, scan), open_page)
+        _done(build_viewer(project, scan), open_page)
 
 
 def compare(

@@ -36,7 +36,7 @@ from pipelines.dvc.repair import (
     restore_broken_lock_file,
     restore_outputs,
 )
-from pipelines.dvc.stopping import STOP, check_stop, running_stage
+from pipelines.dvc.stopping import STOP, check_stop, end_child, running_stage
 from pipelines.project import Project, scan_lock
 from stages.runtime.artifacts import read_metrics
 from stages.runtime.checkpoint import remove_checkpoints
@@ -335,8 +335,7 @@ def _run_watched(
                     process.kill()
             return _Watched(process.wait(), lines, started, error)
         finally:
-            process.kill()
-            process.wait()
+            end_child(process)
 
 
 @contextmanager

@@ -2,11 +2,12 @@
 
 import os
 import signal
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from stages.runtime.errors import EXIT_INTERRUPTED
 
@@ -137,6 +138,16 @@ def say_stopped() -> None:
 def _report_and_end() -> None:
     say_stopped()
     end_process()
+
+
+def end_child(process: "subprocess.Popen[Any]", patience_s: float = 0.0) -> int:
+    """End a child process and return its exit code: ask it to terminate if it gets time for that [s], then kill it."""
+    if patience_s > 0.0:
+        process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            return process.wait(patience_s)
+    process.kill()
+    return process.wait()
 
 
 def end_process() -> NoReturn:

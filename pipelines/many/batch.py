@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from disect_sim.processes import THREAD_VARIABLES, cores_given
 from pipelines.dvc.stopping import check_stop, inside_flow
 from pipelines.many.inbox import find_log
 from pipelines.project import Project
@@ -30,7 +31,7 @@ _SQLITE_LIMIT = 4
 """More parallel writers made Prefect's SQLite answer 503 (lab/notes/scaling.md); PostgreSQL has no such limit."""
 DATABASE_VARIABLE = "PREFECT_SERVER_DATABASE_CONNECTION_URL"
 CGROUP = Path("/sys/fs/cgroup")
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS")
+SHARED_VARIABLES = (*THREAD_VARIABLES, "POLARS_MAX_THREADS")
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ def capacity(memory_gb_per_scan: float, workers: int | None = None) -> _Capacity
     free_gb = free_memory_gb()
     fitting = max(1, int(free_gb / memory_gb_per_scan))
     bounds = {
-        "cores": cores(),
+        "cores": cores_given(),
         f"{free_gb:.1f} GB free memory at {memory_gb_per_scan:g} GB per scan": fitting,
     }
     if workers is not None:
@@ -63,11 +64,6 @@ def capacity(memory_gb_per_scan: float, workers: int | None = None) -> _Capacity
         bounds["Prefect's SQLite"] = _SQLITE_LIMIT
     reason = min(bounds, key=lambda name: bounds[name])
     return _Capacity(bounds[reason], reason)
-
-
-def cores() -> int:
-    """Return the number of cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def free_memory_gb() -> float:
@@ -83,8 +79,8 @@ def free_memory_gb() -> float:
 
 def share_cores(scans: int) -> None:
     """Limit the threads of the stages' libraries to their share of the cores."""
-    for variable in THREAD_VARIABLES:
-        os.environ.setdefault(variable, str(max(1, cores() // scans)))
+    for variable in SHARED_VARIABLES:
+        os.environ.setdefault(variable, str(max(1, cores_given() // scans)))
 
 
 def _number(path: Path) -> int | None:

@@ -7,9 +7,10 @@ from pipelines.dvc.pipeline_file import needed_for, read_template
 from pipelines.dvc.stage import StageReport
 from pipelines.project import Project, known_scans
 from pipelines.report.page import Note, Section, render_page
-from pipelines.report.replay_view import build_replay, has_replay
 from pipelines.report.scan_data import ScanData, write_run_record
 from pipelines.report.sections import body, force, provenance, robot, second_cut, summary
+from pipelines.report.viewer import build_viewer, has_recording
+from stages.runtime.errors import error_text
 from stages.runtime.files import write_bytes_atomic
 
 _REPORT_FILE_NAME = "report.html"
@@ -59,7 +60,7 @@ def tolerant(make: Callable[[ScanData], Section], data: ScanData) -> Section:
         return Section(
             name,
             name.replace("_", " "),
-            [Note(f"This section can't be shown: {type(error).__name__}: {error}", "bad")],
+            [Note(f"This section can't be shown: {error_text(error)}", "bad")],
         )
 
 
@@ -75,7 +76,7 @@ def record_and_report(
     target: str | None = None,
     warn: Callable[[str], None] = lambda message: None,
 ) -> Path | None:
-    """Write run.json, report.html and, if there is a recording, replay.html; return the report's path.
+    """Write run.json, report.html and, if there is a recording, viewer.html; return the report's path.
 
     If a page can't be built, call `warn` and return None.
     """
@@ -90,11 +91,11 @@ def record_and_report(
             error=error,
             failed_stage=failed,
         )
-        if has_replay(project, scan_id):
-            build_replay(project, scan_id)
+        if has_recording(project, scan_id):
+            build_viewer(project, scan_id)
         return build_report(project, scan_id)
     except Exception as problem:  # noqa: BLE001 -- the results are valid; a page must not fail the run
-        warn(f"Could not build the report: {type(problem).__name__}: {problem}")
+        warn(f"Could not build the report: {error_text(problem)}")
         return None
 
 

@@ -1,6 +1,6 @@
 """Shared blocks of the report: notes, previews, metric tables, and tables of fitted parameters."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import polars as pl
@@ -28,9 +28,9 @@ def preview(data: ScanData, stage: str) -> list[Block]:
     return [] if png is None else [Picture(png, meaning[0].upper() + meaning[1:] + ".")]
 
 
-def metrics_table(metrics: Mapping[str, Any], *, caption: str, skip: Iterable[str] = ()) -> Table:
+def metrics_table(metrics: Mapping[str, Any], *, caption: str) -> Table:
     """Return a collapsed table of a stage's metrics."""
-    rows = [labelled(key, value) for key, value in metrics.items() if key not in set(skip)]
+    rows = [labelled(key, value) for key, value in metrics.items()]
     return Table(("metric", "value"), rows, caption, folded=True)
 
 

@@ -16,7 +16,6 @@ from pipelines.runs.run_summary import RunResult
 from pipelines.scans.register import Request, register_scan, registered_scan, reject_from_outside, scan_id_of
 from stages.runtime.errors import InputError
 
-_DEPLOYMENT = "lab"
 STOPPED = "Stopped the deployment and its runs. Restart it and start the runs again."
 
 

@@ -15,24 +15,22 @@ from stages.runtime.errors import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
     InputError,
-    disk_message,
+    error_text,
 )
 
 CALIBRATE = "calibrate"
 """Target stage of `scan2cut calibrate`."""
 
 
-def is_user_facing(error: BaseException) -> bool:
-    """Return whether `str(error)` is user-facing; otherwise the exception type must be added."""
-    return isinstance(error, InputError | StageFailedError | TryAgainError | StoppedError | ServerError)
+_USER_FACING = (StageFailedError, TryAgainError, StoppedError, ServerError)
+"""Errors whose text is a message for people, beside those of the stages."""
 
 
 def message_of(error: BaseException) -> str:
     """Return the error as a user-facing message without secrets."""
     if isinstance(error, KeyboardInterrupt):
         return stopped_message()
-    plain = str(error) if is_user_facing(error) else f"{type(error).__name__}: {error}"
-    return redact(disk_message(error) or plain)
+    return redact(error_text(error, *_USER_FACING))
 
 
 def exit_code_of(error: BaseException) -> int:

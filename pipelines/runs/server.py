@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.dvc.repair import check_disk_space
-from pipelines.dvc.stopping import STOP, StoppedError, end_process, say_stopped, stop_on_signals
+from pipelines.dvc.stopping import STOP, StoppedError, end_child, end_process, say_stopped, stop_on_signals
 from pipelines.project import Project
 
 # Origin check. A browser sends a page's requests to any address, including localhost; without the check every web page
@@ -196,12 +196,7 @@ class EmbeddedServer:
             process, self._process = self._process, None
         if process is None:
             return
-        process.terminate()
-        try:
-            process.wait(_END_LIMIT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        end_child(process, _END_LIMIT_S)
 
     def kill(self) -> None:
         """Kill the server."""
@@ -229,7 +224,7 @@ class EmbeddedServer:
                     raise StoppedError
                 is_late = time.monotonic() > end
                 if process.poll() is not None or is_late:
-                    process.kill()
+                    end_child(process)
                     output.seek(0)
                     raise ServerError(
                         _start_failure(project, output.read().decode(errors="replace"), is_late=is_late)

@@ -1,7 +1,7 @@
 """Versions of the dataset in git and DVC: list them, compare two, restore a scan at a revision."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -12,6 +12,7 @@ from rich.table import Table
 from pipelines.dvc.commands import CommandError, cache_dir, cached_file, run_git
 from pipelines.dvc.repair import LOCK_FILE_NAME, recorded_stages
 from pipelines.project import TEMPLATE, Project
+from pipelines.report.page import labelled, number
 from stages.runtime.errors import InputError
 from stages.runtime.files import parse_yaml
 from stages.runtime.scan_file import PARAMS_FILE_NAME, SCAN_FILE_NAME
@@ -85,6 +86,27 @@ class _Version:
 
 
 @dataclass(frozen=True)
+class _ValueChange:
+    """Change of one value of a YAML or JSON file."""
+
+    key: str
+    """Dotted key, such as clean.unit."""
+    old: Any
+    new: Any
+
+    def __str__(self) -> str:
+        """Return the key and both values as they are in the file."""
+        return f"{self.key}: {_shown(self.old)} → {_shown(self.new)}"
+
+    def as_figure(self) -> str:
+        """Return a metric's name and both values in the unit people use."""
+        name = self.key.replace(".", " ")
+        label, old = labelled(name, self.old)
+        _, new = labelled(name, self.new)
+        return f"{label}: {number(old)} → {number(new)}"
+
+
+@dataclass(frozen=True)
 class _ScanChange:
     """Changes of one scan."""
 
@@ -95,7 +117,12 @@ class _ScanChange:
     settings: tuple[str, ...] = ()
     stages: tuple[str, ...] = ()
     """Stages whose outputs changed."""
-    metrics: tuple[str, ...] = ()
+    metrics: tuple[tuple[str, _ValueChange], ...] = ()
+    """Stage and change of one of its metrics."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the object that `--json` prints, with keys and SI units."""
+        return vars(self) | {"metrics": [f"{stage}.{change}" for stage, change in self.metrics]}
 
 
 @dataclass(frozen=True)
@@ -109,7 +136,7 @@ class _Changes:
 
     def as_json(self) -> dict[str, Any]:
         """Return the object that `--json` prints."""
-        return asdict(self)
+        return vars(self) | {"scans": [scan.as_json() for scan in self.scans]}
 
 
 def list_versions(project: Project) -> list[_Version]:
@@ -136,7 +163,7 @@ def changes_between(project: Project, old: str, new: str) -> _Changes:
     return _Changes(
         old,
         new,
-        tuple(_value_changes(texts_old.get(PARAMS_FILE_NAME, "{}"), texts_new.get(PARAMS_FILE_NAME, "{}"))),
+        tuple(map(str, _changed(PARAMS_FILE_NAME, texts_old, texts_new))),
         tuple(_scan_change(scan, before, after, texts_old, texts_new) for scan in scans),
     )
 
@@ -158,10 +185,10 @@ def _scan_change(
         scan,
         "changed",
         raw=tuple(Path(path).stem for path in paths if path.endswith(".dvc")),
-        settings=tuple(_changed(scan_file, old, new)),
+        settings=tuple(map(str, _changed(scan_file, old, new))),
         stages=tuple(_changed_stages(old.get(lock, "{}"), new.get(lock, "{}"))),
         metrics=tuple(
-            f"{PurePosixPath(path).parts[3]}.{change}"
+            (PurePosixPath(path).parts[3], change)
             for path in paths
             if path.endswith("/metrics.json")
             for change in _changed(path, old, new)
@@ -169,8 +196,14 @@ def _scan_change(
     )
 
 
-def _changed(path: str, old: Mapping[str, str], new: Mapping[str, str]) -> Iterable[str]:
-    return _value_changes(old.get(path, "{}"), new.get(path, "{}"))
+def _changed(path: str, old: Mapping[str, str], new: Mapping[str, str]) -> list[_ValueChange]:
+    """Return the values that differ between two versions of a YAML or JSON file."""
+    before, after = (_flat(_parse(texts.get(path, "{}"))) for texts in (old, new))
+    return [
+        _ValueChange(key, before.get(key), after.get(key))
+        for key in sorted(before.keys() | after.keys())
+        if before.get(key) != after.get(key)
+    ]
 
 
 def _changed_stages(old: str, new: str) -> list[str]:
@@ -182,16 +215,6 @@ def _changed_stages(old: str, new: str) -> list[str]:
 
 def _outs(stages: Mapping[str, Any], name: str) -> dict[str, str]:
     return {output["path"]: output["md5"] for output in stages.get(name, {}).get("outs", [])}
-
-
-def _value_changes(old: str, new: str) -> list[str]:
-    """Return 'clean.unit: auto → mm' for each value that differs between two YAML or JSON texts."""
-    before, after = _flat(_parse(old)), _flat(_parse(new))
-    return [
-        f"{key}: {_shown(before.get(key))} → {_shown(after.get(key))}"
-        for key in sorted(before.keys() | after.keys())
-        if before.get(key) != after.get(key)
-    ]
 
 
 def _parse(text: str) -> Any:
@@ -212,6 +235,10 @@ def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
 
 
 def _shown(value: Any) -> str:
+    if value is None:
+        return "unset"
+    if isinstance(value, str):
+        return value[:60]
     return f"{value:.4g}" if isinstance(value, float) else json.dumps(value, ensure_ascii=False)[:60]
 
 
@@ -272,7 +299,7 @@ def changes_table(changes: _Changes) -> Table:
         lines = [f"raw file {name}" for name in scan.raw]
         lines += [f"setting {text}" for text in scan.settings]
         lines += [f"outputs of {', '.join(scan.stages)}"] if scan.stages else []
-        lines += list(scan.metrics)
+        lines += [f"{stage}: {change.as_figure()}" for stage, change in scan.metrics]
         table.add_row(scan.scan, scan.kind, "\n".join(lines))
     if not changes.params and not changes.scans:
         table.add_row("", "", "none")

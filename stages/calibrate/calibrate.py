@@ -1,10 +1,10 @@
 """calibrate: fit the simulator's parameters to the recorded cut."""
 
 import numpy as np
-import torch
 
 from disect_sim.model import Model
 from disect_sim.parameters import MATERIALS
+from disect_sim.processes import limit_torch_to_one_thread
 from stages.calibrate.calibrate_picture import calibrate_picture, no_log_picture
 from stages.calibrate.calibrate_report import (
     band_table,
@@ -39,7 +39,7 @@ from stages.shared.pictures import plot_text
 
 def run(io: StageIO, params: CalibrateParams) -> dict[str, object]:
     """Read the cut mesh and the force log, fit, write parameters, history, profile and the picture."""
-    torch.set_num_threads(1)  # the tensors are small; more threads only cost overhead
+    limit_torch_to_one_thread()
     io.progress(0.0, "read the cut mesh and the log")
     check_names(params)
     model = cutting_model(read_cut_mesh(io.read), MATERIALS[io.scan.material], params.cut)

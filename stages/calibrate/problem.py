@@ -65,7 +65,7 @@ def errors(simulated: _Array, measured: _Array, use: NDArray[np.bool_], mean_for
 def contact_impulse(result: Result) -> _Array:
     """Return the impulse of the knife on each spring's two edges over the run [N s], shape [spring_count].
 
-    Replays the stored states of a differentiable run; one force evaluation per step.
+    Evaluates the force once per stored state of a differentiable run.
     """
     tape = result.tape
     assert tape is not None

@@ -99,7 +99,7 @@ _ON_NUMBERS: tuple[Callable[[ExportFiles, Demand], list[Check]], ...] = (
     says_what_is_so,
     cutting,
 )
-"""Groups of checks on the content of the files; those of hashes and the replay are added."""
+"""Groups of checks on the content of the files; those of hashes and MuJoCo are added."""
 
 
 _LONGEST = (arm_is_clear, collisions, loads, move_checks, kinematics)
@@ -127,17 +127,17 @@ def certify(folder: Path, demand: Demand) -> Certificate:
     ]
     if any(check.passed is False for check in checks):
         return Certificate((*checks, not_verified(2, "checks 2 to 9", "the joint file is invalid")), {})
-    for group in (*_ON_NUMBERS[:-1], hashes, _replay, _ON_NUMBERS[-1]):
+    for group in (*_ON_NUMBERS[:-1], hashes, _mujoco, _ON_NUMBERS[-1]):
         checks += group(files, demand)
     return Certificate(tuple(checks), load_figures(files, demand), demand.force_calibrated)
 
 
-def _replay(files: ExportFiles, demand: Demand) -> list[Check]:
-    if not demand.params.replay:
-        return [not_verified(8, "independent replay", "export.replay is off")]
-    from stages.export.mujoco_check import replay_checks
+def _mujoco(files: ExportFiles, demand: Demand) -> list[Check]:
+    if not demand.params.mujoco:
+        return [not_verified(8, "independent dynamics", "export.mujoco is off")]
+    from stages.export.mujoco_check import mujoco_checks
 
-    return replay_checks(files, demand)
+    return mujoco_checks(files, demand)
 
 
 # Verification of an exported folder anywhere: all checks again, and the hash of the certificate
@@ -174,7 +174,9 @@ def verify(folder: Path) -> Certificate:
         certificate = certify(folder, demand_of_files(folder, files.document))
     except _UNREADABLE as error:
         note = " ".join(str(error).split())[:300]
-        return Certificate((holds(1, "files readable", False, note, remedy="Export again"),), {})
+        return Certificate(
+            (holds(1, "files readable", False, note, remedy="Export again with 'scan2cut run SCAN'"),), {}
+        )
     document = json.loads((folder / DOCUMENT).read_text(encoding="utf-8"))
     sealed = document.pop("certificate", None)
     sealed = sealed if isinstance(sealed, dict) else {}

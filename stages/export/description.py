@@ -60,8 +60,8 @@ class ExportParams(StageParams):
     air_cut_lift_m: Annotated[float, Field(ge=0.01, le=0.3)]
     min_cut_fraction: Annotated[float, Field(ge=0.5, le=1)]
     """Least share of the cut that the simulated motion must part; with less than half of it, it is no cut."""
-    replay: bool
-    """Replay the motion at torque level with MuJoCo (the extra `verify`)."""
+    mujoco: bool
+    """Simulate the joint trajectory on a torque-controlled arm in MuJoCo (the extra `verify`)."""
 
 
 CHAIN = (

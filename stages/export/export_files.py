@@ -81,7 +81,7 @@ def code_sha256() -> str:
 
 DOCUMENT = "cut.json"
 SCHEMA = "scan2cut/cut"
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 WAYPOINTS_PARQUET, WAYPOINTS_CSV = "waypoints.parquet", "waypoints.csv"
 JOINTS, TRAJECTORY_YAML, TRAJECTORY_MCAP = "joint_1khz.csv", "joint_trajectory.yaml", "joint_trajectory.mcap"
 TO_START, TO_READY = "to_start.csv", "to_ready.csv"
@@ -151,7 +151,10 @@ def read_export(folder: Path) -> ExportFiles:
         if missing:
             raise ValueError(f"{DOCUMENT} lacks {', '.join(missing)}")
         if (document["schema"], document["schema_version"]) != (SCHEMA, SCHEMA_VERSION):
-            raise ValueError(f"{DOCUMENT} has schema {document['schema']} {document['schema_version']}")
+            raise ValueError(
+                f"{DOCUMENT} has schema {document['schema']} {document['schema_version']}, not {SCHEMA} "
+                f"{SCHEMA_VERSION}: another version of scan2cut wrote it"
+            )
         return ExportFiles(
             folder,
             document,

@@ -117,13 +117,6 @@ def smallest_singular_value(table: LinkTable, q: NDArray[np.float64]) -> NDArray
     return np.asarray(np.linalg.svd(jacobian(table, q), compute_uv=False)[:, -1])
 
 
-def acceleration_effort(robot: Robot, q: NDArray[np.float64], direction: NDArray[np.float64]) -> float:
-    """Return the largest fraction of a joint's acceleration limit per 1 m/s² of the flange along a direction [s²/m]."""
-    scaled = jacobian(robot.table, q[None])[0] * robot.acceleration_rad_s2
-    shares = np.linalg.lstsq(scaled, np.concatenate([direction, np.zeros(3)]), rcond=None)[0]
-    return float(np.abs(shares).max())
-
-
 def _free(robot: Robot, q: NDArray[np.float64]) -> Posture:
     """Return the posture with the condition of least motion, in units of the joints' acceleration limits."""
     null = np.linalg.svd(jacobian(robot.table, q[None])[0] * robot.acceleration_rad_s2)[2][_POSE_NUMBERS:]

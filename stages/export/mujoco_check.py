@@ -1,4 +1,4 @@
-"""Check 8: replay of the joint file on a torque-controlled arm in MuJoCo, against the predicted force (extra `verify`).
+"""Check 8: the joint file on a torque-controlled arm in MuJoCo, against the predicted force (extra `verify`).
 
 MuJoCo has its own kinematics, dynamics and integrator; it shares only the robot's data file and the Denavit–Hartenberg
 table with the rest. Every joint is driven towards the file by its stiffness and by damping, on top of compensated
@@ -28,7 +28,7 @@ _DAMPING_RATIO = 1.0
 
 
 @dataclass(frozen=True)
-class _Replay:
+class _TorqueRun:
     """Motion of the simulated arm, one row per cycle."""
 
     edge: NDArray[np.float64]
@@ -37,9 +37,9 @@ class _Replay:
     """Torques of the motors [Nm], shape [n, joint_count]."""
 
 
-def replay_checks(files: ExportFiles, demand: Demand) -> list[Check]:
+def mujoco_checks(files: ExportFiles, demand: Demand) -> list[Check]:
     """Run check 8."""
-    played = replay(
+    played = run_in_mujoco(
         demand.robot,
         demand.cell,
         files.cut.joints,
@@ -53,24 +53,24 @@ def replay_checks(files: ExportFiles, demand: Demand) -> list[Check]:
     poses[:, :3, 3] = played.edge
     lowest = in_cutting_frame(poses, demand)[:, 1].min()
     joint = f"joint {used.argmax() + 1}"
-    note = f"MuJoCo, under {UPPER_BAND:.2f} of the predicted force"
+    note = f"under {UPPER_BAND:.2f} of the predicted force"
     return [
         at_most(
-            8, "replay: edge off its path", off, demand.params.max_deflection_m, "m", note, remedy=STIFFER
+            8, "MuJoCo: edge off its path", off, demand.params.max_deflection_m, "m", note, remedy=STIFFER
         ),
-        at_most(8, "replay: torque", used.max(), TORQUE_SHARE, "of the limit", joint, remedy=WEAKER),
-        at_least(8, "replay: height of the edge above the board", lowest, 0.0, "m", remedy=STIFFER),
+        at_most(8, "MuJoCo: torque", used.max(), TORQUE_SHARE, "of the limit", joint, remedy=WEAKER),
+        at_least(8, "MuJoCo: height of the edge above the board", lowest, 0.0, "m", remedy=STIFFER),
     ]
 
 
-def replay(
+def run_in_mujoco(
     robot: Robot,
     cell: Cell,
     joints: NDArray[np.float64],
     force: NDArray[np.float64],
     *,
     stiffness_nm_rad: float,
-) -> _Replay:
+) -> _TorqueRun:
     """Play joints [rad], shape [n, joint_count], against forces on the edge in the base frame [N], shape [n, 3]."""
     mujoco = _mujoco()
     model = mujoco.MjModel.from_xml_string(arm_xml(robot, cell))
@@ -95,7 +95,7 @@ def replay(
             mujoco.mj_applyFT(model, data, push, np.zeros(3), data.site_xpos[edge], tool, data.qfrc_applied)
             mujoco.mj_step(model, data)
         torques.append(data.ctrl.copy())
-    return _Replay(np.array(seen), np.array(torques))
+    return _TorqueRun(np.array(seen), np.array(torques))
 
 
 def arm_xml(robot: Robot, cell: Cell) -> str:
@@ -145,7 +145,7 @@ def _mujoco() -> Any:
         import mujoco
     except ImportError as error:
         raise InputError(
-            f"export.replay is on, but MuJoCo can't be imported ({error}). The replay needs it. "
-            "Run pip install 'scan2cut[verify]', or set export.replay to false."
+            f"export.mujoco is on, but MuJoCo can't be imported ({error}). The check needs it. "
+            "Run pip install 'scan2cut[verify]', or set export.mujoco to false."
         ) from error
     return mujoco

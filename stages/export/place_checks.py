@@ -107,7 +107,7 @@ def _parted(demand: Demand, lowest_m: float) -> list[Check]:
             _REACHED_SHARE,
             "-",
             parting.remains(),
-            remedy="The simulated knife did not cut what it passed; look at the replay, and optimise again",
+            remedy="The simulated knife did not cut what it passed; look at it with 'scan2cut view', optimise again",
         ),
         at_least(
             9,

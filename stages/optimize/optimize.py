@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-import torch
 from numpy.typing import NDArray
 
 from disect_sim import MATERIALS
 from disect_sim.cut_mesh import CutMesh
 from disect_sim.laws import damage_law
+from disect_sim.processes import limit_torch_to_one_thread
 from stages.optimize.confirmation import SHARES, finer_cut, with_shares
 from stages.optimize.descent import live_picture
 from stages.optimize.description import OptimizeParams
@@ -89,7 +89,7 @@ def rests_on(posterior: pl.DataFrame, law: str) -> str:
 
 def run(io: StageIO, params: OptimizeParams) -> dict[str, Any]:
     """Read the second body's cut mesh and its parameters, optimise, write motion, history and picture."""
-    torch.set_num_threads(1)  # the tensors are small; more threads only cost overhead
+    limit_torch_to_one_thread()
     io.progress(0.0, "read the cut mesh and the parameters")
     mesh = read_cut_mesh(io.read, "precut_half")
     check_plane(mesh)

@@ -1,1 +1,1 @@
-"""replay: the optimised cut, recorded for the 3D viewers."""
+"""replay: the optimised motion simulated once more and recorded, for the certificate and the viewer."""

@@ -54,7 +54,7 @@ _ARTIFACTS = (
 
 
 class ReplayParams(StageParams):
-    """replay: the optimised cut, recorded for the 3D viewers."""
+    """replay: the optimised motion simulated once more and recorded, for the certificate and the viewer."""
 
     cut: CutParams
     frames: Annotated[int, Field(ge=2, le=1000)]
@@ -63,7 +63,7 @@ class ReplayParams(StageParams):
 
 STAGE = Stage(
     name="replay",
-    does="motion → recording of the cut for the 3D viewers",
+    does="motion → simulated once more and recorded, for certificate and viewer",
     params=ReplayParams,
     artifacts=_ARTIFACTS,
     reads=(

@@ -1,4 +1,6 @@
-"""replay: simulate the optimised cut with body, springs and knife stored frame by frame for the 3D viewers."""
+"""replay: simulate the optimised motion once more and store body, springs and knife frame by frame.
+
+The certificate reads from it whether the motion cuts through; the viewer shows it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace

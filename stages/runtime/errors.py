@@ -59,6 +59,12 @@ def disk_message(error: BaseException) -> str | None:
     return f"{what[0].upper()}{what[1:]}{location}. Existing results are kept. {remedy}, then run it again."
 
 
+def error_text(error: BaseException, *user_facing: type[BaseException]) -> str:
+    """Return the error as a message for people; its type is named unless it is an InputError or one of these types."""
+    plain = isinstance(error, (InputError, OrphanError, *user_facing))
+    return disk_message(error) or (str(error) if plain else f"{type(error).__name__}: {error}")
+
+
 PARENT_VARIABLE = "SCAN2CUT_PARENT"
 """Environment variable with the parent's process id."""
 

@@ -14,27 +14,17 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from disect_sim.processes import STDERR, native_output_silenced
 from stages.runtime.errors import InputError
 
-
-@contextlib.contextmanager
-def quiet_stderr() -> Iterator[None]:
-    """Discard everything that native libraries write to file descriptor 2 inside the block."""
-    saved = os.dup(2)
-    null = os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(null, 2)
-        yield
-    finally:
-        os.dup2(saved, 2)
-        os.close(saved)
-        os.close(null)
+quiet_stderr = partial(native_output_silenced, STDERR)
+"""Discard what native libraries write to stderr inside the `with` block."""
 
 
 # Untrusted YAML: plain values, limited size, no aliases.
@@ -137,11 +127,24 @@ def _bounded_text(path: Path) -> str:
 # Hashes.
 
 
+_SETTLED_S = 0.1
+"""Age from which a file's times tell whether it has changed [s]; several ticks of the kernel's clock, about 10 ms."""
+_DIGESTS: dict[tuple[int, ...], str] = {}
+"""sha256 of the files hashed by this process, by device, inode, size and times: a raw scan may have gigabytes."""
+
+
 def sha256_of_file(path: Path) -> str:
-    """Return the sha256 of a file; raise InputError if it can't be read."""
+    """Return the sha256 of a file, which is read once per process; raise InputError if it can't be read."""
     try:
         with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+            status = os.fstat(file.fileno())
+            key = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+            if key not in _DIGESTS:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+                if time.time() - max(status.st_mtime, status.st_ctime) < _SETTLED_S:
+                    return digest
+                _DIGESTS[key] = digest
+            return _DIGESTS[key]
     except OSError as error:
         raise InputError(
             f"{path} can't be read ({error.strerror or error}). Give a readable file."
@@ -231,7 +234,7 @@ class Scratch:
         while not self.path.name:
             made = Path(tempfile.mkdtemp(prefix=f"{_SCRATCH_PREFIX}{stage}-{os.getpid()}-", dir=scan_dir))
             self._handle = os.open(made, os.O_RDONLY)
-            fcntl.flock(self._handle, fcntl.LOCK_EX)
+            lock(self._handle)
             if made.exists():  # not removed by another process before it was locked
                 self.path = made
             else:
@@ -269,7 +272,7 @@ def remove_abandoned(scan_dir: Path) -> None:
         except FileNotFoundError:
             continue
         try:
-            if not _is_free(handle) and not _is_dying(path):
+            if not lock(handle, wait=False) and not _is_dying(path):
                 continue
             for picture in (scan_dir / LIVE_FILE_NAME, *scan_dir.glob(f".{LIVE_FILE_NAME}.*")):
                 picture.unlink(missing_ok=True)
@@ -279,9 +282,13 @@ def remove_abandoned(scan_dir: Path) -> None:
             os.close(handle)
 
 
-def _is_free(handle: int) -> bool:
+def lock(handle: int, *, wait: bool = True) -> bool:
+    """Lock the open file or directory; return False if another process has it and `wait` is False.
+
+    The kernel releases the lock when the handle is closed or its process dies.
+    """
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         return True
     except BlockingIOError:
         return False

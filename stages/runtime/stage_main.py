@@ -20,6 +20,7 @@ from stages.runtime.errors import (
     OrphanError,
     die_with_parent,
     disk_message,
+    error_text,
 )
 from stages.runtime.files import read_mapping, remove_abandoned, sha256_of_path, sha256_of_value
 from stages.runtime.params import load_params
@@ -157,7 +158,7 @@ def _params(project: Path, scan_dir: Path, stage: str) -> Any:
 def _report(stage: str, error: Exception, exit_code: int) -> int:
     disk_error = disk_message(error)
     is_user_facing = isinstance(error, InputError | _InputsChangedError | OrphanError)
-    message = disk_error or (str(error) if is_user_facing else f"{type(error).__name__}: {error}")
+    message = error_text(error, _InputsChangedError)
     if not message.startswith(f"{stage}:"):
         message = f"{stage}: {message}"
     emit("error", exit_code=exit_code, message=message)

@@ -30,7 +30,7 @@ _ARTIFACTS = (
         ],
         meaning="tets and their quality",
     ),
-    metrics("tetrahedralize", "counts, volume error, quality, stable explicit time step for the material"),
+    metrics("tetrahedralize", "counts, volume error, quality"),
     picture("tetrahedralize", "mesh, and section at the cut plane coloured by radius ratio"),
 )
 

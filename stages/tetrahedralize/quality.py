@@ -1,4 +1,4 @@
-"""Quality of tetrahedra, the explicit time step they allow, and removal of tets that only touch the body."""
+"""Quality of tetrahedra, and removal of tets that only touch the body."""
 
 from dataclasses import dataclass
 
@@ -6,8 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
-
-from disect_sim.parameters import Material
 
 _EDGES = np.array([[0, 1], [0, 2], [0, 3], [1, 2], [1, 3], [2, 3]])
 _OPPOSITE_FACES = np.array([[1, 2, 3], [0, 3, 2], [0, 1, 3], [0, 2, 1]])
@@ -53,16 +51,6 @@ def tet_quality(nodes: NDArray[np.float64], tets: NDArray[np.int32]) -> TetQuali
         min_edge_m=edges.min(axis=1),
         max_edge_m=edges.max(axis=1),
     )
-
-
-def p_wave_speed(material: Material) -> float:
-    """Return the speed of pressure waves [m/s]."""
-    return float(np.sqrt((material.lame_lambda_pa + 2.0 * material.lame_mu_pa) / material.density_kg_m3))
-
-
-def stable_step(min_altitude_m: NDArray[np.float64], material: Material) -> float:
-    """Estimate the largest stable explicit step [s]: the time a pressure wave takes across the smallest altitude."""
-    return float(min_altitude_m.min() / p_wave_speed(material))
 
 
 def unique_edges(tets: NDArray[np.int32]) -> NDArray[np.int32]:

@@ -21,8 +21,6 @@ from stages.tetrahedralize.quality import (
     boundary_faces_and_owners,
     count_pieces,
     drop_touching,
-    p_wave_speed,
-    stable_step,
     tet_quality,
     unique_edges,
 )
@@ -212,8 +210,6 @@ def metrics(result: TetResult, material: Material) -> dict[str, object]:
         "min_radius_ratio": float(quality.radius_ratio.min()),
         "mean_radius_ratio": float(quality.radius_ratio.mean()),
         "min_altitude_m": float(quality.min_altitude_m.min()),
-        "p_wave_speed_m_s": p_wave_speed(material),
-        "stable_step_s": stable_step(quality.min_altitude_m, material),
         "epsilon_m": result.epsilon_m,
         "inflation_m": result.inflation_m,
         "seeded": not result.unseeded,

@@ -1,15 +1,15 @@
-"""Knife contact: action = reaction, virtual work, no adhesion, friction cone and direction, derivatives, both laws."""
+"""Knife contact: action = reaction, virtual work, no adhesion, friction cone and direction, derivatives."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from disect_sim import KNIVES, ConstantVelocity, OutcomeKind, simulate
-from disect_sim.device_model import _EXPONENT_SCALE_M
-from disect_sim.model import ONSET_M
+from disect_sim import KNIVES, ConstantVelocity, simulate
+from disect_sim.model import ONSET_M, REGULARISER_M
 from disect_sim.newton import start_of_step
-from tests.disect_sim.scenes import APPLE, block_model, dense_hessian, irregular_block, step_system
+from tests.disect_sim.knife_distance import knife_distance
+from tests.disect_sim.scenes import block_model, dense_hessian, irregular_block, step_system
 
 DT = 1e-3
 FAR = np.array([0.0, 10.0, 0.0])
@@ -57,10 +57,9 @@ class Press:
         return self.system.normal_force.numpy().copy(), self.system.friction_force.numpy().copy()
 
 
-@pytest.mark.parametrize("law", ["one_sided", "exact"])
 @pytest.mark.parametrize("seed", range(3))
-def test_action_is_reaction(mesh, law, seed):
-    press = Press(mesh, seed, contact_law=law)
+def test_action_is_reaction(mesh, seed):
+    press = Press(mesh, seed)
     normal, friction = press.forces()
     assert np.linalg.norm(normal.sum(axis=0)) > 0.05
     on_nodes = press.force_on_nodes()
@@ -92,11 +91,10 @@ def test_force_on_the_knife_is_the_reaction_over_a_run(mesh, seed):
     assert result.force[n, 1] > 0.1
 
 
-@pytest.mark.parametrize("exponent", [1, 2])
 @pytest.mark.parametrize("seed", range(3))
-def test_virtual_work_balances(mesh, seed, exponent):
+def test_virtual_work_balances(mesh, seed):
     """Force on the parents times their displacement is what the penalty's energy loses (no friction, no damping)."""
-    press = Press(mesh, seed, {"sdf_mu": 1e-9, "sdf_kd": 1e-9, "sdf_ke": 5000.0}, contact_exponent=exponent)
+    press = Press(mesh, seed, {"sdf_mu": 1e-9, "sdf_kd": 1e-9, "sdf_ke": 5000.0})
     direction = np.random.default_rng(seed).normal(size=press.x.shape)
     force = press.force_on_nodes()
     energies = []
@@ -110,13 +108,12 @@ def test_virtual_work_balances(mesh, seed, exponent):
     assert (energies[1] - energies[0]) / (2.0 * step) == pytest.approx(work, rel=1e-5)
 
 
-@pytest.mark.parametrize("exponent", [1, 2])
 @pytest.mark.parametrize("stribeck", [0.0, 0.3])
 @pytest.mark.parametrize("seed", range(3))
-def test_gradient_and_hessian_of_a_step_in_contact(mesh, seed, exponent, stribeck):
+def test_gradient_and_hessian_of_a_step_in_contact(mesh, seed, stribeck):
     """Energy → gradient → Hessian of the whole step: contact with damping and friction, springs, board, tets."""
     parameters = {"sdf_kd": 50.0, "sdf_kf": 0.1, "sdf_stribeck": stribeck, "sdf_tip": 2e-3}
-    press = Press(mesh, seed, parameters, contact_exponent=exponent)
+    press = Press(mesh, seed, parameters)
     free = ~press.model.fixed
     press.begin()
     gradient = press.system.gradient(press.x).copy()
@@ -139,23 +136,16 @@ def test_gradient_and_hessian_of_a_step_in_contact(mesh, seed, exponent, stribec
     assert np.abs(hessian - hessian.T).max() < 1e-9 * np.abs(hessian).max()
 
 
-@pytest.mark.parametrize("law", ["one_sided", "exact"])
 @pytest.mark.parametrize("pull_back", [1e-4, -1e-3, 3e-3])
-def test_knife_never_pulls(mesh, law, pull_back):
+def test_knife_never_pulls(mesh, pull_back):
     """However fast the knife leaves, with however strong damping, the normal force points away from it."""
-    press = Press(mesh, 1, {"sdf_kd": 100.0}, knife_step=(0.0, pull_back, 0.0), contact_law=law)
+    press = Press(mesh, 1, {"sdf_kd": 100.0}, knife_step=(0.0, pull_back, 0.0))
     normal, _ = press.forces()
     s = press.system
     x, p = press.x, press.model.contact_parents
     u = (press.model.contact_coordinate * s.found.numpy())[:, None]
     points = x[p[:, 0]] + (x[p[:, 1]] - x[p[:, 0]]) * u - press.pose
-    side = press.model.contact_side if law == "one_sided" else None
-    along = x[p[:, 1]] - x[p[:, 0]]
-    near = [press.model.knife.distance(points + k * 1e-6 * along, side=side)[1] for k in (-1, 0, 1)]
-    # The exact distance has ridges, and the closest point of an edge likes to lie on one: no one direction there.
-    clear = np.abs(near[0] - near[2]).max(axis=1) < 1e-3
-    assert clear.sum() > 0.5 * len(clear)
-    normal, outward = normal[clear], near[1][clear]
+    outward = knife_distance(press.model.knife, points, press.model.contact_side)[1]
     assert ((normal * outward).sum(axis=1) >= 0.0).all()
     # And it is along the outward direction, nothing else.
     assert np.abs(np.cross(normal, outward)).max() < 1e-9
@@ -199,30 +189,30 @@ def test_friction_is_inside_its_cone_and_against_the_slip(mesh, seed, kf, stribe
     assert magnitude == pytest.approx(held * law, rel=1e-4, abs=1e-12)
 
 
-def test_normal_force_law_is_linear_or_quadratic_beyond_the_onset(mesh):
-    """Both exponents agree at the scale depth; beyond the onset the linear law has slope ke."""
+def test_normal_force_is_linear_beyond_the_onset(mesh):
+    """Force over stiffness is the depth less half the onset, where the gradient of the distance has length 1."""
     ke = 2000.0
-    forces = {}
-    for exponent in (1, 2):
-        press = Press(mesh, 3, {"sdf_ke": ke, "sdf_kd": 1e-9}, contact_exponent=exponent)
-        forces[exponent] = np.linalg.norm(press.forces()[0], axis=1)
-    scale = ke * np.tile(press.model.spring_area_ratio, 2)
-    touching = forces[1] > 0.0
-    depth = forces[1][touching] / scale[touching]
-    # Where the gradient of the distance has length 1 (not near the edge): force_2 = force_1 × depth / scale.
-    ratio = forces[2][touching] / forces[1][touching]
-    assert (ratio >= depth / _EXPONENT_SCALE_M * (1.0 - 1e-9)).all()
+    press = Press(mesh, 3, {"sdf_ke": ke, "sdf_kd": 1e-9})
+    force = np.linalg.norm(press.forces()[0], axis=1) / (ke * np.tile(press.model.spring_area_ratio, 2))
+    m, x, s = press.model, press.x, press.system.found.numpy()
+    a, b = x[m.contact_parents[:, 0]], x[m.contact_parents[:, 1]]
+    points = a + (b - a) * (m.contact_coordinate * s)[:, None] - press.pose
+    radius = press.system.parameters.row("sdf_radius")[0]
+    barrier = REGULARISER_M * np.log(4.0 * s * (1.0 - s))
+    tip = press.system.parameters.row("sdf_tip")[0]
+    distance, gradient, _ = knife_distance(m.knife, points, m.contact_side, tip)
+    depth = radius + m.contact_offset - distance + barrier
     deep = depth > 3.0 * ONSET_M
     assert deep.sum() > 5
-    assert np.median(ratio[deep] / (depth[deep] / _EXPONENT_SCALE_M)) == pytest.approx(1.0, abs=0.05)
+    expected = (depth - 0.5 * ONSET_M) * np.linalg.norm(gradient, axis=1)
+    assert force[deep] == pytest.approx(expected[deep], rel=1e-6)
 
 
 def test_contact_point_stays_on_the_material_part_of_its_edge(mesh):
-    for law in ("one_sided", "exact"):
-        press = Press(mesh, 4, contact_law=law)
-        press.forces()
-        found = press.system.found.numpy()
-        assert ((found >= 0.0) & (found <= 1.0)).all()
+    press = Press(mesh, 4)
+    press.forces()
+    coordinate = press.system.found.numpy()
+    assert ((coordinate >= 0.0) & (coordinate <= 1.0)).all()
 
 
 def test_contact_point_is_the_nearest_to_the_knife(mesh):
@@ -234,44 +224,14 @@ def test_contact_point_is_the_nearest_to_the_knife(mesh):
     a = x[m.contact_parents[:, 0]] - press.pose
     e = (x[m.contact_parents[:, 1]] - x[m.contact_parents[:, 0]]) * m.contact_coordinate[:, None]
     points = (a[:, None] + e[:, None] * s[None, :, None]).reshape(-1, 3)
-    brute = m.knife.distance(points, side=np.repeat(m.contact_side, 201))[0].reshape(-1, 201).min(axis=1)
+    brute = knife_distance(m.knife, points, np.repeat(m.contact_side, 201))[0].reshape(-1, 201).min(axis=1)
     found = press.system.found.numpy()
-    reached = m.knife.distance(a + e * found[:, None], side=m.contact_side)[0]
+    reached = knife_distance(m.knife, a + e * found[:, None], m.contact_side)[0]
     # Edges that cannot touch are not searched.
     near = brute < m.contact_offset + press.system.parameters.row("sdf_radius")[0]
     assert near.sum() > 20
     assert (reached - brute < 2e-4)[near].all()
     assert (press.system.touch.numpy()[~near] == 0.0).all()
-
-
-SOFT = APPLE.replaced(young_pa=3.0e4)
-"""A hundred times softer than an apple, so that explicit steps may be ten times longer."""
-
-
-def test_exact_law_runs_with_the_papers_integrator():
-    """The two-sided distance under explicit steps: a short press that meets resistance."""
-    model = block_model(material=SOFT, contact_law="exact")
-    motion = ConstantVelocity(initial_y=0.026, velocity_y=-0.2)
-    result = simulate(model, motion, duration=0.02, integrator="explicit")
-    assert result.outcome.ok
-    assert result.force[-5:, 1].min() > 0.01
-
-
-def test_exact_law_runs_with_the_implicit_integrator(mesh):
-    model = block_model(mesh, contact_law="exact")
-    result = simulate(model, ConstantVelocity(initial_y=0.026, velocity_y=-0.1), duration=0.03, dt=1e-3)
-    # Newton's method may stall where an edge meets the ridge of the distance; what came before counts.
-    assert result.outcome.ok or result.outcome.kind is OutcomeKind.NEWTON_STALLED
-    assert len(result.force) >= 8
-    assert np.isfinite(result.force).all()
-
-
-def test_quadratic_law_cuts(mesh):
-    model = block_model(mesh, contact_exponent=2)
-    motion = ConstantVelocity(initial_y=0.0255, velocity_y=-0.2)
-    result = simulate(model, motion, {"cut_spring_softness": 0.5}, duration=0.12)
-    assert result.outcome.kind is OutcomeKind.COMPLETE
-    assert result.force[:, 1].max() > 0.1
 
 
 def test_blade_that_ends_beside_the_block_touches_only_what_it_reaches(mesh):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from disect_sim import KNIVES, ConstantVelocity, InputError, RecordedMotion, cut_by_plane, simulate
+from disect_sim import ConstantVelocity, RecordedMotion, cut_by_plane, simulate
 from disect_sim.cut_mesh import box_mesh
 from disect_sim.knife import Knife
 from tests.disect_sim.gradient_cases import Case, parameters_of, slicing, smallest_error, straight
@@ -203,9 +203,3 @@ def test_many_gradients_are_the_single_ones(cut):
         for name in ("edge_toughness", "edge_rise", "skin_toughness", "skin_depth", "sdf_mu", "young_pa"):
             # The adjoint's linear solves end at a relative 1e-7.
             assert float(one.parameters[name]) == pytest.approx(float(alone.parameters[name]), rel=1e-4)
-
-
-def test_the_explicit_integrator_refuses_the_law():
-    model = block_model(regular_block(), damage_law="edge", knife=KNIVES["kitchen"])
-    with pytest.raises(InputError, match="no edge law"):
-        simulate(model, ConstantVelocity(), duration=0.01, integrator="explicit")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from disect_sim import KNIVES, InputError, simulate
+from disect_sim import KNIVES, InputError
 from disect_sim.laws import DAMAGE_LAWS
 from tests.disect_sim.gradient_cases import (
     ALL_PARAMETERS,
@@ -113,7 +113,6 @@ def test_individual_springs(mesh):
     [
         ({"damage_law": "stretch"}, {"cut_spring_softness": 2000.0}),
         ({"damage_law": "cohesive"}, {"cut_spring_softness": 1.0e-3}),
-        ({"contact_exponent": 2}, {}),
         ({"boundary": "glued"}, {}),
         ({"boundary": "free"}, {}),
     ],
@@ -162,11 +161,3 @@ def test_gradient_needs_states_and_the_shape_of_the_force(straight_cut):
         straight_cut.run(duration=2e-3).gradient(np.zeros((2, 3)))
     with pytest.raises(InputError, match="force_bar has shape"):
         straight_cut.result.gradient(np.zeros((3, 3)))
-
-
-def test_gradients_that_would_be_useless_are_refused(mesh):
-    motion = slicing()
-    with pytest.raises(InputError, match="no gradient"):
-        simulate(block_model(mesh), motion, integrator="explicit", differentiable=True)
-    with pytest.raises(InputError, match="no gradient"):
-        simulate(block_model(mesh, contact_law="exact"), motion, differentiable=True)

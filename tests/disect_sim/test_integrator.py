@@ -212,7 +212,7 @@ def test_sampled_force_is_the_mean_over_the_interval(mesh):
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"integrator": "magic"}, {"duration": 0.0}, {"dt": -1e-3}, {"dt": 1.0}, {"device": "cuda:0"}],
+    [{"duration": 0.0}, {"dt": -1e-3}, {"dt": 1.0}, {"device": "cuda:0"}],
 )
 def test_impossible_settings_are_refused(mesh, wrong):
     import warp as wp

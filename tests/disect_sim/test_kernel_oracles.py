@@ -11,13 +11,13 @@ import warp as wp
 from disect_sim.kernels import contact_force, elasticity, laws
 from disect_sim.kernels.contact_point import (
     KnifeShape,
-    exact_distance,
     one_sided_distance,
     one_sided_gradient,
 )
 from disect_sim.knife import KNIVES
 from disect_sim.parameters import MATERIALS
 from disect_sim.step_system import StepStart
+from tests.disect_sim.knife_distance import knife_distance
 from tests.disect_sim.scenes import block_model, irregular_block, step_system
 from tests.disect_sim.tet_body import TetBody
 from tests.disect_sim.tet_meshes import jittered_box
@@ -56,17 +56,13 @@ def tet_energy_sum(
 @wp.kernel
 def distances(
     shape: KnifeShape,
-    exact: int,
     side: wp.float64,
     tip: wp.float64,
     points: wp.array(dtype=wp.vec3d),
     out: wp.array(dtype=wp.float64),
 ):
     i = wp.tid()
-    if exact == 1:
-        out[i] = exact_distance(points[i], shape)
-    else:
-        out[i] = one_sided_distance(points[i], side, tip, shape)
+    out[i] = one_sided_distance(points[i], side, tip, shape)
 
 
 @wp.kernel
@@ -86,15 +82,14 @@ def scalar_laws(
     z: wp.array(dtype=wp.float64),
     speed: wp.array(dtype=wp.float64),
     onset: wp.float64,
-    exponent: int,
     integrals: wp.array(dtype=wp.float64),
     laws_out: wp.array(dtype=wp.float64),
     friction_integrals: wp.array(dtype=wp.float64),
     friction_out: wp.array(dtype=wp.float64),
 ):
     i = wp.tid()
-    integrals[i] = laws.penalty_integral(z[i], onset, exponent, wp.float64(1.0e-3))
-    laws_out[i] = laws.penalty(z[i], onset, exponent, wp.float64(1.0e-3))
+    integrals[i] = laws.ramp_integral(z[i], onset)
+    laws_out[i] = laws.ramp(z[i], onset)
     friction_integrals[i] = laws.friction_integral(
         speed[i], wp.float64(0.5), wp.float64(0.2), wp.float64(0.03)
     )
@@ -106,12 +101,11 @@ def scalar_slopes(
     z: wp.array(dtype=wp.float64),
     speed: wp.array(dtype=wp.float64),
     onset: wp.float64,
-    exponent: int,
     slope_out: wp.array(dtype=wp.float64),
     friction_slope_out: wp.array(dtype=wp.float64),
 ):
     i = wp.tid()
-    slope_out[i] = laws.penalty_slope(z[i], onset, exponent, wp.float64(1.0e-3))
+    slope_out[i] = laws.ramp_slope(z[i], onset)
     friction_slope_out[i] = laws.friction_slope(speed[i], wp.float64(0.5), wp.float64(0.2), wp.float64(0.03))
 
 
@@ -229,17 +223,10 @@ class TestKnifeDistance:
     @pytest.mark.parametrize("side", [1.0, -1.0])
     def test_gradient_of_the_one_sided_distance(self, side, tip):
         points = array(self.POINTS, wp.vec3d)
-        inputs = [self.KNIFE.shape(), 0, wp.float64(side), wp.float64(tip), points]
+        inputs = [self.KNIFE.shape(), wp.float64(side), wp.float64(tip), points]
         autodiff(distances, 500, inputs, [zeros(500)], [np.ones(500)])
-        found = self.KNIFE.distance(self.POINTS, side=np.full(500, side), tip_width_m=tip)[1]
-        assert np.abs(found - points.grad.numpy()).max() < 1e-12
-
-    def test_gradient_of_the_exact_distance(self):
-        points = array(self.POINTS, wp.vec3d)
-        inputs = [self.KNIFE.shape(), 1, wp.float64(1.0), wp.float64(1e-3), points]
-        autodiff(distances, 500, inputs, [zeros(500)], [np.ones(500)])
-        found = self.KNIFE.distance(self.POINTS)[1]
-        assert np.abs(found - points.grad.numpy()).max() < 1e-9
+        gradient = knife_distance(self.KNIFE, self.POINTS, side, tip)[1]
+        assert np.abs(gradient - points.grad.numpy()).max() < 1e-12
 
     @pytest.mark.parametrize("tip", [2e-4, 1e-3])
     @pytest.mark.parametrize("side", [1.0, -1.0])
@@ -248,13 +235,12 @@ class TestKnifeDistance:
         points = array(self.POINTS, wp.vec3d)
         inputs = [self.KNIFE.shape(), wp.float64(side), wp.float64(tip), points]
         autodiff(distance_gradients, 500, inputs, [zeros(500, wp.vec3d)], [seeds])
-        hessian = self.KNIFE.distance(self.POINTS, side=np.full(500, side), tip_width_m=tip)[2]
+        hessian = knife_distance(self.KNIFE, self.POINTS, side, tip)[2]
         product = np.einsum("nij,nj->ni", hessian, seeds)
         assert np.abs(product - points.grad.numpy()).max() < 1e-9 * np.abs(product).max()
 
 
-@pytest.mark.parametrize("exponent", [1, 2])
-def test_scalar_laws_are_derivatives_of_their_integrals_and_slopes_of_the_laws(exponent):
+def test_scalar_laws_are_derivatives_of_their_integrals_and_slopes_of_the_laws():
     z = np.linspace(-2e-4, 2e-3, 300)
     speed = np.linspace(1e-6, 0.3, 300)
     onset = wp.float64(1e-4)
@@ -263,13 +249,13 @@ def test_scalar_laws_are_derivatives_of_their_integrals_and_slopes_of_the_laws(e
     wp.launch(
         scalar_slopes,
         dim=300,
-        inputs=[array(z), array(speed), onset, exponent],
+        inputs=[array(z), array(speed), onset],
         outputs=list(slopes),
         device="cpu",
     )
     law = {}
     for which, seeds in (("law", [ones, none, ones, none]), ("slope", [none, ones, none, ones])):
-        inputs = [array(z), array(speed), onset, exponent]
+        inputs = [array(z), array(speed), onset]
         outputs = [zeros(300) for _ in range(4)]
         autodiff(scalar_laws, 300, inputs, outputs, seeds)
         law[which] = inputs[0].grad.numpy(), inputs[1].grad.numpy()

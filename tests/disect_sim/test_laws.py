@@ -5,7 +5,7 @@ import inspect
 import pytest
 
 from disect_sim import InputError, parameter_info
-from disect_sim.laws import CONTACT_LAWS, DAMAGE_LAWS, DEFAULT_CONTACT_LAW
+from disect_sim.laws import DAMAGE_LAWS
 from disect_sim.parameters import SPRING_PARAMETERS, expand
 from tests.disect_sim.scenes import APPLE, block_model, regular_block, step_system
 
@@ -41,14 +41,6 @@ def test_parameters_a_law_describes_are_spring_parameters(law):
         assert info.low <= info.default <= info.high
 
 
-@pytest.mark.parametrize("law", CONTACT_LAWS)
-def test_every_contact_law_reaches_the_kernels(mesh, law):
-    system = step_system(block_model(mesh, contact_law=law))
-    assert system.on_device.contact.law == CONTACT_LAWS[law].code
-    assert [entry.code for entry in CONTACT_LAWS.values()] == list(range(len(CONTACT_LAWS)))
-    assert CONTACT_LAWS[DEFAULT_CONTACT_LAW].differentiable
-
-
 @pytest.mark.parametrize(
     "use",
     [
@@ -62,8 +54,3 @@ def test_an_unknown_damage_law_is_refused_everywhere(mesh, use):
         InputError, match=r"damage_law is 'strech'. It must be one of 'cohesive', 'edge', 'force', 'stretch'"
     ):
         use(mesh)
-
-
-def test_an_unknown_contact_law_is_refused(mesh):
-    with pytest.raises(InputError, match=r"contact_law is 'both'. It must be one of 'one_sided', 'exact'"):
-        block_model(mesh, contact_law="both")

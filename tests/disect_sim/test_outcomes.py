@@ -74,20 +74,6 @@ def test_diverged(mesh):
     assert_leaves_its_last_good_state(result, mesh)
 
 
-def test_diverged_explicit_run_keeps_its_last_good_state(mesh):
-    result = run(mesh, integrator="explicit")
-    last = list(result.positions.values())[-1]
-    assert np.isfinite(last).all()
-    assert np.abs(last - mesh.nodes).max() < 0.4
-
-
-@pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value")
-def test_diverged_explicit_run_is_reported(mesh):
-    result = run(mesh, integrator="explicit")
-    assert result.outcome.kind is OutcomeKind.DIVERGED
-    assert np.isfinite(result.force).all()
-
-
 def test_knife_jammed(mesh):
     result = run(mesh, force_limit_n=0.5)
     assert result.outcome.kind is OutcomeKind.KNIFE_JAMMED

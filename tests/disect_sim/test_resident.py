@@ -61,7 +61,6 @@ SCENES = {
     "by stretch": (STRAIGHT, {"damage_law": "stretch"}, {}),
     "edge law": (STRAIGHT, {"damage_law": "edge"}, TOUGH),
     "edge law, sawing": (SAWING, {"damage_law": "edge"}, TOUGH),
-    "quadratic contact": (STRAIGHT, {"contact_exponent": 2}, SOFT),
 }
 
 

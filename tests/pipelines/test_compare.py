@@ -101,7 +101,7 @@ def test_commands(project, tmp_path, monkeypatch):
     assert runner.invoke(app, ["report", "a"]).exit_code == 0
     assert (project.scan_dir("a") / "report.html").is_file()
     assert runner.invoke(app, ["view", "a", "--no-open"]).exit_code == 0
-    assert (project.scan_dir("a") / "replay.html").is_file()
+    assert (project.scan_dir("a") / "viewer.html").is_file()
     result = runner.invoke(app, ["view", "b", "--no-open"])
     assert isinstance(result.exception, InputError)
     assert "no recording" in str(result.exception)

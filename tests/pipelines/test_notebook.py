@@ -8,7 +8,7 @@ import pytest
 import scan2cut
 from pipelines.dvc.stage import bring_up_to_date
 from pipelines.scans.register import Request, register_scan
-from scan2cut import REPLAY_HEIGHT
+from scan2cut import VIEWER_HEIGHT
 from tests.pipelines.report_scene import make_project, make_scan
 from tests.pipelines.test_dvc_stage import entry_of
 from tests.pipelines.tiny_project import LIGHT, ROOT
@@ -68,8 +68,8 @@ def test_pictures_show_themselves(scan, tmp_path):
     assert body._repr_png_().startswith(PNG)
     assert "height, y [mm]" in body.figure.axes[0].get_zlabel()
     assert scan2cut.plot_body(scan, body="halve")._repr_png_() != body._repr_png_()
-    page = scan2cut.replay(scan)._repr_html_()
-    assert page.startswith("<iframe srcdoc=") and f"height:{REPLAY_HEIGHT}px" in page
+    page = scan2cut.view(scan)._repr_html_()
+    assert page.startswith("<iframe srcdoc=") and f"height:{VIEWER_HEIGHT}px" in page
     assert "<script>" not in page, "the page is escaped as a whole"
 
 

@@ -46,7 +46,7 @@ ROOT = Path(__file__).parents[2]
 )
 def test_scans_at_once_are_bounded_by_cores_and_memory(monkeypatch, cores, free_gb, wanted, scans, reason):
     monkeypatch.delenv(capacity_module.DATABASE_VARIABLE, raising=False)
-    monkeypatch.setattr(capacity_module, "cores", lambda: cores)
+    monkeypatch.setattr(capacity_module, "cores_given", lambda: cores)
     monkeypatch.setattr(capacity_module, "free_memory_gb", lambda: free_gb)
     bound = capacity(2.0, wanted)
     assert bound.scans == scans
@@ -54,7 +54,7 @@ def test_scans_at_once_are_bounded_by_cores_and_memory(monkeypatch, cores, free_
 
 
 def test_postgresql_lifts_the_bound_of_sqlite(monkeypatch):
-    monkeypatch.setattr(capacity_module, "cores", lambda: 16)
+    monkeypatch.setattr(capacity_module, "cores_given", lambda: 16)
     monkeypatch.setattr(capacity_module, "free_memory_gb", lambda: 64.0)
     monkeypatch.setenv(capacity_module.DATABASE_VARIABLE, "postgresql+asyncpg://host/prefect")
     assert capacity(2.0).scans == 16
@@ -78,12 +78,12 @@ def test_senseless_bounds_are_refused(memory_gb, workers):
 
 
 def test_threads_of_libraries_share_the_cores(monkeypatch):
-    monkeypatch.setattr(capacity_module, "cores", lambda: 8)
-    for variable in capacity_module.THREAD_VARIABLES:
+    monkeypatch.setattr(capacity_module, "cores_given", lambda: 8)
+    for variable in capacity_module.SHARED_VARIABLES:
         monkeypatch.setenv(variable, "")
         monkeypatch.delenv(variable)
     share_cores(4)
-    assert {capacity_module.os.environ[name] for name in capacity_module.THREAD_VARIABLES} == {"2"}
+    assert {capacity_module.os.environ[name] for name in capacity_module.SHARED_VARIABLES} == {"2"}
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1", "127.0.0.9"])

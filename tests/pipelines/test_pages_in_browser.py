@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.report.build import record_and_report
-from pipelines.report.replay_view import build_replay
+from pipelines.report.viewer import build_viewer
 from pipelines.versions.compare import read_runs, write_compare
 from tests.pipelines.report_scene import FRAMES, make_project, make_scan
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this ma
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory) -> dict[str, Path]:
-    """A report of a good run, one of a failed run, a replay and a comparison."""
+    """A report of a good run, one of a failed run, a viewer and a comparison."""
     folder = tmp_path_factory.mktemp("pages")
     project = make_project(folder / "project")
     make_scan(project, "good", factor=0.06)
@@ -32,7 +32,7 @@ def pages(tmp_path_factory) -> dict[str, Path]:
     return {
         "report": project.scan_dir("good") / "report.html",
         "failed": project.scan_dir("failed") / "report.html",
-        "replay": build_replay(project, "good"),
+        "viewer": build_viewer(project, "good"),
         "compare": write_compare(runs, folder / "compare.html"),
     }
 
@@ -105,8 +105,8 @@ def test_pictures_fit_the_dark_and_can_be_read_on_a_narrow_screen(browser, pages
     page.context.close()
 
 
-def test_replay_has_round_ticks(browser, pages):
-    page, _ = opened(browser, pages["replay"], 1440)
+def test_viewer_has_round_ticks(browser, pages):
+    page, _ = opened(browser, pages["viewer"], 1440)
     ticks = [float(text) for text in page.locator("#force").get_attribute("data-ticks").split()]
     step = ticks[1]
     assert float(f"{step:.1e}"[0]) in (1, 2, 5) and len(ticks) >= 3
@@ -128,9 +128,9 @@ def test_numbers_behind_a_plot_can_be_read_and_saved(browser, pages):
     page.context.close()
 
 
-def test_replay_plays_and_obeys_the_slider(browser, pages):
+def test_viewer_plays_and_obeys_the_slider(browser, pages):
     for width in WIDTHS:
-        page, complaints = opened(browser, pages["replay"], width)
+        page, complaints = opened(browser, pages["viewer"], width)
         slider = page.locator("#time")
         assert slider.get_attribute("max") == str(FRAMES - 1)
         played = 0
@@ -149,8 +149,8 @@ def test_replay_plays_and_obeys_the_slider(browser, pages):
         page.context.close()
 
 
-def test_replay_shows_the_arm_and_can_hide_it(browser, pages):
-    page, complaints = opened(browser, pages["replay"], 1440)
+def test_viewer_shows_the_arm_and_can_hide_it(browser, pages):
+    page, complaints = opened(browser, pages["viewer"], 1440)
     page.locator("#time").evaluate("s => { s.value = 0; s.dispatchEvent(new Event('input')); }")
     page.locator("#look").select_option("arm")
     whole = page.locator("#view").screenshot()

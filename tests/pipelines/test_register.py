@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from pipelines.scans.register import (
     scan_id_of,
     track_raw_files,
 )
+from stages.runtime import files
 from stages.runtime.errors import InputError
 from stages.runtime.files import sha256_of_file
 from stages.runtime.scan_file import read_scan_file
@@ -257,3 +259,25 @@ def test_overrides_are_yaml():
 def test_setting_that_cannot_be_read(setting):
     with pytest.raises(InputError, match="--set"):
         parse_overrides([setting])
+
+
+def test_a_first_run_reads_the_raw_scan_once_to_hash_it(project, tmp_path, monkeypatch):
+    """As `scan2cut run` does in its process: register, remember the hash, check at the end that nobody replaced it."""
+    hashed = []
+    digest = files.hashlib.file_digest
+
+    def counted(file, algorithm):
+        hashed.append(Path(file.name))
+        return digest(file, algorithm)
+
+    monkeypatch.setattr(files.hashlib, "file_digest", counted)
+    monkeypatch.setattr(files, "_DIGESTS", {})
+    scan = write_scan(tmp_path, "apple.ply")
+    time.sleep(1.5 * files._SETTLED_S)
+    scan_id = register_scan(project, Request(scan))
+    before = sha256_of_file(scan)
+    time.sleep(1.5 * files._SETTLED_S)
+    for _ in range(2):
+        check_not_replaced(project, scan_id, before)
+    stored = project.scan_dir(scan_id) / "apple.ply"
+    assert [hashed.count(scan), hashed.count(stored)] == [1, 1]

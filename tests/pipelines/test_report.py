@@ -190,7 +190,7 @@ def test_failed_run_says_where_and_why(project):
     assert "The run failed in stage optimize. optimize: the knife jammed. Lower dt_s." in html
     record = read_run_record(folder)
     assert (record.ok, record.failed_stage) == (False, "optimize")
-    assert not (folder / "replay.html").exists()
+    assert not (folder / "viewer.html").exists()
 
 
 def test_run_record_keeps_the_time_of_the_last_computation(project):
@@ -201,7 +201,7 @@ def test_run_record_keeps_the_time_of_the_last_computation(project):
     record = read_run_record(folder)
     assert record.stages == {"clean": {"outcome": "Unchanged", "seconds": 0.1}}
     assert record.computed_s["clean"] == 1.5
-    assert (folder / "replay.html").is_file()
+    assert (folder / "viewer.html").is_file()
 
 
 def test_a_page_that_fails_only_warns(project):

@@ -8,7 +8,7 @@ import pytest
 from pipelines.dvc.pipeline_file import read_template
 from pipelines.dvc.stage import bring_up_to_date
 from pipelines.scans.register import Request, register_scan, track_raw_files
-from pipelines.versions.history import changes_between, list_versions
+from pipelines.versions.history import changes_between, changes_table, list_versions
 from pipelines.versions.reproduce import DIFFERENT, SAME, reproduce
 from stages.runtime.errors import InputError
 from tests.pipelines.test_dvc_stage import outputs
@@ -43,14 +43,14 @@ def test_versions_of_the_dataset(project, tmp_path):
     register_scan(project, Request(scan))
     metrics = project.scan_dir("apple") / "clean" / "metrics.json"
     metrics.parent.mkdir()
-    metrics.write_text('{"volume_m3": 1.0, "unit": "mm"}')
+    metrics.write_text('{"volume_m3": 1.63e-4, "unit": "mm"}')
     lock = project.scan_dir("apple") / "dvc.lock"
     lock.write_text("stages: {clean: {outs: [{path: a, md5: '1'}]}, precut: {outs: [{path: b, md5: '2'}]}}\n")
     commit(project)
     subprocess.run(["git", "tag", "v1"], cwd=project.root, check=True)
     register_scan(project, Request(scan, overrides={"clean": {"unit": "mm"}}))
     register_scan(project, Request(write_scan(tmp_path, "pear.ply")))
-    metrics.write_text('{"volume_m3": 2.0, "unit": "mm"}')
+    metrics.write_text('{"volume_m3": 2.0e-4, "unit": "mm"}')
     lock.write_text("stages: {clean: {outs: [{path: a, md5: '9'}]}, precut: {outs: [{path: b, md5: '2'}]}}\n")
     params = project.root / "params.yaml"
     params.write_text(params.read_text().replace("max_faces: 2000000", "max_faces: 1000000"))
@@ -63,8 +63,10 @@ def test_versions_of_the_dataset(project, tmp_path):
     assert changes.params == ("clean.max_faces: 2000000 → 1000000",)
     apple, pear = changes.scans
     assert (apple.kind, apple.stages, apple.raw) == ("changed", ("clean",), ())
-    assert apple.settings == ('clean.unit: null → "mm"',)
-    assert apple.metrics == ("clean.volume_m3: 1 → 2",)
+    assert apple.settings == ("clean.unit: unset → mm",)
+    assert changes.as_json()["scans"][0]["metrics"] == ["clean.volume_m3: 0.000163 → 0.0002"]
+    (_, _, cells) = changes_table(changes).columns
+    assert "clean: volume [cm³]: 163 → 200" in list(cells.cells)[1].splitlines()
     assert (pear.scan, pear.kind) == ("pear", "added")
     assert changes_between(project, "HEAD", "now").scans == ()
     shutil.rmtree(project.scan_dir("pear"))

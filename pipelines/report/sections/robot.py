@@ -19,7 +19,7 @@ _GROUPS = {
     5: "loads and collision thresholds",
     6: "frames, robot and knife",
     7: "hashes",
-    8: "independent replay",
+    8: "independent dynamics (MuJoCo)",
     9: "cut through",
 }
 """Titles of the certificate's groups of checks."""

@@ -199,7 +199,7 @@ def path(data: ScanData) -> Section:
             ],
         ),
         *preview(data, "replay"),
-        Note(f"3D replay: open replay.html beside this page, or run: scan2cut view {data.scan_id}"),
+        Note(f"3D view: open viewer.html beside this page, or run: scan2cut view {data.scan_id}"),
     ]
     return Section("path", title, blocks)
 

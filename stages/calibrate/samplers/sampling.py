@@ -192,11 +192,6 @@ def diagnose(samples: Samples) -> Diagnostics:
     return Diagnostics(rhat, effective)
 
 
-def mean_error(samples: Samples) -> _Array:
-    """Return the Monte Carlo standard error of the means, shape [unknown_count]."""
-    return np.asarray(samples.flat.std(axis=0) / np.sqrt(diagnose(samples).effective), float)
-
-
 # Checkpointed evaluations: a resumed run starts from its seed and gets stored evaluations from disk, so that a sampler
 # of another package, which can't be saved, ends with the same points.
 

@@ -1,4 +1,4 @@
-"""Robots: data files with limits, masses and names, forward kinematics and Jacobian, and the arm in the replay."""
+"""Robots: data files with limits, masses and names, forward kinematics and Jacobian, and the arm in the viewer."""
 
 import json
 from dataclasses import dataclass
@@ -293,7 +293,7 @@ def _inertia(i: dict[str, float]) -> NDArray[np.float64]:
     return np.array([[i["xx"], i["xy"], i["xz"]], [i["xy"], i["yy"], i["yz"]], [i["xz"], i["yz"], i["zz"]]])
 
 
-# The arm in the replay: its links as capsules and the knife's fixture, in the cutting frame, frame by frame
+# The arm in the viewer: its links as capsules and the knife's fixture, in the cutting frame, frame by frame
 
 
 _CUT = "cut"

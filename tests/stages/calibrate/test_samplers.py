@@ -9,7 +9,7 @@ from scipy import stats
 from stages.calibrate.methods import POSTERIORS
 from stages.calibrate.samplers import sampling
 from stages.calibrate.samplers.chains import step_size
-from stages.calibrate.samplers.sampling import Samples, diagnose, mean_error, sample
+from stages.calibrate.samplers.sampling import Samples, diagnose, sample
 from stages.runtime.errors import InputError
 from tests.stages.calibrate.posterior_problems import curved_target, normal_target, sampling_of
 
@@ -45,7 +45,8 @@ def agrees(method, found, mean, covariance, job, missed=LEARNT):
     if method == "sgld":  # steps of e without rejection widen a normal by 1 / (1 - e / 4)
         wide = 1.0 / np.sqrt(1.0 - step_size(job, job.burn_in) / 4.0)
     error = np.abs(found.flat.mean(axis=0) - mean)
-    assert (error < 4.0 * mean_error(found) + missed * deviation).all(), (error / deviation, effective)
+    standard_error = found.flat.std(axis=0) / np.sqrt(effective)
+    assert (error < 4.0 * standard_error + missed * deviation).all(), (error / deviation, effective)
     ratio = found.flat.std(axis=0) / deviation
     # The error of a standard deviation is its value over the root of twice the effective number.
     slack = 4.0 / np.sqrt(2.0 * effective) + missed

@@ -49,7 +49,7 @@ def exported(tmp_path_factory):
 def test_slicing_motion_is_certified(exported):
     assert exported.certificate.certified, exported.certificate.verdict
     assert exported.folder.name == "certified"
-    assert exported.certificate.verdict.endswith("Not run: independent replay.")
+    assert exported.certificate.verdict.endswith("Not run: independent dynamics.")
     assert {check.number for check in exported.certificate.checks} == set(range(1, 10))
     assert not (exported.folder / "REASON.txt").exists()
     assert [p.name for p in exported.folder.parent.iterdir()] == ["certified"]
@@ -77,7 +77,7 @@ def test_files_of_the_set(exported):
         "CHECKLIST.md",
     }
     document = json.loads((exported.folder / "cut.json").read_text())
-    assert (document["schema"], document["schema_version"]) == ("scan2cut/cut", 2)
+    assert (document["schema"], document["schema_version"]) == ("scan2cut/cut", 3)
     assert set(document["siblings_sha256"]) == names - {"cut.json"}
     assert "not a power-and-force-limited application" in document["warning"]
     assert "not a power-and-force-limited application" in (exported.folder / "CHECKLIST.md").read_text()

@@ -37,9 +37,16 @@ def reseal(folder: Path, document: dict) -> None:
 def test_copy_anywhere_holds_and_says_what_it_could_not_see(copy):
     found = verify(copy)
     assert found.certified, found.verdict
-    assert found.verdict.endswith("Not run: sha256 of the upstream files, independent replay.")
+    assert found.verdict.endswith("Not run: sha256 of the upstream files, independent dynamics.")
     reseal(copy, json.loads((copy / "cut.json").read_text()))
     assert verify(copy).certified
+
+
+def test_an_export_of_another_version_says_how_to_export_again(copy):
+    reseal(copy, json.loads((copy / "cut.json").read_text()) | {"schema_version": 2})
+    verdict = verify(copy).verdict
+    assert "another version of scan2cut wrote it" in verdict
+    assert "Export again with 'scan2cut run SCAN'" in verdict
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The arm in the replay: where the certificate's own geometry says its links are, and nothing without an export."""
+"""The arm in the viewer: where the certificate's own geometry says its links are, and nothing without an export."""
 
 import copy
 

@@ -1,4 +1,4 @@
-"""Viewers of the recorded cut: replay.html (three.js), USD and Rerun files."""
+"""The 3D viewer of the cut that the stage replay recorded: viewer.html (three.js), USD and Rerun files."""
 
 import base64
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _TABLES = ("frames", "faces", "vertices", "springs")
 
 
 @dataclass(frozen=True)
-class _ReplayRecording:
+class _Recording:
     """Tables of the stage replay; vertices and springs are stored frame by frame."""
 
     scan_id: str
@@ -39,7 +39,7 @@ class _ReplayRecording:
         return table.slice(frame * count, count)
 
 
-def read_recording(project: Project, scan_id: str) -> _ReplayRecording:
+def read_recording(project: Project, scan_id: str) -> _Recording:
     """Read the recording; raise InputError if the stage replay has not run."""
     data = ScanData(project, scan_id)
     by_name = {name: data.table(f"replay/{name}") for name in _TABLES}
@@ -52,7 +52,7 @@ def read_recording(project: Project, scan_id: str) -> _ReplayRecording:
             f"Run 'scan2cut run {scan_id}' first."
         )
     tables = {name: table for name, table in by_name.items() if table is not None}
-    return _ReplayRecording(scan_id, metrics=metrics, cut=data.cut, **tables)
+    return _Recording(scan_id, metrics=metrics, cut=data.cut, **tables)
 
 
 def need(module: str, extra: str) -> Any:
@@ -90,7 +90,7 @@ _SUFFIXES = (".usd", ".usda", ".usdc")
 _SPRING_WIDTH_M = 0.0015
 
 
-def write_usd(recording: _ReplayRecording, path: Path) -> Path:
+def write_usd(recording: _Recording, path: Path) -> Path:
     """Write an animated USD file: metres, y up, surface coloured by displacement."""
     if path.suffix not in _SUFFIXES:
         raise InputError(
@@ -149,7 +149,7 @@ _CLOCK = "cut time"
 _SPRING_RADIUS_M = 0.0008
 
 
-def write_rrd(recording: _ReplayRecording, path: Path) -> Path:
+def write_rrd(recording: _Recording, path: Path) -> Path:
     """Write an .rrd file with 3D view and force plot; open it with `rerun FILE` or `rerun --web-viewer FILE`."""
     rr, blueprint = need("rerun", "rerun"), need("rerun.blueprint", "rerun")
     stream = rr.RecordingStream("scan2cut", recording_id=recording.scan_id)
@@ -201,43 +201,43 @@ def write_rrd(recording: _ReplayRecording, path: Path) -> Path:
     return path
 
 
-# replay.html.
+# viewer.html.
 
 
-_REPLAY_FILE_NAME = "replay.html"
+_VIEWER_FILE_NAME = "viewer.html"
 _GRAIN_M = 1e-5
 """Resolution of stored positions and displacements [m]; 16-bit integers reach 327 mm."""
 _GRAIN = 1e-3
 """Resolution of stored fractions."""
 
 
-def has_replay(project: Project, scan_id: str) -> bool:
+def has_recording(project: Project, scan_id: str) -> bool:
     """Return whether the stage replay has run."""
     return (project.scan_dir(scan_id) / ARTIFACTS["replay/frames"].path).is_file()
 
 
-def build_replay(project: Project, scan_id: str) -> Path:
-    """Write replay.html into the scan's directory and return its path."""
-    path = project.scan_dir(scan_id) / _REPLAY_FILE_NAME
-    write_bytes_atomic(path, replay_html(read_recording(project, scan_id)).encode())
+def build_viewer(project: Project, scan_id: str) -> Path:
+    """Write viewer.html into the scan's directory and return its path."""
+    path = project.scan_dir(scan_id) / _VIEWER_FILE_NAME
+    write_bytes_atomic(path, viewer_html(read_recording(project, scan_id)).encode())
     return path
 
 
-def replay_html(recording: _ReplayRecording) -> str:
+def viewer_html(recording: _Recording) -> str:
     """Return the page as HTML."""
     return (
         environment()
-        .get_template("replay.html")
+        .get_template("viewer.html")
         .render(
-            title=f"scan2cut replay: {recording.scan_id}",
-            data=replay_data(recording),
-            styles=asset("replay.css"),
-            scripts=asset("three.min.js") + "\n" + asset("replay.js"),
+            title=f"scan2cut viewer: {recording.scan_id}",
+            data=viewer_data(recording),
+            styles=asset("viewer.css"),
+            scripts=asset("three.min.js") + "\n" + asset("viewer.js"),
         )
     )
 
 
-def replay_data(recording: _ReplayRecording) -> dict[str, Any]:
+def viewer_data(recording: _Recording) -> dict[str, Any]:
     """Return the data for the page's script; large arrays are base64-encoded integers."""
     frames, metrics = recording.frames, recording.metrics
     return {

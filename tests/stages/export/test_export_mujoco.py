@@ -1,4 +1,4 @@
-"""The torque-level replay in MuJoCo, where the extra `verify` is installed."""
+"""The torque-controlled arm in MuJoCo, where the extra `verify` is installed."""
 
 import sys
 
@@ -9,19 +9,19 @@ from stages.export.cell import cell_of
 from stages.export.dynamics import deflection, joint_torques
 from stages.export.inverse import JointMotion
 from stages.export.load_checks import UPPER_BAND
-from stages.export.mujoco_check import arm_xml, replay
+from stages.export.mujoco_check import arm_xml, run_in_mujoco
 from stages.runtime.errors import InputError
 from stages.shared.robots.robot import flange_pose, load_robot
 from tests.stages.synthetic_cut import PARAMS, exported_cut, motion_table
 
 CELL = cell_of(PARAMS)
-WITH_REPLAY = PARAMS.model_copy(update={"replay": True})
+WITH_MUJOCO = PARAMS.model_copy(update={"mujoco": True})
 
 
 def test_without_mujoco_the_sentence_says_what_to_install(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "mujoco", None)
     with pytest.raises(InputError, match=r"pip install 'scan2cut\[verify\]'"):
-        exported_cut(tmp_path / "cut", motion_table(), WITH_REPLAY)
+        exported_cut(tmp_path / "cut", motion_table(), WITH_MUJOCO)
 
 
 # One identified inertia of the Panda belongs to no real body, and MuJoCo rounds it off: 0.02 Nm of 87.
@@ -48,7 +48,7 @@ def test_arm_held_against_a_force_gives_way_as_predicted():
     robot = load_robot("panda")
     joints = np.tile(robot.ready_pose_rad, (400, 1))
     force = np.tile([0.0, 10.0, 60.0], (400, 1))
-    played = replay(robot, CELL, joints, force, stiffness_nm_rad=3000.0)
+    played = run_in_mujoco(robot, CELL, joints, force, stiffness_nm_rad=3000.0)
     bent = played.edge[-1] - played.edge[0]
     # The prediction is linear in the force; 1 cm on an arm of half a metre leaves about 2 %.
     assert bent == pytest.approx(deflection(robot, CELL, joints[:1], force[:1], 3000.0)[0], abs=3e-4)
@@ -56,12 +56,12 @@ def test_arm_held_against_a_force_gives_way_as_predicted():
     assert played.torque[-1] == pytest.approx(joint_torques(robot, CELL, still, force[:1])[0], abs=1.0)
 
 
-def test_certified_with_replay(tmp_path):
+def test_certified_with_mujoco(tmp_path):
     pytest.importorskip("mujoco", reason="needs the extra verify")
-    exported = exported_cut(tmp_path / "cut", motion_table(), WITH_REPLAY)
+    exported = exported_cut(tmp_path / "cut", motion_table(), WITH_MUJOCO)
     assert exported.certificate.certified and "Not run" not in exported.certificate.verdict
     found = {check.name: check for check in exported.certificate.checks if check.number == 8}
     assert all(check.remedy for check in found.values())
     predicted = UPPER_BAND * exported.certificate.figures["deflection_m"]
-    # The replay lags and swings a little beyond the static deflection.
-    assert predicted < found["replay: edge off its path"].value < 1.5 * predicted
+    # The arm lags and swings a little beyond the static deflection.
+    assert predicted < found["MuJoCo: edge off its path"].value < 1.5 * predicted

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.report.replay_view import _GRAIN_M, WEDGE, blade_points, need, read_recording, replay_data
+from pipelines.report.viewer import _GRAIN_M, WEDGE, blade_points, need, read_recording, viewer_data
 from stages.runtime.errors import InputError
 from tests.pipelines.report_scene import FRAMES, METRICS, ROWS, make_project, make_scan
 
@@ -23,7 +23,7 @@ def test_packed_positions_are_within_half_a_grain(recording):
 
     import numpy as np
 
-    packed = np.frombuffer(base64.b64decode(replay_data(recording)["vertices"]), "<i2").reshape(-1, 3)
+    packed = np.frombuffer(base64.b64decode(viewer_data(recording)["vertices"]), "<i2").reshape(-1, 3)
     exact = recording.vertices["position_m"].to_numpy()
     # Half a grain of rounding, and single precision of the table.
     assert np.abs(packed * _GRAIN_M - exact).max() <= 0.5 * _GRAIN_M + 1e-8
@@ -44,7 +44,7 @@ def test_a_missing_viewer_is_named_with_its_extra():
 def test_usd_file(recording, tmp_path):
     usd = pytest.importorskip("pxr.Usd")
     geom = pytest.importorskip("pxr.UsdGeom")
-    from pipelines.report.replay_view import write_usd
+    from pipelines.report.viewer import write_usd
 
     stage = usd.Stage.Open(str(write_usd(recording, tmp_path / "cut.usda")))
     fruit = geom.Mesh(stage.GetPrimAtPath("/cut/fruit"))
@@ -57,7 +57,7 @@ def test_usd_file(recording, tmp_path):
 
 def test_rerun_file(recording, tmp_path):
     pytest.importorskip("rerun")
-    from pipelines.report.replay_view import write_rrd
+    from pipelines.report.viewer import write_rrd
 
     path = write_rrd(recording, tmp_path / "cut.rrd")
     rerun = Path(sys.executable).with_name("rerun")
