@@ -33,7 +33,15 @@ from stages.calibrate.material.fit import (
     material_unknowns,
     repeated_profile,
 )
-from stages.calibrate.material.posterior import Posterior, draw_table, posterior_table, what_the_log_says
+from stages.calibrate.material.likelihood import MODEL_ERROR
+from stages.calibrate.material.posterior import (
+    Posterior,
+    before_any_log,
+    draw_table,
+    posterior_table,
+    what_the_log_says,
+)
+from stages.calibrate.material.unknowns import MaterialUnknowns
 from stages.calibrate.prediction import Prediction, band
 from stages.calibrate.problem import Problem, errors, pose_problem
 from stages.runtime.params import load_params
@@ -60,6 +68,8 @@ OTHER_SHAPE = Case("potato", "kitchen", "cyl", 0.05, 0.022, 0.0125)
 """What the prism's fit is asked for too: a half cylinder of the same material."""
 FINER = 0.6
 """Edge lengths of the second mesh of that shape, over those of the first."""
+PRIOR_DRAWS = 40
+"""Possible fruits and cuts that are simulated for the band before any log."""
 BOUNDARIES = ("guided", "held")
 """The first is the shipped one; its fits are kept as tables too."""
 
@@ -101,7 +111,7 @@ def run(name: str, boundary: str, *, library: bool = False) -> dict[str, Any]:
     found = fit_material([problem], unknowns, params, scan_dir=None, key="", report=None)
     unknowns = found.posterior.unknowns
     values = unknowns.values(found.found.t)
-    out: dict[str, Any] = {
+    out: dict[str, Any] = _without_log(problem, unknowns, params) | {
         "fit": nmae(problem, found.found.profiles[0]),
         "sizes": unknowns.sizes(found.found.t),
         "amplitude": unknowns.amplitude(found.found.t),
@@ -120,6 +130,22 @@ def run(name: str, boundary: str, *, library: bool = False) -> dict[str, Any]:
     if name == "prism":
         out["cylinder_meshes"] = _other_shape(unknowns.parameters(found.found.t), params)
     return out
+
+
+def _without_log(problem: Problem, unknowns: MaterialUnknowns, params: CalibrateParams) -> dict[str, float]:
+    """Predict the cut before its log, and return the share of it inside the 90 % band of possible fruits and cuts."""
+    draws = before_any_log(unknowns).draws(PRIOR_DRAWS, params.seed)
+    answers = simulate_many([problem.cut(unknowns.values(t)) for t in draws], of=force_of)
+    random = np.random.default_rng(params.seed)
+    curves = []
+    for t, answer in zip(draws, answers, strict=True):
+        if answer.outcome.ok:
+            profile = unknowns.amplitude(t) * problem.profile(answer)
+            curves.append(profile + MODEL_ERROR.deviation * profile.mean() * random.standard_normal())
+    low, middle, high = np.quantile(curves, (0.05, 0.5, 0.95), axis=0)
+    use = problem.contact & problem.valid
+    inside = (problem.measured >= low) & (problem.measured <= high)
+    return {"no_log": nmae(problem, middle), "no_log_coverage": float(inside[use].mean())}
 
 
 def _other_shape(sizes: dict[str, float], params: CalibrateParams) -> float:
@@ -190,8 +216,8 @@ def _second(
 def table() -> str:
     """What has been done, as a table of lab/notes/prediction.md, and the medians and coverage over the real cuts."""
     keys = (
-        "fit", "forecast", "forecast_model", "hold", "trend", "forecast_coverage", "forecast_band",
-        "second", "repeat", "second_scaled", "repeat_scaled", "coverage", "band",
+        "no_log", "no_log_coverage", "fit", "forecast", "forecast_model", "hold", "trend", "forecast_coverage",
+        "forecast_band", "second", "repeat", "second_scaled", "repeat_scaled", "coverage", "band",
     )  # fmt: skip
     lines = [f"| cut | boundary | priors | {' | '.join(keys)} |", "|" + "---|" * (len(keys) + 3)]
     real: dict[str, list[float]] = {key: [] for key in keys}
