@@ -144,6 +144,60 @@ def add(
     )
 
 
+@app.command("list")
+def list_cuts(as_json: Json = False) -> None:
+    """List the calibrated cuts of the library by material."""
+    from pipelines.scans.cuts import library_cuts
+
+    cuts = library_cuts(this_project())
+    if as_json:
+        print_json([{"material": material, **cut} for material, cut in cuts])
+        return
+    table = Table("name", "material", "knife", "edge toughness", "fit error", "source")
+    for material, cut in cuts:
+        value = cut["values"].get("edge_toughness")
+        toughness = "not informed" if value is None else f"{value[0]:.0f} J/m²"
+        table.add_row(cut["name"], material, cut["knife"], toughness, _percent(cut["nmae"]), cut["source"])
+    out.print(table)
+
+
+@app.command()
+def show(name: Annotated[str, typer.Argument(help="Name of an entry.")], as_json: Json = False) -> None:
+    """Show one entry: what its log alone says of each parameter."""
+    from pipelines.scans.cuts import library_cut
+    from stages.calibrate.material.posterior import unit_of
+    from stages.shared.library.library import NINETY
+
+    material, cut = library_cut(this_project(), name)
+    if as_json:
+        print_json({"material": material, **cut})
+        return
+    print_text(
+        out, f"{name}: {material}, knife {cut['knife']}, fit error {_percent(cut['nmae'])}. {cut['source']}."
+    )
+    table = Table("parameter", "value", "90 % interval", "unit")
+    for parameter, (value, spread) in cut["values"].items():
+        factor = math.exp(NINETY * spread)
+        interval = f"{value / factor:.3g} to {value * factor:.3g}"
+        table.add_row(parameter, f"{value:.4g}", interval, unit_of(parameter))
+    out.print(table)
+
+
+@app.command()
+def remove(name: Annotated[str, typer.Argument(help="Name of an entry.")], as_json: Json = False) -> None:
+    """Remove an entry from the library; later fits of its material no longer use it."""
+    from pipelines.scans.cuts import remove_cut
+
+    removed = remove_cut(this_project(), name)
+    if as_json:
+        print_json(removed)
+        return
+    print_text(
+        out,
+        f"Removed {name}; {removed['cuts']} cuts of {removed['material']} remain. Commit {removed['file']}.",
+    )
+
+
 def add_probe_command(app: typer.Typer) -> None:
     """Add `probe` to the command line."""
     app.command()(probe)

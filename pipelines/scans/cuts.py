@@ -61,10 +61,53 @@ def add_cut(project: Project, scan: str) -> dict[str, Any]:
         "nmae": round(figures["nmae"], 4),
         "values": what_the_log_says(posterior),
     }
+    _refuse_known_logs(project, entry)
     path = project.root / FOLDER / f"{identity.material}.json"
     others = [cut for cut in json.loads(path.read_text(encoding="utf-8"))["cuts"] if cut["name"] != scan]
     write_bytes_atomic(path, library_text([*others, entry]).encode())
     return {"material": identity.material, "cuts": len(others) + 1, "file": str(path), "entry": entry}
+
+
+def _refuse_known_logs(project: Project, entry: dict[str, Any]) -> None:
+    """Refuse an entry whose log is in the library already, under whatever name and material."""
+    for material, cut in library_cuts(project):
+        if cut["name"] != entry["name"] and set(cut.get("logs", ())) & set(entry["logs"]):
+            raise InputError(
+                f"{entry['name']}: its force log is in the library already, as {cut['name']} ({material}). A log "
+                f"counts once. Remove the other entry first: `scan2cut library remove {cut['name']}`."
+            )
+
+
+def library_cuts(project: Project) -> list[tuple[str, dict[str, Any]]]:
+    """Return the entries of the library with their materials."""
+    return [
+        (path.stem, cut)
+        for path in sorted((project.root / FOLDER).glob("*.json"))
+        for cut in json.loads(path.read_text(encoding="utf-8"))["cuts"]
+    ]
+
+
+def library_cut(project: Project, name: str) -> tuple[str, dict[str, Any]]:
+    """Return an entry by its name, with its material."""
+    cuts = library_cuts(project)
+    for material, cut in cuts:
+        if cut["name"] == name:
+            return material, cut
+    raise InputError(
+        f"{name[:80]!r} is not in the library. Its entries: {', '.join(cut['name'] for _, cut in cuts) or 'none'}. "
+        "Choose one of them."
+    )
+
+
+def remove_cut(project: Project, name: str) -> dict[str, Any]:
+    """Remove an entry from the library; return it with its material and file."""
+    from stages.runtime.files import write_bytes_atomic
+
+    material, entry = library_cut(project, name)
+    path = project.root / FOLDER / f"{material}.json"
+    others = [cut for each, cut in library_cuts(project) if each == material and cut["name"] != name]
+    write_bytes_atomic(path, library_text(others).encode())
+    return {"material": material, "cuts": len(others), "file": str(path), "entry": entry}
 
 
 def library_text(cuts: list[dict[str, Any]]) -> str:

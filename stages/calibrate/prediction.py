@@ -7,6 +7,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from disect_sim.knife import knife_from
 from disect_sim.many import force_of, simulate_many
 from disect_sim.model import Model
 from disect_sim.parameters import MATERIALS
@@ -216,6 +217,8 @@ def predict(
         knife: Knife of the other cut, if it was another: the toughness changes by the expected ratio of sharpness.
         own: Names and digests of the library's entries that are of these cuts.
     """
+    if knife is not None:
+        knife_from(knife)  # refuses an unknown one
     used = params.cut if knife is None else params.changed(knife=knife).cut
     sharpness, sharpness_spread = sharpness_ratio(
         params.cut.knife_label, used.knife_label, used.damage_law, leave_out=own

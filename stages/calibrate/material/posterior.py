@@ -17,15 +17,17 @@ from stages.calibrate.problem import OFFSET
 from stages.shared.library.library import (
     AMPLITUDE_SPREAD,
     ANY_MATERIAL,
+    INFORMED,
     NINETY,
+    RATIO_BOUNDS,
     SHARE_RATIOS,
     Expected,
     log_alone,
     shares_of,
 )
 
-KNOWN, _PARTLY = 0.35, 0.8
-"""Posterior / prior standard deviation: below the first the log decides the value, above the second the prior."""
+KNOWN = 0.35
+"""Posterior / prior standard deviation below which the log decides the value; above INFORMED the prior does."""
 
 _FLAT = 0.95
 """Factor by which a log must narrow a uniform prior to count as informative."""
@@ -86,7 +88,7 @@ class Posterior:
         deviation = self.deviation[self.unknowns.names.index(name)]
         if deviation < KNOWN:
             return "known from this log"
-        return "partly known from this log" if deviation < _PARTLY else "as expected"
+        return "partly known from this log" if deviation < INFORMED else "as expected"
 
 
 def before_any_log(unknowns: MaterialUnknowns) -> Posterior:
@@ -114,7 +116,10 @@ def posterior_table(posterior: Posterior | None) -> pl.DataFrame:
 
 
 def what_the_log_says(table: pl.DataFrame) -> dict[str, list[float]]:
-    """Return the values of a library entry from calibrate/posterior: size and log deviation, by the log alone."""
+    """Return the values of a library entry from calibrate/posterior: size and log deviation, by the log alone.
+
+    Only parameters that the log informed, and whose value by the log alone is within the parameter's range.
+    """
     out = {}
     for row in table.iter_rows(named=True):
         if row["name"] in ANY_MATERIAL:
@@ -125,9 +130,16 @@ def what_the_log_says(table: pl.DataFrame) -> dict[str, list[float]]:
             else:  # a uniform prior carries no information
                 known = row["deviation"] < _FLAT
                 found = (row["value"], _log_spread(row["low"], row["high"])) if known else None
-            if found is not None:
+            if found is not None and _in_range(row["name"], found[0]):
                 out[row["name"]] = [float(f"{number:.4g}") for number in found]
     return out
+
+
+def _in_range(name: str, value: float) -> bool:
+    low, high = (
+        RATIO_BOUNDS if name in SHARE_RATIOS else (parameter_info(name).low, parameter_info(name).high)
+    )
+    return low <= value <= high
 
 
 def _log_spread(low: float, high: float) -> float:

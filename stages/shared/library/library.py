@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 
 FOLDER = Path(__file__).parent / "cuts"
+INFORMED = 0.8
+"""Posterior / prior standard deviation below which a log counts as informative of a parameter."""
 FRUIT_SPREAD = 0.3
 """Standard deviation between two fruits of one material, in logarithms: 0.3 is a factor of 1.35."""
 SCALE_SPREAD = 0.07
@@ -203,21 +205,20 @@ def sharpness_ratio(
     return float(np.exp(mean)), float(np.sqrt(2.0 * KNIFE_SPREAD**2 - gain @ to_ratio))
 
 
-def log_alone(
-    before: Expected, value: float, deviation: float, least: float = 0.2
-) -> tuple[float, float] | None:
+def log_alone(before: Expected, value: float, deviation: float) -> tuple[float, float] | None:
     """Return the information of a log alone, without the prior: value and standard deviation of its logarithm.
 
     Args:
         before: The prior of the fit.
         value: The fitted value, in the parameter's unit.
         deviation: Posterior standard deviation, in prior standard deviations.
-        least: Fraction of the prior's information that the log must have added; None is returned if it added less, as
-            removing the prior then gives a value far from anything that was simulated.
+
+    Returns None if the log did not inform the parameter: removing the prior then gives a value far from anything that
+    was simulated.
     """
-    added = (1.0 / deviation**2 - 1.0) / before.spread**2
-    if added * before.spread**2 < least:
+    if deviation >= INFORMED:
         return None
+    added = (1.0 / deviation**2 - 1.0) / before.spread**2
     after = 1.0 / (deviation * before.spread) ** 2
     mean = (np.log(value) * after - np.log(before.median) / before.spread**2) / added
     return float(np.exp(mean)), float(added**-0.5)

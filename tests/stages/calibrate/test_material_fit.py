@@ -23,6 +23,7 @@ from stages.runtime.artifacts import check_table
 from stages.runtime.catalogue import ARTIFACTS
 from stages.runtime.errors import InputError
 from stages.runtime.params import load_params
+from stages.shared.library.library import sharpness_ratio
 from tests.disect_sim.scenes import BLOCK_HIGH, BLOCK_LOW, block_model, regular_block
 from tests.stages.calibration_scenes import ROOT, TRUTH, force_frame, quick, record
 
@@ -220,6 +221,14 @@ def test_another_cut_is_predicted_beside_its_baselines(model, done):
     assert figures["nmae"] < figures["nmae_nominal"]
     assert {"repeated_n", "nominal_n", "low_n", "high_n"} <= set(found.table().columns)
     json.dumps(figures)
+    blunter = predict(artifacts.__getitem__, "apple", params, force_frame(other), knife="folding").figures()
+    ratio, spread = sharpness_ratio("kitchen", "folding", "edge")
+    assert ratio > 1.05 and blunter["amplitude"] < figures["amplitude"] / 1.02, (
+        "the library's folding knife is blunter"
+    )
+    assert blunter["band_half_width"] > figures["band_half_width"] + 0.5 * spread
+    with pytest.raises(InputError, match="not a known knife"):
+        predict(artifacts.__getitem__, "apple", params, force_frame(other), knife="spoon")
 
 
 def test_the_material_needs_the_edge_law(model, log):

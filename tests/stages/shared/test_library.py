@@ -11,7 +11,7 @@ from disect_sim.parameters import MATERIALS
 from pipelines.cli.main import app
 from pipelines.project import Project
 from pipelines.scans.cuts import FOLDER as IN_PROJECT
-from pipelines.scans.cuts import add_cut
+from pipelines.scans.cuts import add_cut, library_cuts, remove_cut
 from stages.calibrate.material.posterior import Posterior, posterior_table, what_the_log_says
 from stages.calibrate.material.unknowns import MaterialUnknowns
 from stages.ingest.ingest import empty_table
@@ -156,6 +156,28 @@ def test_adding_a_scan_twice_keeps_one_entry(project):
     assert entries[0] == first["entry"]
     assert set(entries[0]["values"]) == {TOUGHNESS}
     assert entries[0]["logs"] == ["abc", "def", "ghi"]
+
+
+def test_a_log_counts_once_whatever_its_name(project):
+    """Also under another material, as a shipped entry knows its logs by digest; removing it makes room."""
+    other = cut("shipped", 500.0) | {"logs": ["def"]}
+    (project.root / IN_PROJECT / "potato.json").write_text(json.dumps({"cuts": [other]}))
+    with pytest.raises(InputError, match="in the library already, as shipped"):
+        add_cut(project, "gala")
+    assert remove_cut(project, "shipped")["cuts"] == 0
+    add_cut(project, "gala")
+    assert [(material, entry["name"]) for material, entry in library_cuts(project)] == [("apple", "gala")]
+    with pytest.raises(InputError, match=r"'shipped' is not in the library\. Its entries: gala"):
+        remove_cut(project, "shipped")
+
+
+def test_an_entry_has_only_what_the_log_informed_and_within_range():
+    """Friction far outside its range, and a parameter that the prior decides, are left out."""
+    prior = expected((TOUGHNESS, "edge_rise", "sdf_mu"), "medlar", "edge")
+    unknowns = MaterialUnknowns(prior, {}, 1)
+    mean = np.array([0.5, 1.0, 4.0, 0.0, 0.0])
+    posterior = Posterior(unknowns, mean, np.diag([0.1, 0.9, 0.4, 1.0, 1.0]))
+    assert set(what_the_log_says(posterior_table(posterior))) == {TOUGHNESS}
 
 
 def test_what_is_no_material_is_refused(project):
