@@ -8,28 +8,38 @@ from pipelines.dvc.stage import StageReport
 from pipelines.project import Project, known_scans
 from pipelines.report.page import Note, Section, render_page
 from pipelines.report.scan_data import ScanData, write_run_record
-from pipelines.report.sections import body, force, provenance, robot, second_cut, summary
+from pipelines.report.sections import (
+    body,
+    decision,
+    force,
+    provenance,
+    robot,
+    second_cut,
+)
 from pipelines.report.viewer import build_viewer, has_recording
 from stages.runtime.errors import error_text
 from stages.runtime.files import write_bytes_atomic
 
 _REPORT_FILE_NAME = "report.html"
 SECTIONS: tuple[Callable[[ScanData], Section], ...] = (
-    body.cleaning,
-    body.mesh,
-    body.cut_surface,
+    second_cut.optimum,
+    force.predictions,
+    force.executed,
+    robot.certificate,
+    robot.joints,
+    decision.limits,
+    second_cut.path,
+    second_cut.residuals,
     force.force,
     force.history,
     second_cut.transport,
-    second_cut.optimum,
-    second_cut.path,
-    second_cut.residuals,
-    robot.joints,
-    robot.certificate,
-    summary.limits,
+    body.cleaning,
+    body.mesh,
+    body.cut_surface,
+    decision.run,
     provenance.provenance,
 )
-"""Sections after the summary. The summary is built last, because it lists what the others could not read."""
+"""Folded sections after the decision, which is built last because it lists what the others could not read."""
 
 
 def build_report(project: Project, scan_id: str) -> Path:
@@ -42,8 +52,8 @@ def build_report(project: Project, scan_id: str) -> Path:
 
 def report_html(data: ScanData) -> str:
     """Return the page as HTML."""
-    parts = [tolerant(make, data) for make in SECTIONS]
-    sections = [summary.summary(data), *parts]
+    parts = [part for part in (tolerant(make, data) for make in SECTIONS) if part.blocks]
+    sections = [decision.decision(data), *parts]
     material = data.scan_yaml.get("material", "unknown material")
     when = f", run of {data.run.finished}" if data.run.finished else ""
     return render_page(

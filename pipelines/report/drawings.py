@@ -1,4 +1,4 @@
-"""SVG drawings: springs on the cut surface, the knife's path over the fruit, utilisation bars.
+"""SVG drawings: springs on the cut surface, the knife's path over the fruit, bars of margins.
 
 The markup contains only numbers and texts of this module; external texts are escaped.
 """
@@ -118,22 +118,22 @@ def knife_path(
     )
 
 
-def share_bars(shares: Sequence[tuple[str, float]]) -> str:
-    """Draw horizontal bars of the utilisation of limits; a line marks the limit."""
+def margin_bars(margins: Sequence[tuple[str, float]]) -> str:
+    """Draw horizontal bars of margins to limits, as shares of the limit; nothing is drawn beyond the limit."""
     full, high = 330.0, 34.0
     parts = []
-    for i, (name, share) in enumerate(shares):
+    for i, (name, margin) in enumerate(margins):
         y = 30.0 + high * i
-        length = full * min(share, 1.15) if math.isfinite(share) else full * 1.15
-        colour = "#b3261e" if not share <= 1.0 else "#c77700" if share > 0.9 else "#2e7d32"
-        text = f"{100 * share:.0f} %" if math.isfinite(share) else "exceeded"
+        length = full * min(max(margin, 0.0), 1.0)
+        colour = "#b3261e" if not margin >= 0.0 else "#c77700" if margin < 0.1 else "#2e7d32"
+        text = f"{100 * margin:.0f} % left" if margin >= 0.0 else "exceeded"
         parts.append(
             f'<text x="4" y="{y + 10:.0f}">{escape(name)}: {text}</text>'
+            f'<rect x="4" y="{y + 14:.0f}" width="{full:.1f}" height="12" fill="none" stroke="{colour}"/>'
             f'<rect x="4" y="{y + 14:.0f}" width="{length:.1f}" height="12" fill="{colour}"/>'
         )
-    bottom = 30.0 + high * len(shares)
-    parts.append(f'<path class="limit" d="M{4 + full:.0f} 24V{bottom:.0f}"/>')
-    return _svg(full * 1.15 + 8, bottom + 2, "Utilisation of the limit", "".join(parts)).replace(
+    bottom = 30.0 + high * len(margins)
+    return _svg(full + 8, bottom + 2, "Margin to the limit", "".join(parts)).replace(
         "<svg ", '<svg class="bars" ', 1
     )
 

@@ -201,6 +201,15 @@ class Note:
 
 
 @dataclass(frozen=True)
+class Link:
+    """Link to a file beside the page."""
+
+    kind: ClassVar[str] = "link"
+    target: str
+    text: str
+
+
+@dataclass(frozen=True)
 class Code:
     """Command or path to copy."""
 
@@ -243,6 +252,8 @@ class Curve:
     dashed: bool = False
     colour: int | None = None
     """Index into the palette; by default in order."""
+    edge: bool = False
+    """Thin line at the edge of a band."""
 
 
 @dataclass(frozen=True)
@@ -264,6 +275,9 @@ class Plot:
     """Draw bars from zero."""
     span_gaps: bool = False
     """Connect the samples on both sides of a gap."""
+    bands: Sequence[tuple[int, int]] = ()
+    """Pairs of curves, upper and lower, with the area between them shaded."""
+    wide: bool = False
     caption: str = ""
 
     @property
@@ -276,12 +290,14 @@ class Plot:
             "log": self.log,
             "bars": self.bars,
             "span_gaps": self.span_gaps,
+            "bands": [list(pair) for pair in self.bands],
             "marks": [[_short(at), text] for at, text in self.marks],
             "levels": [[_short(at), text] for at, text in self.levels],
             "curves": [
                 {
                     "label": curve.label,
                     "dashed": curve.dashed,
+                    "edge": curve.edge,
                     "colour": i if curve.colour is None else curve.colour,
                     "values": [_short(v) for v in curve.values],
                 }
@@ -290,7 +306,7 @@ class Plot:
         }
 
 
-Block = Table | Figures | Note | Code | Picture | Drawing | Plot
+Block = Table | Figures | Note | Link | Code | Picture | Drawing | Plot
 
 
 @dataclass
@@ -300,6 +316,8 @@ class Section:
     anchor: str
     title: str
     blocks: list[Block] = field(default_factory=list)
+    folded: bool = True
+    """Collapsed by default."""
 
 
 def _short(value: float | None) -> float | None:

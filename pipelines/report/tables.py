@@ -51,7 +51,7 @@ def table_of(frame: pl.DataFrame, *, caption: str, folded: bool = True) -> Table
 
 
 _AT_THE_SKIN = ", at the skin"
-_STANDARD_ERRORS = 2.0
+STANDARD_ERRORS = 2.0
 """Half-width of the displayed interval in standard errors."""
 _OTHER_NAMES = {
     "offset_y": "height offset of the log",
@@ -133,7 +133,7 @@ def scalar_table(data: ScanData, scalars: pl.DataFrame) -> Table:
             (
                 in_words(row["name"], law),
                 number(value),
-                f"± {number(_STANDARD_ERRORS * error)}",
+                f"± {number(STANDARD_ERRORS * error)}",
                 unit,
                 f"{number(low)} to {number(high)}" + (", at a bound" if row["at_bound"] else ""),
                 bool(row["identifiable"]),

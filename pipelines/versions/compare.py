@@ -23,7 +23,7 @@ from pipelines.report.page import (
     render_page,
 )
 from pipelines.report.scan_data import ScanData
-from pipelines.report.tables import column
+from pipelines.report.tables import STANDARD_ERRORS, column
 from pipelines.versions.history import at_revision
 from stages.runtime.errors import InputError
 from stages.runtime.files import write_bytes_atomic
@@ -97,13 +97,13 @@ def _result_rows(runs: dict[str, ScanData]) -> _Rows:
 
 
 def _fitted_rows(runs: dict[str, ScanData]) -> _Rows:
-    """Return one row per parameter shared by all springs: fitted value and standard error in every run."""
+    """Return one row per parameter shared by all springs: fitted value ± two standard errors in every run."""
     values: dict[str, dict[str, str]] = {}
     for name, data in runs.items():
         scalars = data.table("calibrate/scalars")
         for row in [] if scalars is None else scalars.iter_rows(named=True):
             unit = "" if row["unit"] == "-" else f" {row['unit']}"
-            error = number(float(f"{row['standard_error']:.2g}"))
+            error = number(float(f"{STANDARD_ERRORS * row['standard_error']:.2g}"))
             text = f"{number(row['value'])} ± {error}{unit}"
             values.setdefault(row["name"], {})[name] = text
     return [(key, *(texts.get(name, MISSING) for name in runs)) for key, texts in values.items()]

@@ -128,6 +128,8 @@ _ONSET_HOLD_S = 0.03
 """Time the force must stay above the threshold to count as contact [s]."""
 _PEAK_PROMINENCE = 0.02
 """Minimum prominence of the puncture peak, as a fraction of the largest force [-]."""
+_PUNCTURE_UNTIL = 1.0 / 3.0
+"""Part of the contact in which a puncture is looked for."""
 _PUNCTURE_WINDOW_S = 0.05
 """Maximum distance of a simulated peak from the measured one [s]: one period of a 20 Hz low-pass."""
 
@@ -199,12 +201,15 @@ def find_onset(time: _Array, norm: _Array, threshold_n: float = _ONSET_N) -> flo
 
 
 def find_puncture(time: _Array, norm: _Array, *, near_s: float | None = None) -> tuple[float, float] | None:
-    """Return time [s] and height [N] of the first prominent peak of a profile: the puncture.
+    """Return time [s] and height [N] of the first prominent peak in the first third of a profile: the puncture.
 
-    With `near_s`, the nearest such peak at most PUNCTURE_WINDOW_S from that time; None if there is none.
+    A later peak is that of the whole cut. With `near_s`, the nearest peak at most _PUNCTURE_WINDOW_S from that time.
+    None if there is none.
     """
     peaks, _ = find_peaks(norm, prominence=_PEAK_PROMINENCE * float(norm.max()))
-    if near_s is not None:
+    if near_s is None:
+        peaks = [i for i in peaks if time[i] - time[0] <= _PUNCTURE_UNTIL * (time[-1] - time[0])]
+    else:
         peaks = sorted(peaks, key=lambda i: abs(time[i] - near_s))
         peaks = [i for i in peaks[:1] if abs(time[i] - near_s) <= _PUNCTURE_WINDOW_S]
     return (float(time[peaks[0]]), float(norm[peaks[0]])) if len(peaks) else None

@@ -12,7 +12,7 @@ from pipelines.dvc.stage import Outcome, StageReport
 from pipelines.many import batch as capacity_module
 from pipelines.many.batch import batch_requests, capacity, share_cores
 from pipelines.report.scan_data import ScanData
-from pipelines.report.sections.summary import limits
+from pipelines.report.sections.decision import limits
 from pipelines.runs import run_request as run_request_module
 from pipelines.runs.dashboard import (
     CLIENT_AUTH,
@@ -284,6 +284,7 @@ def test_summary_of_a_run_with_every_stage():
 
 def test_the_summary_says_how_well_the_log_was_forecast_and_what_was_missed():
     fit = {"nmae": 0.04, "nmae_forecast": 0.086, "nmae_hold_last": 0.24, "nmae_next_cut": 0.09}
+    fit |= {"nmae_forecast_model": 0.07, "nmae_trend": 0.3}
     fit |= {"nmae_next_repeated": 0.12, "puncture_measured_n": 18.0, "puncture_simulated_n": None}
     text = "\n".join(headlines({"calibrate": fit}))
     for part in (

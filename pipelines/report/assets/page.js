@@ -59,9 +59,11 @@
         ...data.curves.map((curve) => ({
           label: curve.label, stroke: css(`--c${curve.colour % 8}`), width: 1.8, value: short, spanGaps: data.span_gaps,
           paths: data.bars ? uPlot.paths.bars({ size: [0.9, 60] }) : undefined, fill: data.bars ? css(`--c${curve.colour % 8}`) : undefined,
-          dash: curve.dashed ? [6, 4] : undefined, points: { show: data.x.length < 40 && !data.bars },
+          dash: curve.dashed ? [6, 4] : undefined, points: { show: data.x.length < 40 && !data.bars && !curve.edge },
+          ...(curve.edge ? { width: 0.5 } : {}),
         })),
       ],
+      bands: data.bands.map(([upper, lower]) => ({ series: [upper + 1, lower + 1], fill: css(`--c${data.curves[upper].colour % 8}`) + "2e" })),
       hooks: { draw: [drawLines(data)] },
       legend: { live: true },
     };
@@ -90,12 +92,23 @@
   }
 
   const holders = [...document.querySelectorAll(".chart")];
-  const drawAll = () => holders.forEach((holder) => { holder.plot?.destroy(); draw(holder); });
+  // A plot in a folded section has no width: it is drawn when the section is opened.
+  const drawAll = () => holders.forEach((holder) => { holder.plot?.destroy(); holder.plot = null; if (holder.clientWidth) draw(holder); });
+  const drawNew = (within) => within.querySelectorAll(".chart").forEach((holder) => { if (!holder.plot && holder.clientWidth) draw(holder); });
+  const openAt = () => {
+    const target = location.hash && document.getElementById(location.hash.slice(1));
+    const details = target?.querySelector("details.section");
+    if (details && !details.open) { details.open = true; drawNew(details); target.scrollIntoView(); }
+  };
   const fit = () => holders.forEach((holder) => {
     const wide = holder.clientWidth;
     if (holder.plot && wide && wide !== holder.plot.width) holder.plot.setSize({ width: wide, height: holder.plot.height });
   });
   drawAll();
+  document.querySelectorAll("details").forEach((d) => d.addEventListener("toggle", () => d.open && drawNew(d)));
+  addEventListener("hashchange", openAt);
+  openAt();
+  addEventListener("beforeprint", () => { document.querySelectorAll("details.section").forEach((d) => { d.open = true; }); drawAll(); });
   document.querySelectorAll("details.numbers").forEach((d) => d.addEventListener("toggle", () => d.open && showNumbers(d)));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
   addEventListener("resize", fit);

@@ -83,8 +83,7 @@ def cut_surface(data: ScanData) -> Section:
         )
     )
     law = damage_law(data)
-    fitted_each = [name for name in data.metrics("calibrate").get("individual") or [] if name in names]
-    for name in [*dict.fromkeys([*varied, *fitted_each]), _TOUCHED]:
+    for name in [*varied, _TOUCHED]:
         factor, unit = readable(columns[name].unit)
         blocks.append(
             Drawing(

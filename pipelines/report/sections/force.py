@@ -1,4 +1,6 @@
-"""Report sections on the force: measured and fitted curves, residuals, history of the fit."""
+"""Report sections on the force: measured and fitted curves, residuals, history of the fit, other logs."""
+
+from pathlib import Path
 
 import polars as pl
 
@@ -10,12 +12,13 @@ from pipelines.report.tables import (
     metrics_table,
     not_run,
     posterior_table,
-    preview,
     scalar_table,
 )
 
 _DEPTH_BIN_M = 0.004
 _TIME, _FORCE = "time [s]", "force [N]"
+_REACHED = 0.999
+"""Share of a peak at which it counts as reached."""
 
 
 def force(data: ScanData) -> Section:
@@ -88,9 +91,9 @@ def _marks(profile: pl.DataFrame, metrics: dict[str, object]) -> list[tuple[floa
     if isinstance(onset, int | float):
         marks.append((float(onset), "onset"))
     if isinstance(peak, int | float):
-        distance = (pl.col("measured_n") - peak).abs()
-        nearest = profile.filter(pl.col("contact")).sort(distance).head(1)
-        marks += [(float(t), "puncture") for t in nearest["time_s"]]
+        # The puncture is the first peak: the force has not been as large before.
+        reached = profile.filter(pl.col("contact") & (pl.col("measured_n") >= _REACHED * peak)).sort("time_s")
+        marks += [(float(t), "puncture") for t in reached["time_s"].head(1)]
     return marks
 
 
@@ -144,7 +147,6 @@ def _log(data: ScanData) -> list[Block]:
                 Curve("standard uncertainty", column(log, "uncertainty_n"), dashed=True),
             ],
         ),
-        *preview(data, "ingest"),
         metrics_table(data.metrics("ingest"), caption="All metrics of ingest"),
     ]
 
@@ -198,5 +200,76 @@ def history(data: ScanData) -> Section:
         blocks.append(scalar_table(data, scalars))
     if posterior is not None:
         blocks.append(posterior_table(data, posterior))
-    blocks += preview(data, "calibrate")
     return Section("history", title, blocks)
+
+
+# Other logs: cuts predicted by `scan2cut predict`, cuts executed on an arm
+
+
+_NEWEST = 4
+"""Comparisons that are shown."""
+
+
+def predictions(data: ScanData) -> Section:
+    """Build the section on predicted cuts with their 90 % bands; no blocks if there are none."""
+    blocks: list[Block] = []
+    for name, table in _curves(data, "predictions"):
+        seen = table.filter(pl.col("compared"))
+        measured, predicted, low, high = (
+            column(seen, name) for name in ("measured_n", "predicted_n", "low_n", "high_n")
+        )
+        error = sum(abs(p - m) for p, m in zip(predicted, measured, strict=True)) / max(sum(measured), 1e-9)
+        inside = [a <= m <= b for a, m, b in zip(low, measured, high, strict=True)]
+        blocks.append(
+            Plot(
+                f"Predicted cut: {name}",
+                _TIME,
+                _FORCE,
+                column(table, "time_s"),
+                [
+                    Curve("measured", column(table, "measured_n")),
+                    Curve("predicted", column(table, "predicted_n")),
+                    Curve("fitted cuts repeated (baseline)", column(table, "repeated_n"), dashed=True),
+                    Curve("lower end", column(table, "low_n"), colour=1, edge=True),
+                    Curve("upper end", column(table, "high_n"), colour=1, edge=True),
+                ],
+                bands=[(4, 3)],
+                caption=f"Not seen by the fit. Mean error {100 * error:.1f} %; "
+                f"{100 * sum(inside) / max(len(inside), 1):.0f} % of the samples are inside the 90 % band.",
+            )
+        )
+    return Section("predictions", "Prediction of other logs", blocks)
+
+
+def executed(data: ScanData) -> Section:
+    """Build the section on executed cuts beside their predictions; no blocks if there are none."""
+    blocks: list[Block] = [
+        Plot(
+            f"Executed cut: {name}",
+            _TIME,
+            _FORCE,
+            column(table, "time_s"),
+            [
+                Curve("measured", column(table, "measured_n")),
+                Curve("predicted", column(table, "predicted_n")),
+            ],
+        )
+        for name, table in _curves(data, "executed")
+    ]
+    return Section("executed", "Executed cuts", blocks)
+
+
+def _curves(data: ScanData, folder: str) -> list[tuple[str, pl.DataFrame]]:
+    """Return names and tables of the newest comparisons in a folder of the scan."""
+    files = sorted((data.folder / folder).glob("*/force.csv"), key=_modified, reverse=True)[:_NEWEST]
+    out = []
+    for file in files:
+        try:
+            out.append((file.parent.name, pl.read_csv(file)))
+        except (OSError, pl.exceptions.PolarsError) as error:
+            data.problems.append(f"{file.parent.name}/{file.name}: {error}")
+    return out
+
+
+def _modified(path: Path) -> float:
+    return path.stat().st_mtime

@@ -5,8 +5,10 @@ from typing import Any
 
 from pipelines.report.page import Block, Code, Curve, Note, Plot, Section, Table, Tone, number
 from pipelines.report.scan_data import ScanData
-from pipelines.report.sections.summary import used_share
-from pipelines.report.tables import not_run, preview
+from pipelines.report.sections.decision import margin_share
+from pipelines.report.tables import not_run
+from stages.export.load_checks import TORQUE_SHARE
+from stages.export.motion_checks import ACCELERATION_SHARE, SPEED_SHARE
 from stages.runtime.catalogue import ARTIFACTS
 
 _JOINTS = 7
@@ -42,7 +44,11 @@ def joints(data: ScanData) -> Section:
     phases = [(p["start_s"], p["phase"]) for p in cut["timing"]["phases"] if p["phase"] != "rest"]
 
     def plot(
-        name: str, values: Sequence[Sequence[float]], unit: Sequence[float], centre: Sequence[float]
+        name: str,
+        values: Sequence[Sequence[float]],
+        unit: Sequence[float],
+        centre: Sequence[float],
+        allowed: float = 1.0,
     ) -> Plot:
         curves = [
             Curve(
@@ -51,13 +57,22 @@ def joints(data: ScanData) -> Section:
             )
             for j in range(_JOINTS)
         ]
-        return Plot(name, "time [s]", _SHARE, time, curves, marks=phases, levels=[(1.0, "limit"), (-1.0, "")])
+        return Plot(
+            name,
+            "time [s]",
+            _SHARE,
+            time,
+            curves,
+            marks=phases,
+            levels=[(allowed, "limit of the certificate"), (-allowed, "")],
+        )
 
     zero = [0.0] * _JOINTS
     blocks: list[Block] = [
         Note(
-            f"{cut['robot']['title']}, {len(rows)} waypoints at 100 Hz. Curves are fractions of the robot's limits; "
-            "the certificate allows 0.5 of the velocity, 0.6 of the acceleration and 0.7 of the torque."
+            f"{cut['robot']['title']}, {len(rows)} waypoints at 100 Hz. Curves are fractions of the robot's limits, of "
+            f"which the certificate allows {SPEED_SHARE:g} of the velocity, {ACCELERATION_SHARE:g} of the acceleration "
+            f"and {TORQUE_SHARE:g} of the torque."
         ),
         plot(
             "Position relative to the centre of the range [half range in rad]",
@@ -70,15 +85,22 @@ def joints(data: ScanData) -> Section:
             [row["dq_rad_s"] for row in rows],
             limits["velocity_rad_s"],
             zero,
+            SPEED_SHARE,
         ),
         plot(
             "Acceleration [limit in rad/s²]",
             [row["ddq_rad_s2"] for row in rows],
             limits["acceleration_rad_s2"],
             zero,
+            ACCELERATION_SHARE,
         ),
-        plot("Torque including the predicted force [limit in N·m]", _torques(cut), limits["torque_nm"], zero),
-        *preview(data, "export"),
+        plot(
+            "Torque including the predicted force [limit in N·m]",
+            _torques(cut),
+            limits["torque_nm"],
+            zero,
+            TORQUE_SHARE,
+        ),
     ]
     return Section("joints", title, blocks)
 
@@ -96,7 +118,11 @@ def certificate(data: ScanData) -> Section:
     if not metrics:
         return Section("certificate", title, [not_run("export")])
     tone: Tone = "good" if metrics.get("certified") else "bad"
-    blocks: list[Block] = [Note(str(metrics.get("verdict", "")), tone), *_groups(document.get("checks", []))]
+    checks = document.get("checks", [])
+    blocks: list[Block] = [
+        Note(f"{metrics.get('verdict', '')} {_counts(metrics, checks)}", tone),
+        *_groups(checks),
+    ]
     loads = document.get("loads", {})
     if loads:
         blocks.append(
@@ -108,6 +134,18 @@ def certificate(data: ScanData) -> Section:
     return Section("certificate", title, blocks)
 
 
+def _counts(metrics: dict[str, Any], checks: Sequence[dict[str, Any]]) -> str:
+    """Return the numbers of checks that passed, failed and were not run."""
+    failed, skipped = len(metrics.get("failed") or []), sum(check.get("passed") is None for check in checks)
+    passed = int(metrics.get("checks") or 0) - failed - skipped
+    return f"{passed} checks passed, {failed} failed" + (f", {skipped} not run." if skipped else ".")
+
+
+def _margin(check: dict[str, Any]) -> float:
+    margin = margin_share(check)
+    return float("inf") if margin is None else margin
+
+
 def _groups(checks: Sequence[dict[str, Any]]) -> list[Block]:
     """Return one table per group, tightest checks first; groups with a failed check are expanded."""
     words = {True: "passed", False: "FAILED", None: "not run"}
@@ -115,7 +153,7 @@ def _groups(checks: Sequence[dict[str, Any]]) -> list[Block]:
     blocks: list[Block] = []
     for group in sorted({int(check["number"]) for check in checks}):
         of_group = [check for check in checks if check["number"] == group]
-        of_group.sort(key=lambda check: (check["passed"] is not False, -(used_share(check) or 0.0)))
+        of_group.sort(key=lambda check: (check["passed"] is not False, _margin(check)))
         rows = [
             (
                 check["number"],

@@ -95,6 +95,7 @@ def optimum(data: ScanData) -> Section:
                 Curve("across the cut, x", column(profile, "optimized_force_n", 0), dashed=True),
             ],
             levels=[(0.0, "")],
+            caption="The vertical force rises where the blade reverses: at rest it does not slice.",
         ),
     ]
     confirmed = data.table("optimize/confirmation")
@@ -104,7 +105,6 @@ def optimum(data: ScanData) -> Section:
         )
     blocks += _search(data)
     blocks.append(metrics_table(metrics, caption="All metrics of optimize"))
-    blocks += preview(data, "optimize")
     return Section("optimum", title, blocks)
 
 
@@ -146,12 +146,11 @@ def _search(data: ScanData) -> list[Block]:
     ]
 
 
-def path(data: ScanData) -> Section:
-    """Build the section on the knife's path, velocity and acceleration."""
-    title = "Path of the knife"
+def path_drawing(data: ScanData) -> list[Block]:
+    """Return the drawing of the knife's path over the half fruit; empty without a motion."""
     motion = data.table("optimize/motion")
     if motion is None:
-        return Section("path", title, [not_run("optimize")])
+        return []
     every = motion.gather_every(_PATH_STRIDE)
     track = list(zip(column(every, "position_m", 2), column(every, "position_m", 1), strict=True))
     faces, low, high = _silhouette(data)
@@ -161,16 +160,21 @@ def path(data: ScanData) -> Section:
         overlap = float(data.used("optimize").get("blade_overlap_m") or 0.0)
         reach = 0.5 * (blade - (high - low)) - overlap
         bounds = (0.5 * (low + high) - reach, 0.5 * (low + high) + reach)
-    caption = "Half fruit, viewed along x."
+    caption = "Path of the edge's centre over the half fruit, viewed along x."
     if bounds:
-        caption += " Dashed: range of the edge's centre in which the blade covers the fruit."
+        caption += " Dashed: range in which the blade covers the fruit."
+    drawing = knife_path(faces, track, column(every, "time_s"), bounds=bounds, blade_m=blade)
+    return [Drawing(drawing, caption, wide=True)]
+
+
+def path(data: ScanData) -> Section:
+    """Build the section on the knife's velocity and acceleration."""
+    title = "Velocity and acceleration of the knife"
+    motion = data.table("optimize/motion")
+    if motion is None:
+        return Section("path", title, [not_run("optimize")])
     time = column(motion, "time_s")
     blocks: list[Block] = [
-        Drawing(
-            knife_path(faces, track, column(every, "time_s"), bounds=bounds, blade_m=blade),
-            caption,
-            wide=True,
-        ),
         Plot(
             "Velocity of the edge",
             _TIME,
@@ -239,18 +243,21 @@ def residuals(data: ScanData) -> Section:
         rows = history.filter(pl.col("start") == best)
         rows = history if rows.is_empty() else rows
         names = [name for name in rows.columns if "_residual" in name]
-        blocks.append(
+        by_unit: dict[str, list[tuple[str, list[float]]]] = {}
+        for name in names:
+            text, values = labelled(name, column(rows, name))
+            words, _, unit = text.rstrip("]").partition(" [")
+            by_unit.setdefault(unit or "-", []).append((words, values))
+        blocks += [
             Plot(
-                f"Residuals during the search (start: {best})",
+                f"Residuals in {unit} during the search (start: {best})",
                 "simulation",
-                "residual [unit in the legend]",
+                f"residual [{unit}]",
                 column(rows, "iteration"),
-                [
-                    Curve(text, values)
-                    for text, values in (labelled(name, column(rows, name)) for name in names)
-                ],
+                [Curve(words, values) for words, values in curves],
             )
-        )
+            for unit, curves in by_unit.items()
+        ]
     free = [labelled(key, value) for key, value in metrics.items() if key.startswith("unconstrained")]
     if free:
         blocks.append(Table(("metric", "value"), free, "Ablation: optimum without constraints", folded=True))
