@@ -84,7 +84,7 @@ def materials(
     ] = "apple",
     as_json: Json = False,
 ) -> None:
-    """Print the priors of a material with their sources: any fruit, and what the library's cuts have added."""
+    """Print the priors of a material with their sources: for any fruit, and updated by the library's cuts."""
     from disect_sim.parameters import MATERIALS, parameter_info
     from stages.shared.library.library import NINETY, PRIORS, SHARE_RATIOS, cuts_of, expected
 
@@ -210,14 +210,15 @@ def predict(
     ],
     log: Annotated[Path, typer.Option(help="Force log of another cut of the same fruit.")],
     air: Annotated[
-        list[Path] | None, typer.Option(help="No-contact run of that log; may be repeated.")
+        list[Path] | None,
+        typer.Option(help="Log of the same motion without contact, as tare; may be repeated."),
     ] = None,
     as_json: Json = False,
 ) -> None:
     """Predict the force of a cut that the fit has not seen and compare it with that cut's log.
 
     Also prints two baselines, each with the same freedom of one scale factor: repeating the mean force of the fitted
-    logs at the same height, and the start values.
+    logs at the same height, and simulating with the prior's values, without a log.
     """
     from pipelines.scans.cuts import predict_log
 
@@ -229,7 +230,7 @@ def predict(
     rows = (
         ("fitted model", "nmae", f"best factor {prediction['amplitude']:.2f}"),
         ("baseline: repeat the known cuts", "nmae_repeated", "mean of the fitted logs at the same height"),
-        ("baseline: start values", "nmae_nominal", "no log used"),
+        ("baseline: prior without a log", "nmae_nominal", "no log used"),
     )
     for name, key, note in rows:
         table.add_row(name, _percent(prediction[key]), _percent(prediction[f"{key}_with_amplitude"]), note)

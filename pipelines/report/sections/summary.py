@@ -22,6 +22,7 @@ from pipelines.report.page import (
 from pipelines.report.scan_data import ScanData
 from pipelines.report.tables import at_bounds, certainty
 from pipelines.scans.register import changed_limits
+from stages.export.checks import CUT_FRACTION
 from stages.runtime.files import read_mapping
 from stages.runtime.scan_file import PARAMS_FILE_NAME
 
@@ -49,7 +50,6 @@ def limits(data: ScanData) -> Section:
 
 _SHOWN = 5
 _NEVER_RUN = "Simulated only, never executed on a real arm: rehearse with the air cut."
-_PARTED = "share of the cut that is parted"
 
 
 def _decision(data: ScanData) -> list[Block]:
@@ -107,7 +107,7 @@ def _decision_figures(data: ScanData, checks: Sequence[Mapping[str, Any]]) -> li
     export, fit = data.metrics("export"), data.metrics("calibrate")
     items: list[tuple[str, str, str]] = []
     if export.get("cut_fraction") is not None:
-        remark = next((str(check["note"]) for check in checks if check["name"] == _PARTED), "")
+        remark = next((str(check["note"]) for check in checks if check["name"] == CUT_FRACTION), "")
         items.append(("cut through (simulated)", percent(export["cut_fraction"]), remark))
     if export.get("peak_force_n") is not None:
         remark = f"predicted; {unseen(fit)}"
