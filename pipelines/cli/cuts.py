@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from disect_sim.parameters import MATERIALS
 from pipelines.cli.terminal import Json, err, out, print_json, print_text, scan_ids, this_project
 from pipelines.cli.terminal import materials as complete_materials
 from pipelines.report.page import number
@@ -80,12 +81,12 @@ def add_library_commands(parent: typer.Typer) -> None:
 
 def materials(
     material: Annotated[
-        str, typer.Argument(help="apple, potato, cucumber, banana.", autocompletion=complete_materials)
+        str, typer.Argument(help=f"{', '.join(MATERIALS)}.", autocompletion=complete_materials)
     ] = "apple",
     as_json: Json = False,
 ) -> None:
     """Print the priors of a material with their sources: for any fruit, and updated by the library's cuts."""
-    from disect_sim.parameters import MATERIALS, parameter_info
+    from disect_sim.parameters import parameter_info
     from stages.shared.library.library import NINETY, PRIORS, SHARE_RATIOS, cuts_of, expected
 
     if material not in MATERIALS:

@@ -163,7 +163,7 @@ def sample_sgld(sampling: Sampling) -> Samples:
 def step_size(sampling: Sampling, iteration: int) -> float:
     """Return the step size of an iteration, from 0."""
     scale: float = (1.0 + iteration / max(1, sampling.burn_in)) ** -_DECAY
-    return sampling.step * scale
+    return sampling.sgld_step * scale
 
 
 def run(chain: Chain) -> Points:
