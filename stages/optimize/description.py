@@ -167,9 +167,9 @@ class OptimizeParams(StageParams):
     keyframe_spacing_s: Annotated[float, Field(ge=0.02, le=10)]
     sigma2_s2: Annotated[float, Field(gt=0, le=10)] = 0.03
     window_s: Annotated[float, Field(ge=0.12, le=1)]
-    """Rise and fall of the motion at its ends; below 120 ms a controller refuses it. Null: as arm.robot needs it."""
+    """Rise and fall of the motion at its ends; below 120 ms a controller rejects it. Null: as arm.robot requires."""
     final_strokes: Annotated[int, Field(ge=0, le=10)]
-    """Strokes along the board after the cut, at most: as many as part the fruit. 0 ends with the cut."""
+    """Maximum number of strokes along the board after the cut; they end when the fruit is cut through. 0: none."""
     final_stroke_s: Annotated[float, Field(ge=0.1, le=5)]
     final_height_m: Annotated[float, Field(ge=0, le=0.1)]
     """Height of the edge above the board to which they sink; a cut that ends lower stays there."""
