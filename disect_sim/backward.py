@@ -15,7 +15,7 @@ import warp as wp
 from disect_sim.conjugate_gradients import ConjugateGradientSolver
 from disect_sim.device_arrays import Launches, clear, host, upload, zeros
 from disect_sim.device_model import input_names
-from disect_sim.edge_cut import EdgeCut, EdgeLoad
+from disect_sim.edge_cut import LAW_ARRAYS, EdgeCut, EdgeLoad
 from disect_sim.kernels import boundary, contact_force, contact_point, damage, edge, elasticity, springs
 from disect_sim.linear_solver import CachedCholeskySolver, IndefiniteHessianError
 from disect_sim.model import OVERLAP_ONSET_M
@@ -127,8 +127,6 @@ def _zeros(size: int, kind: Any) -> wp.array:
 
 _SEVERED_AFTER_M = float(edge.SEVER_LENGTH)
 """Depth at which a sample's springs are fully released [m]."""
-_LAW_NUMBERS = ("toughness", "rise", "press", "drag")
-"""Parameters of the law at each sample: fields of EdgeParameters, in the order of the kernel's arguments."""
 
 
 @dataclass
@@ -150,9 +148,9 @@ class _EdgePullback:
         self._cut, self._columns = cut, columns
         self._mean_transposed = cut.spring_mean.T.tocsr()
         count = len(cut.samples)
-        self._at_samples = {name: np.zeros((count, columns)) for name in _LAW_NUMBERS}
+        self._at_samples = {name: np.zeros((count, columns)) for name in LAW_ARRAYS}
         self._area = zeros(count * columns, wp.float64)
-        numbers = dict.fromkeys(("passed", *_LAW_NUMBERS), wp.float64)
+        numbers = dict.fromkeys(("passed", *LAW_ARRAYS), wp.float64)
         self._force = _AdjointKernel(
             edge.edge_force,
             count,
@@ -185,7 +183,7 @@ class _EdgePullback:
             point=load.point[paying],
             velocity=np.tile(load.velocity, (count, 1)),
             passed=passed[paying],
-            **{name: getattr(at, name)[paying] for name in _LAW_NUMBERS},
+            **{name: getattr(at, name)[paying] for name in LAW_ARRAYS},
         )
         bar = self._force.run(count, force=self._cut.samples.places(v)[paying] - force_bar)
         for name, total in self._at_samples.items():

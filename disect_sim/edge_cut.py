@@ -17,6 +17,10 @@ PAID_AFTER = 16.0
 """Depth in rise lengths beyond which a sample has no force; 2e-6 of the toughness remain."""
 
 
+LAW_ARRAYS = ("toughness", "rise", "press", "drag")
+"""Fields of _EdgeParameters that the kernels take, in the order of their arguments."""
+
+
 def moment(points: np.ndarray, forces: np.ndarray) -> np.ndarray:
     """Return the sum of the cross products [N m], shape [3], of points [m] and forces [N], each of shape [count, 3]."""
     m = points.T @ forces
@@ -82,15 +86,15 @@ class EdgeCut:
         self.half_length = wp.float64(0.5 * model.knife.length_m)
         count = len(s)
         self._point, self._velocity, self._force = (zeros(count, wp.vec3d) for _ in range(3))
-        self._area, self._toughness, self._rise, self._energy = (zeros(count, wp.float64) for _ in range(4))
-        self._press, self._drag, self._drag_power = (zeros(count, wp.float64) for _ in range(3))
+        self._area, self._energy, self._drag_power = (zeros(count, wp.float64) for _ in range(3))
+        self._law = {name: zeros(count, wp.float64) for name in LAW_ARRAYS}
         self._passed, self._severed, self._passed_out = (zeros(count, wp.float64) for _ in range(3))
         given = [self.half_length, self._area, self._point, self._velocity, self._passed]
-        given += [self._toughness, self._rise, self._press, self._drag]
+        given += self._law.values()
         self._pays = self._recorded(edge.edge_force, [*given, self._force, self._drag_power])
         given = [self.half_length, self._point, self._passed]
         self._passing = self._recorded(edge.edge_passes, [*given, self._passed_out, self._severed])
-        given = [self._area, self._passed, self._toughness, self._rise, self._drag]
+        given = [self._area, self._passed, *self._law.values()]
         self._paid = self._recorded(edge.edge_energy, [*given, self._energy])
 
     def _recorded(self, kernel: wp.Kernel, arguments: list[Any]) -> wp.Launch:
@@ -107,17 +111,14 @@ class EdgeCut:
     def load(self, ahead: np.ndarray, pose: np.ndarray, velocity: np.ndarray, passed: np.ndarray) -> EdgeLoad:
         """Compute the force of a step from predicted positions, knife position [m] and velocity [m/s] at its end."""
         point = self.samples.places(ahead) - pose
-        rise = self.at_samples.rise
-        paying = np.flatnonzero((point[:, 1] > 0.0) & (passed < PAID_AFTER * rise))
+        paying = np.flatnonzero((point[:, 1] > 0.0) & (passed < PAID_AFTER * self.at_samples.rise))
         count = len(paying)
         upload(self._area, self.samples.area[paying])
         upload(self._point, point[paying])
         upload(self._velocity, np.tile(velocity, (count, 1)))
         upload(self._passed, passed[paying])
-        upload(self._toughness, self.at_samples.toughness[paying])
-        upload(self._rise, rise[paying])
-        upload(self._press, self.at_samples.press[paying])
-        upload(self._drag, self.at_samples.drag[paying])
+        for name, array in self._law.items():
+            upload(array, getattr(self.at_samples, name)[paying])
         if count:
             self._pays.set_dim(count)
             self._pays.launch()
@@ -149,15 +150,10 @@ class EdgeCut:
 
     def energy(self, passed: np.ndarray) -> float:
         """Return the work of fracture so far [J], without what drag dissipates."""
-        at = self.at_samples
-        for array, value in (
-            (self._area, self.samples.area),
-            (self._passed, passed),
-            (self._toughness, at.toughness),
-            (self._rise, at.rise),
-            (self._drag, at.drag),
-        ):
-            upload(array, value)
+        upload(self._area, self.samples.area)
+        upload(self._passed, passed)
+        for name, array in self._law.items():
+            upload(array, getattr(self.at_samples, name))
         self._paid.launch()
         return float(host(self._energy).sum())
 
@@ -170,7 +166,7 @@ class EdgeCut:
     def spring_gradients(self, bars: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Return the gradients in the spring parameters by name, given those at the samples.
 
-        bars: in toughness, rise, press and drag, each of shape [sample_count, columns].
+        bars: by the names in LAW_ARRAYS, each of shape [sample_count, columns].
         """
         rows, share = self._rows, self.at_samples.skin_share[:, None]
         depth = rows["skin_depth"][:, None]

@@ -90,9 +90,8 @@ SPRING_PARAMETERS = {
     "sdf_tip": ParameterInfo(1.0e-3, 0.2e-3, 3.0e-3, "m", "tip width: blend of flank and edge of the knife"),
     "edge_toughness": ParameterInfo(300.0, 5.0, 5000.0, "J/m^2", "fracture toughness"),
     "edge_rise": ParameterInfo(1.5e-3, 0.3e-3, 6.0e-3, "m", "edge rise length"),
-    # From 44 public sawing cuts of zucchini, carrot and potato by a robot (KTH), slice : drag : press = 0.43 : 0.32 :
-    # 0.25;
-    # between fruits log(slice / press) ~ N(0.54, 0.8) and log(drag / press) ~ N(0.25, 0.45).
+    # From 44 public sawing cuts of zucchini, carrot and potato by a robot (KTH): slice : drag : press =
+    # 0.43 : 0.32 : 0.25; between fruits log(slice / press) ~ N(0.54, 0.8) and log(drag / press) ~ N(0.25, 0.45).
     "edge_press": ParameterInfo(
         0.25, 0.0, 0.9, "-", "press share of the toughness, not lowered by drawing the blade"
     ),

@@ -18,7 +18,7 @@ import warp as wp
 
 from disect_sim.conjugate_gradients import ConjugateGradients
 from disect_sim.device_arrays import Stopwatch, host, upload, zeros
-from disect_sim.edge_cut import PAID_AFTER, EdgeCut
+from disect_sim.edge_cut import LAW_ARRAYS, PAID_AFTER, EdgeCut
 from disect_sim.kernels import edge, resident_newton, resident_step
 from disect_sim.kernels.conjugate_gradients import LANES
 from disect_sim.kernels.resident_newton import PARTS
@@ -49,10 +49,7 @@ class _ResidentEdge:
         self._to_nodes, self._from_samples = _rows(samples.middles.T), _rows(samples.to_springs.T)
         self._mean = _rows(cut.spring_mean)
         self._area = wp.array(samples.area, dtype=wp.float64)
-        self._toughness = wp.array(cut.at_samples.toughness, dtype=wp.float64)
-        self._rise = wp.array(cut.at_samples.rise, dtype=wp.float64)
-        self._press = wp.array(cut.at_samples.press, dtype=wp.float64)
-        self._drag = wp.array(cut.at_samples.drag, dtype=wp.float64)
+        self._law = {name: wp.array(getattr(cut.at_samples, name), dtype=wp.float64) for name in LAW_ARRAYS}
         self._on_springs = zeros(system.model.spring_count, wp.vec3d)
         self._on_nodes = zeros(system.model.node_count, wp.vec3d)
         self._point, self._end_point, self._velocity, self._force = (zeros(count, wp.vec3d) for _ in range(4))
@@ -70,12 +67,12 @@ class _ResidentEdge:
         """
         s, count = self._system, self._count
         self._record_positions(s.x_ahead, self._point)
-        paying = [wp.float64(PAID_AFTER), self._area, self._rise, self._point, self._passed]
+        paying = [wp.float64(PAID_AFTER), self._area, self._law["rise"], self._point, self._passed]
         knife = [s.pose, s.pose_previous, s.swing]
         inputs = [self._per_copy[1], wp.float64(s.dt), *paying, *knife, self._paying, self._velocity]
         self._launch(resident_step.prepare_load, self._per_copy, inputs)
-        inputs = [self._paying, self._point, self._velocity, self._passed, self._toughness, self._rise]
-        inputs += [self._press, self._drag, self._force, self._drag_power]
+        inputs = [self._paying, self._point, self._velocity, self._passed, *self._law.values()]
+        inputs += [self._force, self._drag_power]
         self._launch(edge.edge_force, count, [self._cut.half_length, *inputs])
         self._multiply(self._from_samples, self._force, self._on_springs)
         self._multiply(self._to_nodes, self._on_springs, self._on_nodes)
@@ -94,7 +91,7 @@ class _ResidentEdge:
 
     def record_observed(self, lanes: wp.array) -> None:
         """Enqueue the edge's force on the knife, work of fracture and drag power, added to the lanes of `observe`."""
-        inputs = [self._area, self._passed_next, self._toughness, self._rise, self._drag]
+        inputs = [self._area, self._passed_next, *self._law.values()]
         self._launch(edge.edge_energy, self._count, [*inputs, self._energy])
         inputs = [self._per_copy[1], self._point, self._force, self._energy, self._drag_power, lanes]
         self._launch(resident_step.observe_edge, (self._copies, LANES), inputs)

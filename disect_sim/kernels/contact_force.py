@@ -9,8 +9,14 @@ from disect_sim.kernels.contact_point import (
     edge_of,
     moving_coordinate,
 )
-from disect_sim.kernels.knife_contact import Ends, friction_force_limit, normal_response, slip_of
-from disect_sim.kernels.laws import friction_coefficient, smooth_step
+from disect_sim.kernels.knife_contact import (
+    Ends,
+    friction_force_limit,
+    knife_friction,
+    normal_response,
+    slip_of,
+)
+from disect_sim.kernels.laws import smooth_step
 
 _vec2 = wp.vec2d
 _vec3 = wp.vec3d
@@ -76,7 +82,7 @@ def contact_force(
     depth, grad = depth_and_normal(ends.x0, g, s, edge, setting)
     press, _slope = normal_response(depth, depth_before, edge, setting)
     velocity, speed = slip_of(ends, edge.c * s_ahead, wp.normalize(grad_ahead), swing_in[i], setting.dt)
-    coefficient = friction_coefficient(speed, edge.mu, edge.stribeck, edge.kf)
+    coefficient = knife_friction(speed, edge)
 
     normal_force_out[i] = grad * press
     friction_force_out[i] = velocity * (-limit * coefficient / speed)

@@ -145,6 +145,7 @@ def edge_energy(
     passed: wp.array(dtype=wp.float64),
     toughness: wp.array(dtype=wp.float64),
     rise: wp.array(dtype=wp.float64),
+    _press: wp.array(dtype=wp.float64),
     drag: wp.array(dtype=wp.float64),
     energy_out: wp.array(dtype=wp.float64),
 ):

@@ -139,6 +139,12 @@ def slip_of(ends: Ends, u: wp.float64, normal: _vec3, swing: _vec3, dt: wp.float
     return velocity, rounded_speed(velocity)
 
 
+@wp.func
+def knife_friction(speed: wp.float64, edge: Edge):
+    """Return the friction coefficient of the knife at that slip speed [-]."""
+    return friction_coefficient(speed, edge.mu, edge.stribeck, edge.kf)
+
+
 @wp.kernel
 def look_back(
     setting: ContactSetting,
@@ -230,7 +236,7 @@ def contact_gradient(
     velocity, speed = slip_of(
         ends, u_ahead, foreseen_in.normal[i], foreseen_in.swing[edges.copy[i]], setting.dt
     )
-    coefficient = friction_coefficient(speed, edge.mu, edge.stribeck, edge.kf)
+    coefficient = knife_friction(speed, edge)
     friction_force = velocity * (-limit * coefficient / speed)
 
     slip_energy = friction_integral(speed, edge.mu, edge.stribeck, edge.kf)
@@ -289,7 +295,7 @@ def contact_hessian(
     u_ahead = edge.c * ahead_in.found[i]
     normal = foreseen_in.normal[i]
     velocity, speed = slip_of(ends, u_ahead, normal, foreseen_in.swing[edges.copy[i]], setting.dt)
-    secant = friction_coefficient(speed, edge.mu, edge.stribeck, edge.kf) / speed
+    secant = knife_friction(speed, edge) / speed
     tangent = friction_slope(speed, edge.mu, edge.stribeck, edge.kf)
     plane = wp.identity(n=3, dtype=wp.float64) - wp.outer(normal, normal)
     t = velocity / speed

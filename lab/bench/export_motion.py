@@ -17,6 +17,7 @@ import polars as pl
 import trimesh
 import yaml
 
+from stages.export.checks import CUT_FRACTION
 from stages.export.demand import Parting
 from stages.export.export import export
 from stages.export.export_files import Chain
@@ -26,7 +27,7 @@ from stages.runtime.params import load_params
 ROOT = Path(__file__).parents[2]
 UNKNOWN = "where the motion comes from"
 CHAIN_CHECK = 7
-PARTED = ("cut fraction of the springs the edge passes", "share of the cut that is parted")
+PARTED = ("cut fraction of the springs the edge passes", CUT_FRACTION)
 """Not known here: the cut is not simulated."""
 
 

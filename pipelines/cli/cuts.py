@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from disect_sim.parameters import MATERIALS
 from pipelines.cli.terminal import Json, err, out, print_json, print_text, scan_ids, this_project
 from pipelines.cli.terminal import materials as complete_materials
 from pipelines.report.page import number
@@ -80,12 +81,12 @@ def add_library_commands(parent: typer.Typer) -> None:
 
 def materials(
     material: Annotated[
-        str, typer.Argument(help="apple, potato, cucumber, banana.", autocompletion=complete_materials)
+        str, typer.Argument(help=f"{', '.join(MATERIALS)}.", autocompletion=complete_materials)
     ] = "apple",
     as_json: Json = False,
 ) -> None:
-    """Print the priors of a material with their sources: any fruit, and what the library's cuts have added."""
-    from disect_sim.parameters import MATERIALS, parameter_info
+    """Print the priors of a material with their sources: for any fruit, and updated by the library's cuts."""
+    from disect_sim.parameters import parameter_info
     from stages.shared.library.library import NINETY, PRIORS, SHARE_RATIOS, cuts_of, expected
 
     if material not in MATERIALS:
@@ -266,7 +267,8 @@ def predict(
         list[Path], typer.Option(help="Force log of another cut of the same fruit; may be repeated.")
     ],
     air: Annotated[
-        list[Path] | None, typer.Option(help="No-contact run of these logs; may be repeated.")
+        list[Path] | None,
+        typer.Option(help="Log of the same motion without contact, as tare; may be repeated."),
     ] = None,
     knife: Annotated[
         str | None, typer.Option(help="Knife of these logs, if it was another than that of the fitted log.")
@@ -276,7 +278,8 @@ def predict(
     """Predict the force of cuts that the fit has not seen and compare it with their logs.
 
     The other cut is simulated on the scan's body and cut plane. Also prints two baselines, each with the same freedom
-    of one scale factor: repeating the mean force of the fitted logs at the same height, and the start values.
+    of one scale factor: repeating the mean force of the fitted logs at the same height, and
+    the simulation with the prior, without a log.
     """
     from pipelines.scans.cuts import predict_log
 
@@ -298,7 +301,7 @@ def _print_prediction(prediction: dict[str, Any]) -> None:
     rows = (
         ("fitted model", "nmae", f"best factor {prediction['amplitude']:.2f}"),
         ("baseline: repeat the known cuts", "nmae_repeated", "mean of the fitted logs at the same height"),
-        ("baseline: start values", "nmae_nominal", "no log used"),
+        ("baseline: prior without a log", "nmae_nominal", "no log used"),
     )
     for name, key, note in rows:
         table.add_row(name, _percent(prediction[key]), _percent(prediction[f"{key}_with_amplitude"]), note)

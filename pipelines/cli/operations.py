@@ -235,7 +235,7 @@ def serve_arm(
         tuple[float, float] | None,
         typer.Option(
             metavar="HEIGHT_M FORCE_N",
-            help="Apply this upward force to the end effector below this height in the base frame.",
+            help="Simulate an obstacle: push the end effector up with this force below this height in the base frame.",
         ),
     ] = None,
     fruit: Annotated[

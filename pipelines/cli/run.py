@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 import yaml
 
+from disect_sim.parameters import MATERIALS
 from pipelines.cli.terminal import (
     DEBUG_VARIABLE,
     Json,
@@ -57,8 +58,8 @@ def parse_overrides(settings: Sequence[str]) -> dict[str, dict[str, Any]]:
 
 _EXPORT = "export"
 """Target stage of `scan2cut export`."""
-_AIR_HELP = "No-contact run with the log's motion; may be repeated."
-_MATERIAL_HELP = "Material: apple, potato, cucumber or banana."
+_AIR_HELP = "Log of the same motion without contact, as tare; may be repeated."
+_MATERIAL_HELP = f"Material: {', '.join(MATERIALS)}."
 Force = Annotated[bool, typer.Option("--force", help="Run every stage, even if fresh.")]
 _Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show the log of each stage.")]
 _Air = Annotated[list[Path] | None, typer.Option(help=_AIR_HELP, show_default="air* beside the log")]

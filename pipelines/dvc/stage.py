@@ -58,7 +58,7 @@ _POLL_S = 0.2
 
 
 class Outcome(StrEnum):
-    """How DVC updated the stage; also the name of the Prefect state."""
+    """Outcome of updating a stage with DVC; also the name of the Prefect state."""
 
     UNCHANGED = "Unchanged"
     CACHED = "Cached"

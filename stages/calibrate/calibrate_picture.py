@@ -171,8 +171,8 @@ def _draw_material(figure: Any, fit: Calibration, posterior: Posterior) -> None:
     known.hlines(place, low, high, color=FRUIT, lw=3.0, label="after the log")
     known.plot(posterior.mean, place, "o", color=FRUIT, mec="white", ms=6)
     known.set_yticks(place, [name.replace("_", " ") for name in names], fontsize=8)
-    known.set(xlabel="standard deviations of what was expected")
-    known.set_title("what the log added", color=TEXT, fontsize=11)
+    known.set(xlabel="prior standard deviations")
+    known.set_title("posterior against prior", color=TEXT, fontsize=11)
     known.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.28), ncols=2)
 
 

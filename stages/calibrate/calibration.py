@@ -266,8 +266,8 @@ def _check_material(params: CalibrateParams) -> None:
     unknown = [name for name in params.material if name not in ANY_MATERIAL]
     if unknown or not params.material:
         raise InputError(
-            f"calibrate.material names {', '.join(unknown) or 'nothing'}. It takes {', '.join(ANY_MATERIAL)}: of "
-            "these it is known what to expect. Correct it, or set calibrate.prior to uniform."
+            f"calibrate.material names {', '.join(unknown) or 'nothing'}. It takes {', '.join(ANY_MATERIAL)}, "
+            "which have a prior. Correct it, or set calibrate.prior to uniform."
         )
 
 
@@ -281,7 +281,7 @@ def _check_uniform(params: CalibrateParams) -> None:
     if without or not params.material:
         raise InputError(
             f"calibrate.material names {', '.join(without) or 'nothing'}, but cut.damage_law is "
-            f"{params.cut.damage_law!r}. It must name what has an effect there. Correct one of them."
+            f"{params.cut.damage_law!r}. It must name parameters of that law. Correct one of them."
         )
 
 

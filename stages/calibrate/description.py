@@ -226,39 +226,39 @@ class CalibrateParams(StageParams):
     fit: Literal["springs", "material"]
     """springs: shared values, then one per spring; material: a few numbers with a prior (the edge law's)."""
     material: tuple[str, ...]
-    """Sizes that the fit of the material seeks."""
+    """Unknowns of the fit of the material."""
     forecast_from: Annotated[float, Field(ge=0, le=0.9)]
     """Share of the contact from which the rest is forecast, to validate the fit of the material; 0: not at all."""
     force_uncertainty_n: Positive
-    """Of the log's force, beside what the model itself gets wrong."""
+    """Uncertainty of the log's force, in addition to the model discrepancy."""
     draws: Annotated[int, Field(ge=1, le=1000)]
-    """Possible materials that are drawn from the posterior."""
+    """Number of materials drawn from the posterior."""
     posterior: Annotated[str, one_of(POSTERIORS)]
-    """A key of stages.calibrate.methods.POSTERIORS: how the materials that the log leaves possible are found."""
+    """Posterior method: a key of stages.calibrate.methods.POSTERIORS."""
     prior: Literal["library", "uniform"]
-    """library: what earlier cuts lead to expect; uniform: the bounds alone, the paper's."""
+    """library: prior from earlier cuts; uniform: within the bounds, as in the paper."""
     likelihood: Literal["log", "exp_l1"] = "log"
     """log: the log's uncertainty and the model's error; exp_l1: the paper's exp(-L1) over 90 numbers."""
     summary: Literal["slices", "profile", "statistics"] = "slices"
-    """What bayessim and npe see: the likelihood's slices, 90 numbers over time, or 15 statistics of these."""
+    """Summary of a log for bayessim and npe: the likelihood's slices, 90 values over time, or 15 statistics of them."""
     chains: Annotated[int, Field(ge=1, le=64)] = 4
     samples: Annotated[int, Field(ge=4, le=100_000)] = 200
-    """Of every chain after its burn-in."""
+    """Samples of every chain after its burn-in."""
     burn_in: Annotated[int, Field(ge=0, le=100_000)] = 100
     sgld_step: Annotated[float, Field(gt=0, le=2)] = 0.2
     """First step of sgld, in squared Laplace standard deviations; they shrink."""
     gradients: Annotated[int, Field(ge=1)] = 4000
-    """A chain ends when it has used so many."""
+    """Maximum number of gradients per chain."""
     simulations: Annotated[int, Field(ge=4, le=1_000_000)] = 500
-    """Of the grid, and of the first round of bayessim and npe; later rounds have a fifth as many."""
+    """Simulations of the grid, and of the first round of bayessim and npe; later rounds have a fifth as many."""
     rounds: Annotated[int, Field(ge=1, le=100)] = 1
-    """Of bayessim and npe; more than one: from the posterior of the round before."""
+    """Rounds of bayessim and npe; each further round draws from the posterior of the previous one."""
     rate_hz: Annotated[float, Field(ge=50, le=10_000)] = 500.0
-    """Sampling of the compared profiles."""
+    """Sampling rate of the compared profiles."""
     align: Literal["contact", "recorded"]
     """contact: the knife meets the scan's top at contact onset; recorded: the log's heights are the scan's."""
     offset_range_m: Annotated[float, Field(gt=0, le=0.02)]
-    """How far the fit may move the recorded heights."""
+    """Maximum shift of the recorded heights by the fit."""
     start: dict[str, float] = Field(default_factory=dict)
     """Simulator parameters at the start; those not given are `cut.nominal_parameters`, those not fitted stay."""
     bounds: dict[str, tuple[float, float]] = Field(default_factory=dict)
@@ -291,7 +291,7 @@ class CalibrateParams(StageParams):
     shared_loss: Annotated[str, one_of(LOSSES)] = "pseudo_huber"
     """A key of stages.calibrate.methods.LOSSES."""
     loss: Annotated[str, one_of(LOSSES)] = "pseudo_huber"
-    """Of the individual phase."""
+    """Loss of the individual phase."""
     shared_iterations: Annotated[int, Field(ge=1, le=10_000)] = 12
     individual_iterations: Annotated[int, Field(ge=0, le=10_000)] = 28
     learning_rate: Annotated[float, Field(gt=0, le=10)] = 0.1
@@ -302,7 +302,7 @@ class CalibrateParams(StageParams):
     enough_n: Annotated[float, Field(ge=0, le=100)] | None = None
     """Mean error [N] at which the fit of springs ends; 0 never, null at `reading.repeatability_n`."""
     puncture_weight: Annotated[int, Field(ge=1, le=100)] = 4
-    """How many times samples within 50 ms of the measured puncture count in the loss."""
+    """Weight in the loss of samples within 50 ms of the measured puncture."""
     hold_out_fraction: Annotated[float, Field(ge=0, le=0.5)] = 0.2
     hold_out_block_s: Positive = 0.03
     starts: Annotated[int, Field(ge=1, le=100)] = 1

@@ -238,7 +238,7 @@ class FitOutcome(Enum):
     CONVERGED = ("converged", "The loss no longer falls.")
     NOISE = (
         "at the log's noise",
-        "The mean error is below what the log repeats to (calibrate.enough_n).",
+        "The mean error is below the repeatability of the log (calibrate.enough_n).",
     )
     STALLED = (
         "stalled",

@@ -227,7 +227,7 @@ def predict(
     cut, known = read_recorded_cut(other), read_recorded_cut(read("ingest/force"))
     if cut is None or known is None:
         raise InputError(
-            "predict: there is no force log to predict from. The scan needs one of its own. Run it with --log first."
+            "predict: the scan has no force log. A prediction needs a fitted material. Run the scan with --log first."
         )
     problem = pose_problem(model, cut, params)
     heights = _heights(read("calibrate/posterior"))

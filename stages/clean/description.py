@@ -56,7 +56,7 @@ class CleanParams(StageParams):
     max_displacement_fraction: Fraction
     max_faces: Annotated[int, Field(ge=100)]
     max_bytes: Annotated[int, Field(ge=100)]
-    """Of the scan's file; larger ones are refused before they are read or copied."""
+    """Maximum size of the scan's file; larger ones are rejected before they are read or copied."""
     max_filled_fraction: Annotated[float, Field(ge=0, le=1)]
     """Part of the clean surface's area that may be invented where the scan saw nothing."""
     orientation: Literal["auto", "y_up", "z_up"]

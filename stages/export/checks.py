@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+CUT_FRACTION = "cut fraction of the simulated cut"
+"""Name of the check that the motion cuts through; the report shows its note."""
 AGAIN = "The files are damaged or were changed; export again"
 """Remedy where a file differs from what the stage wrote."""
 

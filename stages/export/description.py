@@ -41,15 +41,15 @@ class ExportParams(StageParams):
     tool_com_m: Vector
     """Centre of mass of knife and fixture in the flange's frame."""
     joint_stiffness_nm_rad: Annotated[float, Field(ge=100, le=14250)]
-    """Of the robot's joint impedance controller; the predicted deflection is stated for it."""
+    """Stiffness of the robot's joint impedance controller, for which the deflection is predicted."""
     max_deflection_m: Annotated[float, Field(gt=0, le=0.01)]
-    """An edge that gives way by more than a centimetre makes another cut than the one that was simulated."""
+    """Maximum deflection of the edge; beyond a centimetre the cut is not the simulated one."""
     min_board_clearance_m: Annotated[float, Field(ge=0, le=0.05)]
-    """Least height of the edge above the board."""
+    """Minimum height of the edge above the board."""
     fixture_clearance_m: Annotated[float, Field(ge=0, le=0.1)]
-    """Least distance of the fixture from board and fruit."""
+    """Minimum distance of the fixture from board and fruit."""
     blade_overlap_m: Annotated[float, Field(ge=0, le=0.1)]
-    """How far the blade reaches at least beyond the fruit at both ends."""
+    """Minimum reach of the blade beyond the fruit at both ends."""
     approach_height_m: Annotated[float, Field(gt=0, le=0.5)]
     """Height above the start of the cut where the motion begins and ends."""
     approach_speed_m_s: Annotated[float, Field(gt=0, le=0.25)]
@@ -59,7 +59,7 @@ class ExportParams(StageParams):
     """Rest before and after the approach, the cut and the retract."""
     air_cut_lift_m: Annotated[float, Field(ge=0.01, le=0.3)]
     min_cut_fraction: Annotated[float, Field(ge=0.5, le=1)]
-    """Least share of the cut that the simulated motion must part; with less than half of it, it is no cut."""
+    """Minimum cut fraction of the simulated cut."""
     mujoco: bool
     """Simulate the joint trajectory on a torque-controlled arm in MuJoCo (the extra `verify`)."""
 

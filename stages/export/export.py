@@ -40,7 +40,7 @@ class Exported:
 
 
 def export(
-    place: Path,
+    parent: Path,
     motion: pl.DataFrame,
     body: tuple[pl.DataFrame, pl.DataFrame],
     parting: Parting,
@@ -52,17 +52,17 @@ def export(
     force_calibrated: bool,
     saving: str = "",
 ) -> Exported:
-    """Write the export below `place`, read it back, certify it, and leave it in `certified` or `refused`.
+    """Write the export below `parent`, read it back, certify it, and leave it in `certified` or `refused`.
 
     The knife is the one that the motion was optimised for; `saving` is stated in the files, not verified. Raises
     InputError if the motion is not at 1 kHz, misses the body or is out of the robot's reach.
     """
     demand = demand_of(motion, body, parting, chain, params, knife=knife, force_calibrated=force_calibrated)
-    unchecked = place / _UNCHECKED
+    unchecked = parent / _UNCHECKED
     unchecked.mkdir(parents=True)
     document = write_package(unchecked, demand, scan_id=scan_id, saving=saving)
     certificate = certify(unchecked, demand)
-    folder = place / (_CERTIFIED if certificate.certified else _REFUSED)
+    folder = parent / (_CERTIFIED if certificate.certified else _REFUSED)
     if not certificate.certified:
         for name in RUN_SCRIPTS:
             (unchecked / name).unlink()

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.export.cell import base_distance, blade_box, link_heights
-from stages.export.checks import Check, at_least, at_most
+from stages.export.checks import CUT_FRACTION, Check, at_least, at_most
 from stages.export.demand import Demand, Fruit, area_below
 from stages.export.export_files import ExportFiles
 from stages.export.motion_checks import POSE_M, cut_phase, edge_poses, in_cutting_frame
@@ -111,7 +111,7 @@ def _parted(demand: Demand, lowest_m: float) -> list[Check]:
         ),
         at_least(
             9,
-            "share of the cut that is parted",
+            CUT_FRACTION,
             parting.cut_fraction,
             demand.params.min_cut_fraction,
             "-",

@@ -52,7 +52,7 @@ template <typename T>
 void read(std::istream& in, const std::string& name, T& values) {
   std::string word;
   in >> word;
-  if (word != name) throw Refusal("the plain file has '" + word + "' where " + name + " belongs. Write it again.");
+  if (word != name) throw Refusal("the plain file has '" + word + "', expected " + name + ". Write it again with run_cut.py --plain.");
   for (auto& value : values) in >> value;
 }
 
@@ -67,7 +67,7 @@ Motion read_motion(const std::string& file) {
   std::ifstream in(file);
   if (!in) throw Refusal(file + " can't be read. Give the file of run_cut.py --plain.");
   Motion m;
-  if (read_one<int>(in, "scan2cut-stream") != 1) throw Refusal(file + " is of another version. Write it again.");
+  if (read_one<int>(in, "scan2cut-stream") != 1) throw Refusal(file + " was written by another version. Write it again with run_cut.py --plain.");
   m.scan = read_one<std::string>(in, "scan");
   m.kind = read_one<std::string>(in, "motion");
   m.sha256 = read_one<std::string>(in, "content_sha256");
@@ -89,7 +89,7 @@ Motion read_motion(const std::string& file) {
     for (auto& q : row) in >> q;
   std::string end;
   in >> end;
-  if (!in || end != "end" || m.path.size() < 3) throw Refusal(file + " is not whole. Write it again.");
+  if (!in || end != "end" || m.path.size() < 3) throw Refusal(file + " is incomplete. Write it again with run_cut.py --plain.");
   return m;
 }
 
@@ -117,7 +117,7 @@ franka::Robot connect(const std::string& host, bool simulated) {
   try {
     return franka::Robot(host, simulated ? franka::RealtimeConfig::kIgnore : franka::RealtimeConfig::kEnforce);
   } catch (const franka::Exception& error) {
-    throw Refusal("no robot answers at " + host + " that this libfranka can speak to (" + error.what() +
+    throw Refusal("no robot with a protocol of this libfranka answers at " + host + " (" + error.what() +
                   "). Check the address, the cable, FCI in Desk and the robot's system version.");
   }
 }
@@ -125,7 +125,7 @@ franka::Robot connect(const std::string& host, bool simulated) {
 void set_up(franka::Robot& robot, const Motion& m) {
   auto state = robot.readOnce();
   if (!(state.m_ee <= kMassTolerance))
-    throw Refusal("Desk says that an end effector is mounted. The knife is sent as the load. Choose mass 0 in Desk.");
+    throw Refusal("an end effector is configured in Desk. The knife is sent as the load. Set its mass to 0 in Desk.");
   robot.setLoad(m.mass, m.centre, {{1e-3, 0, 0, 0, 1e-3, 0, 0, 0, 1e-3}});
   robot.setEE(without(state.F_T_NE, m.edge));
   robot.setJointImpedance(m.stiffness);
@@ -133,11 +133,11 @@ void set_up(franka::Robot& robot, const Motion& m) {
   for (int i = 0; i < kSettle; ++i) {
     state = robot.readOnce();
     if (std::abs(state.m_load - m.mass) <= kMassTolerance && apart(state.F_T_EE, m.edge) <= kTolerance) break;
-    if (i + 1 == kSettle) throw Refusal("the robot does not take load and end effector. Clear both in Desk.");
+    if (i + 1 == kSettle) throw Refusal("the robot does not accept the load and the end effector. Clear both in Desk.");
   }
-  if (!(apart(state.dq, Joints{}) <= kStill)) throw Refusal("the arm moves. It must rest before the motion. Wait.");
+  if (!(apart(state.dq, Joints{}) <= kStill)) throw Refusal("the arm is moving. It must be at rest before the motion. Wait.");
   if (!(apart(state.q_d, m.path.front()) <= kReady))
-    throw Refusal("the arm is not at its ready pose (50 mrad). Bring it there with Desk or by hand guiding.");
+    throw Refusal("the arm is more than 50 mrad from its ready pose. Move it there with Desk or by hand guiding.");
 }
 
 std::string quoted(std::string text) {  // for JSON
@@ -299,10 +299,10 @@ int main(int count, char** words) try {
   franka::Robot robot = connect(arguments[0], simulated);
   set_up(robot, motion);
   std::cout << (motion.kind == "cut" ? "CUT of " : "Air cut of ") << motion.scan << ", " << motion.path.size() / 1000.0
-            << " s. Nobody is within reach; the stop button is in hand. Type move to go on: " << std::flush;
-  std::string said;
-  std::getline(std::cin, said);
-  if (said != "move") throw Refusal("not confirmed.");
+            << " s. Make sure that nobody is within reach and hold the stop button. Type move to start: " << std::flush;
+  std::string answer;
+  std::getline(std::cin, answer);
+  if (answer != "move") throw Refusal("not confirmed.");
   Run run(motion);
   std::string reason;
   try {

@@ -54,7 +54,7 @@ class HalveParams(StageParams):
     """Turn about the vertical. At 0 the fruit's former vertical lies along the blade, if the half lies on its cut
     face; otherwise the second cut is parallel to the frame of the first."""
     offset_m: Annotated[float, Field(ge=-1, le=1)]
-    """Of the second cut's plane from the half's centre of mass, along x."""
+    """Offset of the second cut's plane from the half's centre of mass, along x."""
 
 
 STAGE = Stage(

@@ -63,9 +63,9 @@ class IngestParams(StageParams):
 
     reading: ReadingParams
     columns: dict[str, str | list[str]]
-    """For tables: what is in which column. For ROS recordings: the topics of force, pose and joints."""
+    """Tables: quantity → column or columns. ROS recordings: topics of force, pose and joints."""
     sample_rate_hz: Positive | None = None
-    """Of a table without a time column."""
+    """Sample rate of a table without a time column."""
     time_unit: Literal["auto", "s", "ms", "us", "ns"]
     length_unit: Literal["m", "cm", "mm"]
     force_unit: Literal["N", "mN", "kN"]
@@ -82,7 +82,7 @@ class IngestParams(StageParams):
     edge_offset_m: Vector
     """From the end effector to the middle of the edge, in the end effector's frame."""
     board_height_m: float | None = None
-    """Of the board above the robot's base, along up_axis."""
+    """Height of the board above the robot's base, along up_axis."""
     board_clearance_m: Annotated[float, Field(ge=0, le=0.1)]
     """Height of the edge above the board at its lowest, where board_height_m is not known."""
     tare: Literal["auto", "air", "window", "none"]

@@ -58,10 +58,10 @@ def halve_edges(nodes: Array, tets: NDArray[np.int32]) -> tuple[Array, NDArray[n
         chosen = ten[shortest == number]
         for one, other in zip(ring, ring[1:] + ring[:1], strict=True):
             inner.append(chosen[:, (a, b, one, other)])
-    out = np.concatenate([corners, *inner]).astype(np.int32)
-    flipped = tet_volumes(fine, out) < 0.0
-    out[flipped] = out[flipped][:, [0, 1, 3, 2]]
-    return fine, out
+    small = np.concatenate([corners, *inner]).astype(np.int32)
+    flipped = tet_volumes(fine, small) < 0.0
+    small[flipped] = small[flipped][:, [0, 1, 3, 2]]
+    return fine, small
 
 
 def finer_cut(nodes: Array, tets: NDArray[np.int32]) -> CutMesh:
@@ -172,13 +172,13 @@ class ShareSurrogate:
 
         shares: press and drag, shape [draws, 2]; weights: of the first samples, which sum to 1.
         """
-        known = np.column_stack([np.ones(len(self.shares)), self.shares])
-        wanted = np.column_stack([np.ones(len(shares)), shares])
-        parts = np.linalg.solve(known.T, wanted.T).T
-        seen = self.forces[:, : len(weights)]
+        simulated = np.column_stack([np.ones(len(self.shares)), self.shares])
+        drawn = np.column_stack([np.ones(len(shares)), shares])
+        parts = np.linalg.solve(simulated.T, drawn.T).T
+        forces = self.forces[:, : len(weights)]
         squares = np.zeros((len(shares), len(weights)))
-        for component in range(seen.shape[2]):
-            squares += (parts @ seen[:, :, component]) ** 2
+        for component in range(forces.shape[2]):
+            squares += (parts @ forces[:, :, component]) ** 2
         return np.asarray(np.sqrt(squares) @ weights, float)
 
 
@@ -197,18 +197,18 @@ class SavingBand:
     """Standard deviation of the logarithm of the force ratio due to the material and the surrogate's error."""
 
 
-def saving_band(ratios: Array, lefts: Array, seed: int) -> SavingBand:
+def saving_band(ratios: Array, log_residuals: Array, seed: int) -> SavingBand:
     """Return the interval of 1 - ratio.
 
     Args:
         ratios: Slicing / vertical force for possible shares, shape [draws].
-        lefts: Logarithm of that ratio as simulated with possible materials, minus that of the shares alone; at least
-            two. Their Student distribution represents the material.
+        log_residuals: Logarithm of that ratio as simulated with possible materials, minus that of the shares alone;
+            at least two. Their Student distribution represents the material.
         seed: Seed of the random numbers.
     """
-    generator, count = np.random.default_rng(seed), len(lefts)
-    spread = float(lefts.std(ddof=1))
-    by_material = lefts.mean() + spread * np.sqrt(1.0 + 1.0 / count) * generator.standard_t(
+    generator, count = np.random.default_rng(seed), len(log_residuals)
+    spread = float(log_residuals.std(ddof=1))
+    by_material = log_residuals.mean() + spread * np.sqrt(1.0 + 1.0 / count) * generator.standard_t(
         count - 1, _BAND_DRAWS
     )
     drawn = ratios[generator.permutation(np.arange(_BAND_DRAWS) % len(ratios))] * np.exp(by_material)

@@ -145,7 +145,7 @@ _ARTIFACTS = (
 
 
 class _ConstraintWeight(StageParams):
-    """How hard MDMM pulls on one constraint."""
+    """Weight of one constraint in MDMM."""
 
     scale: Positive
     damping: Positive
@@ -157,9 +157,9 @@ class OptimizeParams(StageParams):
     cut: CutParams
     arm: ArmParams
     mean_over: Literal["time", "depth"]
-    """Whether every moment, or every millimetre of the way down, counts the same in the mean force."""
+    """Whether the force is averaged over time or over depth."""
     blade_overlap_m: Annotated[float, Field(ge=0, le=0.1)]
-    """How far the blade reaches beyond the fruit at both ends, at all times."""
+    """Minimum reach of the blade beyond the fruit at both ends, at all times."""
     max_speed_m_s: Annotated[float, Field(gt=0, le=2)]
     """This and the accelerations: null in params.yaml takes those of arm.robot."""
     max_acceleration_along_m_s2: Annotated[float, Field(gt=0, le=20)]
@@ -167,9 +167,9 @@ class OptimizeParams(StageParams):
     keyframe_spacing_s: Annotated[float, Field(ge=0.02, le=10)]
     sigma2_s2: Annotated[float, Field(gt=0, le=10)] = 0.03
     window_s: Annotated[float, Field(ge=0.12, le=1)]
-    """Rise and fall of the motion at its ends; below 120 ms a controller refuses it. Null: as arm.robot needs it."""
+    """Rise and fall of the motion at its ends; below 120 ms a controller rejects it. Null: as arm.robot requires."""
     final_strokes: Annotated[int, Field(ge=0, le=10)]
-    """Strokes along the board after the cut, at most: as many as part the fruit. 0 ends with the cut."""
+    """Maximum number of strokes along the board after the cut; they end when the fruit is cut through. 0: none."""
     final_stroke_s: Annotated[float, Field(ge=0.1, le=5)]
     final_height_m: Annotated[float, Field(ge=0, le=0.1)]
     """Height of the edge above the board to which they sink; a cut that ends lower stays there."""
@@ -178,13 +178,13 @@ class OptimizeParams(StageParams):
     candidates: Annotated[int, Field(ge=1, le=1000)]
     """Motions that are drawn and simulated once; the starts but the first are the best of them."""
     start_amplitude_m_s: Positive = 0.02
-    """Of the first start; at 0 the descent can't leave the vertical cut, by symmetry."""
+    """Amplitude of the first start; at 0 the descent can't leave the vertical cut, by symmetry."""
     start_amplitude_range_m_s: tuple[Positive, Positive] = (0.04, 0.15)
     start_frequency_range_rad_s: tuple[Positive, Positive] = (2.0, 24.0)
     iterations: Annotated[int, Field(ge=1, le=10_000)]
     """Simulations per start."""
     ablation_iterations: Annotated[int, Field(ge=1, le=10_000)] = 6
-    """Of the search without constraints, which is only reported."""
+    """Iterations of the search without constraints, which is only reported."""
     start_radius: Annotated[float, Field(gt=0, le=10)] = 0.5
     """First length of a step, in the optimiser's units (0.1 m/s, 10 rad/s, a fifth of the descent)."""
     least_radius: Annotated[float, Field(gt=0, le=10)] = 0.02
@@ -196,7 +196,7 @@ class OptimizeParams(StageParams):
     0 ends a start only when no step promises anything.
     """
     optimiser: Annotated[str, one_of(OPTIMISERS)] = "adamax"
-    """Of MDMM: a key of stages.optimize.description.OPTIMISERS."""
+    """Optimiser of MDMM: a key of stages.optimize.description.OPTIMISERS."""
     inner_iterations: Annotated[int, Field(ge=10, le=100_000)] = 300
     """Steps of MDMM between two simulations."""
     multiplier_rate: Annotated[float, Field(ge=0, le=100)] = 0.1

@@ -67,17 +67,17 @@ def first_cuts(
         processes=params.processes,
         progress=progress,
     )
-    found = [
+    finished = [
         FirstCut(name, Measured(cut, motion, answer.value))
         for (name, motion), answer in zip(motions.items(), answers, strict=True)
         if answer.value is not None
     ]
-    if len(found) < 2 or found[0].name != _VERTICAL:
+    if len(finished) < 2 or finished[0].name != _VERTICAL:
         raise InputError(
-            f"probe: of {len(motions)} simulated first cuts {len(found)} came to their end. The vertical one and a "
-            "slicing one are needed. Check the fruit's size and the section cut of params.yaml."
+            f"probe: {len(finished)} of {len(motions)} simulated first cuts finished. The vertical cut and at least "
+            "one slicing cut must finish. Check the fruit's size and the section cut of params.yaml."
         )
-    return found
+    return finished
 
 
 def _half_sawing(cut: SlicingCut, params: OptimizeParams) -> _Array:
@@ -117,13 +117,13 @@ def first_cuts_picture(
         before: The same before any log [-].
     """
     figure, canvas = new_figure((12.0, 4.2))
-    known, path, force = figure.subplots(1, 3)
+    uncertainty, path, force = figure.subplots(1, 3)
     names = sorted(bands, key=lambda name: -bands[name])
     colours = [CUT if name == chosen.name else SCAN for name in names]
-    known.barh(names, [100.0 * bands[name] for name in names], color=colours)
-    known.axvline(100.0 * before, color=TEXT, lw=1, ls="--")
-    known.set(xlabel="saving known to ± points (dashed: before any log)")
-    known.set_title("after the log of each first cut", color=TEXT, fontsize=10)
+    uncertainty.barh(names, [100.0 * bands[name] for name in names], color=colours)
+    uncertainty.axvline(100.0 * before, color=TEXT, lw=1, ls="--")
+    uncertainty.set(xlabel="uncertainty of the saving [± percentage points] (dashed: before any log)")
+    uncertainty.set_title("after the log of each first cut", color=TEXT, fontsize=10)
 
     table = chosen.table()
     position, newtons = table["position_m"].to_numpy(), table["force_n"].to_numpy()

@@ -75,8 +75,8 @@ def rests_on(posterior: pl.DataFrame, law: str) -> str:
     rows = posterior.filter(pl.col("name").is_in(SHARE_RATIOS))
     if rows.is_empty():
         return "shares of the edge toughness as given in calibrate.start, without their uncertainty"
-    known = max(rows["cuts"].to_list())
-    public = "44 public cuts" + (f" and {known} in the library" if known else "")
+    library_cuts = max(rows["cuts"].to_list())
+    public = "44 public cuts" + (f" and {library_cuts} in the library" if library_cuts else "")
     least = min(rows["deviation"].to_list())
     if least < _FITTED_BELOW:
         return "shares of the edge toughness fitted on a sawing log of this fruit"
@@ -101,7 +101,7 @@ def run(io: StageIO, params: OptimizeParams) -> dict[str, Any]:
     materials = [relative_to(values, fitted, factors) for factors in read_possible_materials(io.read, skin)]
     nodes, tets = io.read("tetrahedralize_half/nodes"), io.read("tetrahedralize_half/tets")
     silhouette = mesh.nodes[~mesh.node_ghost][:, [2, 1]]
-    found = optimize(
+    optimum = optimize(
         model,
         values,
         params,
@@ -114,18 +114,18 @@ def run(io: StageIO, params: OptimizeParams) -> dict[str, Any]:
         progress=lambda fraction, text: io.progress(0.02 + 0.95 * fraction, text),
         show=lambda so_far: io.show(lambda: live_picture(so_far, silhouette)),
     )
-    profile, history, figures = profile_table(found), history_table(found), metrics(found)
+    profile, history, figures = profile_table(optimum), history_table(optimum), metrics(optimum)
     notes = {"knife": params.cut.knife_label, "saving": saving_sentence(figures)}
-    io.write("optimize/motion", motion_table(found), notes=notes)
+    io.write("optimize/motion", motion_table(optimum), notes=notes)
     io.write("optimize/profile", profile)
-    io.write("optimize/keyframes", keyframe_table(found))
+    io.write("optimize/keyframes", keyframe_table(optimum))
     io.write("optimize/history", history)
-    io.write("optimize/confirmation", confirmation_table(found))
+    io.write("optimize/confirmation", confirmation_table(optimum))
     io.write_plot("optimize/profile_plot", plot_text(profile, ["time_s", "vertical_n", "optimized_n"]))
     io.write_plot("optimize/history_plot", plot_text(history, ["start", "iteration", "mean_force_n"]))
     io.progress(0.98, "draw the picture")
-    io.write_png("optimize/preview", optimize_picture(found, silhouette))
-    io.progress(1.0, f"mean force {100.0 * found.reduction():.1f} % below the vertical cut")
+    io.write_png("optimize/preview", optimize_picture(optimum, silhouette))
+    io.progress(1.0, f"mean force {100.0 * optimum.reduction():.1f} % below the vertical cut")
     return figures
 
 

@@ -21,9 +21,9 @@ _CONTACT_N = 0.5
 """Force below which nothing is cut [N]."""
 
 
-def motion_table(found: Optimization) -> pl.DataFrame:
+def motion_table(optimum: Optimization) -> pl.DataFrame:
     """Return the table optimize/motion."""
-    return motion_rows(found.slicing, found.draw)
+    return motion_rows(optimum.slicing, optimum.draw)
 
 
 def motion_rows(motion: Measured, draw: FinalDraw) -> pl.DataFrame:
@@ -42,11 +42,11 @@ def motion_rows(motion: Measured, draw: FinalDraw) -> pl.DataFrame:
     )
 
 
-def profile_table(found: Optimization) -> pl.DataFrame:
+def profile_table(optimum: Optimization) -> pl.DataFrame:
     """Return the table optimize/profile: both whole motions, one row per millisecond."""
-    straight, sliced = found.whole_vertical.path.position, found.whole.path.position
-    times = found.whole.times
-    before, after = (_at(times, found.cut, each.force) for each in (found.whole_vertical, found.whole))
+    straight, sliced = optimum.whole_vertical.path.position, optimum.whole.path.position
+    times = optimum.whole.times
+    before, after = (_at(times, optimum.cut, each.force) for each in (optimum.whole_vertical, optimum.whole))
     return pl.DataFrame(
         [
             pl.Series("time_s", times, pl.Float64),
@@ -60,12 +60,12 @@ def profile_table(found: Optimization) -> pl.DataFrame:
     )
 
 
-def keyframe_table(found: Optimization) -> pl.DataFrame:
+def keyframe_table(optimum: Optimization) -> pl.DataFrame:
     """Return the table optimize/keyframes."""
-    values = found.cut.motion_parameters(found.slicing.variables)
+    values = optimum.cut.motion_parameters(optimum.slicing.variables)
     return pl.DataFrame(
         [
-            pl.Series("time_s", found.cut.keyframe_times, pl.Float64),
+            pl.Series("time_s", optimum.cut.keyframe_times, pl.Float64),
             pl.Series("amplitude_m_s", values["amplitude"], pl.Float64),
             pl.Series("frequency_rad_s", values["frequency"], pl.Float64),
             pl.Series("velocity_y_m_s", values["velocity_y"], pl.Float64),
@@ -73,14 +73,14 @@ def keyframe_table(found: Optimization) -> pl.DataFrame:
     )
 
 
-def history_table(found: Optimization) -> pl.DataFrame:
+def history_table(optimum: Optimization) -> pl.DataFrame:
     """Return the table optimize/history, one row per iteration of every start."""
     rows = [
         {"start": name, "iteration": i + 1, **row}
-        for name, run in found.runs.items()
+        for name, run in optimum.runs.items()
         for i, row in enumerate(run.history)
     ]
-    return pl.DataFrame(rows).rename({name: _residual_column(name) for name in found.residuals})
+    return pl.DataFrame(rows).rename({name: _residual_column(name) for name in optimum.residuals})
 
 
 def _residual_column(rule: str) -> str:
@@ -88,9 +88,9 @@ def _residual_column(rule: str) -> str:
     return re.sub(r"(_m(?:_s2?)?)$", r"_residual\1", rule)
 
 
-def confirmation_table(found: Optimization) -> pl.DataFrame:
+def confirmation_table(optimum: Optimization) -> pl.DataFrame:
     """Return the table optimize/confirmation."""
-    rows = found.confirmed
+    rows = optimum.confirmed
     return pl.DataFrame(
         [
             pl.Series("check", [row.name for row in rows], pl.String),
@@ -102,61 +102,61 @@ def confirmation_table(found: Optimization) -> pl.DataFrame:
     )
 
 
-def metrics(found: Optimization) -> dict[str, Any]:
+def metrics(optimum: Optimization) -> dict[str, Any]:
     """Return the artifact optimize/metrics.
 
     Unless stated otherwise a figure is of the whole motion, final strokes included.
     """
-    vertical, slicing = found.whole_vertical.norm, found.whole.norm
-    both = (found.whole_vertical, found.whole)
-    over = found.cut.mean_over
+    vertical, slicing = optimum.whole_vertical.norm, optimum.whole.norm
+    both = (optimum.whole_vertical, optimum.whole)
+    over = optimum.cut.mean_over
     # Possible materials are in the interval; here it matters whether the simulation itself is reliable.
-    kept = [row.reduction for row in found.confirmed if not row.name.startswith(POSSIBLE)]
+    kept = [row.reduction for row in optimum.confirmed if not row.name.startswith(POSSIBLE)]
     survives = bool(np.isfinite(kept).all())
-    free = found.runs[UNCONSTRAINED]
+    free = optimum.runs[UNCONSTRAINED]
     return {
-        "mean_over": found.cut.mean_over,
-        "mean_force_vertical_n": found.whole_vertical.mean_n(over),
-        "mean_force_optimized_n": found.whole.mean_n(over),
-        "reduction": found.reduction(),
-        **_band(found),
-        "reduction_rests_on": found.rests_on,
-        "reduction_over_time": found.reduction("time"),
-        "reduction_over_depth": found.reduction("depth"),
-        "reduction_of_descent": found.descent_reduction(),
-        "mean_force_descent_vertical_n": found.vertical.mean_n(),
-        "mean_force_descent_n": found.slicing.mean_n(),
-        "mean_force_without_sawing_n": found.without_sawing.mean_n(),
-        "reduction_by_sawing": found.reduction_by_sawing,
+        "mean_over": optimum.cut.mean_over,
+        "mean_force_vertical_n": optimum.whole_vertical.mean_n(over),
+        "mean_force_optimized_n": optimum.whole.mean_n(over),
+        "reduction": optimum.reduction(),
+        **_band(optimum),
+        "reduction_rests_on": optimum.rests_on,
+        "reduction_over_time": optimum.reduction("time"),
+        "reduction_over_depth": optimum.reduction("depth"),
+        "reduction_of_descent": optimum.descent_reduction(),
+        "mean_force_descent_vertical_n": optimum.vertical.mean_n(),
+        "mean_force_descent_n": optimum.slicing.mean_n(),
+        "mean_force_without_sawing_n": optimum.without_sawing.mean_n(),
+        "reduction_by_sawing": optimum.reduction_by_sawing,
         "peak_force_vertical_n": float(vertical.max()),
         "peak_force_optimized_n": float(slicing.max()),
         "peak_reduction": 1.0 - float(slicing.max() / vertical.max()),
         **_both("push_down", "n", *(_push_down_n(each) for each in both)),
-        **_both("work", "j", *(_work_j(found, each) for each in both)),
-        **{_residual_column(name): value for name, value in found.residuals.items()},
+        **_both("work", "j", *(_work_j(optimum, each) for each in both)),
+        **{_residual_column(name): value for name, value in optimum.residuals.items()},
         "confirmed_reduction": float(min(kept)) if survives else None,
-        "confirmed": {row.name: _number(row.reduction) for row in found.confirmed},
-        **_ablation(free.best, found.vertical.mean_n()),
-        "duration_s": found.cut.passage.duration_s,
-        "whole_duration_s": float(found.whole.times[-1]),
-        "vertical_cut_fraction": found.vertical_cut_fraction,
-        "draw_duration_s": found.draw.duration_s,
-        "draw_strokes": found.draw.strokes,
-        "draw_peak_force_n": found.draw.peak_n,
-        "cut_fraction": found.draw.cut_fraction,
-        "best_start": found.best_start,
-        "iterations": sum(len(run.history) for run in found.runs.values()),
-        "ended": {name: run.ended for name, run in found.runs.items()},
+        "confirmed": {row.name: _number(row.reduction) for row in optimum.confirmed},
+        **_ablation(free.best, optimum.vertical.mean_n()),
+        "duration_s": optimum.cut.passage.duration_s,
+        "whole_duration_s": float(optimum.whole.times[-1]),
+        "vertical_cut_fraction": optimum.vertical_cut_fraction,
+        "draw_duration_s": optimum.draw.duration_s,
+        "draw_strokes": optimum.draw.strokes,
+        "draw_peak_force_n": optimum.draw.peak_n,
+        "cut_fraction": optimum.draw.cut_fraction,
+        "best_start": optimum.best_start,
+        "iterations": sum(len(run.history) for run in optimum.runs.values()),
+        "ended": {name: run.ended for name, run in optimum.runs.items()},
     }
 
 
-def _band(found: Optimization) -> dict[str, float | None]:
+def _band(optimum: Optimization) -> dict[str, float | None]:
     """Return the 90 % intervals of saving and peak force over possible cuts; empty without a posterior.
 
     The saving's interval covers the shares of the edge toughness and the material: the same cut, made vertically, has
     the same factor of its own. `two_cuts` is the interval of a saving measured on two cuts, which have a factor each.
     """
-    band = found.band
+    band = optimum.band
     figures: dict[str, float | None] = {
         "reduction_low": None if band is None else band.low,
         "reduction_high": None if band is None else band.high,
@@ -166,10 +166,10 @@ def _band(found: Optimization) -> dict[str, float | None]:
         "reduction_material_spread": None if band is None else band.material_spread,
         "peak_force_high_n": None,
     }
-    peaks = np.log([row.peak_n for row in found.confirmed if row.name.startswith(POSSIBLE)])
+    peaks = np.log([row.peak_n for row in optimum.confirmed if row.name.startswith(POSSIBLE)])
     if len(peaks) and np.isfinite(peaks).all():
         spread = float(np.hypot(peaks.std(), AMPLITUDE_SPREAD))
-        figures["peak_force_high_n"] = float(found.slicing.norm.max() * np.exp(NINETY * spread))
+        figures["peak_force_high_n"] = float(optimum.slicing.norm.max() * np.exp(NINETY * spread))
     return figures
 
 
@@ -188,9 +188,9 @@ def _push_down_n(motion: Whole) -> float:
     return float(up[motion.norm > _CONTACT_N].mean())
 
 
-def _work_j(found: Optimization, motion: Whole) -> float:
+def _work_j(optimum: Optimization, motion: Whole) -> float:
     """Return the work of the arm [J]."""
-    power = -(_at(motion.times, found.cut, motion.force) * _in_space(motion.path.velocity)).sum(axis=1)
+    power = -(_at(motion.times, optimum.cut, motion.force) * _in_space(motion.path.velocity)).sum(axis=1)
     return float(np.trapezoid(power, motion.times))
 
 
@@ -214,5 +214,5 @@ def _in_space(yz: _Array) -> _Array:
 
 def _at(times: _Array, cut: SlicingCut, force: _Array) -> _Array:
     """Return the force at the controller's times, zero at time zero. A sample is the mean up to its time."""
-    known = (np.arange(len(force)) + 0.5) / cut.sample_rate_hz
-    return np.stack([np.interp(times, known, column, left=0.0) for column in force.T], axis=1)
+    sample_times = (np.arange(len(force)) + 0.5) / cut.sample_rate_hz
+    return np.stack([np.interp(times, sample_times, column, left=0.0) for column in force.T], axis=1)

@@ -178,7 +178,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Optimization:
-    """The best motion, the vertical one it is compared with, and how it was found."""
+    """The best motion, the vertical one it is compared with, and how it was optimum."""
 
     cut: SlicingCut
     vertical: Measured
@@ -269,7 +269,7 @@ def optimize(
         scale = vertical.mean_n()
         if scale == 0.0:
             raise InputError(
-                "optimize: the vertical cut meets no force. The knife must pass through the fruit. Check precut_half."
+                "optimize: the vertical cut has zero force. The knife must pass through the fruit. Check precut_half."
             )
         starts = chosen_starts(cut, params, list(zip(drawn, forces[1:], strict=True)))
         template = Start(
@@ -313,11 +313,11 @@ def optimize(
     if straight_force is None:
         raise InputError(
             f"optimize: the vertical cut of the whole duration, {_path_seconds(path):.2f} s, stopped before its end. "
-            "It is what the motion is compared with. Lower cut.dt_s, or raise cut.force_limit_n."
+            "The saving is relative to it. Lower cut.dt_s, or raise cut.force_limit_n."
         )
     remove_checkpoints(scan_dir, "optimize")
     limits = {rule.name: rule.limit for rule in rules_of(passage, params)}
-    found = Optimization(
+    optimum = Optimization(
         cut,
         vertical,
         slicing,
@@ -335,8 +335,8 @@ def optimize(
         rests_on,
     )
     tried = [shares_in(of_material(values, factors)) for factors in materials[:MATERIALS]] if nodes else []
-    band = _band(found, shares, [shares_in(values), *nodes] if nodes else [], tried, others, params.seed)
-    return replace(found, band=band)
+    band = _band(optimum, shares, [shares_in(values), *nodes] if nodes else [], tried, others, params.seed)
+    return replace(optimum, band=band)
 
 
 def _path_seconds(path: Trajectory) -> float:
@@ -352,7 +352,7 @@ def _straight_path(cut: SlicingCut, path: Trajectory, params: OptimizeParams) ->
 
 
 def _band(
-    found: Optimization,
+    optimum: Optimization,
     shares: _Array | None,
     nodes: Sequence[_Array],
     tried: Sequence[_Array],
@@ -363,21 +363,21 @@ def _band(
 
     nodes: press and drag share of the whole motion and of the others, each of shape [2]; tried: those of the materials.
     """
-    rows = [row for row in found.confirmed if row.name.startswith(POSSIBLE)]
+    rows = [row for row in optimum.confirmed if row.name.startswith(POSSIBLE)]
     simulated = np.array([row.slicing_n / row.vertical_n for row in rows])
-    over = found.cut.mean_over
-    ratio, descent = 1.0 - found.reduction(), 1.0 - found.descent_reduction()
+    over = optimum.cut.mean_over
+    ratio, descent = 1.0 - optimum.reduction(), 1.0 - optimum.descent_reduction()
     if len(rows) < 2 or not np.isfinite(simulated).all() or any(force is None for force, _ in others):
         return None
     if shares is None:
         return saving_band(np.array([ratio]), np.log(simulated / descent), seed)
-    count = len(found.whole.force)
-    forces = [found.whole.force, *(force[:count] for force, _ in others if force is not None)]
+    count = len(optimum.whole.force)
+    forces = [optimum.whole.force, *(force[:count] for force, _ in others if force is not None)]
     surrogate = ShareSurrogate(np.array(nodes), np.array(forces))
-    vertical_n = found.whole_vertical.mean_n(over)
-    ratios = surrogate.mean_n(shares, found.whole.weights(over)) / vertical_n
-    weights = found.cut.weights(found.slicing.variables)
-    expected = surrogate.mean_n(np.array(tried), weights) / found.vertical.mean_n()
+    vertical_n = optimum.whole_vertical.mean_n(over)
+    ratios = surrogate.mean_n(shares, optimum.whole.weights(over)) / vertical_n
+    weights = optimum.cut.weights(optimum.slicing.variables)
+    expected = surrogate.mean_n(np.array(tried), weights) / optimum.vertical.mean_n()
     return saving_band(ratios, np.log(simulated / expected), seed)
 
 
@@ -412,7 +412,8 @@ def _measured(cut: SlicingCut, variables: _Array, answer: Answer[_Array]) -> Mea
     """Return a motion that must be simulated to its end."""
     if answer.value is None:
         raise InputError(
-            f"optimize: a cut stopped before its end. {answer.outcome}. Change the section optimize of params.yaml."
+            f"optimize: a simulated cut stopped before its end. {answer.outcome}. Change the section optimize of "
+            "params.yaml."
         )
     return Measured(cut, variables, answer.value)
 
@@ -439,11 +440,11 @@ def _descents(
     reached = [run.best_after(TRIAL) for run in trials]
     ahead = [mean <= (1.0 + _BEHIND) * min(reached) for mean in reached]
     onward = [replace(job, state=run.state) for job, run, on in zip(jobs, trials, ahead, strict=True) if on]
-    found = {job.name: run for job, run in zip(jobs, trials, strict=True)}
-    for run in found.values():
+    tried_runs = {job.name: run for job, run in zip(jobs, trials, strict=True)}
+    for run in tried_runs.values():
         run.ended = LEFT_BEHIND
     again = [*onward, free]
-    return found | {
+    return tried_runs | {
         job.name: run
         for job, run in zip(again, workers.run(Start.run, again, on_message=report), strict=True)
     }
@@ -453,15 +454,15 @@ def _best(
     cut: SlicingCut, runs: dict[str, Descent], params: OptimizeParams
 ) -> tuple[str, _Array, dict[str, float]]:
     """Return the best feasible motion of all starts, moved exactly to the end height if it stays feasible there."""
-    found = {n: run for n, run in runs.items() if n != UNCONSTRAINED and run.feasible}
-    if not found:
+    feasible = {n: run for n, run in runs.items() if n != UNCONSTRAINED and run.feasible}
+    if not feasible:
         raise InputError(
-            "optimize: no iterate kept every constraint. The limits must leave room for a cut of this duration. "
+            "optimize: no motion of the search satisfies every constraint. A cut of this duration must be feasible. "
             "Lower cut.speed_m_s, or raise optimize.window_s, iterations or the damping in optimize.constraints."
         )
-    objectives = {n: run.best.objective for n, run in found.items() if run.best is not None}
+    objectives = {n: run.best.objective for n, run in feasible.items() if run.best is not None}
     name = min(objectives, key=lambda n: objectives[n])
-    best = found[name].best
+    best = feasible[name].best
     assert best is not None
     constraints = Constraints(rules_of(cut.passage, params), params)
     exact = cut.at_end_height(best.variables)

@@ -90,7 +90,7 @@ class PrecutParams(StageParams):
     surface_file: str | None = None
     """A triangle mesh in the scan's directory that replaces the plane."""
     snap_tolerance_fraction: Annotated[float, Field(ge=1e-4, le=0.2)]
-    """How near to its ends an edge may be cut, as a fraction of its length."""
+    """Minimum distance of a crossing from the ends of its edge, as a fraction of the edge's length."""
 
 
 STAGE = Stage(

@@ -45,7 +45,7 @@ class TetrahedralizeParams(StageParams):
     threads: Annotated[int, Field(ge=1, le=256)]
     max_volume_error_fraction: Fraction
     seed: Annotated[int, Field(ge=0, lt=2**32)]
-    """Of the mesher's random numbers."""
+    """Seed of the mesher's random numbers."""
 
 
 STAGE = Stage(

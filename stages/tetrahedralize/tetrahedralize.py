@@ -59,15 +59,14 @@ def tet_picture(
 #
 # The mesher keeps the boundary nodes near the surface, so the flat faces between them lie inside a convex body and the
 # mesh is one or two percent too small. All boundary nodes are moved outward by the same distance, which puts the faces
-# on
-# both sides of the surface instead of inside.
+# on both sides of the surface instead of inside.
 
 
 _NEWTON_STEPS = 3
 """Newton steps; the volume is nearly linear in the distance, so the second step is accurate to 1e-5."""
 
 _KEPT_ALTITUDE_FRACTION = 0.8
-"""Minimum remaining fraction of the smallest altitude, and hence of the time step."""
+"""Minimum remaining fraction of the smallest altitude."""
 
 
 def _restore_volume(mesh: TetMesh, volume_m3: float, *, max_distance_m: float) -> tuple[TetMesh, float]:
@@ -270,7 +269,7 @@ def _reject_too_many(surface: Surface, params: TetrahedralizeParams) -> None:
 
 
 def _fault(mesh: TetMesh, quality: TetQuality, volume_error: float, max_volume_error: float) -> str | None:
-    """Return what is wrong with a mesh, None if nothing."""
+    """Return the defect of a mesh as text; None if it is valid."""
     flat = np.flatnonzero(~(quality.volume_m3 > 0.0))
     if len(flat):
         return f"{len(flat)} of {len(mesh.tets)} tets have no volume (ids {', '.join(map(str, flat[:5]))})"

@@ -46,7 +46,7 @@ class TransportParams(StageParams):
     max_exact_springs: Annotated[int, Field(ge=1, le=20_000)] = 4000
     """Larger sets get the entropic plan."""
     entropy: Annotated[float, Field(ge=1e-5, le=1)] = 0.002
-    """Of the entropic plan, in squared widths of the unit box."""
+    """Regularisation of the entropic plan, in squared widths of the unit box."""
     touched_ns: Annotated[float, Field(ge=0)] = 0.0001
     """A spring that got less impulse from the knife than this was not touched."""
     untouched_weight: Annotated[float, Field(gt=0, le=1)] = 0.1

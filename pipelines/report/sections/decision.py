@@ -27,14 +27,13 @@ from pipelines.report.scan_data import ScanData
 from pipelines.report.sections.second_cut import path_drawing
 from pipelines.report.tables import at_bounds, certainty
 from pipelines.scans.register import changed_limits
+from stages.export.checks import CUT_FRACTION
 from stages.runtime.files import read_mapping
 from stages.runtime.scan_file import PARAMS_FILE_NAME
 from stages.shared.library.library import AMPLITUDE_SPREAD, NINETY
 
 _SHOWN = 5
 _NEVER_RUN = "Simulated only, never executed on a real arm: rehearse with the air cut."
-_CUT_THROUGH = 9
-"""Number of the certificate's group of checks on the cut itself."""
 _DEPTH_M = 1.0e-3
 """Slices of depth over which force is averaged."""
 
@@ -102,7 +101,7 @@ def _figures(data: ScanData) -> list[tuple[str, str, str]]:
         stiffness = data.used("export").get("joint_stiffness_nm_rad")
         remark = f"at {stiffness:,.0f} Nm/rad, which the script sets" if stiffness else ""
         if export.get("end_lift_m") is not None:
-            remark += f"; at the end of the cut {1e3 * export['end_lift_m']:.1f} mm above its path"
+            remark += f"; at the end of the cut {max(0.0, 1e3 * export['end_lift_m']):.1f} mm above its path"
         items.append(("deflection of the edge", f"{1e3 * export['deflection_m']:.1f} mm", remark))
     if fit.get("nmae") is not None:
         items.append(("fit error", percent(fit["nmae"]), _forecast(fit)))
@@ -134,9 +133,7 @@ def _forecast(fit: Mapping[str, Any]) -> str:
 
 def _cut_note(data: ScanData) -> str:
     checks = data.cut.get("certificate", {}).get("checks", [])
-    return next(
-        (str(check["note"]) for check in checks if check["number"] == _CUT_THROUGH and check["note"]), ""
-    )
+    return next((str(check["note"]) for check in checks if check["name"] == CUT_FRACTION), "")
 
 
 def _not_known(data: ScanData) -> list[tuple[str, str, str]]:

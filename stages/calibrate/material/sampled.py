@@ -1,7 +1,7 @@
 """Sampled posterior of the material, and its predictive band of the fitted cut's force."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import numpy as np
@@ -286,15 +286,11 @@ def sample_material(
             target,
             centre,
             covariance,
-            chains=params.chains,
-            samples=params.samples,
-            burn_in=params.burn_in,
-            step=params.sgld_step,
-            gradients=params.gradients,
-            simulations=params.simulations,
-            rounds=params.rounds,
-            seed=params.seed,
-            processes=params.processes,
+            **{
+                f.name: getattr(params, f.name)
+                for f in fields(Sampling)
+                if f.name in CalibrateParams.model_fields
+            },
             scan_dir=scan_dir,
             key=key,
             report=report,

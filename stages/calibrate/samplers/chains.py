@@ -97,7 +97,8 @@ def run_chains(method: str, run: Callable[[Chain], Points], sampling: Sampling) 
     if kept < _FEWEST:
         raise InputError(
             f"calibrate: the chains of {method} have {max(0, kept)} points after a burn-in of {sampling.burn_in}. "
-            f"{_FEWEST} are the least. Raise calibrate.gradients ({sampling.gradients}), or lower calibrate.burn_in."
+            f"They need at least {_FEWEST}. Raise calibrate.gradients ({sampling.gradients}), or lower "
+            "calibrate.burn_in."
         )
     trace = np.array([points[:length] for points, _, _ in answers])
     values = np.array([logs[:length] for _, logs, _ in answers])
@@ -162,7 +163,7 @@ def sample_sgld(sampling: Sampling) -> Samples:
 def step_size(sampling: Sampling, iteration: int) -> float:
     """Return the step size of an iteration, from 0."""
     scale: float = (1.0 + iteration / max(1, sampling.burn_in)) ** -_DECAY
-    return sampling.step * scale
+    return sampling.sgld_step * scale
 
 
 def run(chain: Chain) -> Points:

@@ -70,7 +70,8 @@ def grid_of(sampling: Sampling) -> tuple[list[_Array], _Array]:
         ).reshape([len(axis) for axis in axes])
         if not np.isfinite(values).any():
             raise InputError(
-                "calibrate: no simulation of the grid finished. One must. Change calibrate.bounds or calibrate.start."
+                "calibrate: no simulation of the grid finished. At least one must. Change calibrate.bounds or "
+                "calibrate.start."
             )
         while (layer := _cut_off(axes, values)) is not None:
             axis, place = layer

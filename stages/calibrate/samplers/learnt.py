@@ -153,9 +153,9 @@ def _learn(method: str, s: Sampling, ask: RememberedSimulations, network: Any) -
         new = region.of_prior(wanted, random)
         if len(new) < wanted:
             raise InputError(
-                f"calibrate: round {number + 1} of {method} does not find the {wanted} points that it has to simulate: "
-                f"too few of {MOST:,} points of the prior, and of {DRAWN:,} of the round before, are where that round "
-                "expects the material. Lower calibrate.rounds, or narrow calibrate.bounds."
+                f"calibrate: round {number + 1} of {method} can't draw the {wanted} points it has to simulate: too "
+                f"few of {MOST:,} draws from the prior and {DRAWN:,} from the previous round's posterior lie in the "
+                "region of that posterior. Lower calibrate.rounds, or narrow calibrate.bounds."
             )
 
         def tell(done: int, number: int = number, wanted: int = wanted) -> None:

@@ -63,7 +63,7 @@ _Report = Callable[[float, str], None]
 
 @dataclass(frozen=True)
 class Sampling:
-    """One posterior to be sampled, with budget and seed."""
+    """One posterior to be sampled, with budget and seed. A field named like a setting of calibrate gets its value."""
 
     target: Target
     centre: _Array
@@ -74,7 +74,7 @@ class Sampling:
     samples: int = 200
     """Number of samples of every chain after its burn-in."""
     burn_in: int = 100
-    step: float = 0.2
+    sgld_step: float = 0.2
     """First step of SGLD, in squared Laplace standard deviations."""
     gradients: int = 4000
     """Number of gradients after which a chain ends early."""

@@ -94,7 +94,7 @@ def test_a_posterior_that_is_too_narrow_for_further_rounds_is_a_sentence(monkeyp
     monkeypatch.setattr(learnt, "BATCH", 20)
     with pytest.raises(
         InputError,
-        match=r"round 2 of bayessim does not find the 20 points.*Lower calibrate.rounds",
+        match=r"round 2 of bayessim can't draw the 20 points.*Lower calibrate.rounds",
     ):
         sample("bayessim", sampling_of(curved_target(), **ROUNDS))
 

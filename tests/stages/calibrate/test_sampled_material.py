@@ -211,7 +211,7 @@ def test_summaries_of_the_measured_force_are_the_observed_ones(edge, summary):
         ({"likelihood": "exp_l1"}, r"has kinks.*Set calibrate.posterior to grid, sgld or nuts"),
         ({"posterior": "sgld", "fit": "springs"}, r"Only a handful of unknowns"),
         ({"posterior": "bayessim", "likelihood": "exp_l1"}, r"learns from simulations"),
-        ({"prior": "uniform", "material": ["cut_spring_softness"]}, r"must name what has an effect"),
+        ({"prior": "uniform", "material": ["cut_spring_softness"]}, r"must name parameters of that law"),
         ({"prior": "uniform", "material": []}, r"names nothing"),
     ],
 )

@@ -15,7 +15,7 @@ from tests.stages.calibrate.posterior_problems import curved_target, normal_targ
 
 SETTINGS = {
     "grid": {"chains": 4, "samples": 500, "simulations": 1600},
-    "sgld": {"chains": 4, "samples": 3000, "burn_in": 300, "step": 0.3, "gradients": 10_000},
+    "sgld": {"chains": 4, "samples": 3000, "burn_in": 300, "sgld_step": 0.3, "gradients": 10_000},
     "nuts": {"chains": 2, "samples": 300, "burn_in": 60},
     "bayessim": {"chains": 4, "samples": 500, "simulations": 500},
     "npe": {"chains": 4, "samples": 500, "simulations": 500},
@@ -100,7 +100,7 @@ def test_ranks_of_the_truth_are_uniform(method):
         target = curved_target(truth, seed=1000 + number)
         settings = {
             "grid": {"simulations": 900, "samples": 31},
-            "sgld": {"burn_in": 60, "samples": 310, "step": 0.3},
+            "sgld": {"burn_in": 60, "samples": 310, "sgld_step": 0.3},
         }[method]
         job = sampling_of(target, chains=1, seed=number, **settings)
         # Points of a chain depend on each other: every tenth is taken. 31 points have 32 ranks, 4 to a bin.

@@ -152,5 +152,5 @@ def test_ratios_under_a_uniform_prior():
     unknowns = material_unknowns("nothing known", params, cuts=0)
     values = unknowns.parameters(np.array([0.0, 3.0, -3.0]))
     assert 0.0 < values["edge_press"] + values["edge_drag"] < 1.0
-    with pytest.raises(InputError, match="must name what has an effect there"):
+    with pytest.raises(InputError, match="must name parameters of that law"):
         check_names(quick_material(material=[*SHARE_RATIOS], prior="uniform", damage_law="force"))

@@ -128,7 +128,7 @@ def test_refusals_are_sentences(program, plain, tmp_path):
     (tmp_path / "old.json").write_text("{}")
     assert refused("exists. Name a new file", name="old.json")
     (tmp_path / "half.txt").write_text("\n".join(plain["air"].read_text().splitlines()[:100]))
-    assert refused("is not whole", tmp_path / "half.txt")
+    assert refused("is incomplete", tmp_path / "half.txt")
     (tmp_path / "other.txt").write_text(plain["air"].read_text().replace("mass_kg", "weight"))
     assert refused("'weight' where mass_kg belongs", tmp_path / "other.txt")
     with arm(tmp_path, "panda"):

@@ -11,7 +11,7 @@ import pytest
 
 from stages.export.cell import cell_of
 from stages.export.certificate import certify
-from stages.export.checks import Check
+from stages.export.checks import CUT_FRACTION, Check
 from stages.export.demand import Demand, parting_of
 from stages.export.export_files import read_export
 from stages.export.load_checks import _COLLISION_N, collisions, stopping_push, thresholds
@@ -153,7 +153,7 @@ def test_fruit_that_is_not_parted_is_said_with_what_remains(good):
     files = read_export(good)
     for fraction in (0.84, float("nan")):
         checks = cutting(files, demand(cut_fraction=fraction))
-        assert failed(checks) == {"share of the cut that is parted"}
+        assert failed(checks) == {CUT_FRACTION}
         (check,) = (c for c in checks if not c.passed)
         assert "1 of 100 springs remain, 0.8 mm above the board" in check.sentence()
     assert failed(cutting(files, demand(cut_fraction=0.84, min_cut_fraction=0.8))) == set()

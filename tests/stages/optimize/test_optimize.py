@@ -336,7 +336,9 @@ def test_a_cut_surface_beside_the_knife_is_refused():
 
 def test_limits_that_leave_no_room_are_a_sentence():
     params = quick(iterations=1, max_acceleration_vertical_m_s2=0.01)
-    with pytest.raises(InputError, match=r"no iterate kept every constraint.*cut\.speed_m_s"):
+    with pytest.raises(
+        InputError, match=r"no motion of the search satisfies every constraint.*cut\.speed_m_s"
+    ):
         optimize(
             block(),
             {name: np.asarray(v) for name, v in VALUES.items()},

@@ -94,13 +94,13 @@ def test_band_of_known_distributions():
     """Ratios of a lognormal fruit with a lognormal material: quantiles of their product, within half a point."""
     generator = np.random.default_rng(0)
     ratios = 0.6 * np.exp(0.15 * generator.standard_normal(_SHARE_DRAWS))
-    lefts = 0.02 * generator.standard_normal(400)
-    band = saving_band(ratios, lefts, 0)
+    log_residuals = 0.02 * generator.standard_normal(400)
+    band = saving_band(ratios, log_residuals, 0)
     for low, spread in ((band.low, 0.15), (band.two_cuts_low, np.hypot(0.15, np.sqrt(2.0) * CUT_SPREAD))):
         assert low == pytest.approx(1.0 - 0.6 * np.exp(NINETY * np.hypot(spread, 0.02)), abs=0.01)
     assert band.high == pytest.approx(1.0 - 0.6 * np.exp(-NINETY * np.hypot(0.15, 0.02)), abs=0.01)
     assert band.two_cuts_low < band.low < band.mean < band.high < band.two_cuts_high
-    held = saving_band(np.array([0.6]), lefts, 0)
+    held = saving_band(np.array([0.6]), log_residuals, 0)
     assert held.high - held.low == pytest.approx(0.6 * 2.0 * NINETY * 0.02, rel=0.1)
 
 
@@ -108,11 +108,11 @@ def test_ends_of_the_band_are_stable_to_a_point(surrogate):
     """Other draws of the shares, other random numbers: the ends move by less than a point."""
     cut, variables, found = surrogate
     vertical = 1.6 * found.mean_n(SHARES.mean(axis=0)[None], cut.weights(variables))[0]
-    lefts = np.array([-0.012, 0.008, 0.002, -0.004, 0.011, -0.009, 0.003, 0.001])
+    log_residuals = np.array([-0.012, 0.008, 0.002, -0.004, 0.011, -0.009, 0.003, 0.001])
     ends = []
     for seed in range(5):
         ratios = found.mean_n(prior_shares(_SHARE_DRAWS, seed), cut.weights(variables)) / vertical
-        band = saving_band(ratios, lefts, seed)
+        band = saving_band(ratios, log_residuals, seed)
         ends.append([band.low, band.high])
     assert np.ptp(ends, axis=0).max() < 0.02
     assert np.std(ends, axis=0).max() < 0.01
