@@ -289,9 +289,9 @@ def test_the_summary_says_how_well_the_log_was_forecast_and_what_was_missed():
     text = "\n".join(headlines({"calibrate": fit}))
     for part in (
         "from its beginning: 8.6 %",
-        "holding the last force: 24.0 %",
+        "holding the last force 24.0 %",
         "from the others: 9.0 %",
-        "repeating the previous cut: 12.0 %",
+        "repeating the mean of the others: 12.0 %",
         "does not reproduce the measured puncture of 18.0 N",
     ):
         assert part in text, part

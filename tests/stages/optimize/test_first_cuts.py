@@ -25,10 +25,13 @@ def cuts(model):
 
 
 def test_the_vertical_cut_and_slicing_motions_that_keep_the_limits(cuts):
-    assert [cut.name for cut in cuts] == [_VERTICAL, "slicing 1", "slicing 2"]
+    assert [cut.name for cut in cuts] == [_VERTICAL, "vertical, then sawing", "slicing 1", "slicing 2"]
     assert cuts[0].drawn_m == 0.0
     for cut in cuts[1:]:
         assert 0.0 < cut.drawn_m <= 2.0 * cut.motion.cut.passage.lateral_limit_m
+    # The second is vertical at first and saws at the end, so that its slice-push ratio varies.
+    speed = np.abs(cuts[1].motion.cut.trajectory(cuts[1].motion.variables).velocity[:, 1])
+    assert speed[: len(speed) // 4].max() < 0.5 * speed.max()
     table = cuts[1].table()
     check_table(ARTIFACTS["optimize/motion"], table, "here")
     assert np.allclose(np.diff(table["time_s"]), 1e-3)
