@@ -4,11 +4,12 @@ import tempfile
 import webbrowser
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from rich.table import Table
 
-from pipelines.cli.terminal import out, print_text, scan_ids, this_project
+from pipelines.cli.terminal import Json, out, print_json, print_text, scan_ids, this_project
 from pipelines.project import Project
 from stages.runtime.artifacts import (
     PNG_SIGNATURE,
@@ -20,9 +21,80 @@ from stages.runtime.artifacts import (
 )
 from stages.runtime.catalogue import ARTIFACTS
 from stages.runtime.describe import Artifact, provenance
-from stages.runtime.errors import InputError
+from stages.runtime.errors import EXIT_BAD_INPUT, InputError
 from stages.runtime.files import sha256_of_file, write_bytes_atomic
+from stages.runtime.scan_file import PARAMS_FILE_NAME
 from stages.runtime.stage_io import read_provenance
+
+
+def inspect(
+    file: Annotated[Path, typer.Argument(help="Scan or force log.")],
+    air: Annotated[
+        list[Path] | None,
+        typer.Option(help="Log of the same motion without contact; by default air*.json beside the log."),
+    ] = None,
+    picture: Annotated[
+        Path | None, typer.Option(help="Write a picture of a log's force to this PNG file.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Look at a scan or a force log before a run: content, all problems, and the settings that solve them.
+
+    Exit code 0 if it can be used, with the printed settings where there are any; 2 if not.
+    """
+    from pipelines.scans.register import air_runs_beside
+    from stages.clean.clean import inspect_scan
+    from stages.ingest.inspection import inspect_log
+    from stages.runtime.params import load_params
+    from stages.shared.input_files import CLOUD_SUFFIXES, MESH_SUFFIXES
+
+    params = load_params(this_project().root / PARAMS_FILE_NAME)
+    if file.suffix.lower() in MESH_SUFFIXES + CLOUD_SUFFIXES:
+        scan = inspect_scan(file, params.clean)
+        stage, facts, problems, settings = "clean", list(scan.facts), scan.problems, dict(scan.settings)
+        usable = not problems or bool(settings)
+    else:
+        airs = air_runs_beside(file) if air is None else air
+        log = inspect_log(file, params.ingest, {path.name: path for path in airs})
+        stage, facts, problems, settings = (
+            "ingest",
+            [("format", log.format), *log.facts],
+            log.problems,
+            dict(log.settings),
+        )
+        usable = log.readable
+        if picture is not None and log.picture is not None:
+            write_bytes_atomic(picture, log.picture)
+    lines = [f"--set '{stage}.{key}={_setting(value)}'" for key, value in settings.items()]
+    if as_json:
+        print_json(
+            {
+                "file": str(file),
+                "usable": usable,
+                "facts": dict(facts),
+                "problems": list(problems),
+                "set": lines,
+            }
+        )
+    else:
+        table = Table(show_header=False)
+        for name, text in facts:
+            table.add_row(name, text)
+        out.print(table)
+        for problem in problems:
+            print_text(out, problem)
+        if lines:
+            how = "Check the size; it could be read with:" if stage == "clean" else "It can be read with:"
+            print_text(out, f"{how}\n  {' '.join(lines)}")
+    if not usable:
+        raise typer.Exit(EXIT_BAD_INPUT)
+
+
+def _setting(value: Any) -> str:
+    """Return a setting as YAML in one line."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {_setting(each)}" for key, each in value.items()) + "}"
+    return "[" + ", ".join(map(str, value)) + "]" if isinstance(value, list) else str(value)
 
 
 def write_sample(project: Project, folder: Path) -> list[Path]:
@@ -121,8 +193,8 @@ _Open = Annotated[bool, typer.Option("--open/--no-open", help="Open the page in 
 
 
 def add_show_commands(app: typer.Typer) -> None:
-    """Add `report`, `view` and `compare` to the command line."""
-    for command in (report, view, compare):
+    """Add `inspect`, `report`, `view` and `compare` to the command line."""
+    for command in (inspect, report, view, compare):
         app.command()(command)
 
 

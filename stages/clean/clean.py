@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -105,6 +106,63 @@ def choose_unit(largest_extent: float, *, unit: str, scale: float | None) -> _Un
             f"{_METRES_RANGE[1]:g} m. Change clean.unit or clean.scale."
         )
     return choice
+
+
+# A look at a scan before a run
+
+
+@dataclass(frozen=True)
+class ScanInspection:
+    """What a scan contains and what it needs."""
+
+    facts: tuple[tuple[str, str], ...]
+    """Name and text: format, faces, size, pieces, holes."""
+    problems: tuple[str, ...]
+    settings: dict[str, str]
+    """Settings of clean that make it readable; a guess where the unit is ambiguous."""
+
+
+def inspect_scan(path: Path, params: CleanParams) -> ScanInspection:
+    """Read a scan and say what `clean` will meet, without repairing anything."""
+    import trimesh
+
+    raw = read_scan(path, max_faces=params.max_faces, max_bytes=params.max_bytes)
+    extents = np.ptp(raw.vertices, axis=0)
+    problems: list[str] = []
+    settings: dict[str, str] = {}
+    size = " × ".join(f"{extent:.4g}" for extent in extents)
+    facts = [("format", f"{raw.kind}, {len(raw.vertices):,} points, {len(raw.faces):,} faces")]
+    try:
+        choice = choose_unit(float(extents.max()), unit=params.unit, scale=params.scale)
+        in_mm = " × ".join(f"{1e3 * choice.metres_per_unit * extent:.0f}" for extent in extents)
+        facts.append(("size", f"{size} = {in_mm} mm ({choice.reason})"))
+    except InputError as error:
+        facts.append(("size", f"{size}, unit not known"))
+        problems.append(str(error))
+        fitting = [
+            unit
+            for unit, metres in _METRES_PER.items()
+            if _METRES_RANGE[0] <= metres * extents.max() <= _METRES_RANGE[1]
+        ]
+        if fitting:
+            settings["unit"] = fitting[0]
+    if raw.is_cloud:
+        facts.append(("surface", "a point cloud: the surface is reconstructed"))
+        return ScanInspection(tuple(facts), tuple(problems), settings)
+    mesh = trimesh.Trimesh(raw.vertices, raw.faces, process=False)
+    mesh.merge_vertices()
+    _, _, count = edge_ids(np.asarray(mesh.faces))
+    pieces = mesh.body_count
+    facts.append(("surface", "closed" if mesh.is_watertight else "not closed"))
+    facts.append(
+        (
+            "faults",
+            f"{int((count == 1).sum())} edges of holes, {int((count > 2).sum())} non-manifold edges, {pieces} piece(s)",
+        )
+    )
+    if mesh.is_watertight and mesh.volume < 0.0:
+        facts.append(("orientation", "inside out; clean turns it"))
+    return ScanInspection(tuple(facts), tuple(problems), settings)
 
 
 # Plausible volume: a larger one indicates two fruits in one scan or a wrong unit

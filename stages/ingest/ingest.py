@@ -25,7 +25,7 @@ from stages.shared.input_files import LOGS_NOTE, further_logs
 
 
 @dataclass(frozen=True)
-class _ForceRecord:
+class ForceRecord:
     """A cut as it was measured: one entry per sample, in the cutting frame."""
 
     time_s: NDArray[np.float64]
@@ -71,7 +71,7 @@ def ingest(
     *,
     air_runs: Mapping[str, RobotLog] | None = None,
     source: str = "the log",
-) -> _ForceRecord:
+) -> ForceRecord:
     """Check a log, tare it, and find contact.
 
     Args:
@@ -110,7 +110,7 @@ def ingest(
     smooth_position = low_pass(record.time_s, position, params.reading.filter_cutoff_hz)
     sample = np.arange(len(net))
     cutting = (sample >= descent.top) & (sample < (len(net) if on_board is None else on_board))
-    return _ForceRecord(
+    return ForceRecord(
         time_s=record.time_s,
         position_m=position,
         velocity_m_s=np.gradient(smooth_position, record.time_s, axis=0),
@@ -156,7 +156,7 @@ def _uncertainty(filtered: NDArray[np.float64], residual: float, params: IngestP
     return np.sqrt(params.reading.repeatability_n**2 + residual**2 + scale**2)
 
 
-def force_table(result: _ForceRecord) -> pl.DataFrame:
+def force_table(result: ForceRecord) -> pl.DataFrame:
     """Return the table ingest/force."""
     net = result.net_n
     values: dict[str, NDArray[np.generic]] = {
@@ -193,7 +193,7 @@ def further_table(folder: Path, params: IngestParams) -> pl.DataFrame:
     return pl.concat(tables)
 
 
-def metrics(result: _ForceRecord, source_format: str, air_runs: int) -> dict[str, object]:
+def metrics(result: ForceRecord, source_format: str, air_runs: int) -> dict[str, object]:
     """Return the artifact ingest/metrics."""
     onset, bottom = result.onset, result.descent.bottom
     norm, sampling = result.filtered_norm_n, result.record.sampling
@@ -219,7 +219,7 @@ def metrics(result: _ForceRecord, source_format: str, air_runs: int) -> dict[str
 
 
 def _notes(
-    result: _ForceRecord, log: RobotLog, params: IngestParams, source: str, digests: Mapping[str, str]
+    result: ForceRecord, log: RobotLog, params: IngestParams, source: str, digests: Mapping[str, str]
 ) -> dict[str, str]:
     """Return the origin of the force, for the table's metadata."""
     sampling = result.record.sampling
@@ -255,7 +255,7 @@ def _notes(
     }
 
 
-def _title(result: _ForceRecord, numbers: Mapping[str, object], name: str) -> str:
+def _title(result: ForceRecord, numbers: Mapping[str, object], name: str) -> str:
     board = ""
     if result.on_board is not None:
         board = f" Presses on the board from {numbers['board_contact_s']:.3f} s on; excluded."

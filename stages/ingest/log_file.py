@@ -63,16 +63,21 @@ class _Format(Protocol):
 
 def read_log(path: Path, params: IngestParams) -> RobotLog:
     """Read a log of any known format."""
-    if not path.is_file():
-        raise InputError(f"{path} does not exist. The log must be a file. Give it again with --log.")
-    check_log_size(path, params.max_bytes, path.name)
-    with path.open("rb") as opened:
-        file = LogFile(path, opened.read(_START_BYTES))
+    file = open_log(path, params)
     for name in LOG_FORMATS:
         reader = log_format(name)
         if reader.recognises(file):
             return reader.read(file, params)
     raise _unknown(file)
+
+
+def open_log(path: Path, params: IngestParams) -> LogFile:
+    """Return a log whose format is not known yet; its size is checked."""
+    if not path.is_file():
+        raise InputError(f"{path} does not exist. The log must be a file. Give it again with --log.")
+    check_log_size(path, params.max_bytes, path.name)
+    with path.open("rb") as opened:
+        return LogFile(path, opened.read(_START_BYTES))
 
 
 def log_format(name: str) -> _Format:

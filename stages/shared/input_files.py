@@ -28,15 +28,13 @@ class LogFormat:
 
 
 LOG_FORMATS = {
-    "parquet": LogFormat("Parquet with ingest.columns", (".parquet",)),
     "kth_sawing": LogFormat("a KTH sawing run (ZIP of forces.txt and positions.txt)", (".zip",)),
-    "npz": LogFormat("NPZ with ingest.columns", (".npz",)),
     "ros_recording": LogFormat("a ROS recording (.bag, .db3, .mcap)", (".bag", ".db3", ".mcap")),
     "paper_pickle": LogFormat("the paper's pickle with ingest.allow_pickle", (".pkl", ".pickle")),
     "robot_state_lines": LogFormat("RobotState JSON lines", (".jsonl", ".json")),
     "control_server_json": LogFormat("a JSON object of arrays", (".json",)),
     "libfranka_csv": LogFormat("libfranka CSV", (".csv", ".txt")),
-    "csv_table": LogFormat("CSV with ingest.columns", (".csv", ".txt")),
+    "tables": LogFormat("CSV, Parquet or NPZ with ingest.columns", (".csv", ".txt", ".parquet", ".npz")),
 }
 """Formats by module name. The first one that recognises a log is used, so a table of any columns is last."""
 

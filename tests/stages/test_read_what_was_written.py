@@ -99,9 +99,9 @@ def write_ros(path: Path, rows: Rows) -> None:
 
 
 LOGS: dict[str, tuple[str, Callable[[Path, Rows], None], object]] = {
-    "log.csv": ("csv_table", write_csv, IN_COLUMNS),
-    "log.parquet": ("parquet", write_parquet, IN_COLUMNS),
-    "log.npz": ("npz", write_npz, IN_ARRAYS),
+    "log.csv": ("tables", write_csv, IN_COLUMNS),
+    "log.parquet": ("tables", write_parquet, IN_COLUMNS),
+    "log.npz": ("tables", write_npz, IN_ARRAYS),
     "log.zip": ("kth_sawing", write_archive, with_params()),
     "log.pkl": ("paper_pickle", write_pickle, IN_COLUMNS),
     "log.json": ("control_server_json", write_json, with_params()),
