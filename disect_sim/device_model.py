@@ -5,6 +5,7 @@ from inspect import signature
 import numpy as np
 import warp as wp
 
+from disect_sim.contact_stiffness import series_stiffness
 from disect_sim.edge_cut import EdgeCut
 from disect_sim.kernels import boundary, contact_point, damage, elasticity, springs
 from disect_sim.laws import contact_law, damage_law
@@ -157,8 +158,13 @@ def _contact_setting(model: Model, dt: float) -> contact_point.ContactSetting:
 
 
 def _contact_table(model: Model, parameters: ExpandedParameters) -> np.ndarray:
-    """Return the contacts' parameter columns, scaled by area where stated per area, shape [contact_count, 7]."""
-    columns = np.stack([parameters.row(name) for name in CONTACT_NAMES], axis=1)
+    """Return the contacts' parameter columns, scaled by area where stated per area, shape [contact_count, 7].
+
+    Stiffness and damping are those of the contact in series with the flesh.
+    """
+    series = series_stiffness(parameters)
+    acting = {"sdf_ke": series.stiffness, "sdf_kd": series.damping}
+    columns = np.stack([acting.get(name, parameters.row(name)) for name in CONTACT_NAMES], axis=1)
     columns[:, CONTACT_PER_AREA] *= model.spring_area_ratio[:, None]
     both = np.repeat(columns.reshape(model.copies, 1, -1, len(CONTACT_NAMES)), 2, axis=1)
     return both.reshape(-1, len(CONTACT_NAMES))

@@ -9,6 +9,9 @@ from disect_sim import laws
 from disect_sim.laws import ParameterInfo
 from disect_sim.outcome import InputError
 
+REFERENCE_AREA_M2 = 1.2e-5
+"""Area per spring for which spring and contact parameters are stated [m^2]: that of a 5 mm tet mesh."""
+
 
 @dataclass(frozen=True)
 class Material:
@@ -78,7 +81,12 @@ SPRING_PARAMETERS = {
     ),
     "cut_spring_softness": ParameterInfo(0.01, 0.0, 1.0, "-", "damage rate of the spring under the knife"),
     "sdf_ke": ParameterInfo(
-        1000.0, 500.0, 8000.0, "N/m", "stiffness of the knife contact, per reference area", per_area=True
+        1000.0,
+        500.0,
+        8000.0,
+        "N/m",
+        "stiffness of the knife contact on firm flesh, per reference area",
+        per_area=True,
     ),
     "sdf_kd": ParameterInfo(
         1.0, 0.1, 100.0, "N·s/m", "damping of the knife contact, per reference area", per_area=True
