@@ -13,9 +13,8 @@ import scipy.sparse as sp
 import warp as wp
 
 from disect_sim.conjugate_gradients import ConjugateGradientSolver
-from disect_sim.contact_stiffness import series_stiffness
 from disect_sim.device_arrays import Launches, clear, host, upload, zeros
-from disect_sim.device_model import input_names
+from disect_sim.device_model import input_names, series_stiffness
 from disect_sim.edge_cut import EdgeCut, EdgeLoad
 from disect_sim.kernels import boundary, contact_force, contact_point, damage, edge, elasticity, springs
 from disect_sim.linear_solver import CachedCholeskySolver, IndefiniteHessianError

@@ -109,6 +109,14 @@ def _parted(demand: Demand, lowest_m: float) -> list[Check]:
             parting.remains(),
             remedy="The simulated knife did not cut what it passed; look at the replay, and optimise again",
         ),
+        at_most(
+            9,
+            "elements inside out in the simulated cut",
+            parting.inverted_tets,
+            0,
+            "tets",
+            remedy="The predicted force is unreliable. Lower tetrahedralize_half.cut_edge_m or cut.dt_s",
+        ),
         at_least(
             9,
             "share of the cut that is parted",

@@ -13,12 +13,13 @@ from stages.optimize.descent import Point
 from stages.optimize.final_draw import FinalDraw, Whole, joined
 from stages.optimize.search import UNCONSTRAINED, Measured, Optimization
 from stages.optimize.slicing_cut import SlicingCut
+from stages.shared.cut import Severity, verdict
 from stages.shared.library.library import AMPLITUDE_SPREAD, NINETY
 
 _Array = NDArray[np.float64]
 _VEC3 = pl.Array(pl.Float64, 3)
-_CONTACT_N = 0.5
-"""Force below which nothing is cut [N]."""
+_CONTACT_N, _CONTACT_SHARE = 0.5, 0.05
+"""Force below which nothing is cut: this [N], for soft fruit this share of the peak."""
 
 
 def motion_table(found: Optimization) -> pl.DataFrame:
@@ -139,15 +140,26 @@ def metrics(found: Optimization) -> dict[str, Any]:
         **_ablation(free.best, found.vertical.mean_n()),
         "duration_s": found.cut.passage.duration_s,
         "whole_duration_s": float(found.whole.times[-1]),
-        "vertical_cut_fraction": found.vertical_cut_fraction,
+        "vertical_cut_fraction": found.vertical_outcome.cut_fraction,
         "draw_duration_s": found.draw.duration_s,
         "draw_strokes": found.draw.strokes,
         "draw_peak_force_n": found.draw.peak_n,
         "cut_fraction": found.draw.cut_fraction,
+        **_verdict(found),
         "best_start": found.best_start,
         "iterations": sum(len(run.history) for run in found.runs.values()),
         "ended": {name: run.ended for name, run in found.runs.items()},
     }
+
+
+def _verdict(found: Optimization) -> dict[str, str | None]:
+    """Return `refused` and `warning`: the optimised cut may be refused, the vertical one only warned about."""
+    entries = verdict(*([] if found.draw.outcome is None else [found.draw.outcome]))
+    vertical = found.vertical_outcome
+    if vertical.severity is not Severity.CUT:
+        compared = f"{vertical.message} The saving is relative to that cut."
+        entries["warning"] = " ".join(text for text in (entries["warning"], compared) if text)
+    return entries
 
 
 def _band(found: Optimization) -> dict[str, float | None]:
@@ -185,7 +197,8 @@ def _both(name: str, unit: str, before: float, after: float) -> dict[str, float]
 def _push_down_n(motion: Whole) -> float:
     """Return the mean force with which the arm presses down [N], over time in contact."""
     up = motion.force[:, 1]
-    return float(up[motion.norm > _CONTACT_N].mean())
+    least = min(_CONTACT_N, _CONTACT_SHARE * float(motion.norm.max()))
+    return float(up[motion.norm > least].mean())
 
 
 def _work_j(found: Optimization, motion: Whole) -> float:

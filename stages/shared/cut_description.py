@@ -23,6 +23,10 @@ SPRING_ROW = (
 )
 
 
+INVERTED = "inverted_tets"
+"""Note of the table replay/frames: largest number of inverted tets at once, for the certificate."""
+
+
 # Artifacts of a cut mesh
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from disect_sim import ConstantVelocity, OutcomeKind, build_model, cut_by_plane, simulate
-from disect_sim.contact_stiffness import SeriesStiffness, series_stiffness
 from disect_sim.cut_mesh import box_mesh
+from disect_sim.device_model import SeriesStiffness, series_stiffness
 from disect_sim.many import Cut, simulate_many
 from disect_sim.newton import NewtonOptions
 from disect_sim.parameters import MATERIALS, REFERENCE_AREA_M2, Material, expand

@@ -16,6 +16,7 @@ from pipelines.report.page import (
     figure,
     number,
     percent,
+    refusal_of_run,
     saving_band,
     unseen,
 )
@@ -123,6 +124,8 @@ def _decision_figures(data: ScanData, checks: Sequence[Mapping[str, Any]]) -> li
 _FINISHED = ("converged", "at the log's noise")
 """Outcomes of a fit that need no remedy."""
 
+_SIMULATING = ("simulate", "transport", "optimize", "replay")
+"""Stages whose metrics state what became of a simulated cut."""
 _SMALL_ERROR, _FAIR_ERROR = 0.1, 0.25
 """NMAE up to which a fit is rated good, and fair [-]."""
 
@@ -143,6 +146,9 @@ def _verdict(data: ScanData) -> Note:
     missing = [stage for stage in stages if not data.metrics(stage)]
     if missing:
         return Note(f"Incomplete run. Stages without results: {', '.join(missing)}.", "warning")
+    refused = refusal_of_run({stage: data.metrics(stage) for stage in stages})
+    if refused:
+        return Note(f"All stages completed, but there is no motion to run. {refused}", "bad")
     return Note("All stages completed.", "good")
 
 
@@ -211,10 +217,10 @@ def _warnings(data: ScanData) -> list[str]:
                 f"{stage}: the mesher used random numbers without a seed, so the mesh is not reproducible. Run "
                 "`scan2cut doctor` for the remedy."
             )
-    for stage in ("simulate", "replay"):
-        outcome = str(data.metrics(stage).get("outcome", ""))
-        if outcome and not outcome.startswith("The knife finished its motion"):
-            warnings.append(f"{stage}: {outcome}")
+    for stage in _SIMULATING:
+        for key in ("refused", "warning"):
+            if data.metrics(stage).get(key):
+                warnings.append(f"{stage}: {data.metrics(stage)[key]}")
     return warnings + [f"Unreadable: {problem}" for problem in data.problems]
 
 
