@@ -58,7 +58,7 @@ def parse_overrides(settings: Sequence[str]) -> dict[str, dict[str, Any]]:
 _EXPORT = "export"
 """Target stage of `scan2cut export`."""
 _AIR_HELP = "No-contact run with the log's motion; may be repeated."
-_MATERIAL_HELP = "Material: apple, potato, cucumber or banana."
+_MATERIAL_HELP = "Material: apple, potato, cucumber, banana, jelly, tomato or avocado."
 Force = Annotated[bool, typer.Option("--force", help="Run every stage, even if fresh.")]
 _Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show the log of each stage.")]
 _Air = Annotated[list[Path] | None, typer.Option(help=_AIR_HELP, show_default="air* beside the log")]

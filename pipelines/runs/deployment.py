@@ -38,7 +38,7 @@ def run_requested(
     Args:
         scan: Id of a registered scan, or the name of a file in data/inbox.
         log: Name of its force log in data/inbox.
-        material: apple, potato, cucumber or banana.
+        material: as --material of `scan2cut run`.
         settings: Parameter overrides for this scan, e.g. {"clean": {"unit": "mm"}}.
         force: Run every stage, even if fresh.
         target: Run only this stage and its upstream stages.

@@ -71,7 +71,7 @@ _BETWEEN_FRUITS = {*SHARE_RATIOS}
 """Priors whose spread includes that between cuts of one material, which `expected` adds again."""
 
 
-def _any_material() -> dict[str, tuple[float, float]]:
+def _medians(priors: Mapping[str, Mapping[str, Any]]) -> dict[str, tuple[float, float]]:
     return {
         name: (
             prior["median"],
@@ -79,12 +79,27 @@ def _any_material() -> dict[str, tuple[float, float]]:
             if name in _BETWEEN_FRUITS
             else prior["spread"],
         )
-        for name, prior in PRIORS["priors"].items()
+        for name, prior in priors.items()
     }
 
 
-ANY_MATERIAL: Mapping[str, tuple[float, float]] = _any_material()
+ANY_MATERIAL: Mapping[str, tuple[float, float]] = _medians(PRIORS["priors"])
 """Median of fruits and vegetables, and the standard deviation of its logarithm, for an unknown material."""
+
+
+def sources_of(material: str | None) -> dict[str, dict[str, Any]]:
+    """Return the priors of a material before any cut, with their sources: those of any fruit, replaced by its own."""
+    return {**PRIORS["priors"], **PRIORS["materials"].get(material, {}).get("priors", {})}
+
+
+def prior_of(material: str | None) -> dict[str, tuple[float, float]]:
+    """Return median and standard deviation of the logarithm before any cut of the material; None: of any fruit."""
+    return _medians(sources_of(material))
+
+
+def body_source(material: str) -> str:
+    """Return the source of a material's modulus, Poisson's ratio and density."""
+    return str(PRIORS["materials"].get(material, {}).get("body", "Heiden et al. 2022"))
 
 
 @dataclass(frozen=True)
@@ -143,9 +158,9 @@ def expected(
         for cut in cuts_of(material, folder)
         if cut["damage_law"] == damage_law and not {cut["name"], *cut.get("logs", ())} & set(leave_out)
     ]
-    priors = {}
+    priors, before = {}, prior_of(material)
     for name in names:
-        median, spread = ANY_MATERIAL[name]
+        median, spread = before[name]
         precision, weighted, count = 1.0 / spread**2, float(np.log(median)) / spread**2, 0
         # Normal-normal: the material's own mean is spread around that of all, cuts are spread around the material's.
         for cut in cuts:
