@@ -116,7 +116,7 @@ def _gradient_error(name: str, boundary: str, sawing: bool) -> float:
     result, _ = _cut(name, boundary, sawing, values=values, differentiable=True, **tight)
     adjoint = result.gradient(2.0 * result.force).parameters
     slope = sum(float(adjoint[key]) * value * direction[key] for key, value in values.items())
-    shares = (1e-5, 1e-6)
+    shares = (1e-5, 1e-6, 1e-7)
     return min(abs((loss(share) - loss(-share)) / (2.0 * share) / slope - 1.0) for share in shares)
 
 

@@ -90,8 +90,8 @@ def _residual_column(rule: str) -> str:
 
 
 def confirmation_table(found: Optimization) -> pl.DataFrame:
-    """Return the table optimize/confirmation."""
-    rows = found.confirmed
+    """Return the table optimize/confirmation: the checks in which both cuts finished; the metrics name the others."""
+    rows = [row for row in found.confirmed if np.isfinite(row.reduction)]
     return pl.DataFrame(
         [
             pl.Series("check", [row.name for row in rows], pl.String),
@@ -155,11 +155,16 @@ def metrics(found: Optimization) -> dict[str, Any]:
 def _verdict(found: Optimization) -> dict[str, str | None]:
     """Return `refused` and `warning`: the optimised cut may be refused, the vertical one only warned about."""
     entries = verdict(*([] if found.draw.outcome is None else [found.draw.outcome]))
-    vertical = found.vertical_outcome
+    vertical, texts = found.vertical_outcome, [entries["warning"]]
     if vertical.severity is not Severity.CUT:
-        compared = f"{vertical.message} The saving is relative to that cut."
-        entries["warning"] = " ".join(text for text in (entries["warning"], compared) if text)
-    return entries
+        texts.append(f"{vertical.message} The saving is relative to that cut.")
+    stopped = [row.name for row in found.confirmed if not np.isfinite(row.reduction)]
+    if stopped:
+        texts.append(
+            f"A cut stopped before its end in {len(stopped)} of {len(found.confirmed)} confirming simulations "
+            f"({', '.join(stopped)}); all should finish. Lower cut.dt_s."
+        )
+    return entries | {"warning": " ".join(text for text in texts if text) or None}
 
 
 def _band(found: Optimization) -> dict[str, float | None]:
