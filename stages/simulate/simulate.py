@@ -119,8 +119,9 @@ def simulate(
     )
     if not result.outcome.ok:
         raise InputError(
-            f"The cut stopped before its end. {result.outcome}. Change the section simulate of params.yaml (dt is "
-            "dt_s there), or for this scan only: scan2cut run SCAN --set simulate.dt_s=0.0005."
+            f"{outcome_of('nominal cut', result, cut).message} It must come to its end. Shorten the step (dt), for "
+            "this scan with scan2cut run SCAN --set cut.dt_s=0.0005, or check --material: soft flesh with a high "
+            "toughness is squashed instead of cut."
         )
     moments = tuple(
         Moment(time, result.positions[time], result.pose[round(time / params.cut.dt_s)]) for time in pictured
