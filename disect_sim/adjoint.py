@@ -114,7 +114,7 @@ def pullback(
             k_bar, k_bar_previous = k_damaged + 1.5 * k_felt + k_bar_previous, -0.5 * k_felt
             swing = 0.5 * (outputs.swing + res.swing)
             pose_bar[n - 1 : n + 2] += swing * np.array([1.0, -2.0, 1.0])[:, None, None]
-    spring = sweep.spring_gradient()
+    spring, contact_young = sweep.spring_gradient()
     spring[SPRING_NAMES.index("cut_spring_ke")] += k_bar
     material = system.parameters.material
     return [
@@ -122,7 +122,7 @@ def pullback(
             collect_gradient(
                 system.parameters,
                 spring[..., i],
-                _material_gradient(material, sweep.moduli[:, i])
+                _material_gradient(material, sweep.moduli[:, i], contact_young[i])
                 | {"density_kg_m3": density[i] / material.density_kg_m3},
                 model.surface,
             ),
@@ -152,15 +152,18 @@ def _by_step(
     return by_step
 
 
-def _material_gradient(material: Material, moduli: np.ndarray) -> dict[str, float]:
-    """Convert gradients in the Lamé parameters to Young's modulus, Poisson's ratio and retardation time."""
+def _material_gradient(material: Material, moduli: np.ndarray, contact_young: float) -> dict[str, float]:
+    """Convert gradients in the Lamé parameters to Young's modulus, Poisson's ratio and retardation time.
+
+    contact_young: gradient in Young's modulus through the stiffness of the knife contact.
+    """
     e, nu = material.young_pa, material.poisson
     mu_bar, lambda_bar, tau_bar = moduli
     d_mu = -e / (2.0 * (1.0 + nu) ** 2)
     d_lambda = e * (1.0 + 2.0 * nu**2) / ((1.0 + nu) ** 2 * (1.0 - 2.0 * nu) ** 2)
     young = (mu_bar * material.lame_mu_pa + lambda_bar * material.lame_lambda_pa) / e
     return {
-        "young_pa": float(young),
+        "young_pa": float(young + contact_young),
         "poisson": float(mu_bar * d_mu + lambda_bar * d_lambda),
         "retardation_s": float(tau_bar),
     }

@@ -14,7 +14,7 @@ import warp as wp
 
 from disect_sim.conjugate_gradients import ConjugateGradientSolver
 from disect_sim.device_arrays import Launches, clear, host, upload, zeros
-from disect_sim.device_model import input_names
+from disect_sim.device_model import input_names, series_stiffness
 from disect_sim.edge_cut import LAW_ARRAYS, EdgeCut, EdgeLoad
 from disect_sim.kernels import boundary, contact_force, contact_point, damage, edge, elasticity, springs
 from disect_sim.linear_solver import CachedCholeskySolver, IndefiniteHessianError
@@ -512,17 +512,27 @@ class StepPullback:
         step_bars.x_n += self._through_tets(v)
         return step_bars, bar["stiffness"]
 
-    def spring_gradient(self) -> np.ndarray:
-        """Return the gradients in spring and contact parameters, shape [parameter kind, spring_count, columns]."""
+    def spring_gradient(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the gradients in spring and contact parameters, shape [parameter kind, spring_count, columns].
+
+        Also return the gradient in Young's modulus through the stiffness of the contacts, shape [columns].
+        """
         table = self._table.copy()
         table[:, CONTACT_PER_AREA] *= np.tile(self.system.area_ratio, 2)[:, None, None]
         count = self.model.spring_count
+        bars = {
+            name: table[:count, column] + table[count:, column] for column, name in enumerate(CONTACT_NAMES)
+        }
+        series = series_stiffness(self.system.parameters).pullback(bars["sdf_ke"], bars["sdf_kd"])
+        bars |= {"sdf_ke": series.given, "sdf_kd": series.damping_given}
+        bars["sdf_radius"] = bars["sdf_radius"] + series.thickness
+        bars["sdf_tip"] = bars["sdf_tip"] + series.thickness
         spring_bar = self.spring.copy()
-        for column, name in enumerate(CONTACT_NAMES):
-            spring_bar[SPRING_NAMES.index(name)] += table[:count, column] + table[count:, column]
+        for name, gradient in bars.items():
+            spring_bar[SPRING_NAMES.index(name)] += gradient
         for name, gradient in {} if self._edge is None else self._edge.spring_gradients().items():
             spring_bar[SPRING_NAMES.index(name)] += gradient
-        return spring_bar
+        return spring_bar, series.young.sum(axis=0)
 
     def _on_active(self, bar: dict[str, np.ndarray], name: str, nothing: np.ndarray) -> np.ndarray:
         """Return the gradients in a quantity given on both sides of the cut, on the active contacts."""

@@ -11,10 +11,7 @@ from disect_sim.cut_surface import EdgeSamples, cut_normals, cut_triangles, edge
 from disect_sim.knife import Knife
 from disect_sim.laws import DAMAGE_LAWS, DEFAULT_DAMAGE_LAW
 from disect_sim.outcome import InputError
-from disect_sim.parameters import Material
-
-_REFERENCE_AREA_M2 = 1.2e-5
-"""Area per spring for which spring and contact parameters are stated [m^2]: that of a 5 mm tet mesh."""
+from disect_sim.parameters import REFERENCE_AREA_M2, Material
 
 REGULARISER_M = 5.0e-5
 """Weight of the barrier that keeps the contact point inside its edge [m]: small compared with the knife's rounding."""
@@ -206,7 +203,7 @@ def build_model(
         if boundary in ("guided", "free"):
             board = replace(board, ke=_FIRM_BOARD_N_M)
             weight = float(-gravity[1] * material.density_kg_m3 * node_volume.sum())
-            board = _at_rest(board, x[board_nodes, 1], board_area / _REFERENCE_AREA_M2, weight)
+            board = _at_rest(board, x[board_nodes, 1], board_area / REFERENCE_AREA_M2, weight)
     touching = x[:, 1] < x[:, 1].min() + _HOLD_BELOW_M
     if boundary != "glued":
         touching &= np.abs(x[:, 0]) >= _HOLD_BEYOND_M
@@ -227,14 +224,14 @@ def build_model(
         spring_weights=spring_weights,
         cut_triangles=triangles,
         spring_normal=cut_normals(mesh, triangles, across),
-        spring_area_ratio=mesh.spring_area / _REFERENCE_AREA_M2,
+        spring_area_ratio=mesh.spring_area / REFERENCE_AREA_M2,
         overlap_stiffness=material.young_pa * np.sqrt(mesh.spring_area),
         contact_parents=parents[contacts].astype(np.int32),
         contact_coordinate=c[contacts],
         contact_side=mesh.virtual_side[contacts].astype(float),
         contact_offset=_barrier_offset(x, parents[contacts], c[contacts]),
         board_nodes=board_nodes,
-        board_area_ratio=board_area / _REFERENCE_AREA_M2,
+        board_area_ratio=board_area / REFERENCE_AREA_M2,
         spring_operator=operator,
     )
 

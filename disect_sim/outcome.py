@@ -21,7 +21,7 @@ class OutcomeKind(Enum):
     NOTHING_CUT = (
         "The knife finished its motion but cut nothing. Lower the end height or raise cut_spring_softness."
     )
-    MESH_INVERTED = "Elements turned inside out. Refine the mesh at the cut or soften sdf_ke."
+    MESH_INVERTED = "Elements turned inside out. Refine the mesh at the cut or shorten dt."
     NEWTON_STALLED = "Newton's method stalled. Shorten dt, raise sdf_tip or lower sdf_mu."
     DIVERGED = "Positions ran away. Shorten dt."
     KNIFE_JAMMED = (

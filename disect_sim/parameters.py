@@ -9,6 +9,9 @@ from disect_sim import laws
 from disect_sim.laws import ParameterInfo
 from disect_sim.outcome import InputError
 
+REFERENCE_AREA_M2 = 1.2e-5
+"""Area per spring for which spring and contact parameters are stated [m^2]: that of a 5 mm tet mesh."""
+
 
 @dataclass(frozen=True)
 class Material:
@@ -27,7 +30,8 @@ class Material:
         if not (self.young_pa > 0.0 and 0.0 <= self.poisson < 0.5 and self.density_kg_m3 > 0.0):
             raise InputError(
                 f"material: young_pa {self.young_pa}, poisson {self.poisson}, density_kg_m3 {self.density_kg_m3}. "
-                "Modulus and density must be > 0 and 0 <= poisson < 0.5. Correct the material."
+                "Modulus and density must be > 0 and 0 <= poisson < 0.5: at 0.5 a body keeps its volume exactly, which "
+                "these elements cannot. Use 0.49 for flesh that is nearly incompressible, and correct the others."
             )
         if not self.retardation_s >= 0.0:
             raise InputError(
@@ -54,13 +58,26 @@ MATERIALS = {
     "potato": Material(2.0e6, 0.45, 630.0),
     "cucumber": Material(2.5e6, 0.37, 950.0),
     "banana": Material(3.048e3, 0.28, 1350.0),
+    "jelly": Material(5.0e3, 0.47, 1050.0),
+    "tomato": Material(1.0e5, 0.4, 1000.0),
+    "avocado": Material(2.0e5, 0.4, 1000.0),
 }
-"""Values as printed in Heiden et al. 2022, including the low modulus of the banana."""
-LARGE_M3 = {"apple": 280.0e-6, "potato": 340.0e-6, "cucumber": 320.0e-6, "banana": 250.0e-6}
+"""The first four as printed in Heiden et al. 2022, including the low modulus of the banana; the others, ripe fruit and
+a dessert jelly, are assumed (stages/shared/library/priors.json).
+"""
+LARGE_M3 = {
+    "apple": 280.0e-6,
+    "potato": 340.0e-6,
+    "cucumber": 320.0e-6,
+    "banana": 250.0e-6,
+    "jelly": 500.0e-6,
+    "tomato": 190.0e-6,
+    "avocado": 280.0e-6,
+}
 """Volume of a large fruit [m³].
 
 From the largest size in the USDA's FoodData Central: 223 g at 0.8 g/cm³, 369 g at 1.08, 301 g at 0.95, and 152 g
-without the peel, which is 36 % of a banana, at 0.95.
+without the peel, which is 36 % of a banana, at 0.95; a tomato of 182 g. Avocado and jelly are assumed.
 """
 
 
@@ -78,7 +95,12 @@ SPRING_PARAMETERS = {
     ),
     "cut_spring_softness": ParameterInfo(0.01, 0.0, 1.0, "-", "damage rate of the spring under the knife"),
     "sdf_ke": ParameterInfo(
-        1000.0, 500.0, 8000.0, "N/m", "stiffness of the knife contact, per reference area", per_area=True
+        1000.0,
+        500.0,
+        8000.0,
+        "N/m",
+        "stiffness of the knife contact on firm flesh, per reference area",
+        per_area=True,
     ),
     "sdf_kd": ParameterInfo(
         1.0, 0.1, 100.0, "N·s/m", "damping of the knife contact, per reference area", per_area=True

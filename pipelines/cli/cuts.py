@@ -87,35 +87,43 @@ def materials(
 ) -> None:
     """Print the priors of a material with their sources: for any fruit, and updated by the library's cuts."""
     from disect_sim.parameters import parameter_info
-    from stages.shared.library.library import NINETY, PRIORS, SHARE_RATIOS, cuts_of, expected
+    from stages.shared.library.library import (
+        NINETY,
+        PRIORS,
+        SHARE_RATIOS,
+        body_source,
+        cuts_of,
+        expected,
+        sources_of,
+    )
 
     if material not in MATERIALS:
         raise InputError(
             f"{material[:80]!r} is not a known material. Known: {', '.join(MATERIALS)}. Choose one of them."
         )
-    priors = expected(tuple(PRIORS["priors"]), material, "edge")
+    priors, sources = expected(tuple(PRIORS["priors"]), material, "edge"), sources_of(material)
     literature = [row for row in PRIORS["literature"] if row["material"] in (material, "any")]
     if as_json:
         rows = {
-            name: {"median": e.median, "spread_log": e.spread, "cuts": e.cuts, **PRIORS["priors"][name]}
+            name: {"median": e.median, "spread_log": e.spread, "cuts": e.cuts, **sources[name]}
             for name, e in priors.items()
         }
         print_json({"material": material, "priors": rows, "literature": literature})
         return
     table = Table(
-        "parameter", "prior median", "90 % interval", "unit", "cuts", "source of the prior of any fruit"
+        "parameter", "prior median", "90 % interval", "unit", "cuts", "source of the prior without cuts"
     )
     for name, e in priors.items():
         factor = math.exp(NINETY * e.spread)
         unit = "-" if name in SHARE_RATIOS else parameter_info(name).unit
         interval = f"{e.median / factor:.3g} to {e.median * factor:.3g}"
-        table.add_row(name, f"{e.median:.3g}", interval, unit, str(e.cuts), PRIORS["priors"][name]["source"])
+        table.add_row(name, f"{e.median:.3g}", interval, unit, str(e.cuts), sources[name]["source"])
     out.print(table)
     body = MATERIALS[material]
     print_text(
         out,
         f"Body: Young's modulus {body.young_pa:.4g} Pa, Poisson's ratio {body.poisson:g}, density "
-        f"{body.density_kg_m3:g} kg/m³ (Heiden et al. 2022).",
+        f"{body.density_kg_m3:g} kg/m³ ({body_source(material)}).",
     )
     for cut in cuts_of(material):
         print_text(out, f"Library: {cut['name']}: {cut['source']}")

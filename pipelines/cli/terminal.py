@@ -16,7 +16,7 @@ from rich.table import Table
 from pipelines.dvc.pipeline_file import StageEntry, read_template
 from pipelines.dvc.stage import StageReport
 from pipelines.project import Project, apply_environment, find_project
-from pipelines.report.page import figure
+from pipelines.report.page import figure, result_word
 from pipelines.runs.progress_lines import Pace, seen_in
 from pipelines.runs.run_summary import RunResult
 from stages.runtime.errors import InputError
@@ -30,7 +30,7 @@ def run_table(project: Project, result: RunResult) -> Table:
     for report in result.stages:
         table.add_row(
             report.name,
-            report.outcome.value,
+            result_word(report),
             f"{report.seconds:.1f} s",
             key_figure(report, key_figures.get(report.name)),
             report.outputs[0].rpartition("/")[0] + "/",
@@ -98,7 +98,7 @@ class ProgressBars:
     def on_finish(self, report: StageReport) -> None:
         """Complete the stage's bar."""
         self._bars.update(
-            self._tasks[report.name], total=1.0, completed=1.0, description=report.outcome.value, remaining=""
+            self._tasks[report.name], total=1.0, completed=1.0, description=result_word(report), remaining=""
         )
 
     def on_picture(self, stage: str, path: Path) -> None:

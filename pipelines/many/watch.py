@@ -30,10 +30,10 @@ from pipelines.scans.register import (
     registered_scan,
     scan_id_of,
 )
-from stages.runtime.errors import EXIT_BAD_INPUT, EXIT_DONE, EXIT_FAILED, InputError
+from stages.runtime.errors import EXIT_BAD_INPUT, EXIT_DONE, EXIT_FAILED, EXIT_REFUSED, InputError
 from stages.runtime.files import sha256_of_file, sha256_of_start, sha256_of_value
 
-_STATES: dict[int, State] = {EXIT_DONE: "done", EXIT_BAD_INPUT: "refused"}
+_STATES: dict[int, State] = {EXIT_DONE: "done", EXIT_REFUSED: "done", EXIT_BAD_INPUT: "refused"}
 _MAX_SETTLE_S = 3600.0
 _LEAST_PAUSE_S = 0.05
 """Least time between two polls. The inbox is polled because files must be unchanged for a while anyway, network drives

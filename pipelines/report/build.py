@@ -6,7 +6,7 @@ from pathlib import Path
 from pipelines.dvc.pipeline_file import needed_for, read_template
 from pipelines.dvc.stage import StageReport
 from pipelines.project import Project, known_scans
-from pipelines.report.page import Note, Section, render_page
+from pipelines.report.page import Note, Section, render_page, result_word
 from pipelines.report.scan_data import ScanData, write_run_record
 from pipelines.report.sections import (
     body,
@@ -97,7 +97,7 @@ def record_and_report(
     try:
         write_run_record(
             project.scan_dir(scan_id),
-            reports=[(r.name, r.outcome.value, r.seconds, r.cached) for r in reports],
+            reports=[(r.name, result_word(r), r.seconds, r.cached) for r in reports],
             error=error,
             failed_stage=failed,
         )

@@ -11,6 +11,8 @@ from typing import Any, ClassVar, Literal
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from pipelines.dvc.stage import StageReport
+
 # Metrics as text: the unit is the suffix of the key.
 
 
@@ -325,6 +327,45 @@ def _short(value: float | None) -> float | None:
     if value is None or not math.isfinite(value):
         return None
     return float(f"{value:.{_DIGITS}g}")
+
+
+# Verdict on a stage and on a run, from metrics: refused certificate, refused cuts, warnings.
+
+
+_EXPORT = "export"
+
+
+def refusal(metrics: Mapping[str, Any]) -> str | None:
+    """Return the message if the certificate refuses the motion or a simulated cut did not happen; None otherwise."""
+    if metrics.get("certified") is False:
+        return str(metrics.get("verdict", "not certified"))
+    return str(metrics["refused"]) if metrics.get("refused") else None
+
+
+def refusal_of_run(metrics: Mapping[str, Mapping[str, Any]]) -> str | None:
+    """Return why the whole run counts as refused, from the metrics by stage; None if it does not.
+
+    The cut that is exported decides. Without an export, it is the last stage whose simulated cut did not happen. A
+    certified motion overrides the other cuts: a nominal or vertical cut may fail where the optimised one succeeds.
+    """
+    export = metrics.get(_EXPORT, {})
+    if "certified" in export:
+        return refusal(export)
+    messages = [f"{stage}: {text}" for stage, figures in metrics.items() if (text := refusal(figures))]
+    return messages[-1] if messages else None
+
+
+def stage_warnings(stage: str, metrics: Mapping[str, Any]) -> list[str]:
+    """Return the warnings of a stage and why its simulated cut is refused; the certificate has its own line."""
+    refused = [f"Refused: {stage}: {metrics['refused']}"] if metrics.get("refused") else []
+    return refused + ([f"Warning: {stage}: {metrics['warning']}"] if metrics.get("warning") else [])
+
+
+def result_word(report: StageReport) -> str:
+    """Return how a stage ended, for tables and the dashboard: e.g. "Completed", "Completed, refused"."""
+    if refusal(report.metrics):
+        return f"{report.outcome.value}, refused"
+    return f"{report.outcome.value}, warning" if report.metrics.get("warning") else report.outcome.value
 
 
 # Rendering.

@@ -23,7 +23,7 @@ from pipelines.dvc.stage import StageReport
 from pipelines.project import Project
 from pipelines.report.build import tolerant
 from pipelines.report.drawings import standalone
-from pipelines.report.page import Drawing, labelled, number
+from pipelines.report.page import Drawing, labelled, number, result_word
 from pipelines.report.scan_data import ScanData
 from pipelines.report.sections.body import cut_surface
 from pipelines.report.sections.second_cut import path as knife_path
@@ -93,7 +93,7 @@ def show_stage(project: Project, scan_id: str, report: StageReport) -> dict[str,
     pages["metrics"] = create_table_artifact(
         key=artifact_key(scan_id, report.name, "metrics"),
         table=[{"metric": name, "value": number(value)} for name, value in _labelled(report.metrics)],
-        description=f"{scan_id}: {report.name}, {report.outcome.value}",
+        description=f"{scan_id}: {report.name}, {result_word(report)}",
     )
     for path in report.outputs:
         if path.endswith(".png"):
@@ -109,7 +109,7 @@ def show_run(scan_id: str, reports: Sequence[StageReport]) -> None:
     """Create a table of all stages and a summary of the run."""
     create_table_artifact(
         key=artifact_key(scan_id, "run"),
-        table=[{"stage": r.name, "result": r.outcome.value, "time [s]": r.seconds} for r in reports],
+        table=[{"stage": r.name, "result": result_word(r), "time [s]": r.seconds} for r in reports],
         description=f"{scan_id}: all stages",
     )
     create_markdown_artifact(

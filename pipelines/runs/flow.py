@@ -32,6 +32,7 @@ from pipelines.dvc.repair import check_raw_files, has_results
 from pipelines.dvc.stage import Listeners, StageReport, TryAgainError, bring_up_to_date
 from pipelines.dvc.stopping import StoppedError
 from pipelines.project import Project
+from pipelines.report.page import refusal, refusal_of_run, result_word, stage_warnings
 from pipelines.runs.dashboard_artifacts import (
     LivePicture,
     ProgressArtifact,
@@ -39,7 +40,6 @@ from pipelines.runs.dashboard_artifacts import (
     show_run,
     show_stage,
 )
-from pipelines.runs.run_summary import refusal
 from pipelines.scans.status import read_status
 from stages.runtime.errors import InputError
 
@@ -87,10 +87,10 @@ def scan_flow(
 
 
 def final_state(reports: Sequence[StageReport]) -> Any:
-    """Return the stages' outcomes, or the state Refused with the verdict if the certificate refuses the motion."""
-    stages = [{"name": report.name, "outcome": report.outcome.value} for report in reports]
-    verdicts = [text for report in reports if (text := refusal(report.metrics))]
-    return refused(verdicts[0], stages) if verdicts else stages
+    """Return the stages' outcomes, or the state Refused if the motion is refused or a simulated cut did not happen."""
+    stages = [{"name": report.name, "outcome": result_word(report)} for report in reports]
+    verdict = refusal_of_run({report.name: report.metrics for report in reports})
+    return refused(verdict, stages) if verdict else stages
 
 
 def refused(message: str, data: Any) -> State[Any]:
@@ -198,7 +198,7 @@ def run_stage_task(
     source: Source | None = None,
     files: dict[str, str] | None = None,
 ) -> Any:
-    """Run one stage of one scan; its state is Unchanged, Cached, Completed or Refused."""
+    """Run one stage of one scan; its state is named by `result_word`, or Refused."""
     try:
         return _run_stage(scan_id, project_root, stage, force, fresh, source, files)
     except StoppedError as error:
@@ -245,7 +245,9 @@ def _run_stage(
     progress.finish()
     report = replace(report, pages=show_stage(project, scan_id, report))
     verdict = refusal(report.metrics)
-    if verdict:
+    if verdict and "certified" in report.metrics:
         return refused(verdict, report)
     message = f"{stage}: {report.outcome.value.lower()} in {report.seconds:.1f} s"
-    return Completed(name=report.outcome.value, message=message, data=report)
+    # A stage whose simulated cut did not happen has its results, and later stages run: Completed, with another name.
+    warnings = stage_warnings(stage, report.metrics)
+    return Completed(name=result_word(report), message=" ".join([message, *warnings]), data=report)

@@ -10,6 +10,7 @@ from typing import Self
 
 from pipelines.dvc.pipeline_file import StageEntry
 from pipelines.dvc.stage import StageReport
+from pipelines.report.page import result_word
 
 _LEAST_FRACTION = 0.03
 """Below this fraction start-up (reading, compiling) dominates and no estimate is made."""
@@ -110,7 +111,7 @@ class ProgressLines:
     def on_finish(self, report: StageReport) -> None:
         """Report the outcome of a stage."""
         with self._lock:
-            self._say(f"{report.name}: {report.outcome.value}, {duration(report.seconds)}")
+            self._say(f"{report.name}: {result_word(report)}, {duration(report.seconds)}")
             self._stage = ""
 
     def on_picture(self, stage: str, path: Path) -> None:

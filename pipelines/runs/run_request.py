@@ -90,6 +90,7 @@ def run_request(
     run_flow(project, result, bars, force=force, verbose=verbose, target=target, cluster=cluster)
     check_stop()
     check_not_replaced(project, result.scan, digest)
+    result.judge()
     finish_run(project, result, is_new=result.scan not in registered, target=target)
 
 

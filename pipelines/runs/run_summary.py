@@ -7,19 +7,22 @@ from typing import Any
 from pipelines.dvc.commands import redact
 from pipelines.dvc.stage import StageFailedError, StageReport, TryAgainError
 from pipelines.dvc.stopping import StoppedError, stopped_message
-from pipelines.report.page import saving_band
+from pipelines.report.page import refusal_of_run, result_word, saving_band, stage_warnings
 from pipelines.runs.server import ServerError
 from stages.runtime.errors import (
     EXIT_BAD_INPUT,
     EXIT_DONE,
     EXIT_FAILED,
     EXIT_INTERRUPTED,
+    EXIT_REFUSED,
     InputError,
     error_text,
 )
 
 CALIBRATE = "calibrate"
 """Target stage of `scan2cut calibrate`."""
+_OPTIMIZE, _EXPORT = "optimize", "export"
+"""Stages with headline figures."""
 
 
 _USER_FACING = (StageFailedError, TryAgainError, StoppedError, ServerError)
@@ -38,11 +41,6 @@ def exit_code_of(error: BaseException) -> int:
     if isinstance(error, KeyboardInterrupt | StoppedError):
         return EXIT_INTERRUPTED
     return EXIT_BAD_INPUT if isinstance(error, InputError) else EXIT_FAILED
-
-
-def refusal(metrics: Mapping[str, Any]) -> str | None:
-    """Return the verdict if the certificate refuses the motion; None otherwise."""
-    return str(metrics.get("verdict", "not certified")) if metrics.get("certified") is False else None
 
 
 @dataclass
@@ -66,14 +64,35 @@ class RunResult:
     @property
     def in_words(self) -> str:
         """Return the error, the certificate's refusal, or "done"."""
-        verdicts = [text for report in self.stages if (text := refusal(report.metrics))]
-        return self.error or (f"NOT certified. {verdicts[0]}" if verdicts else "done")
+        if self.error is None and any(report.metrics.get("certified") is False for report in self.stages):
+            return f"NOT certified. {self.refusal}"
+        return self.error or self.refusal or "done"
+
+    @property
+    def refusal(self) -> str | None:
+        """Return why the motion is refused, or which simulated cut did not happen; None if all is well."""
+        return refusal_of_run({report.name: report.metrics for report in self.stages})
+
+    @property
+    def warnings(self) -> list[str]:
+        """Return the warnings of all stages; refused cuts that are not the verdict are among them."""
+        lines = []
+        for report in self.stages:
+            lines += stage_warnings(report.name, report.metrics)
+        return lines
+
+    def judge(self) -> None:
+        """Set the exit code of a run without error whose motion or cut is refused."""
+        if self.error is None and self.exit_code == EXIT_DONE and self.refusal:
+            self.exit_code = EXIT_REFUSED
 
     def as_json(self) -> dict[str, Any]:
         """Return the object that `--json` prints."""
         return {
             "ok": self.exit_code == EXIT_DONE,
             "error": self.error,
+            "refused": self.refusal,
+            "warnings": self.warnings,
             "scan": self.scan,
             "stages": [
                 {
@@ -104,10 +123,6 @@ def calibration_json(result: RunResult) -> dict[str, Any]:
     }
 
 
-_OPTIMIZE, _EXPORT = "optimize", "export"
-"""Stages with headline figures."""
-
-
 def artifact_key(*words: str) -> str:
     """Return a Prefect artifact key, which may contain only lower-case letters, digits and dashes."""
     return "-".join(words).replace("_", "-")
@@ -134,11 +149,8 @@ def headlines(metrics: Mapping[str, Mapping[str, Any]]) -> list[str]:
         lines.append(_certificate(metrics[_EXPORT]))
     lines += _motion(metrics.get(_OPTIMIZE, {}))
     lines += _fit(metrics.get(CALIBRATE, {}))
-    lines += [
-        f"Warning: {stage}: {figures['warning']}"
-        for stage, figures in metrics.items()
-        if figures.get("warning")
-    ]
+    for stage, figures in metrics.items():
+        lines += stage_warnings(stage, figures)
     unseeded = [stage for stage, figures in metrics.items() if figures.get("seeded") is False]
     if unseeded:
         lines.append(
@@ -235,5 +247,5 @@ def _row(report: StageReport, page_url: str) -> str:
         page = report.pages.get(kind)
         return f"[{kind}]({page_url}/artifacts/artifact/{page})" if page else ""
 
-    cells = [report.name, report.outcome.value, f"{report.seconds:.1f} s", link("metrics"), link("preview")]
+    cells = [report.name, result_word(report), f"{report.seconds:.1f} s", link("metrics"), link("preview")]
     return f"| {' | '.join(cells)} |"

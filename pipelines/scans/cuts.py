@@ -302,7 +302,9 @@ def _exported(scan_dir: Path, designed: Design, progress: _Progress) -> tuple[An
         progress(0.7 + 0.3 * number / len(ranked), f"certify {cut.name}")
         motion = to_execute(cut, model, values, params.optimize)
         recording = record(model.mesh, model.material, motion, values, params.replay)
-        parting = parting_of(frame_table(recording), spring_table(recording))
+        parting = parting_of(
+            frame_table(recording), spring_table(recording), recording.result.statistics.inverted_tets
+        )
         attempt = scratch / str(number)
         attempt.mkdir(parents=True)
         motion.write_parquet(attempt / "motion.parquet")

@@ -74,6 +74,8 @@ class Parting:
     springs: int
     whole_heights_m: NDArray[np.float64]
     """Heights above the board, before the cut, of the uncut springs [m], ascending."""
+    inverted_tets: int = 0
+    """Largest number of elements of the simulated body that were inside out at once."""
 
     def remains(self) -> str:
         """Describe the uncut springs."""
@@ -85,8 +87,8 @@ class Parting:
         return f"{count} of {self.springs} springs remain, {where} mm above the board"
 
 
-def parting_of(frames: pl.DataFrame, springs: pl.DataFrame) -> Parting:
-    """Return the parting from the tables replay/frames and replay/springs."""
+def parting_of(frames: pl.DataFrame, springs: pl.DataFrame, inverted_tets: int = 0) -> Parting:
+    """Return the parting from the tables replay/frames and replay/springs, and from a note of the first."""
     last = len(frames) - 1
     before = springs.filter(pl.col("frame") == 0)["plus_m"].to_numpy()[:, 1]
     remaining = springs.filter(pl.col("frame") == last)["remaining_fraction"].to_numpy()
@@ -98,6 +100,7 @@ def parting_of(frames: pl.DataFrame, springs: pl.DataFrame) -> Parting:
         end_position_m=end,
         springs=len(remaining),
         whole_heights_m=np.sort(before[remaining > _WHOLE].astype(np.float64)),
+        inverted_tets=inverted_tets,
     )
 
 
@@ -298,6 +301,7 @@ def stated(demand: Demand) -> dict[str, Any]:
             "end_position_m": parting.end_position_m.tolist(),
             "springs": parting.springs,
             "whole_heights_m": parting.whole_heights_m.tolist(),
+            "inverted_tets": parting.inverted_tets,
         },
     }
 
@@ -344,6 +348,7 @@ def demand_of_files(folder: Path, document: dict[str, Any]) -> Demand:
             np.array(parting["end_position_m"], float),
             int(parting["springs"]),
             np.array(parting["whole_heights_m"], float),
+            int(parting.get("inverted_tets", 0)),
         ),
         provenance=document["provenance"]["upstream_sha256"],
         broken_links=(),

@@ -17,6 +17,7 @@ from stages.export.package import write_certificate, write_package
 from stages.runtime.catalogue import ARTIFACTS
 from stages.runtime.files import write_bytes_atomic
 from stages.runtime.stage_io import StageIO
+from stages.shared.cut_description import INVERTED
 from stages.shared.robots.robot import load_robot
 
 _MOTION = "optimize/motion"
@@ -147,6 +148,7 @@ def metrics(exported: Exported, path: str) -> dict[str, Any]:
         "blade_margin_m": margin("blade beyond the fruit at both ends"),
         "fixture_margin_m": margin("distance of the fixture from the fruit"),
         "cut_fraction": exported.demand.parting.cut_fraction,
+        "inverted_tets": exported.demand.parting.inverted_tets,
         "deflection_m": certificate.figures.get("deflection_m"),
         "end_lift_m": certificate.figures.get("end_lift_m"),
         "peak_force_n": certificate.figures.get("peak_force_n"),
@@ -157,7 +159,8 @@ def run(io: StageIO, params: ExportParams) -> dict[str, Any]:
     """Read motion and body, export, certify, draw."""
     io.progress(0.0, "read the motion")
     motion, body = io.read(_MOTION), (io.read(_BODY[0]), io.read(_BODY[1]))
-    parting = parting_of(io.read(_SIMULATED[0]), io.read(_SIMULATED[1]))
+    inverted = int(io.notes(_SIMULATED[0]).get(INVERTED, "0"))
+    parting = parting_of(io.read(_SIMULATED[0]), io.read(_SIMULATED[1]), inverted)
     used = (_MOTION, *_BODY, *_SIMULATED)
     chain = walk(io.scan_dir, tuple(ARTIFACTS[name].path for name in used), root=io.scan.scan)
     io.progress(0.1, "solve, write and certify")

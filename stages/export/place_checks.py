@@ -20,10 +20,10 @@ _DEPTH_M = 0.003
 """Depth from which the edge counts as inside the fruit: skin dents before it gives way."""
 _LEAST_WAY_M = 1e-9
 """Minimum path length, so that a motion that never goes down has a fraction too: zero."""
-_FELT_N = 0.1
+_FELT_N = 0.02
 _FELT_SHARE = 0.9
-_UPWARD_N = 0.5
-"""Minimum upward force of a cut: a blade that rests on a tomato's skin weighs more."""
+_UPWARD_N = 0.05
+"""Minimum upward force of a cut: sawing through a ripe banana needs three times that, and a forgotten force is zero."""
 _ABOVE_M, _ABOVE_N = 0.003, 1.0
 """Height above the fruit from which nothing can touch, and the force the prediction may have there."""
 _REACHED_SHARE = 0.95
@@ -108,6 +108,14 @@ def _parted(demand: Demand, lowest_m: float) -> list[Check]:
             "-",
             parting.remains(),
             remedy="The simulated knife did not cut what it passed; look at it with 'scan2cut view', optimise again",
+        ),
+        at_most(
+            9,
+            "elements inside out in the simulated cut",
+            parting.inverted_tets,
+            0,
+            "tets",
+            remedy="The predicted force is unreliable. Lower tetrahedralize_half.cut_edge_m or cut.dt_s",
         ),
         at_least(
             9,

@@ -48,8 +48,9 @@ class HalveParams(StageParams):
     """halve: one half-body of the first cut, laid on the board for the second."""
 
     half: Literal["positive", "negative"]
-    rests_on: Literal["cut_face", "as_it_was"]
-    """cut_face: the first cut's flat face is down; as_it_was: the half stands as it did before the cut."""
+    rests_on: Literal["auto", "cut_face", "as_it_was"]
+    """cut_face: the first cut's flat face is down; as_it_was: the half stands as it did before the cut; auto: the
+    first, unless the half would stand more than twice as high as its cut face is wide, like that of a banana."""
     angle_deg: Annotated[float, Field(ge=-360, le=360)]
     """Turn about the vertical. At 0 the fruit's former vertical lies along the blade, if the half lies on its cut
     face; otherwise the second cut is parallel to the frame of the first."""

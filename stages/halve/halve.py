@@ -51,6 +51,8 @@ _FLAT_WITHIN_M = 5.0e-4
 """Distance from its plane beyond which a cut face is curved [m]. A planar cut deviates a little where precut moved
 crossings away from nodes (precut.snap_tolerance_fraction).
 """
+_SLENDER = 2.0
+"""Height of a half above its cut face, in widths of that face, above which it does not stand there."""
 _PARALLEL = 0.99
 """Cosine above which two directions are taken as the same."""
 
@@ -74,6 +76,15 @@ def _fit_cut_face(points: _Floats, half: Surface) -> _CutFace:
     if (solid_moments(half)[0] - middle) @ normal > 0.0:
         normal = -normal
     return _CutFace(middle, normal, float(np.abs((points - middle) @ normal).max()))
+
+
+def _pose_of(half: Surface, face: _CutFace, points: _Floats, wanted: str) -> str:
+    """Return cut_face or as_it_was; points of the cut face [m], shape [n, 3]."""
+    if wanted != "auto":
+        return wanted
+    height = float((-(half.vertices - face.point) @ face.normal).max())
+    along = np.linalg.svd(points - points.mean(axis=0), full_matrices=False)[2][1]
+    return "as_it_was" if height > _SLENDER * float(np.ptp(points @ along)) else "cut_face"
 
 
 def _flattened(half: Surface, face: _CutFace, on_face: NDArray[np.bool_]) -> Surface:
@@ -152,6 +163,8 @@ class _HalveResult:
     """Matrix from the first cut's frame to the second's, translation in [m], shape [4, 4]."""
     positive_share: float
     """Fraction of the volume at x > 0 [-]."""
+    rests_on: str
+    """cut_face or as_it_was."""
 
 
 def halve(half: Surface, cut_points: NDArray[np.float64], params: HalveParams) -> _HalveResult:
@@ -167,11 +180,12 @@ def halve(half: Surface, cut_points: NDArray[np.float64], params: HalveParams) -
             f"The {params.half} half-body is not closed or is inside out. It must enclose a volume. Run precut again."
         )
     face = _fit_cut_face(cut_points, half)
-    if params.rests_on == "cut_face":
+    rests_on = _pose_of(half, face, cut_points, params.rests_on)
+    if rests_on == "cut_face":
         _reject_curved(face)
         half = _flattened(half, face, on_cut_face(half, cut_points))
     frame = _second_cut_frame(
-        half, face, rests_on=params.rests_on, angle_deg=params.angle_deg, offset_m=params.offset_m
+        half, face, rests_on=rests_on, angle_deg=params.angle_deg, offset_m=params.offset_m
     )
     surface = _moved(frame, half)
     share = _volume_at_positive_x(surface) / surface.volume_m3
@@ -182,7 +196,7 @@ def halve(half: Surface, cut_points: NDArray[np.float64], params: HalveParams) -
             f"cut's plane; the half reaches from {low:.1f} to {high:.1f} mm across it. Each side must keep at least "
             f"{_MIN_SHARE:.0%}. Move offset_m closer to 0."
         )
-    return _HalveResult(surface, face, frame, share)
+    return _HalveResult(surface, face, frame, share, rests_on)
 
 
 def _volume_at_positive_x(surface: Surface) -> float:
@@ -214,6 +228,7 @@ def metrics(result: _HalveResult) -> dict[str, object]:
         "faces": len(surface.faces),
         "positive_share": result.positive_share,
         "cut_face_bulge_m": result.face.bulge_m,
+        "rests_on": result.rests_on,
     }
 
 
@@ -248,7 +263,7 @@ def run(io: StageIO, params: HalveParams) -> dict[str, object]:
     io.write("halve/cut_face", _cut_face_table(result))
     io.progress(0.5, "draw the picture")
     on_cut = on_cut_face(half, cut_points)
-    picture = _halve_picture(half, surface, on_cut, rests_on=params.rests_on)
+    picture = _halve_picture(half, surface, on_cut, rests_on=result.rests_on)
     io.write_png("halve/preview", picture)
     io.progress(1.0, "done")
     return metrics(result)

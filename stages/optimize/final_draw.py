@@ -15,6 +15,7 @@ from stages.optimize.constraints import RATE_HZ, Passage
 from stages.optimize.description import OptimizeParams
 from stages.optimize.kinematics import Trajectory
 from stages.optimize.slicing_cut import LEAST_WAY_M, SlicingCut, Values
+from stages.shared.cut import CutOutcome, outcome_of
 
 PARTED = 0.995
 """Fraction of the springs' stiffness that must be gone to end the strokes. The simulator's springs release over a
@@ -39,6 +40,8 @@ class FinalDraw:
     strokes: int
     cut_fraction: float
     """Cut fraction at the end of the whole motion."""
+    outcome: CutOutcome | None = None
+    """Outcome of the whole motion; None without a simulation."""
 
     @property
     def duration_s(self) -> float:
@@ -94,10 +97,11 @@ class WholeCut:
     path: Trajectory
     params: OptimizeParams
 
-    def run(self) -> tuple[_Array | None, float]:
-        """Return the force [N], shape [samples, 3], None if the cut did not finish; and the cut fraction."""
+    def run(self) -> tuple[_Array | None, CutOutcome]:
+        """Return the force [N], shape [samples, 3], None if the cut did not finish; and the outcome."""
         result = _simulated(self.model, self.values, self.path, self.params)
-        return (result.force if result.outcome.ok else None), float(result.cut_fraction[-1])
+        outcome = outcome_of("vertical cut", result, self.model.mesh)
+        return (result.force if result.outcome.ok else None), outcome
 
 
 NO_DRAW = FinalDraw(Trajectory.zeros(0), np.zeros((0, 3)), 0, np.nan)
@@ -122,16 +126,26 @@ def final_draw(
         result = _simulated(model, values, joined(before, path.until(ends[strokes])), params)
         if result.outcome.ok or strokes == 0:
             break
-    parted = [_parted_after(result, len(before.position) + end, params) for end in ends[: strokes + 1]]
+    parted = [
+        float(result.cut_fraction[_step_after(result, len(before.position) + end, params)])
+        for end in ends[: strokes + 1]
+    ]
     strokes = next((i for i, share in enumerate(parted) if share >= PARTED), strokes)
     first, last = (round(n / RATE_HZ * cut.sample_rate_hz) for n in (len(before.position) - 1, ends[strokes]))
-    return FinalDraw(path.until(ends[strokes]), result.force[first : first + last], strokes, parted[strokes])
+    end = _step_after(result, len(before.position) + ends[strokes], params)
+    return FinalDraw(
+        path.until(ends[strokes]),
+        result.force[first : first + last],
+        strokes,
+        parted[strokes],
+        outcome_of("optimised cut", result, model.mesh, step=end),
+    )
 
 
-def _parted_after(result: Result, rows: int, params: OptimizeParams) -> float:
-    """Return the cut fraction after `rows` rows of the motion, or where the simulation stopped before."""
+def _step_after(result: Result, rows: int, params: OptimizeParams) -> int:
+    """Return the step after `rows` rows of the motion, or the last one if the simulation stopped before."""
     step = int(np.ceil((rows - 1) / RATE_HZ / params.cut.dt_s - 1e-6))
-    return float(result.cut_fraction[min(step, len(result.cut_fraction) - 1)])
+    return min(step, len(result.cut_fraction) - 1)
 
 
 def stroke(start: _Array, passage: Passage, params: OptimizeParams) -> Trajectory:

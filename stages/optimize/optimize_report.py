@@ -13,12 +13,13 @@ from stages.optimize.descent import Point
 from stages.optimize.final_draw import FinalDraw, Whole, joined
 from stages.optimize.search import UNCONSTRAINED, Measured, Optimization
 from stages.optimize.slicing_cut import SlicingCut
+from stages.shared.cut import Severity, verdict
 from stages.shared.library.library import AMPLITUDE_SPREAD, NINETY
 
 _Array = NDArray[np.float64]
 _VEC3 = pl.Array(pl.Float64, 3)
-_CONTACT_N = 0.5
-"""Force below which nothing is cut [N]."""
+_CONTACT_N, _CONTACT_SHARE = 0.5, 0.05
+"""Force below which nothing is cut: this [N], for soft fruit this share of the peak."""
 
 
 def motion_table(optimum: Optimization) -> pl.DataFrame:
@@ -89,8 +90,8 @@ def _residual_column(rule: str) -> str:
 
 
 def confirmation_table(optimum: Optimization) -> pl.DataFrame:
-    """Return the table optimize/confirmation."""
-    rows = optimum.confirmed
+    """Return the table optimize/confirmation: the checks in which both cuts finished; the metrics name the others."""
+    rows = [row for row in optimum.confirmed if np.isfinite(row.reduction)]
     return pl.DataFrame(
         [
             pl.Series("check", [row.name for row in rows], pl.String),
@@ -139,15 +140,31 @@ def metrics(optimum: Optimization) -> dict[str, Any]:
         **_ablation(free.best, optimum.vertical.mean_n()),
         "duration_s": optimum.cut.passage.duration_s,
         "whole_duration_s": float(optimum.whole.times[-1]),
-        "vertical_cut_fraction": optimum.vertical_cut_fraction,
+        "vertical_cut_fraction": optimum.vertical_outcome.cut_fraction,
         "draw_duration_s": optimum.draw.duration_s,
         "draw_strokes": optimum.draw.strokes,
         "draw_peak_force_n": optimum.draw.peak_n,
         "cut_fraction": optimum.draw.cut_fraction,
+        **_verdict(optimum),
         "best_start": optimum.best_start,
         "iterations": sum(len(run.history) for run in optimum.runs.values()),
         "ended": {name: run.ended for name, run in optimum.runs.items()},
     }
+
+
+def _verdict(optimum: Optimization) -> dict[str, str | None]:
+    """Return `refused` and `warning`: the optimised cut may be refused, the vertical one only warned about."""
+    entries = verdict(*([] if optimum.draw.outcome is None else [optimum.draw.outcome]))
+    vertical, texts = optimum.vertical_outcome, [entries["warning"]]
+    if vertical.severity is not Severity.CUT:
+        texts.append(f"{vertical.message} The saving is relative to that cut.")
+    stopped = [row.name for row in optimum.confirmed if not np.isfinite(row.reduction)]
+    if stopped:
+        texts.append(
+            f"A cut stopped before its end in {len(stopped)} of {len(optimum.confirmed)} confirming simulations "
+            f"({', '.join(stopped)}); all should finish. Lower cut.dt_s."
+        )
+    return entries | {"warning": " ".join(text for text in texts if text) or None}
 
 
 def _band(optimum: Optimization) -> dict[str, float | None]:
@@ -185,7 +202,8 @@ def _both(name: str, unit: str, before: float, after: float) -> dict[str, float]
 def _push_down_n(motion: Whole) -> float:
     """Return the mean force with which the arm presses down [N], over time in contact."""
     up = motion.force[:, 1]
-    return float(up[motion.norm > _CONTACT_N].mean())
+    least = min(_CONTACT_N, _CONTACT_SHARE * float(motion.norm.max()))
+    return float(up[motion.norm > least].mean())
 
 
 def _work_j(optimum: Optimization, motion: Whole) -> float:

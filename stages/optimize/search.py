@@ -37,7 +37,7 @@ from stages.optimize.slicing_cut import AMPLITUDE_M_S, FREQUENCY_RAD_S, SlicingC
 from stages.runtime.checkpoint import Checkpoint, remove_checkpoints
 from stages.runtime.errors import InputError
 from stages.runtime.stage_io import stage_workers
-from stages.shared.cut import Factors, of_material
+from stages.shared.cut import CutOutcome, Factors, of_material
 
 # Starts of the search: the vertical cut, and a few seeded slicing motions
 
@@ -198,8 +198,8 @@ class Optimization:
     """The slicing motion with its final strokes."""
     whole_vertical: Whole
     """The vertical cut of the same total duration, start and end height."""
-    vertical_cut_fraction: float
-    """Cut fraction at the end of that."""
+    vertical_outcome: CutOutcome
+    """Outcome of that."""
     band: SavingBand | None
     """Interval of the saving; None without a posterior, or if a simulation for it did not finish."""
     rests_on: str
@@ -309,11 +309,12 @@ def optimize(
         nodes = [] if shares is None else [shares_in(values) * factors for factors in NODES[1:]]
         jobs = [WholeCut(model, values, straight, params)]
         jobs += [WholeCut(model, with_shares(values, node), path, params) for node in nodes]
-        (straight_force, parted), *others = workers.run(WholeCut.run, jobs)
+        (straight_force, vertical_outcome), *others = workers.run(WholeCut.run, jobs)
     if straight_force is None:
         raise InputError(
             f"optimize: the vertical cut of the whole duration, {_path_seconds(path):.2f} s, stopped before its end. "
-            "The saving is relative to it. Lower cut.dt_s, or raise cut.force_limit_n."
+            f"{vertical_outcome.ended} The saving is relative to it. Lower cut.dt_s, or raise "
+            "cut.force_limit_n."
         )
     remove_checkpoints(scan_dir, "optimize")
     limits = {rule.name: rule.limit for rule in rules_of(passage, params)}
@@ -330,7 +331,7 @@ def optimize(
         draw,
         whole,
         Whole(straight, straight_force, cut.sample_rate_hz),
-        parted,
+        vertical_outcome,
         None,
         rests_on,
     )
@@ -356,7 +357,7 @@ def _band(
     shares: _Array | None,
     nodes: Sequence[_Array],
     tried: Sequence[_Array],
-    others: Sequence[tuple[_Array | None, float]],
+    others: Sequence[tuple[_Array | None, CutOutcome]],
     seed: int,
 ) -> SavingBand | None:
     """Return the interval of the saving, from the checks with possible materials and the simulations with other shares.

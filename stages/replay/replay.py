@@ -19,7 +19,8 @@ from disect_sim.virtual_nodes.split import half_body
 from stages.replay.description import ReplayParams
 from stages.runtime.errors import InputError
 from stages.runtime.stage_io import StageIO
-from stages.shared.cut import cutting_model, read_cut_mesh, read_second_cut_values
+from stages.shared.cut import cutting_model, outcome_of, read_cut_mesh, read_second_cut_values
+from stages.shared.cut_description import INVERTED
 from stages.shared.pictures import Moment, cut_views
 
 _MOTION = "optimize/motion"
@@ -157,7 +158,7 @@ def metrics(recording: _Recording, knife: str) -> dict[str, Any]:
         "duration_s": float(recording.times[-1]),
         "mean_force_over_time_n": float(result.force_norm.mean()),
         "peak_force_n": float(result.force_norm.max()),
-        "cut_fraction": float(result.cut_fraction[-1]),
+        **outcome_of("optimised cut", result, recording.mesh).metrics(),
         "max_displacement_m": moved,
         "knife": knife,
         "blade_length_m": recording.knife.length_m,
@@ -195,7 +196,8 @@ def run(io: StageIO, params: ReplayParams) -> dict[str, Any]:
     )
     io.progress(0.85, "write the recording")
     faces, vertices = surface_tables(recording)
-    io.write("replay/frames", frame_table(recording))
+    inverted = recording.result.statistics.inverted_tets
+    io.write("replay/frames", frame_table(recording), notes={INVERTED: str(inverted)})
     io.write("replay/faces", faces)
     io.write("replay/vertices", vertices)
     io.write("replay/springs", spring_table(recording))

@@ -14,6 +14,8 @@ EXIT_DONE = 0
 EXIT_FAILED = 1
 EXIT_BAD_INPUT = 2
 """Input rejected; a message on stderr says what is wrong, the rule and the remedy."""
+EXIT_REFUSED = 3
+"""Every stage ran, but the motion is not certified, or a simulated cut did not happen."""
 EXIT_INPUTS_CHANGED = 75
 """EX_TEMPFAIL of sysexits.h: retry."""
 EXIT_INTERRUPTED = 130

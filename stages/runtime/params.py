@@ -149,7 +149,8 @@ class _Values:
         self._reject_shared_keys(model, sections[-1], merged)
         given = {name: (shared or {})[name] for name in model.shared_sections()}
         try:
-            checked = model.model_validate({**merged, **given})
+            context = {"material": self.overrides.get("material")}
+            checked = model.model_validate({**merged, **given}, context=context)
         except ValidationError as error:
             fault = error.errors(include_url=False)[0]
             raise InputError(self._message(model, sections, fault)) from error

@@ -1,6 +1,9 @@
-"""The simulated cut: vertical motion, spring parameters, cut mesh and model, from params.yaml and tables."""
+"""The simulated cut: vertical motion, spring parameters, cut mesh, model (from params.yaml and tables), outcome."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -9,7 +12,9 @@ from numpy.typing import NDArray
 from disect_sim import Model, build_model
 from disect_sim.cut_mesh import CutMesh
 from disect_sim.motions import ConstantVelocity
+from disect_sim.outcome import Outcome
 from disect_sim.parameters import SPRING_NAMES, SURFACE_PREFIX, Material
+from disect_sim.result import Result
 from stages.runtime.errors import InputError
 from stages.shared.cut_description import CutParams
 
@@ -135,3 +140,111 @@ def cutting_model(mesh: CutMesh, material: Material, cut: CutParams) -> Model:
 def off_plane_m(mesh: CutMesh) -> float:
     """Return the largest distance of the cut surface from the knife's plane x = 0 [m]."""
     return float(np.abs(mesh.virtual_positions()[:, 0]).max())
+
+
+# Outcome of a simulated cut, the same for every stage that simulates one: cut, warning or refused
+
+
+HAPPENED = 0.5
+"""Minimum parted fraction of what the edge has passed; with less the flesh gave way and the cut did not happen."""
+THROUGH = 0.9
+"""Minimum parted fraction of what the edge has passed to count as cut through."""
+_GIVES_WAY = (
+    "The flesh gives way instead of parting: its toughness is high for its stiffness, or the blade is not drawn. "
+    "Check --material, fit a force log of this fruit (--log), or saw"
+)
+_REFINE = "Lower tetrahedralize.cut_edge_m or cut.dt_s"
+
+
+class Severity(StrEnum):
+    """How serious an outcome is."""
+
+    CUT = "cut"
+    WARNING = "warning"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True)
+class CutOutcome:
+    """What became of one simulated cut.
+
+    Refused: the simulation stopped (stalled, diverged, jammed), or less than HAPPENED is parted. Warning: not cut
+    through, or elements turned inside out.
+    """
+
+    cut: str
+    """Name of the cut in messages, e.g. "nominal cut"."""
+    ended: Outcome
+    """Outcome of the simulation."""
+    cut_fraction: float
+    """Fraction of the springs' stiffness that is gone [-]."""
+    reached_fraction: float
+    """Same for the springs that were above the edge's final height before the cut [-]."""
+    inverted_tets: int
+    """Largest number of inverted tets at once."""
+
+    @property
+    def severity(self) -> Severity:
+        """Return how serious it is."""
+        if not self.ended.ok or not self.reached_fraction >= HAPPENED:
+            return Severity.REFUSED
+        if self.reached_fraction < THROUGH or self.inverted_tets:
+            return Severity.WARNING
+        return Severity.CUT
+
+    @property
+    def message(self) -> str:
+        """Return what was found, the rule and the remedy; empty for a cut."""
+        return " ".join(self._found())
+
+    def _found(self) -> list[str]:
+        if not self.ended.ok:
+            return [f"The {self.cut} stopped before its end. {self.ended}"]
+        found, parted = [], f"{100.0 * self.reached_fraction:.0f} % of what the edge passed is parted"
+        if not self.reached_fraction >= HAPPENED:
+            found.append(
+                f"The {self.cut} did not happen: {parted}, at least {100.0 * HAPPENED:.0f} % must be. {_GIVES_WAY}."
+            )
+        elif self.reached_fraction < THROUGH:
+            found.append(
+                f"The {self.cut} did not cut through: {parted}, at least {100.0 * THROUGH:.0f} % should be. "
+                f"{_GIVES_WAY}."
+            )
+        if self.inverted_tets:
+            found.append(
+                f"{self.inverted_tets} elements turned inside out in the {self.cut}; none should, so its force is "
+                f"unreliable. {_REFINE}."
+            )
+        return found
+
+    def metrics(self) -> dict[str, Any]:
+        """Return the entries of a stage's metrics; runs, reports and the dashboard read `refused` and `warning`."""
+        return {
+            "cut_fraction": self.cut_fraction,
+            "reached_fraction": self.reached_fraction,
+            "inverted_tets": self.inverted_tets,
+            **verdict(self),
+        }
+
+
+def verdict(*outcomes: CutOutcome) -> dict[str, str | None]:
+    """Return the entries `refused` and `warning` of a stage's metrics for its simulated cuts."""
+
+    def of(severity: Severity) -> str | None:
+        return " ".join(one.message for one in outcomes if one.severity is severity) or None
+
+    return {"refused": of(Severity.REFUSED), "warning": of(Severity.WARNING)}
+
+
+def outcome_of(cut: str, result: Result, mesh: CutMesh, *, step: int = -1) -> CutOutcome:
+    """Return the outcome of a result; step: the step at whose end the cut counts as finished, by default the last."""
+    height = mesh.virtual_positions()[mesh.spring_virtual[:, 0], 1]
+    passed = (height > result.pose[step, 1]) * mesh.spring_area
+    parted = 1.0 - result.stiffness[step] / result.stiffness[0]
+    return CutOutcome(
+        cut,
+        result.outcome,
+        float(result.cut_fraction[step]),
+        float(passed @ parted / passed.sum()) if np.any(passed) else 0.0,
+        result.statistics.inverted_tets,
+    )

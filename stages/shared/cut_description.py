@@ -3,14 +3,14 @@
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from disect_sim.knife import Knife, knife_from
 from disect_sim.laws import DAMAGE_LAWS
 from disect_sim.parameters import SPRING_PARAMETERS, parameter_info
 from stages.runtime.describe import Column, Positive, SharedSection, one_of
 from stages.runtime.errors import InputError
-from stages.shared.library.library import ANY_MATERIAL
+from stages.shared.library.library import prior_of
 
 # Columns of a table with the parameters of every cutting spring, one per parameter of the simulator
 
@@ -21,6 +21,10 @@ SPRING_ROW = (
     Column("surface", "bool", "", "true for skin"),
     *(Column(name, "f64", info.unit, info.meaning) for name, info in SPRING_PARAMETERS.items()),
 )
+
+
+INVERTED = "inverted_tets"
+"""Note of the table replay/frames: largest number of inverted tets at once, for the certificate."""
 
 
 # Artifacts of a cut mesh
@@ -61,15 +65,14 @@ class CutParams(SharedSection):
             raise ValueError(str(error)) from error
         return value
 
-    @property
-    def nominal_parameters(self) -> dict[str, float]:
-        """Return every spring parameter before any log.
+    def nominal_parameters(self, material: str | None = None) -> dict[str, float]:
+        """Return every spring parameter of a material before any log; by default of any fruit.
 
         The simulator's defaults, replaced by the library's medians, replaced by `parameters`.
         """
         names = SPRING_PARAMETERS
         default = {name: parameter_info(name, damage_law=self.damage_law).default for name in names}
-        median = {name: value for name, (value, _) in ANY_MATERIAL.items() if name in names}
+        median = {name: value for name, (value, _) in prior_of(material).items() if name in names}
         return default | median | self.parameters
 
     @property
@@ -85,14 +88,18 @@ class CutParams(SharedSection):
         return ", ".join(f"{name} {value:g}" for name, value in sorted(self.knife.items()))
 
 
-def nominal_unless_given(key: str) -> Callable[[Any], Any]:
-    """Return a validator that fills `key` of a section with the nominal parameters of its cut; given values stay."""
+def nominal_unless_given(key: str) -> Callable[[Any, ValidationInfo], Any]:
+    """Return a validator that fills `key` of a section with the nominal parameters of its cut; given values stay.
 
-    def fill(values: Any) -> Any:
+    The material is that of the scan, in the validation's context.
+    """
+
+    def fill(values: Any, info: ValidationInfo) -> Any:
+        material = (info.context or {}).get("material")
         cut = values.get("cut") if isinstance(values, dict) else None
         given = values.get(key, {}) if isinstance(values, dict) else None
         if not isinstance(cut, CutParams) or not isinstance(given, dict):
             return values
-        return values | {key: cut.nominal_parameters | given}
+        return values | {key: cut.nominal_parameters(material) | given}
 
     return fill

@@ -16,7 +16,7 @@ from disect_sim.result import Result
 from disect_sim.simulation import simulate as simulate_motion
 from stages.runtime.errors import InputError
 from stages.runtime.stage_io import StageIO
-from stages.shared.cut import OFF_PLANE_M, cutting_model, off_plane_m, read_cut_mesh, straight_cut
+from stages.shared.cut import OFF_PLANE_M, cutting_model, off_plane_m, outcome_of, read_cut_mesh, straight_cut
 from stages.shared.pictures import FRUIT, SCAN, TEXT, WARNING, Moment, cut_views
 from stages.simulate.description import SimulateParams
 
@@ -119,8 +119,9 @@ def simulate(
     )
     if not result.outcome.ok:
         raise InputError(
-            f"The cut stopped before its end. {result.outcome}. Change the section simulate of params.yaml (dt is "
-            "dt_s there), or for this scan only: scan2cut run SCAN --set simulate.dt_s=0.0005."
+            f"{outcome_of('nominal cut', result, cut).message} It must come to its end. Shorten the step (dt), for "
+            "this scan with scan2cut run SCAN --set cut.dt_s=0.0005, or check --material: soft flesh with a high "
+            "toughness is squashed instead of cut."
         )
     moments = tuple(
         Moment(time, result.positions[time], result.pose[round(time / params.cut.dt_s)]) for time in pictured
@@ -173,20 +174,22 @@ def metrics(cut: NominalCut) -> dict[str, object]:
     result, statistics = cut.result, cut.result.statistics
     force = result.force_norm
     off_plane = off_plane_m(cut.model.mesh)
+    outcome = outcome_of("nominal cut", result, cut.model.mesh).metrics()
+    warnings = [text for text in (outcome["warning"], _off_plane_warning(off_plane)) if text]
     return {
-        "outcome": str(result.outcome) + _off_plane_warning(off_plane),
+        "outcome": str(result.outcome),
         "mean_force_n": float(force.mean()),
         "peak_force_n": float(force.max()),
         "peak_time_s": float(result.time[force.argmax()]),
         "duration_s": float(result.step_time[-1]),
-        "cut_fraction": float(result.cut_fraction[-1]),
+        **outcome,
+        "warning": " ".join(warnings) or None,
         "dead_springs": int((result.stiffness[-1] == 0.0).sum()),
         "knife_work_j": float(result.energy["knife_work"][-1]),
         "cut_surface_off_plane_m": off_plane,
         "steps": statistics.steps,
         "newton_per_step": statistics.newton_per_step,
         "indefinite_hessians": statistics.indefinite_hessians,
-        "inverted_tets": statistics.inverted_tets,
     }
 
 
@@ -194,7 +197,7 @@ def _off_plane_warning(distance: float) -> str:
     if distance <= OFF_PLANE_M:
         return ""
     return (
-        f" But the cut surface is up to {1e3 * distance:.1f} mm from the knife's plane x = 0, so this force is "
+        f"The cut surface is up to {1e3 * distance:.1f} mm from the knife's plane x = 0, so this force is "
         "not that of a cut. Cut along x = 0, and position the cut with clean.cut_offset_m."
     )
 

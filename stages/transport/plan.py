@@ -14,7 +14,7 @@ from disect_sim.parameters import SPRING_NAMES, Material
 from disect_sim.result import Result
 from disect_sim.simulation import simulate
 from stages.runtime.errors import InputError
-from stages.shared.cut import cutting_model, straight_cut
+from stages.shared.cut import CutOutcome, cutting_model, outcome_of, straight_cut
 from stages.shared.fitting import Bound
 from stages.transport.description import TransportParams
 
@@ -182,6 +182,8 @@ class Comparison:
     """Same with average parameters."""
     outcome: str
     """Outcomes of the runs."""
+    cuts: tuple[CutOutcome, ...] = ()
+    """Outcomes of the cut with transported and, if it differs, with average parameters."""
 
     @property
     def nmae(self) -> float | None:
@@ -224,7 +226,12 @@ def compare(
     last = first if same else cut_with(averaged, 0.5)
     count = min(len(first.time), len(last.time))
     outcome = str(last.outcome if first.outcome.ok else first.outcome)
-    return Comparison(first.time[:count], first.force_norm[:count], last.force_norm[:count], outcome)
+    cuts = [outcome_of("second cut with transported parameters", first, cut)]
+    if not same:
+        cuts.append(outcome_of("second cut with average parameters", last, cut))
+    return Comparison(
+        first.time[:count], first.force_norm[:count], last.force_norm[:count], outcome, tuple(cuts)
+    )
 
 
 _MAX_PAIRS = 400_000_000

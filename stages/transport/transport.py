@@ -7,7 +7,7 @@ import polars as pl
 
 from disect_sim.parameters import MATERIALS, SPRING_NAMES
 from stages.runtime.stage_io import StageIO
-from stages.shared.cut import read_body_values, read_cut_mesh
+from stages.shared.cut import read_body_values, read_cut_mesh, verdict
 from stages.shared.fitting import make_bound
 from stages.transport.description import TransportParams
 from stages.transport.plan import (
@@ -140,6 +140,7 @@ def metrics(
         "mean_force_transported_n": float(forces[0].mean()) if len(forces[0]) else None,
         "mean_force_averaged_n": float(forces[1].mean()) if len(forces[1]) else None,
         "force_nmae_of_averaged": comparison.nmae,
+        **verdict(*comparison.cuts),
     }
 
 

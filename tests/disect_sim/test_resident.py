@@ -110,8 +110,9 @@ def test_gradients_are_those_of_the_factor(name):
     weights = np.random.default_rng(0).normal(size=(2, *direct.force.shape))
     for one, other in zip(direct.gradients(weights), device.gradients(weights), strict=True):
         for name, value in one.parameters.items():
-            # adjoint solves are accurate to 1e-7 of their right-hand side on both sides, over 67 steps
-            assert_same(np.asarray(value), np.asarray(other.parameters[name]), 1e-5)
+            # adjoint solves are accurate to 1e-7 of their right-hand side on both sides, over 67 steps; the worst is
+            # the retardation time of 10 microseconds, whose gradient is a small difference
+            assert_same(np.asarray(value), np.asarray(other.parameters[name]), 2e-5)
         # the derivatives in the knife's positions hold those in all parameters of the motion
         assert_same(one.poses, other.poses, 1e-5)
 

@@ -49,8 +49,9 @@ def test_a_sawing_cut_converges_faster_than_the_step():
 
 
 def test_a_soft_body_converges_too():
-    assert error(1e-3, material=SOFT) < 0.02
-    assert error(2e-3, material=SOFT) > error(1e-3, material=SOFT)
+    """Below 2 ms the error is that of the body's ringing on the board, half a percent."""
+    assert error(1e-3, material=SOFT) < 0.01
+    assert error(4e-3, material=SOFT) > 1.5 * error(1e-3, material=SOFT)
 
 
 def test_a_free_body_converges_once_it_has_settled():

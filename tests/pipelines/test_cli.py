@@ -149,6 +149,8 @@ def test_run_refusal_is_one_object_and_exit_2(project):
     assert json.loads(result.stdout) == {
         "ok": False,
         "error": "none.ply is not a readable file. Give the path of an existing file.",
+        "refused": None,
+        "warnings": [],
         "scan": None,
         "stages": [],
     }

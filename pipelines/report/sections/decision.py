@@ -22,6 +22,7 @@ from pipelines.report.page import (
     figure,
     number,
     percent,
+    refusal_of_run,
 )
 from pipelines.report.scan_data import ScanData
 from pipelines.report.sections.second_cut import path_drawing
@@ -76,9 +77,10 @@ def _run(data: ScanData) -> Note | None:
         where = f"The run failed in stage {run.failed_stage}" if run.failed_stage else "The run failed"
         return Note(f"{where}. {run.error} The sections below show the results that exist.", "bad")
     missing = [stage for stage in stages if not data.metrics(stage)]
-    return (
-        Note(f"Incomplete run. Stages without results: {', '.join(missing)}.", "warning") if missing else None
-    )
+    if missing:
+        return Note(f"Incomplete run. Stages without results: {', '.join(missing)}.", "warning")
+    refused = refusal_of_run({stage: data.metrics(stage) for stage in stages})
+    return Note(f"All stages completed, but there is no motion to run. {refused}", "bad") if refused else None
 
 
 def _figures(data: ScanData) -> list[tuple[str, str, str]]:
@@ -311,6 +313,8 @@ def limits(data: ScanData) -> Section:
     return Section("limits", "Limits", [note, Table(("parameter", "params.yaml", "this scan"), rows)])
 
 
+_SIMULATING = ("simulate", "transport", "optimize", "replay")
+"""Stages whose metrics state what became of a simulated cut."""
 _FINISHED = ("converged", "at the log's noise")
 """Outcomes of a fit that need no remedy."""
 
@@ -342,10 +346,9 @@ def _warnings(data: ScanData) -> list[str]:
                 f"{stage}: the mesher used random numbers without a seed, so the mesh is not reproducible. Run "
                 "`scan2cut doctor` for the remedy."
             )
-    for stage in ("simulate", "replay"):
-        outcome = str(data.metrics(stage).get("outcome", ""))
-        if outcome and not outcome.startswith("The knife finished its motion"):
-            found.append(f"{stage}: {outcome}")
+    for stage in _SIMULATING:
+        figures = data.metrics(stage)
+        found += [f"{stage}: {figures[key]}" for key in ("refused", "warning") if figures.get(key)]
     return found + [f"Unreadable: {problem}" for problem in data.problems]
 
 

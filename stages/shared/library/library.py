@@ -79,7 +79,7 @@ _BETWEEN_FRUITS = {*SHARE_RATIOS}
 """Priors whose spread includes that between fruits of one material, which `expected` adds again."""
 
 
-def _any_material() -> dict[str, tuple[float, float]]:
+def _medians(priors: Mapping[str, Mapping[str, Any]]) -> dict[str, tuple[float, float]]:
     return {
         name: (
             prior["median"],
@@ -87,12 +87,27 @@ def _any_material() -> dict[str, tuple[float, float]]:
             if name in _BETWEEN_FRUITS
             else prior["spread"],
         )
-        for name, prior in PRIORS["priors"].items()
+        for name, prior in priors.items()
     }
 
 
-ANY_MATERIAL: Mapping[str, tuple[float, float]] = _any_material()
+ANY_MATERIAL: Mapping[str, tuple[float, float]] = _medians(PRIORS["priors"])
 """Median of fruits and vegetables, and the standard deviation of its logarithm, for an unknown material."""
+
+
+def sources_of(material: str | None) -> dict[str, dict[str, Any]]:
+    """Return the priors of a material before any cut, with their sources: those of any fruit, replaced by its own."""
+    return {**PRIORS["priors"], **PRIORS["materials"].get(material, {}).get("priors", {})}
+
+
+def prior_of(material: str | None) -> dict[str, tuple[float, float]]:
+    """Return median and standard deviation of the logarithm before any cut of the material; None: of any fruit."""
+    return _medians(sources_of(material))
+
+
+def body_source(material: str) -> str:
+    """Return the source of a material's modulus, Poisson's ratio and density."""
+    return str(PRIORS["materials"].get(material, {}).get("body", "Heiden et al. 2022"))
 
 
 @dataclass(frozen=True)
@@ -158,9 +173,9 @@ def expected(
     Entries whose name, or the digest of one of whose logs, is in `leave_out` do not count: a log that is fitted must
     not be part of its own prior.
     """
-    priors = {}
+    priors, before = {}, prior_of(material)
     for name in names:
-        median, spread = ANY_MATERIAL[name]
+        median, spread = before[name]
         sharpness = KNIFE_SPREAD**2 if name == SHARPENED else 0.0
         cuts = [cut for cut in _entries(material, damage_law, leave_out, folder) if name in cut["values"]]
         values = np.array([cut["values"][name] for cut in cuts]).reshape(-1, 2)

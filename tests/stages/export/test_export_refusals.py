@@ -223,6 +223,20 @@ def test_missing_file(copy):
     assert reasons(judged(copy)) == {"files readable"}
 
 
+def test_elements_inside_out_in_the_simulated_cut(copy):
+    """The force of such a cut is unreliable, and the torques are certified with it."""
+    demand = demand_for(MOTION, body=BODY)
+    parting = replace(demand.parting, inverted_tets=3)
+    assert "elements inside out in the simulated cut" in reasons(judged(copy, parting=parting))
+
+
+def test_a_cut_that_did_not_happen(copy):
+    demand = demand_for(MOTION, body=BODY)
+    parting = replace(demand.parting, cut_fraction=0.02, reached_fraction=0.02)
+    found = reasons(judged(copy, parting=parting))
+    assert {"cut fraction of the springs the edge passes", "share of the cut that is parted"} <= found
+
+
 def test_broken_chain(copy):
     assert reasons(judged(copy, broken_links=("scan.ply",))) == {"sha256 of the upstream files"}
 

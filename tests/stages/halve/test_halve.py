@@ -4,6 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from disect_sim.cut_mesh import box_mesh
 from stages.halve.description import HalveParams
 from stages.halve.halve import halve, metrics, on_cut_face, run
 from stages.precut.precut import precut, tables
@@ -75,6 +76,18 @@ def test_as_it_was_it_is_only_moved_aside(first_cut):
     assert np.allclose(np.ptp(done.surface.vertices, axis=0), np.ptp(half.vertices, axis=0))
     assert solid_moments(done.surface)[0][0] == pytest.approx(-0.002)
     assert done.positive_share < 0.5
+
+
+@pytest.mark.parametrize(("length", "pose"), [(0.02, "cut_face"), (0.05, "cut_face"), (0.07, "as_it_was")])
+def test_a_slender_half_is_not_stood_on_its_cut_face(length, pose):
+    """The face is 30 mm wide; by default a half more than twice as high stays as it lay."""
+    mesh = box_mesh((-length, 0.0, -0.02), (length, 0.03, 0.02), (5, 3, 3))
+    half, points = half_of(precut(*mesh, ALL.precut), "positive")
+    done = halve(half, points, with_params(rests_on="auto"))
+    assert metrics(done)["rests_on"] == done.rests_on == pose
+    assert np.ptp(done.surface.vertices[:, 1]) == pytest.approx(
+        length if pose == "cut_face" else 0.03, rel=0.02
+    )
 
 
 def test_the_frame_is_the_motion_that_was_applied(first_cut):

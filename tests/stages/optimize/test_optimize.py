@@ -1,8 +1,11 @@
 """optimize: less force under hard constraints, gradients, checkpoints, the ablation, the honesty check, the tables."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from disect_sim.outcome import Outcome, OutcomeKind
 from stages.optimize.confirmation import finer_cut
 from stages.optimize.descent import _NO_GAIN, ForceModel, Search, descend, live_picture
 from stages.optimize.optimize import check_plane
@@ -140,6 +143,28 @@ def test_the_honesty_check_repeats_both_motions(found):
     assert names[:2] == ["half the edge", "half the step"] and len(names) == 5
     reported = metrics(found)
     assert reported["confirmed_reduction"] == pytest.approx(min(row.reduction for row in found.confirmed))
+
+
+def test_a_confirmation_that_stops_is_named_and_the_table_stays_finite(found):
+    stopped = replace(found.confirmed[1], vertical_n=float("nan"))
+    less = replace(found, confirmed=[found.confirmed[0], stopped, *found.confirmed[2:]])
+    table = confirmation_table(less)
+    check_table(ARTIFACTS["optimize/confirmation"], table, "optimize/confirmation")
+    assert len(table) == len(found.confirmed) - 1
+    reported = metrics(less)
+    assert reported["confirmed_reduction"] is None
+    assert "1 of 5 confirming simulations (half the step)" in reported["warning"]
+
+
+def test_the_optimised_cut_is_refused_and_the_vertical_one_warned_about(found):
+    squashed = replace(found.vertical_outcome, reached_fraction=0.1)
+    reported = metrics(replace(found, vertical_outcome=squashed))
+    assert reported["refused"] is None
+    assert "The vertical cut did not happen" in reported["warning"]
+    worse = replace(found.draw, outcome=replace(squashed, cut="optimised cut"))
+    assert "optimised cut did not happen" in metrics(replace(found, draw=worse))["refused"]
+    jammed = replace(found.draw.outcome, ended=Outcome(OutcomeKind.KNIFE_JAMMED))
+    assert "stopped" in metrics(replace(found, draw=replace(found.draw, outcome=jammed)))["refused"]
 
 
 def test_the_whole_motion_is_compared_with_a_vertical_cut_as_long(found):

@@ -17,6 +17,7 @@ from stages.calibrate.material.unknowns import MaterialUnknowns
 from stages.ingest.ingest import empty_table
 from stages.runtime.artifacts import write_json, write_table
 from stages.runtime.errors import InputError
+from stages.runtime.params import merge_params
 from stages.shared.input_files import LOGS_NOTE
 from stages.shared.library.library import (
     ANY_MATERIAL,
@@ -29,6 +30,7 @@ from stages.shared.library.library import (
     cuts_of,
     expected,
     log_alone,
+    prior_of,
     sharpness_ratio,
 )
 from tests.stages.calibration_scenes import ROOT
@@ -227,3 +229,28 @@ def test_every_prior_names_its_source_and_materials_prints_it():
     assert isinstance(wrong.exception, InputError) and "apple, potato, cucumber, banana" in str(
         wrong.exception
     )
+
+
+def test_soft_materials_have_priors_of_their_own():
+    """400 J/m2 for every fruit cannot be a banana's; what differs is stated with its source, or as assumed."""
+    for material, own in PRIORS["materials"].items():
+        assert material in MATERIALS and own["body"]
+        assert own["priors"].keys() <= PRIORS["priors"].keys()
+        for prior in own["priors"].values():
+            assert prior["source"] and prior["spread"] >= 0.8
+    banana, any_fruit = prior_of("banana"), prior_of(None)
+    assert any_fruit == ANY_MATERIAL == prior_of("apple")
+    assert banana["edge_toughness"][0] == 10.0 and banana["sdf_mu"] == any_fruit["sdf_mu"]
+    assert expected(("edge_toughness",), "banana", "edge")["edge_toughness"].median == pytest.approx(10.0)
+    shown = CliRunner().invoke(app, ["materials", "banana"]).stdout
+    assert "assumed" in shown and "Kachru" in shown
+
+
+def test_nominal_parameters_are_those_of_the_scans_material():
+    params_yaml = ROOT / "params.yaml"
+    banana = merge_params(params_yaml, {"material": "banana"}, overrides_from="scan.yaml")
+    apple = merge_params(params_yaml, {"material": "apple"}, overrides_from="scan.yaml")
+    assert banana.simulate.parameters["edge_toughness"] == banana.calibrate.start["edge_toughness"] == 10.0
+    assert apple.simulate.parameters["edge_toughness"] == 400.0
+    given = {"material": "banana", "cut": {"parameters": {"edge_toughness": 30.0}}}
+    assert merge_params(params_yaml, given, overrides_from="x").simulate.parameters["edge_toughness"] == 30.0

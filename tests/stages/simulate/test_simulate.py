@@ -103,7 +103,7 @@ def test_a_cut_surface_beside_the_knife_is_called_so():
     beside = cut_by_plane(*jittered_box(3), point=(0.004, 0.0, 0.0), normal=(1.0, 0.0, 0.0))
     found = metrics(simulate(beside, APPLE, PARAMS.changed(board_clearance_m=0.035)))
     assert found["cut_surface_off_plane_m"] == pytest.approx(0.004, abs=1e-4)
-    assert "up to 4.0 mm from the knife's plane" in found["outcome"]
+    assert "up to 4.0 mm from the knife's plane" in found["warning"]
 
 
 def test_more_friction_needs_more_force(mesh, cut):
