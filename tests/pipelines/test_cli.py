@@ -297,7 +297,7 @@ def test_run_prints_exactly_one_object(project, tmp_path):
     result = scan2cut(project, "run", str(scan), "--json", "--verbose")
     assert result.returncode == 0, result.stderr
     answer = json.loads(result.stdout)
-    assert list(answer) == ["ok", "error", "scan", "stages"]
+    assert list(answer) == ["ok", "error", "refused", "warnings", "scan", "stages"]
     assert (answer["ok"], answer["error"], answer["scan"]) == (True, None, "apple")
     assert [stage["name"] for stage in answer["stages"]] == names
     assert {tuple(stage) for stage in answer["stages"]} == {

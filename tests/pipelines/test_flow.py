@@ -163,6 +163,19 @@ def test_a_motion_that_is_not_certified_is_no_green_run(project, tmp_path):
     assert again.error is None and all(stage.cached for stage in again.stages)
 
 
+def test_a_cut_that_did_not_happen_is_no_green_run(project, tmp_path):
+    """The stage has its results, so later stages run; its state, the run's and the exit code tell."""
+    register_scan(project, Request(write_scan(tmp_path, "medlar.ply", "good uncut-transport")))
+    result, _ = run(project, "medlar")
+    result.judge()
+    assert (result.exit_code, result.error) == (3, None)
+    assert result.in_words == "transport: The second cut did not happen."
+    assert [stage.name for stage in result.stages] == [e.name for e in read_template(project.template)]
+    assert flow_state("medlar") == ("FAILED", "Refused", "transport: The second cut did not happen.")
+    states = {name: state for name, (state, _) in task_runs("medlar").items()}
+    assert states.pop("transport") == "Completed, refused" and set(states.values()) == {"Completed"}
+
+
 def test_new_scan_that_is_refused_is_not_kept(project, tmp_path):
     result = RunResult()
     request = Request(write_scan(tmp_path, "plum.ply", "bad-clean"))
