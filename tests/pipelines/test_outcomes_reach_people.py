@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from pipelines.report.sections.summary import summary
+from pipelines.report.sections.decision import decision
 
 from pipelines.cli.terminal import run_table
 from pipelines.dvc.stage import Outcome, StageReport
@@ -84,7 +84,7 @@ def test_the_report(tmp_path, stage):
     folder = make_scan(project, "plum")
     path = folder / stage / "metrics.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"refused": NOT_CUT, "warning": INSIDE_OUT}))
-    texts = [getattr(block, "text", "") for block in summary(ScanData(project, "plum")).blocks]
+    texts = [getattr(block, "text", "") for block in decision(ScanData(project, "plum")).blocks]
     assert f"{stage}: {NOT_CUT}" in texts
     assert f"{stage}: {INSIDE_OUT}" in texts
 
@@ -96,5 +96,5 @@ def test_the_report_without_an_export(tmp_path):
     path.write_text(json.dumps({"refused": NOT_CUT}))
     export = folder / "export" / "metrics.json"
     export.write_text(json.dumps({"outcome": "none"}))
-    notes = [block for block in summary(ScanData(project, "plum")).blocks if isinstance(block, Note)]
+    notes = [block for block in decision(ScanData(project, "plum")).blocks if isinstance(block, Note)]
     assert any(NOT_CUT in note.text and note.tone == "bad" for note in notes)
