@@ -117,13 +117,18 @@ def run(
     Copies the scan to data/scans/<id>/ and tracks it with DVC. Fresh stages are skipped.
     """
     project, only_json = this_project(), OnlyJson() if as_json else None
-    from pipelines.scans.register import Request, registered_scan
+    from pipelines.scans.register import Request, assumed_material, registered_scan
 
     def request() -> Request:
         source, registered_id = registered_scan(project, str(scan))
         name = scan_id or registered_id
         overrides = parse_overrides(settings or [])
         first, further = _cuts(log)
+        if material is None and registered_id is None and name not in project.scan_ids():
+            print_note(
+                f"Material: {assumed_material(source)}, assumed. Give --material for another one ("
+                f"{', '.join(MATERIALS)})."
+            )
         return Request(
             source,
             first,

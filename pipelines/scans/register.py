@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from disect_sim.parameters import MATERIALS
 from pipelines.dvc.commands import run_dvc
 from pipelines.dvc.pipeline_file import refresh_pipeline_file
 from pipelines.dvc.repair import has_results, md5_of_path, recorded_md5
@@ -161,6 +162,13 @@ def _stored_further_logs(logs: Sequence[Path]) -> dict[str, Path]:
 
 
 _DEFAULT_MATERIAL = "apple"
+
+
+def assumed_material(source: Path) -> str:
+    """Return the material whose name is in the scan's file name, else apple; the run says that it is assumed."""
+    return next((name for name in MATERIALS if name in source.stem.lower()), _DEFAULT_MATERIAL)
+
+
 _REGISTERING = ".registering"
 """Name of the lock of registrations; not a valid scan id."""
 _CUT_MESH_FOLDER = "precut"
@@ -286,7 +294,7 @@ def _register(project: Project, request: Request) -> str:
             f"precut.surface_file is {surface!r}, which is not in {scan_dir}. Give the file with --surface FILE."
         )
     content["cut_surface"] = surface or content["scan"]
-    content["material"] = request.material or registered.get("material") or _DEFAULT_MATERIAL
+    content["material"] = request.material or registered.get("material") or assumed_material(request.scan)
     check_material(str(content["material"]))
     for log in filter(None, (request.log, *(new_air or ()), *(new_further or {}).values())):
         check_log_size(log, params.ingest.max_bytes, str(log))

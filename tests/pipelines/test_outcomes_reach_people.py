@@ -3,12 +3,12 @@
 import json
 
 import pytest
-from pipelines.report.sections.decision import decision
 
 from pipelines.cli.terminal import run_table
 from pipelines.dvc.stage import Outcome, StageReport
 from pipelines.report.page import Note, refusal_of_run, result_word
 from pipelines.report.scan_data import ScanData
+from pipelines.report.sections.decision import decision
 from pipelines.runs.flow import REFUSED, final_state
 from pipelines.runs.run_summary import RunResult, headlines
 from stages.runtime.errors import EXIT_DONE, EXIT_REFUSED

@@ -14,6 +14,7 @@ from pipelines.project import scan_lock
 from pipelines.scans.register import (
     _REGISTERING,
     Request,
+    assumed_material,
     check_not_replaced,
     register_scan,
     registered_scan,
@@ -281,3 +282,9 @@ def test_a_first_run_reads_the_raw_scan_once_to_hash_it(project, tmp_path, monke
         check_not_replaced(project, scan_id, before)
     stored = project.scan_dir(scan_id) / "apple.ply"
     assert [hashed.count(scan), hashed.count(stored)] == [1, 1]
+
+
+def test_the_material_is_assumed_from_the_name_of_the_file():
+    """A banana must not silently become an apple."""
+    assert assumed_material(Path("011_Banana_16k.ply")) == "banana"
+    assert assumed_material(Path("scan7.ply")) == "apple"
