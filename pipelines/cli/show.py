@@ -90,6 +90,47 @@ def inspect(
         raise typer.Exit(EXIT_BAD_INPUT)
 
 
+def list_scans(as_json: Json = False) -> None:
+    """List the registered scans: material, logs, last run, saving, verdict. Reads results only; see also `status`."""
+    from pipelines.report.page import figure
+    from pipelines.report.scan_data import ScanData
+
+    project = this_project()
+    rows = []
+    for scan_id in project.scan_ids():
+        data = ScanData(project, scan_id)
+        content, export = data.scan_yaml, data.metrics("export")
+        ended = {True: "completed", False: "failed", None: "no run recorded"}[data.run.ok]
+        rows.append(
+            {
+                "scan": scan_id,
+                "material": content.get("material"),
+                "log": content.get("log"),
+                "last_run": f"{data.run.finished or ''} {ended}".strip(),
+                "reduction": data.metrics("optimize").get("reduction"),
+                "outcome": export.get("outcome"),
+            }
+        )
+    if as_json:
+        print_json(rows)
+        return
+    if not rows:
+        print_text(out, "No scans registered. Register one with: scan2cut run FILE")
+        return
+    table = Table("scan", "material", "force log", "last run", "saving", "motion")
+    for row in rows:
+        saving = figure("reduction", row["reduction"])
+        table.add_row(
+            row["scan"],
+            row["material"],
+            row["log"] or "none",
+            row["last_run"],
+            saving,
+            row["outcome"] or "none",
+        )
+    out.print(table)
+
+
 def _setting(value: Any) -> str:
     """Return a setting as YAML in one line."""
     if isinstance(value, dict):
@@ -193,7 +234,8 @@ _Open = Annotated[bool, typer.Option("--open/--no-open", help="Open the page in 
 
 
 def add_show_commands(app: typer.Typer) -> None:
-    """Add `inspect`, `report`, `view` and `compare` to the command line."""
+    """Add `inspect`, `list`, `report`, `view` and `compare` to the command line."""
+    app.command("list")(list_scans)
     for command in (inspect, report, view, compare):
         app.command()(command)
 

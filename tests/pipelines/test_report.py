@@ -7,7 +7,9 @@ from xml.etree import ElementTree
 
 import polars as pl
 import pytest
+from typer.testing import CliRunner
 
+from pipelines.cli.main import app
 from pipelines.dvc.pipeline_file import read_template
 from pipelines.dvc.stage import Outcome, StageReport
 from pipelines.project import Project
@@ -432,3 +434,15 @@ def test_without_a_force_log_the_report_does_not_say_go_plainly(project):
     path.write_text(json.dumps(content | {"force_calibrated": False, "verdict": verdict}))
     html = report_html(ScanData(project, "apple"))
     assert f"GO only after a probe cut or explicit confirmation. {verdict}" in html and "GO. " not in html
+
+
+def test_list_shows_every_scan_without_dvc(project, monkeypatch):
+    make_scan(project, "apple")
+    make_scan(project, "pear", without=tuple(METRICS))
+    monkeypatch.chdir(project.root)
+    answer = CliRunner().invoke(app, ["list", "--json"])
+    assert answer.exit_code == 0, answer.output
+    first, second = json.loads(answer.stdout)
+    assert first["scan"] == "apple" and first["outcome"] == "certified"
+    assert second["scan"] == "pear" and second["outcome"] is None
+    assert "pear" in CliRunner().invoke(app, ["list"]).stdout
