@@ -53,6 +53,8 @@ def build_report(project: Project, scan_id: str) -> Path:
 def report_html(data: ScanData) -> str:
     """Return the page as HTML."""
     parts = [part for part in (tolerant(make, data) for make in SECTIONS) if part.blocks]
+    for part in parts:
+        part.folded = True
     sections = [decision.decision(data), *parts]
     material = data.scan_yaml.get("material", "unknown material")
     when = f", run of {data.run.finished}" if data.run.finished else ""

@@ -318,8 +318,8 @@ class Section:
     anchor: str
     title: str
     blocks: list[Block] = field(default_factory=list)
-    folded: bool = True
-    """Collapsed by default."""
+    folded: bool = False
+    """Collapsed until it is opened."""
 
 
 def _short(value: float | None) -> float | None:

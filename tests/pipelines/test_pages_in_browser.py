@@ -69,6 +69,17 @@ def test_page_is_quiet_whole_and_fits(browser, pages, name):
         page.context.close()
 
 
+def test_the_first_screen_is_short_and_a_link_opens_its_section(browser, pages):
+    page, complaints = opened(browser, pages["report"], 1440)
+    assert page.evaluate("document.documentElement.scrollHeight") < 6000
+    folded = page.locator("#mesh details.section")
+    assert folded.evaluate("d => d.open") is False
+    page.locator("nav a[href='#mesh']").click()
+    assert folded.evaluate("d => d.open") is True
+    assert folded.locator(".chart canvas").first.is_visible() and complaints == []
+    page.context.close()
+
+
 OUTSIDE = """() => [...document.querySelectorAll(".drawing")].flatMap((card) => {
   const room = card.getBoundingClientRect();
   return [...card.querySelectorAll("text")].filter((text) => {
@@ -122,7 +133,7 @@ def test_numbers_behind_a_plot_can_be_read_and_saved(browser, pages):
     with page.expect_download() as saved:
         details.locator("a.download").click()
     text = Path(saved.value.path()).read_text()
-    assert text.startswith("radius ratio [-] (1: regular),tetrahedra per bin of 0.05\n0.025,")
+    assert text.startswith("depth below the start [mm],vertical,optimised,")
     assert details.locator("tr").count() == text.count("\n")
     assert complaints == []
     page.context.close()

@@ -96,7 +96,7 @@
   const drawAll = () => holders.forEach((holder) => { holder.plot?.destroy(); holder.plot = null; if (holder.clientWidth) draw(holder); });
   const drawNew = (within) => within.querySelectorAll(".chart").forEach((holder) => { if (!holder.plot && holder.clientWidth) draw(holder); });
   const openAt = () => {
-    const target = location.hash && document.getElementById(location.hash.slice(1));
+    const target = location.hash ? document.getElementById(location.hash.slice(1)) : null;
     const details = target?.querySelector("details.section");
     if (details && !details.open) { details.open = true; drawNew(details); target.scrollIntoView(); }
   };

@@ -58,7 +58,7 @@ def decision(data: ScanData) -> Section:
     if (data.folder / "viewer.html").is_file():
         blocks.append(Link("viewer.html", "Open the motion in 3D"))
     blocks += _margins(data)
-    return Section("decision", "Decision", blocks, folded=False)
+    return Section("decision", "Decision", blocks)
 
 
 def _go(export: Mapping[str, Any]) -> Note:
