@@ -1,22 +1,27 @@
 """The certificate: every check on the files as read back, and verification of an exported folder."""
 
-import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import polars as pl
-from pydantic import ValidationError
-
 from stages.export.checks import AGAIN, Check, holds, not_verified
 from stages.export.demand import Demand, demand_of_files, says_what_is_so
-from stages.export.export_files import DOCUMENT, ExportFiles, read_export
+from stages.export.export_files import (
+    DOCUMENT,
+    REASON,
+    SIBLINGS,
+    ExportFiles,
+    foreign_entries,
+    read_document,
+    read_export,
+)
 from stages.export.file_checks import frames, hashes, rest_and_copies, structure
 from stages.export.load_checks import collisions, load_figures, loads
 from stages.export.motion_checks import kinematics, limits
 from stages.export.moves import move_checks
+from stages.export.package import claims
 from stages.export.place_checks import arm_is_clear, cutting, space, tool_fits
 from stages.runtime.errors import InputError
 from stages.runtime.files import sha256_of_value
@@ -127,7 +132,7 @@ def certify(folder: Path, demand: Demand) -> Certificate:
     ]
     if any(check.passed is False for check in checks):
         return Certificate((*checks, not_verified(2, "checks 2 to 9", "the joint file is invalid")), {})
-    for group in (*_ON_NUMBERS[:-1], hashes, _mujoco, _ON_NUMBERS[-1]):
+    for group in (*_ON_NUMBERS[:-1], claims, hashes, _mujoco, _ON_NUMBERS[-1]):
         checks += group(files, demand)
     return Certificate(tuple(checks), load_figures(files, demand), demand.force_calibrated)
 
@@ -144,72 +149,107 @@ def _mujoco(files: ExportFiles, demand: Demand) -> list[Check]:
 
 
 _CHAIN = "sha256 of the upstream files"
-_UNREADABLE = (
-    InputError,
-    ValidationError,
-    ValueError,
-    KeyError,
-    TypeError,
-    IndexError,
-    AttributeError,
-    StopIteration,
-    OSError,
-    pl.exceptions.PolarsError,
-)
-"""Exceptions that modified files can raise."""
+_RENEW = "Export again with 'scan2cut run SCAN'"
 
 
 def verify(folder: Path) -> Certificate:
     """Run every check of the certificate on the folder as it is now, without the scan it was made from.
 
+    Nothing that the folder says about itself is believed: verdict, checks and loads are computed again and compared.
     Raises InputError if the folder is not an export. Upstream files are not available and reported as not checked.
     """
-    if not (folder / DOCUMENT).is_file():
+    if not ((folder / DOCUMENT).exists() or (folder / DOCUMENT).is_symlink()):
         raise InputError(
             f"{folder} has no {DOCUMENT}. It must be an exported cut. Give the folder "
             "data/scans/<id>/export/cut/certified, or a copy of it."
         )
+    foreign = foreign_entries(folder, SIBLINGS | {REASON})
+    if foreign:
+        remedy = "Only regular files of the export may be there, because Python imports what lies beside a run script"
+        return Certificate(
+            (holds(7, _REGULAR, False, "; ".join(foreign)[:500], remedy=f"{remedy}. {_RENEW}"),), {}
+        )
     try:
         files = read_export(folder)
         certificate = certify(folder, demand_of_files(folder, files.document))
-    except _UNREADABLE as error:
+        document = read_document(folder / DOCUMENT)
+        sealed = document.pop("certificate", None)
+        intact = isinstance(sealed, dict) and sha256_of_value(document) == sealed.get("content_sha256")
+    except Exception as error:  # noqa: BLE001 -- edited files can raise anything
         note = " ".join(str(error).split())[:300]
-        return Certificate(
-            (holds(1, "files readable", False, note, remedy="Export again with 'scan2cut run SCAN'"),), {}
-        )
-    document = json.loads((folder / DOCUMENT).read_text(encoding="utf-8"))
-    sealed = document.pop("certificate", None)
-    sealed = sealed if isinstance(sealed, dict) else {}
-    intact = sha256_of_value(document) == sealed.get("content_sha256")
+        if not isinstance(error, ValueError | InputError):
+            note = f"{DOCUMENT} or a file beside it has unusable content ({type(error).__name__}: {note})"
+        return Certificate((holds(1, "files readable", False, note, remedy=_RENEW),), {})
+    # Where a check fails, the stated certificate differs anyway.
+    wrong = _untrue(sealed if isinstance(sealed, dict) else {}, certificate) if certificate.certified else []
     checks = [
         not_verified(7, _CHAIN, "the scan is not here") if check.name == _CHAIN else check
         for check in certificate.checks
     ]
-    checks.append(
+    checks += [
         holds(
             7,
             "certificate is valid and belongs to this document",
-            bool(intact and sealed.get("certified") is True),
+            intact,
             "its sha256 is that of the rest of cut.json"
             if intact
             else "cut.json was changed, or never certified",
             remedy="Export again",
-        )
-    )
-    checks.append(
+        ),
         holds(
             7,
-            "loads in the certificate agree with the files",
-            _same(sealed.get("loads"), certificate.figures),
-            "peak force, deflection and stiffness",
+            "certificate in cut.json agrees with the checks repeated here",
+            not wrong,
+            f"differs: {', '.join(wrong)}" if wrong else "verdict, every check, loads",
             remedy="Export again",
-        )
-    )
+        ),
+    ]
     return Certificate(tuple(checks), certificate.figures, certificate.force_calibrated)
 
 
+_REGULAR = "every file is listed and regular"
+_SHARE = 1e-3
+"""Permitted difference of a value from the repeated check's, as a fraction of its limit: rounding, nothing more."""
+
+
+def _untrue(sealed: dict[str, Any], repeated: Certificate) -> list[str]:
+    """Return what a certificate states differently from the repeated checks; the document's hash does not cover it."""
+    expected = repeated.plain()
+    wrong = [key for key in ("certified", "force_calibrated", "verdict") if sealed.get(key) != expected[key]]
+    if sealed.keys() != expected.keys() | {"content_sha256"}:
+        wrong.append("entries")
+    if not _same(sealed.get("loads"), repeated.figures):
+        wrong.append("loads")
+    stated = sealed.get("checks")
+    if not isinstance(stated, list) or len(stated) != len(expected["checks"]):
+        return [*wrong, "number of checks"]
+    return wrong + [
+        b["name"] for a, b in zip(stated, expected["checks"], strict=True) if not _same_check(a, b)
+    ]
+
+
+def _same_check(stated: object, expected: dict[str, Any]) -> bool:
+    if not isinstance(stated, dict) or stated.keys() != expected.keys():
+        return False
+    limit = expected["limit"]
+    room = _SHARE * abs(limit) if isinstance(limit, float | int) else 0.0
+    for key, value in expected.items():
+        if key in ("value", "margin") and isinstance(value, float):
+            if (
+                type(stated[key]) is not float
+                or not abs(stated[key] - value) <= room + 1e-6 * abs(value) + _ROUNDING
+            ):
+                return False
+        elif type(stated[key]) is not type(value) or stated[key] != value:
+            return False
+    return True
+
+
+_ROUNDING = 1e-9
+
+
 def _same(stated: object, figures: dict[str, float]) -> bool:
-    """Compare the loads, which the operator relies on; the hash of the document does not cover them."""
+    """Compare the loads, which the operator relies on."""
     if not isinstance(stated, dict) or stated.keys() != figures.keys():
         return False
     return all(

@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from stages.export.cell import Cell, cell_of
 from stages.export.checks import Check, holds
 from stages.export.description import ExportParams
-from stages.export.export_files import MOTION, ExportFiles
+from stages.export.export_files import MOTION, ExportFiles, bounded_table, named
 from stages.export.waypoints import CUT, PERIOD_S, WAYPOINT_STRIDE, EdgeMotion, whole_motion
-from stages.runtime.artifacts import read_parquet
 from stages.runtime.errors import InputError
 from stages.shared.robots.robot import Robot, limits_of, load_robot
 
@@ -306,9 +305,12 @@ def stated(demand: Demand) -> dict[str, Any]:
     }
 
 
+_MOTION_COLUMNS = ("position_m", "velocity_m_s", "acceleration_m_s2", "force_n")
+
+
 def motion_bytes(cut: EdgeMotion) -> bytes:
     """Return the optimised motion at 1 kHz with its predicted force, as Parquet."""
-    names = ("position_m", "velocity_m_s", "acceleration_m_s2", "force_n")
+    names = _MOTION_COLUMNS
     columns = (cut.position, cut.velocity, cut.acceleration, cut.force)
     frame = pl.DataFrame(
         [
@@ -331,7 +333,7 @@ def demand_of_files(folder: Path, document: dict[str, Any]) -> Demand:
         robot=load_robot(params.arm.robot),
         cell=cell_of(params),
         params=params,
-        cut=cut_of(read_parquet(folder / MOTION)),
+        cut=cut_of(named(folder / MOTION, _motion_table)),
         knife_of_motion=stated_demand["knife_of_motion"],
         force_calibrated=bool(stated_demand.get("force_calibrated", True)),
         fruit=Fruit(
@@ -353,6 +355,14 @@ def demand_of_files(folder: Path, document: dict[str, Any]) -> Demand:
         provenance=document["provenance"]["upstream_sha256"],
         broken_links=(),
     )
+
+
+def _motion_table(path: Path) -> pl.DataFrame:
+    """Read motion.parquet; raise ValueError if it has other columns than the export writes."""
+    table = bounded_table(path)
+    if table.columns != ["time_s", *_MOTION_COLUMNS]:
+        raise ValueError(f"its columns are {', '.join(table.columns)}")
+    return table
 
 
 def _plain(value: float) -> float | None:

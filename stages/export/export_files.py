@@ -1,9 +1,13 @@
 """Files of an export: names, hash chain of the inputs, and reading back."""
 
 import json
+import math
+import os
+import stat
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import polars as pl
@@ -90,6 +94,20 @@ RECORDING = "motion.mcap"
 AIR = "air_cut"
 RUN_SCRIPTS = ("run_cut.py", "cut_stream.py", "franka_arm.py", "stream_cut.cpp")
 CHECKLIST, REASON = "CHECKLIST.md", "REASON.txt"
+_OF_A_VARIANT = (JOINTS, TO_START, TO_READY, TRAJECTORY_YAML, TRAJECTORY_MCAP)
+SIBLINGS = frozenset(
+    {
+        *_OF_A_VARIANT,
+        *(f"{AIR}/{name}" for name in _OF_A_VARIANT),
+        *(WAYPOINTS_PARQUET, WAYPOINTS_CSV, MOTION, RECORDING, CHECKLIST),
+        *RUN_SCRIPTS,
+    }
+)
+"""Every file of a certified export beside cut.json."""
+_MAX_BYTES = 64_000_000
+"""Size of a file that is still read: a minute of motion has 12 MB."""
+_MAX_ROWS = 1_000_000
+"""Rows of a table that is still read: a thousand seconds of motion."""
 _KEYS = (
     "schema",
     "schema_version",
@@ -143,38 +161,111 @@ class ExportFiles:
     air: Variant
 
 
-def read_export(folder: Path) -> ExportFiles:
-    """Read the folder; raise ValueError with a message if a file is missing or malformed."""
+def foreign_entries(folder: Path, listed: Iterable[str] = SIBLINGS) -> list[str]:
+    """Return what the folder holds beside regular files of the export: links, pipes, folders, other or huge files.
+
+    Nothing is opened and no link is followed: Python imports from any folder or link beside a run script.
+    """
+    files = {DOCUMENT, *listed}
+    folders = {name.rpartition("/")[0] for name in files} - {""}
+    foreign, waiting = [], [""]
+    while waiting:
+        below = waiting.pop()
+        for entry in os.scandir(folder / below):
+            name, status = f"{below}{entry.name}", entry.stat(follow_symlinks=False)
+            if stat.S_ISDIR(status.st_mode) and name in folders:
+                waiting.append(f"{name}/")
+            elif stat.S_ISDIR(status.st_mode):
+                foreign.append(f"{name}/ is not a folder of an export")
+            elif not stat.S_ISREG(status.st_mode):
+                kind = "a symbolic link" if stat.S_ISLNK(status.st_mode) else "a pipe, socket or device"
+                foreign.append(f"{name} is {kind}")
+            elif name not in files:
+                foreign.append(f"{name} is not a file of an export")
+            elif status.st_size > _MAX_BYTES:
+                foreign.append(f"{name} has {status.st_size / 1e6:.0f} MB (at most {_MAX_BYTES / 1e6:.0f})")
+    return sorted(foreign)
+
+
+_Read = TypeVar("_Read")
+
+
+def named(path: Path, read: Callable[[Path], _Read]) -> _Read:
+    """Return what `read` makes of the file; raise ValueError with the file's name whatever it raises."""
     try:
-        document = json.loads((folder / DOCUMENT).read_text(encoding="utf-8"))
-        missing = [key for key in _KEYS if key not in document]
-        if missing:
-            raise ValueError(f"{DOCUMENT} lacks {', '.join(missing)}")
-        if (document["schema"], document["schema_version"]) != (SCHEMA, SCHEMA_VERSION):
-            raise ValueError(
-                f"{DOCUMENT} has schema {document['schema']} {document['schema_version']}, not {SCHEMA} "
-                f"{SCHEMA_VERSION}: another version of scan2cut wrote it"
-            )
-        return ExportFiles(
-            folder,
-            document,
-            read_parquet(folder / WAYPOINTS_PARQUET),
-            table_of_csv((folder / WAYPOINTS_CSV).read_bytes()),
-            table_of_rows(document["waypoints"]),
-            read_recording(folder / RECORDING),
-            _variant(folder, "cut"),
-            _variant(folder / AIR, "air cut"),
+        return read(path)
+    except Exception as error:  # a damaged file can raise anything in the library that reads it
+        what = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        raise ValueError(f"{path.name} can't be read ({what})") from error
+
+
+def bounded_table(path: Path) -> pl.DataFrame:
+    """Read a Parquet file; raise ValueError if its rows, which may take no space in the file, are too many."""
+    count = pl.scan_parquet(path).select(pl.len()).collect().item()
+    if count > _MAX_ROWS:
+        raise ValueError(f"it has {count} rows, more than {_MAX_ROWS}")
+    return read_parquet(path)
+
+
+def read_document(path: Path) -> dict[str, Any]:
+    """Read cut.json; raise ValueError for duplicate keys, NaN and infinity, which readers resolve differently."""
+    document = named(path, lambda file: strict_json(file.read_bytes()))
+    if not isinstance(document, dict):
+        raise ValueError(f"{path.name} is a {type(document).__name__}, not an object")
+    return document
+
+
+def strict_json(data: bytes) -> Any:
+    """Parse JSON; raise ValueError for duplicate keys and numbers that are not finite."""
+    return json.loads(data, object_pairs_hook=_unique, parse_constant=_finite, parse_float=_finite)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    keys = [key for key, _ in pairs]
+    if len(set(keys)) < len(keys):
+        raise ValueError(f"duplicate key {next(key for key in keys if keys.count(key) > 1)!r}")
+    return dict(pairs)
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(float(text)):
+        raise ValueError(f"{text} is not a finite number")
+    return float(text)
+
+
+def read_export(folder: Path) -> ExportFiles:
+    """Read the folder; raise ValueError with a message that names the file if one is missing or malformed."""
+    document = read_document(folder / DOCUMENT)
+    missing = [key for key in _KEYS if key not in document]
+    if missing:
+        raise ValueError(f"{DOCUMENT} lacks {', '.join(missing)}")
+    if (document["schema"], document["schema_version"]) != (SCHEMA, SCHEMA_VERSION):
+        raise ValueError(
+            f"{DOCUMENT} has schema {document['schema']} {document['schema_version']}, not {SCHEMA} "
+            f"{SCHEMA_VERSION}: another version of scan2cut wrote it"
         )
-    except (OSError, KeyError, TypeError, ValueError, pl.exceptions.PolarsError) as error:
-        raise ValueError(f"{type(error).__name__}: {' '.join(str(error).split())[:200]}") from error
+    return ExportFiles(
+        folder,
+        document,
+        named(folder / WAYPOINTS_PARQUET, bounded_table),
+        named(folder / WAYPOINTS_CSV, lambda file: table_of_csv(file.read_bytes())),
+        named(folder / DOCUMENT, lambda _: table_of_rows(document["waypoints"])),
+        named(folder / RECORDING, read_recording),
+        _variant(folder, "cut"),
+        _variant(folder / AIR, "air cut"),
+    )
 
 
 def _variant(folder: Path, name: str) -> Variant:
     return Variant(
         name,
-        joint_rows((folder / JOINTS).read_bytes()),
-        read_yaml((folder / TRAJECTORY_YAML).read_bytes()),
-        read_mcap(folder / TRAJECTORY_MCAP),
-        joint_rows((folder / TO_START).read_bytes())[:, 1:],
-        joint_rows((folder / TO_READY).read_bytes())[:, 1:],
+        _joint_file(folder / JOINTS),
+        named(folder / TRAJECTORY_YAML, lambda file: read_yaml(file.read_bytes())),
+        named(folder / TRAJECTORY_MCAP, read_mcap),
+        _joint_file(folder / TO_START)[:, 1:],
+        _joint_file(folder / TO_READY)[:, 1:],
     )
+
+
+def _joint_file(path: Path) -> NDArray[np.float64]:
+    return named(path, lambda file: joint_rows(file.read_bytes()))

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from stages.export.checks import AGAIN, Check, at_most, holds, otherwise
 from stages.export.demand import Demand
-from stages.export.export_files import ExportFiles, Variant
+from stages.export.export_files import SIBLINGS, ExportFiles, Variant, foreign_entries
 from stages.export.trajectory_files import Trajectory, same
 from stages.export.waypoints import PERIOD_S, EdgeMotion, trajectory_of
 from stages.runtime.files import sha256_of_file
@@ -201,14 +201,15 @@ def hashes(files: ExportFiles, demand: Demand) -> list[Check]:
     ]
     provenance = files.document["provenance"]
     listed = set(files.document["siblings_sha256"])
-    on_disk = {
-        str(p.relative_to(files.folder))
-        for p in files.folder.rglob("*")
-        if p.is_file() and p.name != "cut.json"
-    }
+    foreign = [*sorted(listed ^ SIBLINGS), *foreign_entries(files.folder)]
     checks = [
         holds(7, "sha256 of the sibling files", not wrong, ", ".join(wrong) or f"{len(listed)} files"),
-        holds(7, "every file is listed", on_disk == listed, ", ".join(sorted(on_disk ^ listed)) or "yes"),
+        holds(
+            7,
+            "every file is listed and regular",
+            not foreign,
+            "; ".join(foreign) or f"{len(listed)} files",
+        ),
         holds(
             7,
             "sha256 of the upstream files",

@@ -36,6 +36,7 @@ def move_checks(files: ExportFiles, demand: Demand) -> list[Check]:
     """Check the four moves against the limits of check 2 and the space of check 4; the worst of each is shown."""
     robot, cell = demand.robot, demand.cell
     moves = [q for _, q, _, _ in _moves(files, demand)]
+    detours = [_detour(q, move(a, b, demand)) for _, q, a, b in _moves(files, demand)]
     joins = [max(np.abs(q[0] - a).max(), np.abs(q[-1] - b).max()) for _, q, a, b in _moves(files, demand)]
     board = float(cell.o_t_c[2, 3])
     tool = min(float(tool_corners(robot, cell, q[::_STRIDE])[..., 2].min()) for q in moves) - board
@@ -45,6 +46,7 @@ def move_checks(files: ExportFiles, demand: Demand) -> list[Check]:
     aside = "Raise export.approach_height_m, or move the board (export.board_position_m)"
     return [
         at_most(3, f"{_MOVES}: gap where they join", float(max(joins)), _JOIN_RAD, "rad", remedy=AGAIN),
+        at_most(3, f"{_MOVES}: distance from the direct move", max(detours), _JOIN_RAD, "rad", remedy=AGAIN),
         *_worst([limits(_MOVES, q, demand) for q in moves]),
         at_least(
             4,
@@ -57,6 +59,11 @@ def move_checks(files: ExportFiles, demand: Demand) -> list[Check]:
         at_least(4, f"{_MOVES}: links above the board", links, LINK_CLEARANCE_M, "m", remedy=aside),
         at_least(4, f"{_MOVES}: distance from the base", base, BASE_CLEARANCE_M, "m", remedy=aside),
     ]
+
+
+def _detour(joints: NDArray[np.float64], direct: NDArray[np.float64]) -> float:
+    """Return the largest difference from the move that the export writes [rad]; infinite if it takes another time."""
+    return float(np.abs(joints - direct).max()) if joints.shape == direct.shape else np.inf
 
 
 def _moves(

@@ -1,16 +1,17 @@
 """Writing the export: every file of the folder, then the document that lists them."""
 
 import json
+import math
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stages.export.cell import Cell, flange_targets
-from stages.export.certificate import Certificate
+from stages.export.checks import AGAIN, Check, holds
 from stages.export.demand import Demand, motion_bytes, pose_parts, robot_part, stated, timing_part, tool_part
 from stages.export.export_files import (
     AIR,
@@ -28,12 +29,13 @@ from stages.export.export_files import (
     TRAJECTORY_YAML,
     WAYPOINTS_CSV,
     WAYPOINTS_PARQUET,
+    ExportFiles,
     code_sha256,
 )
 from stages.export.inverse import JointMotion, Posture, choose_posture, follow
 from stages.export.load_checks import plain, thresholds
 from stages.export.moves import move
-from stages.export.trajectory_files import mcap_bytes, recording_bytes, yaml_bytes
+from stages.export.trajectory_files import mcap_bytes, recording_bytes, same_bag, yaml_bytes
 from stages.export.waypoints import (
     EdgeMotion,
     csv_bytes,
@@ -46,6 +48,9 @@ from stages.export.waypoints import (
 )
 from stages.runtime.files import sha256_of_file, sha256_of_value, write_bytes_atomic
 from stages.shared.robots.robot import Robot, limits_of
+
+if TYPE_CHECKING:
+    from stages.export.certificate import Certificate
 
 # Operator's checklist
 
@@ -230,10 +235,112 @@ def _write_document(folder: Path, document: dict[str, Any]) -> None:
     write_bytes_atomic(folder / DOCUMENT, (json.dumps(document, indent=1, allow_nan=False) + "\n").encode())
 
 
-def write_certificate(folder: Path, document: dict[str, Any], certificate: Certificate) -> None:
+def write_certificate(folder: Path, document: dict[str, Any], certificate: "Certificate") -> None:
     """Add the certificate to the document, tied to the rest of it by a hash."""
     seal = {"content_sha256": sha256_of_value(document)}
     _write_document(folder, document | {"certificate": certificate.plain() | seal})
+
+
+# Everything the folder states, computed again from settings, motion and joint files
+
+
+_RELATIVE, _ABSOLUTE = 1e-9, 1e-9
+"""Permitted difference of recomputed numbers: another processor rounds differently."""
+_NOT_DERIVED = ("siblings_sha256", "saving", "waypoints", "certificate")
+"""Parts of cut.json with checks of their own."""
+
+
+def claims(files: ExportFiles, demand: Demand) -> list[Check]:
+    """Checks 6 and 7: cut.json, checklist, scripts and recordings are what this version writes for these inputs."""
+    cut, air = (JointMotion(v.joints, v.joints, v.joints) for v in (files.cut, files.air))
+    edge = whole_motion(demand.cut, demand.params)
+    raised = whole_motion(demand.cut, demand.params, lift_m=demand.params.air_cut_lift_m)
+    document, scan = files.document, files.document.get("scan")
+    expected = document_of(Plan(edge, raised, cut, air, {}), demand, scan_id=str(scan))
+    wrong = [name for name, part in expected.items() if not _agree(document.get(name), _as_json(part))]
+    wrong += sorted(document.keys() - expected.keys() - set(_NOT_DERIVED))
+    saving = document.get("saving")
+    statement = saving.get("statement") if isinstance(saving, dict) else None
+    if not isinstance(statement, str) or saving != {"statement": statement, "verified": False}:
+        wrong.append("saving")
+    checklist = _checklist(
+        demand,
+        scan_id=str(scan),
+        saving="" if statement == "not stated" else str(statement),
+        start=files.cut.joints[0],
+        air_start=files.air.joints[0],
+    )
+    changed = [
+        name for name in RUN_SCRIPTS if _bytes(files, name) != Path(__file__).with_name(name).read_bytes()
+    ]
+    changed += [] if _bytes(files, CHECKLIST) == checklist.encode() else [CHECKLIST]
+    return [
+        holds(
+            6,
+            "every statement in cut.json follows from settings, motion and joints",
+            not wrong,
+            f"differs: {', '.join(wrong)}" if wrong else f"{len(expected)} parts",
+            remedy=f"{AGAIN}; an export of release {_release()} is expected",
+        ),
+        holds(
+            7,
+            "run scripts and checklist are those of this release",
+            not changed,
+            ", ".join(changed) or _release(),
+            remedy="They were replaced, or another release wrote them; export again",
+        ),
+        _as_written(files, demand),
+    ]
+
+
+def _as_written(files: ExportFiles, demand: Demand) -> Check:
+    """Check 1: no file has more, less or other content than the export writes for the numbers read from it."""
+    written = {WAYPOINTS_CSV: csv_bytes(files.csv_waypoints)}
+    bags = {}
+    for prefix, variant in (("", files.cut), (f"{AIR}/", files.air)):
+        for name, joints in (
+            (JOINTS, variant.joints),
+            (TO_START, variant.to_start),
+            (TO_READY, variant.to_ready),
+        ):
+            written[f"{prefix}{name}"] = joint_csv_bytes(joints)
+        written[f"{prefix}{TRAJECTORY_YAML}"] = yaml_bytes(variant.from_yaml)
+        bags[f"{prefix}{TRAJECTORY_MCAP}"] = mcap_bytes(variant.from_mcap)
+    other = [name for name, data in written.items() if _bytes(files, name) != data]
+    other += [name for name, data in bags.items() if not same_bag(_bytes(files, name), data)]
+    recording = recording_bytes(files.waypoints, demand.robot, demand.cell)
+    if not same_bag(_bytes(files, RECORDING), recording, tolerance=_RECORDED):
+        other.append(RECORDING)
+    note = ", ".join(sorted(other)) or f"{len(written) + len(bags) + 1} files"
+    return holds(1, "files have exactly the content that the export writes", not other, note, remedy=AGAIN)
+
+
+_RECORDED = 1e-6
+"""Permitted difference of frames [m], forces [N] and torques [Nm] in motion.mcap, which is for display."""
+
+
+def _bytes(files: ExportFiles, name: str) -> bytes:
+    path = files.folder / name
+    return path.read_bytes() if path.is_file() else b""
+
+
+def _as_json(value: Any) -> Any:
+    return json.loads(json.dumps(value))
+
+
+def _agree(stated_value: Any, expected: Any) -> bool:
+    """Compare JSON values: types, keys and texts exactly, floats within rounding."""
+    if type(stated_value) is not type(expected):
+        return False
+    if isinstance(expected, dict):
+        return stated_value.keys() == expected.keys() and all(
+            _agree(stated_value[k], expected[k]) for k in expected
+        )
+    if isinstance(expected, list):
+        return len(stated_value) == len(expected) and all(map(_agree, stated_value, expected))
+    if isinstance(expected, float):
+        return math.isclose(stated_value, expected, rel_tol=_RELATIVE, abs_tol=_ABSOLUTE)
+    return bool(stated_value == expected)
 
 
 def _follow(posture: Posture, cell: Cell, edge: EdgeMotion) -> JointMotion:

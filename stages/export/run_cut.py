@@ -13,21 +13,24 @@ library of the robot (cut.json, robot / control / run_script): pylibfranka for a
 Exit codes: 0 done, 2 rejected and nothing moved, 3 stopped on the way.
 """
 
-import argparse
-import gc
-import hashlib
-import json
 import os
 import sys
-import threading
-import time
-from pathlib import Path
-from typing import Any
 
+# Python imports from the script's folder first, so that a folder json/ beside it would run instead of the library.
+# Nothing is imported from there before check_files has compared every entry with cut.json; os and sys are built in.
+HERE = os.path.dirname(os.path.realpath(__file__))  # noqa: PTH120, TID251 -- pathlib may be shadowed
+sys.path[:] = [entry for entry in sys.path if os.path.realpath(entry) != HERE]  # noqa: TID251
 sys.dont_write_bytecode = True  # keeps the folder free of files that the certificate does not list
 
-from cut_stream import FIELDS, Motion, RefusalError, Run, off, plain_text, stiffness, way_in  # noqa: E402
-from franka_arm import ARMS, SETTLE_READINGS, connect  # noqa: E402
+import argparse  # noqa: E402
+import gc  # noqa: E402
+import hashlib  # noqa: E402
+import json  # noqa: E402
+import stat  # noqa: E402
+import threading  # noqa: E402
+import time  # noqa: E402
+from pathlib import Path  # noqa: E402
+from typing import Any  # noqa: E402
 
 EE_TOLERANCE, MASS_TOLERANCE_KG = 1e-4, 0.02
 
@@ -39,20 +42,55 @@ def say(text: str) -> None:
 
 
 def check_files(folder: Path) -> dict:
-    """Return the document if certificate and all hashes are valid."""
-    document = json.loads((folder / "cut.json").read_text(encoding="utf-8"))
+    """Return the document if the folder has only the certified files; raise ValueError with the reason if not."""
+    if not stat.S_ISREG((folder / "cut.json").lstat().st_mode):
+        raise ValueError("cut.json is not a regular file. Export again.")
+    document = json.loads((folder / "cut.json").read_text(encoding="utf-8"), object_pairs_hook=unique)
     certificate = document.pop("certificate", None)
     if not certificate or certificate.get("certified") is not True:
-        raise RefusalError("cut.json has no valid certificate. Export again.")
+        raise ValueError("cut.json has no valid certificate. Export again.")
     content = json.dumps(document, sort_keys=True, allow_nan=False).encode()
     if hashlib.sha256(content).hexdigest() != certificate["content_sha256"]:
-        raise RefusalError("cut.json was changed after it was certified. Export again.")
-    for name, digest in document["siblings_sha256"].items():
+        raise ValueError("cut.json was changed after it was certified. Export again.")
+    digests = document["siblings_sha256"]
+    folders = {parent for name in digests for parent in (folder / name).parents}
+    for path in sorted(folder.rglob("*")):
+        name, mode = path.relative_to(folder).as_posix(), path.lstat().st_mode
+        if stat.S_ISDIR(mode) and path in folders:
+            continue
+        if not stat.S_ISREG(mode) or (name != "cut.json" and name not in digests):
+            raise ValueError(
+                f"{name} is not a file of this export. Only the listed files may be in {folder}, because Python "
+                "would import what lies beside the script. Move it elsewhere."
+            )
+    for name, digest in digests.items():
         path = folder / name
         if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != digest:
-            raise RefusalError(f"{name} is missing or was changed after it was certified. Export again.")
+            raise ValueError(f"{name} is missing or was changed after it was certified. Export again.")
     document["certificate"] = certificate
     return document
+
+
+def unique(pairs: list) -> dict:
+    """Return the object; reject duplicate keys, of which another reader may take the other one."""
+    if len({key for key, _ in pairs}) < len(pairs):
+        raise ValueError("cut.json has a duplicate key. Export again.")
+    return dict(pairs)
+
+
+try:
+    DOCUMENT = check_files(Path(HERE))
+except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as wrong:
+    say(
+        f"REFUSED: {wrong if isinstance(wrong, ValueError) else f'cut.json is unusable ({wrong!r}). Export again.'}"
+    )
+    raise SystemExit(2) from None
+
+sys.path.append(HERE)
+from cut_stream import FIELDS, Motion, RefusalError, Run, off, plain_text, stiffness, way_in  # noqa: E402
+from franka_arm import ARMS, SETTLE_READINGS, connect  # noqa: E402
+
+sys.path.remove(HERE)
 
 
 def check_robot(document: dict, name: str) -> None:
@@ -241,10 +279,9 @@ def main() -> int:
         "--plain", type=Path, help="check everything and write the motion as a new file for stream_cut.cpp"
     )
     options = parser.parse_args()
-    folder = Path(__file__).resolve().parent
+    folder, document = Path(HERE), DOCUMENT
     log = options.log or Path(time.strftime(f"{'air' if options.air else 'cut'}_%Y%m%d_%H%M%S.json"))
     try:
-        document = check_files(folder)
         if options.robot:
             check_robot(document, options.robot)
         motion = Motion(folder, document, options.air)

@@ -1,7 +1,9 @@
 """trajectory_msgs/JointTrajectory as YAML and MCAP, the recording motion.mcap, and reading both back."""
 
+import struct
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,8 @@ from stages.shared.robots.robot import Robot, flange_pose, joint_poses
 _MESSAGE = "trajectory_msgs/msg/JointTrajectory"
 _TOPIC = "/joint_trajectory"
 NANOSECONDS = 1_000_000_000
+_MAX_DEPTH, _MAX_LINE = 8, 2000
+"""Brackets and characters of the YAML text: parsers written in C crash on deep nesting, aliases expand without end."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +57,14 @@ def yaml_bytes(trajectory: Trajectory) -> bytes:
 
 
 def read_yaml(data: bytes) -> Trajectory:
-    """Read the trajectory from YAML text."""
+    """Read the trajectory from YAML text; raise ValueError for aliases or nesting that the message does not have."""
+    depth = np.cumsum(np.isin(list(data), list(b"[{")).astype(int) - np.isin(list(data), list(b"]}")))
+    if (
+        depth.max(initial=0) > _MAX_DEPTH
+        or max(map(len, data.split(b"\n"))) > _MAX_LINE
+        or set(data) & set(b"&*")
+    ):
+        raise ValueError("it has aliases, lines or nesting that a JointTrajectory does not have")
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     message = yaml.load(data, Loader=loader)
     points = message["points"]
@@ -98,12 +109,15 @@ def mcap_bytes(trajectory: Trajectory) -> bytes:
 
 
 def read_mcap(path: Path) -> Trajectory:
-    """Read the trajectory of the first message in a bag."""
+    """Read the trajectory of a bag's only message; raise ValueError if it has another number of messages."""
     from rosbags.rosbag2 import Reader
 
+    _refuse_compressed(path)
     with Reader(path) as reader:
-        _, _, raw = next(iter(reader.messages()))
-    message: Any = _message_types().deserialize_cdr(raw, _MESSAGE)
+        raws = [raw for _, _, raw in reader.messages()]
+    if len(raws) != 1:
+        raise ValueError(f"it has {len(raws)} messages, not one")
+    message: Any = _message_types().deserialize_cdr(raws[0], _MESSAGE)
     times = [p.time_from_start.sec * NANOSECONDS + p.time_from_start.nanosec for p in message.points]
     return Trajectory(
         tuple(message.joint_names),
@@ -137,6 +151,94 @@ def _message_types() -> Any:
     from rosbags.typesys import Stores, get_typestore
 
     return get_typestore(Stores.ROS2_HUMBLE)
+
+
+# A bag as the export writes it: no record more, less or different, wherever a player looks for it
+
+
+_HEADER, _FOOTER, _CHANNEL, _SCHEMA, _MESSAGE_RECORD, _CHUNK = 1, 2, 4, 3, 5, 6
+_MAGIC_BYTES, _RECORD = 8, struct.Struct("<BQ")
+_SHIFTED = (_HEADER, _FOOTER, 8, 14, 15)
+"""Records with the writer's version, offsets or checksums."""
+_STAMP_BYTES = 22
+"""Channel, sequence number and two times before a message's content."""
+
+
+def same_bag(data: bytes, expected: bytes, *, tolerance: float = 0.0) -> bool:
+    """Return True if both MCAP files have the same records; numbers of a message may differ by the tolerance.
+
+    The header with the version of rosbags may differ, and what follows from its length.
+    """
+    if data == expected:
+        return True
+    records, others = list(_records(data)), list(_records(expected))
+    if [kind for kind, _ in records] != [kind for kind, _ in others]:
+        return False
+    kinds = _kinds(expected)
+    for (kind, content), (_, other) in zip(records, others, strict=True):
+        if content == other or kind in _SHIFTED:
+            continue
+        stamp = content[:_STAMP_BYTES]
+        if kind != _MESSAGE_RECORD or not tolerance or stamp != other[:_STAMP_BYTES]:
+            return False
+        (channel,) = struct.unpack_from("<H", content)
+        read = (
+            _message_types().deserialize_cdr(raw[_STAMP_BYTES:], kinds[channel]) for raw in (content, other)
+        )
+        if len(content) != len(other) or not _close(_values(next(read)), _values(next(read)), tolerance):
+            return False
+    return True
+
+
+def _records(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield kind and content of every record, chunks opened; a compressed chunk is never written by the export."""
+    position = _MAGIC_BYTES
+    while position < len(data) - _MAGIC_BYTES:
+        kind, size = _RECORD.unpack_from(data, position)
+        position += _RECORD.size
+        content = data[position : position + size]
+        position += size
+        if kind == _CHUNK:
+            name_length = struct.unpack_from("<I", content, 28)[0]
+            yield kind, content[:24] + content[28 : 40 + name_length]
+            yield from _records(bytes(_MAGIC_BYTES) + content[40 + name_length :] + bytes(_MAGIC_BYTES))
+        else:
+            yield kind, content
+
+
+def _refuse_compressed(path: Path) -> None:
+    """Raise ValueError for a bag whose content could be any size; struct.error for a truncated one."""
+    if any(content[-12:-8] != bytes(4) for kind, content in _records(path.read_bytes()) if kind == _CHUNK):
+        raise ValueError("its content is compressed, which the export never does")
+
+
+def _kinds(data: bytes) -> dict[int, str]:
+    """Return the message type of each channel of a bag that the export wrote."""
+    schemas, kinds = {}, {}
+    for kind, content in _records(data):
+        if kind == _SCHEMA:
+            size = struct.unpack_from("<I", content, 2)[0]
+            schemas[struct.unpack_from("<H", content)[0]] = content[6 : 6 + size].decode()
+        elif kind == _CHANNEL:
+            channel, schema = struct.unpack_from("<HH", content)
+            kinds[channel] = schemas[schema]
+    return kinds
+
+
+def _values(message: Any) -> list[Any]:
+    """Return all texts and numbers of a message in order."""
+    if is_dataclass(message):
+        return [value for field in fields(message) for value in _values(getattr(message, field.name))]
+    if isinstance(message, list | tuple | np.ndarray):
+        return [value for item in message for value in _values(item)]
+    return [message]
+
+
+def _close(first: list[Any], second: list[Any], tolerance: float) -> bool:
+    return len(first) == len(second) and all(
+        a == b if isinstance(a, str) or isinstance(b, str) else abs(a - b) <= tolerance
+        for a, b in zip(first, second, strict=True)
+    )
 
 
 # motion.mcap: joint states, frames and predicted force over time, for Foxglove, RViz or Rerun
@@ -203,6 +305,7 @@ def read_recording(path: Path) -> Recording:
     store = _message_types()
     messages: dict[str, list[Any]] = {name: [] for name in TYPES}
     times = []
+    _refuse_compressed(path)
     with Reader(path) as reader:
         for connection, time, raw in reader.messages():
             if connection.topic in messages:

@@ -44,4 +44,4 @@ def test_verify_needs_no_project_and_tells_by_its_exit_code(folder, tmp_path, mo
     bad = CliRunner().invoke(app, ["verify", str(folder)])
     assert bad.exit_code == 1
     assert "check 7, sha256 of the sibling files: no (CHECKLIST.md)" in bad.output
-    assert "Refused: 1 of " in bad.output
+    assert "Refused: 2 of " in bad.output
