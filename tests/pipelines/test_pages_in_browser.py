@@ -75,8 +75,9 @@ def test_the_first_screen_is_short_and_a_link_opens_its_section(browser, pages):
     folded = page.locator("#mesh details.section")
     assert folded.evaluate("d => d.open") is False
     page.locator("nav a[href='#mesh']").click()
-    assert folded.evaluate("d => d.open") is True
-    assert folded.locator(".chart canvas").first.is_visible() and complaints == []
+    page.wait_for_function("document.querySelector('#mesh details.section').open")
+    folded.locator(".chart canvas").first.wait_for()
+    assert complaints == []
     page.context.close()
 
 
