@@ -37,6 +37,7 @@ def kept_outputs(
     """
     shelter = scan_dir / f"{KEPT_PREFIX}{stage}"
     _restore(outputs, scan_dir, shelter)
+    _rescue(outputs, scan_dir)
     _keep(outputs, scan_dir, shelter)
     try:
         yield
@@ -56,6 +57,14 @@ def kept_stages(scan_dir: Path) -> list[str]:
 def restore_outputs(scan_dir: Path, stage: str, outputs: Sequence[Path]) -> None:
     """Restore the outputs kept by a killed run of the stage. Requires the scan's lock."""
     _restore(outputs, scan_dir, scan_dir / f"{KEPT_PREFIX}{stage}")
+
+
+def _rescue(outputs: Sequence[Path], scan_dir: Path) -> None:
+    """Move what people put into an export to the scan's folder `measured`: DVC deletes the whole folder."""
+    for folder in (output for output in outputs if output.is_dir()):
+        from stages.export.export_files import rescue_others
+
+        rescue_others(scan_dir, folder)
 
 
 def _keep(outputs: Sequence[Path], scan_dir: Path, shelter: Path) -> None:

@@ -167,6 +167,8 @@ def predict_log(
 
 
 _PROBE_FOLDER = "probe"
+_OF_A_PROBE = ("motion.parquet", "probe.png")
+"""Files of that folder beside those of an export."""
 """Folder in the scan's directory."""
 _NEEDED = ("clean/vertices", "clean/faces", "precut/nodes", "precut/springs")
 """Artifacts from which a first cut is designed."""
@@ -280,7 +282,7 @@ def _exported(scan_dir: Path, designed: Design, progress: _Progress) -> tuple[An
     """Export the best cut that can be certified (else the best one, refused); return it with verdict and folder."""
     from stages.export.demand import parting_of
     from stages.export.export import export
-    from stages.export.export_files import walk
+    from stages.export.export_files import rescue_others, walk
     from stages.optimize.first_cuts import to_execute
     from stages.replay.replay import frame_table, record, spring_table
     from stages.runtime.artifacts import read_table
@@ -324,6 +326,7 @@ def _exported(scan_dir: Path, designed: Design, progress: _Progress) -> tuple[An
             break
     cut, attempt, made = tried[-1] if tried[-1][2].certificate.certified else tried[0]
     folder = scan_dir / _PROBE_FOLDER
+    rescue_others(scan_dir, folder, _OF_A_PROBE)
     shutil.rmtree(folder, ignore_errors=True)
     attempt.replace(folder)
     shutil.rmtree(scratch)

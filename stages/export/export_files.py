@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import stat
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -185,6 +186,35 @@ def foreign_entries(folder: Path, listed: Iterable[str] = SIBLINGS) -> list[str]
             elif status.st_size > _MAX_BYTES:
                 foreign.append(f"{name} has {status.st_size / 1e6:.0f} MB (at most {_MAX_BYTES / 1e6:.0f})")
     return sorted(foreign)
+
+
+MEASURED = "measured"
+"""Folder of a scan for logs of the arm and other files that no stage wrote; run_cut.py writes its logs there."""
+_WRITTEN = re.compile(
+    rf"(?:certified|refused)/(?:{'|'.join(map(re.escape, [DOCUMENT, REASON, *sorted(SIBLINGS)]))})"
+)
+
+
+def rescue_others(scan_dir: Path, folder: Path, written: Iterable[str] = ()) -> list[Path]:
+    """Move the files below an export's folder that scan2cut did not write to the scan's folder `measured`.
+
+    Call it before the folder is replaced: a measured log can't be made again. Returns the new paths.
+    """
+    rescued = []
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if not path.is_file() or path.is_symlink() or path.name.startswith("."):
+            continue
+        if _WRITTEN.fullmatch(name) or name in written:
+            continue
+        target, number = scan_dir / MEASURED / path.name, 1
+        while target.exists():
+            number += 1
+            target = target.with_name(f"{path.stem}_{number}{path.suffix}")
+        target.parent.mkdir(exist_ok=True)
+        os.replace(path, target)
+        rescued.append(target)
+    return rescued
 
 
 _Read = TypeVar("_Read")

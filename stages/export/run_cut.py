@@ -202,6 +202,25 @@ def write_log(path: Path, run: Run, document: dict, ended: str, *, simulated: bo
     os.replace(unfinished, path)
 
 
+def new_log(folder: Path, air: bool) -> Path:
+    """Return the default log, by date and time: in the scan's folder `measured`, or beside a copied export."""
+    scan = next((parent for parent in folder.parents if (parent / "scan.yaml").is_file()), folder.parent)
+    return scan / "measured" / time.strftime(f"{'air' if air else 'cut'}_%Y%m%d_%H%M%S.json")
+
+
+def check_log(folder: Path, log: Path, *, given: bool) -> None:
+    """Reject a log inside the export, which the next export replaces, and one that exists."""
+    if folder in log.resolve().parents:
+        raise RefusalError(
+            f"The log {log} would be inside the certified folder {folder}. A file more there makes verify refuse it, "
+            f"and the next export replaces the folder. Omit --log to write to {new_log(folder, False).parent}."
+        )
+    if not given:
+        log.parent.mkdir(exist_ok=True)
+    if log.exists() or not log.absolute().parent.is_dir():
+        raise RefusalError(f"The log {log} exists, or its folder does not. Give a new file with --log.")
+
+
 def show_progress(run: Run) -> None:
     """Print a line twice a second while the arm moves."""
     while not run.done:
@@ -270,7 +289,7 @@ def main() -> int:
     parser.add_argument("--robot", help="the robot at that address; must be the one of cut.json")
     parser.add_argument("--host", help="address of the robot")
     parser.add_argument(
-        "--log", type=Path, help="new file for the measured state [default: by date and time]"
+        "--log", type=Path, help="new file for the measured state [default: in the scan's folder measured]"
     )
     parser.add_argument(
         "--no-realtime", action="store_true", help="without a real-time kernel: simulated robots only"
@@ -280,7 +299,7 @@ def main() -> int:
     )
     options = parser.parse_args()
     folder, document = Path(HERE), DOCUMENT
-    log = options.log or Path(time.strftime(f"{'air' if options.air else 'cut'}_%Y%m%d_%H%M%S.json"))
+    log = options.log or new_log(folder, options.air)
     try:
         if options.robot:
             check_robot(document, options.robot)
@@ -290,6 +309,7 @@ def main() -> int:
             if options.execute or not options.robot:
                 raise RefusalError("--plain needs --robot and excludes --execute.")
             check_script(document)
+            check_log(folder, options.plain, given=True)
             with options.plain.open("x", encoding="utf-8") as file:
                 file.write(plain_text(document, motion))
             say(f"All checks passed. Written for stream_cut.cpp: {options.plain}")
@@ -301,8 +321,7 @@ def main() -> int:
             raise RefusalError("--execute needs --robot and --host.")
         check_calibrated(document, motion, options.accept_uncalibrated)
         check_script(document)
-        if log.exists() or not log.absolute().parent.is_dir():
-            raise RefusalError(f"The log {log} exists, or its folder does not. Give a new file with --log.")
+        check_log(folder, log, given=options.log is not None)
         return execute(document, motion, options.host, log, realtime=not options.no_realtime)
     except (RefusalError, OSError, ValueError, KeyError) as reason:
         say(f"REFUSED: {reason}")

@@ -33,3 +33,16 @@ def test_older_certificate_never_reappears_beside_a_newer_refusal(tmp_path):
         (folder / "refused" / "REASON.txt").write_text("new")
         raise RuntimeError
     assert [p.name for p in folder.iterdir()] == ["refused"]
+
+
+def test_measured_log_in_an_export_is_moved_not_deleted(tmp_path):
+    """DVC removes the folder before the stage runs; a second log of the same name does not replace the first."""
+    folder = tmp_path / "export" / "cut"
+    for text in ("first", "second"):
+        (folder / "certified" / "air_cut").mkdir(parents=True)
+        (folder / "certified" / "cut.json").write_text("{}")
+        (folder / "certified" / "air_cut" / "air.json").write_text(text)
+        with kept_outputs(tmp_path, "export", [folder]):
+            shutil.rmtree(folder)
+    logs = {path.name: path.read_text() for path in (tmp_path / "measured").iterdir()}
+    assert logs == {"air.json": "first", "air_2.json": "second"}

@@ -29,6 +29,14 @@ def stream(folder, monkeypatch):
 
 
 @pytest.fixture
+def script(folder, stream, monkeypatch):
+    """The module run_cut.py of the folder."""
+    for name in ("run_cut", "franka_arm"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    return importlib.import_module("run_cut")
+
+
+@pytest.fixture
 def document(folder) -> dict:
     return json.loads((folder / "cut.json").read_text())
 
@@ -118,6 +126,36 @@ def test_plain_file_for_the_client_in_cpp(folder, document, tmp_path):
     assert np.array_equal(rows[first : first + len(exact)], exact)
     again = subprocess.run(line, capture_output=True, text=True, check=False)
     assert again.returncode == 2 and "REFUSED" in again.stdout, "an older file is not overwritten"
+
+
+@pytest.mark.parametrize("log", ["air.json", "air_cut/air.json"])
+def test_a_log_inside_the_certified_folder_is_refused(folder, tmp_path, log):
+    """It would make verify refuse the folder, and the next export would replace it."""
+    words = ["--execute", "--robot", "panda", "--host", "127.0.0.1", "--air"]
+    for given in (folder / log, Path(log)):
+        done = subprocess.run(
+            [sys.executable, folder / "run_cut.py", *words, "--log", given],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=folder,
+        )
+        assert (done.returncode, done.stderr) == (2, "")
+        assert "would be inside the certified folder" in done.stdout and "Omit --log" in done.stdout
+
+
+def test_logs_have_a_folder_of_their_own(folder, script, tmp_path):
+    scan = tmp_path / "apple"
+    inner = scan / "export" / "cut" / "certified"
+    inner.mkdir(parents=True)
+    assert script.new_log(inner, True).parent == scan / "export" / "cut" / "measured", "a copied export"
+    (scan / "scan.yaml").touch()
+    log = script.new_log(inner, False)
+    assert log.parent == scan / "measured" and log.name.startswith("cut_")
+    script.check_log(inner, log, given=False)
+    log.touch()
+    with pytest.raises(script.RefusalError, match="Give a new file"):
+        script.check_log(inner, log, given=False)
 
 
 def test_stiffness_comes_from_what_the_seal_covers(stream, document):
