@@ -21,6 +21,10 @@ STOP_SHARE = 0.9
 STOP_S = (0.05, 0.8)
 BACK_RATE, BACK_RAMP = 0.25, 500
 """Retracing: fraction of the forward speed, and number of cycles to reach it."""
+STOP_RAMPS = 5
+"""Stop on the way back: that many times faster than the start."""
+PULL_N = 10.0
+"""Force above that at rest which may appear on the way back until the knife has come free."""
 FIELDS = ("q", "dq", "O_T_EE", "F_T_EE", "O_F_ext_hat_K", "tau_ext_hat_filtered")
 """Fields of the log in addition to the time."""
 
@@ -159,6 +163,14 @@ class Run:
         """Reason for an early stop; empty if there was none."""
         self.rows: list = []
         self.done = False
+        self.moving = False
+        self.halt = False
+        """Set by Ctrl-C: stop as on too high a force."""
+
+    @property
+    def home(self) -> bool:
+        """True if the arm is at the beginning or the end of its path."""
+        return bool(self.path) and self.place in (0.0, len(self.path) - 1)
 
     def forward(self) -> str:
         """Play the whole path; return the reason for an early stop, or an empty string."""
@@ -172,8 +184,24 @@ class Run:
     def back(self) -> str:
         """Retrace the path slowly from where the arm stopped to its start; return a message."""
         self.arm.robot.automatic_error_recovery()
+        self.reason, self.halt = "", False
         self.arm.play(self.homeward())
+        if self.reason:
+            return f" It stopped again on the way back. {self.reason}"
         return " The arm retraced its path to the start."
+
+    def resume(self, step: float) -> None:
+        """Put the arm where a log ended, in steps of joint_1khz.csv; raise RefusalError if it is elsewhere."""
+        motion, state = self.motion, self.arm.robot.read_once()
+        self.first = len(motion.to_start) - 1
+        self.path = [*motion.to_start, *motion.joints[1:], *motion.to_ready[1:]]
+        self.place = min(max(step + self.first, 0.0), len(self.path) - 1.0)
+        distance = off(between(self.path, self.place), list(state.q_d))
+        if not distance <= START_TOLERANCE_RAD:
+            raise RefusalError(
+                f"The arm is {distance:.3f} rad from where the log ends. It must not have moved by more than "
+                f"{START_TOLERANCE_RAD} rad since. Free the knife by hand guiding and move the arm to its ready pose."
+            )
 
     def onward(self) -> Generator[Any, Any, None]:
         """Yield joints [rad] along the path, each with a flag for the last; receives state and cycles passed."""
@@ -183,10 +211,9 @@ class Run:
         while self.place < last and not (self.reason and rate <= 0.0):
             state, passed = yield between(self.path, self.place), False
             self.record(state)
-            if not self.reason and self._watch(state):
-                self.reason = (
-                    f"The force reached {self.force.size:.0f} N, more than {self.force.limit_n:.0f} N."
-                )
+            too_high = self._watch(state)
+            if not self.reason and (too_high or self.halt):
+                self.reason = self._why()
                 slowing = self._stopping_cycles()
             if self.reason:
                 slowed += passed
@@ -195,18 +222,40 @@ class Run:
         yield between(self.path, self.place), True
 
     def homeward(self) -> Generator[Any, Any, None]:
-        """Same, backwards from the current position."""
-        yield from self._glide()
+        """Same, backwards from the current position, with the force monitored."""
         rate, ramp = 0.0, BACK_RATE / BACK_RAMP
-        while self.place > 0.0:
+        self.force.loud = 0
+        yield from self._glide(self._feel)
+        pressing = self.force.size + PULL_N
+        while self.place > 0.0 and not (self.reason and rate <= 0.0):
             state, passed = yield between(self.path, self.place), False
             self.record(state)
-            # Ramp up, and down so that the start of the path is reached at rest.
+            cut_place = self.first + self.motion.cut_from
+            limit = (
+                self.motion.collision["stop_force_n"] if self.place >= cut_place else self.motion.free_force_n
+            )
+            # A knife that stands on a stone presses until it has come free; it must not press harder.
+            pressing = 0.0 if self.force.size <= limit else pressing
+            self.force.limit_n = max(limit, pressing)
+            too_high = self._feel(state)
+            if not self.reason and (too_high or self.halt):
+                self.reason = self._why()
+            # Ramp up, and down so that the start of the path, or a stop, is reached at rest.
             rate = min(rate + passed * ramp, BACK_RATE, (2.0 * self.place * ramp) ** 0.5)
+            if self.reason:
+                rate = max(0.0, rate - passed * (STOP_RAMPS + 1) * ramp)
             self.place = max(0.0, self.place - passed * rate) if self.place > 1e-3 else 0.0
         yield between(self.path, self.place), True
 
-    def _glide(self) -> Generator[Any, Any, None]:
+    def _feel(self, state: Any) -> bool:
+        return self.force.too_high(list(state.O_F_ext_hat_K[:3]))
+
+    def _why(self) -> str:
+        if self.halt:
+            return "Ctrl-C was pressed."
+        return f"The force reached {self.force.size:.0f} N, more than {self.force.limit_n:.0f} N."
+
+    def _glide(self, feel: Any = None) -> Generator[Any, Any, None]:
         """Glide from the robot's desired joints to the path; the first pose sent is the desired one."""
         state, _ = yield
         desired, target, step = list(state.q_d), between(self.path, self.place), 0
@@ -215,6 +264,8 @@ class Run:
             pose = [a + share * (b - a) for a, b in zip(desired, target, strict=True)]
             state, passed = yield pose, False
             self.record(state)
+            if feel:
+                feel(state)
             step += passed
 
     def record(self, state: Any) -> None:

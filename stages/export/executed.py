@@ -27,6 +27,10 @@ _MEAN_ERROR = 0.25
 """Maximum mean absolute difference / mean measured force for which the prediction holds."""
 _AIR_N = 10.0
 """Force an arm may measure in air; an air cut has no prediction to compare with."""
+_ALIKE = 0.3
+"""Correlation with the predicted force below which a log shows no cut of this fruit: noise and friction of the arm."""
+_FINISHED = "finished"
+"""End of a log whose motion ran to its end, as run_cut.py and stream_cut.cpp write it."""
 
 
 @dataclass(frozen=True)
@@ -66,14 +70,15 @@ def compare_executed(scan_dir: Path, log: Path, air: Path | None = None) -> dict
         )
     motion = read_parquet(folder / MOTION)
     time, measured_n, expected = _profiles(document, motion, measured, tare)
-    figures = _judged(measured_n, expected)
+    figures = _judged(measured_n, expected, measured.ended)
     if measured.simulated:
         figures["verdict"] = f"A simulated robot, nothing was measured. {figures['verdict']}"
     name = log.stem
     target = scan_dir / _FOLDER / name
     table = pl.DataFrame({"time_s": time, "measured_n": measured_n, "predicted_n": expected})
     written = write_curves(target, table, _picture(time, measured_n, expected, figures["verdict"]))
-    again = _as_calibration_log(scan_dir, target, log, document, measured.lowest_m)
+    usable = figures.pop("usable")
+    again = _as_calibration_log(scan_dir, target, log, document, measured.lowest_m) if usable else ""
     return {
         "log": str(log),
         "ended": measured.ended,
@@ -141,17 +146,28 @@ def _profiles(
     return time, sizes[0], sizes[1]
 
 
-def _judged(measured: NDArray[np.float64], predicted: NDArray[np.float64]) -> dict[str, Any]:
-    """Return the figures, and whether the prediction held."""
+def _judged(measured: NDArray[np.float64], predicted: NDArray[np.float64], ended: str) -> dict[str, Any]:
+    """Return the figures, whether the prediction held, and whether the log is one of a whole cut (`usable`)."""
     mean = float(measured.mean())
     error = float(np.abs(measured - predicted).mean()) / max(mean, 1e-9)
     peaks = float(measured.max()) / max(float(predicted.max()), 1e-9)
-    held = error <= _MEAN_ERROR and 1.0 / FACTOR <= peaks <= FACTOR
+    empty = (
+        float(measured.max()) < min(_AIR_N, 0.5 * float(predicted.max()))
+        or _alike(measured, predicted) < _ALIKE
+    )
+    usable = ended == _FINISHED and not empty
+    held = usable and error <= _MEAN_ERROR and 1.0 / FACTOR <= peaks <= FACTOR
     size = mean / max(float(predicted.mean()), 1e-9)
     inside = 1.0 / UPPER_BAND <= size <= UPPER_BAND
-    if float(measured.max()) < _AIR_N:
+    if ended != _FINISHED:
         verdict = (
-            f"The arm measured at most {measured.max():.1f} N, no more than in air: was the fruit there?"
+            f"The motion did not finish ({ended.rstrip('.')}), so the prediction is not judged. The forces up to there "
+            "are in the table. Cut again for a comparison or a fit."
+        )
+    elif empty:
+        verdict = (
+            f"The arm measured at most {measured.max():.1f} N, and not where {predicted.max():.1f} N were predicted: "
+            "was the fruit there? The prediction is not judged. Cut again with the fruit in place."
         )
     else:
         verdict = (
@@ -167,9 +183,17 @@ def _judged(measured: NDArray[np.float64], predicted: NDArray[np.float64]) -> di
         "peak_measured_n": float(measured.max()),
         "peak_predicted_n": float(predicted.max()),
         "mean_error_fraction": error,
-        "inside_band": bool(inside),
+        "inside_band": bool(usable and inside),
+        "usable": usable,
         "verdict": verdict,
     }
+
+
+def _alike(measured: NDArray[np.float64], predicted: NDArray[np.float64]) -> float:
+    """Return the correlation of two force curves, -1 to 1; 1 if one of them is constant."""
+    a, b = measured - measured.mean(), predicted - predicted.mean()
+    size = float(np.linalg.norm(a) * np.linalg.norm(b))
+    return float(a @ b) / size if size else 1.0
 
 
 def _as_calibration_log(

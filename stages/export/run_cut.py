@@ -26,6 +26,7 @@ import argparse  # noqa: E402
 import gc  # noqa: E402
 import hashlib  # noqa: E402
 import json  # noqa: E402
+import signal  # noqa: E402
 import stat  # noqa: E402
 import threading  # noqa: E402
 import time  # noqa: E402
@@ -33,6 +34,9 @@ from pathlib import Path  # noqa: E402
 from typing import Any  # noqa: E402
 
 EE_TOLERANCE, MASS_TOLERANCE_KG = 1e-4, 0.02
+DEFAULT_STIFFNESS_NM_RAD = [3000.0, 3000.0, 3000.0, 2500.0, 2500.0, 2000.0, 2000.0]
+DEFAULT_TORQUE_NM, DEFAULT_FORCE_N = 20.0, 20.0
+"""Joint stiffness and collision thresholds that libfranka's examples set."""
 
 
 def say(text: str) -> None:
@@ -125,7 +129,11 @@ def confirm(question: str, answer: str) -> bool:
     say(question)
     sys.stdout.write(f"Type {answer} to continue: ")
     sys.stdout.flush()
-    return sys.stdin.readline().strip() == answer
+    try:
+        return sys.stdin.readline().strip() == answer
+    except KeyboardInterrupt:
+        say("")
+        return False
 
 
 def describe(document: dict, motion: Motion) -> None:
@@ -148,6 +156,7 @@ def set_up(arm: Any, document: dict, motion: Motion) -> None:
     """Set load, end effector, stiffness and thresholds; read back those the robot reports."""
     robot, tool = arm.robot, document["tool"]
     state = robot.read_once()
+    arm.before = tuple(getattr(state, name) for name in ("m_load", "F_x_Cload", "I_load", "F_T_EE"))
     if not state.m_ee <= MASS_TOLERANCE_KG:
         raise RefusalError(
             f"Desk has an end effector of {state.m_ee:.2f} kg mounted. The knife is sent as the load, so "
@@ -157,8 +166,8 @@ def set_up(arm: Any, document: dict, motion: Motion) -> None:
     edge_frame = document["frames"]["F_T_E"]
     flat = arm.nominal_end_effector()
     nominal = [[flat[row + 4 * column] for column in range(4)] for row in range(4)]
-    in_nominal = _product(_inverse(nominal), edge_frame)
-    arm.set_end_effector([in_nominal[row][column] for column in range(4) for row in range(4)])
+    arm.nominal = nominal
+    arm.set_end_effector(_in_nominal(arm, edge_frame))
     robot.set_joint_impedance(stiffness(document))
     torque, force = motion.collision["torque_nm"], motion.collision["force_n"]
     robot.set_collision_behavior(torque, torque, force, force)
@@ -173,6 +182,24 @@ def set_up(arm: Any, document: dict, motion: Motion) -> None:
         f"The robot reports a load of {state.m_load:.2f} kg and an end effector {1000 * elsewhere:.0f} mm off the "
         f"knife's edge. It must accept {tool['mass_kg']:g} kg and the edge. Clear load and end effector in Desk."
     )
+
+
+def restore(arm: Any) -> None:
+    """Set load and end effector as they were, and libfranka's stiffness and thresholds, which no robot reports."""
+    mass, centre, inertia, edge = arm.before
+    arm.robot.set_load(mass, list(centre), list(inertia))
+    arm.set_end_effector(
+        _in_nominal(arm, [[edge[row + 4 * column] for column in range(4)] for row in range(4)])
+    )
+    arm.robot.set_joint_impedance(DEFAULT_STIFFNESS_NM_RAD)
+    torque, force = [DEFAULT_TORQUE_NM] * 7, [DEFAULT_FORCE_N] * 6
+    arm.robot.set_collision_behavior(torque, torque, force, force)
+
+
+def _in_nominal(arm: Any, edge_frame: list) -> list:
+    """Return NE_T_EE, column-major, for F_T_EE given by rows."""
+    pose = _product(_inverse(arm.nominal), edge_frame)
+    return [pose[row][column] for column in range(4) for row in range(4)]
 
 
 def _product(a: list, b: list) -> list:
@@ -221,22 +248,39 @@ def check_log(folder: Path, log: Path, *, given: bool) -> None:
         raise RefusalError(f"The log {log} exists, or its folder does not. Give a new file with --log.")
 
 
+def stopped_at(log: Path, document: dict, motion: Motion) -> float:
+    """Return the last step of a log of this motion [ms]; raise RefusalError if it is of another one."""
+    content = json.loads(log.read_text(encoding="utf-8"))
+    header, kind = content["scan2cut"], "air_cut" if motion.air else "cut"
+    if (header["content_sha256"], header["motion"]) != (document["certificate"]["content_sha256"], kind):
+        raise RefusalError(
+            f"{log} was not recorded with this motion. Give the log that ended where the arm is."
+        )
+    return float(content["motion_step"][-1])
+
+
 def show_progress(run: Run) -> None:
     """Print a line twice a second while the arm moves."""
     while not run.done:
-        if run.path:
+        if run.path and run.moving:
             say(f"  {100 * run.place / len(run.path):3.0f} %, force {run.force.size:5.1f} N")
         time.sleep(0.5)
 
 
-def execute(document: dict, motion: Motion, host: str, log: Path, *, realtime: bool) -> int:
-    """Connect, set up, ask, move, record; return the exit code."""
+def execute(
+    document: dict, motion: Motion, host: str, log: Path, *, realtime: bool, retrace: "float | None" = None
+) -> int:
+    """Connect, set up, ask, move, record; return the exit code. `retrace` is where a stopped arm is on its path."""
     arm = connect(document["robot"]["control"]["run_script"], host, realtime=realtime)
     errors = arm.errors(arm.library)
     try:
         set_up(arm, document, motion)
         state = arm.robot.read_once()
-        way_in(motion, list(state.q_d), list(state.dq))
+        if retrace is None:
+            way_in(motion, list(state.q_d), list(state.dq))
+    except RefusalError:
+        _restore(arm, errors)
+        raise
     except errors as error:
         raise RefusalError(
             f"The robot at {host} refused ({error}). It must be unlocked, with FCI on and without errors. Check Desk."
@@ -244,33 +288,94 @@ def execute(document: dict, motion: Motion, host: str, log: Path, *, realtime: b
     condition = (
         "The fruit is OFF the board." if motion.air else "The air cut ran well and the fruit is in place."
     )
+    if retrace is not None:
+        condition = "Nothing was moved or changed since the arm stopped."
     if not (
         confirm(condition, "yes") and confirm("Nobody is within reach; the stop button is in hand.", "move")
     ):
+        _restore(arm, errors)
         raise RefusalError("Not confirmed.")
     run = Run(arm, document, motion)
     threading.Thread(target=show_progress, args=(run,), daemon=True).start()
-    reason = _moved(run.forward, errors)
-    if reason and run.path:
-        say(f"STOPPED: {reason}")
-        if confirm("The knife may be in the fruit. It can slowly retrace its path.", "back"):
-            reason += _moved(run.back, errors)
-    run.done = True
-    if run.rows:
-        write_log(log, run, document, reason or "finished", simulated=not realtime)
-        say(f"Log: {log}")
+    reason = ""
+    try:
+        if retrace is None:
+            reason = _moved(run, run.forward, errors)
+        else:
+            run.resume(retrace)
+            reason = f"The arm stopped at {retrace / 1000:.2f} s of the motion."
+        if reason and run.path:
+            reason += _way_back(run, reason, errors)
+    finally:  # the log is kept whatever happens
+        run.done = True
+        if run.rows:
+            write_log(log, run, document, reason or "finished", simulated=not realtime)
+            say(f"Log: {log}")
+    _restored(run, errors)
     say("Motion finished." if not reason else f"NOT FINISHED: {reason}")
+    if run.path and not run.home:
+        say(
+            "The arm was left on its path, and the knife may be in the fruit. Either retrace the path later with\n"
+            f"  python run_cut.py{' --air' if motion.air else ''} --execute --robot {document['robot']['name']} "
+            f"--host {host} --retrace {log}\nor hold the knife, free it by hand guiding, and move the arm to its ready "
+            "pose in Desk."
+        )
     return 3 if reason else 0
 
 
-def _moved(action: Any, errors: tuple) -> str:
-    """Run without garbage collection; an exception of the robot becomes the reason of the stop."""
+def _way_back(run: Run, reason: str, errors: tuple) -> str:
+    """Offer to retrace the path until the arm is at its start or the operator declines; return what happened."""
+    happened = ""
+    say(f"STOPPED: {reason}")
+    while not run.home and confirm("The knife may be in the fruit. It can slowly retrace its path.", "back"):
+        again = _moved(run, run.back, errors)
+        happened += again if again.startswith(" ") else f" {again}"
+        say(again.strip())
+    return happened
+
+
+def _restored(run: Run, errors: tuple) -> None:
+    """Restore the robot's settings, except for an arm that was left on its path: hand guiding needs the load."""
+    if run.path and not run.home:
+        say("Load and end effector stay set: hand guiding needs them.")
+    else:
+        _restore(run.arm, errors)
+
+
+def _restore(arm: Any, errors: tuple) -> None:
+    if not hasattr(arm, "nominal"):
+        return  # nothing was set
+    try:
+        restore(arm)
+    except errors as error:
+        say(
+            f"Load, end effector, stiffness and thresholds could not be restored ({error}). Set them in Desk."
+        )
+
+
+def _moved(run: Run, action: Any, errors: tuple) -> str:
+    """Run without garbage collection; an exception of the robot becomes the reason of the stop.
+
+    The first Ctrl-C decelerates along the path, the second one ends the connection, which stops the robot at once.
+    """
+
+    def halt(_number: int, _frame: Any) -> None:
+        if run.halt:
+            raise KeyboardInterrupt
+        run.halt = True
+
     gc.disable()
+    run.halt, run.moving = False, True
+    previous = signal.signal(signal.SIGINT, halt)
     try:
         return action()
-    except (*errors, KeyboardInterrupt) as error:
-        return f"The robot stopped the motion ({error or 'interrupted'})."
+    except KeyboardInterrupt:
+        return "Ctrl-C was pressed twice: the robot stopped at once."
+    except errors as error:
+        return f"The robot stopped the motion ({str(error) or type(error).__name__})."
     finally:
+        signal.signal(signal.SIGINT, previous)
+        run.moving = False
         gc.enable()
 
 
@@ -291,6 +396,7 @@ def main() -> int:
     parser.add_argument(
         "--log", type=Path, help="new file for the measured state [default: in the scan's folder measured]"
     )
+    parser.add_argument("--retrace", type=Path, help="log of a motion that stopped: go back from there")
     parser.add_argument(
         "--no-realtime", action="store_true", help="without a real-time kernel: simulated robots only"
     )
@@ -322,7 +428,11 @@ def main() -> int:
         check_calibrated(document, motion, options.accept_uncalibrated)
         check_script(document)
         check_log(folder, log, given=options.log is not None)
-        return execute(document, motion, options.host, log, realtime=not options.no_realtime)
+        step = stopped_at(options.retrace, document, motion) if options.retrace else None
+        return execute(document, motion, options.host, log, realtime=not options.no_realtime, retrace=step)
+    except KeyboardInterrupt:
+        say("REFUSED: Ctrl-C was pressed before anything moved.")
+        return 2
     except (RefusalError, OSError, ValueError, KeyError) as reason:
         say(f"REFUSED: {reason}")
         return 2

@@ -84,6 +84,30 @@ def test_air_cut_is_the_tare(scan_dir, tmp_path):
         compare_executed(scan_dir, air)
 
 
+@pytest.mark.parametrize("ended", ["Ctrl-C was pressed.", "The force reached 60 N, more than 44 N."])
+def test_a_log_that_ended_early_is_not_judged_and_not_fitted(scan_dir, tmp_path, ended):
+    log = write_log(scan_dir, tmp_path / "cut.json", factor=1.0)
+    content = json.loads(log.read_text())
+    content["scan2cut"]["ended"] = ended
+    log.write_text(json.dumps(content))
+    found = compare_executed(scan_dir, log)
+    assert found["held"] is False and found["calibrate_with"] == ""
+    assert ended.rstrip(".") in found["verdict"] and "not judged" in found["verdict"]
+
+
+def test_an_empty_board_is_not_judged_and_not_fitted(scan_dir, tmp_path):
+    """Also if the arm reads more than in air, but not where the fruit was: 30 N of friction along the way."""
+    log = write_log(scan_dir, tmp_path / "empty.json", factor=0.0)
+    content = json.loads(log.read_text())
+    rubbing = np.array(content["O_F_ext_hat_K"])
+    rubbing[:, 1] += 30.0 * np.sin(np.arange(len(rubbing)) / 40.0)
+    for wrench in (content["O_F_ext_hat_K"], rubbing.tolist()):
+        log.write_text(json.dumps(content | {"O_F_ext_hat_K": wrench}))
+        found = compare_executed(scan_dir, log)
+        assert found["held"] is False and found["calibrate_with"] == "", found["verdict"]
+        assert "was the fruit there?" in found["verdict"]
+
+
 def test_logs_of_other_exports_and_other_files_are_refused(scan_dir, tmp_path):
     log = write_log(scan_dir, tmp_path / "cut.json", factor=1.0)
     content = json.loads(log.read_text())

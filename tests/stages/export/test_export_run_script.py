@@ -2,6 +2,8 @@
 
 import importlib
 import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -171,3 +173,154 @@ def test_checklist_names_the_air_cuts_pose_before_the_cuts(folder, document):
         for pose in (document["air_cut"]["start_pose_rad"], document["start_pose_rad"])
     )
     assert air != cut and 0 < page.index("run_cut.py --air") < page.index(air) < page.index(cut)
+
+
+class FakeArm:
+    """An arm whose state follows the commands; `felt` gives the force [N] by number of cycles, Ctrl-C by `pressed`."""
+
+    library = None
+
+    def __init__(self, pose: list, *, felt=lambda cycle: 0.0, pressed=()) -> None:
+        self.pose, self.felt, self.pressed, self.cycle, self.calls = pose, felt, pressed, 0, []
+        self.edge = [1.0, 0, 0, 0, 0, 1.0, 0, 0, 0, 0, 1.0, 0, 0.0, 0.0, 0.1, 1.0]
+        self.load = (0.25, [0.0, 0.0, 0.01], [1e-4] * 9)
+        self.robot = self
+
+    @staticmethod
+    def errors(_library) -> tuple:
+        return (RuntimeError,)
+
+    def read_once(self) -> SimpleNamespace:
+        mass, centre, inertia = self.load
+        return SimpleNamespace(
+            **vars(state(self.pose, self.felt(self.cycle)))
+            | {"m_ee": 0.0, "m_load": mass, "F_x_Cload": centre, "I_load": inertia, "F_T_EE": list(self.edge)}
+        )
+
+    def nominal_end_effector(self) -> list:
+        return [float(row == column) for column in range(4) for row in range(4)]
+
+    def set_end_effector(self, pose: list) -> None:
+        self.edge = list(pose)
+
+    def set_load(self, *load) -> None:
+        self.load = load
+
+    def __getattr__(self, name):
+        if name.startswith(("set_", "automatic_")):
+            return lambda *values: self.calls.append((name, values))
+        raise AttributeError(name)
+
+    def play(self, poses) -> None:
+        next(poses)
+        finished = False
+        while not finished:
+            self.cycle += 1
+            if self.cycle in self.pressed:
+                os.kill(os.getpid(), signal.SIGINT)
+            self.pose, finished = poses.send((self.read_once(), 1))
+
+
+class Terminal:
+    """Answers to the questions; None is Ctrl-C."""
+
+    def __init__(self, *answers) -> None:
+        self.answers = list(answers)
+
+    def readline(self) -> str:
+        answer = self.answers.pop(0) if self.answers else ""
+        if answer is None:
+            raise KeyboardInterrupt
+        return f"{answer}\n"
+
+
+def executed(script, document, folder, arm, monkeypatch, log, *answers, retrace=None) -> int:
+    monkeypatch.setattr(script, "connect", lambda *_, **__: arm)
+    monkeypatch.setattr(script.sys, "stdin", Terminal("yes", "move", *answers))
+    motion = script.Motion(folder, document, False)
+    return script.execute(document, motion, "127.0.0.1", log, realtime=False, retrace=retrace)
+
+
+def in_the_cut(script, document, folder, step: int = 700) -> int:
+    """The cycle that is so many milliseconds after the beginning of the cut."""
+    motion = script.Motion(folder, document, False)
+    return 2000 + len(motion.to_start) + motion.cut_from + step
+
+
+def test_settings_are_restored_after_the_motion_and_after_a_no(
+    script, document, folder, monkeypatch, tmp_path
+):
+    for answers, code in (((), 0), (None, 2)):
+        arm = FakeArm(document["ready_pose_rad"])
+        load, edge = arm.load, list(arm.edge)
+        if answers is None:
+            monkeypatch.setattr(script, "confirm", lambda *_: False)
+            with pytest.raises(script.RefusalError, match="Not confirmed"):
+                executed(script, document, folder, arm, monkeypatch, tmp_path / "no.json")
+        else:
+            assert executed(script, document, folder, arm, monkeypatch, tmp_path / "cut.json") == code
+        assert arm.load == load and arm.edge == pytest.approx(edge)
+        last = dict(arm.calls)
+        assert last["set_joint_impedance"] == (script.DEFAULT_STIFFNESS_NM_RAD,)
+        assert last["set_collision_behavior"] == ([20.0] * 7, [20.0] * 7, [20.0] * 6, [20.0] * 6)
+
+
+def test_ctrl_c_stops_along_the_path_and_a_second_one_at_the_question_keeps_the_log(
+    script, document, folder, monkeypatch, tmp_path, capsys
+):
+    press = in_the_cut(script, document, folder)
+    arm = FakeArm(document["ready_pose_rad"], pressed=(press,))
+    log = tmp_path / "cut.json"
+    assert executed(script, document, folder, arm, monkeypatch, log, None) == 3
+    said = capsys.readouterr().out
+    assert "STOPPED: Ctrl-C was pressed." in said and "()" not in said
+    assert f"--retrace {log}" in said and "hand guiding" in said, "a way on after no"
+    recorded = json.loads(log.read_text())
+    assert recorded["scan2cut"]["ended"] == "Ctrl-C was pressed."
+    assert len(recorded["time"]) < press + 800
+    # The arm is still there: the log leads back, with the force monitored.
+    script.check_robot(document, "panda")
+    step = script.stopped_at(log, document, script.Motion(folder, document, False))
+    assert (
+        executed(script, document, folder, arm, monkeypatch, tmp_path / "b.json", "back", retrace=step) == 3
+    )
+    assert arm.pose == pytest.approx(document["ready_pose_rad"], abs=1e-9)
+    assert "The arm retraced its path to the start." in capsys.readouterr().out
+    with pytest.raises(script.RefusalError, match="from where the log ends"):
+        executed(script, document, folder, arm, monkeypatch, tmp_path / "c.json", retrace=step)
+
+
+def test_two_ctrl_c_in_the_motion_stop_at_once_without_a_traceback(
+    script, document, folder, monkeypatch, tmp_path
+):
+    press = in_the_cut(script, document, folder)
+    arm = FakeArm(document["ready_pose_rad"], pressed=(press, press + 5))
+    assert executed(script, document, folder, arm, monkeypatch, tmp_path / "cut.json") == 3
+    assert "twice" in json.loads((tmp_path / "cut.json").read_text())["scan2cut"]["ended"]
+
+
+def test_the_way_back_is_monitored(script, document, folder, monkeypatch, tmp_path, capsys):
+    """The knife catches on the way back: the arm stops again and can be asked again."""
+    press = in_the_cut(script, document, folder)
+    caught = range(press + 4000, press + 6000)
+    arm = FakeArm(
+        document["ready_pose_rad"], pressed=(press,), felt=lambda cycle: 90.0 if cycle in caught else 0.0
+    )
+    log = tmp_path / "cut.json"
+    assert executed(script, document, folder, arm, monkeypatch, log, "back", "back") == 3
+    said = capsys.readouterr().out
+    assert "It stopped again on the way back. The force reached" in said
+    assert "The arm retraced its path to the start." in said
+    assert arm.pose == pytest.approx(document["ready_pose_rad"], abs=1e-9)
+
+
+def test_a_knife_that_stands_on_a_stone_may_press_until_it_is_free(
+    script, document, folder, monkeypatch, tmp_path, capsys
+):
+    press = in_the_cut(script, document, folder)
+    arm = FakeArm(
+        document["ready_pose_rad"], felt=lambda cycle: 90.0 if press < cycle < press + 3500 else 0.0
+    )
+    assert executed(script, document, folder, arm, monkeypatch, tmp_path / "cut.json", "back") == 3
+    said = capsys.readouterr().out
+    assert "STOPPED: The force reached" in said and "stopped again" not in said
