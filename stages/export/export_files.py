@@ -198,9 +198,12 @@ _WRITTEN = re.compile(
 def rescue_others(scan_dir: Path, folder: Path, written: Iterable[str] = ()) -> list[Path]:
     """Move the files below an export's folder that scan2cut did not write to the scan's folder `measured`.
 
-    Call it before the folder is replaced: a measured log can't be made again. Returns the new paths.
+    Call it before the folder is replaced: a measured log can't be made again. A folder without a cut.json is no export.
+    Returns the new paths.
     """
-    rescued = []
+    rescued: list[Path] = []
+    if not any(folder.glob(f"*/{DOCUMENT}")):
+        return rescued
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
         if not path.is_file() or path.is_symlink() or path.name.startswith("."):

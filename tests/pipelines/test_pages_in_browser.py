@@ -75,7 +75,7 @@ def test_the_first_screen_is_short_and_a_link_opens_its_section(browser, pages):
     folded = page.locator("#mesh details.section")
     assert folded.evaluate("d => d.open") is False
     page.locator("nav a[href='#mesh']").click()
-    page.wait_for_function("document.querySelector('#mesh details.section').open")
+    page.locator("#mesh details.section[open]").wait_for()
     folded.locator(".chart canvas").first.wait_for()
     assert complaints == []
     page.context.close()

@@ -44,7 +44,9 @@ def test_a_format_is_a_file_and_a_line(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "stages.ingest.formats.ur5", module)
     path = tmp_path / "cut.ur5"
     path.write_text("UR5 0.0 0.5 1.0")
-    with pytest.raises(InputError, match=r"unknown format.*libfranka CSV; CSV with ingest\.columns\."):
+    with pytest.raises(
+        InputError, match=r"unknown format.*libfranka CSV; CSV, Parquet or NPZ with ingest\.columns\."
+    ):
         read_log(path, PARAMS)
     monkeypatch.setitem(LOG_FORMATS, "ur5", LogFormat("a UR5's log", (".ur5",)))
     assert read_log(path, PARAMS).time_s.tolist() == [0.0, 0.5, 1.0]
