@@ -1,4 +1,4 @@
-"""Force on a simulated arm along a cut, used by simulated_arm.py.
+"""Force on a simulated arm along a cut, and the reflex that it triggers; used by simulated_arm.py.
 
 The force is looked up by the commanded joint positions, not the measured ones: a simulated arm sags by a millimetre,
 and where the knife is slow the nearest point of the path is half a second ahead.
@@ -12,6 +12,24 @@ START_RAD = 1e-6
 """Distance at which the arm counts as being at the start of the cut."""
 DONE_RAD = 1e-4
 """Distance from the end of the path at which the cut is over."""
+
+
+class Reflex:
+    """Collision thresholds as the client set them with set_collision_behavior; trips once per motion into them."""
+
+    def __init__(self) -> None:
+        self.force_n = np.full(3, np.inf)
+        self.tripped = False
+
+    def set(self, payload: bytes) -> None:
+        """Take the nominal upper force thresholds [N], the last six of the command's 52 numbers."""
+        self.force_n = np.frombuffer(payload, "<f8", 52)[-6:-3].copy()
+
+    def trips(self, force: np.ndarray) -> bool:
+        """Return True if the reading [N], base frame, newly exceeds a threshold."""
+        beyond, before = bool((np.abs(force) > self.force_n).any()), self.tripped
+        self.tripped = beyond
+        return beyond and not before
 
 
 class Fruit:

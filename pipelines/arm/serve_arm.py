@@ -11,7 +11,6 @@ library in its wheel.
 import hashlib
 import io
 import json
-import math
 import os
 import re
 import signal
@@ -132,7 +131,7 @@ def _model(name: str) -> str:
 
 
 def server_command(python: Path, name: str, folder: Path, *felt: float | Path) -> list[str]:
-    """Write the model and return the server's command; `felt` are height [m], force [N], reflex [N] and fruit file."""
+    """Write the model and return the server's command; `felt` are height [m], force [N] and fruit file."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{name}.xml").write_text(_model(name), encoding="utf-8")
     return [
@@ -276,12 +275,13 @@ def serve(
     if fruit:
         scan, *factors = fruit
         file = _BUILD / "fruit.json"
-        felt += [math.inf, write_fruit(file, Path(scan), _ROOT / "params.yaml", _parse_factors(factors))]
+        felt.append(write_fruit(file, Path(scan), _ROOT / "params.yaml", _parse_factors(factors)))
     command = server_command(server, robot, _BUILD, *felt)
     log = _BUILD / "server.log"
     with log.open("w", encoding="utf-8") as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the server
+    signal.signal(signal.SIGTERM, lambda *_: process.terminate())
     if not answers(process):
         raise InputError(f"The simulated arm ended: {log.read_text(encoding='utf-8')[-1000:]}")
     sys.stdout.write(

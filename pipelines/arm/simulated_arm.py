@@ -1,11 +1,13 @@
 """A simulated Franka arm that implements Franka's protocol, with a contact force on the knife.
 
-    python simulated_arm.py MODEL.xml ROBOT.json [HEIGHT_M FORCE_N [REFLEX_N [FRUIT.json]]]
+    python simulated_arm.py MODEL.xml ROBOT.json [HEIGHT_M FORCE_N [FRUIT.json]]
 
 Requires a Python with franka-sim, which enforces the robot's limits on every command but measures no force. Here the
-measured force is FORCE_N upwards while the end effector is below HEIGHT_M, with a little bias and noise. At REFLEX_N
-the robot stops once, as it does when a collision threshold is exceeded. With FRUIT.json the force is the one that
-pipelines/arm/serve_arm.py wrote, looked up by the commanded step (pipelines/arm/felt_fruit.py).
+measured force is FORCE_N upwards while the end effector is below HEIGHT_M, with a little bias and noise. The robot
+stops by itself when the force exceeds a threshold of set_collision_behavior; joint torques are not compared. With
+FRUIT.json the force is the one that pipelines/arm/serve_arm.py wrote, looked up by the commanded step
+(pipelines/arm/felt_fruit.py).
+It listens on 127.0.0.1 only, and ends with the process that started it.
 
 The simulation waits for the client: the next state is sent after the last one was answered, and the arm advances 1 ms
 per state, so that a busy computer makes the motion slower but not different. It does not test whether a computer keeps
@@ -15,9 +17,11 @@ franka-sim implements version 10 of the protocol (FR3). A Panda uses version 5: 
 numbers, the state is in double precision without accelerometers, and streamed commands have no flag for torques.
 """
 
+import ctypes
 import json
 import os
 import random
+import signal
 import socket
 import struct
 import sys
@@ -28,13 +32,16 @@ from pathlib import Path
 
 os.environ["FR3_MJCF"] = sys.argv[1]
 ROBOT = json.loads(Path(sys.argv[2]).read_text(encoding="utf-8"))
-HEIGHT_M, FORCE_N, REFLEX_N = (
-    float(value) for value in [*sys.argv[3:6], *("-1", "0", "inf")[len(sys.argv) - 3 :]]
-)
-FRUIT = json.loads(Path(sys.argv[6]).read_text(encoding="utf-8")) if len(sys.argv) > 6 else None
+HEIGHT_M, FORCE_N = (float(value) for value in [*sys.argv[3:5], *("-1", "0")[len(sys.argv) - 3 :]])
+FRUIT = json.loads(Path(sys.argv[5]).read_text(encoding="utf-8")) if len(sys.argv) > 5 else None
+HOST = "127.0.0.1"
+PR_SET_PDEATHSIG = 1
+"""From linux/prctl.h."""
+if sys.platform == "linux":  # a killed parent leaves no server behind
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 import numpy as np  # noqa: E402
-from felt_fruit import Fruit  # noqa: E402
+from felt_fruit import Fruit, Reflex  # noqa: E402
 from franka_sim import franka_protocol, mujoco_franka_sim, robot_state, run_server  # noqa: E402
 from franka_sim.franka_sim_server import FrankaSimServer as Server  # noqa: E402
 from franka_sim.limits import checker, tables  # noqa: E402
@@ -58,7 +65,7 @@ PATIENCE_S, GLANCE_S, IDLE_S = 0.5, 2e-4, 0.05
 ticks = threading.Semaphore(0)
 """Released once per state sent."""
 servers: list[Server] = []
-tripped: list[bool] = []
+reflex = Reflex()
 client_version: list[int] = []
 """Protocol version of the client."""
 pack, start = robot_state.RobotState.pack_state, Server.__init__
@@ -70,7 +77,7 @@ def remembered(self: Server, *args: object, **options: object) -> None:
     """Initialise the server and keep a reference, so that its robot can stop."""
     if ROBOT["name"] == "panda":
         options["protocol_version"] = PANDA_VERSION
-    start(self, *args, **options)
+    start(self, *args, **options | {"host": HOST})
     if ROBOT["name"] == "panda":
         self.library_version = PANDA_VERSION
     servers.append(self)
@@ -81,6 +88,8 @@ def noting_the_version(self: Server, client: socket.socket) -> tuple:
     header, payload = receive(self, client)
     if header.command == franka_protocol.Command.kConnect:
         client_version[:] = struct.unpack("<H", payload[:2])
+    if header.command == franka_protocol.Command.kSetCollisionBehavior:
+        reflex.set(payload)
     return header, payload
 
 
@@ -116,8 +125,7 @@ def with_force(self: robot_state.RobotState) -> bytes:
         push = fruit.felt(np.array(self.state["q_d"]))
     exerted = [random.gauss(0.3, 0.1) - float(force) for force in push]
     self.state["O_F_ext_hat_K"] = [*exerted, 0.0, 0.0, 0.0]
-    if push[2] >= REFLEX_N and not tripped:
-        tripped.append(True)
+    if reflex.trips(np.array(exerted)) and self.state["robot_mode"] == franka_protocol.RobotMode.kMove.value:
         threading.Thread(target=servers[-1]._abort_with_error, args=(CARTESIAN_REFLEX, "reflex")).start()
     return pack(self)
 

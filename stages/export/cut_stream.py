@@ -214,7 +214,7 @@ class Run:
             too_high = self._watch(state)
             if not self.reason and (too_high or self.halt):
                 self.reason = self._why()
-                slowing = self._stopping_cycles()
+                slowing = stopping_cycles(self.path, self.place, self.limits)
             if self.reason:
                 slowed += passed
                 rate = 1.0 - smooth(min(1.0, slowed / slowing))
@@ -284,15 +284,16 @@ class Run:
             self.force.limit_n = self.motion.collision["stop_force_n"]
         return self.force.too_high(reading)
 
-    def _stopping_cycles(self) -> int:
-        """Return the deceleration time [ms] at which no joint exceeds its acceleration limit."""
-        k = min(max(round(self.place), 1), len(self.path) - 2)
-        before, here, after = self.path[k - 1 : k + 2]
-        need = STOP_S[0]
-        for a, b, c, limit in zip(before, here, after, self.limits, strict=True):
-            room = STOP_SHARE * limit - abs(c - 2 * b + a) * 1e6
-            need = max(need, 1.875 * abs(c - a) * 500 / max(room, 0.1 * limit))
-        return round(1000 * min(need, STOP_S[1]))
+
+def stopping_cycles(path: list, place: float, limits: list) -> int:
+    """Return the deceleration time [ms] at which no joint exceeds its acceleration limit [rad/s²]."""
+    k = min(max(round(place), 1), len(path) - 2)
+    before, here, after = path[k - 1 : k + 2]
+    need = STOP_S[0]
+    for a, b, c, limit in zip(before, here, after, limits, strict=True):
+        room = STOP_SHARE * limit - abs(c - 2 * b + a) * 1e6
+        need = max(need, 1.875 * abs(c - a) * 500 / max(room, 0.1 * limit))
+    return round(1000 * min(need, STOP_S[1]))
 
 
 def smooth(s: float) -> float:

@@ -8,11 +8,12 @@ from numpy.typing import NDArray
 
 from stages.export.cell import Cell
 from stages.export.checks import Check, at_least, at_most
+from stages.export.cut_stream import LOUD_SAMPLES, SMOOTH, stopping_cycles
 from stages.export.demand import Demand
 from stages.export.dynamics import deflection, edge_torques, joint_torques
 from stages.export.export_files import ExportFiles
 from stages.export.inverse import JointMotion
-from stages.export.motion_checks import cut_phase
+from stages.export.motion_checks import cut_phase, edge_poses, in_cutting_frame
 from stages.export.waypoints import PERIOD_S
 from stages.shared.library.library import AMPLITUDE_SPREAD, NINETY
 from stages.shared.robots.robot import Robot, flange_pose, jacobian
@@ -85,6 +86,7 @@ def load_figures(files: ExportFiles, demand: Demand) -> dict[str, Any]:
         "deflection_m": float(stiff),
         "deflection_at_3000_nm_rad_m": float(soft),
         "end_lift_m": _end_lift(files, demand),
+        **_stopping(files, demand),
     }
 
 
@@ -126,9 +128,13 @@ _BIAS_N = 10.0
 _FLOOR_NM = 3.0
 """Added to every torque and moment: friction and error of the arm's own model."""
 _COLLISION_N = 120.0
-"""Push on the edge, along any axis and at any time, that must stop the arm."""
+"""Push on the edge, along any axis and at any time, at which the run script must stop the arm."""
 _STOP_N = 5.0
 """Added to the force at which the run script stops."""
+_STONE = 1.25
+"""Force of an obstacle relative to the stop force, for the stopping distance; a harder one is felt earlier."""
+_STOP_DEPTH_M = 0.02
+"""Depth that the knife may go on after it has met an obstacle."""
 _EXACT = 1e-6
 _STRIDE = 20
 
@@ -154,9 +160,38 @@ def thresholds(
     """
     read, bias = _read(robot, cell, joints, force)
     count = joints.shape[1]
-    limits = FACTOR * read + bias + np.array([_FLOOR_NM] * count + [0.0] * 3 + [_FLOOR_NM] * 3)
-    peak = float(np.linalg.norm(force, axis=1).max())
-    return _Thresholds(limits[:count].tolist(), limits[count:].tolist(), FACTOR * peak + _BIAS_N + _STOP_N)
+    stop = FACTOR * float(np.linalg.norm(force, axis=1).max()) + _BIAS_N + _STOP_N
+    # The run script decelerates at its stop force, whatever its direction; the robot's reflex, an emergency stop with
+    # the knife in the fruit, comes after it. The robot's reading is not tared.
+    needed = np.maximum(FACTOR * read, _STONE * stop / _BIAS_N * bias)
+    limits = needed + bias + np.array([_FLOOR_NM] * count + [0.0] * 3 + [_FLOOR_NM] * 3)
+    return _Thresholds(limits[:count].tolist(), limits[count:].tolist(), stop)
+
+
+def first_reflex(robot: Robot, cell: Cell, joints: NDArray[np.float64], limits: NDArray[np.float64]) -> float:
+    """Return the smallest push [N] on the edge, in any direction and on top of the bias, that exceeds a threshold."""
+    _, bias = _read(robot, cell, joints, np.zeros((len(joints), 3)))
+    return float(((limits - bias) / (bias / _BIAS_N)).min())
+
+
+def stopping(
+    joints: NDArray[np.float64], demand: Demand, cut: slice, stop_force_n: float
+) -> dict[str, float]:
+    """Return time [s] and depth [m] until the run script has stopped the knife, at the worst place of the cut.
+
+    The obstacle pushes with _STONE times the stop force. The script's mean rises, counts LOUD_SAMPLES readings above
+    the limit, and the arm decelerates within its limits.
+    """
+    path, limits = joints.tolist(), demand.robot.acceleration_rad_s2.tolist()
+    heights = in_cutting_frame(edge_poses(joints, demand), demand)[:, 1]
+    felt = int(np.ceil(np.log(1.0 - 1.0 / _STONE) / np.log(1.0 - SMOOTH))) + LOUD_SAMPLES
+    longest, deepest = 0, 0.0
+    for met in range(cut.start, cut.stop, _STRIDE):
+        slowing = stopping_cycles(path, min(met + felt, len(path) - 1), limits)
+        end = min(met + felt + int(np.ceil(0.5 * slowing)), len(path) - 1)  # half the speed on average
+        longest = max(longest, felt + slowing)
+        deepest = max(deepest, float(heights[met] - heights[met : end + 1].min()))
+    return {"stop_force_n": stop_force_n, "stop_time_s": PERIOD_S * longest, "stop_depth_m": deepest}
 
 
 def plain(cut: _Thresholds, air: _Thresholds) -> dict[str, Any]:
@@ -185,9 +220,10 @@ def collisions(files: ExportFiles, demand: Demand) -> list[Check]:
             [*needed_thresholds.torque_nm, *needed_thresholds.force_n, needed_thresholds.stop_force_n]
         )
         excess = float((np.array([*limits, float(stated["stop_force_n"])]) - needed).max())
-        push = max(
-            stopping_push(demand.robot, demand.cell, variant.joints, limits), float(stated["stop_force_n"])
-        )
+        reflex = first_reflex(demand.robot, demand.cell, variant.joints, limits)
+        stop = float(stated["stop_force_n"])
+        backup = stopping_push(demand.robot, demand.cell, variant.joints, limits)
+        push = max((backup - _BIAS_N) / _STONE, stop)
         checks += [
             at_least(
                 5,
@@ -205,16 +241,43 @@ def collisions(files: ExportFiles, demand: Demand) -> list[Check]:
                 "N or Nm",
                 remedy="A collision would be detected too late; export again",
             ),
+            at_least(
+                5,
+                f"{variant.name}: push that trips the robot's reflex, in any direction",
+                reflex,
+                _STONE * float(stated["stop_force_n"]) - _EXACT,
+                "N",
+                f"the run script stops before it, also on an obstacle of {_STONE:g} times its stop force",
+                remedy="The robot's emergency stop would come before the controlled one; export again",
+            ),
             at_most(
                 5,
                 f"{variant.name}: push on the edge that stops the arm",
                 push,
                 _COLLISION_N,
                 "N",
+                f"by the run script at {stop:.0f} N, by the robot itself at {backup:.0f} N",
                 remedy="The predicted force is too high to distinguish a collision from it; use another knife",
             ),
         ]
-    return checks
+    depth = _stopping(files, demand)["stop_depth_m"]
+    return [
+        *checks,
+        at_most(
+            5,
+            "depth after an obstacle until the arm has stopped",
+            depth,
+            _STOP_DEPTH_M,
+            "m",
+            f"obstacle of {_STONE:g} times the stop force at the worst place",
+            remedy="Lower optimize.max_speed_m_s",
+        ),
+    ]
+
+
+def _stopping(files: ExportFiles, demand: Demand) -> dict[str, float]:
+    stop = float(files.document["collision"]["cut"]["stop_force_n"])
+    return stopping(files.cut.joints, demand, slice(*cut_phase(files)), stop)
 
 
 def stopping_push(

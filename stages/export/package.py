@@ -33,10 +33,11 @@ from stages.export.export_files import (
     code_sha256,
 )
 from stages.export.inverse import JointMotion, Posture, choose_posture, follow
-from stages.export.load_checks import plain, thresholds
+from stages.export.load_checks import plain, stopping, thresholds
 from stages.export.moves import move
 from stages.export.trajectory_files import mcap_bytes, recording_bytes, same_bag, yaml_bytes
 from stages.export.waypoints import (
+    CUT,
     EdgeMotion,
     csv_bytes,
     joint_csv_bytes,
@@ -70,17 +71,22 @@ def _settings(robot: Robot) -> str:
 
 
 def _checklist(
-    demand: Demand, *, scan_id: str, saving: str, start: NDArray[np.float64], air_start: NDArray[np.float64]
+    demand: Demand, *, scan_id: str, saving: str, joints: NDArray[np.float64], air_start: NDArray[np.float64]
 ) -> str:
-    """Return one page of Markdown; start poses of cut and air cut [rad]."""
+    """Return one page of Markdown; joints of the cut and start pose of the air cut [rad]."""
     cell, params, robot = demand.cell, demand.params, demand.robot
     board = ", ".join(f"{1000 * v:.1f}" for v in params.board_position_m)
     edge = ", ".join(f"{1000 * v:.1f}" for v in params.edge_offset_m)
     com = ", ".join(f"{1000 * v:.1f}" for v in params.tool_com_m)
     pose, air_pose, ready = (
-        ", ".join(f"{v:+.4f}" for v in joints) for joints in (start, air_start, robot.ready_pose_rad)
+        ", ".join(f"{v:+.4f}" for v in q) for q in (joints[0], air_start, robot.ready_pose_rad)
     )
     peak = float(np.linalg.norm(demand.cut.force, axis=1).max())
+    edge_motion = whole_motion(demand.cut, params)
+    force = edge_motion.force @ cell.o_t_c[:3, :3].T
+    stop_n = thresholds(robot, cell, joints, force).stop_force_n
+    cut = np.flatnonzero(edge_motion.phase == CUT)
+    stop = stopping(joints, demand, slice(int(cut[0]), int(cut[-1]) + 1), stop_n)
     return f"""# Before the knife moves: {scan_id}
 
 **A knife cell is not a power-and-force-limited application.** The robot's force limits do not protect anyone from a
@@ -102,6 +108,8 @@ blade. The certificate in cut.json covers this motion in this cell; it is not a 
 - [ ] {_settings(robot)} load ({cell.tool_mass_kg:g} kg, centre of mass ({com}) mm from the flange), stiffness
       ({params.joint_stiffness_nm_rad:g} Nm/rad, or as near as the arm offers) and the collision thresholds of cut.json,
       apart for air cut and cut.
+- [ ] The run script stops at {stop_n:.0f} N, within {1000 * stop["stop_time_s"]:.0f} ms; the knife may go
+      {1000 * stop["stop_depth_m"]:.1f} mm deeper until then. The robot's own reflex comes after that.
 - [ ] Predicted peak force {peak:.0f} N; {demand.parting.remains()} after the cut.
       {saving or "The saving over a vertical cut is not stated."} The certificate does not cover the saving.
 
@@ -176,7 +184,7 @@ def write_package(folder: Path, demand: Demand, *, scan_id: str, saving: str = "
         f"{AIR}/{TRAJECTORY_MCAP}": mcap_bytes(air_trajectory),
         **{name: Path(__file__).with_name(name).read_bytes() for name in RUN_SCRIPTS},
         CHECKLIST: _checklist(
-            demand, scan_id=scan_id, saving=saving, start=joints.position[0], air_start=air_joints.position[0]
+            demand, scan_id=scan_id, saving=saving, joints=joints.position, air_start=air_joints.position[0]
         ).encode(),
     }
     for name, data in files.items():
@@ -267,7 +275,7 @@ def claims(files: ExportFiles, demand: Demand) -> list[Check]:
         demand,
         scan_id=str(scan),
         saving="" if statement == "not stated" else str(statement),
-        start=files.cut.joints[0],
+        joints=files.cut.joints,
         air_start=files.air.joints[0],
     )
     changed = [

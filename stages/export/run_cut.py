@@ -148,7 +148,10 @@ def describe(document: dict, motion: Motion) -> None:
     say(
         f"Predicted peak force {loads['peak_force_n']:.0f} N, deflection {1000 * loads['deflection_m']:.1f} mm"
     )
-    say(f"Stops at {motion.collision['stop_force_n']:.0f} N")
+    say(
+        f"Stops at {motion.collision['stop_force_n']:.0f} N; an obstacle in the cut stops the knife within "
+        f"{1000 * loads['stop_time_s']:.0f} ms and {1000 * loads['stop_depth_m']:.1f} mm"
+    )
     say(document["certificate"]["verdict"])
 
 

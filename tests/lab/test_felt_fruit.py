@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pipelines.arm.felt_fruit import Fruit
+from pipelines.arm.felt_fruit import Fruit, Reflex
 
 MS = np.arange(1501)
 STEP = np.array([0.1, -0.2, 0.0, 0.3, 0.0, 0.1, -0.1])
@@ -56,3 +56,13 @@ def test_nothing_is_felt_in_the_air_on_the_way_back_and_after_the_cut():
 def test_a_second_cut_begins_anew():
     found = sent(np.concatenate([with_rest(way()[:700]), with_rest(way())]))
     assert found[-1] == 1500.0 and found[900 + 200 + 600] == 600.0
+
+
+def test_the_reflex_enforces_the_thresholds_that_the_client_set():
+    """The last six of 52 numbers are the nominal upper force thresholds; the arm stops once per contact."""
+    reflex = Reflex()
+    assert not reflex.trips(np.array([0.0, 0.0, -1e4])), "nothing was set"
+    reflex = Reflex()
+    reflex.set(np.array([*range(46), 10.0, 39.0, 39.0, 5.0, 5.0, 5.0]).tobytes())
+    pushes = [(0.0, 0.0, -38.0), (0.0, 0.0, -40.0), (0.0, 0.0, -40.0), (0.0, 0.0, 0.0), (11.0, 0.0, 0.0)]
+    assert [reflex.trips(np.array(push)) for push in pushes] == [False, True, False, False, True]

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from pipelines.arm.serve_arm import answers, server_command
@@ -32,13 +31,12 @@ def arm(
     *,
     height_m: float = -1.0,
     force_n: float = 0.0,
-    reflex_n: float = np.inf,
     fruit: Path | None = None,
 ) -> Iterator[None]:
     """A simulated arm at its ready pose that feels force_n while its end effector is below height_m, or the fruit."""
     with (place / "server.log").open("w") as log:
         server = subprocess.Popen(
-            server_command(SERVER, name, place, height_m, force_n, reflex_n, *([fruit] if fruit else [])),
+            server_command(SERVER, name, place, height_m, force_n, *([fruit] if fruit else [])),
             stdout=log,
             stderr=subprocess.STDOUT,
         )

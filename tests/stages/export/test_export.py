@@ -272,7 +272,7 @@ def test_script_between_samples_stops_within_the_limits(exported, monkeypatch):
     assert stream.between(run.path, 1234.0) is run.path[1234]
     for begin in range(500, len(run.path) - 1000, 700):
         run.place, place, path = float(begin), float(begin), list(run.path[begin - 3 : begin])
-        slowing = run._stopping_cycles()
+        slowing = stream.stopping_cycles(run.path, run.place, run.limits)
         for cycle in range(slowing + 1):
             path.append(stream.between(run.path, place))
             place += 1.0 - stream.smooth(cycle / slowing)

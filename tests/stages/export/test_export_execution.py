@@ -7,8 +7,10 @@ Server and libraries live in environments of their own. `python -m pipelines.arm
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from pipelines.arm.serve_arm import write_fruit
@@ -18,7 +20,7 @@ from stages.ingest.log_file import read_log
 from stages.runtime.artifacts import write_table
 from stages.runtime.params import load_params
 from stages.shared.robots.robot import load_robot
-from tests.stages.simulated_arm import CLIENT, NEEDS_ARM, arm
+from tests.stages.simulated_arm import CLIENT, NEEDS_ARM, SERVER, arm
 from tests.stages.synthetic_cut import PARAMS, ROOT, body_tables, certified_folder, motion_table
 
 MOTION = motion_table()
@@ -95,7 +97,7 @@ def test_force_of_a_simulated_fruit_comes_back_as_predicted(folder, name, tmp_pa
 
 
 def test_a_stone_in_the_fruit_stops_the_arm_and_it_goes_back(folder, name, tmp_path):
-    with arm(tmp_path, name, height_m=PARAMS.board_position_m[2] + 0.03, force_n=90.0):
+    with arm(tmp_path, name, height_m=PARAMS.board_position_m[2] + 0.03, force_n=80.0):
         done = run(folder, name, "--log", str(tmp_path / "cut.json"), answers="yes\nmove\nback\n")
         assert done.returncode == 3, done.stdout + done.stderr
         assert "STOPPED: The force reached" in done.stdout and "The arm retraced its path" in done.stdout
@@ -107,13 +109,35 @@ def test_a_stone_in_the_fruit_stops_the_arm_and_it_goes_back(folder, name, tmp_p
 
 
 def test_after_a_reflex_the_arm_recovers_and_goes_back(folder, name, tmp_path):
-    with arm(tmp_path, name, height_m=PARAMS.board_position_m[2] + 0.03, force_n=200.0, reflex_n=100.0):
+    with arm(tmp_path, name, height_m=PARAMS.board_position_m[2] + 0.03, force_n=200.0):
         done = run(folder, name, "--log", str(tmp_path / "cut.json"), answers="yes\nmove\nback\n")
     assert done.returncode == 3, done.stdout + done.stderr
     assert "STOPPED: The robot stopped the motion" in done.stdout and "cartesian_reflex" in done.stdout
     assert "The arm retraced its path" in done.stdout
     recorded = json.loads((tmp_path / "cut.json").read_text())
     assert recorded["q"][-1] == pytest.approx(load_robot(name).ready_pose_rad, abs=5e-3)
+
+
+def test_the_server_listens_on_this_machine_only_and_ends_with_its_parent(name, tmp_path):
+    """The arm is served as `scan2cut arm serve` does it: by a child, whose parent is killed."""
+    code = (
+        "import subprocess, sys, time\n"
+        "from pathlib import Path\n"
+        "from pipelines.arm.serve_arm import answers, server_command\n"
+        f"command = server_command(Path({str(SERVER)!r}), {name!r}, Path({str(tmp_path)!r}))\n"
+        "server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)\n"
+        "assert answers(server)\n"
+        "print(server.pid, flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    assert parent.stdout is not None
+    server = psutil.Process(int(parent.stdout.readline()))
+    listening = {c.laddr.ip for c in server.net_connections("tcp") if c.status == psutil.CONN_LISTEN}
+    parent.kill()
+    parent.wait()
+    server.wait(20)
+    assert listening == {"127.0.0.1"}
 
 
 def test_refusals_are_sentences(folder, name, tmp_path):

@@ -18,7 +18,7 @@ from stages.export.load_checks import _COLLISION_N, collisions, stopping_push, t
 from stages.export.moves import move_checks
 from stages.export.package import write_package
 from stages.export.place_checks import cutting, tool_fits
-from stages.shared.robots.robot import load_robot
+from stages.shared.robots.robot import jacobian, load_robot
 from tests.stages.synthetic_cut import (
     PARAMS,
     demand_for,
@@ -187,12 +187,18 @@ def test_thresholds_pass_the_prediction_and_stop_a_collision(good):
     assert max(cut["force_n"][3:]) > 1.3 * 4.8
     files = read_export(good)
     limits = np.array([*cut["torque_nm"], *cut["force_n"]])
-    assert stopping_push(PANDA, cell_of(PARAMS), files.cut.joints, limits) < _COLLISION_N
+    assert stopping_push(PANDA, cell_of(PARAMS), files.cut.joints, limits) < 1.25 * _COLLISION_N + 10.0
 
 
 def test_thresholds_that_trip_or_never_trip_are_refused(good, tmp_path):
     for scale, reasons in (
-        (0.3, {"cut: collision thresholds above what the prediction reads"}),
+        (
+            0.3,
+            {
+                "cut: collision thresholds above what the prediction reads",
+                "cut: push that trips the robot's reflex, in any direction",
+            },
+        ),
         (1.1, {"cut: collision thresholds beyond what the motion needs"}),
         (
             5.0,
@@ -209,6 +215,22 @@ def test_thresholds_that_trip_or_never_trip_are_refused(good, tmp_path):
             stated[key] = [scale * value for value in stated[key]]
         (folder / "cut.json").write_text(json.dumps(document))
         assert failed(collisions(read_export(folder), demand())) == reasons
+
+
+@pytest.mark.parametrize("name", ["panda", "fr3", "ur5e"])
+def test_the_run_script_stops_before_the_robots_reflex_in_every_direction(name):
+    """1.25 times the stop force from any side, also across the blade, where no force is predicted, trips nothing."""
+    robot, cell = load_robot(name), cell_of(PARAMS)
+    joints = np.tile(robot.ready_pose_rad, (3, 1))
+    limits = thresholds(robot, cell, joints, np.array([[0.0, 0.0, 0.0], [0.0, 5.0, 30.0], [0.0, 0.0, 10.0]]))
+    rng = np.random.default_rng(0)
+    ways = rng.normal(size=(200, 3))
+    ways /= np.linalg.norm(ways, axis=1, keepdims=True)
+    lever = jacobian(robot.table, joints[:1], cell.f_t_e)[0, :3]
+    for way in [*ways, [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]:
+        push = 1.25 * limits.stop_force_n * np.array(way)
+        assert (np.abs(push) <= limits.force_n[:3]).all()
+        assert (np.abs(lever.T @ push) <= limits.torque_nm).all()
 
 
 def test_thresholds_of_a_strong_cut_would_miss_a_collision():

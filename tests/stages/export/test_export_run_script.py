@@ -12,9 +12,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from stages.shared.robots.robot import flange_pose, load_robot
 from tests.stages.synthetic_cut import PARAMS, certified_folder, motion_table
 
 MOTION = motion_table()
+PANDA = load_robot("panda")
 
 
 @pytest.fixture(scope="module")
@@ -324,3 +326,23 @@ def test_a_knife_that_stands_on_a_stone_may_press_until_it_is_free(
     assert executed(script, document, folder, arm, monkeypatch, tmp_path / "cut.json", "back") == 3
     said = capsys.readouterr().out
     assert "STOPPED: The force reached" in said and "stopped again" not in said
+
+
+def test_the_stated_stopping_depth_is_what_the_script_does(script, document, folder, monkeypatch, tmp_path):
+    """A stone of 1.25 times the stop force at several places: the knife never goes on farther than certified."""
+    loads, stop = document["certificate"]["loads"], document["collision"]["cut"]["stop_force_n"]
+    depths = []
+    for number, step in enumerate((200, 500, 800, 1200)):
+        met = in_the_cut(script, document, folder, step)
+        arm = FakeArm(
+            document["ready_pose_rad"], felt=lambda cycle, at=met: 1.25 * stop if cycle > at else 0.0
+        )
+        log = tmp_path / f"{number}.json"
+        assert executed(script, document, folder, arm, monkeypatch, log) == 3
+        recorded = json.loads(log.read_text())
+        heights = flange_pose(PANDA.table, np.array(recorded["q"])) @ np.array(document["frames"]["F_T_E"])
+        depths.append(heights[met - 1, 2, 3] - heights[met - 1 :, 2, 3].min())
+        assert len(recorded["time"]) - met <= 1000 * loads["stop_time_s"] + 3
+    assert 0.5 * loads["stop_depth_m"] < max(depths) <= loads["stop_depth_m"] + 2e-4
+    page = (folder / "CHECKLIST.md").read_text()
+    assert f"{1000 * loads['stop_depth_m']:.1f} mm deeper" in page
