@@ -14,7 +14,7 @@ from stages.export.dynamics import deflection, edge_torques, joint_torques
 from stages.export.export_files import ExportFiles
 from stages.export.inverse import JointMotion
 from stages.export.motion_checks import cut_phase, edge_poses, in_cutting_frame
-from stages.export.waypoints import PERIOD_S
+from stages.export.waypoints import PERIOD_S, central_rates
 from stages.shared.library.library import AMPLITUDE_SPREAD, NINETY
 from stages.shared.robots.robot import Robot, flange_pose, jacobian
 
@@ -110,10 +110,7 @@ def _deflection(files: ExportFiles, demand: Demand, stiffness: float) -> NDArray
 
 def _central(q: NDArray[np.float64]) -> JointMotion:
     """Return derivatives of the file by central differences; it rests at both ends."""
-    dq, ddq = np.zeros_like(q), np.zeros_like(q)
-    dq[1:-1] = (q[2:] - q[:-2]) / (2.0 * PERIOD_S)
-    ddq[1:-1] = (q[2:] - 2.0 * q[1:-1] + q[:-2]) / PERIOD_S**2
-    return JointMotion(q, dq, ddq)
+    return JointMotion(*central_rates(q))
 
 
 # Collision thresholds: above the predicted reading of the arm, below that of a collision
