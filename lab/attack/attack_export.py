@@ -74,7 +74,7 @@ class Attack:
 
 def base_attack() -> Attack:
     """A synthetic cut of the Panda in the shipped cell that is certified."""
-    params = load_params(ROOT / "params.yaml").export.changed(dwell_s=0.02, approach_height_m=0.01)
+    params = load_params(ROOT / "params.yaml").export.changed(dwell_s=0.1, approach_height_m=0.01)
     angle = np.linspace(0.0, 2.0 * np.pi, 33)
     ring = np.stack([0.5 * WIDTH_M * np.cos(angle), 0.5 * TOP_M * (1.0 + np.sin(angle))], axis=1)
     half = 0.5 * WIDTH_M

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from stages.export.cell import Cell, flange_targets
 from stages.export.checks import AGAIN, Check, holds
 from stages.export.demand import Demand, motion_bytes, pose_parts, robot_part, stated, timing_part, tool_part
+from stages.export.dynamics import deflection
 from stages.export.export_files import (
     AIR,
     CHECKLIST,
@@ -34,7 +35,7 @@ from stages.export.export_files import (
     code_sha256,
 )
 from stages.export.inverse import JointMotion, Posture, choose_posture, follow
-from stages.export.load_checks import plain, stopping, thresholds
+from stages.export.load_checks import SOFT_NM_RAD, plain, stopping, thresholds
 from stages.export.moves import move
 from stages.export.trajectory_files import mcap_bytes, recording_bytes, same_bag, yaml_bytes
 from stages.export.waypoints import (
@@ -71,6 +72,16 @@ def _to_ready(robot: Robot) -> str:
     return "by the arm's own controls (a slow joint move, watched)"
 
 
+def _stop_line(robot: Robot, stop: dict[str, float]) -> str:
+    """Return the checklist line on what happens at an obstacle."""
+    if not robot.control.run_script:
+        return "Known: how deep the knife goes on after an obstacle with the program that plays the motion."
+    return (
+        f"The run script stops at {stop['stop_force_n']:.0f} N, within {1000 * stop['stop_time_s']:.0f} ms; the knife "
+        f"may go {1000 * stop['stop_depth_m']:.1f} mm deeper\n      until then. The robot's reflex comes after that."
+    )
+
+
 def _settings(robot: Robot) -> str:
     """Return the start of the checklist line on load, stiffness and thresholds."""
     if robot.control.run_script:
@@ -93,6 +104,10 @@ def _checklist(
     edge_motion = whole_motion(demand.cut, params)
     force = edge_motion.force @ cell.o_t_c[:3, :3].T
     stop_n = thresholds(robot, cell, joints, force).stop_force_n
+    soft_mm, stiff_mm = (
+        1000 * float(np.linalg.norm(deflection(robot, cell, joints, force, k), axis=1).max())
+        for k in (SOFT_NM_RAD, params.joint_stiffness_nm_rad)
+    )
     cut = np.flatnonzero(edge_motion.phase == CUT)
     stop = stopping(joints, demand, slice(int(cut[0]), int(cut[-1]) + 1), stop_n)
     return f"""# Before the knife moves: {scan_id}
@@ -115,9 +130,9 @@ blade. The certificate in cut.json covers this motion in this cell; it is not a 
       {params.blade_angle_deg:g}° in the flange's x-y plane. Clamped; does not move when pulled by hand (gloves on).
 - [ ] {_settings(robot)} load ({cell.tool_mass_kg:g} kg, centre of mass ({com}) mm from the flange), stiffness
       ({params.joint_stiffness_nm_rad:g} Nm/rad, or as near as the arm offers) and the collision thresholds of cut.json,
-      apart for air cut and cut.
-- [ ] The run script stops at {stop_n:.0f} N, within {1000 * stop["stop_time_s"]:.0f} ms; the knife may go
-      {1000 * stop["stop_depth_m"]:.1f} mm deeper until then. The robot's own reflex comes after that.
+      apart for air cut and cut. The predicted force bends the arm by {stiff_mm:.1f} mm at this stiffness, by
+      {soft_mm:.1f} mm at {SOFT_NM_RAD:g} Nm/rad, libfranka's usual one.
+- [ ] {_stop_line(robot, stop)}
 - [ ] Predicted peak force {peak:.0f} N; {demand.parting.remains()} after the cut.
       {saving or "The saving over a vertical cut is not stated."} The certificate does not cover the saving.
 
