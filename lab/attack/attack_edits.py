@@ -12,7 +12,7 @@ from stages.export.cell import cell_of, flange_targets
 from stages.export.inverse import JointMotion, choose_posture, solve
 from stages.export.load_checks import force_on_knife, thresholds
 from stages.export.motion_checks import edge_poses, in_cutting_frame
-from stages.export.waypoints import CUT, PERIOD_S, EdgeMotion, trajectory_of, waypoint_table
+from stages.export.waypoints import CUT, PERIOD_S, EdgeMotion, waypoint_table, whole_trajectory
 from stages.shared.robots.robot import load_robot
 
 Edit = Callable[[Attack, float], Attack]
@@ -38,7 +38,7 @@ def _with_joints(base: Attack, which: int, joints: Array) -> Attack:
         local, np.zeros((count, 3)), np.zeros((count, 3)), np.zeros((count, 3)), np.full(count, CUT)
     )
     table = waypoint_table(shown, JointMotion(joints, speed, push), demand.cell)
-    trajectory = trajectory_of(table, demand.robot.joint_names)
+    trajectory = whole_trajectory(table, variant.to_start, variant.to_ready, demand.robot.joint_names)
     changed = replace(variant, rows=rows(joints), from_yaml=trajectory, from_mcap=trajectory)
     document = copy.deepcopy(files.document)
     (document["air_cut"] if which else document)["start_pose_rad"] = joints[0].tolist()

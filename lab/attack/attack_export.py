@@ -15,7 +15,7 @@ from stages.export.export_files import AIR, TO_READY, TO_START, ExportFiles, Var
 from stages.export.motion_checks import cut_phase
 from stages.export.package import Plan, document_of, plan_of
 from stages.export.trajectory_files import Recording
-from stages.export.waypoints import CUT, PERIOD_S, EdgeMotion, trajectory_of, waypoint_table
+from stages.export.waypoints import CUT, PERIOD_S, EdgeMotion, trajectory_of, waypoint_table, whole_trajectory
 from stages.runtime.params import load_params
 from stages.shared.robots.robot import FOLDER, load_robot
 
@@ -74,7 +74,7 @@ class Attack:
 
 def base_attack() -> Attack:
     """A synthetic cut of the Panda in the shipped cell that is certified."""
-    params = load_params(ROOT / "params.yaml").export.changed(dwell_s=0.02, approach_height_m=0.01)
+    params = load_params(ROOT / "params.yaml").export.changed(dwell_s=0.1, approach_height_m=0.01)
     angle = np.linspace(0.0, 2.0 * np.pi, 33)
     ring = np.stack([0.5 * WIDTH_M * np.cos(angle), 0.5 * TOP_M * (1.0 + np.sin(angle))], axis=1)
     half = 0.5 * WIDTH_M
@@ -114,8 +114,8 @@ def files(plan: Plan, demand: Demand, document: dict[str, Any]) -> ExportFiles:
         ("air cut", f"{AIR}/", plan.air, plan.air_joints),
     ):
         table = waypoint_table(edge, joints, demand.cell)
-        trajectory = trajectory_of(table, demand.robot.joint_names)
         moves = (plan.moves[f"{place}{TO_START}"], plan.moves[f"{place}{TO_READY}"])
+        trajectory = whole_trajectory(table, *moves, demand.robot.joint_names)
         variants.append(Variant(name, rows(joints.position), trajectory, trajectory, *moves))
         tables.append(table)
     shown = recording(tables[0], demand)
@@ -138,7 +138,7 @@ def recording(table: pl.DataFrame, demand: Demand) -> Recording:
 
 
 def rows(joints: Array) -> Array:
-    """As in joint_1khz.csv."""
+    """As in motion_1khz.csv."""
     return np.concatenate([PERIOD_S * np.arange(len(joints))[:, None], joints], axis=1)
 
 

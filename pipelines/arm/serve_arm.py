@@ -52,7 +52,7 @@ def write_fruit(file: Path, scan_dir: Path, params_yaml: Path, factors: dict[str
     document = json.loads((folder / "cut.json").read_text(encoding="utf-8"))
     pose = np.array(document["frames"]["O_T_C"])
     start = next(round(1000 * p["start_s"]) for p in document["timing"]["phases"] if p["phase"] == "cut")
-    joints = np.loadtxt(folder / "joint_1khz.csv", delimiter=",", skiprows=1)[:, 1:]
+    joints = np.loadtxt(folder / "motion_1khz.csv", delimiter=",", skiprows=1)[:, 1:]
     force = motion["force_n"].to_numpy() if not factors else _felt(scan_dir, params_yaml, motion, factors)
     rows = {
         "joints_rad": joints[start : start + len(motion)],

@@ -10,6 +10,8 @@ from typing import Any
 
 READY_TOLERANCE_RAD, START_TOLERANCE_RAD = 0.05, 0.005
 STILL_RAD_S = 0.01
+READY_RAD_S = 0.2
+"""Largest joint speed of the move to the ready pose."""
 GLIDE_SAMPLES = 2000
 """Duration of the glide to the exact pose: 50 mrad in 2 s are at most 0.05 rad/s and 0.07 rad/s²."""
 SMOOTH = 0.05
@@ -47,7 +49,7 @@ class Motion:
         variant = folder / "air_cut" if air else folder
         self.air = air
         self.to_start, self.joints, self.to_ready = (
-            read_joints(variant / name) for name in ("to_start.csv", "joint_1khz.csv", "to_ready.csv")
+            read_joints(variant / name) for name in ("to_start.csv", "motion_1khz.csv", "to_ready.csv")
         )
         self.collision = document["collision"]["air_cut" if air else "cut"]
         self.free_force_n = document["collision"]["air_cut"]["stop_force_n"]
@@ -107,8 +109,15 @@ def way_in(motion: Motion, joints: list, speeds: list) -> list:
     position = ", ".join(f"{q:.4f}" for q in joints)
     raise RefusalError(
         f"The arm is at [{position}] rad. The motion begins at the ready pose [{pose}] ± {READY_TOLERANCE_RAD} rad. "
-        "Move the arm there with Desk or by hand guiding."
+        "Move the arm there with --ready, Desk or hand guiding."
     )
+
+
+def to_ready_pose(ready: list, joints: list) -> list:
+    """Return a slow straight move in joint space from the current pose to the ready pose, one row per millisecond."""
+    count = max(1000, round(1000 * 1.875 * off(ready, joints) / READY_RAD_S))
+    steps = (smooth(k / count) for k in range(count + 1))
+    return [[a + s * (b - a) for a, b in zip(joints, ready, strict=True)] for s in steps]
 
 
 class Force:
@@ -156,7 +165,7 @@ class Run:
         self.limits = document["limits"]["acceleration_rad_s2"]
         self.path: list = []
         self.place, self.first = 0.0, 0
-        """Position of the arm on the path, and start of joint_1khz.csv on it."""
+        """Position of the arm on the path, and start of motion_1khz.csv on it."""
         self.force = Force(motion.free_force_n)
         self.cutting = False
         self.reason = ""
@@ -181,6 +190,16 @@ class Run:
         self.arm.play(self.onward())
         return self.reason
 
+    def to_ready(self) -> str:
+        """Move straight in joint space to the ready pose; return the reason for an early stop, or an empty string."""
+        state = self.arm.robot.read_once()
+        self.path = to_ready_pose(self.motion.to_start[0], list(state.q_d))
+        self.first = (
+            len(self.path) + self.motion.cut_from
+        )  # never in the cut: the limit is that of free motion
+        self.arm.play(self.onward())
+        return self.reason
+
     def back(self) -> str:
         """Retrace the path slowly from where the arm stopped to its start; return a message."""
         self.arm.robot.automatic_error_recovery()
@@ -191,7 +210,7 @@ class Run:
         return " The arm retraced its path to the start."
 
     def resume(self, step: float) -> None:
-        """Put the arm where a log ended, in steps of joint_1khz.csv; raise RefusalError if it is elsewhere."""
+        """Put the arm where a log ended, in steps of motion_1khz.csv; raise RefusalError if it is elsewhere."""
         motion, state = self.motion, self.arm.robot.read_once()
         self.first = len(motion.to_start) - 1
         self.path = [*motion.to_start, *motion.joints[1:], *motion.to_ready[1:]]

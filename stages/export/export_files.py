@@ -86,16 +86,18 @@ def code_sha256() -> str:
 
 DOCUMENT = "cut.json"
 SCHEMA = "scan2cut/cut"
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 WAYPOINTS_PARQUET, WAYPOINTS_CSV = "waypoints.parquet", "waypoints.csv"
-JOINTS, TRAJECTORY_YAML, TRAJECTORY_MCAP = "joint_1khz.csv", "joint_trajectory.yaml", "joint_trajectory.mcap"
-TO_START, TO_READY = "to_start.csv", "to_ready.csv"
+WHOLE, TRAJECTORY_YAML, TRAJECTORY_MCAP = "joint_1khz.csv", "joint_trajectory.yaml", "joint_trajectory.mcap"
+"""Files to play: each begins and ends at the ready pose."""
+TO_START, JOINTS, TO_READY = "to_start.csv", "motion_1khz.csv", "to_ready.csv"
+"""The three parts of these files."""
 MOTION = "motion.parquet"
 RECORDING = "motion.mcap"
 AIR = "air_cut"
 RUN_SCRIPTS = ("run_cut.py", "cut_stream.py", "franka_arm.py", "stream_cut.cpp")
 CHECKLIST, REASON = "CHECKLIST.md", "REASON.txt"
-_OF_A_VARIANT = (JOINTS, TO_START, TO_READY, TRAJECTORY_YAML, TRAJECTORY_MCAP)
+_OF_A_VARIANT = (WHOLE, TRAJECTORY_YAML, TRAJECTORY_MCAP, TO_START, JOINTS, TO_READY)
 SIBLINGS = frozenset(
     {
         *_OF_A_VARIANT,
@@ -140,6 +142,11 @@ class Variant:
     """Joints [rad] from the ready pose to the start at 1 kHz, shape [n, joint_count]."""
     to_ready: NDArray[np.float64]
     """Joints [rad] from the end back to the ready pose, at 1 kHz."""
+
+    @property
+    def whole(self) -> NDArray[np.float64]:
+        """Joints [rad] from the ready pose through the motion back to it, shape [n, joint_count]."""
+        return np.concatenate([self.to_start, self.joints[1:], self.to_ready[1:]])
 
     @property
     def joints(self) -> NDArray[np.float64]:

@@ -10,7 +10,7 @@ from stages.export.checks import AGAIN, Check, at_most, holds, otherwise
 from stages.export.demand import Demand
 from stages.export.export_files import SIBLINGS, ExportFiles, Variant, foreign_entries
 from stages.export.trajectory_files import Trajectory, same
-from stages.export.waypoints import PERIOD_S, EdgeMotion, trajectory_of
+from stages.export.waypoints import PERIOD_S, EdgeMotion, trajectory_of, whole_trajectory
 from stages.runtime.files import sha256_of_file
 
 _GRID_S = 1e-12
@@ -20,6 +20,7 @@ _REST_M_S, _REST_M_S2 = 1e-6, 1e-3
 _CONSISTENT_M_S, _CONSISTENT_M_S2 = 1e-3, 0.2
 """Permitted difference of the motion's velocity and acceleration from finite differences over 1 ms."""
 _ORTHONORMAL = 1e-9
+_READY_RAD = 1e-9
 _SHOWN = 1e-9
 """Permitted difference between motion.mcap and the waypoints, in m and N: rounding of a chain of quaternions."""
 
@@ -103,13 +104,14 @@ def rest_and_copies(files: ExportFiles, demand: Demand) -> list[Check]:
     )
     names = demand.robot.joint_names
     expected = trajectory_of(files.waypoints, names)
+    played = whole_trajectory(files.waypoints, files.cut.to_start, files.cut.to_ready, names)
     bags = [files.cut.from_yaml, files.cut.from_mcap]
     checks.append(
         holds(
             1,
-            "trajectory equal in waypoints, YAML and MCAP",
-            all(same(expected, t) for t in bags),
-            "bit for bit",
+            "trajectory equal in moves, waypoints, YAML and MCAP",
+            all(same(played, t) for t in bags),
+            "bit for bit, from the ready pose to the ready pose",
         )
     )
     checks.append(
@@ -118,6 +120,17 @@ def rest_and_copies(files: ExportFiles, demand: Demand) -> list[Check]:
             "recording (motion.mcap) is that of the waypoints",
             _recorded(files, expected, demand),
             "joints and speeds bit for bit, the edge's position by its frames to 1e-9 m, force to 1e-9 N",
+        )
+    )
+    ready = demand.robot.ready_pose_rad
+    last_poses = [t.position[[0, -1]] for v in (files.cut, files.air) for t in (v.from_yaml, v.from_mcap)]
+    checks.append(
+        at_most(
+            1,
+            "trajectories begin and end at the ready pose",
+            max(float(np.abs(pose - ready).max()) for pose in last_poses),
+            _READY_RAD,
+            "rad",
         )
     )
     checks.append(

@@ -14,7 +14,7 @@ from stages.export.dynamics import deflection, edge_torques, joint_torques
 from stages.export.export_files import ExportFiles
 from stages.export.inverse import JointMotion
 from stages.export.motion_checks import cut_phase, edge_poses, in_cutting_frame
-from stages.export.waypoints import PERIOD_S
+from stages.export.waypoints import PERIOD_S, central_rates
 from stages.shared.library.library import AMPLITUDE_SPREAD, NINETY
 from stages.shared.robots.robot import Robot, flange_pose, jacobian
 
@@ -25,8 +25,15 @@ WEAKER = (
     "Use another knife (cut.knife), move the board closer (export.board_position_m), or use a stronger arm"
 )
 STIFFER = "Raise export.joint_stiffness_nm_rad, use another knife, or raise export.max_deflection_m if you accept it"
-_SOFT_NM_RAD = 3000.0
+SOFT_NM_RAD = 3000.0
 """libfranka's usual joint stiffness, for comparison."""
+_BESIDE_M = 0.0025
+"""Distance of the bent edge from the cut plane: a knife farther aside cuts another slice and wedges."""
+_TORQUE_RATE_NM_S = 1000.0
+"""Franka's limit."""
+_FORCE_CYCLES = 20
+"""Cycles over which the predicted force is averaged: 50 Hz, above the bandwidth of a stiff joint controller."""
+_TARE_SAMPLES = 100
 
 
 def loads(files: ExportFiles, demand: Demand) -> list[Check]:
@@ -72,13 +79,76 @@ def loads(files: ExportFiles, demand: Demand) -> list[Check]:
             f"under {UPPER_BAND:.2f} of the predicted force",
             remedy=STIFFER,
         ),
+        at_most(
+            5,
+            "edge beside the cut plane, path and deflection together",
+            _beside(files, demand),
+            _BESIDE_M,
+            "m",
+            f"at {params.joint_stiffness_nm_rad:g} Nm/rad, which the run script sets",
+            remedy=STIFFER,
+        ),
+        *_torque_rates(files, demand),
+        at_least(
+            5,
+            "readings at rest before the cut, for the tare of the force",
+            round(params.dwell_s / PERIOD_S),
+            _TARE_SAMPLES,
+            "samples",
+            remedy="Raise export.dwell_s: noise in the tare shifts the stop force",
+        ),
     ]
+
+
+def _beside(files: ExportFiles, demand: Demand) -> float:
+    """Return the largest distance of the bent edge from the cut plane during the cut [m]."""
+    start, end = cut_phase(files)
+    bent = UPPER_BAND * _deflection(files, demand, demand.params.joint_stiffness_nm_rad)[start:end]
+    edge = in_cutting_frame(edge_poses(files.cut.joints[start:end], demand), demand)
+    return float((np.abs(edge[:, 0]) + np.abs(bent @ demand.cell.o_t_c[:3, 0])).max())
+
+
+def _torque_rates(files: ExportFiles, demand: Demand) -> list[Check]:
+    """Check the change of the motor torques per cycle; the force over the cut only, beyond which none is predicted."""
+    start, end = cut_phase(files)
+    zero = np.zeros((len(files.air.joints), 3))
+    checks = []
+    for name, q, force in (
+        ("cut", files.cut.joints, np.zeros((len(files.cut.joints), 3))),
+        ("air cut", files.air.joints, zero),
+    ):
+        torque = joint_torques(demand.robot, demand.cell, _central(q), force)
+        if name == "cut":
+            felt = edge_torques(
+                demand.robot, demand.cell, q[start:end], force_on_knife(files, demand)[start:end]
+            )
+            torque = torque[start:end] - _smoothed(felt)
+        rate = np.abs(np.diff(torque, axis=0)).max(axis=0) / PERIOD_S
+        checks.append(
+            at_most(
+                5,
+                f"{name}: torque rate",
+                float(rate.max()),
+                _TORQUE_RATE_NM_S,
+                "Nm/s",
+                f"joint {rate.argmax() + 1}; the predicted force as a mean over {_FORCE_CYCLES} ms",
+                remedy="Lower optimize.max_acceleration_* or max_speed_m_s",
+            )
+        )
+    return checks
+
+
+def _smoothed(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the mean over _FORCE_CYCLES rows: the arm's compliance passes no faster change to its motors."""
+    padded = np.concatenate([values[:1]] * _FORCE_CYCLES + [values])
+    sums = np.cumsum(padded, axis=0)
+    return np.asarray((sums[_FORCE_CYCLES:] - sums[:-_FORCE_CYCLES]) / _FORCE_CYCLES)
 
 
 def load_figures(files: ExportFiles, demand: Demand) -> dict[str, Any]:
     """Return the loads the operator has to expect."""
     force = force_on_knife(files, demand)
-    soft = np.linalg.norm(_deflection(files, demand, _SOFT_NM_RAD), axis=1).max()
+    soft = np.linalg.norm(_deflection(files, demand, SOFT_NM_RAD), axis=1).max()
     stiff = np.linalg.norm(_deflection(files, demand, demand.params.joint_stiffness_nm_rad), axis=1).max()
     return {
         "peak_force_n": float(np.linalg.norm(force, axis=1).max()),
@@ -86,7 +156,7 @@ def load_figures(files: ExportFiles, demand: Demand) -> dict[str, Any]:
         "deflection_m": float(stiff),
         "deflection_at_3000_nm_rad_m": float(soft),
         "end_lift_m": _end_lift(files, demand),
-        **_stopping(files, demand),
+        **(_stopping(files, demand) if demand.robot.control.run_script else {}),
     }
 
 
@@ -110,10 +180,7 @@ def _deflection(files: ExportFiles, demand: Demand, stiffness: float) -> NDArray
 
 def _central(q: NDArray[np.float64]) -> JointMotion:
     """Return derivatives of the file by central differences; it rests at both ends."""
-    dq, ddq = np.zeros_like(q), np.zeros_like(q)
-    dq[1:-1] = (q[2:] - q[:-2]) / (2.0 * PERIOD_S)
-    ddq[1:-1] = (q[2:] - 2.0 * q[1:-1] + q[:-2]) / PERIOD_S**2
-    return JointMotion(q, dq, ddq)
+    return JointMotion(*central_rates(q))
 
 
 # Collision thresholds: above the predicted reading of the arm, below that of a collision
@@ -260,6 +327,8 @@ def collisions(files: ExportFiles, demand: Demand) -> list[Check]:
                 remedy="The predicted force is too high to distinguish a collision from it; use another knife",
             ),
         ]
+    if not demand.robot.control.run_script:
+        return checks  # another program moves this arm, and stops it
     depth = _stopping(files, demand)["stop_depth_m"]
     return [
         *checks,

@@ -137,10 +137,13 @@ def cut_phase(files: ExportFiles) -> tuple[int, int]:
 
 
 def _waypoint_rates(variant: Variant) -> list[Check]:
-    """Compare the 100 Hz trajectory with the 1 kHz file: positions, derivatives, and interpolation between points."""
+    """Compare the 100 Hz trajectory with the 1 kHz files: positions, derivatives, and interpolation between points.
+
+    Both as played: from the ready pose through the motion and back to it.
+    """
     from scipy.interpolate import BPoly
 
-    q, points = variant.joints, variant.from_mcap
+    q, points = variant.whole, variant.from_mcap
     time = PERIOD_S * np.arange(len(q))
     if len(points.position) != len(q[::WAYPOINT_STRIDE]):
         return [at_most(3, f"{variant.name}: trajectory points missing", np.inf, 0, "rows")]

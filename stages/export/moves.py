@@ -15,7 +15,7 @@ from stages.export.demand import Demand
 from stages.export.export_files import TO_READY, TO_START, ExportFiles
 from stages.export.motion_checks import ACCELERATION_SHARE, JERK_SHARE, SPEED_SHARE, edge_poses, limits, rates
 from stages.export.place_checks import BASE_CLEARANCE_M, LINK_CLEARANCE_M
-from stages.export.waypoints import PERIOD_S
+from stages.export.waypoints import PERIOD_S, WAYPOINT_STRIDE
 from stages.shared.robots.robot import Robot
 
 _USED = 0.5
@@ -107,7 +107,9 @@ def _duration(first: NDArray[np.float64], last: NDArray[np.float64], demand: Dem
 
 
 def _quintic(first: NDArray[np.float64], last: NDArray[np.float64], duration_s: float) -> NDArray[np.float64]:
-    s = np.linspace(0.0, 1.0, int(np.ceil(duration_s / PERIOD_S)) + 1)[:, None]
+    # A whole number of waypoints, so that the 100 Hz trajectory has one where move and motion join.
+    steps = WAYPOINT_STRIDE * int(np.ceil(duration_s / PERIOD_S / WAYPOINT_STRIDE))
+    s = np.linspace(0.0, 1.0, steps + 1)[:, None]
     joints = first + s**3 * (10.0 + s * (6.0 * s - 15.0)) * (last - first)
     joints[-1] = last
     return np.asarray(joints)

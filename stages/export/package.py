@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from stages.export.cell import Cell, flange_targets
 from stages.export.checks import AGAIN, Check, holds
 from stages.export.demand import Demand, motion_bytes, pose_parts, robot_part, stated, timing_part, tool_part
+from stages.export.dynamics import deflection
 from stages.export.export_files import (
     AIR,
     CHECKLIST,
@@ -29,11 +30,12 @@ from stages.export.export_files import (
     TRAJECTORY_YAML,
     WAYPOINTS_CSV,
     WAYPOINTS_PARQUET,
+    WHOLE,
     ExportFiles,
     code_sha256,
 )
 from stages.export.inverse import JointMotion, Posture, choose_posture, follow
-from stages.export.load_checks import plain, stopping, thresholds
+from stages.export.load_checks import SOFT_NM_RAD, plain, stopping, thresholds
 from stages.export.moves import move
 from stages.export.trajectory_files import mcap_bytes, recording_bytes, same_bag, yaml_bytes
 from stages.export.waypoints import (
@@ -42,10 +44,10 @@ from stages.export.waypoints import (
     csv_bytes,
     joint_csv_bytes,
     parquet_bytes,
-    trajectory_of,
     waypoint_rows,
     waypoint_table,
     whole_motion,
+    whole_trajectory,
 )
 from stages.runtime.files import sha256_of_file, sha256_of_value, write_bytes_atomic
 from stages.shared.robots.robot import Robot, limits_of
@@ -61,6 +63,23 @@ def air_cut(robot: Robot) -> str:
     if robot.control.run_script:
         return f"`python run_cut.py --air --execute --robot {robot.name} --host ADDRESS`"
     return " or ".join(f"air_cut/{file} with {client}" for file, client in robot.control.clients.items())
+
+
+def _to_ready(robot: Robot) -> str:
+    """Return how the arm gets to its ready pose."""
+    if robot.control.run_script:
+        return f"by `python run_cut.py --ready --execute --robot {robot.name} --host ADDRESS`, Desk or hand guiding"
+    return "by the arm's own controls (a slow joint move, watched)"
+
+
+def _stop_line(robot: Robot, stop: dict[str, float]) -> str:
+    """Return the checklist line on what happens at an obstacle."""
+    if not robot.control.run_script:
+        return "Known: how deep the knife goes on after an obstacle with the program that plays the motion."
+    return (
+        f"The run script stops at {stop['stop_force_n']:.0f} N, within {1000 * stop['stop_time_s']:.0f} ms; the knife "
+        f"may go {1000 * stop['stop_depth_m']:.1f} mm deeper\n      until then. The robot's reflex comes after that."
+    )
 
 
 def _settings(robot: Robot) -> str:
@@ -85,6 +104,10 @@ def _checklist(
     edge_motion = whole_motion(demand.cut, params)
     force = edge_motion.force @ cell.o_t_c[:3, :3].T
     stop_n = thresholds(robot, cell, joints, force).stop_force_n
+    soft_mm, stiff_mm = (
+        1000 * float(np.linalg.norm(deflection(robot, cell, joints, force, k), axis=1).max())
+        for k in (SOFT_NM_RAD, params.joint_stiffness_nm_rad)
+    )
     cut = np.flatnonzero(edge_motion.phase == CUT)
     stop = stopping(joints, demand, slice(int(cut[0]), int(cut[-1]) + 1), stop_n)
     return f"""# Before the knife moves: {scan_id}
@@ -107,16 +130,16 @@ blade. The certificate in cut.json covers this motion in this cell; it is not a 
       {params.blade_angle_deg:g}° in the flange's x-y plane. Clamped; does not move when pulled by hand (gloves on).
 - [ ] {_settings(robot)} load ({cell.tool_mass_kg:g} kg, centre of mass ({com}) mm from the flange), stiffness
       ({params.joint_stiffness_nm_rad:g} Nm/rad, or as near as the arm offers) and the collision thresholds of cut.json,
-      apart for air cut and cut.
-- [ ] The run script stops at {stop_n:.0f} N, within {1000 * stop["stop_time_s"]:.0f} ms; the knife may go
-      {1000 * stop["stop_depth_m"]:.1f} mm deeper until then. The robot's own reflex comes after that.
+      apart for air cut and cut. The predicted force bends the arm by {stiff_mm:.1f} mm at this stiffness, by
+      {soft_mm:.1f} mm at {SOFT_NM_RAD:g} Nm/rad, libfranka's usual one.
+- [ ] {_stop_line(robot, stop)}
 - [ ] Predicted peak force {peak:.0f} N; {demand.parting.remains()} after the cut.
       {saving or "The saving over a vertical cut is not stated."} The certificate does not cover the saving.
 
 ## The rehearsal
 - [ ] `python run_cut.py` (dry run) ends with "All checks passed".
-- [ ] Robot at its ready pose, by its own controls or by hand guiding: [{ready}] rad. The files lead from there to the
-      start and back.
+- [ ] Robot at its ready pose, {_to_ready(robot)}: [{ready}] rad. joint_1khz.csv and
+      joint_trajectory.* begin and end there; never play motion_1khz.csv alone, it begins at the start of the cut.
 - [ ] **Fruit off the board**, blade guard on if there is one: the air cut, {air_cut(robot)}.
       It is the same motion {1000 * params.air_cut_lift_m:.0f} mm higher; it starts at [{air_pose}] rad. Record it:
       it is the tare of the force signal. Look at the gap to the board at the lowest point.
@@ -146,6 +169,13 @@ class Plan:
     moves: dict[str, NDArray[np.float64]]
     """File → joints [rad], shape [n, joint_count]."""
 
+    def whole(self, *, air: bool) -> NDArray[np.float64]:
+        """Return joints [rad] from the ready pose through the motion back to it, shape [n, joint_count]."""
+        prefix, joints = (f"{AIR}/", self.air_joints) if air else ("", self.joints)
+        return np.concatenate(
+            [self.moves[f"{prefix}{TO_START}"], joints.position[1:], self.moves[f"{prefix}{TO_READY}"][1:]]
+        )
+
 
 def plan_of(demand: Demand) -> Plan:
     """Solve approach, cut and retract for the joints; raise InputError if a pose is out of reach."""
@@ -169,13 +199,20 @@ def write_package(folder: Path, demand: Demand, *, scan_id: str, saving: str = "
     plan = plan_of(demand)
     joints, air_joints = plan.joints, plan.air_joints
     table, air_table = waypoint_table(plan.edge, joints, cell), waypoint_table(plan.air, air_joints, cell)
-    trajectory, air_trajectory = (trajectory_of(t, robot.joint_names) for t in (table, air_table))
+    trajectory, air_trajectory = (
+        whole_trajectory(
+            t, plan.moves[f"{prefix}{TO_START}"], plan.moves[f"{prefix}{TO_READY}"], robot.joint_names
+        )
+        for prefix, t in (("", table), (f"{AIR}/", air_table))
+    )
     files = {
         **{name: joint_csv_bytes(joints) for name, joints in plan.moves.items()},
         MOTION: motion_bytes(demand.cut),
         RECORDING: recording_bytes(table, robot, cell),
         WAYPOINTS_PARQUET: parquet_bytes(table),
         WAYPOINTS_CSV: csv_bytes(table),
+        WHOLE: joint_csv_bytes(plan.whole(air=False)),
+        f"{AIR}/{WHOLE}": joint_csv_bytes(plan.whole(air=True)),
         JOINTS: joint_csv_bytes(joints.position),
         TRAJECTORY_YAML: yaml_bytes(trajectory),
         TRAJECTORY_MCAP: mcap_bytes(trajectory),
@@ -312,6 +349,7 @@ def _as_written(files: ExportFiles, demand: Demand) -> Check:
             (TO_READY, variant.to_ready),
         ):
             written[f"{prefix}{name}"] = joint_csv_bytes(joints)
+        written[f"{prefix}{WHOLE}"] = joint_csv_bytes(variant.whole)
         written[f"{prefix}{TRAJECTORY_YAML}"] = yaml_bytes(variant.from_yaml)
         bags[f"{prefix}{TRAJECTORY_MCAP}"] = mcap_bytes(variant.from_mcap)
     other = [name for name, data in written.items() if _bytes(files, name) != data]

@@ -206,6 +206,10 @@ _CENTRE_M = 0.001
 """Permitted distance of the stated centre of mass from the boxes of knife and fixture, for rounding."""
 _BLADE_KG_M3 = 4000.0
 """Lower bound of a blade's density: titanium has 4400, ceramics 6000, steel 7800."""
+_TOOL_KG = 0.1
+"""Least mass of a knife with its holder: a paring knife has 60 g, a clamp more."""
+_BLADE_M = 0.4
+"""Longest blade: kitchen knives have up to 0.36 m."""
 LINK_CLEARANCE_M = 0.02
 BASE_CLEARANCE_M = 0.05
 _STRIDE = 10
@@ -230,9 +234,17 @@ def tool_fits(demand: Demand) -> list[Check]:
             4,
             "mass of knife and fixture against the blade alone",
             cell.tool_mass_kg,
-            blade_kg,
+            max(blade_kg, _TOOL_KG),
             "kg",
             remedy="Weigh knife and fixture and set export.tool_mass_kg: this load is sent to the arm",
+        ),
+        at_most(
+            4,
+            "length of the blade",
+            cell.blade_length_m,
+            _BLADE_M,
+            "m",
+            remedy="Choose a knife that an arm can hold at one end (cut.knife)",
         ),
         at_least(
             4,

@@ -146,11 +146,18 @@ def describe(document: dict, motion: Motion) -> None:
         f"{seconds[0]:.2f} s to the start, {seconds[1]:.2f} s motion, {seconds[2]:.2f} s back to the ready pose"
     )
     say(
-        f"Predicted peak force {loads['peak_force_n']:.0f} N, deflection {1000 * loads['deflection_m']:.1f} mm"
+        f"Predicted peak force {loads['peak_force_n']:.0f} N. This script sets a joint stiffness of "
+        f"{stiffness(document)[0]:g} Nm/rad: deflection {1000 * loads['deflection_m']:.1f} mm (at libfranka's usual "
+        f"3000 Nm/rad it would be {1000 * loads['deflection_at_3000_nm_rad_m']:.1f} mm)"
     )
     say(
-        f"Stops at {motion.collision['stop_force_n']:.0f} N; an obstacle in the cut stops the knife within "
-        f"{1000 * loads['stop_time_s']:.0f} ms and {1000 * loads['stop_depth_m']:.1f} mm"
+        f"Stops at {motion.collision['stop_force_n']:.0f} N"
+        + (
+            f"; an obstacle in the cut stops the knife within {1000 * loads['stop_time_s']:.0f} ms and "
+            f"{1000 * loads['stop_depth_m']:.1f} mm"
+            if "stop_time_s" in loads
+            else ""
+        )
     )
     say(document["certificate"]["verdict"])
 
@@ -214,7 +221,7 @@ def _inverse(pose: list) -> list:
     return [[*row, -sum(row[k] * pose[k][3] for k in range(3))] for row in turn] + [[0.0, 0.0, 0.0, 1.0]]
 
 
-def write_log(path: Path, run: Run, document: dict, ended: str, *, simulated: bool) -> None:
+def write_log(path: Path, run: Run, document: dict, ended: str, *, simulated: bool, kind: str = "") -> None:
     """Write the recorded state atomically as one JSON object of arrays."""
     start = run.rows[0][0]
     log: dict = {"time": [row[0] - start for row in run.rows], "motion_step": [row[1] for row in run.rows]}
@@ -222,7 +229,7 @@ def write_log(path: Path, run: Run, document: dict, ended: str, *, simulated: bo
         log[name] = [[float(f"{value:.9g}") for value in row[2][i]] for row in run.rows]
     log["scan2cut"] = {
         "scan": document["scan"],
-        "motion": "air_cut" if run.motion.air else "cut",
+        "motion": kind or ("air_cut" if run.motion.air else "cut"),
         "content_sha256": document["certificate"]["content_sha256"],
         "ended": ended,
         "simulated": simulated,
@@ -271,7 +278,14 @@ def show_progress(run: Run) -> None:
 
 
 def execute(
-    document: dict, motion: Motion, host: str, log: Path, *, realtime: bool, retrace: "float | None" = None
+    document: dict,
+    motion: Motion,
+    host: str,
+    log: Path,
+    *,
+    realtime: bool,
+    retrace: "float | None" = None,
+    ready: bool = False,
 ) -> int:
     """Connect, set up, ask, move, record; return the exit code. `retrace` is where a stopped arm is on its path."""
     arm = connect(document["robot"]["control"]["run_script"], host, realtime=realtime)
@@ -279,7 +293,7 @@ def execute(
     try:
         set_up(arm, document, motion)
         state = arm.robot.read_once()
-        if retrace is None:
+        if retrace is None and not ready:
             way_in(motion, list(state.q_d), list(state.dq))
     except RefusalError:
         _restore(arm, errors)
@@ -291,6 +305,10 @@ def execute(
     condition = (
         "The fruit is OFF the board." if motion.air else "The air cut ran well and the fruit is in place."
     )
+    if ready:
+        condition = (
+            "The straight joint move to the ready pose, which is not certified, is clear of board and fruit."
+        )
     if retrace is not None:
         condition = "Nothing was moved or changed since the arm stopped."
     if not (
@@ -303,7 +321,7 @@ def execute(
     reason = ""
     try:
         if retrace is None:
-            reason = _moved(run, run.forward, errors)
+            reason = _moved(run, run.to_ready if ready else run.forward, errors)
         else:
             run.resume(retrace)
             reason = f"The arm stopped at {retrace / 1000:.2f} s of the motion."
@@ -312,7 +330,8 @@ def execute(
     finally:  # the log is kept whatever happens
         run.done = True
         if run.rows:
-            write_log(log, run, document, reason or "finished", simulated=not realtime)
+            kind = "to_ready" if ready else ""
+            write_log(log, run, document, reason or "finished", simulated=not realtime, kind=kind)
             say(f"Log: {log}")
     _restored(run, errors)
     say("Motion finished." if not reason else f"NOT FINISHED: {reason}")
@@ -399,6 +418,9 @@ def main() -> int:
     parser.add_argument(
         "--log", type=Path, help="new file for the measured state [default: in the scan's folder measured]"
     )
+    parser.add_argument(
+        "--ready", action="store_true", help="bring the arm to its ready pose: slow, straight in joint space"
+    )
     parser.add_argument("--retrace", type=Path, help="log of a motion that stopped: go back from there")
     parser.add_argument(
         "--no-realtime", action="store_true", help="without a real-time kernel: simulated robots only"
@@ -428,11 +450,15 @@ def main() -> int:
             return 0
         if not (options.robot and options.host):
             raise RefusalError("--execute needs --robot and --host.")
-        check_calibrated(document, motion, options.accept_uncalibrated)
+        if not options.ready:
+            check_calibrated(document, motion, options.accept_uncalibrated)
         check_script(document)
         check_log(folder, log, given=options.log is not None)
         step = stopped_at(options.retrace, document, motion) if options.retrace else None
-        return execute(document, motion, options.host, log, realtime=not options.no_realtime, retrace=step)
+        realtime = not options.no_realtime
+        return execute(
+            document, motion, options.host, log, realtime=realtime, retrace=step, ready=options.ready
+        )
     except KeyboardInterrupt:
         say("REFUSED: Ctrl-C was pressed before anything moved.")
         return 2

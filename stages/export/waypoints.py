@@ -232,6 +232,31 @@ def trajectory_of(table: pl.DataFrame, joint_names: tuple[str, ...]) -> Trajecto
     )
 
 
+def whole_trajectory(
+    table: pl.DataFrame,
+    to_start: NDArray[np.float64],
+    to_ready: NDArray[np.float64],
+    joint_names: tuple[str, ...],
+) -> Trajectory:
+    """Return the trajectory to play: from the ready pose to the start, the waypoints of the table, and back."""
+    motion = [table[name].to_numpy() for name in _JOINT_RATES]
+    before, after = central_rates(to_start), central_rates(to_ready)
+    joined = [
+        np.concatenate([a[:-1:WAYPOINT_STRIDE], b, c[WAYPOINT_STRIDE::WAYPOINT_STRIDE]])
+        for a, b, c in zip(before, motion, after, strict=True)
+    ]
+    time = NANOSECONDS // 1000 * WAYPOINT_STRIDE * np.arange(len(joined[0]), dtype=np.int64)
+    return Trajectory(joint_names, time, *joined)
+
+
+def central_rates(q: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
+    """Return joints [rad] at 1 kHz with velocity and acceleration by central differences; they rest at both ends."""
+    dq, ddq = np.zeros_like(q), np.zeros_like(q)
+    dq[1:-1] = (q[2:] - q[:-2]) / (2.0 * PERIOD_S)
+    ddq[1:-1] = (q[2:] - 2.0 * q[1:-1] + q[:-2]) / PERIOD_S**2
+    return q, dq, ddq
+
+
 def _lines(rows: NDArray[np.float64]) -> list[str]:
     """Format numbers exactly, as Python does: zero is 0.0, which type-guessing readers take for a float."""
     return [",".join(map(repr, row)) for row in rows.tolist()]

@@ -16,7 +16,7 @@ from tests.stages.synthetic_cut import PARAMS, body_tables, motion_table, partin
 def folder(tmp_path_factory) -> Path:
     motion = motion_table(duration=1.0)
     place = tmp_path_factory.mktemp("export") / "cut"
-    short = PARAMS.changed(dwell_s=0.05)
+    short = PARAMS.changed(dwell_s=0.1)
     chain = Chain({"scan.ply": "0" * 64}, ())
     parting = parting_at_end(motion)
     made = export(

@@ -27,7 +27,7 @@ def violations(
     blade [m], and the fruit from .. to along the blade [m].
     """
     found = []
-    for name in ("joint_1khz.csv", "air_cut/joint_1khz.csv"):
+    for name in ("motion_1khz.csv", "air_cut/motion_1khz.csv"):
         with (folder / name).open() as file:
             rows = np.array([[float(v) for v in row] for row in list(csv.reader(file))[1:]])
         time, q = rows[:, 0], rows[:, 1:]

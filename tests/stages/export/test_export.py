@@ -59,6 +59,7 @@ def test_files_of_the_set(exported):
     names = {str(p.relative_to(exported.folder)) for p in exported.folder.rglob("*") if p.is_file()}
     variants = {
         "joint_1khz.csv",
+        "motion_1khz.csv",
         "joint_trajectory.yaml",
         "joint_trajectory.mcap",
         "to_start.csv",
@@ -77,7 +78,7 @@ def test_files_of_the_set(exported):
         "CHECKLIST.md",
     }
     document = json.loads((exported.folder / "cut.json").read_text())
-    assert (document["schema"], document["schema_version"]) == ("scan2cut/cut", 3)
+    assert (document["schema"], document["schema_version"]) == ("scan2cut/cut", 4)
     assert set(document["siblings_sha256"]) == names - {"cut.json"}
     assert "not a power-and-force-limited application" in document["warning"]
     assert "not a power-and-force-limited application" in (exported.folder / "CHECKLIST.md").read_text()
@@ -92,7 +93,7 @@ def test_polars_reads_the_csv_without_options(exported):
     }
     exact = pl.read_parquet(exported.folder / "waypoints.parquet")
     assert np.array_equal(table["q_rad[3]"].to_numpy(), exact["q_rad"].to_numpy()[:, 3])
-    joints = pl.read_csv(exported.folder / "joint_1khz.csv")
+    joints = pl.read_csv(exported.folder / "motion_1khz.csv")
     assert set(joints.dtypes) == {pl.Float64}
 
 
@@ -102,18 +103,38 @@ def test_round_trip_is_bit_exact(exported):
     assert table_of_csv((folder / "waypoints.csv").read_bytes()).equals(table)
     assert table_of_rows(json.loads((folder / "cut.json").read_text())["waypoints"]).equals(table)
     q = table["q_rad"].to_numpy()
-    rows = joint_rows((folder / "joint_1khz.csv").read_bytes())
+    rows = joint_rows((folder / "motion_1khz.csv").read_bytes())
     assert np.array_equal(rows[::10, 1:], q)
     assert np.array_equal(rows[:, 0], PERIOD_S * np.arange(len(rows)))
+    first = (len(joint_rows((folder / "to_start.csv").read_bytes())) - 1) // 10
+    middle = slice(first, first + len(q))
     for trajectory in (
         read_yaml((folder / "joint_trajectory.yaml").read_bytes()),
         read_mcap(folder / "joint_trajectory.mcap"),
     ):
-        assert np.array_equal(trajectory.position, q)
-        assert np.array_equal(trajectory.velocity, table["dq_rad_s"].to_numpy())
-        assert np.array_equal(trajectory.acceleration, table["ddq_rad_s2"].to_numpy())
-        assert np.array_equal(trajectory.time_ns, 10_000_000 * np.arange(len(q)))
+        assert np.array_equal(trajectory.position[middle], q)
+        assert np.array_equal(trajectory.velocity[middle], table["dq_rad_s"].to_numpy())
+        assert np.array_equal(trajectory.acceleration[middle], table["ddq_rad_s2"].to_numpy())
+        assert np.array_equal(trajectory.time_ns, 10_000_000 * np.arange(len(trajectory.position)))
         assert trajectory.joint_names == tuple(f"panda_joint{i}" for i in range(1, 8))
+
+
+@pytest.mark.parametrize("variant", [".", "air_cut"])
+def test_every_file_to_play_begins_and_ends_at_the_ready_pose(exported, variant):
+    """Without a jump: rest at both ends, and every 1 kHz step within the robot's limits, the joins included."""
+    folder, robot = exported.folder / variant, load_robot("panda")
+    whole = joint_rows((folder / "joint_1khz.csv").read_bytes())
+    assert np.array_equal(whole[:, 0], PERIOD_S * np.arange(len(whole)))
+    for q in (
+        whole[:, 1:],
+        read_yaml((folder / "joint_trajectory.yaml").read_bytes()).position,
+        read_mcap(folder / "joint_trajectory.mcap").position,
+    ):
+        assert np.array_equal(q[[0, -1]], [robot.ready_pose_rad] * 2)
+    assert np.array_equal(whole[::10, 1:], q)
+    padded = np.concatenate([whole[:1, 1:]] * 3 + [whole[:, 1:]] + [whole[-1:, 1:]] * 3)
+    for order, limit in ((1, robot.velocity_rad_s), (2, robot.acceleration_rad_s2), (3, robot.jerk_rad_s3)):
+        assert (np.abs(np.diff(padded, n=order, axis=0)) * 1e3**order <= limit).all()
 
 
 def test_bag_opens_with_rosbags(exported):
@@ -124,7 +145,7 @@ def test_bag_opens_with_rosbags(exported):
         assert connection.msgtype == "trajectory_msgs/msg/JointTrajectory"
         _, _, raw = next(reader.messages())
         message = reader.deserialize(raw, connection.msgtype)
-    assert len(message.points) == len(pl.read_parquet(exported.folder / "waypoints.parquet"))
+    assert len(message.points) == (len(pl.read_csv(exported.folder / "joint_1khz.csv")) - 1) // 10 + 1
 
 
 def test_same_input_gives_the_same_bytes(exported, tmp_path):
@@ -227,7 +248,7 @@ def test_run_script_is_dry_by_default_and_checks_hashes(exported, tmp_path):
     assert "--execute needs --robot and --host" in script(exported.folder, "--execute").stdout
 
     for name, before, after, reason in (
-        ("air_cut/joint_1khz.csv", b"0", b"1", "air_cut/joint_1khz.csv is missing or was changed"),
+        ("air_cut/motion_1khz.csv", b"0", b"1", "air_cut/motion_1khz.csv is missing or was changed"),
         ("cut.json", b'"lift_m": 0.06', b'"lift_m": 0.00', "cut.json was changed after"),
         ("cut.json", b'"certified": true', b'"certified": false', "no valid certificate"),
     ):

@@ -14,7 +14,7 @@ from stages.export.certificate import certify
 from stages.export.checks import CUT_FRACTION, Check
 from stages.export.demand import Demand, parting_of
 from stages.export.export_files import read_export
-from stages.export.load_checks import _COLLISION_N, collisions, stopping_push, thresholds
+from stages.export.load_checks import _COLLISION_N, collisions, loads, stopping_push, thresholds
 from stages.export.moves import move_checks
 from stages.export.package import write_package
 from stages.export.place_checks import cutting, tool_fits
@@ -30,7 +30,7 @@ from tests.stages.synthetic_cut import (
 
 PANDA = load_robot("panda")
 MOTION = motion_table()
-SHORT = {"dwell_s": 0.02, "approach_height_m": 0.01}
+SHORT = {"dwell_s": 0.1, "approach_height_m": 0.01}
 """Of approach and retract, where they do not matter: half of the samples."""
 
 
@@ -81,6 +81,7 @@ def test_nothing_is_found_in_a_good_cell(good):
             {"shortest side of the fixture's box", "flange inside the fixture's box"},
         ),
         ({"fixture_low_m": (-0.045, 0.01, 0.11), "fixture_high_m": (0.045, 0.2, 0.2)}, None),
+        ({"tool_mass_kg": 0.026}, {"mass of knife and fixture against the blade alone"}),
         ({"tool_mass_kg": 0.0}, {"mass of knife and fixture against the blade alone"}),
         ({"blade_angle_deg": 90.0}, {"flange inside the fixture's box"}),
         ({"edge_offset_m": (0.0, -0.12, 0.15)}, {"flange inside the fixture's box"}),
@@ -109,6 +110,37 @@ def test_flange_blade_and_fixture_that_are_no_body(changes, reasons):
 def test_limits_loosened_to_the_absurd_are_no_settings(absurd):
     with pytest.raises(ValueError, match=next(iter(absurd))):
         PARAMS.changed(**absurd)
+
+
+def test_blade_of_a_metre_is_no_knife():
+    wanted = demand()
+    long = replace(wanted, cell=replace(wanted.cell, blade_length_m=1.0))
+    assert "length of the blade" in failed(tool_fits(long))
+
+
+def test_deflection_counts_with_the_path_beside_the_plane(good):
+    """A soft arm within a loose max_deflection_m still cuts millimetres beside the simulated plane."""
+    files = read_export(good)
+    assert failed(loads(files, demand())) == set()
+    soft = demand(joint_stiffness_nm_rad=6000.0, max_deflection_m=0.01)
+    assert failed(loads(files, soft)) == {"edge beside the cut plane, path and deflection together"}
+    (check,) = (c for c in loads(files, soft) if not c.passed)
+    assert "6000 Nm/rad, which the run script sets" in check.sentence()
+    # Path and deflection add up: half a millimetre of path, allowed by itself, is too much on top.
+    _, _, z = PARAMS.board_position_m
+    x, y, _ = PARAMS.board_position_m
+    plane = cell_of(PARAMS.changed(board_position_m=(x + 0.0011, y, z)))
+    aside = replace(demand(), cell=replace(demand().cell, o_t_c=plane.o_t_c))
+    assert "edge beside the cut plane, path and deflection together" in failed(loads(files, aside))
+
+
+def test_torque_rate_and_short_tare(good):
+    files = read_export(good)
+    hammering = with_force(MOTION["force_n"].to_numpy() * (np.arange(len(MOTION)) // 40 % 2)[:, None])
+    assert "cut: torque rate" in failed(loads(files, demand(hammering)))
+    assert failed(loads(files, demand(dwell_s=0.01))) >= {
+        "readings at rest before the cut, for the tare of the force"
+    }
 
 
 @pytest.mark.parametrize("height", [0.0, 0.02])

@@ -17,7 +17,7 @@ from stages.shared.robots.robot import load_robot
 from tests.stages.synthetic_cut import PARAMS, certified_folder, demand_for, motion_table
 
 MOTION = motion_table()
-QUICK = PARAMS.changed(dwell_s=0.02, approach_height_m=0.01)
+QUICK = PARAMS.changed(dwell_s=0.1, approach_height_m=0.01)
 PANDA = load_robot("panda")
 
 

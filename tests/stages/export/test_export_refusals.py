@@ -60,7 +60,7 @@ COPIES = {
 
 def rewrite_joints(folder: Path, change) -> None:
     """Change the lines of the 1 kHz file, header excepted."""
-    path = folder / "joint_1khz.csv"
+    path = folder / "motion_1khz.csv"
     head, *lines = path.read_text().splitlines()
     path.write_text("\n".join([head, *change(lines)]) + "\n")
 
@@ -267,7 +267,7 @@ def test_the_second_judge_sees_what_it_should(copy):
     rewrite_joints(
         copy, lambda lines: [",".join(f"{float(v):.5f}" for v in line.split(",")) for line in lines]
     )
-    assert "joint_1khz.csv: derivative 3" in second_opinion(copy, WIDE)
+    assert "motion_1khz.csv: derivative 3" in second_opinion(copy, WIDE)
 
 
 def second_opinion(folder: Path, width_m: float) -> list[str]:

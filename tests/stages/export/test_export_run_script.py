@@ -125,7 +125,7 @@ def test_plain_file_for_the_client_in_cpp(folder, document, tmp_path):
     assert [float(v) for v in head["F_T_E"]] == np.array(document["frames"]["F_T_E"]).T.ravel().tolist()
     rows = np.array([[float(v) for v in line.split()] for line in words[18:-1]])
     assert words[-1] == "end" and len(rows) == int(head["rows"][0])
-    exact = np.loadtxt(folder / "joint_1khz.csv", delimiter=",", skiprows=1)[:, 1:]
+    exact = np.loadtxt(folder / "motion_1khz.csv", delimiter=",", skiprows=1)[:, 1:]
     first = int(head["first"][0])
     assert np.array_equal(rows[first : first + len(exact)], exact)
     again = subprocess.run(line, capture_output=True, text=True, check=False)
@@ -236,11 +236,11 @@ class Terminal:
         return f"{answer}\n"
 
 
-def executed(script, document, folder, arm, monkeypatch, log, *answers, retrace=None) -> int:
+def executed(script, document, folder, arm, monkeypatch, log, *answers, retrace=None, ready=False) -> int:
     monkeypatch.setattr(script, "connect", lambda *_, **__: arm)
     monkeypatch.setattr(script.sys, "stdin", Terminal("yes", "move", *answers))
     motion = script.Motion(folder, document, False)
-    return script.execute(document, motion, "127.0.0.1", log, realtime=False, retrace=retrace)
+    return script.execute(document, motion, "127.0.0.1", log, realtime=False, retrace=retrace, ready=ready)
 
 
 def in_the_cut(script, document, folder, step: int = 700) -> int:
@@ -346,3 +346,16 @@ def test_the_stated_stopping_depth_is_what_the_script_does(script, document, fol
     assert 0.5 * loads["stop_depth_m"] < max(depths) <= loads["stop_depth_m"] + 2e-4
     page = (folder / "CHECKLIST.md").read_text()
     assert f"{1000 * loads['stop_depth_m']:.1f} mm deeper" in page
+
+
+def test_an_arm_elsewhere_is_brought_to_its_ready_pose(script, document, folder, monkeypatch, tmp_path):
+    ready = document["ready_pose_rad"]
+    arm = FakeArm([q + 0.4 * (-1) ** i for i, q in enumerate(ready)])
+    with pytest.raises(script.RefusalError, match="--ready, Desk or hand guiding"):
+        executed(script, document, folder, arm, monkeypatch, tmp_path / "cut.json")
+    assert executed(script, document, folder, arm, monkeypatch, tmp_path / "ready.json", ready=True) == 0
+    assert arm.pose == pytest.approx(ready, abs=1e-12)
+    log = json.loads((tmp_path / "ready.json").read_text())
+    assert log["scan2cut"]["motion"] == "to_ready"
+    speed = np.abs(np.diff(log["q"], axis=0)).max() * 1e3
+    assert speed <= 0.2 + 1e-6

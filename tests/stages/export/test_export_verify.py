@@ -295,6 +295,27 @@ def with_wandering_move(folder: Path, document: dict) -> None:
     path.write_text("\n".join([head, *(",".join(map(repr, row)) for row in rows.tolist())]) + "\n")
 
 
+def with_a_jump(folder: Path, document: dict) -> None:
+    """The file that people play begins at the start of the motion: up to a radian from where the arm is."""
+    shutil.copyfile(folder / "motion_1khz.csv", folder / "joint_1khz.csv")
+
+
+def with_trajectory_from_the_start(folder: Path, document: dict) -> None:
+    from dataclasses import replace
+
+    from stages.export.trajectory_files import mcap_bytes, read_yaml, yaml_bytes
+
+    path = folder / "air_cut" / "joint_trajectory.yaml"
+    whole = read_yaml(path.read_bytes())
+    cut = replace(
+        whole,
+        time_ns=whole.time_ns[:-100],
+        **{name: getattr(whole, name)[100:] for name in ("position", "velocity", "acceleration")},
+    )
+    path.write_bytes(yaml_bytes(cut))
+    path.with_suffix(".mcap").write_bytes(mcap_bytes(cut))
+
+
 def with_faster_clock(folder: Path, document: dict) -> None:
     """The time column of a move, which the run script does not read but another player does."""
     path = folder / "to_start.csv"
@@ -319,6 +340,8 @@ def with_faster_clock(folder: Path, document: dict) -> None:
         (with_false_efforts, "motion.mcap"),
         (with_wandering_move, "distance from the direct move"),
         (with_faster_clock, "to_start.csv"),
+        (with_a_jump, "joint_1khz.csv"),
+        (with_trajectory_from_the_start, "begin and end at the ready pose"),
     ],
 )
 def test_claims_are_computed_again(copy, change, part):
@@ -339,7 +362,7 @@ def test_claims_are_computed_again(copy, change, part):
         ("joint_trajectory.yaml", lambda data: data + b"---\n{}\n"),
         ("joint_trajectory.yaml", lambda data: b"[\n" * 200_000),
         ("joint_trajectory.yaml", lambda data: b"a: &a [1, 1]\nb: [*a, *a]\n"),
-        ("joint_1khz.csv", lambda data: data.replace(b"0.001,", b"0.001,1e999x", 1)),
+        ("motion_1khz.csv", lambda data: data.replace(b"0.001,", b"0.001,1e999x", 1)),
         ("waypoints.parquet", lambda data: data[:100]),
         ("motion.parquet", lambda data: data[:100]),
         ("cut.json", lambda data: data.replace(b'"certificate"', b'"scan": "other", "certificate"')),
@@ -387,7 +410,7 @@ def edited(document: dict, rng: np.random.Generator) -> str:
 
 def joints_edited(folder: Path, rng: np.random.Generator) -> str:
     """A bump in one of the joint files, as smooth as the motion or a jump."""
-    name = ["joint_1khz.csv", "air_cut/joint_1khz.csv", "to_start.csv", "air_cut/to_ready.csv"][
+    name = ["motion_1khz.csv", "air_cut/motion_1khz.csv", "to_start.csv", "air_cut/to_ready.csv"][
         rng.integers(4)
     ]
     head, *lines = (folder / name).read_text().splitlines()
