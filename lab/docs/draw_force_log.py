@@ -9,8 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from stages.ingest.ingest import ingest
-from stages.ingest.ingest_picture import force_picture
+from stages.ingest.ingest import force_picture, ingest
 from stages.ingest.robot_log import RobotLog
 from stages.runtime.params import load_params
 

@@ -32,8 +32,7 @@ from stages.clean.clean import clean
 from stages.clean.scan_file import read_scan
 from stages.halve.halve import halve
 from stages.optimize.confirmation import finer_cut
-from stages.optimize.optimize_picture import optimize_picture
-from stages.optimize.optimize_report import metrics, motion_table
+from stages.optimize.optimize_report import metrics, motion_table, optimize_picture
 from stages.optimize.search import optimize
 from stages.precut.precut import precut
 from stages.runtime.params import Params, load_params

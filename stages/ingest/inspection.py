@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from stages.ingest.description import IngestParams
 from stages.ingest.formats import tables
-from stages.ingest.ingest import ForceRecord, ingest
-from stages.ingest.ingest_picture import force_picture
+from stages.ingest.ingest import ForceRecord, force_picture, ingest
 from stages.ingest.log_file import LogFile, log_format, open_log
 from stages.ingest.robot_log import RobotLog
 from stages.runtime.errors import InputError

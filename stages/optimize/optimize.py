@@ -14,13 +14,13 @@ from disect_sim.processes import limit_torch_to_one_thread
 from stages.optimize.confirmation import SHARES, finer_cut, with_shares
 from stages.optimize.descent import live_picture
 from stages.optimize.description import OptimizeParams
-from stages.optimize.optimize_picture import optimize_picture
 from stages.optimize.optimize_report import (
     confirmation_table,
     history_table,
     keyframe_table,
     metrics,
     motion_table,
+    optimize_picture,
     profile_table,
 )
 from stages.optimize.search import optimize

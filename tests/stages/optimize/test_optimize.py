@@ -9,13 +9,13 @@ from disect_sim.outcome import Outcome, OutcomeKind
 from stages.optimize.confirmation import finer_cut
 from stages.optimize.descent import _NO_GAIN, ForceModel, Search, descend, live_picture
 from stages.optimize.optimize import check_plane
-from stages.optimize.optimize_picture import optimize_picture
 from stages.optimize.optimize_report import (
     confirmation_table,
     history_table,
     keyframe_table,
     metrics,
     motion_table,
+    optimize_picture,
     profile_table,
 )
 from stages.optimize.search import UNCONSTRAINED, near_vertical, optimize

@@ -10,8 +10,7 @@ from stages.calibrate.material.posterior import _SHARE_DRAWS
 from stages.optimize.confirmation import NODES, ShareSurrogate, finer_cut, saving_band, shares_in, with_shares
 from stages.optimize.final_draw import WholeCut
 from stages.optimize.optimize import read_shares, relative_to, rests_on
-from stages.optimize.optimize_picture import optimize_picture
-from stages.optimize.optimize_report import metrics
+from stages.optimize.optimize_report import metrics, optimize_picture
 from stages.optimize.search import optimize
 from stages.optimize.slicing_cut import AMPLITUDE_M_S, FREQUENCY_RAD_S
 from stages.shared.cut import of_material
