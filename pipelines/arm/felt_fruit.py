@@ -8,9 +8,9 @@ import numpy as np
 
 NEAR_RAD, AHEAD = 0.005, 50
 """Largest distance of the command from the path, and number of samples searched ahead."""
-START_RAD = 1e-6
+_START_RAD = 1e-6
 """Distance at which the arm counts as being at the start of the cut."""
-DONE_RAD = 1e-4
+_DONE_RAD = 1e-4
 """Distance from the end of the path at which the cut is over."""
 
 
@@ -41,13 +41,13 @@ class Fruit:
 
     def felt(self, command: np.ndarray) -> np.ndarray:
         """Return the force on the knife [N], base frame, for the commanded joint positions [rad]."""
-        if np.abs(self.path[0] - command).max() < START_RAD:
+        if np.abs(self.path[0] - command).max() < _START_RAD:
             self.at = 0
         distance = np.abs(self.path[self.at : self.at + AHEAD] - command).max(axis=1)
         if not len(distance) or distance.min() > NEAR_RAD:
             return np.zeros(3)
         self.at += int(distance.argmin())
-        if self.at == len(self.path) - 1 and distance.min() > DONE_RAD:
+        if self.at == len(self.path) - 1 and distance.min() > _DONE_RAD:
             self.at += 1
             return np.zeros(3)
         return self.force[self.at]

@@ -47,16 +47,16 @@ from franka_sim.franka_sim_server import FrankaSimServer as Server  # noqa: E402
 from franka_sim.limits import checker, tables  # noqa: E402
 from franka_sim.server import state_stream  # noqa: E402
 
-CARTESIAN_REFLEX = 7
+_CARTESIAN_REFLEX = 7
 """Index among libfranka's errors."""
 HEIGHT = 14
 """Index of the end effector's height in O_T_EE."""
-PANDA_VERSION = 5
-PANDA_COMMANDS = (0, 1, 2, 4, 5, 6, 7, 8, 9, 10, 12)
+_PANDA_VERSION = 5
+_PANDA_COMMANDS = (0, 1, 2, 4, 5, 6, 7, 8, 9, 10, 12)
 """Command numbers, in the order of version 10."""
-PANDA_MOVE_ENDS = (0, 1, 2, 2, 3, 3, 4, 5, 6, 7, 8, 9)
+_PANDA_MOVE_ENDS = (0, 1, 2, 2, 3, 3, 4, 5, 6, 7, 8, 9)
 """Motion results, in the order of version 10, which has two more for the FR3's safety functions."""
-HEADER = 12
+_HEADER = 12
 """Length of a message header [bytes]."""
 STATE_NUMBERS, ACCELEROMETERS = 284, 36
 """Count of state values before the accelerometers, and of the accelerometers."""
@@ -76,14 +76,14 @@ send = Server._send_tcp
 def remembered(self: Server, *args: object, **options: object) -> None:
     """Initialise the server and keep a reference, so that its robot can stop."""
     if ROBOT["name"] == "panda":
-        options["protocol_version"] = PANDA_VERSION
+        options["protocol_version"] = _PANDA_VERSION
     start(self, *args, **options | {"host": HOST})
     if ROBOT["name"] == "panda":
-        self.library_version = PANDA_VERSION
+        self.library_version = _PANDA_VERSION
     servers.append(self)
 
 
-def noting_the_version(self: Server, client: socket.socket) -> tuple:
+def _noting_the_version(self: Server, client: socket.socket) -> tuple:
     """Receive a message; record the client's protocol version from the first one."""
     header, payload = receive(self, client)
     if header.command == franka_protocol.Command.kConnect:
@@ -93,21 +93,21 @@ def noting_the_version(self: Server, client: socket.socket) -> tuple:
     return header, payload
 
 
-def reject_other_versions(self: Server, client: socket.socket, **answer: object) -> None:
+def _reject_other_versions(self: Server, client: socket.socket, **answer: object) -> None:
     """Respond to a client; reject one with another protocol version."""
     if client_version != [self.library_version]:
         answer["status"] = franka_protocol.ConnectStatus.kIncompatibleLibraryVersion
     respond(self, client, **answer)
 
 
-def patient(self: Server, answer_deadline: float = 0.0) -> float:
+def _patient(self: Server, answer_deadline: float = 0.0) -> float:
     """Wait until the last state was answered, then advance the arm; return the waiting time [s]."""
     waited = answered(self, max(answer_deadline, time.perf_counter() + PATIENCE_S))
     ticks.release()
     return waited
 
 
-def in_step(self: mujoco_franka_sim.MujocoFrankaSim) -> None:
+def _in_step(self: mujoco_franka_sim.MujocoFrankaSim) -> None:
     """Step the arm's physics once per state."""
     while self.running:
         ticks.acquire(timeout=IDLE_S)
@@ -126,26 +126,26 @@ def with_force(self: robot_state.RobotState) -> bytes:
     exerted = [random.gauss(0.3, 0.1) - float(force) for force in push]
     self.state["O_F_ext_hat_K"] = [*exerted, 0.0, 0.0, 0.0]
     if reflex.trips(np.array(exerted)) and self.state["robot_mode"] == franka_protocol.RobotMode.kMove.value:
-        threading.Thread(target=servers[-1]._abort_with_error, args=(CARTESIAN_REFLEX, "reflex")).start()
+        threading.Thread(target=servers[-1]._abort_with_error, args=(_CARTESIAN_REFLEX, "reflex")).start()
     return pack(self)
 
 
-def panda_header(data: bytes) -> franka_protocol.MessageHeader:
+def _panda_header(data: bytes) -> franka_protocol.MessageHeader:
     """Parse the header of a version 5 command, which has two more commands in between."""
     number, command_id, size = struct.unpack("<III", data)
-    command = franka_protocol.Command(PANDA_COMMANDS.index(number))
+    command = franka_protocol.Command(_PANDA_COMMANDS.index(number))
     return franka_protocol.MessageHeader(command, command_id, size)
 
 
-def panda_answer(self: Server, client: socket.socket, message: bytes) -> None:
+def _panda_answer(self: Server, client: socket.socket, message: bytes) -> None:
     """Send a version 10 answer in the format of version 5."""
-    head, (end, *rest) = struct.unpack("<III", message[:HEADER]), message[HEADER:]
+    head, (end, *rest) = struct.unpack("<III", message[:_HEADER]), message[_HEADER:]
     if head[0] == franka_protocol.Command.kMove:
-        end = PANDA_MOVE_ENDS[end]
-    send(self, client, struct.pack("<III", PANDA_COMMANDS[head[0]], *head[1:]) + bytes([end, *rest]))
+        end = _PANDA_MOVE_ENDS[end]
+    send(self, client, struct.pack("<III", _PANDA_COMMANDS[head[0]], *head[1:]) + bytes([end, *rest]))
 
 
-class PandaState:
+class _PandaState:
     """Packer of the state in the format of version 5."""
 
     packer = struct.Struct(f"<Q{STATE_NUMBERS}d2B41B41BBd")
@@ -156,7 +156,7 @@ class PandaState:
         return self.packer.pack(*values[:split], *values[split + ACCELEROMETERS :])
 
 
-class PandaCommands(socket.socket):
+class _PandaCommands(socket.socket):
     """Socket that appends version 10's flag to version 5 commands."""
 
     def recvfrom(self, size: int, flags: int = 0, /) -> tuple:
@@ -165,14 +165,14 @@ class PandaCommands(socket.socket):
         return data + b"\0", sender
 
 
-def be_a_panda() -> None:
+def _be_a_panda() -> None:
     """Use the Panda's message formats and limits instead of the FR3's."""
-    franka_protocol.MessageHeader.from_bytes = staticmethod(panda_header)
-    Server._send_tcp = panda_answer
-    robot_state._ROBOT_STATE_PACKER = PandaState()
+    franka_protocol.MessageHeader.from_bytes = staticmethod(_panda_header)
+    Server._send_tcp = _panda_answer
+    robot_state._ROBOT_STATE_PACKER = _PandaState()
     module = types.ModuleType("socket")
     module.__dict__.update(socket.__dict__)
-    module.__dict__["socket"] = PandaCommands
+    module.__dict__["socket"] = _PandaCommands
     state_stream.socket = module
     ranges = tuple(zip(ROBOT["position_low_rad"], ROBOT["position_high_rad"], strict=True))
     tables.JOINT_POSITION_LIMITS = checker.JOINT_POSITION_LIMITS = ranges
@@ -183,11 +183,11 @@ def be_a_panda() -> None:
 
 
 if ROBOT["name"] == "panda":
-    be_a_panda()
+    _be_a_panda()
 Server.__init__ = remembered
-Server.receive_message, Server.send_response = noting_the_version, reject_other_versions
-Server._drain_gate, Server._DRAIN_GATE_TIMEOUT, Server._DRAIN_GATE_YIELD = patient, PATIENCE_S, GLANCE_S
-mujoco_franka_sim.MujocoFrankaSim.run_simulation = in_step
+Server.receive_message, Server.send_response = _noting_the_version, _reject_other_versions
+Server._drain_gate, Server._DRAIN_GATE_TIMEOUT, Server._DRAIN_GATE_YIELD = _patient, PATIENCE_S, GLANCE_S
+mujoco_franka_sim.MujocoFrankaSim.run_simulation = _in_step
 robot_state.RobotState.pack_state = with_force
 mujoco_franka_sim.ARM_INITIAL_Q[:] = ROBOT["ready_pose_rad"]
 sys.argv = ["run_server", "--no-gripper", "--enforce-motion-limits"]

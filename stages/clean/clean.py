@@ -112,7 +112,7 @@ def choose_unit(largest_extent: float, *, unit: str, scale: float | None) -> _Un
 
 
 @dataclass(frozen=True)
-class ScanInspection:
+class _ScanInspection:
     """What a scan contains and what it needs."""
 
     facts: tuple[tuple[str, str], ...]
@@ -122,7 +122,7 @@ class ScanInspection:
     """Settings of clean that make it readable; a guess where the unit is ambiguous."""
 
 
-def inspect_scan(path: Path, params: CleanParams) -> ScanInspection:
+def inspect_scan(path: Path, params: CleanParams) -> _ScanInspection:
     """Read a scan and say what `clean` will meet, without repairing anything."""
     import trimesh
 
@@ -148,7 +148,7 @@ def inspect_scan(path: Path, params: CleanParams) -> ScanInspection:
             settings["unit"] = fitting[0]
     if raw.is_cloud:
         facts.append(("surface", "a point cloud: the surface is reconstructed"))
-        return ScanInspection(tuple(facts), tuple(problems), settings)
+        return _ScanInspection(tuple(facts), tuple(problems), settings)
     mesh = trimesh.Trimesh(raw.vertices, raw.faces, process=False)
     mesh.merge_vertices()
     _, _, count = edge_ids(np.asarray(mesh.faces))
@@ -162,7 +162,7 @@ def inspect_scan(path: Path, params: CleanParams) -> ScanInspection:
     )
     if mesh.is_watertight and mesh.volume < 0.0:
         facts.append(("orientation", "inside out; clean turns it"))
-    return ScanInspection(tuple(facts), tuple(problems), settings)
+    return _ScanInspection(tuple(facts), tuple(problems), settings)
 
 
 # Plausible volume: a larger one indicates two fruits in one scan or a wrong unit

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 READY_TOLERANCE_RAD, START_TOLERANCE_RAD = 0.05, 0.005
-STILL_RAD_S = 0.01
-READY_RAD_S = 0.2
+_STILL_RAD_S = 0.01
+_READY_RAD_S = 0.2
 """Largest joint speed of the move to the ready pose."""
 GLIDE_SAMPLES = 2000
 """Duration of the glide to the exact pose: 50 mrad in 2 s are at most 0.05 rad/s and 0.07 rad/s²."""
@@ -18,14 +18,14 @@ SMOOTH = 0.05
 """Weight of a new force reading: a mean over about 20 ms."""
 LOUD_SAMPLES = 10
 """Number of consecutive readings above the limit that stop the arm."""
-STOP_SHARE = 0.9
+_STOP_SHARE = 0.9
 """Fraction of the acceleration limits that deceleration may use in addition to the motion."""
-STOP_S = (0.05, 0.8)
+_STOP_S = (0.05, 0.8)
 BACK_RATE, BACK_RAMP = 0.25, 500
 """Retracing: fraction of the forward speed, and number of cycles to reach it."""
-STOP_RAMPS = 5
+_STOP_RAMPS = 5
 """Stop on the way back: that many times faster than the start."""
-PULL_N = 10.0
+_PULL_N = 10.0
 """Force above that at rest which may appear on the way back until the knife has come free."""
 FIELDS = ("q", "dq", "O_T_EE", "F_T_EE", "O_F_ext_hat_K", "tau_ext_hat_filtered")
 """Fields of the log in addition to the time."""
@@ -35,7 +35,7 @@ class RefusalError(Exception):
     """Reason not to move."""
 
 
-def read_joints(path: Path) -> list:
+def _read_joints(path: Path) -> list:
     """Read joint angles [rad], one row of seven per millisecond."""
     with path.open(newline="", encoding="utf-8") as file:
         rows = list(csv.reader(file))
@@ -49,7 +49,7 @@ class Motion:
         variant = folder / "air_cut" if air else folder
         self.air = air
         self.to_start, self.joints, self.to_ready = (
-            read_joints(variant / name) for name in ("to_start.csv", "motion_1khz.csv", "to_ready.csv")
+            _read_joints(variant / name) for name in ("to_start.csv", "motion_1khz.csv", "to_ready.csv")
         )
         self.collision = document["collision"]["air_cut" if air else "cut"]
         self.free_force_n = document["collision"]["air_cut"]["stop_force_n"]
@@ -99,7 +99,7 @@ def off(pose: list, joints: list) -> float:
 
 def way_in(motion: Motion, joints: list, speeds: list) -> list:
     """Return the file that leads from the current rest pose to the start; raise RefusalError if none does."""
-    if not max(abs(speed) for speed in speeds) <= STILL_RAD_S:
+    if not max(abs(speed) for speed in speeds) <= _STILL_RAD_S:
         raise RefusalError("The arm is moving. It must be at rest before the motion. Wait.")
     if off(motion.to_start[0], joints) <= READY_TOLERANCE_RAD:
         return motion.to_start
@@ -113,9 +113,9 @@ def way_in(motion: Motion, joints: list, speeds: list) -> list:
     )
 
 
-def to_ready_pose(ready: list, joints: list) -> list:
+def _to_ready_pose(ready: list, joints: list) -> list:
     """Return a slow straight move in joint space from the current pose to the ready pose, one row per millisecond."""
-    count = max(1000, round(1000 * 1.875 * off(ready, joints) / READY_RAD_S))
+    count = max(1000, round(1000 * 1.875 * off(ready, joints) / _READY_RAD_S))
     steps = (smooth(k / count) for k in range(count + 1))
     return [[a + s * (b - a) for a, b in zip(joints, ready, strict=True)] for s in steps]
 
@@ -193,7 +193,7 @@ class Run:
     def to_ready(self) -> str:
         """Move straight in joint space to the ready pose; return the reason for an early stop, or an empty string."""
         state = self.arm.robot.read_once()
-        self.path = to_ready_pose(self.motion.to_start[0], list(state.q_d))
+        self.path = _to_ready_pose(self.motion.to_start[0], list(state.q_d))
         self.first = (
             len(self.path) + self.motion.cut_from
         )  # never in the cut: the limit is that of free motion
@@ -245,7 +245,7 @@ class Run:
         rate, ramp = 0.0, BACK_RATE / BACK_RAMP
         self.force.loud = 0
         yield from self._glide(self._feel)
-        pressing = self.force.size + PULL_N
+        pressing = self.force.size + _PULL_N
         while self.place > 0.0 and not (self.reason and rate <= 0.0):
             state, passed = yield between(self.path, self.place), False
             self.record(state)
@@ -262,7 +262,7 @@ class Run:
             # Ramp up, and down so that the start of the path, or a stop, is reached at rest.
             rate = min(rate + passed * ramp, BACK_RATE, (2.0 * self.place * ramp) ** 0.5)
             if self.reason:
-                rate = max(0.0, rate - passed * (STOP_RAMPS + 1) * ramp)
+                rate = max(0.0, rate - passed * (_STOP_RAMPS + 1) * ramp)
             self.place = max(0.0, self.place - passed * rate) if self.place > 1e-3 else 0.0
         yield between(self.path, self.place), True
 
@@ -308,11 +308,11 @@ def stopping_cycles(path: list, place: float, limits: list) -> int:
     """Return the deceleration time [ms] at which no joint exceeds its acceleration limit [rad/s²]."""
     k = min(max(round(place), 1), len(path) - 2)
     before, here, after = path[k - 1 : k + 2]
-    need = STOP_S[0]
+    need = _STOP_S[0]
     for a, b, c, limit in zip(before, here, after, limits, strict=True):
-        room = STOP_SHARE * limit - abs(c - 2 * b + a) * 1e6
+        room = _STOP_SHARE * limit - abs(c - 2 * b + a) * 1e6
         need = max(need, 1.875 * abs(c - a) * 500 / max(room, 0.1 * limit))
-    return round(1000 * min(need, STOP_S[1]))
+    return round(1000 * min(need, _STOP_S[1]))
 
 
 def smooth(s: float) -> float:

@@ -249,13 +249,13 @@ def bounded_table(path: Path) -> pl.DataFrame:
 
 def read_document(path: Path) -> dict[str, Any]:
     """Read cut.json; raise ValueError for duplicate keys, NaN and infinity, which readers resolve differently."""
-    document = named(path, lambda file: strict_json(file.read_bytes()))
+    document = named(path, lambda file: _strict_json(file.read_bytes()))
     if not isinstance(document, dict):
         raise ValueError(f"{path.name} is a {type(document).__name__}, not an object")
     return document
 
 
-def strict_json(data: bytes) -> Any:
+def _strict_json(data: bytes) -> Any:
     """Parse JSON; raise ValueError for duplicate keys and numbers that are not finite."""
     return json.loads(data, object_pairs_hook=_unique, parse_constant=_finite, parse_float=_finite)
 

@@ -13,14 +13,14 @@ from cut_stream import RefusalError
 SETTLE_READINGS = 500
 """Cycles after which the state shows a new setting."""
 IDENTITY = [float(row == column) for column in range(4) for row in range(4)]
-UNFILTERED_HZ = 1000.0
+_UNFILTERED_HZ = 1000.0
 """Cut-off frequency from which libfranka's low-pass is off: the certified file is sent unchanged."""
 
 Poses = Generator[Any, Any, None]
 """Receives the state and the number of cycles passed; yields joints [rad] and a flag for the last."""
 
 
-class Pylibfranka:
+class _Pylibfranka:
     """An FR3 through pylibfranka."""
 
     module, package = "pylibfranka", "pylibfranka"
@@ -56,7 +56,7 @@ class Pylibfranka:
             control.writeOnce(command)
 
 
-class PandaPython:
+class _PandaPython:
     """A Panda through libfranka 0.9 of panda-python."""
 
     module, package = "panda_py.libfranka", "panda-python"
@@ -96,18 +96,18 @@ class PandaPython:
             answer,
             self.library.ControllerMode.kJointImpedance,
             limit_rate=False,
-            cutoff_frequency=UNFILTERED_HZ,
+            cutoff_frequency=_UNFILTERED_HZ,
         )
 
 
-ARMS: dict[str, Any] = {arm.package: arm for arm in (Pylibfranka, PandaPython)}
+ARMS: dict[str, Any] = {arm.package: arm for arm in (_Pylibfranka, _PandaPython)}
 """Arm classes by the name in cut.json, robot / control / run_script."""
 
 
 def connect(name: str, host: str, *, realtime: bool) -> Any:
     """Connect to the arm at this address; raise RefusalError if the library or the robot is missing."""
     arm = ARMS[name]
-    if realtime and not has_realtime_kernel():
+    if realtime and not _has_realtime_kernel():
         raise RefusalError(
             "This computer has no real-time kernel (/sys/kernel/realtime is not 1). A real robot needs "
             "one. Install it; use --no-realtime for a simulated robot."
@@ -131,7 +131,7 @@ def connect(name: str, host: str, *, realtime: bool) -> Any:
         ) from error
 
 
-def has_realtime_kernel() -> bool:
+def _has_realtime_kernel() -> bool:
     """Return True if the kernel is a real-time kernel, by libfranka's criterion."""
     try:
         return Path("/sys/kernel/realtime").read_text(encoding="ascii").strip() == "1"

@@ -235,7 +235,9 @@ def thresholds(
     return _Thresholds(limits[:count].tolist(), limits[count:].tolist(), stop)
 
 
-def first_reflex(robot: Robot, cell: Cell, joints: NDArray[np.float64], limits: NDArray[np.float64]) -> float:
+def _first_reflex(
+    robot: Robot, cell: Cell, joints: NDArray[np.float64], limits: NDArray[np.float64]
+) -> float:
     """Return the smallest push [N] on the edge, in any direction and on top of the bias, that exceeds a threshold."""
     _, bias = _read(robot, cell, joints, np.zeros((len(joints), 3)))
     return float(((limits - bias) / (bias / _BIAS_N)).min())
@@ -287,7 +289,7 @@ def collisions(files: ExportFiles, demand: Demand) -> list[Check]:
             [*needed_thresholds.torque_nm, *needed_thresholds.force_n, needed_thresholds.stop_force_n]
         )
         excess = float((np.array([*limits, float(stated["stop_force_n"])]) - needed).max())
-        reflex = first_reflex(demand.robot, demand.cell, variant.joints, limits)
+        reflex = _first_reflex(demand.robot, demand.cell, variant.joints, limits)
         stop = float(stated["stop_force_n"])
         backup = stopping_push(demand.robot, demand.cell, variant.joints, limits)
         push = max((backup - _BIAS_N) / _STONE, stop)

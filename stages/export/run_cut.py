@@ -17,7 +17,7 @@ import os
 import sys
 
 # Python imports from the script's folder first, so that a folder json/ beside it would run instead of the library.
-# Nothing is imported from there before check_files has compared every entry with cut.json; os and sys are built in.
+# Nothing is imported from there before _check_files has compared every entry with cut.json; os and sys are built in.
 HERE = os.path.dirname(os.path.realpath(__file__))  # noqa: PTH120, TID251 -- pathlib may be shadowed
 sys.path[:] = [entry for entry in sys.path if os.path.realpath(entry) != HERE]  # noqa: TID251
 sys.dont_write_bytecode = True  # keeps the folder free of files that the certificate does not list
@@ -45,7 +45,7 @@ def say(text: str) -> None:
     sys.stdout.flush()
 
 
-def check_files(folder: Path) -> dict:
+def _check_files(folder: Path) -> dict:
     """Return the document if the folder has only the certified files; raise ValueError with the reason if not."""
     if not stat.S_ISREG((folder / "cut.json").lstat().st_mode):
         raise ValueError("cut.json is not a regular file. Export again.")
@@ -83,7 +83,7 @@ def unique(pairs: list) -> dict:
 
 
 try:
-    DOCUMENT = check_files(Path(HERE))
+    DOCUMENT = _check_files(Path(HERE))
 except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as wrong:
     say(
         f"REFUSED: {wrong if isinstance(wrong, ValueError) else f'cut.json is unusable ({wrong!r}). Export again.'}"
@@ -106,7 +106,7 @@ def check_robot(document: dict, name: str) -> None:
         )
 
 
-def check_calibrated(document: dict, motion: Motion, accepted: bool) -> None:
+def _check_calibrated(document: dict, motion: Motion, accepted: bool) -> None:
     """Reject a cut whose forces are estimates, unless that was accepted; an air cut needs no force."""
     if document["demand"].get("force_calibrated", True) or motion.air or accepted:
         return
@@ -116,7 +116,7 @@ def check_calibrated(document: dict, motion: Motion, accepted: bool) -> None:
     )
 
 
-def check_script(document: dict) -> None:
+def _check_script(document: dict) -> None:
     """Reject a robot that this script can't move."""
     robot = document["robot"]
     if robot["control"]["run_script"] not in ARMS:
@@ -269,7 +269,7 @@ def stopped_at(log: Path, document: dict, motion: Motion) -> float:
     return float(content["motion_step"][-1])
 
 
-def show_progress(run: Run) -> None:
+def _show_progress(run: Run) -> None:
     """Print a line twice a second while the arm moves."""
     while not run.done:
         if run.path and run.moving:
@@ -317,7 +317,7 @@ def execute(
         _restore(arm, errors)
         raise RefusalError("Not confirmed.")
     run = Run(arm, document, motion)
-    threading.Thread(target=show_progress, args=(run,), daemon=True).start()
+    threading.Thread(target=_show_progress, args=(run,), daemon=True).start()
     reason = ""
     try:
         if retrace is None:
@@ -439,7 +439,7 @@ def main() -> int:
         if options.plain:
             if options.execute or not options.robot:
                 raise RefusalError("--plain needs --robot and excludes --execute.")
-            check_script(document)
+            _check_script(document)
             check_log(folder, options.plain, given=True)
             with options.plain.open("x", encoding="utf-8") as file:
                 file.write(plain_text(document, motion))
@@ -451,8 +451,8 @@ def main() -> int:
         if not (options.robot and options.host):
             raise RefusalError("--execute needs --robot and --host.")
         if not options.ready:
-            check_calibrated(document, motion, options.accept_uncalibrated)
-        check_script(document)
+            _check_calibrated(document, motion, options.accept_uncalibrated)
+        _check_script(document)
         check_log(folder, log, given=options.log is not None)
         step = stopped_at(options.retrace, document, motion) if options.retrace else None
         realtime = not options.no_realtime

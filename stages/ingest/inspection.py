@@ -43,7 +43,7 @@ _Changes = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class LogInspection:
+class _LogInspection:
     """What a log contains and what it needs."""
 
     format: str
@@ -59,7 +59,7 @@ class LogInspection:
     """PNG of the forces, if it is readable."""
 
 
-def inspect_log(path: Path, params: IngestParams, airs: Mapping[str, Path]) -> LogInspection:
+def inspect_log(path: Path, params: IngestParams, airs: Mapping[str, Path]) -> _LogInspection:
     """Look at a log and its no-contact runs."""
     file = open_log(path, params)
     name = next((name for name in LOG_FORMATS if log_format(name).recognises(file)), "")
@@ -68,13 +68,13 @@ def inspect_log(path: Path, params: IngestParams, airs: Mapping[str, Path]) -> L
         tried = params.changed(**changes)
         try:
             log = log_format(name).read(file, tried)
-            runs = {each: log_format_of(air, tried) for each, air in airs.items()}
+            runs = {each: _log_format_of(air, tried) for each, air in airs.items()}
             record = ingest(log, tried, air_runs=runs, source=path.name)
         except InputError as error:
             if str(error) not in problems and not changes:
                 problems.append(str(error))
             continue
-        return LogInspection(
+        return _LogInspection(
             LOG_FORMATS[name].title,
             _facts(log, record, len(airs)),
             tuple(problems) if changes else (),
@@ -83,10 +83,10 @@ def inspect_log(path: Path, params: IngestParams, airs: Mapping[str, Path]) -> L
             _picture(record, path.name),
         )
     title = LOG_FORMATS[name].title if name else "unknown"
-    return LogInspection(title, (), tuple(problems), {}, False, None)
+    return _LogInspection(title, (), tuple(problems), {}, False, None)
 
 
-def log_format_of(path: Path, params: IngestParams) -> RobotLog:
+def _log_format_of(path: Path, params: IngestParams) -> RobotLog:
     """Read a no-contact run with the settings that are tried."""
     file = open_log(path, params)
     name = next((name for name in LOG_FORMATS if log_format(name).recognises(file)), "")

@@ -115,7 +115,7 @@ def run(io: StageIO, params: OptimizeParams) -> dict[str, Any]:
         show=lambda so_far: io.show(lambda: live_picture(so_far, silhouette)),
     )
     profile, history, figures = profile_table(optimum), history_table(optimum), metrics(optimum)
-    notes = {"knife": params.cut.knife_label, "saving": saving_sentence(figures)}
+    notes = {"knife": params.cut.knife_label, "saving": _saving_sentence(figures)}
     io.write("optimize/motion", motion_table(optimum), notes=notes)
     io.write("optimize/profile", profile)
     io.write("optimize/keyframes", keyframe_table(optimum))
@@ -129,7 +129,7 @@ def run(io: StageIO, params: OptimizeParams) -> dict[str, Any]:
     return figures
 
 
-def saving_sentence(figures: Mapping[str, Any]) -> str:
+def _saving_sentence(figures: Mapping[str, Any]) -> str:
     """Return the saving with its interval and basis in one sentence, from the stage's metrics."""
     low, high = figures.get("reduction_low"), figures.get("reduction_high")
     interval = (

@@ -145,9 +145,9 @@ def off_plane_m(mesh: CutMesh) -> float:
 # Outcome of a simulated cut, the same for every stage that simulates one: cut, warning or refused
 
 
-HAPPENED = 0.5
+_HAPPENED = 0.5
 """Minimum parted fraction of what the edge has passed; with less the flesh gave way and the cut did not happen."""
-THROUGH = 0.9
+_THROUGH = 0.9
 """Minimum parted fraction of what the edge has passed to count as cut through."""
 _GIVES_WAY = (
     "The flesh gives way instead of parting: its toughness is high for its stiffness, or the blade is not drawn. "
@@ -168,7 +168,7 @@ class Severity(StrEnum):
 class CutOutcome:
     """What became of one simulated cut.
 
-    Refused: the simulation stopped (stalled, diverged, jammed), or less than HAPPENED is parted. Warning: not cut
+    Refused: the simulation stopped (stalled, diverged, jammed), or less than _HAPPENED is parted. Warning: not cut
     through, or elements turned inside out.
     """
 
@@ -186,9 +186,9 @@ class CutOutcome:
     @property
     def severity(self) -> Severity:
         """Return how serious it is."""
-        if not self.ended.ok or not self.reached_fraction >= HAPPENED:
+        if not self.ended.ok or not self.reached_fraction >= _HAPPENED:
             return Severity.REFUSED
-        if self.reached_fraction < THROUGH or self.inverted_tets:
+        if self.reached_fraction < _THROUGH or self.inverted_tets:
             return Severity.WARNING
         return Severity.CUT
 
@@ -201,13 +201,13 @@ class CutOutcome:
         if not self.ended.ok:
             return [f"The {self.cut} stopped before its end. {self.ended}"]
         found, parted = [], f"{100.0 * self.reached_fraction:.0f} % of what the edge passed is parted"
-        if not self.reached_fraction >= HAPPENED:
+        if not self.reached_fraction >= _HAPPENED:
             found.append(
-                f"The {self.cut} did not happen: {parted}, at least {100.0 * HAPPENED:.0f} % must be. {_GIVES_WAY}."
+                f"The {self.cut} did not happen: {parted}, at least {100.0 * _HAPPENED:.0f} % must be. {_GIVES_WAY}."
             )
-        elif self.reached_fraction < THROUGH:
+        elif self.reached_fraction < _THROUGH:
             found.append(
-                f"The {self.cut} did not cut through: {parted}, at least {100.0 * THROUGH:.0f} % should be. "
+                f"The {self.cut} did not cut through: {parted}, at least {100.0 * _THROUGH:.0f} % should be. "
                 f"{_GIVES_WAY}."
             )
         if self.inverted_tets:

@@ -183,7 +183,7 @@ def run(io: StageIO, params: TransportParams) -> dict[str, object]:
         progress=lambda fraction: io.progress(0.2 + 0.7 * fraction, "compare with averages"),
     )
     io.progress(0.95, "draw the picture")
-    picture = transport_picture(
+    picture = _transport_picture(
         source.springs,
         target,
         done.plan,
@@ -202,7 +202,7 @@ _SHOWN_PARAMETERS = 2
 """Number of parameters shown: those that vary most."""
 
 
-def transport_picture(
+def _transport_picture(
     source: SpringSet,
     target: SpringSet,
     plan: Plan,

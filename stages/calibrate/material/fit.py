@@ -64,7 +64,7 @@ _TREND = 0.3
 
 
 @dataclass(frozen=True)
-class TailForecast:
+class _TailForecast:
     """Forecast of the rest of a cut from its beginning, with baselines without a model; all NMAE [-]."""
 
     nmae: float
@@ -81,7 +81,7 @@ class TailForecast:
 
 
 @dataclass(frozen=True)
-class NextCutForecast:
+class _NextCutForecast:
     """Prediction of the last log from the others; both NMAE [-]."""
 
     nmae: float
@@ -97,9 +97,9 @@ class MaterialFit:
     found: Found
     expected_profile: _Array
     """Prior prediction of the first cut [N], shape [sample_count]."""
-    tail: TailForecast | None
+    tail: _TailForecast | None
     """Forecast of the end of the first cut from its beginning."""
-    next_cut: NextCutForecast | None
+    next_cut: _NextCutForecast | None
     """Prediction of the last cut from the others; None for a single log."""
     left_over: list[LeftOver]
     """Model discrepancy carried over to the next cut: of the fitted material, then of the draws."""
@@ -278,7 +278,7 @@ def _tail(
     found: Found,
     seen: _Mask,
     params: CalibrateParams,
-) -> TailForecast | None:
+) -> _TailForecast | None:
     """Return the forecast of the samples in contact that were not seen; None if there are none.
 
     The mean of two forecasts, the model with its discrepancy and the last force seen: on real cuts, whose bodies are
@@ -305,7 +305,7 @@ def _tail(
         + likelihood.noise_n**2
     )
     half = NINETY_LEARNT * np.sqrt(variance)
-    return TailForecast(
+    return _TailForecast(
         nmae=_nmae(problem, forecast, rest),
         nmae_model=_nmae(problem, model, rest),
         nmae_hold_last=_nmae(problem, held, rest),
@@ -325,11 +325,11 @@ def _trend(problem: Problem, seen: _Mask) -> _Array:
 
 def _next_cut(
     problems: Sequence[Problem], unknowns: MaterialUnknowns, found: Found, left: LeftOver
-) -> NextCutForecast:
+) -> _NextCutForecast:
     last, where = problems[-1], problems[-1].contact & problems[-1].valid
     simulated, _ = last.run(unknowns.next_cut(found.t, len(problems) - 1), differentiable=False)
     repeated = np.mean([repeated_profile(each, last.height) for each in problems[:-1]], axis=0)
-    return NextCutForecast(
+    return _NextCutForecast(
         *(_nmae(last, profile, where) for profile in (left.at(last.height) * simulated, repeated))
     )
 
