@@ -62,7 +62,7 @@ def read_columns(
     count = len(next(iter(fields.values())))
     position, rotation = fields.get("position"), None
     if "pose" in fields:
-        position, rotation = pose_parts(fields["pose"])
+        position, rotation = pose_parts(fields["pose"], source)
     elif "quaternion_xyzw" in fields:
         rotation = _rotations(fields["quaternion_xyzw"], source)
     return RobotLog(

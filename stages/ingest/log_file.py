@@ -1,5 +1,6 @@
 """Opening a log: check the size, recognise the format by its content, then read it."""
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
@@ -9,7 +10,7 @@ from typing import Any, Protocol
 from stages.ingest.description import IngestParams
 from stages.ingest.robot_log import RobotLog, parse_json
 from stages.runtime.errors import InputError
-from stages.shared.input_files import LOG_FORMATS, check_log_size
+from stages.shared.input_files import LOG_FORMATS, check_log_size, memory_bound
 
 _START_BYTES = 64
 
@@ -64,11 +65,12 @@ class _Format(Protocol):
 def read_log(path: Path, params: IngestParams) -> RobotLog:
     """Read a log of any known format."""
     file = open_log(path, params)
-    for name in LOG_FORMATS:
-        reader = log_format(name)
-        if reader.recognises(file):
-            return reader.read(file, params)
-    raise _unknown(file)
+    with memory_bound(params.max_bytes, path.name) if file.is_json else nullcontext():
+        for name in LOG_FORMATS:
+            reader = log_format(name)
+            if reader.recognises(file):
+                return reader.read(file, params)
+        raise _unknown(file)
 
 
 def open_log(path: Path, params: IngestParams) -> LogFile:

@@ -21,6 +21,8 @@ def number_array(values: Any, width: int | None, name: str, source: str) -> NDAr
             f"{source}: {name} is {str(values)[:40]!r}. It must be a list of {shape}, one per sample. Record it again."
         )
     try:
+        if np.asarray(values).dtype.kind in "US":  # NumPy would read text as a number
+            raise ValueError("it contains text")
         array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise InputError(
@@ -96,9 +98,17 @@ class RobotLog:
     """True if the format's force has its zero already, so that a log may begin in contact."""
 
 
-def pose_parts(column_major: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def pose_parts(
+    column_major: NDArray[np.float64], source: str
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return positions [n, 3] and rotations [n, 3, 3] of column-major 4×4 poses, shape [n, 16]."""
     poses = column_major.reshape(-1, 4, 4).transpose(0, 2, 1)
+    mirrored = np.flatnonzero(np.linalg.det(poses[:, :3, :3]) < 0)
+    if len(mirrored):
+        raise InputError(
+            f"{source}: O_T_EE of sample {mirrored[0]} is left-handed (its determinant is negative). A pose is a "
+            "rotation and a position. Check the order of the axes, or record the log again."
+        )
     return poses[:, :3, 3], poses[:, :3, :3]
 
 

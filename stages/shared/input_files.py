@@ -31,8 +31,7 @@ LOG_FORMATS = {
     "kth_sawing": LogFormat("a KTH sawing run (ZIP of forces.txt and positions.txt)", (".zip",)),
     "ros_recording": LogFormat("a ROS recording (.bag, .db3, .mcap)", (".bag", ".db3", ".mcap")),
     "paper_pickle": LogFormat("the paper's pickle with ingest.allow_pickle", (".pkl", ".pickle")),
-    "robot_state_lines": LogFormat("RobotState JSON lines", (".jsonl", ".json")),
-    "control_server_json": LogFormat("a JSON object of arrays", (".json",)),
+    "franka_json": LogFormat("RobotState JSON lines or a JSON object of arrays", (".jsonl", ".json")),
     "libfranka_csv": LogFormat("libfranka CSV", (".csv", ".txt")),
     "tables": LogFormat("CSV, Parquet or NPZ with ingest.columns", (".csv", ".txt", ".parquet", ".npz")),
 }

@@ -66,7 +66,7 @@ def _read(bag: Any, source: str, columns: Mapping[str, str | Sequence[str]]) -> 
 
 
 def _franka_ros1(stream: _Stream) -> RobotLog:
-    position, rotation = pose_parts(stream.rows(lambda m: m.O_T_EE))
+    position, rotation = pose_parts(stream.rows(lambda m: m.O_T_EE), "the recording")
     return RobotLog(
         source_format="ROS recording (franka_msgs/FrankaState)",
         time_s=stream.time_s,

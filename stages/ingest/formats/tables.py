@@ -15,6 +15,8 @@ from stages.runtime.errors import InputError
 
 _PARQUET, _ZIP = b"PAR1", b"PK\x03\x04"
 
+_MAX_COLUMNS = 10000
+
 
 def recognises(file: LogFile) -> bool:
     """Recognise Parquet and zip archives by their first bytes, CSV by a first line with a comma that can be printed."""
@@ -43,6 +45,11 @@ def numeric_columns(file: LogFile, params: IngestParams) -> dict[str, NDArray[np
 
 
 def _read_csv(file: LogFile) -> pl.DataFrame:
+    columns = file.first_line.count(",") + 1
+    if columns > _MAX_COLUMNS:
+        raise InputError(
+            f"{file.name} has {columns} columns. At most {_MAX_COLUMNS} are read. Export one line per sample."
+        )
     try:
         return pl.read_csv(file.path, infer_schema_length=None)
     except (OSError, pl.exceptions.PolarsError) as error:

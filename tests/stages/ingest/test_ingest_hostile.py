@@ -95,7 +95,7 @@ def without(start, stop):
         (lambda c: {**c, "O_T_EE": [row[:12] for row in c["O_T_EE"]]}, r"O_T_EE has the shape \(360, 12\)"),
         (lambda c: {**c, "O_T_EE": [*c["O_T_EE"][:-1], [1.0]]}, "O_T_EE is not a list of rows of 16"),
         (lambda c: {**c, "O_T_EE": "none"}, "O_T_EE is 'none'"),
-        (lambda c: {**c, "time": 3}, "O_T_EE has the shape"),
+        (lambda c: {**c, "time": 3}, "not a log of a known layout"),
         (lambda c: {"a": 1}, "not a log of a known layout"),
     ],
 )
@@ -218,6 +218,23 @@ def test_broken_pickles(tmp_path, data):
     refusal(path, with_params(allow_pickle=True))
 
 
+@pytest.mark.parametrize(
+    ("array", "edit"),
+    [
+        (np.array([None, 1.0], dtype=object), ()),
+        (np.zeros(3, dtype=[("address", "V8")]), ()),
+        (np.zeros(3), (b"f8", b"V8")),  # bytes that NumPy could be told to take for the addresses of objects
+        (np.zeros(3), (b"f8", b"O8")),
+        (np.zeros((2, 3)), (b"K\x02K\x03", b"K\xffK\xff")),
+    ],
+)
+def test_pickled_arrays_that_are_not_plain_numbers(tmp_path, array, edit):
+    path = tmp_path / "log.pkl"
+    data = pickle.dumps(dict.fromkeys(("time", "force", "position"), array), protocol=2)
+    path.write_bytes(data.replace(*edit) if edit else data)
+    assert "can't be read as a pickle of arrays" in refusal(path, with_params(allow_pickle=True))
+
+
 def test_pickled_objects_in_a_numpy_archive(tmp_path):
     path = tmp_path / "log.npz"
     np.savez(path, t=np.array([Bomb(tmp_path / "trace")], dtype=object))
@@ -246,3 +263,32 @@ def test_board_above_the_edge(tmp_path, cut):
     log = read_log(write_recording(tmp_path / "cut.json", cut), PARAMS)
     with pytest.raises(InputError, match="can't go below the board"):
         ingest(log, with_params(board_height_m=0.03))
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"time": 10**400}, "time is not a list of numbers"),
+        ({"F_T_EE": []}, "F_T_EE"),
+        ({"O_F_ext_hat_K": ["1.0"] * 6}, "it contains text"),
+        ({"O_T_EE": [-1.0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0.5, 0, 0.2, 1]}, "left-handed"),
+    ],
+)
+def test_states_that_are_no_states(tmp_path, change, reason):
+    pose = [1.0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0.5, 0, 0.2, 1]
+    state = {"time": 1, "O_T_EE": pose, "F_T_EE": pose, "O_F_ext_hat_K": [0.0] * 6, "q": [0.0] * 7} | change
+    path = tmp_path / "log.jsonl"
+    path.write_text("".join(json.dumps(state | {"time": change.get("time", n)}) + "\n" for n in range(50)))
+    assert reason in refusal(path)
+
+
+def test_json_that_needs_far_more_memory_than_its_size(tmp_path):
+    path = tmp_path / "log.json"
+    path.write_text('{"time": [' + ",".join(["[]"] * 5_000_000) + "]}")
+    assert "unpacks to more than 160 MB" in refusal(path, with_params(max_bytes=16_000_000))
+
+
+def test_a_table_of_commas(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text("," * 20_000_000)
+    assert "20000001 columns. At most 10000" in refusal(path)
