@@ -281,18 +281,25 @@ def predict(
     knife: Annotated[
         str | None, typer.Option(help="Knife of these logs, if it was another than that of the fitted log.")
     ] = None,
+    half: Annotated[
+        bool, typer.Option("--half", help="These logs are of the half that the first cut left.")
+    ] = False,
+    offset_m: Annotated[
+        float,
+        typer.Option(help="Distance of their cut plane from the scan's [m], along x of the cleaned scan."),
+    ] = 0.0,
     as_json: Json = False,
 ) -> None:
     """Predict the force of cuts that the fit has not seen and compare it with their logs.
 
-    The other cut is simulated on the scan's body and cut plane. Also prints two baselines, each with the same freedom
-    of one scale factor: repeating the mean force of the fitted logs at the same height, and
-    the simulation with the prior, without a log.
+    Body and plane of the other cut are those of the first unless --half or --offset-m says otherwise. Also prints two
+    baselines, each with the same freedom of one scale factor: repeating the mean force of the fitted logs at the same
+    height, and the simulation with the prior, without a log.
     """
-    from pipelines.scans.cuts import predict_log
+    from pipelines.scans.cuts import Place, predict_log
 
-    project = this_project()
-    predictions = [predict_log(project, scan, each, air, knife=knife) for each in log]
+    project, place = this_project(), Place(half, offset_m)
+    predictions = [predict_log(project, scan, each, air, knife=knife, place=place) for each in log]
     if as_json:
         print_json(predictions[0] if len(predictions) == 1 else predictions)
         return
@@ -303,7 +310,8 @@ def predict(
 def _print_prediction(prediction: dict[str, Any]) -> None:
     print_text(
         out,
-        f"{prediction['log']}, knife {prediction['knife']}; assumed: the scan's body, cut plane and boundary.",
+        f"{prediction['log']}, knife {prediction['knife']}; simulated: {prediction['place']}, "
+        f"{prediction['boundary']}. Another place: --half, --offset-m.",
     )
     table = Table("prediction", "mean error", "with its best scale factor", "")
     rows = (

@@ -122,8 +122,29 @@ _PREDICTION_FOLDER = "predictions"
 """Folder in the scan's directory."""
 
 
+@dataclass(frozen=True)
+class Place:
+    """Body and cut plane of another cut."""
+
+    half: bool = False
+    """True for the half that the first cut left, standing as the stage halve stands it."""
+    offset_m: float = 0.0
+    """Distance of the plane from that of the scan's cut (or the half's), along x."""
+
+    def __str__(self) -> str:
+        """Return the place in words."""
+        beside = f"{1e3 * self.offset_m:+g} mm beside " if self.offset_m else ""
+        return f"{'the half' if self.half else 'the whole fruit'}, {beside}its cut plane"
+
+
 def predict_log(
-    project: Project, scan: str, log: Path, air: list[Path] | None = None, *, knife: str | None = None
+    project: Project,
+    scan: str,
+    log: Path,
+    air: list[Path] | None = None,
+    *,
+    knife: str | None = None,
+    place: Place = Place(),  # noqa: B008  frozen
 ) -> dict[str, Any]:
     """Predict another log of the scan's fruit; return the errors and the paths of table and picture.
 
@@ -152,15 +173,51 @@ def predict_log(
         params.calibrate,
         table,
         knife=knife,
+        mesh=_mesh_at(scan_dir, params, place),
         own=[scan, sha256_of_file(log), *own_logs(partial(read_notes, scan_dir))],
     )
-    folder = scan_dir / _PREDICTION_FOLDER / f"{log.parent.name}_{log.stem}"
+    where = "_half" * place.half + f"_{1e3 * place.offset_m:+g}mm" * bool(place.offset_m)
+    folder = scan_dir / _PREDICTION_FOLDER / f"{log.parent.name}_{log.stem}{where}"
     return {
         "log": str(log),
         "knife": knife or params.cut.knife_label,
+        "place": str(place),
+        "boundary": params.cut.boundary,
         **prediction.figures(),
         **write_curves(folder, prediction.table(), encode_png(prediction_picture(prediction))),
     }
+
+
+def _mesh_at(scan_dir: Path, params: Any, place: Place) -> Any:
+    """Return the cut mesh of the place; None for that of the scan's first cut."""
+    from stages.precut.precut import precut
+    from stages.runtime.artifacts import read_table
+    from stages.runtime.catalogue import ARTIFACTS
+    from stages.shared.cut import read_cut_mesh
+    from stages.shared.surface import Surface
+    from stages.tetrahedralize.tetrahedralize import tetrahedralize
+
+    if place == Place():
+        return None
+    body, cut = ("halve", "precut_half") if place.half else ("clean", "precut")
+    if not (scan_dir / ARTIFACTS[f"{cut}/nodes"].path).exists():
+        raise InputError(
+            f"{scan_dir.name} has no {cut}. A prediction on {place} needs its mesh. Run the scan to the end first."
+        )
+    if not place.offset_m:
+        return read_cut_mesh(lambda name: read_table(scan_dir, name), cut)
+    vertices = read_table(scan_dir, f"{body}/vertices")["position_m"].to_numpy()
+    low, high = vertices[:, 0].min(), vertices[:, 0].max()
+    if not low < place.offset_m < high:
+        raise InputError(
+            f"The plane {1e3 * place.offset_m:g} mm beside the scan's cut plane misses the body, which reaches from "
+            f"{1e3 * low:.1f} to {1e3 * high:.1f} mm. Give --offset-m between these."
+        )
+    surface = Surface(
+        vertices - [place.offset_m, 0.0, 0.0], read_table(scan_dir, f"{body}/faces")["vertices"].to_numpy()
+    )
+    mesh = tetrahedralize(surface, params.tetrahedralize).mesh
+    return precut(mesh.nodes, mesh.tets, params.precut).cut
 
 
 # Probe: design of the first cut.

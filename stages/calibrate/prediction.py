@@ -6,7 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
+from scipy.spatial import cKDTree
 
+from disect_sim.cut_mesh import CutMesh
 from disect_sim.knife import knife_from
 from disect_sim.many import force_of, simulate_many
 from disect_sim.model import Model
@@ -205,9 +207,10 @@ def predict(
     other: pl.DataFrame,
     *,
     knife: str | dict[str, float] | None = None,
+    mesh: CutMesh | None = None,
     own: Collection[str] = (),
 ) -> Prediction:
-    """Predict the force of another cut of the scan's fruit, on the scan's body and plane.
+    """Predict the force of another cut of the scan's fruit.
 
     Args:
         read: Maps the name of one of the scan's artifacts to its table.
@@ -215,6 +218,7 @@ def predict(
         params: Section `calibrate` of its parameters.
         other: Log of the other cut, as in ingest/force.
         knife: Knife of the other cut, if it was another: the toughness changes by the expected ratio of sharpness.
+        mesh: Body and plane of the other cut; those of the scan's first cut by default.
         own: Names and digests of the library's entries that are of these cuts.
     """
     if knife is not None:
@@ -223,7 +227,8 @@ def predict(
     sharpness, sharpness_spread = sharpness_ratio(
         params.cut.knife_label, used.knife_label, used.damage_law, leave_out=own
     )
-    model = cutting_model(read_cut_mesh(read), MATERIALS[material], used)
+    first = read_cut_mesh(read)
+    model = cutting_model(mesh or first, MATERIALS[material], used)
     cut, known = read_recorded_cut(other), read_recorded_cut(read("ingest/force"))
     if cut is None or known is None:
         raise InputError(
@@ -231,7 +236,8 @@ def predict(
         )
     problem = pose_problem(model, cut, params)
     heights = _heights(read("calibrate/posterior"))
-    fitted = read_first_cut_values(read) | {OFFSET: np.asarray(heights.mean() if len(heights) else 0.0)}
+    fitted = _on_mesh(read_first_cut_values(read), first, mesh or first)
+    fitted[OFFSET] = np.asarray(heights.mean() if len(heights) else 0.0)
     fitted[SHARPENED] = sharpness * fitted[SHARPENED]
     materials = read_possible_materials(read, model.surface)
     tried = [
@@ -239,7 +245,8 @@ def predict(
         nominal_values(params, material, leave_out=own),
         *(of_material(fitted, factors) for factors in materials),
     ]
-    lefts = read_left_over(read("calibrate/left_over")) or [NOTHING]
+    # The model error belongs to the body and plane of the fitted cut.
+    lefts = [NOTHING] if mesh else read_left_over(read("calibrate/left_over")) or [NOTHING]
     # A fit spring by spring has no model discrepancy, nor have its draws.
     of_draws = lefts[1:] or lefts * len(materials)
     answers = simulate_many([problem.cut(values) for values in tried], of=force_of)
@@ -256,12 +263,30 @@ def predict(
         *band(problem, predicted, drawn, lefts[0], cuts=max(1, len(heights)), knife=sharpness_spread),
         {
             "repeated": _repeated(
-                model, [known, *read_further_cuts(read("ingest/further"))], params, problem
+                cutting_model(first, MATERIALS[material], params.cut) if mesh else model,
+                [known, *read_further_cuts(read("ingest/further"))],
+                params,
+                problem,
             ),
             "nominal": nominal,
         },
         len(drawn),
     )
+
+
+def _on_mesh(values: Mapping[str, _Array], first: CutMesh, other: CutMesh) -> dict[str, _Array]:
+    """Return the fitted values on the springs of another mesh: those of the nearest spring, skin from skin."""
+    if other is first:
+        return dict(values)
+    nearest = np.zeros(len(other.spring_position), int)
+    for skin in (False, True):
+        these, those = first.spring_surface == skin, other.spring_surface == skin
+        if not these.any():
+            these = ~these
+        found = cKDTree(first.spring_position[these]).query(other.spring_position[those])[1]
+        nearest[those] = np.flatnonzero(these)[found]
+    count = len(first.spring_position)
+    return {name: value[nearest] if np.shape(value) == (count,) else value for name, value in values.items()}
 
 
 def _repeated(model: Model, cuts: Sequence[RecordedCut], params: CalibrateParams, problem: Problem) -> _Array:

@@ -11,7 +11,9 @@ from pipelines.dvc.commands import EventsTail
 from pipelines.dvc.repair import kept_outputs
 from pipelines.project import Project, find_project, quiet_environment
 from pipelines.runs.dashboard import use_running_dashboard
+from pipelines.scans.cuts import Place, _mesh_at
 from pipelines.versions.figures_table import collect, to_csv
+from stages.runtime.errors import InputError
 
 
 def test_dataset_has_one_row_per_scan_and_every_figure(tmp_path):
@@ -122,3 +124,9 @@ def test_telemetry_is_off(tmp_path):
     assert environment["PREFECT_SERVER_ANALYTICS_ENABLED"] == "false"
     assert environment["PREFECT_SERVER_UI_V2_ENABLED"] == "false"
     assert environment["PREFECT_HOME"].startswith(str(tmp_path))
+
+
+def test_a_prediction_elsewhere_needs_its_mesh(tmp_path):
+    assert str(Place(offset_m=0.012)) == "the whole fruit, +12 mm beside its cut plane"
+    with pytest.raises(InputError, match="has no precut_half"):
+        _mesh_at(tmp_path, None, Place(half=True))

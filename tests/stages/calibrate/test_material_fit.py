@@ -227,6 +227,13 @@ def test_another_cut_is_predicted_beside_its_baselines(model, done):
         "the library's folding knife is blunter"
     )
     assert blunter["band_half_width"] > figures["band_half_width"] + 0.5 * spread
+    # A body half as wide along the blade needs about half the force, and nothing is known of its model error.
+    low, high = (np.array(corner) * [1.0, 1.0, 0.5] for corner in (BLOCK_LOW, BLOCK_HIGH))
+    narrow = precut(*box_mesh(low, high, (3, 3, 3)), load_params(ROOT / "params.yaml").precut).cut
+    beside = predict(artifacts.__getitem__, "apple", params, force_frame(other), mesh=narrow)
+    assert beside.figures()["amplitude"] == pytest.approx(2.0 * figures["amplitude"], rel=0.15)
+    assert beside.figures()["band_half_width"] > figures["band_half_width"]
+    assert beside.guesses["repeated"] == pytest.approx(found.guesses["repeated"])
     with pytest.raises(InputError, match="not a known knife"):
         predict(artifacts.__getitem__, "apple", params, force_frame(other), knife="spoon")
 
