@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from disect_sim.adjoint import Gradients
-    from disect_sim.cut_mesh import CutMesh
+    from disect_sim.cut_mesh import CutMesh, box_mesh
     from disect_sim.knife import KNIVES, Knife, knife_from
     from disect_sim.many import Cut, simulate_many
     from disect_sim.model import Model, build_model
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _HOME = {
     "Gradients": "adjoint",
     "CutMesh": "cut_mesh",
+    "box_mesh": "cut_mesh",
     "InputError": "outcome",
     "KNIVES": "knife",
     "Knife": "knife",
@@ -68,6 +69,7 @@ __all__ = [
     "RecordedMotion",
     "Result",
     "SlicingMotion",
+    "box_mesh",
     "build_model",
     "cut_by_plane",
     "cut_by_surface",

@@ -55,6 +55,10 @@ class Gradients:
     indefinite_hessians: int
     """Steps with an indefinite Hessian: the run passed an event whose timing the gradient cannot see."""
 
+    def __repr__(self) -> str:
+        names = ", ".join((*self.parameters, *self.motion))
+        return f"Gradients({names}; {self.indefinite_hessians} indefinite Hessians)"
+
 
 def pullback(
     tape: Tape, force_bars: np.ndarray, position_bars: Mapping[float, np.ndarray]

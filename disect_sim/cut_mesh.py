@@ -74,6 +74,10 @@ class CutMesh:
     snapped_vertices: int = 0
     """Number of input vertices so close to the surface that the crossings next to them were moved away [-]."""
 
+    def __repr__(self) -> str:
+        springs, area = len(self.spring_virtual), 1e4 * float(self.spring_area.sum())
+        return f"CutMesh({len(self.nodes)} nodes, {len(self.tets)} tets, {springs} springs on {area:.3g} cm²)"
+
     def tet_volumes(self) -> np.ndarray:
         """Return the full (geometric) volume of each tet [m³], shape [m].
 

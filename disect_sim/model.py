@@ -104,6 +104,9 @@ class Model:
     original: "Model | None" = field(default=None, repr=False)
     """Single body of which this model is several copies, if any (see `many.repeated`)."""
 
+    def __repr__(self) -> str:
+        return f"Model({self.mesh!r}, {self.material}, damage_law={self.damage_law!r})"
+
     @property
     def one(self) -> "Model":
         """A single body: this one, or the one of which it is several copies."""

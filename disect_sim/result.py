@@ -64,6 +64,11 @@ class Result:
     statistics: Statistics
     tape: "Tape | None" = field(default=None, repr=False)
 
+    def __repr__(self) -> str:
+        peak = f"peak force {self.force_norm.max():.3g} N, " if len(self.force) else ""
+        share = f"cut {100.0 * self.cut_fraction[-1]:.0f} %"
+        return f"Result({len(self.time)} samples, {peak}{share}, {self.outcome.kind.name.lower()})"
+
     @property
     def force_norm(self) -> np.ndarray:
         """Norm of the force on the knife [N], shape [sample_count], as compared with a robot's log."""
