@@ -35,7 +35,7 @@ from stages.shared.input_files import air_name, check_log_size, check_scan_size,
 
 
 _LIMITS = {
-    "cut": re.compile(r"(max|min)_|.*limit|.*clearance|.*speed"),
+    "cut": re.compile(r"(max|min)_|.*limit|.*clearance|.*speed|knife"),
     "optimize": re.compile(r"(max|min)_|.*limit|.*clearance|.*overlap|final_"),
     "arm": re.compile(""),
     "export": re.compile(""),

@@ -153,6 +153,7 @@ OUTSIDE = {
     "export.min_board_clearance_m": 0.0,
     "arm.robot": "fr3",
     "cut.speed_m_s": 1.0,
+    "cut.knife": "slicing",
     "cut.board_clearance_m": 0.0,
     "cut.force_limit_n": 1e6,
     "ingest.allow_pickle": True,
