@@ -255,6 +255,8 @@ def answers(url: str, timeout_s: float = 5.0) -> bool:
 def check_home(home: Path) -> None:
     """Raise OSError or ServerError if Prefect can't use the folder; Prefect itself would retry for minutes."""
     home.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(OSError):  # another user's folder
+        home.chmod(0o700)  # run history, logs and settings are nobody else's
     with tempfile.TemporaryFile(dir=home):
         pass
     check_disk_space(home)

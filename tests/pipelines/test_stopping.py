@@ -100,6 +100,7 @@ def test_a_stopped_run_has_an_exit_code_of_its_own():
 
 def test_a_folder_that_prefect_could_not_use_is_a_sentence(tmp_path):
     check_home(tmp_path / "new")
+    assert (tmp_path / "new").stat().st_mode & 0o077 == 0, "nobody else reads the run history"
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(OSError, match="exists"):
         check_home(tmp_path / "file")
