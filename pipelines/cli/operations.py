@@ -1,4 +1,4 @@
-"""Operation commands: batch, watch, deploy, dashboard, pull, reproduce, datasets, arm serve, dev."""
+"""Operation commands: batch, watch, deploy, dashboard, push, pull, reproduce, datasets, arm serve, dev."""
 
 from pathlib import Path
 from typing import Annotated
@@ -33,7 +33,7 @@ _MEMORY_GB = 2.0
 
 def add_operation_commands(app: typer.Typer) -> None:
     """Add these commands to the command line."""
-    for command in (batch, watch, deploy, dashboard, pull, reproduce, datasets):
+    for command in (batch, watch, deploy, dashboard, push, pull, reproduce, datasets):
         app.command()(command)
     arm = typer.Typer(no_args_is_help=True, help="Run a simulated arm that executes exported cuts.")
     arm.command("serve")(serve_arm)
@@ -184,6 +184,26 @@ def pull(
 
     pulled = module.pull(project, scans or [], print_note, local=local)
     print_json(pulled) if as_json else out.print(f"Pulled {len(pulled)} artifacts.")
+
+
+def push(as_json: Json = False) -> None:
+    """Send what the work tree and every git tag record to the DVC remote. Exit code 1 if the remote lacks any of it."""
+    project = this_project()
+    from dataclasses import asdict
+
+    from pipelines.versions import reproduce as module
+
+    pushed = module.push(project, print_note)
+    if as_json:
+        print_json([asdict(each) for each in pushed])
+    else:
+        table = Table("version", "files", "missing in the remote", "")
+        for each in pushed:
+            note = "" if each.knows_remote else "its .dvc/config names no remote: a clone must add it"
+            table.add_row(each.version, str(each.objects), ", ".join(each.missing[:3]) or "none", note)
+        out.print(table)
+    if any(each.missing for each in pushed):
+        raise typer.Exit(EXIT_FAILED)
 
 
 def reproduce(

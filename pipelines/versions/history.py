@@ -62,7 +62,7 @@ def _link_cached_outputs(project: Project, root: Path, scan_dir: Path) -> None:
             target.symlink_to(source)
 
 
-_NOW = "now"
+NOW = "now"
 """Name of the work tree as a version."""
 _SCANS = "data/scans"
 _MAX_VERSIONS = 50
@@ -145,7 +145,7 @@ def list_versions(project: Project) -> list[_Version]:
     tag_names = {line.split("\t")[1][:40]: line.split("\t")[0] for line in tags}
     log = _lines(project, "log", f"-{_MAX_VERSIONS}", "--format=%H%x09%cs%x09%s", "--", _SCANS)
     tagged = [_lines(project, "log", "-1", "--format=%H%x09%cs%x09%s", commit)[0] for commit in tag_names]
-    versions = [_Version(_NOW, "", "", len(project.scan_ids()), "the work tree")]
+    versions = [_Version(NOW, "", "", len(project.scan_ids()), "the work tree")]
     for line in sorted({*log, *tagged}, key=lambda text: text.split("\t")[1], reverse=True):
         commit, date, subject = line.split("\t", 2)
         scans = sum(path.endswith(f"/{SCAN_FILE_NAME}") for path in _tree(project, commit))
@@ -244,7 +244,7 @@ def _shown(value: Any) -> str:
 
 def _files(project: Project, version: str) -> dict[str, str]:
     """Return path → blob id of the version's text files."""
-    if version != _NOW:
+    if version != NOW:
         return _tree(project, version)
     paths = [path for path in (project.root / _SCANS).rglob("*") if path.is_file() and _describes(path.name)]
     names = [str(path.relative_to(project.root)) for path in paths] + [PARAMS_FILE_NAME]
@@ -263,7 +263,7 @@ def _describes(name: str) -> bool:
 
 
 def _texts(project: Project, version: str, paths: list[str]) -> dict[str, str]:
-    if version == _NOW:
+    if version == NOW:
         return {path: (project.root / path).read_text(encoding="utf-8") for path in paths}
     return {path: _git(project, "show", f"{version}:./{path}") for path in paths}
 
@@ -304,3 +304,41 @@ def changes_table(changes: _Changes) -> Table:
     if not changes.params and not changes.scans:
         table.add_row("", "", "none")
     return table
+
+
+# Objects in DVC's cache that a version needs.
+
+
+def tags(project: Project) -> list[str]:
+    """Return the names of all git tags."""
+    return _lines(project, "tag", "--list")
+
+
+def needed_objects(project: Project, version: str = NOW) -> dict[str, str]:
+    """Return md5 → path of all raw files and outputs that a version of the dataset records; folders end with .dir.
+
+    Metrics are in git, not in the cache.
+    """
+    paths = [path for path in _files(project, version) if path.endswith((LOCK_FILE_NAME, ".dvc"))]
+    needed: dict[str, str] = {}
+    for path, text in _texts(project, version, paths).items():
+        content = _parse(text)
+        if path.endswith(LOCK_FILE_NAME):
+            stages = content.get("stages", {}).values() if isinstance(content, dict) else ()
+            outputs = [(out, str(out.get("path", ""))) for stage in stages for out in stage.get("outs", ())]
+        else:
+            folder = PurePosixPath(path).parent
+            outputs = [(out, str(folder / str(out.get("path", "")))) for out in content.get("outs", ())]
+        for out, name in outputs:
+            if "md5" in out and not name.endswith("metrics.json"):
+                needed[str(out["md5"])] = name
+    return needed
+
+
+def configures_remote(project: Project, version: str) -> bool:
+    """Return whether a clone at this version knows a default DVC remote."""
+    try:
+        text = run_git(project.root, "show", f"{version}:./.dvc/config").decode()
+    except CommandError:
+        return False
+    return "remote =" in text

@@ -1,4 +1,4 @@
-"""`scan2cut pull` and `scan2cut reproduce`: fetch recorded results; recompute them in a clone and compare."""
+"""`scan2cut push`, `pull` and `reproduce`: send and fetch recorded results; recompute them in a clone and compare."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -7,11 +7,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from pipelines.dvc.clone import Source, fetch_inputs, make_clone, raw_addresses, text_files, write_text_files
-from pipelines.dvc.commands import cache_dir, run_dvc
+from pipelines.dvc.commands import cache_dir, cached_file, run_dvc
 from pipelines.dvc.pipeline_file import StageEntry, read_template, refresh_pipeline_file, stage_address
 from pipelines.dvc.repair import damaged, recorded_outputs, recorded_stages
 from pipelines.dvc.stage import bring_up_to_date
 from pipelines.project import Project, known_scans
+from pipelines.versions.history import NOW, configures_remote, needed_objects, tags
+from stages.runtime.errors import InputError
 from stages.runtime.scan_file import read_scan_file
 
 # Pull. Plain `dvc pull` and `dvc checkout` fail if a scan's dvc.yaml lists stages that never ran: a scan that was only
@@ -54,6 +56,57 @@ def _recorded(project: Project, scan_id: str) -> Iterator[str]:
     for entry in read_template(project.template):
         if entry.name in recorded:
             yield stage_address(project, scan_id, entry.name)
+
+
+# Push. `dvc push --all-tags` reads each tag's own configuration and silently skips a tag made before the remote was
+# committed.
+
+
+@dataclass(frozen=True)
+class _Pushed:
+    """What the remote holds of one version of the dataset."""
+
+    version: str
+    objects: int
+    """Files that the version records."""
+    missing: tuple[str, ...]
+    """Paths of those that are not in the remote, because this machine's cache does not have them either."""
+    knows_remote: bool
+    """False if a clone at this version has no default remote and must be told it."""
+
+
+def push(project: Project, say: Callable[[str], None] = lambda message: None) -> list[_Pushed]:
+    """Send everything that the work tree or any tag records to the DVC remote, then ask the remote for each of it."""
+    from dvc.exceptions import DvcException
+    from dvc.repo import Repo
+    from dvc_data.hashfile.hash_info import HashInfo
+
+    versions = {NOW: needed_objects(project), **{tag: needed_objects(project, tag) for tag in tags(project)}}
+    wanted = {md5 for objects in versions.values() for md5 in objects}
+    say(f"{len(wanted)} objects in {len(versions)} versions")
+    try:
+        with Repo(str(project.root)) as repo:
+            repo.cloud.get_remote()
+            cache = cache_dir(project)
+            here = {md5 for md5 in wanted if cached_file(cache, md5).is_file()}
+            done = repo.cloud.push([HashInfo("md5", md5) for md5 in sorted(here)])
+            say(f"{len(done.transferred)} objects sent")
+            there = repo.cloud.get_remote_odb()
+            found = {md5 for md5 in wanted if there.exists(md5)}
+    except DvcException as error:
+        raise InputError(
+            f"push: {error}. The data need a default DVC remote that can be reached. Add it with `dvc remote add "
+            "--default lab PLACE` and commit .dvc/config."
+        ) from error
+    return [
+        _Pushed(
+            version,
+            len(objects),
+            tuple(sorted(path for md5, path in objects.items() if md5 not in found)),
+            version == NOW or configures_remote(project, version),
+        )
+        for version, objects in versions.items()
+    ]
 
 
 # Reproduce.

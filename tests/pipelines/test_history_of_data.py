@@ -3,6 +3,7 @@
 import json
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -14,8 +15,9 @@ from pipelines.dvc.stage import StageFailedError, bring_up_to_date
 from pipelines.project import TEMPLATE, Project
 from pipelines.scans.register import Request, register_scan, track_raw_files
 from pipelines.scans.status import read_status
-from pipelines.versions.history import at_revision
-from pipelines.versions.reproduce import pull
+from pipelines.versions.history import at_revision, needed_objects
+from pipelines.versions.reproduce import pull, push
+from stages.runtime.errors import InputError
 from stages.runtime.files import parse_yaml, read_mapping
 from tests.pipelines.test_dvc_stage import entry_of, outputs
 from tests.pipelines.tiny_project import commit, dvc, runs, write_scan
@@ -259,3 +261,32 @@ def test_a_partly_run_scan_can_be_pulled(project, tmp_path):
         pull(clone, ["apple"])
     with pytest.raises(CommandError, match=r"faces\.parquet"):
         pull(clone, ["apple"], local=True)
+
+
+def test_push_sends_what_every_tag_needs_and_proves_it(project, tmp_path):
+    """The remote is not in the first tag's configuration: `dvc push --all-tags` leaves that tag's data out."""
+    remote = tmp_path / "remote"
+    with pytest.raises(InputError, match="dvc remote add"):
+        push(project)
+    register_scan(project, Request(write_scan(tmp_path, "apple.ply", "good words")))
+    bring_up_to_date(project, "apple", entry_of(project, "clean"))
+    track_raw_files(project, "apple")
+    tag(project, "v1")
+    old = recorded_outputs(project, "apple", "clean")
+    assert dvc(project, "remote", "add", "--default", "lab", str(remote)).returncode == 0
+    (tmp_path / "new").mkdir()
+    register_scan(project, Request(write_scan(tmp_path / "new", "apple.ply", "other words"), replace=True))
+    bring_up_to_date(project, "apple", entry_of(project, "clean"), force=True)
+    track_raw_files(project, "apple")
+    tag(project, "v2")
+    done = {each.version: each for each in push(project)}
+    assert set(done) == {"now", "v1", "v2"} and not any(each.missing for each in done.values())
+    assert [done[v].knows_remote for v in ("v1", "v2")] == [False, True]
+    cached = [item for item in old if item.path.name != "metrics.json"]
+    assert len(cached) > 3 and all(cached_file(remote, item.md5).is_file() for item in cached)
+
+    lost = next(item for item in cached if item.md5 not in needed_objects(project, "v2"))
+    for place in (remote, cache_dir(project)):
+        cached_file(place, lost.md5).unlink(missing_ok=True)
+    again = {each.version: each.missing for each in push(project)}
+    assert [Path(path).name for path in again["v1"]] == [lost.path.name] and again["v2"] == ()
