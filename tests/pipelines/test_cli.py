@@ -41,6 +41,7 @@ COMMANDS = (
     "watch",
     "deploy",
     "datasets",
+    "push",
     "pull",
     "reproduce",
 )
