@@ -12,11 +12,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.runtime.errors import InputError
-from stages.shared.input_files import CLOUD_SUFFIXES, MAX_FILE_BYTES, ScanHeader, malformed, read_header
+from stages.shared.input_files import (
+    CLOUD_SUFFIXES,
+    MAX_FILE_BYTES,
+    ScanHeader,
+    malformed,
+    memory_limit,
+    read_header,
+)
 from stages.shared.surface import open3d
 
 _MIN_FACES = 8
 """Minimum number of faces: that of an octahedron."""
+_MAX_MEMORY = 1_400_000_000
+"""Largest memory of the parsers [bytes]; a mesh of two million faces as text takes 1 GB."""
+_FARTHEST = 1e9
+"""Largest coordinate in the file's unit: beyond it squares overflow, and no scan has it."""
 _MIN_CLOUD_POINTS = 300
 """Minimum number of points: fewer leave gaps of 15 % of a sphere's radius, too large to close a surface."""
 
@@ -41,11 +52,14 @@ class RawScan:
 def read_scan(path: Path, *, max_faces: int, max_bytes: int = MAX_FILE_BYTES) -> RawScan:
     """Read a mesh (PLY, OBJ, STL, OFF, glTF, GLB) or a point cloud (PLY without faces, PCD, XYZ)."""
     header = read_header(path, max_faces=max_faces, max_bytes=max_bytes)
-    if path.suffix.lower() in CLOUD_SUFFIXES:
-        vertices = _read_pcd(path) if header.kind == "pcd" else _read_xyz(path)
-        faces = np.empty((0, 3), np.int32)
-    else:
-        vertices, faces = _read_mesh(path)
+    with memory_limit(
+        _MAX_MEMORY, f"{path.name} needs more than {_MAX_MEMORY / 1e9:.1f} GB. Decimate the scan first."
+    ):
+        if path.suffix.lower() in CLOUD_SUFFIXES:
+            vertices = _read_pcd(path) if header.kind == "pcd" else _read_xyz(path)
+            faces = np.empty((0, 3), np.int32)
+        else:
+            vertices, faces = _read_mesh(path)
     _check_counts(path.name, header, vertices, faces)
     _check_values(path.name, header, vertices, faces)
     if header.kind == "pcd":
@@ -73,8 +87,8 @@ def _read_mesh(path: Path) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
             data = io.BytesIO(file.read())
         scene = trimesh.load_scene(data, file_type=path.suffix.lower()[1:], process=False)
         geometry = scene.dump() if scene.geometry else []
-    except MemoryError as error:
-        raise InputError(f"{path.name} does not fit in memory. Decimate the scan first.") from error
+    except MemoryError:
+        raise
     except Exception as error:  # a parser fed with garbage may raise anything; all of it means one thing
         raise malformed(
             path.name, f"it cannot be parsed ({type(error).__name__}: {_short(error)})"
@@ -120,6 +134,8 @@ def _check_counts(
 def _check_values(
     name: str, header: ScanHeader, vertices: NDArray[np.float64], faces: NDArray[np.int32]
 ) -> None:
+    if vertices.shape[1] != 3:
+        raise malformed(name, f"its points have {vertices.shape[1]} coordinates instead of three")
     outside = faces[(faces < 0) | (faces >= len(vertices))]
     if len(outside):
         raise malformed(name, f"a face refers to vertex {outside[0]}, but there are {len(vertices)}")
@@ -130,6 +146,9 @@ def _check_values(
             "must be finite. "
             "Export the scan again, or delete these vertices."
         )
+    far = np.abs(vertices[np.isfinite(vertices)]).max(initial=0.0)
+    if far > _FARTHEST:
+        raise malformed(name, f"a coordinate is {far:.3g}; none may be larger than {_FARTHEST:g}")
 
 
 def _short(error: Exception) -> str:

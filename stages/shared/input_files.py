@@ -5,7 +5,7 @@ import mmap
 import resource
 import struct
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -98,24 +98,30 @@ _EXPANSION = 10
 """Memory relative to file size that a valid recording may take while it is read: messages become Python objects."""
 
 
-@contextmanager
-def memory_bound(max_bytes: int, source: str) -> Iterator[None]:
-    """Limit the process in this block to EXPANSION * max_bytes more memory; raise InputError beyond that.
+def memory_bound(max_bytes: int, source: str) -> AbstractContextManager[None]:
+    """Limit the process in this block to EXPANSION * max_bytes more memory; max_bytes is the largest log to read."""
+    return memory_limit(
+        _EXPANSION * max_bytes,
+        f"{source} unpacks to more than {_EXPANSION * max_bytes / 1e6:.0f} MB. At most {_EXPANSION} times "
+        f"ingest.max_bytes are unpacked. Record a shorter cut, or raise ingest.max_bytes.",
+    )
 
-    The limit is enforced by the kernel, so it holds for any library. `max_bytes` is the largest file that is read.
+
+@contextmanager
+def memory_limit(allowed_bytes: int, message: str) -> Iterator[None]:
+    """Limit the process in this block to so much more memory; raise InputError with the message beyond that.
+
+    The limit is enforced by the kernel, so it holds for any library.
     """
     before = resource.getrlimit(resource.RLIMIT_AS)
-    allowed = _address_space() + _EXPANSION * max_bytes
+    allowed = _address_space() + allowed_bytes
     if before[1] != resource.RLIM_INFINITY:
         allowed = min(allowed, before[1])
     resource.setrlimit(resource.RLIMIT_AS, (allowed, before[1]))
     try:
         yield
     except MemoryError as error:
-        raise InputError(
-            f"{source} unpacks to more than {_EXPANSION * max_bytes / 1e6:.0f} MB. At most {_EXPANSION} times "
-            f"ingest.max_bytes are unpacked. Record a shorter cut, or raise ingest.max_bytes."
-        ) from error
+        raise InputError(message) from error
     finally:
         resource.setrlimit(resource.RLIMIT_AS, before)
 
@@ -128,8 +134,8 @@ def _address_space() -> int:
 
 # Headers of scan files: size of a scan, read without loading it
 
-MAX_FILE_BYTES = 2**30
-"""Default of clean.max_bytes, the largest file that is opened [bytes]; a million faces as text are 100 MB."""
+MAX_FILE_BYTES = 2**28
+"""Default of clean.max_bytes, the largest file that is opened [bytes]; two million faces as text are 200 MB."""
 _MAX_HEADER_BYTES = 65536
 """Maximum length of a PLY or PCD header, which has a few hundred bytes."""
 _STL_HEADER_BYTES, _STL_FACE_BYTES = 84, 50
@@ -326,8 +332,10 @@ def _gltf_counts(name: str, kind: str, text: bytes) -> ScanHeader:
             for part in primitives
             if part.get("mode", _GLTF_TRIANGLES) == _GLTF_TRIANGLES
         )
-    except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError) as error:
+    except (LookupError, ArithmeticError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise malformed(name, f"its JSON part is inconsistent ({type(error).__name__})") from error
+    if any(not isinstance(uri, str) for uri in uris):
+        raise malformed(name, "a uri of its JSON part is not text")
     if any(not uri.startswith("data:") for uri in uris):
         raise InputError(
             f"{name} keeps its geometry in another file ({uris[0][:80]}). A scan must be one file. "

@@ -116,6 +116,10 @@ BAD = {
     "noise.glb": (b"glTF" + bytes(range(256)), "malformed"),
     "list.gltf": (b"[1, 2]", "malformed"),
     "outside.gltf": (b'{"buffers": [{"uri": "../secret.bin", "byteLength": 4}]}', "must be one file"),
+    "number_as_uri.gltf": (b'{"buffers": [{"uri": 5, "byteLength": 4}]}', "uri of its JSON part is not text"),
+    "endless.gltf": (embedded_gltf().replace(b'"count": ', b'"count": 1e999, "was": '), "OverflowError"),
+    "flat_points.gltf": (embedded_gltf().replace(b"VEC3", b"VEC2"), "malformed"),
+    "far.xyz": (b"1e308 1 2\n" * 400, "none may be larger than"),
     "words.xyz": (b"one two three\n" * 400, "not a table of numbers"),
     "two_columns.xyz": (b"1 2\n" * 400, "2 columns"),
     "few.xyz": (b"1 2 3\n" * 20, "20 points"),
@@ -180,3 +184,11 @@ def test_damaged_bytes_never_escape_as_another_error(tmp_path: Path, data: st.Da
     except InputError:
         return
     assert np.isfinite(scan.vertices).all()
+
+
+def test_a_scan_that_unpacks_to_too_much_memory(tmp_path, monkeypatch):
+    path = tmp_path / "large.xyz"
+    path.write_bytes(b"1 2 3\n" * 2_000_000)
+    monkeypatch.setattr("stages.clean.scan_file._MAX_MEMORY", 20_000_000)
+    with pytest.raises(InputError, match=r"needs more than 0\.0 GB. Decimate"):
+        read_scan(path, max_faces=10**7)
