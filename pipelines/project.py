@@ -3,11 +3,11 @@
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from stages.runtime.errors import InputError
+from stages.runtime.errors import InputError, did_you_mean
 from stages.runtime.files import lock
 
 TEMPLATE = Path("pipelines/dvc/scan.dvc.yaml")
@@ -75,8 +75,8 @@ def known_scans(project: Project, scan_ids: Sequence[str]) -> list[str]:
     for scan_id in scan_ids:
         if scan_id not in registered:
             raise InputError(
-                f"There is no scan {scan_id!r}. Registered scans: {', '.join(registered) or 'none'}. "
-                "Register one with 'scan2cut run FILE'."
+                f"There is no scan {scan_id!r}.{did_you_mean(scan_id, registered)} Registered scans: "
+                f"{', '.join(registered) or 'none'}. Register one with 'scan2cut run FILE'."
             )
     return list(scan_ids) or registered
 
@@ -119,18 +119,37 @@ def apply_environment(project: Project) -> None:
 
 
 @contextmanager
-def scan_lock(project: Project, scan_id: str, on_wait: Callable[[], None]) -> Iterator[None]:
-    """Hold the scan's lock, so that one run at a time works on it; call `on_wait` once if another run has it."""
+def scan_lock(project: Project, scan_id: str, on_wait: Callable[[], None], stage: str = "") -> Iterator[None]:
+    """Hold the scan's lock, so that one run at a time works on it; call `on_wait` once if another run has it.
+
+    `stage` is what `lock_holder` tells others meanwhile.
+    """
     project.state_dir.mkdir(parents=True, exist_ok=True)
-    with file_lock(project.state_dir / f"{scan_id}.lock", on_wait):
+    with file_lock(_lock_file(project, scan_id), on_wait, stage):
         yield
 
 
+def lock_holder(project: Project, scan_id: str) -> str | None:
+    """Return the stage for which a run holds the scan's lock; None if no run holds it."""
+    try:
+        with _lock_file(project, scan_id).open("r+") as file:
+            return None if lock(file.fileno(), wait=False) else file.read()
+    except OSError:
+        return None
+
+
+def _lock_file(project: Project, scan_id: str) -> Path:
+    return project.state_dir / f"{scan_id}.lock"
+
+
 @contextmanager
-def file_lock(path: Path, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Hold an exclusive lock on this file."""
-    with path.open("w") as file:
+def file_lock(path: Path, on_wait: Callable[[], None] = lambda: None, note: str = "") -> Iterator[None]:
+    """Hold an exclusive lock on this file, which meanwhile contains the note."""
+    with path.open("a") as file:
         if not lock(file.fileno(), wait=False):
             on_wait()
             lock(file.fileno())
+        with suppress(OSError):  # a full disk must not keep anybody from working
+            os.ftruncate(file.fileno(), 0)
+            os.write(file.fileno(), note.encode())
         yield

@@ -10,7 +10,7 @@ from typing import Any
 
 from pipelines.project import Project, known_scans
 from pipelines.scans import register
-from stages.runtime.errors import InputError
+from stages.runtime.errors import InputError, did_you_mean
 from stages.runtime.scan_file import PARAMS_FILE_NAME, SCAN_FILE_NAME, read_scan_file
 
 # Library.
@@ -94,8 +94,8 @@ def library_cut(project: Project, name: str) -> tuple[str, dict[str, Any]]:
         if cut["name"] == name:
             return material, cut
     raise InputError(
-        f"{name[:80]!r} is not in the library. Its entries: {', '.join(cut['name'] for _, cut in cuts) or 'none'}. "
-        "Choose one of them."
+        f"{name[:80]!r} is not in the library.{did_you_mean(name, [cut['name'] for _, cut in cuts])} Its entries: "
+        f"{', '.join(cut['name'] for _, cut in cuts) or 'none'}. Choose one of them."
     )
 
 
