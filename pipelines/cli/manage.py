@@ -1,6 +1,7 @@
-"""Commands that manage scans: remove, rename, history."""
+"""Commands that manage workspaces and scans: init, remove, rename, history."""
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,8 +14,28 @@ _Scan = Annotated[str, typer.Argument(help="Id of a registered scan.", autocompl
 
 def add_manage_commands(app: typer.Typer) -> None:
     """Add these commands to the command line."""
-    for command in (remove, rename, history):
+    for command in (init, remove, rename, history):
         app.command()(command)
+
+
+def init(
+    folder: Annotated[Path, typer.Argument(help="New or empty folder.")],
+    as_json: Json = False,
+) -> None:
+    """Make a workspace: a folder for your data, settings, profiles and library of cuts, outside the code."""
+    from pipelines.workspace import init_workspace
+
+    project = init_workspace(folder)
+    if as_json:
+        print_json({"workspace": str(project.root)})
+        return
+    print_text(out, f"Workspace: {project.root}")
+    print_text(
+        out,
+        "settings.yaml: what differs from the defaults; profiles/: your cell, knife, material and robot; library/: "
+        "calibrated cuts; data/: scans.",
+    )
+    print_text(out, f"Next: cd {folder} && scan2cut run SCAN --log LOG")
 
 
 def remove(

@@ -62,7 +62,7 @@ def add_cut(project: Project, scan: str) -> dict[str, Any]:
         "values": what_the_log_says(posterior),
     }
     _refuse_known_logs(project, entry)
-    path = project.root / FOLDER / f"{identity.material}.json"
+    path = (project.root / FOLDER).resolve() / f"{identity.material}.json"  # a workspace's folder is a link
     others = [cut for cut in json.loads(path.read_text(encoding="utf-8"))["cuts"] if cut["name"] != scan]
     write_bytes_atomic(path, library_text([*others, entry]).encode())
     return {"material": identity.material, "cuts": len(others) + 1, "file": str(path), "entry": entry}
@@ -104,7 +104,7 @@ def remove_cut(project: Project, name: str) -> dict[str, Any]:
     from stages.runtime.files import write_bytes_atomic
 
     material, entry = library_cut(project, name)
-    path = project.root / FOLDER / f"{material}.json"
+    path = (project.root / FOLDER).resolve() / f"{material}.json"
     others = [cut for each, cut in library_cuts(project) if each == material and cut["name"] != name]
     write_bytes_atomic(path, library_text(others).encode())
     return {"material": material, "cuts": len(others), "file": str(path), "entry": entry}

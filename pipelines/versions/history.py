@@ -376,12 +376,13 @@ def history_table(scan_id: str, rows: Sequence[Mapping[str, Any]]) -> Table:
     """Return a table with one row per run or commit."""
     table = Table("when", "what", "changes since the run before", "computed", "main figures", title=scan_id)
     for row in rows:
+        is_run = row["what"].startswith("run")
         figures = [figure(key.partition(".")[2], value) for key, value in row["figures"].items()]
         table.add_row(
             row["when"][:16].replace("T", " "),
             row["what"],
-            "\n".join(row["changes"]) or "none",
-            ", ".join(row["computed"]) or "nothing",
+            "\n".join(row["changes"]) or ("none" if is_run else ""),
+            ", ".join(row["computed"]) or ("nothing" if is_run else ""),
             "\n".join(figures),
         )
     return table
