@@ -1,6 +1,7 @@
-"""Commands that manage workspaces and scans: init, remove, rename, history."""
+"""Commands that manage workspaces and scans: init, remove, rename, history, plane."""
 
 import sys
+import webbrowser
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +15,7 @@ _Scan = Annotated[str, typer.Argument(help="Id of a registered scan.", autocompl
 
 def add_manage_commands(app: typer.Typer) -> None:
     """Add these commands to the command line."""
-    for command in (init, remove, rename, history):
+    for command in (init, remove, rename, history, plane):
         app.command()(command)
 
 
@@ -91,3 +92,37 @@ def history(scan: _Scan, as_json: Json = False) -> None:
         out.print(history_table(scan, rows))
     else:
         print_text(out, f"No run of {scan} is recorded. Run it with: scan2cut run {scan}")
+
+
+def plane(
+    scan: _Scan,
+    port: Annotated[int, typer.Option(help="Port of the page; 0: any free one.")] = 0,
+    open_page: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in the browser.")] = True,
+) -> None:
+    """Choose the plane of the first cut by eye, on a page of this machine; save it as --set would.
+
+    Ctrl-C ends it without a change.
+    """
+    from pipelines.report.plane_page import CutPlane, PlaneServer, read_fruit
+    from pipelines.scans.register import Request, known_raw_file, register_scan
+
+    project = this_project()
+    fruit = read_fruit(project, scan)
+
+    def save(chosen: CutPlane) -> None:
+        overrides = {"clean": {"cut_offset_m": chosen.cut_offset_m, "turn_deg": chosen.turn_deg}}
+        register_scan(project, Request(known_raw_file(project, scan), scan_id=scan, overrides=overrides))
+
+    server = PlaneServer(fruit, save, port)
+    print_note(f"Choose the plane at {server.url} and press Save there. Ctrl-C ends without a change.")
+    if open_page and not webbrowser.open(server.url):
+        print_note("No browser available to open the page. Open the address yourself.")
+    try:
+        server.serve()
+    except KeyboardInterrupt:
+        print_note("Nothing was changed.")
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+    if server.chosen is not None:
+        settings = " ".join(f"--set {each}" for each in server.chosen.settings())
+        print_text(out, f"Saved for {scan}: {settings}")
+        print_text(out, f"Next: scan2cut run {scan}")

@@ -252,14 +252,14 @@ def viewer_data(recording: _Recording) -> dict[str, Any]:
         },
         "grain_m": _GRAIN_M,
         "grain": _GRAIN,
-        "faces": _packed(recording.faces["vertices"].explode(), 1.0, pl.Int32),
-        "side": _packed(recording.faces["side"], 1.0),
-        "on_cut": _packed(recording.faces["on_cut"].cast(pl.Int16), 1.0),
-        "vertices": _packed(recording.vertices["position_m"].explode(), _GRAIN_M),
-        "displacement": _packed(recording.vertices["displacement_m"], _GRAIN_M),
-        "plus": _packed(recording.springs["plus_m"].explode(), _GRAIN_M),
-        "minus": _packed(recording.springs["minus_m"].explode(), _GRAIN_M),
-        "remaining": _packed(recording.springs["remaining_fraction"], _GRAIN),
+        "faces": packed(recording.faces["vertices"].explode(), 1.0, pl.Int32),
+        "side": packed(recording.faces["side"], 1.0),
+        "on_cut": packed(recording.faces["on_cut"].cast(pl.Int16), 1.0),
+        "vertices": packed(recording.vertices["position_m"].explode(), _GRAIN_M),
+        "displacement": packed(recording.vertices["displacement_m"], _GRAIN_M),
+        "plus": packed(recording.springs["plus_m"].explode(), _GRAIN_M),
+        "minus": packed(recording.springs["minus_m"].explode(), _GRAIN_M),
+        "remaining": packed(recording.springs["remaining_fraction"], _GRAIN),
         "max_displacement_m": metrics["max_displacement_m"],
         "surface_colours": list(colour_map(MAP)),
         "spring_colours": list(colour_map(DATA_MAP)),
@@ -268,7 +268,7 @@ def viewer_data(recording: _Recording) -> dict[str, Any]:
     }
 
 
-def _packed(values: pl.Series, grain: float, dtype: Any = pl.Int16) -> str:
+def packed(values: pl.Series, grain: float, dtype: Any = pl.Int16) -> str:
     """Encode values as little-endian multiples of the grain, clipped to the type's range."""
     limit = 2**15 - 1 if dtype == pl.Int16 else 2**31 - 1
     rounded = (values.cast(pl.Float64) / grain).round().clip(-limit, limit).cast(dtype)
