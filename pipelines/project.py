@@ -3,27 +3,38 @@
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from stages.runtime.errors import InputError
-from stages.runtime.files import lock
+from stages.runtime.errors import InputError, did_you_mean
+from stages.runtime.files import LIBRARY_VARIABLE, lock
 
 TEMPLATE = Path("pipelines/dvc/scan.dvc.yaml")
 """Pipeline template, relative to the project."""
+SETTINGS_FILE_NAME = "settings.yaml"
+"""Marks a workspace, a project folder outside the clone (pipelines/workspace.py)."""
+_CODE = Path(__file__).parents[1]
+"""The clone of this code, or the folder of the installed packages."""
+
+
+def shipped_file(name: str) -> Path:
+    """Return a file or folder of the repository's root that a wheel contains too."""
+    packed = _CODE / "pipelines" / "shipped" / name
+    return packed if packed.exists() else _CODE / name
 
 
 @dataclass(frozen=True)
 class Project:
-    """A clone of scan2cut with its data."""
+    """A clone of scan2cut, or a workspace, with its data."""
 
     root: Path
 
     @property
     def template(self) -> Path:
         """Pipeline template of all scans."""
-        return self.root / TEMPLATE
+        path = self.root / TEMPLATE
+        return path if path.is_file() else _CODE / TEMPLATE  # a version of a workspace in git has no code
 
     @property
     def scans_dir(self) -> Path:
@@ -33,7 +44,12 @@ class Project:
     @property
     def sample_dir(self) -> Path:
         """The bundled sample."""
-        return self.root / "data" / "sample"
+        return shipped_file("data/sample") if self.is_workspace else self.root / "data" / "sample"
+
+    @property
+    def is_workspace(self) -> bool:
+        """Whether this is a workspace, not a clone."""
+        return (self.root / SETTINGS_FILE_NAME).is_file()
 
     @property
     def prefect_home(self) -> Path:
@@ -75,8 +91,8 @@ def known_scans(project: Project, scan_ids: Sequence[str]) -> list[str]:
     for scan_id in scan_ids:
         if scan_id not in registered:
             raise InputError(
-                f"There is no scan {scan_id!r}. Registered scans: {', '.join(registered) or 'none'}. "
-                "Register one with 'scan2cut run FILE'."
+                f"There is no scan {scan_id!r}.{did_you_mean(scan_id, registered)} Registered scans: "
+                f"{', '.join(registered) or 'none'}. Register one with 'scan2cut run FILE'."
             )
     return list(scan_ids) or registered
 
@@ -84,12 +100,13 @@ def known_scans(project: Project, scan_ids: Sequence[str]) -> list[str]:
 def find_project(start: Path | None = None) -> Project:
     """Return the project that contains the given (default: current) directory, else the clone of this code."""
     here = (start or Path.cwd()).absolute()
-    for folder in (here, *here.parents, Path(__file__).parents[1]):
-        if (folder / TEMPLATE).is_file() and (folder / "params.yaml").is_file():
+    for folder in (here, *here.parents, _CODE):
+        is_clone = (folder / TEMPLATE).is_file() and (folder / "params.yaml").is_file()
+        if is_clone or ((folder / SETTINGS_FILE_NAME).is_file() and (folder / "data" / "scans").is_dir()):
             return Project(folder)
     raise InputError(
-        f"{here} is not inside a scan2cut project. A project has params.yaml and {TEMPLATE}. "
-        "Change into your clone of the repository."
+        f"{here} is not inside a scan2cut project. Data belong in a workspace. Make one with 'scan2cut init DIR' and "
+        "change into it."
     )
 
 
@@ -108,6 +125,9 @@ def quiet_environment(project: Project) -> dict[str, str]:
 
 def apply_environment(project: Project) -> None:
     """Set environment variables the user has not set, and put this Python first in PATH for the stages."""
+    os.environ.pop(LIBRARY_VARIABLE, None)
+    if project.is_workspace:
+        os.environ[LIBRARY_VARIABLE] = str(project.root / "library")
     for key, value in quiet_environment(project).items():
         os.environ.setdefault(key, value)
     binaries = str(Path(sys.executable).parent)
@@ -119,18 +139,37 @@ def apply_environment(project: Project) -> None:
 
 
 @contextmanager
-def scan_lock(project: Project, scan_id: str, on_wait: Callable[[], None]) -> Iterator[None]:
-    """Hold the scan's lock, so that one run at a time works on it; call `on_wait` once if another run has it."""
+def scan_lock(project: Project, scan_id: str, on_wait: Callable[[], None], stage: str = "") -> Iterator[None]:
+    """Hold the scan's lock, so that one run at a time works on it; call `on_wait` once if another run has it.
+
+    `stage` is what `lock_holder` tells others meanwhile.
+    """
     project.state_dir.mkdir(parents=True, exist_ok=True)
-    with file_lock(project.state_dir / f"{scan_id}.lock", on_wait):
+    with file_lock(_lock_file(project, scan_id), on_wait, stage):
         yield
 
 
+def lock_holder(project: Project, scan_id: str) -> str | None:
+    """Return the stage for which a run holds the scan's lock; None if no run holds it."""
+    try:
+        with _lock_file(project, scan_id).open("r+") as file:
+            return None if lock(file.fileno(), wait=False) else file.read()
+    except OSError:
+        return None
+
+
+def _lock_file(project: Project, scan_id: str) -> Path:
+    return project.state_dir / f"{scan_id}.lock"
+
+
 @contextmanager
-def file_lock(path: Path, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Hold an exclusive lock on this file."""
-    with path.open("w") as file:
+def file_lock(path: Path, on_wait: Callable[[], None] = lambda: None, note: str = "") -> Iterator[None]:
+    """Hold an exclusive lock on this file, which meanwhile contains the note."""
+    with path.open("a") as file:
         if not lock(file.fileno(), wait=False):
             on_wait()
             lock(file.fileno())
+        with suppress(OSError):  # a full disk must not keep anybody from working
+            os.ftruncate(file.fileno(), 0)
+            os.write(file.fileno(), note.encode())
         yield

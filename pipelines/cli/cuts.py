@@ -11,7 +11,7 @@ from disect_sim.parameters import MATERIALS
 from pipelines.cli.terminal import Json, err, out, print_json, print_text, scan_ids, this_project
 from pipelines.cli.terminal import materials as complete_materials
 from pipelines.report.page import number
-from stages.runtime.errors import EXIT_FAILED, InputError
+from stages.runtime.errors import EXIT_FAILED, InputError, did_you_mean
 
 
 def add_robot_commands(app: typer.Typer) -> None:
@@ -99,7 +99,8 @@ def materials(
 
     if material not in MATERIALS:
         raise InputError(
-            f"{material[:80]!r} is not a known material. Known: {', '.join(MATERIALS)}. Choose one of them."
+            f"{material[:80]!r} is not a known material.{did_you_mean(material, MATERIALS)} Known: "
+            f"{', '.join(MATERIALS)}. Choose one of them."
         )
     priors, sources = expected(tuple(PRIORS["priors"]), material, "edge"), sources_of(material)
     literature = [row for row in PRIORS["literature"] if row["material"] in (material, "any")]

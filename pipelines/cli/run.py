@@ -93,6 +93,10 @@ def run(
         Path | None, typer.Option(help="Triangle mesh to cut along, instead of the plane.")
     ] = None,
     settings: _Settings = None,
+    profile: Annotated[
+        list[str] | None,
+        typer.Option(help="Use a profile for this scan, e.g. knife/chef (profiles/knife/chef.yaml)."),
+    ] = None,
     scan_id: Annotated[
         str | None, typer.Option("--id", help="Id of the scan.", show_default="from the file name")
     ] = None,
@@ -122,7 +126,7 @@ def run(
     def request() -> Request:
         source, registered_id = registered_scan(project, str(scan))
         name = scan_id or registered_id
-        overrides = parse_overrides(settings or [])
+        overrides = _with_profiles(project, profile or [], parse_overrides(settings or []))
         first, further = _cuts(log)
         if material is None and registered_id is None and name not in project.scan_ids():
             print_note(
@@ -144,6 +148,20 @@ def run(
 
     result = _run(project, request, force=force, verbose=verbose, target=target)
     _print_run(project, result, only_json)
+
+
+def _with_profiles(
+    project: "Project", profiles: list[str], overrides: dict[str, dict[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    """Return the parameters of the profiles, and over them those of --set."""
+    if not profiles:
+        return overrides
+    from pipelines.workspace import profile_overrides
+
+    merged = profile_overrides(project, profiles)
+    return {
+        section: {**merged.get(section, {}), **overrides.get(section, {})} for section in merged | overrides
+    }
 
 
 def export(
@@ -280,6 +298,8 @@ def _run(
     from pipelines.runs.run_summary import RunResult
 
     result = RunResult()
+    if project.is_workspace:
+        print_note(f"Workspace: {project.root}")
     try:
         stop_soon_on_signals()
         with ProgressBars(err) if err.is_terminal else ProgressLines(print_note) as bars:

@@ -186,8 +186,17 @@ def print_json(value: Any) -> None:
 
 
 def this_project() -> Project:
-    """Return the project of the current directory and set its environment variables."""
+    """Return the project of the current directory and set its environment variables; say which, if it is elsewhere."""
     project = find_project()
+    if project.is_workspace:
+        from pipelines.workspace import refresh_workspace
+
+        refresh_workspace(project)
+    elif project.root not in (here := Path.cwd().absolute(), *here.parents):
+        print_note(
+            f"Workspace: {project.root}, the clone of the code. For data of your own use 'scan2cut init DIR' and work "
+            "there."
+        )
     apply_environment(project)
     return project
 

@@ -18,7 +18,7 @@ import yaml
 
 from pipelines.dvc.repair import recorded_stages
 from pipelines.project import TEMPLATE, Project
-from stages.runtime.errors import InputError
+from stages.runtime.errors import InputError, did_you_mean
 from stages.runtime.files import read_mapping, write_bytes_atomic
 from stages.runtime.scan_file import PIPELINE_FILE_NAME, SCAN_FILE_NAME, read_scan_mapping
 
@@ -62,7 +62,8 @@ def needed_for(stage: str, entries: Iterable[StageEntry]) -> tuple[StageEntry, .
     names = [entry.name for entry in ordered]
     if stage not in names:
         raise InputError(
-            f"--target is {stage[:80]!r}, which is not a stage. It must be one of {', '.join(names)}. Choose one."
+            f"--target is {stage[:80]!r}, which is not a stage.{did_you_mean(stage, names)} It must be one of "
+            f"{', '.join(names)}. Choose one."
         )
     needed = {stage}
     for entry in reversed(ordered):

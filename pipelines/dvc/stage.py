@@ -132,6 +132,7 @@ def bring_up_to_date(
             project,
             scan_id,
             lambda: listeners.on_line("Another run is using this scan; waiting for it to finish."),
+            entry.name,
         ),
         kept_outputs(scan_dir, entry.name, outputs, lambda: _is_recorded(project, scan_id, entry.name)),
     ):

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +15,7 @@ from pipelines.project import Project
 from stages.runtime.artifacts import read_metrics, read_table
 from stages.runtime.catalogue import ARTIFACTS
 from stages.runtime.errors import InputError
-from stages.runtime.files import read_mapping, write_bytes_atomic
+from stages.runtime.files import read_mapping, sha256_of_file, write_bytes_atomic
 from stages.runtime.scan_file import PARAMS_FILE_NAME, SCAN_FILE_NAME
 
 # run.json: result of the last run and time of each stage's last computation.
@@ -68,7 +68,83 @@ def write_run_record(
         computed_s=computed,
     )
     write_bytes_atomic(scan_dir / _RUN_FILE_NAME, (json.dumps(asdict(record), indent=1) + "\n").encode())
+    _append_run(scan_dir, record, [name for name, _, _, cached in reports if not cached])
     return record
+
+
+# runs.jsonl: one line per run, for `scan2cut history`.
+
+
+_RUNS_FILE_NAME = "runs.jsonl"
+_FIGURES = {
+    "calibrate": ("nmae", "nmae_forecast"),
+    "optimize": ("mean_force_vertical_n", "mean_force_optimized_n", "reduction"),
+    "export": ("outcome",),
+}
+"""Stage → metrics that a history shows."""
+
+
+def main_figures(read: Callable[[str], Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the main figures, such as optimize.reduction, from a function that returns a stage's metrics."""
+    return {
+        f"{stage}.{name}": metrics[name]
+        for stage, names in _FIGURES.items()
+        for metrics in [read(stage)]
+        for name in names
+        if metrics.get(name) is not None
+    }
+
+
+def read_runs(scan_dir: Path) -> list[dict[str, Any]]:
+    """Return the recorded runs, oldest first; lines that a power cut left incomplete are skipped."""
+    path = scan_dir / _RUNS_FILE_NAME
+    runs = []
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else ():
+        try:
+            runs.append({"finished": "", **json.loads(line)})
+        except (ValueError, TypeError):
+            continue
+    return runs
+
+
+def _append_run(scan_dir: Path, record: _RunRecord, computed: list[str]) -> None:
+    def metrics(stage: str) -> Mapping[str, Any]:
+        path = scan_dir / ARTIFACTS[f"{stage}/metrics"].path
+        return read_metrics(path) if path.is_file() else {}
+
+    line = {
+        "finished": record.finished,
+        "ok": record.ok,
+        "error": record.error,
+        "computed": computed,
+        "settings": flat(read_mapping(scan_dir / SCAN_FILE_NAME)),
+        "files": _raw_digests(scan_dir),
+        "params": _digest(scan_dir.parents[2] / PARAMS_FILE_NAME),
+        "figures": main_figures(metrics),
+    }
+    with (scan_dir / _RUNS_FILE_NAME).open("a", encoding="utf-8") as file:
+        file.write(json.dumps(line) + "\n")
+
+
+def _raw_digests(scan_dir: Path) -> dict[str, str]:
+    """Return the first characters of the sha256 of the raw scan and log by their role."""
+    scan = read_mapping(scan_dir / SCAN_FILE_NAME)
+    return {role: _digest(scan_dir / str(scan[role])) for role in ("scan", "log") if scan.get(role)}
+
+
+def _digest(path: Path) -> str:
+    return sha256_of_file(path)[:12] if path.is_file() else ""
+
+
+def flat(value: Any, prefix: str = "") -> dict[str, Any]:
+    """Return nested mappings as one with dotted keys."""
+    if not isinstance(value, dict):
+        return {prefix: value}
+    return {
+        name: leaf
+        for key, item in value.items()
+        for name, leaf in flat(item, f"{prefix}.{key}" if prefix else str(key)).items()
+    }
 
 
 _CUT_FOLDERS = ("certified", "refused")

@@ -32,6 +32,10 @@ class _Recording:
     metrics: dict[str, Any]
     cut: dict[str, Any]
     """Content of the export's cut.json; empty if there is none."""
+    vertical: dict[str, pl.DataFrame]
+    """Tables frames, vertices and springs of the vertical cut; empty if it was not recorded."""
+    final_from_s: float | None
+    """Time at which the final strokes begin; None if there are none."""
 
     def of_frame(self, table: pl.DataFrame, frame: int) -> pl.DataFrame:
         """Return the rows of one frame."""
@@ -52,7 +56,17 @@ def read_recording(project: Project, scan_id: str) -> _Recording:
             f"Run 'scan2cut run {scan_id}' first."
         )
     tables = {name: table for name, table in by_name.items() if table is not None}
-    return _Recording(scan_id, metrics=metrics, cut=data.cut, **tables)
+    compared = {name: data.table(f"replay/vertical_{name}") for name in ("frames", "vertices", "springs")}
+    vertical = {name: table for name, table in compared.items() if table is not None}
+    motion = data.metrics("optimize")
+    return _Recording(
+        scan_id,
+        metrics=metrics,
+        cut=data.cut,
+        vertical=vertical if len(vertical) == len(compared) else {},
+        final_from_s=motion.get("duration_s") if motion.get("draw_strokes") else None,
+        **tables,
+    )
 
 
 def need(module: str, extra: str) -> Any:
@@ -239,12 +253,12 @@ def viewer_html(recording: _Recording) -> str:
 
 def viewer_data(recording: _Recording) -> dict[str, Any]:
     """Return the data for the page's script; large arrays are base64-encoded integers."""
-    frames, metrics = recording.frames, recording.metrics
+    metrics = recording.metrics
+    by_name = {"frames": recording.frames, "vertices": recording.vertices, "springs": recording.springs}
     return {
-        "time_s": frames["time_s"].to_list(),
-        "knife_m": frames["knife_position_m"].to_list(),
-        "force_n": frames["force_norm_n"].to_list(),
-        "cut_fraction": frames["cut_fraction"].to_list(),
+        **_cut_data(by_name),
+        "vertical": _cut_data(recording.vertical) if recording.vertical else None,
+        "final_from_s": recording.final_from_s,
         "blade": {
             "length_m": metrics["blade_length_m"],
             "height_m": metrics["blade_height_m"],
@@ -252,23 +266,35 @@ def viewer_data(recording: _Recording) -> dict[str, Any]:
         },
         "grain_m": _GRAIN_M,
         "grain": _GRAIN,
-        "faces": _packed(recording.faces["vertices"].explode(), 1.0, pl.Int32),
-        "side": _packed(recording.faces["side"], 1.0),
-        "on_cut": _packed(recording.faces["on_cut"].cast(pl.Int16), 1.0),
-        "vertices": _packed(recording.vertices["position_m"].explode(), _GRAIN_M),
-        "displacement": _packed(recording.vertices["displacement_m"], _GRAIN_M),
-        "plus": _packed(recording.springs["plus_m"].explode(), _GRAIN_M),
-        "minus": _packed(recording.springs["minus_m"].explode(), _GRAIN_M),
-        "remaining": _packed(recording.springs["remaining_fraction"], _GRAIN),
+        "faces": packed(recording.faces["vertices"].explode(), 1.0, pl.Int32),
+        "side": packed(recording.faces["side"], 1.0),
+        "on_cut": packed(recording.faces["on_cut"].cast(pl.Int16), 1.0),
         "max_displacement_m": metrics["max_displacement_m"],
         "surface_colours": list(colour_map(MAP)),
         "spring_colours": list(colour_map(DATA_MAP)),
         "outcome": metrics["outcome"],
-        "arm": arm_of(recording.cut, frames["time_s"].to_list()),
+        "arm": arm_of(recording.cut, recording.frames["time_s"].to_list()),
     }
 
 
-def _packed(values: pl.Series, grain: float, dtype: Any = pl.Int16) -> str:
+def _cut_data(tables: dict[str, pl.DataFrame]) -> dict[str, Any]:
+    """Return what moves in one of the cuts."""
+    frames, vertices, springs = tables["frames"], tables["vertices"], tables["springs"]
+    return {
+        "time_s": frames["time_s"].to_list(),
+        "knife_m": frames["knife_position_m"].to_list(),
+        "force_n": frames["force_norm_n"].to_list(),
+        "force_vector_n": frames["force_n"].to_list(),
+        "cut_fraction": frames["cut_fraction"].to_list(),
+        "vertices": packed(vertices["position_m"].explode(), _GRAIN_M),
+        "displacement": packed(vertices["displacement_m"], _GRAIN_M),
+        "plus": packed(springs["plus_m"].explode(), _GRAIN_M),
+        "minus": packed(springs["minus_m"].explode(), _GRAIN_M),
+        "remaining": packed(springs["remaining_fraction"], _GRAIN),
+    }
+
+
+def packed(values: pl.Series, grain: float, dtype: Any = pl.Int16) -> str:
     """Encode values as little-endian multiples of the grain, clipped to the type's range."""
     limit = 2**15 - 1 if dtype == pl.Int16 else 2**31 - 1
     rounded = (values.cast(pl.Float64) / grain).round().clip(-limit, limit).cast(dtype)

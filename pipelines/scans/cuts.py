@@ -10,7 +10,7 @@ from typing import Any
 
 from pipelines.project import Project, known_scans
 from pipelines.scans import register
-from stages.runtime.errors import InputError
+from stages.runtime.errors import InputError, did_you_mean
 from stages.runtime.scan_file import PARAMS_FILE_NAME, SCAN_FILE_NAME, read_scan_file
 
 # Library.
@@ -62,7 +62,7 @@ def add_cut(project: Project, scan: str) -> dict[str, Any]:
         "values": what_the_log_says(posterior),
     }
     _refuse_known_logs(project, entry)
-    path = project.root / FOLDER / f"{identity.material}.json"
+    path = (project.root / FOLDER).resolve() / f"{identity.material}.json"  # a workspace's folder is a link
     others = [cut for cut in json.loads(path.read_text(encoding="utf-8"))["cuts"] if cut["name"] != scan]
     write_bytes_atomic(path, library_text([*others, entry]).encode())
     return {"material": identity.material, "cuts": len(others) + 1, "file": str(path), "entry": entry}
@@ -94,8 +94,8 @@ def library_cut(project: Project, name: str) -> tuple[str, dict[str, Any]]:
         if cut["name"] == name:
             return material, cut
     raise InputError(
-        f"{name[:80]!r} is not in the library. Its entries: {', '.join(cut['name'] for _, cut in cuts) or 'none'}. "
-        "Choose one of them."
+        f"{name[:80]!r} is not in the library.{did_you_mean(name, [cut['name'] for _, cut in cuts])} Its entries: "
+        f"{', '.join(cut['name'] for _, cut in cuts) or 'none'}. Choose one of them."
     )
 
 
@@ -104,7 +104,7 @@ def remove_cut(project: Project, name: str) -> dict[str, Any]:
     from stages.runtime.files import write_bytes_atomic
 
     material, entry = library_cut(project, name)
-    path = project.root / FOLDER / f"{material}.json"
+    path = (project.root / FOLDER).resolve() / f"{material}.json"
     others = [cut for each, cut in library_cuts(project) if each == material and cut["name"] != name]
     write_bytes_atomic(path, library_text(others).encode())
     return {"material": material, "cuts": len(others), "file": str(path), "entry": entry}

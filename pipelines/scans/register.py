@@ -16,7 +16,7 @@ from pipelines.dvc.commands import run_dvc
 from pipelines.dvc.pipeline_file import refresh_pipeline_file
 from pipelines.dvc.repair import has_results, md5_of_path, recorded_md5
 from pipelines.project import Project, known_scans, scan_lock
-from stages.runtime.errors import InputError, disk_message, is_not_allowed
+from stages.runtime.errors import InputError, did_you_mean, disk_message, is_not_allowed
 from stages.runtime.files import PlainDumper, sha256_of_file, write_bytes_atomic
 from stages.runtime.params import SECTIONS, check_section_names, merge_params
 from stages.runtime.scan_file import (
@@ -169,11 +169,11 @@ def assumed_material(source: Path) -> str:
     return next((name for name in MATERIALS if name in source.stem.lower()), _DEFAULT_MATERIAL)
 
 
-_REGISTERING = ".registering"
+REGISTERING = ".registering"
 """Name of the lock of registrations; not a valid scan id."""
 _CUT_MESH_FOLDER = "precut"
 """Folder of the cut mesh in a scan's directory."""
-_SCRATCH_PREFIX = ".scratch-register-"
+SCRATCH_PREFIX = ".scratch-register-"
 """Prefix of the folder into which new files are copied first."""
 _RESERVED_SUFFIXES = {".dvc", ".yaml", ".yml", ".lock"}
 """Suffixes used by DVC or this project."""
@@ -208,10 +208,11 @@ class Request:
 def scan_id_of(scan: Path) -> str:
     """Return a scan id made from the file name."""
     scan_id = re.sub(r"[^a-z0-9_-]+", "-", scan.stem.lower()).strip("-_")[:64]
-    return _checked_id(scan_id, f"The name of {scan}")
+    return checked_id(scan_id, f"The name of {scan}")
 
 
-def _checked_id(scan_id: str, source: str) -> str:
+def checked_id(scan_id: str, source: str) -> str:
+    """Return the id; raise InputError if it has other characters than an id may have."""
     if not ID_PATTERN.fullmatch(scan_id):
         raise InputError(
             f"{source} gives the scan id {scan_id!r}. An id must have 1 to 64 characters of a-z, 0-9, _ and -, and "
@@ -233,6 +234,11 @@ def registered_scan(project: Project, scan: str) -> tuple[Path, str | None]:
         folder = project.scan_dir(scan_id)
         if scan == scan_id or path in (folder.resolve(), (folder / _CUT_MESH_FOLDER).resolve()):
             return folder / read_scan_file(folder).scan, scan_id
+    if not path.exists() and not path.suffix and did_you_mean(scan, project.scan_ids()):
+        raise InputError(
+            f"{scan[:80]} is not a readable file, and there is no scan of this name."
+            f"{did_you_mean(scan, project.scan_ids())} Give the path of a scan, or a registered id (scan2cut list)."
+        )
     return Path(scan), None
 
 
@@ -246,7 +252,7 @@ def known_raw_file(project: Project, scan_id: str) -> Path:
 def register_scan(project: Project, request: Request) -> str:
     """Create or update data/scans/<id>/ and return the id; if anything is rejected, nothing is changed."""
     try:
-        with scan_lock(project, _REGISTERING, lambda: None):
+        with scan_lock(project, REGISTERING, lambda: None):
             return _register(project, request)
     except OSError as error:
         if is_not_allowed(error):
@@ -255,7 +261,7 @@ def register_scan(project: Project, request: Request) -> str:
 
 
 def _register(project: Project, request: Request) -> str:
-    scan_id = _checked_id(request.scan_id, "--id") if request.scan_id else scan_id_of(request.scan)
+    scan_id = checked_id(request.scan_id, "--id") if request.scan_id else scan_id_of(request.scan)
     scan_dir = project.scan_dir(scan_id)
     registered = read_scan_mapping(scan_dir / SCAN_FILE_NAME) if scan_id in project.scan_ids() else {}
     sections = _sections(
@@ -272,7 +278,7 @@ def _register(project: Project, request: Request) -> str:
     content: dict[str, Any] = {"id": scan_id}
     content["scan"] = intake.stored_name(request.scan, scan_id, registered.get("scan"))
     content["log"] = (
-        intake.stored_name(request.log, "log", registered.get("log"))
+        intake.stored_name(request.log, "log", registered.get("log"), _ANOTHER_LOG)
         if request.log
         else registered.get("log")
     )
@@ -338,7 +344,7 @@ def track_raw_files(project: Project, scan_id: str) -> None:
 def forget_scan(project: Project, scan_id: str) -> None:
     """Remove a scan without results; keep it if any stage has succeeded."""
     scan_dir = project.scan_dir(scan_id)
-    with scan_lock(project, _REGISTERING, lambda: None):
+    with scan_lock(project, REGISTERING, lambda: None):
         if not has_results(scan_dir):
             shutil.rmtree(scan_dir, ignore_errors=True)
 
@@ -385,6 +391,13 @@ def _further_logs(request: Request, scan_dir: Path) -> dict[str, Path] | None:
     return sources
 
 
+_ANOTHER_SCAN = "An id stands for one scan. Choose another --id, or replace the old file with --replace."
+_ANOTHER_LOG = (
+    "The first --log of a scan is the cut it is fitted to. For another cut of the same fruit give both logs, the known "
+    "one first; to fit this one instead, add --replace; for another fruit, give its scan and --id."
+)
+
+
 class _Intake:
     """Determine which of the given files to copy into the scan's directory."""
 
@@ -396,7 +409,9 @@ class _Intake:
         self.replaced: set[str] = set()
         """Names of registered files that are replaced."""
 
-    def stored_name(self, source: Path, stem: str, registered_name: str | None) -> str:
+    def stored_name(
+        self, source: Path, stem: str, registered_name: str | None, rule: str = _ANOTHER_SCAN
+    ) -> str:
         """Return the file's name in the scan's directory; the registered one if the content is equal."""
         _size(source)
         digest = sha256_of_file(source)
@@ -412,8 +427,7 @@ class _Intake:
             if not self.replace:
                 raise InputError(
                     f"{source} differs from {registered.name}, which is already registered for scan "
-                    f"{self._scan_dir.name!r}. An id stands for one scan. Choose another --id, or replace the old "
-                    "file with --replace."
+                    f"{self._scan_dir.name!r}. {rule}"
                 )
             self.replaced.add(registered.name)
         name = stem + _suffix(source)
@@ -444,8 +458,8 @@ def _sections(
     unknown = sorted(set(overrides) - set(SECTIONS))
     if unknown:
         raise InputError(
-            f"--set names the section {unknown[0]!r}, which does not exist. It must be one of "
-            f"{', '.join(SECTIONS)}. Write it as section.parameter=value."
+            f"--set names the section {unknown[0]!r}, which does not exist.{did_you_mean(unknown[0], SECTIONS)} It "
+            f"must be one of {', '.join(SECTIONS)}. Write it as section.parameter=value."
         )
     return {name: {**(registered.get(name) or {}), **overrides.get(name, {})} for name in SECTIONS}
 
@@ -454,9 +468,9 @@ def _write(project: Project, scan_id: str, files: Mapping[str, Path], content: M
     text = "# Written by scan2cut; sections override params.yaml for this scan.\n"
     text += yaml.dump(dict(content), Dumper=PlainDumper, sort_keys=False, allow_unicode=True)
     project.scans_dir.mkdir(parents=True, exist_ok=True)
-    for abandoned in project.scans_dir.glob(f"{_SCRATCH_PREFIX}*"):  # left by a killed registration
+    for abandoned in project.scans_dir.glob(f"{SCRATCH_PREFIX}*"):  # left by a killed registration
         shutil.rmtree(abandoned, ignore_errors=True)
-    with tempfile.TemporaryDirectory(prefix=_SCRATCH_PREFIX, dir=project.scans_dir) as scratch:
+    with tempfile.TemporaryDirectory(prefix=SCRATCH_PREFIX, dir=project.scans_dir) as scratch:
         for name, source in files.items():
             shutil.copyfile(source, Path(scratch) / name)
         scan_dir = project.scan_dir(scan_id)

@@ -1,8 +1,10 @@
-"""Versions of the dataset in git and DVC: list them, compare two, restore a scan at a revision."""
+"""Versions of the dataset in git and DVC, and the history of one scan: list, compare two, restore at a revision."""
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -11,8 +13,9 @@ from rich.table import Table
 
 from pipelines.dvc.commands import CommandError, cache_dir, cached_file, run_git
 from pipelines.dvc.repair import LOCK_FILE_NAME, recorded_stages
-from pipelines.project import TEMPLATE, Project
-from pipelines.report.page import labelled, number
+from pipelines.project import TEMPLATE, Project, known_scans
+from pipelines.report.page import figure, labelled, number
+from pipelines.report.scan_data import flat, main_figures, read_runs
 from stages.runtime.errors import InputError
 from stages.runtime.files import parse_yaml
 from stages.runtime.scan_file import PARAMS_FILE_NAME, SCAN_FILE_NAME
@@ -198,7 +201,7 @@ def _scan_change(
 
 def _changed(path: str, old: Mapping[str, str], new: Mapping[str, str]) -> list[_ValueChange]:
     """Return the values that differ between two versions of a YAML or JSON file."""
-    before, after = (_flat(_parse(texts.get(path, "{}"))) for texts in (old, new))
+    before, after = (flat(_parse(texts.get(path, "{}"))) for texts in (old, new))
     return [
         _ValueChange(key, before.get(key), after.get(key))
         for key in sorted(before.keys() | after.keys())
@@ -222,16 +225,6 @@ def _parse(text: str) -> Any:
         return parse_yaml(text) or {}
     except yaml.YAMLError:
         return {"unreadable": text[:40]}
-
-
-def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
-    if not isinstance(value, dict):
-        return {prefix: value}
-    return {
-        name: leaf
-        for key, item in value.items()
-        for name, leaf in _flat(item, f"{prefix}.{key}" if prefix else str(key)).items()
-    }
 
 
 def _shown(value: Any) -> str:
@@ -342,3 +335,92 @@ def configures_remote(project: Project, version: str) -> bool:
     except CommandError:
         return False
     return "remote =" in text
+
+
+# History of one scan: its recorded runs and the commits that changed it.
+
+
+def scan_history(project: Project, scan_id: str) -> list[dict[str, Any]]:
+    """Return runs and commits of a scan, oldest first: when, what, changes since the last run, main figures."""
+    known_scans(project, [scan_id])
+    rows: list[dict[str, Any]] = []
+    last: dict[str, Any] = {}
+    for run in read_runs(project.scan_dir(scan_id)):
+        computed = run.get("computed") or []
+        rows.append(
+            {
+                "when": run["finished"],
+                "what": f"run: {run['error']}" if run.get("error") else "run",
+                "changes": _run_changes(last, run) if last else ["first recorded run"],
+                "computed": computed,
+                "figures": run.get("figures") or {},
+            }
+        )
+        last = run
+    return sorted([*rows, *_commits(project, scan_id)], key=lambda row: _seconds(row["when"]))
+
+
+def _run_changes(last: Mapping[str, Any], run: Mapping[str, Any]) -> list[str]:
+    before, after = ({k: v for k, v in (r.get("settings") or {}).items() if k != "id"} for r in (last, run))
+    changes = [
+        f"{key}: {_shown(before.get(key))} → {_shown(after.get(key))}"
+        for key in sorted(before.keys() | after.keys())
+        if before.get(key) != after.get(key)
+    ]
+    old_files, new_files = last.get("files") or {}, run.get("files") or {}
+    changes += [f"another {role}" for role in new_files if old_files.get(role) != new_files[role]]
+    if last.get("params") != run.get("params"):
+        changes.append(f"{PARAMS_FILE_NAME} changed")
+    return changes
+
+
+def _commits(project: Project, scan_id: str) -> list[dict[str, Any]]:
+    folder = f"{_SCANS}/{scan_id}"
+    try:
+        log = _lines(project, "log", f"-{_MAX_VERSIONS}", "--format=%h%x09%cI%x09%s", "--", folder)
+    except (InputError, OSError):  # no git repository, or none with a commit
+        return []
+    rows = []
+    for line in log:
+        commit, when, subject = line.split("\t", 2)
+        rows.append(
+            {
+                "when": when,
+                "what": f"commit {commit}: {subject}",
+                "changes": [],
+                "computed": [],
+                "figures": main_figures(partial(_metrics_at, project, commit, folder)),
+            }
+        )
+    return rows
+
+
+def _metrics_at(project: Project, commit: str, folder: str, stage: str) -> Mapping[str, Any]:
+    try:
+        content = json.loads(run_git(project.root, "show", f"{commit}:./{folder}/{stage}/metrics.json"))
+    except (CommandError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _seconds(when: str) -> float:
+    try:
+        return datetime.fromisoformat(when).timestamp()
+    except ValueError:
+        return 0.0
+
+
+def history_table(scan_id: str, rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Return a table with one row per run or commit."""
+    table = Table("when", "what", "changes since the run before", "computed", "main figures", title=scan_id)
+    for row in rows:
+        is_run = row["what"].startswith("run")
+        figures = [figure(key.partition(".")[2], value) for key, value in row["figures"].items()]
+        table.add_row(
+            row["when"][:16].replace("T", " "),
+            row["what"],
+            "\n".join(row["changes"]) or ("none" if is_run else ""),
+            ", ".join(row["computed"]) or ("nothing" if is_run else ""),
+            "\n".join(figures),
+        )
+    return table

@@ -24,11 +24,11 @@ from stages.calibrate.springs.fit import SharedFit, fit_from_starts, fit_individ
 from stages.calibrate.springs.posterior import Certainty, SpringPosterior, certainties, spring_posteriors
 from stages.runtime.checkpoint import remove_checkpoints
 from stages.runtime.errors import InputError
-from stages.shared.fitting import Bound
+from stages.shared.fitting import Bound, share_done
 from stages.shared.library.library import ANY_MATERIAL, SHARE_RATIOS
 
-_FIT_SHARE = 0.1
-"""Fraction of the progress taken by the fit if a posterior is sampled after it."""
+_FIT_SHARE, _LAPLACE_SHARE = 0.1, 0.8
+"""Fractions of the progress taken by the fit if a posterior is sampled after it, and if not."""
 
 _Array = NDArray[np.float64]
 _Progress = Callable[[float, str], None]
@@ -96,7 +96,7 @@ def calibrate(
     if params.fit == "material":
         problems = [problem, *(pose_problem(model, other, params) for other in more)]
         sought = material_unknowns(material, params, cuts=len(problems), leave_out=own)
-        first, second = _two_parts(progress, 1.0 if params.posterior == "laplace" else _FIT_SHARE)
+        first, second = _two_parts(progress, _LAPLACE_SHARE if params.posterior == "laplace" else _FIT_SHARE)
         report = _reporting(params, first, lambda text: show(problem, text))
         return _material(problems, sought, params, scan_dir, key, report, second)
     bounds = parameter_bounds(
@@ -352,7 +352,7 @@ def _reporting(
         nonlocal far
         done = far = max(far, row.iteration + (params.shared_iterations if row.phase == "individual" else 0))
         text = f"{row.phase} {row.iteration}: loss {row.best_loss:.4f}, NMAE {100.0 * row.nmae:.1f} %"
-        progress(done / total, text)
+        progress(share_done(done, total) if params.fit == "material" else done / total, text)
         show(text)
 
     return report

@@ -96,14 +96,16 @@ def choose_unit(largest_extent: float, *, unit: str, scale: float | None) -> _Un
             f"The unit of the scan is ambiguous: its largest extent is {largest_extent:.4g}. "
             f"{_METRES_RANGE[0]:g} to {_METRES_RANGE[1]:g} is taken as metres, "
             f"{_MILLIMETRES_RANGE[0]:g} to {_MILLIMETRES_RANGE[1]:g} as millimetres. "
-            "Give clean.unit (m, cm, mm or in) or clean.scale (metres per unit) in the scan's scan.yaml."
+            "Run it again with --set clean.unit=mm (or m, cm, in), or with the metres per unit: "
+            "--set clean.scale=0.001."
         )
     size = largest_extent * choice.metres_per_unit
     if not _METRES_RANGE[0] <= size <= _METRES_RANGE[1]:
         raise InputError(
             f"With {choice.reason} the scan is {size:.4g} m long. A fruit must be between "
             f"{_METRES_RANGE[0]:g} and "
-            f"{_METRES_RANGE[1]:g} m. Change clean.unit or clean.scale."
+            f"{_METRES_RANGE[1]:g} m. Run it again with another unit, e.g. --set clean.unit=cm, or with the metres per "
+            "unit: --set clean.scale=0.001."
         )
     return choice
 

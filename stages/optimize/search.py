@@ -1,6 +1,6 @@
 """The whole search: the vertical cut, the descents from all starts, the ablation, and the confirmation."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -38,6 +38,7 @@ from stages.runtime.checkpoint import Checkpoint, remove_checkpoints
 from stages.runtime.errors import InputError
 from stages.runtime.stage_io import stage_workers
 from stages.shared.cut import CutOutcome, Factors, of_material
+from stages.shared.fitting import share_done
 
 # Starts of the search: the vertical cut, and a few seeded slicing motions
 
@@ -436,7 +437,7 @@ def _descents(
     fewer = params.model_copy(update={"iterations": params.ablation_iterations})
     jobs = [replace(template, name=name, variables=variables) for name, variables in starts.items()]
     free = replace(template, name=UNCONSTRAINED, constrained=False, params=fewer)
-    report = _reporting(progress, sum(job.params.iterations for job in (*jobs, free)), so_far, show)
+    report = _reporting(progress, {job.name: job.params.iterations for job in (*jobs, free)}, so_far, show)
     trials = workers.run(Start.run, [replace(job, params=tried) for job in jobs], on_message=report)
     reached = [run.best_after(TRIAL) for run in trials]
     ahead = [mean <= (1.0 + _BEHIND) * min(reached) for mean in reached]
@@ -474,14 +475,14 @@ def _best(
 
 
 def _reporting(
-    progress: _Progress, total: int, so_far: SoFar, show: Callable[[SoFar], None]
+    progress: _Progress, limits: Mapping[str, int], so_far: SoFar, show: Callable[[SoFar], None]
 ) -> Callable[[Reached], None]:
     """Combine the messages of all descents into one progress."""
 
     def report(reached: Reached) -> None:
         so_far.add(reached)
-        done = sum(rows[-1][0] for rows in so_far.means.values())
-        share = _FIRST_SHARE + (_SEARCH_SHARE - _FIRST_SHARE) * done / total
+        done = sum(share_done(rows[-1][0], limits[name]) for name, rows in so_far.means.items())
+        share = _FIRST_SHARE + (_SEARCH_SHARE - _FIRST_SHARE) * done / len(limits)
         text = f"{reached.start} {reached.simulations}: mean force {reached.mean_force_n:.2f} N"
         progress(share, f"{text}, vertical cut {so_far.vertical_n:.2f} N")
         show(so_far)

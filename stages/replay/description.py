@@ -8,18 +8,26 @@ from stages.runtime.describe import Column, Stage, StageParams, metrics, picture
 from stages.shared.cut_description import CutParams, cut_mesh
 from stages.shared.surface import SIDE, triangles
 
+_FRAMES = [
+    Column("time_s", "f64", "s", "time of the frame; 0: body at rest"),
+    Column("knife_position_m", "array[f64,3]", "m", "centre of the edge"),
+    Column("force_n", "array[f64,3]", "N", "force on the knife in the preceding time step"),
+    Column("force_norm_n", "f64", "N", "norm of force_n"),
+    Column("cut_fraction", "f64", "-", "cut fraction: share of the spring stiffness that is gone"),
+]
+_VERTICES = [
+    Column("frame", "i32", "index", "row of the table of frames"),
+    Column("position_m", "array[f32,3]", "m", "position in the cutting frame (y up, board y = 0)"),
+    Column("displacement_m", "f32", "m", "distance from the rest position"),
+]
+_SPRINGS = [
+    Column("frame", "i32", "index", "row of the table of frames"),
+    Column("plus_m", "array[f32,3]", "m", "end of the spring on side +1"),
+    Column("minus_m", "array[f32,3]", "m", "end of the spring on side -1"),
+    Column("remaining_fraction", "f32", "-", "stiffness / initial stiffness; 0: cut"),
+]
 _ARTIFACTS = (
-    table(
-        "replay/frames",
-        [
-            Column("time_s", "f64", "s", "time of the frame; 0: body at rest"),
-            Column("knife_position_m", "array[f64,3]", "m", "centre of the edge"),
-            Column("force_n", "array[f64,3]", "N", "force on the knife in the preceding time step"),
-            Column("force_norm_n", "f64", "N", "norm of force_n"),
-            Column("cut_fraction", "f64", "-", "cut fraction: share of the spring stiffness that is gone"),
-        ],
-        meaning="frames of the optimised cut",
-    ),
+    table("replay/frames", _FRAMES, meaning="frames of the optimised cut"),
     table(
         "replay/faces",
         [
@@ -31,23 +39,21 @@ _ARTIFACTS = (
     ),
     table(
         "replay/vertices",
-        [
-            Column("frame", "i32", "index", "row of replay/frames"),
-            Column("position_m", "array[f32,3]", "m", "position in the cutting frame (y up, board y = 0)"),
-            Column("displacement_m", "f32", "m", "distance from the rest position"),
-        ],
+        _VERTICES,
         meaning="vertices of both parts, frame by frame, in the same order",
     ),
     table(
         "replay/springs",
-        [
-            Column("frame", "i32", "index", "row of replay/frames"),
-            Column("plus_m", "array[f32,3]", "m", "end of the spring on side +1"),
-            Column("minus_m", "array[f32,3]", "m", "end of the spring on side -1"),
-            Column("remaining_fraction", "f32", "-", "stiffness / initial stiffness; 0: cut"),
-        ],
+        _SPRINGS,
         meaning="springs, frame by frame, rows as in precut_half/springs",
     ),
+    table(
+        "replay/vertical_frames",
+        _FRAMES,
+        meaning="frames of the vertical cut of the same duration; empty if it stopped at once",
+    ),
+    table("replay/vertical_vertices", _VERTICES, meaning="vertices of both parts in the vertical cut"),
+    table("replay/vertical_springs", _SPRINGS, meaning="springs in the vertical cut"),
     metrics("replay", "outcome, duration and mean force of the recorded cut, dimensions of the knife"),
     picture("replay", "fruit and knife at four times of the optimised cut"),
 )
@@ -63,13 +69,14 @@ class ReplayParams(StageParams):
 
 STAGE = Stage(
     name="replay",
-    does="motion → simulated once more and recorded, for certificate and viewer",
+    does="motion and vertical cut → simulated once more and recorded, for certificate and viewer",
     params=ReplayParams,
     artifacts=_ARTIFACTS,
     reads=(
         "calibrate/body",
         "transport/parameters",
         "optimize/motion",
+        "optimize/profile",
         *cut_mesh("precut_half"),
     ),
     key_figure="mean_force_over_time_n",

@@ -23,7 +23,7 @@ from stages.shared.cut import cutting_model, outcome_of, read_cut_mesh, read_sec
 from stages.shared.cut_description import INVERTED
 from stages.shared.pictures import Moment, cut_views
 
-_MOTION = "optimize/motion"
+_MOTION, _PROFILE = "optimize/motion", "optimize/profile"
 _SIDES = (1, -1)
 _PICTURED_FRACTIONS = (0.1, 0.4, 0.7, 1.0)
 """Moments of the picture, as fractions of the recorded frames [-]."""
@@ -87,6 +87,20 @@ def record(
         )
     positions = (mesh.nodes, *(result.positions[params.cut.dt_s * int(step)] for step in reached[1:]))
     return _Recording(mesh, params.cut.blade, result, reached, positions)
+
+
+def vertical_motion(profile: pl.DataFrame) -> pl.DataFrame:
+    """Return the vertical cut of optimize/profile with the columns of optimize/motion that `record` needs."""
+    time, position = profile["time_s"].to_numpy(), profile["vertical_position_m"].to_numpy()
+    velocity = np.gradient(position, time, axis=0)
+    velocity[[0, -1]] = 0.0  # from rest to rest
+    return pl.DataFrame(
+        [
+            pl.Series("time_s", time, pl.Float64),
+            pl.Series("position_m", position, pl.Array(pl.Float64, 3)),
+            pl.Series("velocity_m_s", velocity, pl.Array(pl.Float64, 3)),
+        ]
+    )
 
 
 def frame_table(recording: _Recording) -> pl.DataFrame:
@@ -183,17 +197,39 @@ def _vertices(mesh: CutMesh, nodes: _Floats) -> _Floats:
     return np.concatenate([half_body(moved, side).vertices for side in _SIDES])
 
 
+def _vertical_tables(recording: _Recording, vertical: _Recording | None) -> dict[str, pl.DataFrame]:
+    """Return the tables of the vertical cut; without rows if there is none."""
+    shown = vertical or recording
+    tables = {
+        "frames": frame_table(shown),
+        "vertices": surface_tables(shown)[1],
+        "springs": spring_table(shown),
+    }
+    return tables if vertical else {name: frame.clear() for name, frame in tables.items()}
+
+
 def run(io: StageIO, params: ReplayParams) -> dict[str, Any]:
     """Read the second body, its parameters and the motion, simulate, write the recording."""
     io.progress(0.0, "read the cut mesh and the motion")
+    body = (read_cut_mesh(io.read, "precut_half"), MATERIALS[io.scan.material])
+    values = read_second_cut_values(io.read)
     recording = record(
-        read_cut_mesh(io.read, "precut_half"),
-        MATERIALS[io.scan.material],
+        *body,
         io.read(_MOTION),
-        read_second_cut_values(io.read),
+        values,
         params,
-        progress=lambda fraction: io.progress(0.02 + 0.8 * fraction, "cut"),
+        progress=lambda fraction: io.progress(0.02 + 0.45 * fraction, "optimised cut"),
     )
+    try:
+        vertical = record(
+            *body,
+            vertical_motion(io.read(_PROFILE)),
+            values,
+            params,
+            progress=lambda fraction: io.progress(0.47 + 0.38 * fraction, "vertical cut"),
+        )
+    except InputError:  # it stopped at once; only the viewer's comparison is lost
+        vertical = None
     io.progress(0.85, "write the recording")
     faces, vertices = surface_tables(recording)
     inverted = recording.result.statistics.inverted_tets
@@ -201,6 +237,8 @@ def run(io: StageIO, params: ReplayParams) -> dict[str, Any]:
     io.write("replay/faces", faces)
     io.write("replay/vertices", vertices)
     io.write("replay/springs", spring_table(recording))
+    for name, frame in _vertical_tables(recording, vertical).items():
+        io.write(f"replay/vertical_{name}", frame)
     io.progress(0.95, "draw the picture")
     io.write_png("replay/preview", picture(recording))
     io.progress(1.0, str(recording.result.outcome))

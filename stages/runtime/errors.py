@@ -3,8 +3,10 @@
 Stages and pipelines raise `InputError` with what was wrong, the rule and the remedy.
 """
 
+import difflib
 import errno
 import os
+from collections.abc import Iterable
 
 from disect_sim.outcome import InputError
 
@@ -33,6 +35,13 @@ REASONS = {
     errno.ELOOP: ("symbolic links form a loop", "Give the file itself"),
     errno.EIO: ("disk input/output error", "Check the disk (dmesg, smartctl)"),
 }
+
+
+def did_you_mean(word: str, choices: Iterable[str]) -> str:
+    """Return " Did you mean 'apple'?" for the choice nearest to a misspelt word; empty if none is near."""
+    near = difflib.get_close_matches(word[:100].lower(), list(choices), n=1, cutoff=0.6)
+    return f" Did you mean {near[0]!r}?" if near else ""
+
 
 _NOT_ALLOWED = (errno.EROFS, errno.EACCES, errno.EPERM)
 """Permanent until permissions change; reject as bad input if hit before any work started."""

@@ -282,6 +282,10 @@ def remove_abandoned(scan_dir: Path) -> None:
             os.close(handle)
 
 
+LIBRARY_VARIABLE = "SCAN2CUT_LIBRARY"
+"""Environment variable: folder of a workspace's own library, set by commands; its stages find it by a link."""
+
+
 def lock(handle: int, *, wait: bool = True) -> bool:
     """Lock the open file or directory; return False if another process has it and `wait` is False.
 

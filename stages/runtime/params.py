@@ -14,7 +14,7 @@ from pydantic_core import ErrorDetails
 
 from stages.runtime.catalogue import STAGES
 from stages.runtime.describe import SharedSection, Stage, StageParams
-from stages.runtime.errors import InputError
+from stages.runtime.errors import InputError, did_you_mean
 from stages.runtime.files import read_mapping
 from stages.runtime.scan_file import IDENTITY_KEYS, read_scan_mapping
 
@@ -94,8 +94,8 @@ def check_section_names(names: Sequence[Any], source: str) -> None:
     for name in names:
         if name not in SECTIONS:
             raise InputError(
-                f"{source}: {str(name)[:80]!r} is not a known section. Known sections: {', '.join(SECTIONS)}. "
-                "Correct or remove it."
+                f"{source}: {str(name)[:80]!r} is not a known section.{did_you_mean(str(name), SECTIONS)} Known "
+                f"sections: {', '.join(SECTIONS)}. Correct or remove it."
             )
 
 
@@ -192,8 +192,11 @@ class _Values:
                 f"Add {path} to {self.params_yaml}."
             )
         if fault["type"] == "extra_forbidden":
-            allowed = ", ".join(_allowed_keys(model, location))
-            return f"{source}: {path} is not a known parameter. Known parameters: {allowed}. Correct or remove it."
+            allowed = _allowed_keys(model, location)
+            return (
+                f"{source}: {path} is not a known parameter.{did_you_mean(str(location[-1]), allowed)} Known "
+                f"parameters: {', '.join(allowed)}. Correct or remove it."
+            )
         rule = _PLAIN_RULES.get(fault["type"], fault["msg"]).removeprefix("Value error, ").rstrip(".")
         rule = rule.replace("Input should be", "must be").replace("Input should have", "must have")
         rule = rule[0].lower() + rule[1:]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from disect_sim.parameters import MATERIALS
-from stages.runtime.errors import InputError
+from stages.runtime.errors import InputError, did_you_mean
 from stages.runtime.files import read_mapping
 
 SCAN_FILE_NAME = "scan.yaml"
@@ -117,6 +117,6 @@ def check_material(material: str) -> None:
     """Reject an unknown material."""
     if material not in MATERIALS:
         raise InputError(
-            f"Material {material!r} is unknown. It must be one of {', '.join(sorted(MATERIALS))}. "
-            "Choose the closest."
+            f"Material {material!r} is unknown.{did_you_mean(material, MATERIALS)} It must be one of "
+            f"{', '.join(sorted(MATERIALS))}. Choose the closest."
         )

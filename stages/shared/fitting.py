@@ -63,6 +63,15 @@ _Array = NDArray[np.float64]
 _Place = TypeVar("_Place")
 
 
+def share_done(steps: int, limit: int) -> float:
+    """Return the expected fraction done, 0 to 1, of a search that usually converges long before its limit of steps."""
+    return (1.0 - _PER_STEP**steps) / (1.0 - _PER_STEP**limit)
+
+
+_PER_STEP = 0.7
+"""Part of the work that remains after one step; half of it is done after two steps."""
+
+
 class Damping:
     """Damping of the steps of one search, kept from linearisation to linearisation."""
 

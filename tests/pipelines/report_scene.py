@@ -38,7 +38,8 @@ METRICS: dict[str, dict[str, Any]] = {
     "precut_half": {"springs": ROWS},
     "transport": {"cost": 0.01, "mean_force_transported_n": 16.0, "mean_force_averaged_n": 17.0},
     "optimize": {"reduction": 0.2, "confirmed_reduction": 0.17, "mean_force_vertical_n": 18.0, "best_start": "vertical",
-                 "mean_force_optimized_n": 15.0, "lateral_residual_m": 0.0, "unconstrained_reduction": 0.3},
+                 "mean_force_optimized_n": 15.0, "lateral_residual_m": 0.0, "unconstrained_reduction": 0.3,
+                 "duration_s": 0.02, "draw_strokes": 1},
     "export": {"certified": True, "outcome": "certified", "verdict": "Certified: all 1 checks passed.", "checks": 1,
                "failed": [], "path": "data/scans/x/export/cut/certified", "cut_fraction": 0.9, "peak_force_n": 10.0,
                "deflection_m": 0.001},
@@ -96,9 +97,9 @@ def _whole_scan(factor: float) -> Path:
 def _table(name: str, columns: tuple[Column, ...], factor: float) -> pl.DataFrame:
     rows = (
         ROWS * FRAMES
-        if name in ("replay/vertices", "replay/springs")
+        if name.startswith("replay/") and name.endswith(("vertices", "springs"))
         else FRAMES
-        if name == "replay/frames"
+        if name in ("replay/frames", "replay/vertical_frames")
         else ROWS
     )
     return pl.DataFrame([_column(column, rows, factor) for column in columns])

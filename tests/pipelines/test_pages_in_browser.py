@@ -173,3 +173,39 @@ def test_viewer_shows_the_arm_and_can_hide_it(browser, pages):
     assert page.locator("#view").screenshot() != without
     assert [c for c in complaints if "GL Driver Message" not in c and "GPU stall" not in c] == []
     page.context.close()
+
+
+def test_viewer_compares_the_cuts_and_keeps_its_views(browser, pages):
+    page, complaints = opened(browser, pages["viewer"], 1440)
+    page.locator("#time").evaluate("s => { s.value = 2; s.dispatchEvent(new Event('input')); }")
+    assert (
+        page.locator("#which-label").is_visible() and "final strokes" in page.locator("#phase").inner_text()
+    )
+    shown = {}
+    for which in ("optimised", "vertical", "both"):
+        page.locator("#which").select_option(which)
+        tags = [page.locator(f"#tag-{i}").is_visible() for i in (0, 1)]
+        assert tags == [which == "both"] * 2
+        assert ("vertical" in page.locator("#now").inner_text()) == (which != "optimised")
+        shown[which] = page.locator("#view").screenshot()
+    assert page.locator("#phase").is_visible()
+    page.locator("#which").select_option("vertical")
+    assert not page.locator("#phase").is_visible(), "the vertical cut has no final strokes"
+    page.locator("#which").select_option("optimised")
+    for view in ("side", "front", "top"):
+        page.locator("#look").select_option(view)
+        shown[view] = page.locator("#view").screenshot()
+    page.mouse.move(700, 300)
+    page.mouse.down()
+    page.mouse.move(800, 350, steps=3)
+    page.mouse.up()
+    assert page.locator("#view").screenshot() != shown["top"]
+    page.locator("#reset").click()
+    assert page.locator("#view").screenshot() == shown["top"]
+    page.locator("#look").select_option("fruit")
+    for box in ("#clear", "#arrow"):
+        page.locator(box).uncheck()  # the made-up blade is out of sight: only complaints are looked for
+    same = [(a, b) for a in shown for b in shown if a < b and shown[a] == shown[b]]
+    assert same == [], "every choice shows something else"
+    assert [c for c in complaints if "GL Driver Message" not in c and "GPU stall" not in c] == []
+    page.context.close()

@@ -12,7 +12,7 @@ import yaml
 from pipelines.cli.run import parse_overrides
 from pipelines.project import scan_lock
 from pipelines.scans.register import (
-    _REGISTERING,
+    REGISTERING,
     Request,
     assumed_material,
     check_not_replaced,
@@ -149,7 +149,7 @@ def test_one_registration_waits_for_another(project, tmp_path):
     """Not only where two happen to begin in the same millisecond."""
     request = Request(write_scan(tmp_path, "apple.ply"))
     waiting = threading.Thread(target=register_scan, args=(project, request))
-    with scan_lock(project, _REGISTERING, lambda: None):
+    with scan_lock(project, REGISTERING, lambda: None):
         waiting.start()
         waiting.join(1.0)
         assert waiting.is_alive() and project.scan_ids() == []

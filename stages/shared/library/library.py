@@ -10,12 +10,15 @@ real logs.
 """
 
 import json
+import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from stages.runtime.files import LIBRARY_VARIABLE
 
 FOLDER = Path(__file__).parent / "cuts"
 INFORMED = 0.8
@@ -139,9 +142,13 @@ def share_slopes(ratios: Mapping[str, float]) -> dict[str, dict[str, float]]:
     }
 
 
-def cuts_of(material: str, folder: Path = FOLDER) -> list[dict[str, Any]]:
+def _cuts_folder(folder: Path | None) -> Path:
+    return folder or Path(os.environ.get(LIBRARY_VARIABLE) or FOLDER)
+
+
+def cuts_of(material: str, folder: Path | None = None) -> list[dict[str, Any]]:
     """Return the entries of a material; none if it has no file."""
-    path = folder / f"{material}.json"
+    path = _cuts_folder(folder) / f"{material}.json"
     if not path.is_file():
         return []
     entries: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["cuts"]
@@ -149,7 +156,7 @@ def cuts_of(material: str, folder: Path = FOLDER) -> list[dict[str, Any]]:
 
 
 def _entries(
-    material: str, damage_law: str, leave_out: Collection[str], folder: Path
+    material: str, damage_law: str, leave_out: Collection[str], folder: Path | None
 ) -> list[dict[str, Any]]:
     """Return the material's cuts under a damage law, without those whose name or log is in `leave_out`."""
     return [
@@ -166,7 +173,7 @@ def expected(
     *,
     knife: str = "",
     leave_out: Collection[str] = (),
-    folder: Path = FOLDER,
+    folder: Path | None = None,
 ) -> dict[str, Expected]:
     """Return the prior of each parameter for another fruit of the material, cut by a knife, from the library's cuts.
 
@@ -192,7 +199,7 @@ def expected(
 
 
 def sharpness_ratio(
-    own: str, other: str, damage_law: str, *, leave_out: Collection[str] = (), folder: Path = FOLDER
+    own: str, other: str, damage_law: str, *, leave_out: Collection[str] = (), folder: Path | None = None
 ) -> tuple[float, float]:
     """Return the edge toughness with another knife / with one's own [-], and the deviation of its logarithm.
 
@@ -203,7 +210,7 @@ def sharpness_ratio(
     median, spread = ANY_MATERIAL[SHARPENED]
     rows = [
         (path.stem, cut["knife"], *cut["values"][SHARPENED])
-        for path in sorted(folder.glob("*.json"))
+        for path in sorted(_cuts_folder(folder).glob("*.json"))
         for cut in _entries(path.stem, damage_law, leave_out, folder)
         if SHARPENED in cut["values"]
     ]

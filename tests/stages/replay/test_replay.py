@@ -9,7 +9,16 @@ import pytest
 from disect_sim import KNIVES, MATERIALS
 from disect_sim.virtual_nodes.cutting import cut_by_plane
 from disect_sim.virtual_nodes.split import half_body
-from stages.replay.replay import frame_table, metrics, picture, record, spring_table, surface_tables
+from stages.replay.replay import (
+    _vertical_tables,
+    frame_table,
+    metrics,
+    picture,
+    record,
+    spring_table,
+    surface_tables,
+    vertical_motion,
+)
 from stages.runtime.artifacts import check_table
 from stages.runtime.catalogue import ARTIFACTS
 from stages.runtime.errors import InputError
@@ -121,3 +130,20 @@ def test_a_cut_that_stops_at_once_is_refused(recording):
     params = PARAMS.changed(force_limit_n=1e-9, frames=2)
     with pytest.raises(InputError, match=r"cut\.dt_s"):
         record(recording.mesh, MATERIALS["apple"], motion(), VALUES, params)
+
+
+def test_the_vertical_cut_is_recorded_beside_it(recording):
+    """Its velocity is that of its positions, and a cut that stopped at once leaves tables without rows."""
+    straight = motion()
+    path = vertical_motion(straight.rename({"position_m": "vertical_position_m"}))
+    expected = straight["velocity_m_s"].to_numpy()
+    # Second-order differences of a cubic over 1 ms: 2 * 42 mm / (0.15 s)^3 * (1 ms)^2 = 0.02 mm/s.
+    assert np.abs(path["velocity_m_s"].to_numpy()[1:-1] - expected[1:-1]).max() < 1e-4
+    assert not path["velocity_m_s"].to_numpy()[[0, -1]].any()
+    for tables, rows in (
+        (_vertical_tables(recording, recording), True),
+        (_vertical_tables(recording, None), False),
+    ):
+        for name, frame in tables.items():
+            check_table(ARTIFACTS[f"replay/vertical_{name}"], frame, name)
+            assert bool(len(frame)) == rows
