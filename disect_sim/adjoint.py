@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from disect_sim.backward import StepPullback
+from disect_sim.model import Model
 from disect_sim.motions import Motion
 from disect_sim.newton import start_of_step
 from disect_sim.outcome import InputError
@@ -46,6 +47,10 @@ class Gradients:
 
     parameters: dict[str, np.ndarray]
     """Derivatives in every spring, contact and material parameter, in the shape the parameter was given in."""
+    anatomy: dict[str, np.ndarray]
+    """Derivatives in the ratios and shares of the regions (`young_ratio`, `density_ratio`, `toughness_ratio`, `press`,
+    `drag`), each of shape [region_count], and in the ratios of the grain (`grain`), shape [3]; empty without anatomy.
+    """
     motion: dict[str, np.ndarray]
     """Derivatives in the parameters of the motion."""
     poses: np.ndarray
@@ -88,7 +93,7 @@ def pullback(
     k_bar, k_bar_previous = np.zeros((2, model.spring_count, columns))
     passed_bar = np.zeros((len(tape.passed[0]), columns))
     pose_bar = np.zeros((steps + 1, 3, columns))
-    density = np.zeros(columns)
+    density, node_density = np.zeros(columns), np.zeros((model.node_count, columns))
     largest = np.zeros(columns)
     for n in reversed(range(steps)):
         x_before, x_n, x = tape.states[n], tape.states[n + 1], tape.states[n + 2]
@@ -106,7 +111,10 @@ def pullback(
         largest = np.maximum(largest, np.abs(x_bar).max(axis=(0, 1)))
         res, k_felt = sweep.residual(v)
         passed_bar += sweep.edge_load(v, step_force_bar[n], passed, res)
-        density += (v * (mass_rate * (start.predicted - x)[..., None])).sum(axis=(0, 1))
+        weighted = v * (mass_rate * (start.predicted - x)[..., None])
+        density += weighted.sum(axis=(0, 1))
+        if model.mesh.anatomy:
+            node_density += weighted.sum(axis=1)
         ahead = mass_rate * v + outputs.ahead + res.ahead
         x_bar, x_bar_previous = x_bar_previous + outputs.x_n + res.x_n + 2.0 * ahead, -ahead
         k_felt = np.where(start.stiffness[:, None] > 0.0, k_felt, 0.0)
@@ -121,6 +129,9 @@ def pullback(
     spring, contact_young = sweep.spring_gradient()
     spring[SPRING_NAMES.index("cut_spring_ke")] += k_bar
     material = system.parameters.material
+    anatomy = sweep.anatomy_gradients()
+    if anatomy:
+        anatomy["density_ratio"] = _node_parts(model) @ node_density
     return [
         Gradients(
             collect_gradient(
@@ -130,6 +141,7 @@ def pullback(
                 | {"density_kg_m3": density[i] / material.density_kg_m3},
                 model.surface,
             ),
+            {name: value[:, i].copy() for name, value in anatomy.items()},
             tape.motion.pullback(tape.times[: steps + 1], pose_bar[..., i]),
             pose_bar[..., i].copy(),
             float(largest[i]),
@@ -137,6 +149,14 @@ def pullback(
         )
         for i in range(columns)
     ]
+
+
+def _node_parts(model: Model) -> np.ndarray:
+    """Return d(log of the node masses)/d(density ratio), shape [region_count, node_count]."""
+    quarter = np.repeat(model.tet_volume[:, None] * model.tet_shares / 4.0, 4, axis=0)
+    nodes = model.tet_nodes.ravel()
+    per_node = [np.bincount(nodes, column, minlength=model.node_count) for column in quarter.T]
+    return np.array(per_node).reshape(-1, model.node_count) / model.node_flesh_volume
 
 
 def _by_step(

@@ -215,6 +215,10 @@ class _EdgePullback:
         """Return the gradients in the parameters of the law, each of shape [spring_count, columns]."""
         return self._cut.spring_gradients(self._at_samples)
 
+    def anatomy_gradients(self) -> dict[str, np.ndarray]:
+        """Return the gradients in toughness and shares of the regions and in the grain (see EdgeCut)."""
+        return self._cut.anatomy_gradients(self._at_samples)
+
     def _bars(self, point_bar: np.ndarray, which: np.ndarray, passed_bar: np.ndarray) -> _EdgeBars:
         at_samples = np.zeros((len(self._cut.samples), 3, self._columns))
         at_samples[which] = point_bar
@@ -257,6 +261,8 @@ class StepPullback:
         self.spring = np.zeros((len(SPRING_NAMES), m.spring_count, columns))
         self.moduli = np.zeros((3, columns))
         """Gradient in Lamé's mu and lambda and the retardation time."""
+        self._stiffness = np.zeros((m.tet_shares.shape[1], columns))
+        self._young = np.array([one.young_ratio for one in m.mesh.anatomy.regions] if m.mesh.anatomy else [])
         self._table = np.zeros((len(m.contact_parents), len(CONTACT_NAMES), columns))
         ends = m.contact_parents.T.ravel()
         self._to_parents = sp.csr_matrix(
@@ -534,6 +540,16 @@ class StepPullback:
             spring_bar[SPRING_NAMES.index(name)] += gradient
         return spring_bar, series.young.sum(axis=0)
 
+    def anatomy_gradients(self) -> dict[str, np.ndarray]:
+        """Return the gradients in ratios and shares of the regions and in the grain, but not in the density; by name.
+
+        Shapes [region_count, columns] and, for the grain, [3, columns]; empty without anatomy.
+        """
+        if not self.model.mesh.anatomy:
+            return {}
+        edge = {} if self._edge is None else self._edge.anatomy_gradients()
+        return {"young_ratio": self._stiffness, **edge}
+
     def _on_active(self, bar: dict[str, np.ndarray], name: str, nothing: np.ndarray) -> np.ndarray:
         """Return the gradients in a quantity given on both sides of the cut, on the active contacts."""
         sides = [bar.get(f"{name}_{side}", nothing) for side in ("positive", "negative")]
@@ -563,9 +579,14 @@ class StepPullback:
         upload(self._v, np.moveaxis(v, -1, 0))
         clear(self._tet_x_bar)
         self._tets.run()
-        self.moduli += (
-            np.ones(self.model.tet_count) @ host(self._tet_moduli)
-        ).T  # faster than a column-wise sum
+        per_tet = host(self._tet_moduli)
+        self.moduli += (np.ones(self.model.tet_count) @ per_tet).T  # faster than a column-wise sum
+        if len(self._stiffness):
+            order, material = self.system.on_device.tet_order, self.system.parameters.material
+            for k, lame in enumerate((material.lame_mu_pa, material.lame_lambda_pa)):
+                ratio = self.model.tet_shares[order] * (self.model.region_lame[k] / self._young)
+                bar = lame * per_tet[..., k] / self.model.tet_lame[k, order]
+                self._stiffness += ratio.T @ bar.T
         return np.moveaxis(host(self._tet_x_bar), 0, -1)
 
     def _add(self, name: str, gradient: np.ndarray) -> None:

@@ -2,10 +2,14 @@
 
 from dataclasses import dataclass
 from itertools import permutations
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from disect_sim.outcome import InputError
+
+if TYPE_CHECKING:
+    from disect_sim.regions import Anatomy
 
 _Corner = tuple[float, float, float]
 
@@ -73,6 +77,8 @@ class CutMesh:
     """True where the crossed edge lies on the outer surface of the input mesh (skin), shape [s], bool."""
     snapped_vertices: int = 0
     """Number of input vertices so close to the surface that the crossings next to them were moved away [-]."""
+    anatomy: "Anatomy | None" = None
+    """Regions and grain in the frame of the nodes; None: flesh throughout."""
 
     def __repr__(self) -> str:
         springs, area = len(self.spring_virtual), 1e4 * float(self.spring_area.sum())

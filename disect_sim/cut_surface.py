@@ -62,9 +62,53 @@ def edge_samples(mesh: CutMesh, triangles: np.ndarray, spring_operator: sp.csr_m
     the springs' ends.
     """
     positions = mesh.virtual_positions()[mesh.spring_virtual[:, 0]]
-    corners = positions[triangles]
-    area = triangle_areas(*np.moveaxis(corners, 1, 0))
-    parts = np.maximum(1, np.ceil(np.sqrt(2.0 * area) / _SPACING_M)).astype(int)
+    area, matrix = _divided(positions, triangles, _SPACING_M)
+    return EdgeSamples(
+        area,
+        matrix,
+        0.5 * abs(spring_operator),
+        *_skin(matrix @ positions, positions, triangles, mesh.spring_surface),
+    )
+
+
+_RIGID_SPACING_M = 4.0e-4
+"""Distance between the points at which the edge may meet a rigid region [m]: the stop is found this exactly."""
+
+
+@dataclass(frozen=True)
+class RigidPoints:
+    """Points of the cut surface inside rigid regions."""
+
+    to_nodes: sp.csr_matrix
+    """Positions = to_nodes @ x, shape [point_count, node_count]."""
+    region: np.ndarray
+    """Number of the region of each point, shape [point_count]."""
+
+
+def rigid_points(mesh: CutMesh, triangles: np.ndarray, spring_operator: sp.csr_matrix) -> RigidPoints | None:
+    """Return the points of the cut surface inside rigid regions; None if there are none."""
+    regions = () if mesh.anatomy is None else mesh.anatomy.regions
+    rigid = np.array([one.rigid for one in regions], bool)
+    if mesh.anatomy is None or not rigid.any():
+        return None
+    positions = mesh.virtual_positions()[mesh.spring_virtual[:, 0]]
+    _, matrix = _divided(positions, triangles, _RIGID_SPACING_M)
+    inside = mesh.anatomy.contained(matrix @ positions) * rigid
+    which = np.flatnonzero(inside.any(axis=1))
+    if not len(which):
+        return None
+    return RigidPoints((matrix[which] @ (0.5 * abs(spring_operator))).tocsr(), inside[which].argmax(axis=1))
+
+
+def _divided(
+    positions: np.ndarray, triangles: np.ndarray, spacing_m: float
+) -> tuple[np.ndarray, sp.csr_matrix]:
+    """Divide triangles between springs at positions [m] into equal parts of at most half a square of that side.
+
+    Return their areas [m^2], shape [part_count], and the weights of the springs, shape [part_count, spring_count].
+    """
+    area = triangle_areas(*np.moveaxis(positions[triangles], 1, 0))
+    parts = np.maximum(1, np.ceil(np.sqrt(2.0 * area) / spacing_m)).astype(int)
     rows, weights, areas = [], [], []
     for count in np.unique(parts):
         chosen = np.flatnonzero(parts == count)
@@ -77,12 +121,7 @@ def edge_samples(mesh: CutMesh, triangles: np.ndarray, spring_operator: sp.csr_m
     matrix = sp.csr_matrix(
         (weight.ravel(), (np.repeat(np.arange(size), 3), corner.ravel())), shape=(size, len(positions))
     )
-    return EdgeSamples(
-        np.concatenate(areas),
-        matrix,
-        0.5 * abs(spring_operator),
-        *_skin(matrix @ positions, positions, triangles, mesh.spring_surface),
-    )
+    return np.concatenate(areas), matrix
 
 
 def _centroids(count: int) -> np.ndarray:

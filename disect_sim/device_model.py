@@ -95,7 +95,7 @@ class HessianSlots:
 def node_mass(model: Model, parameters: ExpandedParameters) -> np.ndarray:
     """Return node masses [kg], shape [node_count]."""
     density = [material.density_kg_m3 for material in parameters.materials]
-    return model.node_volume * np.repeat(density, model.one.node_count)
+    return model.node_flesh_volume * np.repeat(density, model.one.node_count)
 
 
 def input_names(kernel: wp.Kernel) -> list[str]:
@@ -121,7 +121,8 @@ def _tets(
     t, elastics = elasticity.TetGeometry(), []
     t.nodes = wp.array(model.tet_nodes[order], dtype=wp.vec4i)
     t.shape_gradients = wp.array(model.tet_shape_gradients[order], dtype=wp.mat33d)
-    t.volume = wp.array(model.tet_volume[order], dtype=wp.float64)
+    t.volume = wp.array((model.tet_volume * model.tet_lame[0])[order], dtype=wp.float64)
+    t.bulk = wp.array((model.tet_lame[1] / model.tet_lame[0])[order], dtype=wp.float64)
     t.number, t.per_copy = wp.array(order), model.one.tet_count
     for material in parameters.materials:
         e = elasticity.Elastic()

@@ -11,6 +11,7 @@ from disect_sim.device_arrays import host, upload, zeros
 from disect_sim.kernels import edge
 from disect_sim.laws import EDGE_PARAMETERS
 from disect_sim.model import Model
+from disect_sim.outcome import InputError
 from disect_sim.parameters import ExpandedParameters
 
 PAID_AFTER = 16.0
@@ -76,6 +77,7 @@ class EdgeCut:
         self.samples = model.edge_samples
         self.initial = parameters.row("cut_spring_ke")
         self._fixed = model.fixed
+        self._fields = model.sample_fields
         s = self.samples
         weighted = s.to_springs.T.multiply(s.area).tocsr()
         total = np.maximum(np.asarray(weighted.sum(axis=1)).ravel(), 1e-300)
@@ -160,8 +162,22 @@ class EdgeCut:
     def _at_samples(self) -> _EdgeParameters:
         rows = self._rows
         share = self.samples.skin_above * np.exp(-self.samples.skin_distance / rows["skin_depth"])
-        toughness = rows["edge_toughness"] + rows["skin_toughness"] * share
-        return _EdgeParameters(toughness, rows["edge_rise"], rows["edge_press"], rows["edge_drag"], share)
+        skin, fields = rows["skin_toughness"] * share, self._fields
+        if fields is None:
+            toughness = rows["edge_toughness"] + skin
+            return _EdgeParameters(toughness, rows["edge_rise"], rows["edge_press"], rows["edge_drag"], share)
+        press, drag = (
+            fields.own[name][0] * rows[f"edge_{name}"] + fields.own[name][1] for name in ("press", "drag")
+        )
+        worst = int(np.argmax(press + drag))
+        if press[worst] + drag[worst] > 1.0 + 1e-9:
+            raise InputError(
+                f"regions: press {press[worst]:g} + drag {drag[worst]:g} is more than 1 where a region replaces one "
+                "share and takes the other from the flesh. The slice share must not be negative. State both shares of "
+                "the region."
+            )
+        toughness = rows["edge_toughness"] * fields.toughness + skin
+        return _EdgeParameters(toughness, rows["edge_rise"], press, drag, share)
 
     def spring_gradients(self, bars: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Return the gradients in the spring parameters by name, given those at the samples.
@@ -172,13 +188,36 @@ class EdgeCut:
         depth = rows["skin_depth"][:, None]
         near = np.where(share > 0.0, self.samples.skin_distance[:, None], 0.0)
         skin = bars["toughness"] * share
+        fields = self._fields
+        inner = {name: bars[name] for name in ("toughness", "press", "drag")}
+        if fields is not None:
+            ratios = {"toughness": fields.toughness} | {
+                name: flesh for name, (flesh, _) in fields.own.items()
+            }
+            inner = {name: bars[name] * ratio[:, None] for name, ratio in ratios.items()}
         at_samples = {
-            "edge_toughness": bars["toughness"],
+            "edge_toughness": inner["toughness"],
             "edge_rise": bars["rise"],
-            "edge_press": bars["press"],
-            "edge_drag": bars["drag"],
+            "edge_press": inner["press"],
+            "edge_drag": inner["drag"],
             "skin_toughness": skin,
             "skin_depth": skin * rows["skin_toughness"][:, None] * near / depth**2,
         }
         back = self.samples.to_springs.T
         return {name: back @ bar for name, bar in at_samples.items()}
+
+    def anatomy_gradients(self, bars: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Return the gradients in toughness ratio and shares of the regions, and in the grain's ratios, by name.
+
+        Shapes [region_count, columns] and [3, columns]; empty without anatomy. bars: as in `spring_gradients`.
+        """
+        fields = self._fields
+        if fields is None:
+            return {}
+        scaled = bars["toughness"] * self._rows["edge_toughness"][:, None]
+        return {
+            "toughness_ratio": fields.shares.T @ scaled,
+            "press": fields.shares.T @ bars["press"],
+            "drag": fields.shares.T @ bars["drag"],
+            "grain": fields.grain.T @ scaled,
+        }

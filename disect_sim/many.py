@@ -46,6 +46,9 @@ def repeated(model: Model, copies: int) -> Model:
         tet_shape_gradients=again(model.tet_shape_gradients),
         tet_volume=again(model.tet_volume),
         node_volume=again(model.node_volume),
+        tet_shares=again(model.tet_shares),
+        tet_lame=np.concatenate([model.tet_lame] * copies, axis=1),
+        node_flesh_volume=again(model.node_flesh_volume),
         spring_nodes=on_nodes(model.spring_nodes),
         spring_weights=again(model.spring_weights),
         cut_triangles=_counted_on(model.cut_triangles, copies, model.spring_count),
@@ -72,7 +75,7 @@ def _repeated_mesh(mesh: CutMesh, copies: int) -> CutMesh:
         "virtual_parents": len(mesh.nodes),
         "spring_virtual": len(mesh.virtual_parents),
     }
-    fields = {
+    fields: dict[str, Any] = {
         name: _counted_on(values, copies, sizes.get(name, 0))
         for name, values in vars(mesh).items()
         if isinstance(values, np.ndarray)

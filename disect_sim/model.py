@@ -7,11 +7,26 @@ import numpy as np
 import scipy.sparse as sp
 
 from disect_sim.cut_mesh import CutMesh
-from disect_sim.cut_surface import EdgeSamples, cut_normals, cut_triangles, edge_samples
+from disect_sim.cut_surface import (
+    EdgeSamples,
+    RigidPoints,
+    cut_normals,
+    cut_triangles,
+    edge_samples,
+    rigid_points,
+)
 from disect_sim.knife import Knife
 from disect_sim.laws import DAMAGE_LAWS, DEFAULT_DAMAGE_LAW
 from disect_sim.outcome import InputError
 from disect_sim.parameters import REFERENCE_AREA_M2, Material
+from disect_sim.regions import (
+    Anatomy,
+    SampleFields,
+    check_regions,
+    lame_ratios,
+    sample_fields,
+    tet_shares,
+)
 
 REGULARISER_M = 5.0e-5
 """Weight of the barrier that keeps the contact point inside its edge [m]: small compared with the knife's rounding."""
@@ -75,6 +90,14 @@ class Model:
     """Rest volume times material fraction [m^3], shape [tet_count]."""
     node_volume: np.ndarray
     """Lumped material volume [m^3], shape [node_count]."""
+    tet_shares: np.ndarray
+    """Volume fractions of the regions, shape [tet_count, region_count]."""
+    region_lame: np.ndarray
+    """mu and lambda of the regions over the flesh's [-], shape [2, region_count]."""
+    tet_lame: np.ndarray
+    """mu and lambda over the flesh's [-], shape [2, tet_count]."""
+    node_flesh_volume: np.ndarray
+    """Lumped volume of flesh with the node's mass [m^3], shape [node_count]."""
     spring_nodes: np.ndarray
     """Parents on side +1 (real, ghost), then on side -1, shape [spring_count, 4], int32."""
     spring_weights: np.ndarray
@@ -144,6 +167,21 @@ class Model:
             return self.original.edge_samples.repeated(self.copies)
         return edge_samples(self.mesh, self.cut_triangles, self.spring_operator)
 
+    @cached_property
+    def sample_fields(self) -> SampleFields | None:
+        """Regions and grain at the edge samples; None without."""
+        if self.original is not None:
+            fields = self.original.sample_fields
+            return None if fields is None else fields.repeated(self.copies)
+        if not self.mesh.anatomy:
+            return None
+        return sample_fields(self.mesh.anatomy, self.edge_samples.places(self.mesh.nodes))
+
+    @cached_property
+    def rigid_points(self) -> RigidPoints | None:
+        """Points of the cut surface inside rigid regions, of the first copy; None if there are none."""
+        return rigid_points(self.one.mesh, self.one.cut_triangles, self.one.spring_operator)
+
 
 _HOLD_BELOW_M = 1.0e-3
 """Height up to which nodes count as touching the board [m]."""
@@ -183,9 +221,17 @@ def build_model(
     x = mesh.nodes
     tet_nodes = np.sort(mesh.tets, axis=1).astype(np.int32)
     tet_nodes, fraction = _in_cache_order(tet_nodes, mesh.tet_fraction)
+    anatomy = mesh.anatomy or Anatomy()
+    check_regions(anatomy.regions)
+    shares = tet_shares(anatomy, x[tet_nodes])
+    region_lame = lame_ratios(anatomy, material.poisson)
+    heavy = 1.0 + shares @ (anatomy.ratios("density_ratio") - 1.0)
     edges = np.stack([x[tet_nodes[:, a]] - x[tet_nodes[:, 0]] for a in (1, 2, 3)], axis=2)
     volume = np.abs(np.linalg.det(edges)) / 6.0 * fraction
-    node_volume = np.bincount(tet_nodes.ravel(), np.repeat(volume / 4.0, 4), minlength=len(x))
+    node_volume, flesh_volume = (
+        np.bincount(tet_nodes.ravel(), np.repeat(values / 4.0, 4), minlength=len(x))
+        for values in (volume, volume * heavy)
+    )
 
     positive, negative = mesh.spring_virtual.T
     parents = mesh.virtual_parents
@@ -205,7 +251,7 @@ def build_model(
         board = BoardProperties()
         if boundary in ("guided", "free"):
             board = replace(board, ke=_FIRM_BOARD_N_M)
-            weight = float(-gravity[1] * material.density_kg_m3 * node_volume.sum())
+            weight = float(-gravity[1] * material.density_kg_m3 * flesh_volume.sum())
             board = _at_rest(board, x[board_nodes, 1], board_area / REFERENCE_AREA_M2, weight)
     touching = x[:, 1] < x[:, 1].min() + _HOLD_BELOW_M
     if boundary != "glued":
@@ -223,6 +269,10 @@ def build_model(
         tet_shape_gradients=np.linalg.inv(edges),
         tet_volume=volume,
         node_volume=node_volume,
+        tet_shares=shares,
+        region_lame=region_lame,
+        tet_lame=1.0 + (region_lame - 1.0) @ shares.T,
+        node_flesh_volume=flesh_volume,
         spring_nodes=spring_nodes,
         spring_weights=spring_weights,
         cut_triangles=triangles,

@@ -27,6 +27,9 @@ class OutcomeKind(Enum):
     KNIFE_JAMMED = (
         "The force on the knife passed the limit. Lower sdf_mu or cut_spring_ke, or raise force_limit_n."
     )
+    KNIFE_STOPPED = (
+        "The edge met a rigid region, which it can't cut. Move the cut beside it or end the motion above it."
+    )
 
 
 @dataclass(frozen=True)

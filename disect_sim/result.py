@@ -12,6 +12,7 @@ from disect_sim.edge_cut import moment
 from disect_sim.model import Model
 from disect_sim.outcome import InputError, Outcome, OutcomeKind
 from disect_sim.step_system import Energies, StepSystem
+from disect_sim.stop import stopped
 
 if TYPE_CHECKING:
     from disect_sim.adjoint import Gradients, Tape
@@ -356,7 +357,7 @@ class Recorder(Record):
         if not np.linalg.norm(force) <= self._force_limit_n:
             detail = f"It reached {np.linalg.norm(force):.4g} N, the limit is {self._force_limit_n:g} N."
             return Outcome(OutcomeKind.KNIFE_JAMMED, detail, n)
-        return None
+        return stopped(self._model, x, self._poses[n], float(np.linalg.norm(force)), n)
 
     def _knife_wrench(self, x: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
         """Return force [N] and torque about its origin [N m] on the knife: the reaction to the forces on the body."""

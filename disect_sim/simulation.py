@@ -152,7 +152,10 @@ def settle(
         motion=motion,
         parameters=expanded,
         device=name,
-        solver=_choose_solver(solver, name, model.tet_count),
+        # Only the host looks for the stop at a rigid region.
+        solver="cholesky"
+        if model.rigid_points is not None
+        else _choose_solver(solver, name, model.tet_count),
         dt=float(dt),
         times=times,
         poses=motion.poses(times),

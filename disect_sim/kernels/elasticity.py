@@ -32,15 +32,31 @@ class TetGeometry:
 
     nodes: wp.array(dtype=wp.vec4i)  # [tet_count]
     shape_gradients: wp.array(dtype=_mat33)  # rows b_1, b_2, b_3 [1/m], [tet_count]
-    volume: wp.array(dtype=wp.float64)  # rest volume x material fraction [m^3], [tet_count]
+    volume: wp.array(
+        dtype=wp.float64
+    )  # rest volume x material fraction x mu over the flesh's [m^3], [tet_count]
+    bulk: wp.array(dtype=wp.float64)  # lambda over mu, relative to the flesh's [-], [tet_count]
     number: wp.array(dtype=wp.int32)  # index in the model, [tet_count]
     per_copy: int  # tets of one body, if the model has several copies
 
 
 @wp.func
+def bulk_of(tets: TetGeometry, t: int):
+    """Return the tet's lambda over mu, relative to the flesh's [-]; 1 where no ratios are given."""
+    if tets.bulk.shape[0] == 0:
+        return wp.float64(1.0)
+    return tets.bulk[t]
+
+
+@wp.func
 def elastic_of(tets: TetGeometry, elastic: wp.array(dtype=Elastic), t: int):
-    """Return the moduli of the body that the tet belongs to."""
-    return elastic[tets.number[t] // tets.per_copy]
+    """Return the moduli of the body that the tet belongs to; the tet's own are these times its mu ratio."""
+    e = elastic[tets.number[t] // tets.per_copy]
+    own = Elastic()
+    own.lame_mu = e.lame_mu
+    own.lame_lambda = e.lame_lambda * bulk_of(tets, t)
+    own.retardation = e.retardation
+    return own
 
 
 @wp.func
@@ -304,7 +320,9 @@ def tet_pullback(
         by_lame_mu = wp.float64(4.0 / 3.0) * by_mu + wp.float64(5.0 / 6.0) * by_lam + rate * shear
         by_lame_lambda = by_lam + rate * bulk
         by_retardation = (elastic.lame_mu * shear + elastic.lame_lambda * bulk) / dt
-        moduli_out[column, t] = _vec3(-vol * by_lame_mu, -vol * by_lame_lambda, -vol * by_retardation)
+        moduli_out[column, t] = _vec3(
+            -vol * by_lame_mu, -vol * bulk_of(tets, t) * by_lame_lambda, -vol * by_retardation
+        )
         m = viscous_stress(a, elastic, dt)
         pull = f_previous * m * b_transposed * vol
         p1 = _vec3(pull[0, 0], pull[1, 0], pull[2, 0])

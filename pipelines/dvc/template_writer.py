@@ -71,6 +71,10 @@ _LIGHT_FACE = "disect_sim/__init__.py"
 """Public names of the simulator, each loaded from its module on first use."""
 
 
+_ABOUT = (".md", ".toml", ".typed")
+"""Suffixes of files that describe a package and change no result."""
+
+
 def code_of(root: Path, folders: list[str]) -> list[str]:
     """Return the folders and all files they import, relative to `root`; a fully imported folder is one path."""
     needed: set[Path] = set()
@@ -84,7 +88,8 @@ def code_of(root: Path, folders: list[str]) -> list[str]:
     outside = {
         p for p in needed if not any(p.is_relative_to(f) for f in own_folders) and not _is_only_text(p)
     }
-    data = {f for p in outside for f in p.parent.iterdir() if f.is_file() and not _is_code(f)}
+    beside = {f for p in outside for f in p.parent.iterdir() if f.is_file() and not _is_code(f)}
+    data = {f for f in beside if f.suffix not in _ABOUT}
     return [*folders, *_joined(root, outside | data)]
 
 

@@ -271,7 +271,7 @@ def design(project: Project, scan: str, candidates: int, progress: _Progress) ->
     from stages.optimize.first_cuts import first_cuts
     from stages.runtime.artifacts import read_table
     from stages.runtime.params import load_params
-    from stages.shared.cut import cutting_model, read_cut_mesh
+    from stages.shared.cut import check_clear_of_rigid, cutting_model, read_cut_mesh
     from stages.shared.library.library import NINETY
 
     known_scans(project, [scan])
@@ -283,6 +283,8 @@ def design(project: Project, scan: str, candidates: int, progress: _Progress) ->
     model = cutting_model(mesh, MATERIALS[material], params.cut)
     unknowns = material_unknowns(material, params.calibrate, leave_out=[scan])
     values = expected_parameters(unknowns)
+    lowest = params.cut.board_clearance_m
+    check_clear_of_rigid(model, values, params.cut, lowest_m=lowest, offset="clean.cut_offset_m")
     cuts = first_cuts(
         model, values, params.optimize, candidates, lambda share: progress(0.2 * share, "simulate first cuts")
     )

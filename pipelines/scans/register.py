@@ -300,6 +300,10 @@ def _register(project: Project, request: Request) -> str:
             f"precut.surface_file is {surface!r}, which is not in {scan_dir}. Give the file with --surface FILE."
         )
     content["cut_surface"] = surface or content["scan"]
+    if sections["body"].get("regions"):
+        sections["body"]["regions"] = [
+            _with_file(one, intake, scan_dir) for one in sections["body"]["regions"]
+        ]
     content["material"] = request.material or registered.get("material") or assumed_material(request.scan)
     check_material(str(content["material"]))
     for log in filter(None, (request.log, *(new_air or ()), *(new_further or {}).values())):
@@ -328,7 +332,8 @@ def track_raw_files(project: Project, scan_id: str) -> None:
     scan_dir = project.scan_dir(scan_id)
     scan = read_scan_file(scan_dir)
     raw_names = (scan.scan, scan.log, scan.cut_surface, scan.air_runs, scan.further_logs)
-    names = {name for name in raw_names if name}
+    regions = (read_scan_mapping(scan_dir / SCAN_FILE_NAME).get("body") or {}).get("regions") or ()
+    names = {name for name in (*raw_names, *(one.get("file") for one in regions)) if name}
     paths = [
         str((scan_dir / n).relative_to(project.root)) for n in names if recorded_md5(scan_dir / n) is None
     ]
@@ -433,6 +438,20 @@ class _Intake:
         name = stem + _suffix(source)
         self.new_files[name] = source
         return name
+
+
+def _with_file(region: Mapping[str, Any], intake: _Intake, scan_dir: Path) -> dict[str, Any]:
+    """Return a region of `body.regions` with its file's name in the scan's directory, if it has a file, and digest."""
+    given = region.get("file")
+    if not given:
+        return dict(region)
+    source = Path(str(given))
+    stored = scan_dir / source.name
+    if not source.is_file() and stored.is_file():
+        source = stored
+    name = intake.stored_name(source, source.stem, source.name if stored.exists() else None)
+    check_file_name(name, "body.regions: file")
+    return {**region, "file": name, "sha256": sha256_of_file(source)}
 
 
 def _size(source: Path) -> int:

@@ -1,5 +1,6 @@
 """clean: from a raw scan to one closed surface in the cutting frame."""
 
+import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from stages.clean.resampling import EQUILATERAL_AREA, Displacement
 from stages.clean.scan_file import RawScan, read_scan
 from stages.runtime.errors import InputError
 from stages.runtime.stage_io import StageIO
+from stages.shared.anatomy import FRAME, anatomy_frames, anatomy_of
 from stages.shared.pictures import SCAN, STRAY, WARNING, Layer, Panel, board_layer, cut_plane_layer, render
 from stages.shared.surface import Surface, edge_ids, edge_lengths, is_closed
 
@@ -399,6 +401,19 @@ def run(io: StageIO, params: CleanParams) -> dict[str, object]:
         pl.DataFrame([pl.Series("vertices", result.surface.faces, dtype=pl.Array(pl.Int32, 3))]),
     )
     io.write("clean/repairs", result.log.table())
+    frame = np.eye(4)
+    frame[:3, :3], frame[:3, 3] = result.pose.rotation, result.pose.translation
+    anatomy = anatomy_of(
+        params.body,
+        result.surface,
+        frame,
+        metres_per_unit=result.unit.metres_per_unit,
+        material=io.scan.material,
+        folder=io.scan_dir,
+    )
+    notes = {FRAME: json.dumps(frame.tolist())}
+    for name, rows in anatomy_frames(anatomy, "clean").items():
+        io.write(name, rows, notes=notes if name == "clean/regions" else None)
     io.progress(0.8, "draw the picture")
     io.write_png(
         "clean/preview",

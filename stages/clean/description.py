@@ -16,6 +16,7 @@ from stages.runtime.describe import (
     picture,
     table,
 )
+from stages.shared.anatomy import BodyParams, anatomy_tables
 from stages.shared.surface import POSITION, triangles
 
 _ARTIFACTS = (
@@ -39,6 +40,7 @@ _ARTIFACTS = (
         ],
         meaning="repairs of the raw scan, in order",
     ),
+    *anatomy_tables("clean"),
     metrics("clean", "size, volume, area, watertightness and deviation from the raw scan"),
     picture("clean", "raw scan with its defects, and cleaned surface on the board"),
 )
@@ -64,6 +66,7 @@ class CleanParams(StageParams):
     """Turns about the scan's x, y, z axis in this order; y is then up. Overrides `orientation`."""
     turn_deg: Annotated[float, Field(ge=-360, le=360)]
     cut_offset_m: Annotated[float, Field(ge=-1, le=1)]
+    body: BodyParams
 
 
 STAGE = Stage(

@@ -2,7 +2,7 @@
 
 import io
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +75,8 @@ class Parting:
     """Heights above the board, before the cut, of the uncut springs [m], ascending."""
     inverted_tets: int = 0
     """Largest number of elements of the simulated body that were inside out at once."""
+    rigid_tops_m: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 2)))
+    """Upper outline (z, y) of rigid regions beside the cut plane [m], shape [count, 2]."""
 
     def remains(self) -> str:
         """Describe the uncut springs."""
@@ -86,8 +88,10 @@ class Parting:
         return f"{count} of {self.springs} springs remain, {where} mm above the board"
 
 
-def parting_of(frames: pl.DataFrame, springs: pl.DataFrame, inverted_tets: int = 0) -> Parting:
-    """Return the parting from the tables replay/frames and replay/springs, and from a note of the first."""
+def parting_of(
+    frames: pl.DataFrame, springs: pl.DataFrame, inverted_tets: int = 0, rigid_tops: str = "[]"
+) -> Parting:
+    """Return the parting from the tables replay/frames and replay/springs, and from notes of the first."""
     last = len(frames) - 1
     before = springs.filter(pl.col("frame") == 0)["plus_m"].to_numpy()[:, 1]
     remaining = springs.filter(pl.col("frame") == last)["remaining_fraction"].to_numpy()
@@ -100,6 +104,7 @@ def parting_of(frames: pl.DataFrame, springs: pl.DataFrame, inverted_tets: int =
         springs=len(remaining),
         whole_heights_m=np.sort(before[remaining > _WHOLE].astype(np.float64)),
         inverted_tets=inverted_tets,
+        rigid_tops_m=np.array(json.loads(rigid_tops), float).reshape(-1, 2),
     )
 
 
@@ -301,6 +306,7 @@ def stated(demand: Demand) -> dict[str, Any]:
             "springs": parting.springs,
             "whole_heights_m": parting.whole_heights_m.tolist(),
             "inverted_tets": parting.inverted_tets,
+            **({"rigid_tops_m": parting.rigid_tops_m.tolist()} if len(parting.rigid_tops_m) else {}),
         },
     }
 
@@ -351,6 +357,7 @@ def demand_of_files(folder: Path, document: dict[str, Any]) -> Demand:
             int(parting["springs"]),
             np.array(parting["whole_heights_m"], float),
             int(parting.get("inverted_tets", 0)),
+            np.array(parting.get("rigid_tops_m", []), float).reshape(-1, 2),
         ),
         provenance=document["provenance"]["upstream_sha256"],
         broken_links=(),

@@ -17,7 +17,7 @@ from stages.export.package import write_certificate, write_package
 from stages.runtime.catalogue import ARTIFACTS
 from stages.runtime.files import write_bytes_atomic
 from stages.runtime.stage_io import StageIO
-from stages.shared.cut_description import INVERTED
+from stages.shared.cut_description import INVERTED, RIGID
 from stages.shared.robots.robot import load_robot
 
 _MOTION = "optimize/motion"
@@ -159,8 +159,9 @@ def run(io: StageIO, params: ExportParams) -> dict[str, Any]:
     """Read motion and body, export, certify, draw."""
     io.progress(0.0, "read the motion")
     motion, body = io.read(_MOTION), (io.read(_BODY[0]), io.read(_BODY[1]))
-    inverted = int(io.notes(_SIMULATED[0]).get(INVERTED, "0"))
-    parting = parting_of(io.read(_SIMULATED[0]), io.read(_SIMULATED[1]), inverted)
+    simulated = io.notes(_SIMULATED[0])
+    inverted, rigid = int(simulated.get(INVERTED, "0")), simulated.get(RIGID, "[]")
+    parting = parting_of(io.read(_SIMULATED[0]), io.read(_SIMULATED[1]), inverted, rigid)
     used = (_MOTION, *_BODY, *_SIMULATED)
     chain = walk(io.scan_dir, tuple(ARTIFACTS[name].path for name in used), root=io.scan.scan)
     io.progress(0.1, "solve, write and certify")

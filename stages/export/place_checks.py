@@ -8,6 +8,7 @@ from stages.export.checks import CUT_FRACTION, Check, at_least, at_most
 from stages.export.demand import Demand, Fruit, area_below
 from stages.export.export_files import ExportFiles
 from stages.export.motion_checks import POSE_M, cut_phase, edge_poses, in_cutting_frame
+from stages.shared.cut_description import BESIDE_M
 
 # Check 9: in the cut plane, down to the board, against a force, and through the fruit
 
@@ -57,6 +58,32 @@ def cutting(files: ExportFiles, demand: Demand) -> list[Check]:
         ),
         *_force(edge, demand, again),
         *_parted(demand, float(edge[:, 1].min())),
+        *_clear_of_rigid(edge, demand),
+    ]
+
+
+def _clear_of_rigid(edge: np.ndarray, demand: Demand) -> list[Check]:
+    """Check the height of the edge above rigid regions beside the cut plane, if the fruit has any."""
+    tops = demand.parting.rigid_tops_m
+    if not len(tops):
+        return []
+    reach = 0.5 * demand.params.cut.blade.length_m
+    above = np.inf
+    for z, y in tops:
+        over = np.abs(edge[:, 2] - z) <= reach
+        if over.any():
+            above = min(above, float(edge[over, 1].min()) - y)
+    return [
+        at_least(
+            9,
+            "height of the edge above rigid regions",
+            above,
+            BESIDE_M,
+            "m",
+            f"stone or core within {1e3 * BESIDE_M:g} mm of the cut plane",
+            remedy="The blade would hit it. Move the cut with halve.offset_m, or end above it with "
+            "cut.board_clearance_m",
+        )
     ]
 
 

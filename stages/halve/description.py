@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from stages.runtime.describe import Column, Stage, StageParams, metrics, picture, table
+from stages.shared.anatomy import anatomy_names, anatomy_tables
 from stages.shared.surface import POSITION, triangles
 
 _ARTIFACTS = (
@@ -39,6 +40,7 @@ _ARTIFACTS = (
         ],
         meaning="plane of the first cut's face, which has no skin; one row",
     ),
+    *anatomy_tables("halve"),
     metrics("halve", "size, volume, area, resting pose, share of the half on each side of the plane"),
     picture("halve", "half after the first cut, and on the board with the plane of the second cut"),
 )
@@ -69,6 +71,7 @@ STAGE = Stage(
         "precut/half_positive_faces",
         "precut/half_negative_vertices",
         "precut/half_negative_faces",
+        *anatomy_names("precut"),
     ),
     key_figure="volume_m3",
     timeout_s=600,

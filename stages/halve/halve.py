@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from stages.halve.description import HalveParams
 from stages.runtime.errors import InputError
 from stages.runtime.stage_io import StageIO
+from stages.shared.anatomy import anatomy_frames, read_anatomy
 from stages.shared.pictures import CUT, FRUIT, Layer, Panel, board_layer, cut_plane_layer, render
 from stages.shared.surface import Surface, face_normals_doubled, is_closed, solid_moments
 
@@ -261,6 +262,9 @@ def run(io: StageIO, params: HalveParams) -> dict[str, object]:
     io.write("halve/faces", _vectors("vertices", surface.faces, pl.Int32))
     io.write("halve/frame", _vectors("row", result.frame, pl.Float64))
     io.write("halve/cut_face", _cut_face_table(result))
+    anatomy = read_anatomy(io.read, "precut").moved(result.frame)
+    for name, rows in anatomy_frames(anatomy, "halve").items():
+        io.write(name, rows)
     io.progress(0.5, "draw the picture")
     on_cut = on_cut_face(half, cut_points)
     picture = _halve_picture(half, surface, on_cut, rests_on=result.rests_on)

@@ -1,6 +1,7 @@
 """optimize: the slicing motion that cuts the half-body with the least force, under hard constraints."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from stages.runtime.stage_io import StageIO
 from stages.shared.cut import (
     OFF_PLANE_M,
     Factors,
+    check_clear_of_rigid,
     cutting_model,
     off_plane_m,
     read_cut_mesh,
@@ -99,13 +101,17 @@ def run(io: StageIO, params: OptimizeParams) -> dict[str, Any]:
     shares = read_shares(io.read("calibrate/shares"))
     values = fitted if shares is None else with_shares(fitted, shares.mean(axis=0))
     materials = [relative_to(values, fitted, factors) for factors in read_possible_materials(io.read, skin)]
+    lowest = min(params.cut.board_clearance_m, params.final_height_m if params.final_strokes else np.inf)
+    check_clear_of_rigid(model, values, params.cut, lowest_m=lowest, offset="halve.offset_m")
     nodes, tets = io.read("tetrahedralize_half/nodes"), io.read("tetrahedralize_half/tets")
     silhouette = mesh.nodes[~mesh.node_ghost][:, [2, 1]]
     optimum = optimize(
         model,
         values,
         params,
-        finer=finer_cut(nodes["position_m"].to_numpy(), tets["nodes"].to_numpy()),
+        finer=replace(
+            finer_cut(nodes["position_m"].to_numpy(), tets["nodes"].to_numpy()), anatomy=mesh.anatomy
+        ),
         materials=materials,
         shares=shares,
         rests_on=rests_on(io.read("calibrate/posterior"), params.cut.damage_law),

@@ -5,6 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from stages.runtime.describe import Artifact, Column, Stage, StageParams, Vector, metrics, picture, table
+from stages.shared.anatomy import anatomy_names, anatomy_tables
 from stages.shared.surface import POSITION, SIDE, triangles
 
 
@@ -75,6 +76,7 @@ _ARTIFACTS = (
         ],
         meaning="springs that join the two sides of the cut",
     ),
+    *anatomy_tables("precut"),
     *_half_body("positive"),
     *_half_body("negative"),
     metrics("precut", "counts, volumes and areas of both sides, conservation errors, snapped nodes"),
@@ -101,6 +103,7 @@ STAGE = Stage(
     reads=(
         "tetrahedralize/nodes",
         "tetrahedralize/tets",
+        *anatomy_names("clean"),
     ),
     key_figure="springs",
     timeout_s=1800,

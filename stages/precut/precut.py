@@ -9,12 +9,14 @@ import polars as pl
 from numpy.typing import NDArray
 
 from disect_sim.cut_mesh import CutMesh, tet_volumes
+from disect_sim.regions import SAMPLES_PER_TET, Anatomy, tet_shares
 from disect_sim.virtual_nodes.cutting import cut_by_plane, cut_by_surface
 from disect_sim.virtual_nodes.split import HalfBody, half_body
 from disect_sim.virtual_nodes.topology import outer_faces
 from stages.precut.description import PrecutParams
 from stages.runtime.errors import InputError
 from stages.runtime.stage_io import StageIO
+from stages.shared.anatomy import anatomy_frames, read_anatomy
 from stages.shared.pictures import CUT, SCAN, WARNING, Layer, Panel, render
 from stages.shared.surface import Surface, drop_unused, face_areas, face_normals_doubled
 
@@ -236,8 +238,8 @@ def metrics(result: _PrecutResult) -> dict[str, object]:
     }
 
 
-def tables(result: _PrecutResult) -> dict[str, pl.DataFrame]:
-    """Return the tables precut/… by artifact name."""
+def tables(result: _PrecutResult, anatomy: Anatomy | None = None) -> dict[str, pl.DataFrame]:
+    """Return the tables precut/… by artifact name; anatomy: regions and grain of the body."""
     cut = result.cut
     frames = {
         "precut/nodes": pl.DataFrame(
@@ -277,7 +279,7 @@ def tables(result: _PrecutResult) -> dict[str, pl.DataFrame]:
             [_vectors("position_m", half.vertices, pl.Float64)]
         )
         frames[f"precut/half_{name}_faces"] = pl.DataFrame([_vectors("vertices", half.faces, pl.Int32)])
-    return frames
+    return {**frames, **anatomy_frames(anatomy or Anatomy(), "precut")}
 
 
 def _vectors(name: str, values: NDArray[np.generic], dtype: type[pl.DataType]) -> pl.Series:
@@ -296,6 +298,31 @@ def _cutting_surface(io: StageIO, params: PrecutParams) -> Surface | None:
     return read_cutting_surface(io.scan_dir / name)
 
 
+_FINER = 8
+"""Factor on the points per tet for the volume that a region should have."""
+_LEAST_HELD = 0.8
+"""Least volume of a region in the mesh over that of its part in the body; with less the mesh is too coarse for it."""
+
+
+def _region_volumes(cut: CutMesh, anatomy: Anatomy) -> dict[str, float]:
+    """Return the volume of every region in the mesh [m³]; reject one that the mesh does not hold.
+
+    The volume that it should have is found with more points per tet: the first cut may have divided the region.
+    """
+    corners = cut.nodes[cut.tets]
+    material = cut.tet_fraction * cut.tet_volumes()
+    held = material @ tet_shares(anatomy, corners)
+    finer = material @ tet_shares(anatomy, corners, _FINER * SAMPLES_PER_TET)
+    for region, volume, expected in zip(anatomy.regions, held, finer, strict=True):
+        if expected > 0.0 and not _LEAST_HELD <= volume / expected <= 1.0 / _LEAST_HELD:
+            raise InputError(
+                f"body.regions: {region.name!r} has {1e9 * volume:.3g} mm³ in this mesh and {1e9 * expected:.3g} mm³ "
+                f"with {_FINER} times as many points per tet. Both must agree within {1.0 - _LEAST_HELD:.0%}: the "
+                "region is too small for the tets. Lower tetrahedralize.edge_m (and that of the half), or enlarge it."
+            )
+    return {region.name: float(volume) for region, volume in zip(anatomy.regions, held, strict=True)}
+
+
 def run(io: StageIO, params: PrecutParams) -> dict[str, object]:
     """Read the tet mesh and the cutting surface, cut, write the tables and the picture."""
     io.progress(0.0, "read the mesh")
@@ -305,11 +332,13 @@ def run(io: StageIO, params: PrecutParams) -> dict[str, object]:
     io.progress(0.1, "cut")
     result = precut(nodes, tets, params, surface=surface)
     io.progress(0.5, "write the tables")
-    for name, frame in tables(result).items():
+    anatomy = read_anatomy(io.read, "clean")
+    volumes = _region_volumes(result.cut, anatomy)
+    for name, frame in tables(result, anatomy).items():
         io.write(name, frame)
     io.progress(0.7, "draw the picture")
     io.write_png(
         "precut/preview", precut_picture(result.cut, result.positive, result.negative, normal=result.normal)
     )
     io.progress(1.0, "done")
-    return metrics(result)
+    return {**metrics(result), **({"region_volumes_m3": volumes} if volumes else {})}

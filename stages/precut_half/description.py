@@ -13,7 +13,7 @@ class PrecutHalfParams(PrecutParams):
 STAGE = Instance(
     name="precut_half",
     of="precut",
-    reads={"tetrahedralize": "tetrahedralize_half"},
+    reads={"tetrahedralize": "tetrahedralize_half", "clean": "halve"},
     does="mesh of the second cut → two parts joined by springs along the cut",
     params=PrecutHalfParams,
 )

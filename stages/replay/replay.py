@@ -2,6 +2,7 @@
 
 The certificate reads from it whether the motion cuts through; the viewer shows it."""
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,13 +15,14 @@ from disect_sim import MATERIALS, RecordedMotion, simulate
 from disect_sim.cut_mesh import CutMesh
 from disect_sim.knife import Knife
 from disect_sim.parameters import Material, Values
+from disect_sim.regions import rigid_tops
 from disect_sim.result import Result
 from disect_sim.virtual_nodes.split import half_body
 from stages.replay.description import ReplayParams
 from stages.runtime.errors import InputError
 from stages.runtime.stage_io import StageIO
 from stages.shared.cut import cutting_model, outcome_of, read_cut_mesh, read_second_cut_values
-from stages.shared.cut_description import INVERTED
+from stages.shared.cut_description import BESIDE_M, INVERTED, RIGID
 from stages.shared.pictures import Moment, cut_views
 
 _MOTION, _PROFILE = "optimize/motion", "optimize/profile"
@@ -208,6 +210,11 @@ def _vertical_tables(recording: _Recording, vertical: _Recording | None) -> dict
     return tables if vertical else {name: frame.clear() for name, frame in tables.items()}
 
 
+def _rigid_note(mesh: CutMesh) -> dict[str, str]:
+    tops = np.zeros((0, 2)) if mesh.anatomy is None else rigid_tops(mesh.anatomy, BESIDE_M)
+    return {RIGID: json.dumps(tops.round(6).tolist())} if len(tops) else {}
+
+
 def run(io: StageIO, params: ReplayParams) -> dict[str, Any]:
     """Read the second body, its parameters and the motion, simulate, write the recording."""
     io.progress(0.0, "read the cut mesh and the motion")
@@ -233,7 +240,11 @@ def run(io: StageIO, params: ReplayParams) -> dict[str, Any]:
     io.progress(0.85, "write the recording")
     faces, vertices = surface_tables(recording)
     inverted = recording.result.statistics.inverted_tets
-    io.write("replay/frames", frame_table(recording), notes={INVERTED: str(inverted)})
+    io.write(
+        "replay/frames",
+        frame_table(recording),
+        notes={INVERTED: str(inverted), **_rigid_note(recording.mesh)},
+    )
     io.write("replay/faces", faces)
     io.write("replay/vertices", vertices)
     io.write("replay/springs", spring_table(recording))

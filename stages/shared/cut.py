@@ -14,9 +14,13 @@ from disect_sim.cut_mesh import CutMesh
 from disect_sim.motions import ConstantVelocity
 from disect_sim.outcome import Outcome
 from disect_sim.parameters import SPRING_NAMES, SURFACE_PREFIX, Material
+from disect_sim.regions import rigid_tops
 from disect_sim.result import Result
+from disect_sim.simulation import simulate
+from disect_sim.stop import obstacle
 from stages.runtime.errors import InputError
-from stages.shared.cut_description import CutParams
+from stages.shared.anatomy import read_anatomy
+from stages.shared.cut_description import BESIDE_M, CutParams
 
 # Straight vertical cut, the reference for forces
 
@@ -123,6 +127,7 @@ def read_cut_mesh(read: Callable[[str], pl.DataFrame], stage: str = "precut") ->
         spring_position=springs["position_m"].to_numpy(),
         spring_area=springs["area_m2"].to_numpy(),
         spring_surface=springs["surface"].to_numpy(),
+        anatomy=read_anatomy(read, stage) or None,
     )
     cut.check()
     return cut
@@ -140,6 +145,47 @@ def cutting_model(mesh: CutMesh, material: Material, cut: CutParams) -> Model:
 def off_plane_m(mesh: CutMesh) -> float:
     """Return the largest distance of the cut surface from the knife's plane x = 0 [m]."""
     return float(np.abs(mesh.virtual_positions()[:, 0]).max())
+
+
+# Rigid regions in the way of a planned cut
+
+
+def check_clear_of_rigid(
+    model: Model, values: Mapping[str, Any], cut: CutParams, *, lowest_m: float, offset: str
+) -> None:
+    """Reject a cut through x = 0 down to lowest_m [m] that comes within BESIDE_M of a rigid region.
+
+    The message contains the force with which a vertical cut stops there. offset: name of the parameter that moves
+    the cut plane [m].
+    """
+    anatomy = model.mesh.anatomy
+    tops = np.zeros((0, 2)) if anatomy is None else rigid_tops(anatomy, BESIDE_M)
+    if anatomy is None or not len(tops) or tops[:, 1].max() + BESIDE_M <= lowest_m:
+        return
+    top = float(tops[:, 1].max())
+    met = obstacle(model)
+    found = f"passes within {1e3 * BESIDE_M:g} mm of a rigid region"
+    if met is not None:
+        motion, duration = straight_cut(model.mesh, cut)
+        result = simulate(
+            model, motion, values, duration=duration, dt=cut.dt_s, force_limit_n=cut.force_limit_n
+        )
+        found = (
+            f"meets the rigid region {met.name!r} {1e3 * met.top_m:.1f} mm above the board. A vertical cut stops there "
+            f"with {result.force_norm[-1]:.3g} N, and every further millimetre adds {1e-3 * met.stiffness_n_m:.3g} N"
+        )
+    near = [
+        one.shape.bounds[:, 0]
+        for one in anatomy.regions
+        if one.rigid and one.shape.bounds[0, 0] <= BESIDE_M and one.shape.bounds[1, 0] >= -BESIDE_M
+    ]
+    sides = (min(low for low, _ in near) - BESIDE_M, max(high for _, high in near) + BESIDE_M)
+    raise InputError(
+        f"The cut {found}. The blade must stay {1e3 * BESIDE_M:g} mm away. Pass beside it: change "
+        f"{offset} by {sides[0]:.4f} or {sides[1]:+.4f} (--set), or end above it with --set "
+        f"cut.board_clearance_m={top + BESIDE_M:.4f} --set optimize.final_strokes=0 (and the cut fraction that you "
+        "accept, export.min_cut_fraction)."
+    )
 
 
 # Outcome of a simulated cut, the same for every stage that simulates one: cut, warning or refused

@@ -10,6 +10,7 @@ from disect_sim.laws import DAMAGE_LAWS
 from disect_sim.parameters import SPRING_PARAMETERS, parameter_info
 from stages.runtime.describe import Column, Positive, SharedSection, one_of
 from stages.runtime.errors import InputError
+from stages.shared.anatomy import anatomy_names
 from stages.shared.library.library import prior_of
 
 # Columns of a table with the parameters of every cutting spring, one per parameter of the simulator
@@ -26,13 +27,20 @@ SPRING_ROW = (
 INVERTED = "inverted_tets"
 """Note of the table replay/frames: largest number of inverted tets at once, for the certificate."""
 
+BESIDE_M = 2.0e-3
+"""Least distance of the blade from a rigid region, beside and above it [m]."""
+RIGID = "rigid_tops_m"
+"""Note of the table replay/frames: upper outline (z, y) of rigid regions beside the cut plane [m], as JSON."""
+
 
 # Artifacts of a cut mesh
 
 
 def cut_mesh(stage: str) -> tuple[str, ...]:
     """Return the tables of the cut mesh that the stage (precut, or an instance of it) writes."""
-    return tuple(f"{stage}/{table}" for table in ("nodes", "tets", "virtual_nodes", "springs"))
+    return tuple(
+        f"{stage}/{table}" for table in ("nodes", "tets", "virtual_nodes", "springs")
+    ) + anatomy_names(stage)
 
 
 class CutParams(SharedSection):

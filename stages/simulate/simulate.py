@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 from disect_sim.cut_mesh import CutMesh
 from disect_sim.knife import Knife
 from disect_sim.model import Model
+from disect_sim.outcome import OutcomeKind
 from disect_sim.parameters import MATERIALS, Material, Values, parameter_info
 from disect_sim.result import Result
 from disect_sim.simulation import simulate as simulate_motion
+from disect_sim.stop import RigidObstacle, obstacle
 from stages.runtime.errors import InputError
 from stages.runtime.stage_io import StageIO
 from stages.shared.cut import OFF_PLANE_M, cutting_model, off_plane_m, outcome_of, read_cut_mesh, straight_cut
@@ -106,6 +108,8 @@ def simulate(
     steps = round(duration / params.cut.dt_s)
     pictured = [params.cut.dt_s * round(fraction * steps) for fraction in _PICTURED_FRACTIONS]
     model = cutting_model(cut, material, params.cut)
+    if model.rigid_points is not None:  # it may end at any time
+        pictured = [params.cut.dt_s * step for step in range(1, steps + 1)]
     result = simulate_motion(
         model,
         motion,
@@ -117,12 +121,16 @@ def simulate(
         force_limit_n=params.cut.force_limit_n,
         progress=progress,
     )
-    if not result.outcome.ok:
+    met = result.outcome.kind is OutcomeKind.KNIFE_STOPPED
+    if not result.outcome.ok and not met:
         raise InputError(
             f"{outcome_of('nominal cut', result, cut).message} It must come to its end. Shorten the step (dt), for "
             "this scan with scan2cut run SCAN --set cut.dt_s=0.0005, or check --material: soft flesh with a high "
             "toughness is squashed instead of cut."
         )
+    if model.rigid_points is not None:
+        kept = sorted(result.positions)
+        pictured = [kept[round(fraction * (len(kept) - 1))] for fraction in _PICTURED_FRACTIONS]
     moments = tuple(
         Moment(time, result.positions[time], result.pose[round(time / params.cut.dt_s)]) for time in pictured
     )
@@ -175,6 +183,7 @@ def metrics(cut: NominalCut) -> dict[str, object]:
     force = result.force_norm
     off_plane = off_plane_m(cut.model.mesh)
     outcome = outcome_of("nominal cut", result, cut.model.mesh).metrics()
+    met = obstacle(cut.model)
     warnings = [text for text in (outcome["warning"], _off_plane_warning(off_plane)) if text]
     return {
         "outcome": str(result.outcome),
@@ -187,9 +196,21 @@ def metrics(cut: NominalCut) -> dict[str, object]:
         "dead_springs": int((result.stiffness[-1] == 0.0).sum()),
         "knife_work_j": float(result.energy["knife_work"][-1]),
         "cut_surface_off_plane_m": off_plane,
+        **({} if met is None else _stop(cut, met)),
         "steps": statistics.steps,
         "newton_per_step": statistics.newton_per_step,
         "indefinite_hessians": statistics.indefinite_hessians,
+    }
+
+
+def _stop(cut: NominalCut, met: RigidObstacle) -> dict[str, object]:
+    """Return where and with which force the cut stops at a rigid region, and how the force grows beyond."""
+    ended = cut.result.outcome.kind is OutcomeKind.KNIFE_STOPPED
+    return {
+        "stop_region": met.name,
+        "stop_height_m": float(cut.result.pose[len(cut.result.step_time) - 1, 1]) if ended else met.top_m,
+        "stop_force_n": float(cut.result.force_norm[-1]) if ended else None,
+        "stop_stiffness_n_m": met.stiffness_n_m,
     }
 
 

@@ -141,7 +141,7 @@ def both(mesh: CutMesh) -> CutMesh:
     turned["tet_original"] = mesh.tet_original + mesh.tet_original.max() + 1
     joined = {"snapped_vertices": 0}
     for field in fields(CutMesh):
-        if field.name != "snapped_vertices":
+        if field.name not in ("snapped_vertices", "anatomy"):
             first = nodes if field.name == "nodes" else getattr(mesh, field.name)
             second = turned.get(field.name, getattr(mesh, field.name))
             joined[field.name] = np.concatenate([first, second]).astype(first.dtype)

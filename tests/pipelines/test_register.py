@@ -204,6 +204,23 @@ def test_cutting_surface_becomes_a_dependency(project, tmp_path):
     assert read_scan_file(project.scan_dir("apple")).cut_surface == "surface.ply"
 
 
+def test_the_file_of_a_region_is_stored_with_its_digest(project, tmp_path):
+    scan, stone = write_scan(tmp_path, "apple.ply"), write_scan(tmp_path, "stone.stl", "a stone")
+    body = {"regions": [{"name": "stone", "shape": "file", "file": str(stone)}]}
+    register_scan(project, Request(scan, overrides={"body": body}))
+    folder = project.scan_dir("apple")
+    region = yaml.safe_load((folder / "scan.yaml").read_text())["body"]["regions"][0]
+    assert region["file"] == "stone.stl"
+    assert region["sha256"] == sha256_of_file(folder / "stone.stl") == sha256_of_file(stone)
+    track_raw_files(project, "apple")
+    assert (folder / "stone.stl.dvc").exists()
+    register_scan(project, Request(scan))  # the registered region stays
+    assert yaml.safe_load((folder / "scan.yaml").read_text())["body"]["regions"] == [region]
+    stone.write_text("another stone")
+    with pytest.raises(InputError, match="--replace"):
+        register_scan(project, Request(scan, overrides={"body": body}))
+
+
 def refused_requests(folder: Path) -> dict[str, Request]:
     scan = write_scan(folder, "apple.ply")
     loop = folder / "loop.ply"

@@ -108,6 +108,11 @@ def prior_of(material: str | None) -> dict[str, tuple[float, float]]:
     return _medians(sources_of(material))
 
 
+def grain_of(material: str) -> float:
+    """Return the toughness of a crack that advances around the fruit's axis over that of a radial one; 1 if unknown."""
+    return float(PRIORS["grain"].get(material, {}).get("tangential", 1.0))
+
+
 def body_source(material: str) -> str:
     """Return the source of a material's modulus, Poisson's ratio and density."""
     return str(PRIORS["materials"].get(material, {}).get("body", "Heiden et al. 2022"))

@@ -248,6 +248,15 @@ def test_elements_inside_out_in_the_simulated_cut(copy):
     assert "elements inside out in the simulated cut" in reasons(judged(copy, parting=parting))
 
 
+@pytest.mark.parametrize(("top", "refused"), [(0.03, True), (-0.005, False)])
+def test_a_stone_under_the_edge(copy, top, refused):
+    """The edge goes down to the board: it would hit a stone whose top is above it; one far below it is no obstacle."""
+    demand = demand_for(MOTION, body=BODY)
+    parting = replace(demand.parting, rigid_tops_m=np.array([[0.0, top], [0.002, top - 0.001]]))
+    failed = {check.name for check in judged(copy, parting=parting).failed}
+    assert ("height of the edge above rigid regions" in failed) == refused
+
+
 def test_a_cut_that_did_not_happen(copy):
     demand = demand_for(MOTION, body=BODY)
     parting = replace(demand.parting, cut_fraction=0.02, reached_fraction=0.02)

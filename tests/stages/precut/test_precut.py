@@ -11,12 +11,14 @@ import pytest
 import trimesh
 import yaml
 
+from disect_sim.regions import Anatomy
 from stages.precut.description import PrecutParams
 from stages.precut.precut import metrics, precut, precut_picture, read_cutting_surface, tables
 from stages.runtime.artifacts import read_metrics, read_table, write_table
 from stages.runtime.catalogue import artifacts_of
 from stages.runtime.errors import InputError
 from stages.runtime.params import load_params
+from stages.shared.anatomy import anatomy_frames
 from stages.shared.cut import read_cut_mesh
 from stages.shared.surface import Surface
 from tests.disect_sim.tet_meshes import BOX_VOLUME, regular_box, sheet
@@ -129,6 +131,8 @@ def make_project(folder, precut_section):
     nodes, tets = regular_box((5, 4, 6))
     position = pl.DataFrame([pl.Series("position_m", nodes, pl.Array(pl.Float64, 3))])
     write_table(scan, "tetrahedralize/nodes", position)
+    for name, frame in anatomy_frames(Anatomy(), "clean").items():
+        write_table(scan, name, frame)
     plain = {
         name: np.ones(len(tets))
         for name in ("volume_m3", "radius_ratio", "min_altitude_m", "min_edge_m", "max_edge_m")

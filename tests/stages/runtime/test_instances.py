@@ -11,6 +11,7 @@ import trimesh
 import yaml
 
 from disect_sim.cut_mesh import box_mesh
+from disect_sim.regions import Anatomy
 from stages.precut import precut as precut
 from stages.runtime.artifacts import read_metadata, read_table, write_table
 from stages.runtime.catalogue import ARTIFACTS, STAGES, artifacts_of, base_of
@@ -19,6 +20,7 @@ from stages.runtime.params import SECTIONS, load_params
 from stages.runtime.scan_file import ScanFile
 from stages.runtime.stage_io import StageIO
 from stages.runtime.stage_main import _checked, _for_instance
+from stages.shared.anatomy import anatomy_frames
 from stages.shared.cut import read_cut_mesh
 from stages.tetrahedralize import tetrahedralize as tetrahedralize
 from stages.tetrahedralize.mesher import TetMesh
@@ -98,6 +100,9 @@ def test_precut_as_an_instance_writes_the_same_on_the_same_body(tmp_path):
         corners = pl.Series("nodes", tets, pl.Array(pl.Int32, 4))
         write_table(tmp_path, f"{stage}/nodes", pl.DataFrame([position]))
         write_table(tmp_path, f"{stage}/tets", pl.DataFrame([corners, *ones]))
+    for stage in ("clean", "halve"):
+        for name, frame in anatomy_frames(Anatomy(), stage).items():
+            write_table(tmp_path, name, frame)
     for stage in ("precut", "precut_half"):
         run_in_process(tmp_path, precut, stage)
     assert_same_artifacts(tmp_path, "precut_half")
@@ -131,6 +136,8 @@ def test_an_instance_as_dvc_runs_it(tmp_path):
     for name in ("nodes", "tets"):
         frame = read_table(scan, f"tetrahedralize/{name}")
         write_table(scan, f"tetrahedralize_half/{name}", frame)
+    for name, frame in anatomy_frames(Anatomy(), "halve").items():
+        write_table(scan, name, frame)
     done = run(scan, "precut_half")
     assert done.returncode == 0, done.stderr
     assert not (scan / "precut").exists()
