@@ -224,12 +224,12 @@ class SeriesStiffness:
         """Damping c that acts [N s/m], shape [spring_count]."""
         return self.damping_given * self.share
 
-    def pullback(self, stiffness_bar: np.ndarray, damping_bar: np.ndarray) -> "SeriesBars":
+    def pullback(self, stiffness_bar: np.ndarray, damping_bar: np.ndarray) -> "_SeriesBars":
         """Return the gradients in the given values from those in k and c, each of shape [spring_count, columns]."""
         share, total = self.share[:, None], (self.given + self.layer)[:, None]
         share_bar = self.given[:, None] * stiffness_bar + self.damping_given[:, None] * damping_bar
         layer_bar = share_bar * self.given[:, None] / total**2
-        return SeriesBars(
+        return _SeriesBars(
             given=share * stiffness_bar - share_bar * share / total,
             damping_given=share * damping_bar,
             thickness=-layer_bar * (self.layer / self.thickness)[:, None],
@@ -238,7 +238,7 @@ class SeriesStiffness:
 
 
 @dataclass(frozen=True)
-class SeriesBars:
+class _SeriesBars:
     """Gradients in the fields of SeriesStiffness, each of shape [spring_count, columns]."""
 
     given: np.ndarray

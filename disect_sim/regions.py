@@ -18,7 +18,7 @@ from disect_sim.outcome import InputError
 if TYPE_CHECKING:
     from disect_sim.virtual_nodes.signed_distance import CuttingSurface
 
-SHAPES = ("ellipsoid", "cylinder", "surface", "peel")
+_SHAPES = ("ellipsoid", "cylinder", "surface", "peel")
 SAMPLES_PER_TET = 128
 """Points per tet for volume fractions; the error of a region's volume is measured in tests/disect_sim/test_regions.py.
 """
@@ -35,7 +35,7 @@ class Shape:
     """Closed volume in the body's frame."""
 
     kind: str
-    """A name in SHAPES. Peel: everything within `size[0]` of the surface."""
+    """A name in _SHAPES. Peel: everything within `size[0]` of the surface."""
     frame: np.ndarray
     """Pose of the shape's own axes in the body's frame, translation in [m], shape [4, 4]; a cylinder's axis is z."""
     size: np.ndarray

@@ -112,7 +112,7 @@ class Board:
 
 
 @wp.func
-def board_normal_force(
+def _board_normal_force(
     y: wp.float64, y_previous: wp.float64, area_ratio: wp.float64, board: Board, dt: wp.float64
 ):
     """Return the upward force of the board [N]."""
@@ -124,18 +124,18 @@ def board_normal_force(
 
 
 @wp.func
-def board_lagged_force(y_previous: wp.float64, area_ratio: wp.float64, board: Board):
+def _board_lagged_force(y_previous: wp.float64, area_ratio: wp.float64, board: Board):
     return area_ratio * board.stiffness * ramp(board.radius - y_previous, board.onset)
 
 
 @wp.func
-def board_force_on(x: _vec3, x_previous: _vec3, area_ratio: wp.float64, board: Board, dt: wp.float64):
+def _board_force_on(x: _vec3, x_previous: _vec3, area_ratio: wp.float64, board: Board, dt: wp.float64):
     """Return the force on a node [N]."""
     velocity = _vec3((x[0] - x_previous[0]) / dt, _ZERO, (x[2] - x_previous[2]) / dt)
     speed = rounded_speed(velocity)
     coefficient = friction_coefficient(speed, board.mu, _ZERO, board.friction_speed)
-    up = board_normal_force(x[1], x_previous[1], area_ratio, board, dt)
-    friction = velocity * (-board_lagged_force(x_previous[1], area_ratio, board) * coefficient / speed)
+    up = _board_normal_force(x[1], x_previous[1], area_ratio, board, dt)
+    friction = velocity * (-_board_lagged_force(x_previous[1], area_ratio, board) * coefficient / speed)
     return _vec3(friction[0], up, friction[2])
 
 
@@ -165,11 +165,11 @@ def board_gradient(
     energy_out[i] = _vec3(
         a * board.stiffness * ramp_integral(depth, board.onset),
         a * damping * dt * ramp_integral(approach, board.onset_speed),
-        board_lagged_force(y[1], a, board)
+        _board_lagged_force(y[1], a, board)
         * dt
         * friction_integral(speed, board.mu, _ZERO, board.friction_speed),
     )
-    wp.atomic_add(gradient_out, n, -board_force_on(x, y, a, board, dt))
+    wp.atomic_add(gradient_out, n, -_board_force_on(x, y, a, board, dt))
 
 
 @wp.kernel
@@ -201,7 +201,7 @@ def board_hessian(
     secant = friction_coefficient(speed, board.mu, _ZERO, board.friction_speed) / speed
     tangent = friction_slope(speed, board.mu, _ZERO, board.friction_speed)
     t = velocity / speed
-    scale = board_lagged_force(y[1], a, board) / dt
+    scale = _board_lagged_force(y[1], a, board) / dt
     kt = wp.outer(t, t) * ((tangent - secant) * scale)
     k = _mat33(secant * scale, _ZERO, _ZERO, _ZERO, kn, _ZERO, _ZERO, _ZERO, secant * scale) + kt
     wp.atomic_add(hessian_out, slots[i], k)
@@ -218,4 +218,4 @@ def board_force(
 ):
     """Compute the force on the nodes as a differentiable function; Warp's adjoint gives the vector-Jacobian product."""
     i = wp.tid()
-    force_out[i] = board_force_on(x_in[i], x_previous_in[i], area_ratio_in[i], board, dt)
+    force_out[i] = _board_force_on(x_in[i], x_previous_in[i], area_ratio_in[i], board, dt)

@@ -65,7 +65,7 @@ class Solve:
 
 
 @wp.func
-def lane_sum(lanes: wp.array2d(dtype=wp.float64), column: int):
+def _lane_sum(lanes: wp.array2d(dtype=wp.float64), column: int):
     total = ZERO
     for lane in range(LANE_COUNT):
         total += lanes[column, lane]
@@ -121,7 +121,7 @@ def begin(
 @wp.kernel
 def refer_to_right_side(lanes_in: wp.array2d(dtype=wp.float64), reference_out: wp.array(dtype=wp.float64)):
     column = wp.tid()
-    reference_out[column] = lane_sum(lanes_in, column)
+    reference_out[column] = _lane_sum(lanes_in, column)
 
 
 @wp.kernel
@@ -183,8 +183,8 @@ def open_columns(
     """Activate the columns; one whose right-hand side is within the tolerance already stays at zero."""
     column = wp.tid()
     limit = solve_out.tolerance[0] * solve_out.tolerance[0] * solve_out.reference[column]
-    there = lane_sum(squared_in, column) <= limit
-    solve_out.rz[column] = lane_sum(rz_in, column)
+    there = _lane_sum(squared_in, column) <= limit
+    solve_out.rz[column] = _lane_sum(rz_in, column)
     solve_out.beta[column] = ZERO
     solve_out.this_solve[column] = 0
     solve_out.indefinite[column] = 0
@@ -236,7 +236,7 @@ def step_length(curvature_in: wp.array2d(dtype=wp.float64), solve_out: Solve):
         solve_out.running[0] = 0
     alpha = ZERO
     if solve_out.open[column] == 1:
-        bend = lane_sum(curvature_in, column)
+        bend = _lane_sum(curvature_in, column)
         if bend > ZERO:
             alpha = solve_out.rz[column] / bend
         else:
@@ -279,11 +279,11 @@ def next_direction(
     if solve_out.open[column] == 0:
         return
     limit = solve_out.tolerance[0] * solve_out.tolerance[0] * solve_out.reference[column]
-    if lane_sum(squared_in, column) <= limit:
+    if _lane_sum(squared_in, column) <= limit:
         solve_out.solved[column] = 1
         solve_out.open[column] = 0
         return
-    rz = lane_sum(rz_in, column)
+    rz = _lane_sum(rz_in, column)
     solve_out.beta[column] = rz / solve_out.rz[column]
     solve_out.rz[column] = rz
     if solve_out.this_solve[column] < solve_out.max_iterations:

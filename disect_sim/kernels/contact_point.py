@@ -42,7 +42,7 @@ class KnifeShape:
 
 
 @wp.func
-def smooth_max_weight(a: wp.float64, b: wp.float64, width: wp.float64):
+def _smooth_max_weight(a: wp.float64, b: wp.float64, width: wp.float64):
     """Return d(smooth maximum)/da: 1 where a exceeds b by more than width, 0 in the opposite case."""
     z = (a - b) / width
     h = wp.max(_ZERO, _ONE - wp.abs(z))
@@ -51,19 +51,19 @@ def smooth_max_weight(a: wp.float64, b: wp.float64, width: wp.float64):
 
 
 @wp.func
-def smooth_max_curvature(a: wp.float64, b: wp.float64, width: wp.float64):
+def _smooth_max_curvature(a: wp.float64, b: wp.float64, width: wp.float64):
     """Return d2(smooth maximum)/da2 [1/m]."""
     return wp.max(_ZERO, _ONE - wp.abs(a - b) / width) / width
 
 
 @wp.func
-def smooth_max(a: wp.float64, b: wp.float64, width: wp.float64):
+def _smooth_max(a: wp.float64, b: wp.float64, width: wp.float64):
     h = wp.max(_ZERO, _ONE - wp.abs(a - b) / width)
     return wp.max(a, b) + width * h * h * h / wp.float64(6.0)
 
 
 @wp.func
-def edge_section(q: _vec3, side: wp.float64, tip: wp.float64, shape: KnifeShape):
+def _edge_section(q: _vec3, side: wp.float64, tip: wp.float64, shape: KnifeShape):
     """Return the smooth maximum of flank plane and plane under the edge [m], the flank's weight, and its root [m]."""
     flank = shape.flank_x * side * q[0] + shape.flank_y * q[1] - shape.flank_offset
     bottom = -q[1]
@@ -74,19 +74,19 @@ def edge_section(q: _vec3, side: wp.float64, tip: wp.float64, shape: KnifeShape)
 
 @wp.func
 def one_sided_distance(q: _vec3, side: wp.float64, tip: wp.float64, shape: KnifeShape):
-    m, _flank_weight, _root = edge_section(q, side, tip, shape)
-    d = smooth_max(m, q[1] - shape.height, shape.blend)
-    return smooth_max(d, wp.abs(q[2]) - shape.half_length, shape.blend)
+    m, _flank_weight, _root = _edge_section(q, side, tip, shape)
+    d = _smooth_max(m, q[1] - shape.height, shape.blend)
+    return _smooth_max(d, wp.abs(q[2]) - shape.half_length, shape.blend)
 
 
 @wp.func
 def one_sided_gradient(q: _vec3, side: wp.float64, tip: wp.float64, shape: KnifeShape):
-    m, flank_weight, _root = edge_section(q, side, tip, shape)
+    m, flank_weight, _root = _edge_section(q, side, tip, shape)
     top = q[1] - shape.height
     end = wp.abs(q[2]) - shape.half_length
-    d = smooth_max(m, top, shape.blend)
-    top_weight = _ONE - smooth_max_weight(m, top, shape.blend)
-    end_weight = _ONE - smooth_max_weight(d, end, shape.blend)
+    d = _smooth_max(m, top, shape.blend)
+    top_weight = _ONE - _smooth_max_weight(m, top, shape.blend)
+    end_weight = _ONE - _smooth_max_weight(d, end, shape.blend)
     section = (_ONE - end_weight) * (_ONE - top_weight)
     gx = section * flank_weight * shape.flank_x * side
     gy = section * (flank_weight * (shape.flank_y + _ONE) - _ONE) + (_ONE - end_weight) * top_weight
@@ -96,12 +96,12 @@ def one_sided_gradient(q: _vec3, side: wp.float64, tip: wp.float64, shape: Knife
 
 @wp.func
 def one_sided_hessian(q: _vec3, side: wp.float64, tip: wp.float64, shape: KnifeShape):
-    m, flank_weight, root = edge_section(q, side, tip, shape)
+    m, flank_weight, root = _edge_section(q, side, tip, shape)
     top = q[1] - shape.height
     end = wp.abs(q[2]) - shape.half_length
-    d = smooth_max(m, top, shape.blend)
-    keep_top = smooth_max_weight(m, top, shape.blend)
-    keep_end = smooth_max_weight(d, end, shape.blend)
+    d = _smooth_max(m, top, shape.blend)
+    keep_top = _smooth_max_weight(m, top, shape.blend)
+    keep_end = _smooth_max_weight(d, end, shape.blend)
     flank_minus_bottom = _vec3(shape.flank_x * side, shape.flank_y + _ONE, _ZERO)
     grad_m = _vec3(shape.flank_x * side * flank_weight, flank_weight * (shape.flank_y + _ONE) - _ONE, _ZERO)
     grad_top = _vec3(_ZERO, _ONE, _ZERO)
@@ -109,9 +109,9 @@ def one_sided_hessian(q: _vec3, side: wp.float64, tip: wp.float64, shape: KnifeS
     grad_end = _vec3(_ZERO, _ZERO, wp.sign(q[2]))
     hess_m = wp.outer(flank_minus_bottom, flank_minus_bottom) * (_HALF * tip * tip / (root * root * root))
     m_top = grad_m - grad_top
-    hess_d = hess_m * keep_top + wp.outer(m_top, m_top) * smooth_max_curvature(m, top, shape.blend)
+    hess_d = hess_m * keep_top + wp.outer(m_top, m_top) * _smooth_max_curvature(m, top, shape.blend)
     d_end = grad_d - grad_end
-    return hess_d * keep_end + wp.outer(d_end, d_end) * smooth_max_curvature(d, end, shape.blend)
+    return hess_d * keep_end + wp.outer(d_end, d_end) * _smooth_max_curvature(d, end, shape.blend)
 
 
 # Columns of the parameter table
@@ -179,25 +179,25 @@ def edge_of(edges: ContactEdges, parameters: wp.array(dtype=wp.float64, ndim=2),
 
 
 @wp.func
-def barrier_slope(s: wp.float64, beta: wp.float64):
+def _barrier_slope(s: wp.float64, beta: wp.float64):
     return beta * (_ONE / (_ONE - s) - _ONE / s)
 
 
 @wp.func
-def slope_along(q: _vec3, e: _vec3, s: wp.float64, edge: Edge, setting: ContactSetting):
+def _slope_along(q: _vec3, e: _vec3, s: wp.float64, edge: Edge, setting: ContactSetting):
     """Return the derivative of the regularised distance in s [m], which increases with s."""
     gradient = one_sided_gradient(q, edge.side, edge.tip, setting.shape)
-    return wp.dot(gradient, e) + barrier_slope(s, setting.regulariser)
+    return wp.dot(gradient, e) + _barrier_slope(s, setting.regulariser)
 
 
 @wp.func
-def curvature_along(q: _vec3, e: _vec3, s: wp.float64, edge: Edge, setting: ContactSetting):
+def _curvature_along(q: _vec3, e: _vec3, s: wp.float64, edge: Edge, setting: ContactSetting):
     h = one_sided_hessian(q, edge.side, edge.tip, setting.shape)
     return wp.dot(e, h * e) + setting.regulariser * (_ONE / ((_ONE - s) * (_ONE - s)) + _ONE / (s * s))
 
 
 @wp.func
-def barrier_root(slope: wp.float64, beta: wp.float64):
+def _barrier_root(slope: wp.float64, beta: wp.float64):
     """Return the s at which a constant slope balances the barrier."""
     two_beta = wp.float64(2.0) * beta
     root = wp.sqrt(slope * slope + two_beta * two_beta)
@@ -205,20 +205,20 @@ def barrier_root(slope: wp.float64, beta: wp.float64):
 
 
 @wp.func
-def smooth_search(a: _vec3, e: _vec3, edge: Edge, setting: ContactSetting):
-    """Solve slope_along(s) = 0 on (0, 1) by a safeguarded Newton method; slope_along increases with s."""
+def _smooth_search(a: _vec3, e: _vec3, edge: Edge, setting: ContactSetting):
+    """Solve _slope_along(s) = 0 on (0, 1) by a safeguarded Newton method; _slope_along increases with s."""
     low = _ZERO
     high = _ONE
     start = one_sided_gradient(a + e, edge.side, edge.tip, setting.shape)
-    s = barrier_root(wp.dot(start, e), setting.regulariser)
+    s = _barrier_root(wp.dot(start, e), setting.regulariser)
     for _ in range(60):
         q = a + e * s
-        g = slope_along(q, e, s, edge, setting)
+        g = _slope_along(q, e, s, edge, setting)
         if g > _ZERO:
             high = s
         else:
             low = s
-        step = g / curvature_along(q, e, s, edge, setting)
+        step = g / _curvature_along(q, e, s, edge, setting)
         trial = s - step
         if trial < low or trial > high:
             trial = _HALF * (low + high)
@@ -230,7 +230,7 @@ def smooth_search(a: _vec3, e: _vec3, edge: Edge, setting: ContactSetting):
 
 
 @wp.func
-def out_of_reach(a: _vec3, e: _vec3, edge: Edge, setting: ContactSetting):
+def _out_of_reach(a: _vec3, e: _vec3, edge: Edge, setting: ContactSetting):
     """Return True if no point of the edge can touch: the convex distance lies above its tangent at the middle."""
     middle = a + e * _HALF
     slope = wp.dot(one_sided_gradient(middle, edge.side, edge.tip, setting.shape), e)
@@ -241,10 +241,10 @@ def out_of_reach(a: _vec3, e: _vec3, edge: Edge, setting: ContactSetting):
 @wp.func
 def contact_coordinate(a: _vec3, e: _vec3, edge: Edge, setting: ContactSetting):
     """Return the contact coordinate s, and the curvature that gives its derivative."""
-    if out_of_reach(a, e, edge, setting):
+    if _out_of_reach(a, e, edge, setting):
         return _HALF, _ONE
-    s = smooth_search(a, e, edge, setting)
-    return s, curvature_along(a + e * s, e, s, edge, setting)
+    s = _smooth_search(a, e, edge, setting)
+    return s, _curvature_along(a + e * s, e, s, edge, setting)
 
 
 @wp.func
@@ -268,4 +268,4 @@ def moving_coordinate(
     a: _vec3, e: _vec3, s: wp.float64, curvature: wp.float64, edge: Edge, setting: ContactSetting
 ):
     """Return s after one more Newton step: the same value, with the derivative of the implicit function."""
-    return s - slope_along(a + e * s, e, s, edge, setting) / curvature
+    return s - _slope_along(a + e * s, e, s, edge, setting) / curvature

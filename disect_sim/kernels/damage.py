@@ -27,12 +27,12 @@ class DamageSetting:
 
 
 @wp.func
-def rounded_norm(v: wp.vec3d, tiny: wp.float64):
+def _rounded_norm(v: wp.vec3d, tiny: wp.float64):
     return wp.sqrt(wp.dot(v, v) + tiny * tiny) - tiny
 
 
 @wp.func
-def weakened(stiffness: wp.float64, softness: wp.float64, rate: wp.float64, dt: wp.float64):
+def _weakened(stiffness: wp.float64, softness: wp.float64, rate: wp.float64, dt: wp.float64):
     """Return the stiffness after a step at dk/dt = -(softness / 1e-5 s) rate, never below zero."""
     return wp.max(wp.float64(0.0), stiffness - softness * (dt / _DAMAGE_TIME) * rate)
 
@@ -56,8 +56,8 @@ def damage_stretch(
     """Compute the stiffness [N/m per reference area] at the end of the step."""
     i = wp.tid()
     touch = wp.float64(0.5) * (touch_positive_in[i] + touch_negative_in[i])
-    rate = touch * rounded_norm(d_in[i], _TINY_STRETCH)
-    stiffness_out[i] = weakened(stiffness_in[i], cut_spring_softness_in[i], rate, setting.dt)
+    rate = touch * _rounded_norm(d_in[i], _TINY_STRETCH)
+    stiffness_out[i] = _weakened(stiffness_in[i], cut_spring_softness_in[i], rate, setting.dt)
 
 
 # Damage by force: dk/dt = -(softness / 1e-5 s) (|f+| + |f-|) / area_ratio, f the knife's force on either side.
@@ -77,9 +77,9 @@ def damage_force(
     """Compute the stiffness [N/m per reference area] at the end of the step."""
     i = wp.tid()
     per_area = wp.float64(1.0) / setting.area_ratio[i]
-    rate = rounded_norm(force_positive_in[i] * per_area, _TINY_FORCE)
-    rate = rate + rounded_norm(force_negative_in[i] * per_area, _TINY_FORCE)
-    stiffness_out[i] = weakened(stiffness_in[i], cut_spring_softness_in[i], rate, setting.dt)
+    rate = _rounded_norm(force_positive_in[i] * per_area, _TINY_FORCE)
+    rate = rate + _rounded_norm(force_negative_in[i] * per_area, _TINY_FORCE)
+    stiffness_out[i] = _weakened(stiffness_in[i], cut_spring_softness_in[i], rate, setting.dt)
 
 
 # Cohesive damage: k = ke (1 - |d| / opening) at the largest opening so far, with or without knife contact.
@@ -101,5 +101,5 @@ def damage_cohesive(
     i = wp.tid()
     normal = setting.normal[i]
     opening = d_in[i] - wp.min(wp.float64(0.0), wp.dot(d_in[i], normal)) * normal
-    remaining = wp.float64(1.0) - rounded_norm(opening, _TINY_STRETCH) / cut_spring_softness_in[i]
+    remaining = wp.float64(1.0) - _rounded_norm(opening, _TINY_STRETCH) / cut_spring_softness_in[i]
     stiffness_out[i] = wp.min(stiffness_in[i], cut_spring_ke_in[i] * wp.max(wp.float64(0.0), remaining))

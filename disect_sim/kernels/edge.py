@@ -33,35 +33,35 @@ REST_SPEED = wp.constant(wp.float64(1.0e-3))  # speed below which a knife counts
 
 
 @wp.func
-def depth_below(point: _vec3, half_length: wp.float64):
+def _depth_below(point: _vec3, half_length: wp.float64):
     """Return the distance by which the edge has passed the point [m]; point: relative to the middle of the edge [m]."""
     return point[1] - _END_SLOPE * ramp(wp.abs(point[2]) - half_length, _END_ONSET)
 
 
 @wp.func
-def depth_gradient(point: _vec3, half_length: wp.float64):
-    """Return d(depth_below)/d(point) [-]: upwards, except beyond the blade's ends."""
+def _depth_gradient(point: _vec3, half_length: wp.float64):
+    """Return d(_depth_below)/d(point) [-]: upwards, except beyond the blade's ends."""
     slope = _END_SLOPE * ramp_slope(wp.abs(point[2]) - half_length, _END_ONSET)
     return _vec3(ZERO, ONE, -slope * wp.sign(point[2]))
 
 
 @wp.func
-def passing_rate(point: _vec3, velocity: _vec3, half_length: wp.float64):
+def _passing_rate(point: _vec3, velocity: _vec3, half_length: wp.float64):
     """Return the speed at which the knife's motion carries its edge past the point [m/s]."""
     slope = _END_SLOPE * ramp_slope(wp.abs(point[2]) - half_length, _END_ONSET)
     return slope * wp.sign(point[2]) * velocity[2] - velocity[1]
 
 
 @wp.func
-def paid_share(depth: wp.float64, rise: wp.float64):
+def _paid_share(depth: wp.float64, rise: wp.float64):
     """Return the fraction of the fracture energy spent at that depth [-]."""
     z = wp.max(ZERO, depth) / rise
     return ONE - (ONE + z) * wp.exp(-z)
 
 
 @wp.func
-def paying_rate(depth: wp.float64, rise: wp.float64):
-    """Return d(paid_share)/d(depth) [1/m]."""
+def _paying_rate(depth: wp.float64, rise: wp.float64):
+    """Return d(_paid_share)/d(depth) [1/m]."""
     z = wp.max(ZERO, depth) / rise
     return z * wp.exp(-z) / rise
 
@@ -104,21 +104,21 @@ def edge_force(
     largest depth so far [m]; toughness [J/m^2]; rise [m]; press, drag: shares e and m of the toughness [-].
     """
     i = wp.tid()
-    depth = depth_below(point_in[i], half_length)
+    depth = _depth_below(point_in[i], half_length)
     deepest = wp.max(passed_in[i], depth)
     loaded = wp.clamp(ONE - (deepest - depth) / _RELOAD_LENGTH, ZERO, ONE)
     v = velocity_in[i]
     rest2 = REST_SPEED * REST_SPEED
     speed2 = wp.dot(v, v) + rest2
-    rate = passing_rate(point_in[i], v, half_length)
+    rate = _passing_rate(point_in[i], v, half_length)
     passing = ramp(rate, REST_SPEED)
     press = press_in[i]
     drag = drag_in[i]
     sliced = (ONE - press - drag) * passing
     dragged = drag * ramp(rounded_speed(v), REST_SPEED)
     pressed = press * passing * wp.max(ZERO, rate) / (rate * rate + rest2)
-    size = toughness_in[i] * area[i] * paying_rate(deepest, rise_in[i]) * loaded
-    force_out[i] = v * (size * ((sliced + dragged) / speed2)) - depth_gradient(point_in[i], half_length) * (
+    size = toughness_in[i] * area[i] * _paying_rate(deepest, rise_in[i]) * loaded
+    force_out[i] = v * (size * ((sliced + dragged) / speed2)) - _depth_gradient(point_in[i], half_length) * (
         size * pressed
     )
     drag_power_out[i] = size * dragged * wp.dot(v, v) / speed2
@@ -134,7 +134,7 @@ def edge_passes(
 ):
     """Compute the largest depth after the step [m], and the severed fraction of the sample's springs [-]."""
     i = wp.tid()
-    passed = wp.max(passed_in[i], depth_below(point_in[i], half_length))
+    passed = wp.max(passed_in[i], _depth_below(point_in[i], half_length))
     passed_out[i] = passed
     severed_out[i] = smooth_step(passed / SEVER_LENGTH)
 
@@ -151,4 +151,4 @@ def edge_energy(
 ):
     """Compute the work of fracture so far [J]: slice and press share of the toughness, 1 - drag."""
     i = wp.tid()
-    energy_out[i] = (ONE - drag[i]) * toughness[i] * area[i] * paid_share(passed[i], rise[i])
+    energy_out[i] = (ONE - drag[i]) * toughness[i] * area[i] * _paid_share(passed[i], rise[i])

@@ -41,7 +41,7 @@ class TetGeometry:
 
 
 @wp.func
-def bulk_of(tets: TetGeometry, t: int):
+def _bulk_of(tets: TetGeometry, t: int):
     """Return the tet's lambda over mu, relative to the flesh's [-]; 1 where no ratios are given."""
     if tets.bulk.shape[0] == 0:
         return wp.float64(1.0)
@@ -49,23 +49,23 @@ def bulk_of(tets: TetGeometry, t: int):
 
 
 @wp.func
-def elastic_of(tets: TetGeometry, elastic: wp.array(dtype=Elastic), t: int):
+def _elastic_of(tets: TetGeometry, elastic: wp.array(dtype=Elastic), t: int):
     """Return the moduli of the body that the tet belongs to; the tet's own are these times its mu ratio."""
     e = elastic[tets.number[t] // tets.per_copy]
     own = Elastic()
     own.lame_mu = e.lame_mu
-    own.lame_lambda = e.lame_lambda * bulk_of(tets, t)
+    own.lame_lambda = e.lame_lambda * _bulk_of(tets, t)
     own.retardation = e.retardation
     return own
 
 
 @wp.func
-def neo_hookean_mu(e: Elastic):
+def _neo_hookean_mu(e: Elastic):
     return wp.float64(4.0 / 3.0) * e.lame_mu
 
 
 @wp.func
-def neo_hookean_lambda(e: Elastic):
+def _neo_hookean_lambda(e: Elastic):
     return e.lame_lambda + wp.float64(5.0 / 6.0) * e.lame_mu
 
 
@@ -77,7 +77,7 @@ def deformation_gradient(x: wp.array(dtype=_vec3), n: wp.vec4i, b: _mat33):
 
 
 @wp.func
-def cofactor(f: _mat33):
+def _cofactor(f: _mat33):
     """Return dJ/dF: columns are cross products of the columns of F."""
     a = _vec3(f[0, 0], f[1, 0], f[2, 0])
     b = _vec3(f[0, 1], f[1, 1], f[2, 1])
@@ -86,20 +86,20 @@ def cofactor(f: _mat33):
 
 
 @wp.func
-def invariants(f: _mat33):
+def _invariants(f: _mat33):
     """Return cof F, I_C = tr(F^T F) and J = det F."""
-    cof = cofactor(f)
+    cof = _cofactor(f)
     return cof, wp.ddot(f, f), f[0, 0] * cof[0, 0] + f[1, 0] * cof[1, 0] + f[2, 0] * cof[2, 0]
 
 
 @wp.func
-def strain_increment(f: _mat33, f_previous: _mat33):
+def _strain_increment(f: _mat33, f_previous: _mat33):
     """Return Green strain minus previous Green strain [-]."""
     return (wp.transpose(f) * f - wp.transpose(f_previous) * f_previous) * wp.float64(0.5)
 
 
 @wp.func
-def viscous_stress(de: _mat33, e: Elastic, dt: wp.float64):
+def _viscous_stress(de: _mat33, e: Elastic, dt: wp.float64):
     """Return the second Piola-Kirchhoff stress of the damping [Pa]."""
     s = e.retardation / dt
     tr = de[0, 0] + de[1, 1] + de[2, 2]
@@ -114,8 +114,8 @@ def viscous_stress(de: _mat33, e: Elastic, dt: wp.float64):
 @wp.func
 def elastic_energy(ic: wp.float64, j: wp.float64, e: Elastic):
     """Return the energy density [J/m^3], zero at rest."""
-    mu = neo_hookean_mu(e)
-    lam = neo_hookean_lambda(e)
+    mu = _neo_hookean_mu(e)
+    lam = _neo_hookean_lambda(e)
     half = wp.float64(0.5)
     alpha = wp.float64(1.0) + wp.float64(0.75) * mu / lam
     rest = half * lam * (wp.float64(1.0) - alpha) * (wp.float64(1.0) - alpha) - half * mu * wp.log(
@@ -145,17 +145,17 @@ def tet_gradient(
     Add the gradient to gradient_out.
     """
     t = first + wp.tid()
-    elastic = elastic_of(tets, elastics, t)
+    elastic = _elastic_of(tets, elastics, t)
     n = tets.nodes[t]
     b = tets.shape_gradients[t]
     v = tets.volume[t]
     f = deformation_gradient(x_in, n, b)
-    cof, ic, j = invariants(f)
-    mu = neo_hookean_mu(elastic)
-    lam = neo_hookean_lambda(elastic)
+    cof, ic, j = _invariants(f)
+    mu = _neo_hookean_mu(elastic)
+    lam = _neo_hookean_lambda(elastic)
     alpha = wp.float64(1.0) + wp.float64(0.75) * mu / lam
-    de = strain_increment(f, deformation_gradient(x_previous_in, n, b))
-    s = viscous_stress(de, elastic, dt)
+    de = _strain_increment(f, deformation_gradient(x_previous_in, n, b))
+    s = _viscous_stress(de, elastic, dt)
     c1 = mu * (wp.float64(1.0) - wp.float64(1.0) / (ic + wp.float64(1.0)))
     stress = f * c1 + cof * (lam * (j - alpha)) + f * s
     force = stress * wp.transpose(b) * v
@@ -172,7 +172,7 @@ def tet_gradient(
 
 
 @wp.func
-def hessian_block(
+def _hessian_block(
     ba: _vec3,
     bb: _vec3,
     f: _mat33,
@@ -219,17 +219,17 @@ def tet_hessian(
     node order inside a tet is ascending, so that every pair is in the upper triangle.
     """
     t = first + wp.tid()
-    elastic = elastic_of(tets, elastics, t)
+    elastic = _elastic_of(tets, elastics, t)
     n = tets.nodes[t]
     b = tets.shape_gradients[t]
     v = tets.volume[t]
     f = deformation_gradient(x_in, n, b)
-    cof, ic, j = invariants(f)
-    mu = neo_hookean_mu(elastic)
-    lam = neo_hookean_lambda(elastic)
+    cof, ic, j = _invariants(f)
+    mu = _neo_hookean_mu(elastic)
+    lam = _neo_hookean_lambda(elastic)
     alpha = wp.float64(1.0) + wp.float64(0.75) * mu / lam
-    de = strain_increment(f, deformation_gradient(x_previous_in, n, b))
-    s = viscous_stress(de, elastic, dt)
+    de = _strain_increment(f, deformation_gradient(x_previous_in, n, b))
+    s = _viscous_stress(de, elastic, dt)
     ic1 = ic + wp.float64(1.0)
     c1 = v * mu * (wp.float64(1.0) - wp.float64(1.0) / ic1)
     c2 = v * wp.float64(2.0) * mu / (ic1 * ic1)
@@ -250,12 +250,12 @@ def tet_hessian(
     s1 = s * b1 * v
     s2 = s * b2 * v
     s3 = s * b3 * v
-    k11 = hessian_block(b1, b1, f, f1, f1, g1, g1, s1, fft, c1, c2, lam, p, mu_v, lam_v)
-    k22 = hessian_block(b2, b2, f, f2, f2, g2, g2, s2, fft, c1, c2, lam, p, mu_v, lam_v)
-    k33 = hessian_block(b3, b3, f, f3, f3, g3, g3, s3, fft, c1, c2, lam, p, mu_v, lam_v)
-    k12 = hessian_block(b1, b2, f, f1, f2, g1, g2, s2, fft, c1, c2, lam, p, mu_v, lam_v)
-    k13 = hessian_block(b1, b3, f, f1, f3, g1, g3, s3, fft, c1, c2, lam, p, mu_v, lam_v)
-    k23 = hessian_block(b2, b3, f, f2, f3, g2, g3, s3, fft, c1, c2, lam, p, mu_v, lam_v)
+    k11 = _hessian_block(b1, b1, f, f1, f1, g1, g1, s1, fft, c1, c2, lam, p, mu_v, lam_v)
+    k22 = _hessian_block(b2, b2, f, f2, f2, g2, g2, s2, fft, c1, c2, lam, p, mu_v, lam_v)
+    k33 = _hessian_block(b3, b3, f, f3, f3, g3, g3, s3, fft, c1, c2, lam, p, mu_v, lam_v)
+    k12 = _hessian_block(b1, b2, f, f1, f2, g1, g2, s2, fft, c1, c2, lam, p, mu_v, lam_v)
+    k13 = _hessian_block(b1, b3, f, f1, f3, g1, g3, s3, fft, c1, c2, lam, p, mu_v, lam_v)
+    k23 = _hessian_block(b2, b3, f, f2, f3, g2, g3, s3, fft, c1, c2, lam, p, mu_v, lam_v)
     k01 = -(k11 + wp.transpose(k12) + wp.transpose(k13))
     k02 = -(k12 + k22 + wp.transpose(k23))
     k03 = -(k13 + k23 + k33)
@@ -292,15 +292,15 @@ def tet_pullback(
     v, moduli and x_previous_bar [columns, count]: one row per gradient.
     """
     t = first + wp.tid()
-    elastic = elastic_of(tets, elastics, t)
+    elastic = _elastic_of(tets, elastics, t)
     n = tets.nodes[t]
     b = tets.shape_gradients[t]
     vol = tets.volume[t]
     f = deformation_gradient(x_in, n, b)
     f_previous = deformation_gradient(x_previous_in, n, b)
-    cof, ic, j = invariants(f)
+    cof, ic, j = _invariants(f)
     one = wp.float64(1.0)
-    de = strain_increment(f, f_previous)
+    de = _strain_increment(f, f_previous)
     tr_de = de[0, 0] + de[1, 1] + de[2, 2]
     rate = elastic.retardation / dt
     f_transposed = wp.transpose(f)
@@ -321,9 +321,9 @@ def tet_pullback(
         by_lame_lambda = by_lam + rate * bulk
         by_retardation = (elastic.lame_mu * shear + elastic.lame_lambda * bulk) / dt
         moduli_out[column, t] = _vec3(
-            -vol * by_lame_mu, -vol * bulk_of(tets, t) * by_lame_lambda, -vol * by_retardation
+            -vol * by_lame_mu, -vol * _bulk_of(tets, t) * by_lame_lambda, -vol * by_retardation
         )
-        m = viscous_stress(a, elastic, dt)
+        m = _viscous_stress(a, elastic, dt)
         pull = f_previous * m * b_transposed * vol
         p1 = _vec3(pull[0, 0], pull[1, 0], pull[2, 0])
         p2 = _vec3(pull[0, 1], pull[1, 1], pull[2, 1])

@@ -87,19 +87,19 @@ class Ends:
 
 
 @wp.func
-def end_of(state: KnifeState, node: int, copy: int):
+def _end_of(state: KnifeState, node: int, copy: int):
     return state.x[node] - state.pose[copy]
 
 
 @wp.func
-def ends_of(n: wp.vec2i, copy: int, now: KnifeState, before: KnifeState, ahead: KnifeState):
+def _ends_of(n: wp.vec2i, copy: int, now: KnifeState, before: KnifeState, ahead: KnifeState):
     ends = Ends()
-    ends.x0 = end_of(now, n[0], copy)
-    ends.x1 = end_of(now, n[1], copy)
-    ends.y0 = end_of(before, n[0], copy)
-    ends.y1 = end_of(before, n[1], copy)
-    ends.z0 = end_of(ahead, n[0], copy)
-    ends.z1 = end_of(ahead, n[1], copy)
+    ends.x0 = _end_of(now, n[0], copy)
+    ends.x1 = _end_of(now, n[1], copy)
+    ends.y0 = _end_of(before, n[0], copy)
+    ends.y1 = _end_of(before, n[1], copy)
+    ends.z0 = _end_of(ahead, n[0], copy)
+    ends.z1 = _end_of(ahead, n[1], copy)
     return ends
 
 
@@ -117,7 +117,7 @@ def normal_response(depth: wp.float64, depth_lag: wp.float64, edge: Edge, settin
 
 
 @wp.func
-def damping_increment(depth: wp.float64, depth_lag: wp.float64, edge: Edge, setting: ContactSetting):
+def _damping_increment(depth: wp.float64, depth_lag: wp.float64, edge: Edge, setting: ContactSetting):
     """Return the dissipation potential of the approach damping over one step [J]."""
     rate = ramp_integral((depth - depth_lag) / setting.dt, setting.onset_speed)
     return edge.kd * smooth_step(depth_lag / setting.onset) * setting.dt * rate
@@ -215,7 +215,7 @@ def contact_gradient(
     i = order[first + wp.tid()]
     n = edges.parents[i]
     edge = edge_of(edges, parameters, i)
-    ends = ends_of(n, edges.copy[i], state_in, before_in, ahead_in)
+    ends = _ends_of(n, edges.copy[i], state_in, before_in, ahead_in)
     e = (ends.x1 - ends.x0) * edge.c
     s, curvature = contact_coordinate(ends.x0, e, edge, setting)
     found_out[i] = s
@@ -242,7 +242,7 @@ def contact_gradient(
     slip_energy = friction_integral(speed, edge.mu, edge.stribeck, edge.kf)
     forces_out.energy[i] = _vec3(
         edge.ke * ramp_integral(depth, setting.onset),
-        damping_increment(depth, depth_before, edge, setting),
+        _damping_increment(depth, depth_before, edge, setting),
         limit * (setting.dt / _SLIP) * slip_energy,
     )
     forces_out.normal_force[i] = normal_force
@@ -271,7 +271,7 @@ def contact_hessian(
     i = order[first + wp.tid()]
     n = edges.parents[i]
     edge = edge_of(edges, parameters, i)
-    ends = ends_of(n, edges.copy[i], state_in, before_in, ahead_in)
+    ends = _ends_of(n, edges.copy[i], state_in, before_in, ahead_in)
     e = (ends.x1 - ends.x0) * edge.c
     s = state_in.found[i]
     depth, grad = depth_and_normal(ends.x0, e, s, edge, setting)

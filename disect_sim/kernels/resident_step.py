@@ -74,7 +74,7 @@ class History:
 
 
 @wp.func
-def next_step(body: Body, state: State, copy: int):
+def _next_step(body: Body, state: State, copy: int):
     """Return the number of the step that begins; for a copy that has ended, that of its last step."""
     return wp.min(state.step[copy] + 1, body.poses.shape[1] - 1)
 
@@ -88,7 +88,7 @@ def start_knife(
     swing_out: wp.array(dtype=_vec3),
 ):
     copy = wp.tid()
-    n = next_step(body, state, copy)
+    n = _next_step(body, state, copy)
     pose_out[copy] = body.poses[copy, n]
     pose_previous_out[copy] = body.poses[copy, n - 1]
     swing = _vec3()
@@ -202,7 +202,7 @@ def observe(
     energy [J], inverted tets, and of the edge law, not filled here, work of fracture [J] and drag power [W].
     """
     copy, lane = wp.tid()
-    pose = body.poses[copy, next_step(body, state, copy)]
+    pose = body.poses[copy, _next_step(body, state, copy)]
     force = _vec3()
     torque = _vec3()
     area = ZERO

@@ -31,7 +31,7 @@ def stretch_vector(x: wp.array(dtype=_vec3), n: wp.vec4i, w: _vec4):
 
 
 @wp.func
-def spring_tension(
+def _spring_tension(
     d: _vec3,
     d_previous: _vec3,
     k: wp.float64,
@@ -69,7 +69,7 @@ def spring_gradient(
     k = stiffness_in[i]
     c = damping_in[i]
     ko = springs.overlap_stiffness[i]
-    tension = spring_tension(d, d_previous, k, c, dt, normal, ko, springs.overlap_onset)
+    tension = _spring_tension(d, d_previous, k, c, dt, normal, ko, springs.overlap_onset)
     moved = d - d_previous
     energy_out[i] = _vec3(
         _HALF * k * wp.dot(d, d),
@@ -129,7 +129,7 @@ def spring_force(
     i = wp.tid()
     k = stiffness_in[i] * area_ratio[i]
     c = damping_in[i] * area_ratio[i] * (stiffness_in[i] / initial_in[i])
-    tension_out[i] = spring_tension(
+    tension_out[i] = _spring_tension(
         d_in[i],
         d_previous_in[i],
         k,

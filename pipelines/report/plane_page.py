@@ -69,7 +69,7 @@ def read_fruit(project: Project, scan_id: str) -> _Fruit:
     return _Fruit(scan_id, vertices, faces, plane)
 
 
-def plane_html(fruit: _Fruit) -> str:
+def _plane_html(fruit: _Fruit) -> str:
     """Return the page as HTML."""
     data = {
         "scan": fruit.scan,
@@ -138,7 +138,7 @@ class PlaneServer:
 def _handler(
     server: PlaneServer, fruit: _Fruit, save: Callable[[CutPlane], None]
 ) -> type[BaseHTTPRequestHandler]:
-    page = plane_html(fruit).encode()
+    page = _plane_html(fruit).encode()
 
     class Handler(BaseHTTPRequestHandler):
         """Answer only this machine's own page: its host name and its token."""

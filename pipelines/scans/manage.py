@@ -28,7 +28,7 @@ _BY_PEOPLE = ("measured", "executed", "predictions")
 
 
 @dataclass(frozen=True)
-class Dependents:
+class _Dependents:
     """Everything that would go with a scan, and what would stay."""
 
     scan: str
@@ -69,14 +69,14 @@ class Dependents:
         return lines
 
 
-def dependents(project: Project, scan_id: str) -> Dependents:
+def dependents(project: Project, scan_id: str) -> _Dependents:
     """Return what removing the scan would delete and keep; raise InputError if it is not registered."""
     known_scans(project, [scan_id])
     folder = project.scan_dir(scan_id)
     files = [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
     by_people = [path for path in files if path.relative_to(folder).parts[0] in _BY_PEOPLE]
     relative = folder.relative_to(project.root)
-    return Dependents(
+    return _Dependents(
         scan_id,
         str(relative),
         _stages(folder),
@@ -87,7 +87,7 @@ def dependents(project: Project, scan_id: str) -> Dependents:
     )
 
 
-def remove_scan(project: Project, scan_id: str) -> Dependents:
+def remove_scan(project: Project, scan_id: str) -> _Dependents:
     """Delete the scan's directory and return what it held; reject it while a run is using the scan."""
     listed = dependents(project, scan_id)
     with _alone(project, scan_id, "removed"):

@@ -42,7 +42,7 @@ _POINTS_IN_BODY = 300
 """Points of a region that are compared with the body: distances to its surface take longer."""
 
 
-class RegionParams(StageParams):
+class _RegionParams(StageParams):
     """A region: shape in the axes of the scan file [m], properties relative to the flesh."""
 
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
@@ -87,7 +87,7 @@ class RegionParams(StageParams):
         return self
 
 
-class GrainParams(StageParams):
+class _GrainParams(StageParams):
     """Toughness of the flesh by the direction in which the crack advances; radial is 1."""
 
     axis: Vector
@@ -109,8 +109,8 @@ class GrainParams(StageParams):
 class BodyParams(SharedSection):
     """body: regions and grain of the fruit."""
 
-    regions: tuple[RegionParams, ...]
-    grain: GrainParams | None = None
+    regions: tuple[_RegionParams, ...]
+    grain: _GrainParams | None = None
 
     @model_validator(mode="after")
     def _has_unique_names(self) -> Self:
@@ -164,7 +164,7 @@ def anatomy_of(
     return Anatomy(tuple(regions), _grain(params.grain, body, frame, material))
 
 
-def _grain(params: GrainParams | None, body: Surface, frame: np.ndarray, material: str) -> Grain | None:
+def _grain(params: _GrainParams | None, body: Surface, frame: np.ndarray, material: str) -> Grain | None:
     if params is None:
         return None
     from stages.shared.surface import solid_moments
@@ -177,7 +177,7 @@ def _grain(params: GrainParams | None, body: Surface, frame: np.ndarray, materia
     return Grain(point, axis, np.array([1.0, tangential, params.axial]))
 
 
-def _shape(one: RegionParams, where: str, metres_per_unit: float, folder: Path) -> Shape | None:
+def _shape(one: _RegionParams, where: str, metres_per_unit: float, folder: Path) -> Shape | None:
     """Return the shape in the axes of the scan file [m]; None for a peel."""
     from scipy.spatial.transform import Rotation
 
