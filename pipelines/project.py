@@ -110,7 +110,7 @@ def find_project(start: Path | None = None) -> Project:
     )
 
 
-def quiet_environment(project: Project) -> dict[str, str]:
+def _quiet_environment(project: Project) -> dict[str, str]:
     """Return settings that keep Prefect and DVC inside the project and disable telemetry."""
     return {
         "DO_NOT_TRACK": "1",
@@ -128,7 +128,7 @@ def apply_environment(project: Project) -> None:
     os.environ.pop(LIBRARY_VARIABLE, None)
     if project.is_workspace:
         os.environ[LIBRARY_VARIABLE] = str(project.root / "library")
-    for key, value in quiet_environment(project).items():
+    for key, value in _quiet_environment(project).items():
         os.environ.setdefault(key, value)
     binaries = str(Path(sys.executable).parent)
     if os.environ.get("PATH", "").split(os.pathsep)[0] != binaries:

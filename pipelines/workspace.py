@@ -110,7 +110,7 @@ def refresh_workspace(project: Project) -> None:
     _write_params(project.root)
 
 
-def read_profile(root: Path, kind: str, name: str) -> dict[str, Any]:
+def _read_profile(root: Path, kind: str, name: str) -> dict[str, Any]:
     """Return the sections of profiles/KIND/NAME.yaml; raise InputError if it is missing or sets something else."""
     if kind not in _ALLOWED:
         raise InputError(
@@ -147,7 +147,7 @@ def profile_overrides(project: Project, names: list[str]) -> dict[str, dict[str,
     merged: dict[str, Any] = {}
     for each in names:
         kind, _, name = each.partition("/")
-        merged = _merged(merged, read_profile(project.root, kind, name))
+        merged = _merged(merged, _read_profile(project.root, kind, name))
     return merged
 
 
@@ -248,7 +248,7 @@ def _write_params(root: Path) -> None:
             "Correct it."
         )
     for kind, name in profiles.items():
-        content = _merged(content, read_profile(root, str(kind), str(name)))
+        content = _merged(content, _read_profile(root, str(kind), str(name)))
     check_section_names(list(settings), str(root / SETTINGS_FILE_NAME))
     content = _merged(content, settings)
     body = yaml.dump(content, Dumper=PlainDumper, sort_keys=False, allow_unicode=True, width=120)

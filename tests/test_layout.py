@@ -1,5 +1,6 @@
 """The layout: a stage is a folder, one word names it everywhere, imports point one way, the template is current."""
 
+import ast
 import subprocess
 import sys
 from collections import Counter
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pipelines.dvc.template_writer import _RUNTIME, code_of, imported_files, template_text
+from pipelines.dvc.template_writer import _RUNTIME, _code_of, _imported_files, _template_text
 from pipelines.project import TEMPLATE
 from stages.runtime.catalogue import ARTIFACTS, STAGES
 from stages.runtime.params import SECTIONS
@@ -45,14 +46,14 @@ def test_a_stages_folder_is_complete(stage):
 
 def test_template_is_current():
     written = (ROOT / TEMPLATE).read_text(encoding="utf-8")
-    assert written == template_text(ROOT), "it is old: run `scan2cut dev pipeline`"
+    assert written == _template_text(ROOT), "it is old: run `scan2cut dev pipeline`"
 
 
 @pytest.mark.parametrize("stage", WITH_CODE)
 def test_a_stage_imports_no_other_stage(stage):
     others = [ROOT / "stages" / other for other in STAGES if other != stage]
     for path in (ROOT / "stages" / stage).rglob("*.py"):
-        wrong = [f for f in imported_files(ROOT, path) if any(f.is_relative_to(other) for other in others)]
+        wrong = [f for f in _imported_files(ROOT, path) if any(f.is_relative_to(other) for other in others)]
         assert wrong == [], f"{path}: stages meet in artifacts; what two share belongs in stages/shared"
 
 
@@ -63,7 +64,7 @@ def test_runtime_and_shared_science_know_no_stage(folder):
     for path in paths:
         wrong = [
             found
-            for found in imported_files(ROOT, path)
+            for found in _imported_files(ROOT, path)
             if found.is_relative_to(ROOT / "stages") and found.relative_to(ROOT / "stages").parts[0] in STAGES
         ]
         assert wrong == [], f"{path} imports a stage"
@@ -72,7 +73,7 @@ def test_runtime_and_shared_science_know_no_stage(folder):
 @pytest.mark.parametrize("stage", STAGES)
 def test_listed_code_exists_and_leaves_the_runtime_out(stage):
     folders = [f"stages/{name}" for name in dict.fromkeys((STAGES[stage].code, stage))]
-    listed = code_of(ROOT, folders)
+    listed = _code_of(ROOT, folders)
     assert all((ROOT / path).exists() for path in listed)
     assert not any(path.startswith(_RUNTIME) for path in listed)
     assert f"stages/{STAGES[stage].code}" in listed
@@ -87,7 +88,7 @@ def test_material_is_tracked_where_it_is_used(stage):
 PRODUCT = sorted(p for top in ("disect_sim", "stages", "pipelines") for p in (ROOT / top).rglob("*.py"))
 LONGEST = 700
 """Lines of a module that is one idea (CONTRIBUTING.md)."""
-MOST_MODULES, MOST_CRUMBS, CRUMB = 250, 20, 40
+MOST_MODULES, MOST_CRUMBS, CRUMB, MOST_NAMES = 250, 20, 40, 1500
 
 
 def test_modules_are_few_and_neither_crumbs_nor_monsters():
@@ -96,6 +97,25 @@ def test_modules_are_few_and_neither_crumbs_nor_monsters():
     assert {str(p): n for p, n in lines.items() if n > LONGEST} == {}
     named = [p for p in PRODUCT if p.name not in ("__init__.py", "description.py")]
     assert len([p for p in named if lines[p] < CRUMB]) <= MOST_CRUMBS
+
+
+def _public_names(path: Path) -> list[str]:
+    """Functions, classes and constants at module level without a leading underscore."""
+    names: list[str] = []
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.append(node.name)
+        elif isinstance(node, ast.Assign):
+            names += [target.id for target in node.targets if isinstance(target, ast.Name)]
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            names.append(node.target.id)
+    return [name for name in names if not name.startswith("_")]
+
+
+def test_public_names_are_few():
+    assert 1000 < sum(len(_public_names(path)) for path in PRODUCT) <= MOST_NAMES, (
+        "what one module uses is private"
+    )
 
 
 def test_a_file_name_occurs_at_most_twice():

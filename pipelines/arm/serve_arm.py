@@ -41,7 +41,7 @@ from stages.shared.cut import of_material, read_cut_mesh, read_second_cut_values
 from stages.shared.robots.robot import FOLDER, load_robot
 
 
-def write_fruit(file: Path, scan_dir: Path, params_yaml: Path, factors: dict[str, float]) -> Path:
+def _write_fruit(file: Path, scan_dir: Path, params_yaml: Path, factors: dict[str, float]) -> Path:
     """Write joint positions and force on the knife (base frame) of the cut, one row per millisecond."""
     folder = scan_dir / "export" / "cut" / "certified"
     if not (folder / "cut.json").is_file():
@@ -130,7 +130,7 @@ def _model(name: str) -> str:
     return xml.replace('<body name="tool">', flange + '<body name="tool">')
 
 
-def server_command(python: Path, name: str, folder: Path, *felt: float | Path) -> list[str]:
+def _server_command(python: Path, name: str, folder: Path, *felt: float | Path) -> list[str]:
     """Write the model and return the server's command; `felt` are height [m], force [N] and fruit file."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{name}.xml").write_text(_model(name), encoding="utf-8")
@@ -203,7 +203,7 @@ def headers(build: Path) -> Path:
     return folder / "include"
 
 
-def client_in_cpp(build: Path) -> Path:
+def _client_in_cpp(build: Path) -> Path:
     """Compile stream_cut with the library in panda-python's wheel and return the program."""
     libraries = sorted(build.glob("client/lib/python*/site-packages/panda_python.libs/libfranka-*.so.0.9.*"))
     program = build / "stream_cut"
@@ -270,13 +270,13 @@ def serve(
             f"Port {_PORT} is in use. Only one arm can be served on this machine. Stop the other one with Ctrl-C first."
         )
     server, client = environment("server"), environment("client")
-    program = client_in_cpp(_BUILD) if cpp else None
+    program = _client_in_cpp(_BUILD) if cpp else None
     felt: list[float | Path] = [*stone]
     if fruit:
         scan, *factors = fruit
         file = _BUILD / "fruit.json"
-        felt.append(write_fruit(file, Path(scan), _ROOT / "params.yaml", _parse_factors(factors)))
-    command = server_command(server, robot, _BUILD, *felt)
+        felt.append(_write_fruit(file, Path(scan), _ROOT / "params.yaml", _parse_factors(factors)))
+    command = _server_command(server, robot, _BUILD, *felt)
     log = _BUILD / "server.log"
     with log.open("w", encoding="utf-8") as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)

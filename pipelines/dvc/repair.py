@@ -216,13 +216,13 @@ def check_raw_files(project: Project, scan_id: str) -> None:
 # Disk space. On a full disk DVC waits forever for a lock it can't write.
 
 
-MIN_FREE_BYTES = 20_000_000
+_MIN_FREE_BYTES = 20_000_000
 """Enough for DVC's locks and tables, not for a stage's outputs."""
 
 
 def check_disk_space(folder: Path) -> None:
     """Raise OSError (ENOSPC) if the disk is full."""
-    if shutil.disk_usage(folder).free < MIN_FREE_BYTES:
+    if shutil.disk_usage(folder).free < _MIN_FREE_BYTES:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
 
 

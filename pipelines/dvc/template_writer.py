@@ -75,7 +75,7 @@ _ABOUT = (".md", ".toml", ".typed")
 """Suffixes of files that describe a package and change no result."""
 
 
-def code_of(root: Path, folders: list[str]) -> list[str]:
+def _code_of(root: Path, folders: list[str]) -> list[str]:
     """Return the folders and all files they import, relative to `root`; a fully imported folder is one path."""
     needed: set[Path] = set()
     waiting = [path for folder in folders for path in (root / folder).rglob("*.py")]
@@ -83,7 +83,7 @@ def code_of(root: Path, folders: list[str]) -> list[str]:
         path = waiting.pop()
         if path not in needed and not path.is_relative_to(root / _RUNTIME):
             needed.add(path)
-            waiting += imported_files(root, path)
+            waiting += _imported_files(root, path)
     own_folders = tuple(root / folder for folder in folders)
     outside = {
         p for p in needed if not any(p.is_relative_to(f) for f in own_folders) and not _is_only_text(p)
@@ -93,7 +93,7 @@ def code_of(root: Path, folders: list[str]) -> list[str]:
     return [*folders, *_joined(root, outside | data)]
 
 
-def imported_files(root: Path, path: Path) -> list[Path]:
+def _imported_files(root: Path, path: Path) -> list[Path]:
     """Return the project files that the file imports, at module level or inside functions."""
     if path == root / _LIGHT_FACE:
         return []
@@ -186,7 +186,7 @@ stages:
 """
 
 
-def template_text(root: Path) -> str:
+def _template_text(root: Path) -> str:
     """Return the text of the template."""
     stages = "\n".join(_stage_text(root, stage) for stage in STAGES.values())
     return _HEAD + stages + _plots_text()
@@ -198,7 +198,7 @@ def _stage_text(root: Path, stage: Stage) -> str:
         *(f"{_SCAN}/${{{key}}}" for key in stage.files),
         *(f"{_SCAN}/{ARTIFACTS[name].path}" for name in stage.reads),
         *([_LIBRARY] if stage.uses_library else []),
-        *code_of(root, folders),
+        *_code_of(root, folders),
     ]
     tracked = [*stage.sections, *(["material"] if stage.uses_material else [])]
     params = [
@@ -254,7 +254,7 @@ def _plots_text() -> str:
 def write_template(root: Path) -> Path:
     """Write the template of a scan's dvc.yaml from the stages' descriptions and imports; return its path."""
     path = root / TEMPLATE
-    write_bytes_atomic(path, template_text(root).encode())
+    write_bytes_atomic(path, _template_text(root).encode())
     return path
 
 

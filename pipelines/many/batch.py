@@ -30,8 +30,8 @@ from stages.runtime.errors import EXIT_INTERRUPTED, InputError
 _SQLITE_LIMIT = 4
 """More parallel writers made Prefect's SQLite answer 503 (lab/notes/scaling.md); PostgreSQL has no such limit."""
 DATABASE_VARIABLE = "PREFECT_SERVER_DATABASE_CONNECTION_URL"
-CGROUP = Path("/sys/fs/cgroup")
-SHARED_VARIABLES = (*THREAD_VARIABLES, "POLARS_MAX_THREADS")
+_CGROUP = Path("/sys/fs/cgroup")
+_SHARED_VARIABLES = (*THREAD_VARIABLES, "POLARS_MAX_THREADS")
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def capacity(memory_gb_per_scan: float, workers: int | None = None) -> _Capacity
         raise InputError(
             f"--workers must be at least 1, got {workers}. Give the number of parallel scans, e.g. 2."
         )
-    free_gb = free_memory_gb()
+    free_gb = _free_memory_gb()
     fitting = max(1, int(free_gb / memory_gb_per_scan))
     bounds = {
         "cores": cores_given(),
@@ -66,20 +66,20 @@ def capacity(memory_gb_per_scan: float, workers: int | None = None) -> _Capacity
     return _Capacity(bounds[reason], reason)
 
 
-def free_memory_gb() -> float:
+def _free_memory_gb() -> float:
     """Return the free memory [GB] of the machine, or of the container if less."""
     import psutil
 
     free = int(psutil.virtual_memory().available)
-    limit, used = _number(CGROUP / "memory.max"), _number(CGROUP / "memory.current")
+    limit, used = _number(_CGROUP / "memory.max"), _number(_CGROUP / "memory.current")
     if limit is not None and used is not None:
         free = min(free, max(0, limit - used))
     return free / 1e9
 
 
-def share_cores(scans: int) -> None:
+def _share_cores(scans: int) -> None:
     """Limit the threads of the stages' libraries to their share of the cores."""
-    for variable in SHARED_VARIABLES:
+    for variable in _SHARED_VARIABLES:
         os.environ.setdefault(variable, str(max(1, cores_given() // scans)))
 
 
@@ -158,7 +158,7 @@ class _ScanPool:
 @contextmanager
 def scan_pool(project: Project, scans: int, say: Say, cluster: Cluster | None = None) -> Iterator[_ScanPool]:
     """Yield a pool; Prefect is started once before, not by each of its threads."""
-    share_cores(scans)
+    _share_cores(scans)
     _start_prefect(project)
     pool = _ScanPool(project, scans, say, cluster)
     try:

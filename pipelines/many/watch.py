@@ -50,7 +50,7 @@ class _Runner(Protocol):
         ...
 
 
-class InboxWatcher:
+class _InboxWatcher:
     """Poll the inbox and start runs; a poll is cheap and may be repeated at any time."""
 
     def __init__(
@@ -216,7 +216,7 @@ def watch(
     memory = InboxMemory(project.scans_dir.parent / "inbox_memory.jsonl")
     memory.check_place()
     with scan_pool(project, scans_at_once, say) as pool, inside_flow():
-        watcher = InboxWatcher(project, inbox, memory, pool, say, settle_s=settle_s, target=target)
+        watcher = _InboxWatcher(project, inbox, memory, pool, say, settle_s=settle_s, target=target)
         say(f"Watching {inbox}, up to {scans_at_once} scans in parallel. Press Ctrl-C to stop.")
         watcher.look()
         started_s = time.monotonic()

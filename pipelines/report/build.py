@@ -46,11 +46,11 @@ def build_report(project: Project, scan_id: str) -> Path:
     """Write report.html into the scan's directory and return its path."""
     known_scans(project, [scan_id])
     path = project.scan_dir(scan_id) / _REPORT_FILE_NAME
-    write_bytes_atomic(path, report_html(ScanData(project, scan_id)).encode())
+    write_bytes_atomic(path, _report_html(ScanData(project, scan_id)).encode())
     return path
 
 
-def report_html(data: ScanData) -> str:
+def _report_html(data: ScanData) -> str:
     """Return the page as HTML."""
     parts = [part for part in (tolerant(make, data) for make in SECTIONS) if part.blocks]
     for part in parts:

@@ -40,7 +40,7 @@ class _RunRecord:
     """Stage → seconds of its last computation; kept while it is unchanged."""
 
 
-def read_run_record(scan_dir: Path) -> _RunRecord:
+def _read_run_record(scan_dir: Path) -> _RunRecord:
     """Return the record; an empty one if it is missing or unreadable."""
     try:
         content = json.loads((scan_dir / _RUN_FILE_NAME).read_text(encoding="utf-8"))
@@ -57,7 +57,7 @@ def write_run_record(
     failed_stage: str | None,
 ) -> _RunRecord:
     """Write the record of a run; `reports` are (stage, outcome, seconds, cached) of the completed stages."""
-    computed = dict(read_run_record(scan_dir).computed_s)
+    computed = dict(_read_run_record(scan_dir).computed_s)
     computed |= {name: seconds for name, _, seconds, cached in reports if not cached}
     record = _RunRecord(
         finished=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
@@ -195,7 +195,7 @@ class ScanData:
     @cached_property
     def run(self) -> _RunRecord:
         """Return the record of the last run."""
-        return read_run_record(self.folder)
+        return _read_run_record(self.folder)
 
     @cached_property
     def scan_yaml(self) -> dict[str, Any]:

@@ -244,14 +244,14 @@ def viewer_html(recording: _Recording) -> str:
         .get_template("viewer.html")
         .render(
             title=f"scan2cut viewer: {recording.scan_id}",
-            data=viewer_data(recording),
+            data=_viewer_data(recording),
             styles=asset("viewer.css"),
             scripts=asset("three.min.js") + "\n" + asset("viewer.js"),
         )
     )
 
 
-def viewer_data(recording: _Recording) -> dict[str, Any]:
+def _viewer_data(recording: _Recording) -> dict[str, Any]:
     """Return the data for the page's script; large arrays are base64-encoded integers."""
     metrics = recording.metrics
     by_name = {"frames": recording.frames, "vertices": recording.vertices, "springs": recording.springs}

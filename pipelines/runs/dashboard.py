@@ -25,7 +25,7 @@ def serve_dashboard(
     project: Project, port: int, host: str = HOST, say: Callable[[str], None] = lambda message: None
 ) -> NoReturn:
     """Record the dashboard's address for later runs and replace this process by Prefect's server."""
-    extra = server_environment(host, port, os.environ)
+    extra = _server_environment(host, port, os.environ)
     _check_port(host, port)
     local = HOST if _is_loopback(host) or host in ("0.0.0.0", "::") else host
     url = f"http://{local}:{port}/api"
@@ -37,7 +37,7 @@ def serve_dashboard(
     os.execve(sys.executable, command, {**os.environ, **extra, "PREFECT_SERVER_UI_API_URL": page_url})
 
 
-def server_environment(host: str, port: int, environment: Mapping[str, str]) -> dict[str, str]:
+def _server_environment(host: str, port: int, environment: Mapping[str, str]) -> dict[str, str]:
     """Return the server's environment; raise InputError for a non-local address without an auth string."""
     guarded = {"PREFECT_SERVER_CSRF_PROTECTION_ENABLED": "true"}
     if _is_loopback(host):

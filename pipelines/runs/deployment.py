@@ -57,7 +57,7 @@ def _run(
     project = find_project()
     registered = project.scan_ids()
     try:
-        result = RunResult(register_requested(project, scan, log, material, settings))
+        result = RunResult(_register_requested(project, scan, log, material, settings))
     except InputError as error:
         return refused(str(error), error)
     token = WATCHER.set(Watcher(on_finish=result.stages.append))
@@ -74,7 +74,7 @@ def _run(
         finish_run(project, result, is_new=result.scan not in registered, target=target)
 
 
-def register_requested(
+def _register_requested(
     project: Project,
     scan: str,
     log: str | None,

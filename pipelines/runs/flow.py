@@ -107,7 +107,7 @@ def run_stages(
     if target is not None:
         entries = needed_for(target, entries)
     check_raw_files(project, scan_id)
-    fresh = set() if force or source is not None else fresh_at_first(project, scan_id, entries)
+    fresh = set() if force or source is not None else _fresh_at_first(project, scan_id, entries)
     states: dict[str, State[Any]] = {}
     reports: list[StageReport] = []
     for entry in entries:
@@ -130,7 +130,7 @@ def run_stages(
     return reports
 
 
-def fresh_at_first(project: Project, scan_id: str, entries: Sequence[StageEntry]) -> set[str]:
+def _fresh_at_first(project: Project, scan_id: str, entries: Sequence[StageEntry]) -> set[str]:
     """Return the fresh stages before the first stale one, from one `dvc status` instead of one per stage.
 
     From the first stale stage on, DVC checks each stage when its turn comes. If `dvc status` fails, all stages are

@@ -46,7 +46,7 @@ def loopback_hosts(port: int) -> frozenset[str]:
     return frozenset(f"{name}:{port}" for name in _LOOPBACK_NAMES)
 
 
-class OriginGuard:
+class _OriginGuard:
     """ASGI middleware that passes on only requests from its own address."""
 
     def __init__(self, app: _App, hosts: frozenset[str] | None) -> None:
@@ -115,7 +115,7 @@ def main(arguments: list[str]) -> None:
     settings = get_current_settings().server
     is_local = host in ("127.0.0.1", "localhost", "::1")
     serve(
-        OriginGuard(create_app(final=True), loopback_hosts(port) if is_local else None),
+        _OriginGuard(create_app(final=True), loopback_hosts(port) if is_local else None),
         host,
         port,
         keep_alive_s=settings.api.keepalive_timeout,

@@ -109,7 +109,7 @@ def _fitted_rows(runs: dict[str, ScanData]) -> _Rows:
     return [(key, *(texts.get(name, MISSING) for name in runs)) for key, texts in values.items()]
 
 
-def setting_rows(runs: dict[str, ScanData]) -> _Rows:
+def _setting_rows(runs: dict[str, ScanData]) -> _Rows:
     """Return the settings in which the runs differ."""
     settings = [_settings(data) for data in runs.values()]
     keys = list(dict.fromkeys(key for used in settings for key in used))
@@ -130,12 +130,12 @@ def _timing_rows(runs: dict[str, ScanData]) -> _Rows:
     return [*rows, ("total [s]", *(number(total) for total in sums))] if rows else []
 
 
-def compare_tables(runs: dict[str, ScanData]) -> list[tuple[str, _Rows]]:
+def _compare_tables(runs: dict[str, ScanData]) -> list[tuple[str, _Rows]]:
     """Return the non-empty tables with their titles."""
     tables = [
         ("Results", _result_rows(runs)),
         ("Fitted parameters", _fitted_rows(runs)),
-        ("Different settings", setting_rows(runs)),
+        ("Different settings", _setting_rows(runs)),
         ("Time of the last computation", _timing_rows(runs)),
     ]
     return [(title, rows) for title, rows in tables if rows]
@@ -144,7 +144,7 @@ def compare_tables(runs: dict[str, ScanData]) -> list[tuple[str, _Rows]]:
 def terminal_tables(runs: dict[str, ScanData]) -> list[RichTable]:
     """Return the tables for a terminal."""
     tables = []
-    for title, rows in compare_tables(runs):
+    for title, rows in _compare_tables(runs):
         table = RichTable("", *map(escape, runs), title=title)
         for row in rows:
             table.add_row(*map(escape, row))
@@ -152,11 +152,11 @@ def terminal_tables(runs: dict[str, ScanData]) -> list[RichTable]:
     return tables
 
 
-def compare_html(runs: dict[str, ScanData]) -> str:
+def _compare_html(runs: dict[str, ScanData]) -> str:
     """Return the page with the same tables and the overlaid force curves."""
     plots = [plot for plot in (_plot(runs, *curve) for curve in _CURVES) if plot is not None]
     curves: list[Block] = list(plots) or [Note("None of the runs has a force curve.")]
-    tables: list[Block] = [Table(("", *runs), rows, title) for title, rows in compare_tables(runs)]
+    tables: list[Block] = [Table(("", *runs), rows, title) for title, rows in _compare_tables(runs)]
     problems = [
         Note(f"{name}: {problem}", "warning") for name, data in runs.items() for problem in data.problems
     ]
@@ -169,7 +169,7 @@ def compare_html(runs: dict[str, ScanData]) -> str:
 
 def write_compare(runs: dict[str, ScanData], path: Path) -> Path:
     """Write the page and return its path."""
-    write_bytes_atomic(path, compare_html(runs).encode())
+    write_bytes_atomic(path, _compare_html(runs).encode())
     return path
 
 

@@ -25,7 +25,7 @@ def collect(scans_dir: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def to_csv(rows: list[dict[str, Any]]) -> str:
+def _to_csv(rows: list[dict[str, Any]]) -> str:
     """Return the rows as CSV: the scan, then all keys in alphabetical order."""
     columns = ["scan", *sorted({key for row in rows for key in row} - {"scan"})]
     buffer = io.StringIO()
@@ -37,7 +37,7 @@ def to_csv(rows: list[dict[str, Any]]) -> str:
 
 def main() -> None:
     """Write data/dataset.csv; DVC runs this in the project's directory."""
-    write_bytes_atomic(Path("data/dataset.csv"), to_csv(collect(Path("data/scans"))).encode())
+    write_bytes_atomic(Path("data/dataset.csv"), _to_csv(collect(Path("data/scans"))).encode())
 
 
 if __name__ == "__main__":

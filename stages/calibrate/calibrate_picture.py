@@ -67,7 +67,7 @@ def _most_learnt(samples: Samples) -> list[int]:
     return sorted(int(i) for i in order)
 
 
-def draw_corner(
+def _draw_corner(
     figure: Any,
     points: _Array,
     names: Sequence[str],
@@ -180,7 +180,7 @@ def _draw_sampled(figure: Any, sampled: Sampled, names: list[str]) -> None:
     """Draw corner and trace plots of the unknowns that the log narrowed most."""
     chosen = _most_learnt(sampled.samples)
     corner, traces = figure.subfigures(1, 2)
-    draw_corner(corner, sampled.samples.flat[:, chosen], [names[i] for i in chosen])
+    _draw_corner(corner, sampled.samples.flat[:, chosen], [names[i] for i in chosen])
     _draw_traces(traces, sampled.samples, names, chosen)
     rhat = sampled.diagnostics.rhat
     worst = "" if np.isnan(rhat).all() else f", R-hat at most {np.nanmax(rhat):.2f}"

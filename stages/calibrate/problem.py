@@ -33,7 +33,7 @@ TOUCHED_NS = 1.0e-4
 _Array = NDArray[np.float64]
 
 
-def held_out_blocks(time: _Array, block_s: float, fraction: float) -> NDArray[np.bool_]:
+def _held_out_blocks(time: _Array, block_s: float, fraction: float) -> NDArray[np.bool_]:
     """Hold out every n-th block of time after contact (time 0); shape [sample_count].
 
     A filter mixes neighbours within 1 / cut-off, so the first samples of a block are not entirely unseen.
@@ -356,7 +356,7 @@ def pose_problem(model: Model, cut: RecordedCut, params: CalibrateParams) -> Pro
             f"calibrate: only {(contact & valid).sum()} samples of the log are valid after contact at {onset:.3f} s. "
             f"{_MIN_WINDOW_S * params.rate_hz:.0f} are needed. Record the cut down to the board, or correct the log."
         )
-    held = valid & held_out_blocks(time - onset, params.hold_out_block_s, params.hold_out_fraction)
+    held = valid & _held_out_blocks(time - onset, params.hold_out_block_s, params.hold_out_fraction)
     measured = np.linalg.norm(force, axis=1)
     weight = _weight(time, measured, contact & valid, params.puncture_weight)
     along = np.interp(time[contact & valid], cut.time, cut.position[:, 2])

@@ -75,7 +75,7 @@ class _UnitChoice:
     reason: str
 
 
-def choose_unit(largest_extent: float, *, unit: str, scale: float | None) -> _UnitChoice:
+def _choose_unit(largest_extent: float, *, unit: str, scale: float | None) -> _UnitChoice:
     """Return the factor from file units to metres.
 
     Args:
@@ -137,7 +137,7 @@ def inspect_scan(path: Path, params: CleanParams) -> _ScanInspection:
     size = " × ".join(f"{extent:.4g}" for extent in extents)
     facts = [("format", f"{raw.kind}, {len(raw.vertices):,} points, {len(raw.faces):,} faces")]
     try:
-        choice = choose_unit(float(extents.max()), unit=params.unit, scale=params.scale)
+        choice = _choose_unit(float(extents.max()), unit=params.unit, scale=params.scale)
         in_mm = " × ".join(f"{1e3 * choice.metres_per_unit * extent:.0f}" for extent in extents)
         facts.append(("size", f"{size} = {in_mm} mm ({choice.reason})"))
     except InputError as error:
@@ -176,7 +176,7 @@ _FAR_ABOVE = 1.3
 """Factor over a large fruit of the material above which the volume is implausible."""
 
 
-def volume_warning(volume_m3: float, material: str) -> str | None:
+def _volume_warning(volume_m3: float, material: str) -> str | None:
     """Return a warning if the body is far larger than a fruit of its material; None otherwise."""
     large = LARGE_M3[material]
     if volume_m3 <= _FAR_ABOVE * large:
@@ -199,7 +199,7 @@ _Progress = Callable[[float, str], None]
 
 
 @dataclass(frozen=True)
-class CleanResult:
+class _CleanResult:
     """Clean surface and how it was obtained."""
 
     surface: Surface
@@ -219,7 +219,7 @@ class CleanResult:
 
 def clean(
     scan: RawScan, params: CleanParams, progress: _Progress = lambda fraction, message: None
-) -> CleanResult:
+) -> _CleanResult:
     """Clean a scan; raise InputError with the reason if it cannot be closed or would be displaced too far."""
     log = RepairLog()
     log.add("read", len(scan.vertices), len(scan.faces), f"{scan.kind}: vertices, faces")
@@ -239,7 +239,7 @@ def clean(
 
 def _clean_mesh(
     scan: RawScan, params: CleanParams, finish: Finish, log: RepairLog, progress: _Progress
-) -> CleanResult:
+) -> _CleanResult:
     merged = topology.merge_identical_vertices(Surface(scan.vertices, scan.faces))
     log.add("merge identical vertices", len(scan.vertices), len(merged.vertices))
     unique = topology.drop_duplicate_faces(merged)
@@ -258,7 +258,7 @@ def _clean_mesh(
         f"{pieces.small} small, {pieces.hidden} hidden inside",
     )
     _reject_sheet(pieces.fruit.vertices)
-    unit = choose_unit(
+    unit = _choose_unit(
         float(np.ptp(pieces.fruit.vertices, axis=0).max()), unit=params.unit, scale=params.scale
     )
     log.add("convert to metres", 1, 1, unit.reason)
@@ -268,7 +268,7 @@ def _clean_mesh(
     _reject_crumpled(fruit, params.target_edge_m)
     repaired = climb(fruit, finish, log, lambda f, m: progress(0.1 + 0.6 * f, m))
     pose = _pose(repaired.surface, params, log)
-    return CleanResult(
+    return _CleanResult(
         surface=Surface(pose.apply(repaired.surface.vertices), repaired.surface.faces),
         raw_vertices=pose.apply(scan.vertices * unit.metres_per_unit),
         raw_kept=Surface(pose.apply(fruit.vertices), fruit.faces),
@@ -283,11 +283,11 @@ def _clean_mesh(
 
 def _clean_cloud(
     scan: RawScan, params: CleanParams, finish: Finish, log: RepairLog, progress: _Progress
-) -> CleanResult:
+) -> _CleanResult:
     _reject_sheet(scan.vertices)
     # 1st and 99th percentile, so that a few outliers do not determine the unit.
     extent = float(np.ptp(np.percentile(scan.vertices, [1.0, 99.0], axis=0), axis=0).max())
-    unit = choose_unit(extent, unit=params.unit, scale=params.scale)
+    unit = _choose_unit(extent, unit=params.unit, scale=params.scale)
     log.add("convert to metres", 1, 1, unit.reason)
     progress(0.1, "tidy the point cloud")
     points, clusters = tidy_cloud(scan.vertices * unit.metres_per_unit, spacing_m=finish.target_edge_m / 2.0)
@@ -307,7 +307,7 @@ def _clean_cloud(
         )
     log.add("rung", 1, 1, "reconstructed")
     pose = _pose(surface, params, log)
-    return CleanResult(
+    return _CleanResult(
         surface=Surface(pose.apply(surface.vertices), surface.faces),
         raw_vertices=pose.apply(scan.vertices * unit.metres_per_unit),
         raw_kept=None,
@@ -361,10 +361,10 @@ def _pose(surface: Surface, params: CleanParams, log: RepairLog) -> Pose:
     return pose
 
 
-def metrics(result: CleanResult, material: str) -> dict[str, object]:
+def metrics(result: _CleanResult, material: str) -> dict[str, object]:
     """Return the artifact clean/metrics."""
     surface = result.surface
-    warnings = (neck_warning(surface), volume_warning(surface.volume_m3, material))
+    warnings = (neck_warning(surface), _volume_warning(surface.volume_m3, material))
     extent = np.ptp(surface.vertices, axis=0)
     edges = edge_lengths(surface)
     displacement = {key: value for key, value in asdict(result.displacement).items() if key != "diagonal_m"}

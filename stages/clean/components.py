@@ -29,7 +29,7 @@ def neck_warning(surface: Surface) -> str | None:
 
     None if its cross-section grows and shrinks once along the longest axis.
     """
-    ratio = neck_ratio(surface)
+    ratio = _neck_ratio(surface)
     if ratio >= _NECK:
         return None
     return (
@@ -38,9 +38,9 @@ def neck_warning(surface: Surface) -> str | None:
     )
 
 
-def neck_ratio(surface: Surface) -> float:
+def _neck_ratio(surface: Surface) -> float:
     """Return the narrowest cross-section between two wider ones, divided by the smaller of these; 1 without a neck."""
-    areas = cross_sections(surface)
+    areas = _cross_sections(surface)
     before = np.maximum.accumulate(areas)
     after = np.maximum.accumulate(areas[::-1])[::-1]
     beside = np.minimum(before, after)
@@ -48,7 +48,7 @@ def neck_ratio(surface: Surface) -> float:
     return float((areas[is_body] / beside[is_body]).min())
 
 
-def cross_sections(surface: Surface) -> NDArray[np.float64]:
+def _cross_sections(surface: Surface) -> NDArray[np.float64]:
     """Return the areas [m2] of cuts across the longest axis, evenly spaced, without the two ends."""
     centred = surface.vertices - surface.vertices.mean(axis=0)
     axes = np.linalg.svd(centred, full_matrices=False)[2]
@@ -152,7 +152,7 @@ def drop_fragments(surface: Surface, *, min_component_fraction: float) -> Surfac
     return subset(surface, (area >= min_component_fraction * area.max())[label])
 
 
-def winding_number(points: NDArray[np.float64], surface: Surface) -> NDArray[np.float64]:
+def _winding_number(points: NDArray[np.float64], surface: Surface) -> NDArray[np.float64]:
     """Return the winding number at each point [-], shape [point_count]: 1 inside, 0 outside, between if open."""
     numbers = np.empty(len(points))
     for i, point in enumerate(points):
@@ -171,4 +171,4 @@ def winding_number(points: NDArray[np.float64], surface: Surface) -> NDArray[np.
 
 def _is_inside(piece: Surface, main: Surface) -> bool:
     step = max(1, len(piece.vertices) // _INSIDE_SAMPLES)
-    return bool(np.mean(np.abs(winding_number(piece.vertices[::step], main)) > 0.5) > 0.5)
+    return bool(np.mean(np.abs(_winding_number(piece.vertices[::step], main)) > 0.5) > 0.5)

@@ -141,7 +141,7 @@ _FAIRED_LOOP_LENGTH = 8
 """Holes with fewer edges are smaller than the mesh resolution: a flat fan is enough."""
 
 
-def boundary_loops(faces: NDArray[np.int32]) -> list[NDArray[np.int32]]:
+def _boundary_loops(faces: NDArray[np.int32]) -> list[NDArray[np.int32]]:
     """Return vertex indices around each hole, in the direction a patch must run.
 
     Needs an oriented surface with one fan per vertex, so that each boundary vertex lies on one loop only.
@@ -161,13 +161,13 @@ def boundary_loops(faces: NDArray[np.int32]) -> list[NDArray[np.int32]]:
     return loops
 
 
-def fill_holes(surface: Surface, *, target_edge_m: float) -> tuple[Surface, int]:
+def _fill_holes(surface: Surface, *, target_edge_m: float) -> tuple[Surface, int]:
     """Close every hole; return the surface and the number of holes.
 
     Each hole gets a fan around its centre. The fans of large holes are refined to the target edge length and their new
     vertices placed where the bi-Laplacian vanishes, so that the patch bulges like the fruit around it.
     """
-    loops = boundary_loops(surface.faces)
+    loops = _boundary_loops(surface.faces)
     vertices, faces = [surface.vertices], [surface.faces]
     next_vertex = len(surface.vertices)
     for loop in loops:
@@ -334,7 +334,7 @@ def _intact(patches: Surface, _finish: Finish, log: RepairLog) -> Surface:
 
 def _patched(patches: Surface, finish: Finish, log: RepairLog) -> Surface:
     oriented = _outward(_separated(patches, finish, log), log)
-    filled, holes = fill_holes(oriented, target_edge_m=finish.target_edge_m)
+    filled, holes = _fill_holes(oriented, target_edge_m=finish.target_edge_m)
     log.add("fill holes", holes, 0, f"{topology.count_open_edges(oriented)} open edges")
     return filled
 

@@ -73,12 +73,12 @@ def _upright(origin: NDArray[np.float64], angle: float, *, up: float) -> NDArray
 
 def link_heights(robot: Robot, q: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the lowest point of the links in the base frame [m], shape [n], for joints [n, joint_count]."""
-    ends = link_ends(robot, q)
+    ends = _link_ends(robot, q)
     radius = np.array([capsule.radius_m for capsule in robot.capsules])
     return np.asarray((ends[..., 2].min(axis=2) - radius).min(axis=1))
 
 
-def link_ends(robot: Robot, q: NDArray[np.float64]) -> NDArray[np.float64]:
+def _link_ends(robot: Robot, q: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the ends of the links' capsules in the base frame [m], shape [n, capsule_count, 2, 3]."""
     poses = joint_poses(robot.table, q)
     ends = []
@@ -97,7 +97,7 @@ def base_distance(robot: Robot, cell: Cell, q: NDArray[np.float64]) -> float:
 
     The base is an upright column: the gap is horizontal below its top, and measured to its rounded top above.
     """
-    ends = link_ends(robot, q)
+    ends = _link_ends(robot, q)
     gaps = [
         _from_column(robot, ends[:, i].reshape(-1, 3)) - capsule.radius_m
         for i, capsule in enumerate(robot.capsules)

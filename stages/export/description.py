@@ -64,7 +64,7 @@ class ExportParams(StageParams):
     """Simulate the joint trajectory on a torque-controlled arm in MuJoCo (the extra `verify`)."""
 
 
-CHAIN = (
+_CHAIN = (
     "clean",
     "ingest",
     "tetrahedralize",
@@ -91,7 +91,7 @@ STAGE = Stage(
         "halve/faces",
         "replay/frames",
         "replay/springs",
-        *(f"{stage}/provenance" for stage in CHAIN),
+        *(f"{stage}/provenance" for stage in _CHAIN),
     ),
     key_figure="outcome",
     timeout_s=1800,

@@ -58,7 +58,7 @@ def export(
     The knife is the one that the motion was optimised for; `saving` is stated in the files, not verified. Raises
     InputError if the motion is not at 1 kHz, misses the body or is out of the robot's reach.
     """
-    demand = demand_of(motion, body, parting, chain, params, knife=knife, force_calibrated=force_calibrated)
+    demand = _demand_of(motion, body, parting, chain, params, knife=knife, force_calibrated=force_calibrated)
     unchecked = parent / _UNCHECKED
     unchecked.mkdir(parents=True)
     document = write_package(unchecked, demand, scan_id=scan_id, saving=saving)
@@ -73,7 +73,7 @@ def export(
     return Exported(folder, demand, certificate)
 
 
-def demand_of(
+def _demand_of(
     motion: pl.DataFrame,
     body: tuple[pl.DataFrame, pl.DataFrame],
     parting: Parting,

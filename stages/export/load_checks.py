@@ -291,7 +291,7 @@ def collisions(files: ExportFiles, demand: Demand) -> list[Check]:
         excess = float((np.array([*limits, float(stated["stop_force_n"])]) - needed).max())
         reflex = _first_reflex(demand.robot, demand.cell, variant.joints, limits)
         stop = float(stated["stop_force_n"])
-        backup = stopping_push(demand.robot, demand.cell, variant.joints, limits)
+        backup = _stopping_push(demand.robot, demand.cell, variant.joints, limits)
         push = max((backup - _BIAS_N) / _STONE, stop)
         checks += [
             at_least(
@@ -351,7 +351,7 @@ def _stopping(files: ExportFiles, demand: Demand) -> dict[str, float]:
     return stopping(files.cut.joints, demand, slice(*cut_phase(files)), stop)
 
 
-def stopping_push(
+def _stopping_push(
     robot: Robot, cell: Cell, joints: NDArray[np.float64], limits: NDArray[np.float64]
 ) -> float:
     """Return the push [N] on the edge that exceeds a threshold at any time and along any base axis."""

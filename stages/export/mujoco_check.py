@@ -39,7 +39,7 @@ class _TorqueRun:
 
 def mujoco_checks(files: ExportFiles, demand: Demand) -> list[Check]:
     """Run check 8."""
-    played = run_in_mujoco(
+    played = _run_in_mujoco(
         demand.robot,
         demand.cell,
         files.cut.joints,
@@ -63,7 +63,7 @@ def mujoco_checks(files: ExportFiles, demand: Demand) -> list[Check]:
     ]
 
 
-def run_in_mujoco(
+def _run_in_mujoco(
     robot: Robot,
     cell: Cell,
     joints: NDArray[np.float64],

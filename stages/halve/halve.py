@@ -184,7 +184,7 @@ def halve(half: Surface, cut_points: NDArray[np.float64], params: HalveParams) -
     rests_on = _pose_of(half, face, cut_points, params.rests_on)
     if rests_on == "cut_face":
         _reject_curved(face)
-        half = _flattened(half, face, on_cut_face(half, cut_points))
+        half = _flattened(half, face, _on_cut_face(half, cut_points))
     frame = _second_cut_frame(
         half, face, rests_on=rests_on, angle_deg=params.angle_deg, offset_m=params.offset_m
     )
@@ -210,7 +210,7 @@ def _volume_at_positive_x(surface: Surface) -> float:
     return float(np.einsum("ij,ij->", a, np.cross(b, c)) / 6.0)
 
 
-def on_cut_face(half: Surface, cut_points: NDArray[np.float64]) -> NDArray[np.bool_]:
+def _on_cut_face(half: Surface, cut_points: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Return True for vertices that coincide exactly with points of the cut, shape [vertex_count]."""
     on_cut = {point.tobytes() for point in np.ascontiguousarray(cut_points)}
     return np.array([vertex.tobytes() in on_cut for vertex in np.ascontiguousarray(half.vertices)])
@@ -266,7 +266,7 @@ def run(io: StageIO, params: HalveParams) -> dict[str, object]:
     for name, rows in anatomy_frames(anatomy, "halve").items():
         io.write(name, rows)
     io.progress(0.5, "draw the picture")
-    on_cut = on_cut_face(half, cut_points)
+    on_cut = _on_cut_face(half, cut_points)
     picture = _halve_picture(half, surface, on_cut, rests_on=result.rests_on)
     io.write_png("halve/preview", picture)
     io.progress(1.0, "done")

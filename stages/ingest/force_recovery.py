@@ -19,7 +19,7 @@ AXES = {
 }
 
 
-def cutting_rotation(up_axis: str, blade_axis: str) -> NDArray[np.float64]:
+def _cutting_rotation(up_axis: str, blade_axis: str) -> NDArray[np.float64]:
     """Return the rotation from the base frame to the cutting frame, shape [3, 3].
 
     Its rows are the cutting frame's x, y, z in the base frame: x = up × blade completes a right-handed frame.
@@ -35,7 +35,7 @@ def cutting_rotation(up_axis: str, blade_axis: str) -> NDArray[np.float64]:
 
 def describe(up_axis: str, blade_axis: str) -> str:
     """Describe the mapping, for the table's metadata."""
-    rotation = cutting_rotation(up_axis, blade_axis)
+    rotation = _cutting_rotation(up_axis, blade_axis)
     names = {tuple(vector): name for name, vector in AXES.items()}
     across = names[tuple(rotation[0] + 0.0)]
     return f"x = base {across}, y = base {up_axis} (up), z = base {blade_axis} (along the blade)"
@@ -97,7 +97,7 @@ def edge_record(log: RobotLog, params: IngestParams, source: str) -> EdgeRecord:
             "reports zeros near a singularity, and a sensor when it is off. Move the board to where the arm is not "
             "stretched."
         )
-    rotation = cutting_rotation(params.up_axis, params.blade_axis)
+    rotation = _cutting_rotation(params.up_axis, params.blade_axis)
     return EdgeRecord(
         time_s=log.time_s - log.time_s[0],
         position_m=position @ rotation.T,
@@ -144,7 +144,7 @@ def force_on_knife(log: RobotLog, source: str, robot: str = _PANDA) -> tuple[NDA
         return log.force_factor * log.force_n, "logged force"
     if log.joints_rad is not None and log.external_torque_nm is not None:
         _links(robot, log.joints_rad, source)  # rejects another number of joints
-        force = force_from_torque(log.joints_rad, log.external_torque_nm, robot)
+        force = _force_from_torque(log.joints_rad, log.external_torque_nm, robot)
         return log.force_factor * force, "external joint torques"
     if log.force_n is not None:
         return log.force_n, "logged force"
@@ -154,7 +154,7 @@ def force_on_knife(log: RobotLog, source: str, robot: str = _PANDA) -> tuple[NDA
     )
 
 
-def force_from_torque(
+def _force_from_torque(
     joints_rad: NDArray[np.float64], torque_nm: NDArray[np.float64], robot: str = _PANDA
 ) -> NDArray[np.float64]:
     """Return the linear part of the wrench w that solves Jᵀw = τ in the least-squares sense [N], shape [n, 3].

@@ -184,7 +184,7 @@ def empty_table(name: str = "ingest/force") -> pl.DataFrame:
     return pl.DataFrame([pl.Series(c.name, [], polars_dtype(c.dtype)) for c in columns])
 
 
-def further_table(folder: Path, params: IngestParams) -> pl.DataFrame:
+def _further_table(folder: Path, params: IngestParams) -> pl.DataFrame:
     """Return the table ingest/further: the logs of further cuts in the folder, if it is one."""
     tables = [empty_table("ingest/further")]
     for each in further_logs(folder):
@@ -291,7 +291,7 @@ def run(io: StageIO, params: IngestParams) -> dict[str, object]:
     io.write("ingest/force", force_table(result), notes=notes)
     numbers = metrics(result, log.source_format, len(air_runs))
     folder = io.scan_dir / io.scan.further_logs
-    further = further_table(folder, params)
+    further = _further_table(folder, params)
     more = " ".join(sha256_of_file(each.log) for each in further_logs(folder))
     io.write("ingest/further", further, notes={LOGS_NOTE: more})
     numbers["further_logs"] = further["log"].n_unique()

@@ -21,7 +21,7 @@ _MAX_DURATION_RATIO = 1.3
 """Maximum ratio of the descents' durations: the arm's friction depends on its speed."""
 
 
-def matching_time(
+def _matching_time(
     time_s: NDArray[np.float64],
     descent: Descent,
     air_time_s: NDArray[np.float64],
@@ -103,7 +103,7 @@ def air_tare(
                 f"{name}: the vertical force varies by {varies:.3g} N on the way down. In a no-contact run it varies "
                 f"by at most {_MAX_AIR_RANGE_N:g} N, so this one touched something. Give a run in air with --air."
             )
-        times = matching_time(record.time_s, descent, air.time_s, air_descent, name)
+        times = _matching_time(record.time_s, descent, air.time_s, air_descent, name)
         known_until = air.time_s[-1] if end is None else air.time_s[end]
         covered &= (times >= air.time_s[0]) & (times <= known_until)
         forces.append(np.stack([np.interp(times, air.time_s, column) for column in smooth.T], axis=1))

@@ -40,7 +40,7 @@ _DIAGONALS = (
 """Octahedron in the middle: its three diagonals, each with the ring of corners around it."""
 
 
-def halve_edges(nodes: Array, tets: NDArray[np.int32]) -> tuple[Array, NDArray[np.int32]]:
+def _halve_edges(nodes: Array, tets: NDArray[np.int32]) -> tuple[Array, NDArray[np.int32]]:
     """Split every tet into eight: four at its corners, and the octahedron between them along its shortest diagonal.
 
     nodes [m], shape [n, 3]; tets, shape [m, 4] -> the same of the finer mesh.
@@ -66,7 +66,7 @@ def halve_edges(nodes: Array, tets: NDArray[np.int32]) -> tuple[Array, NDArray[n
 
 def finer_cut(nodes: Array, tets: NDArray[np.int32]) -> CutMesh:
     """Return the finer mesh of an uncut body, cut by the knife's plane x = 0."""
-    return cut_by_plane(*halve_edges(nodes, tets))
+    return cut_by_plane(*_halve_edges(nodes, tets))
 
 
 def values_on(fine: CutMesh, coarse: CutMesh, values: Values) -> dict[str, Array]:

@@ -113,7 +113,7 @@ def drawn_motions(cut: SlicingCut, params: OptimizeParams, count: int) -> list[_
     return out
 
 
-def chosen_starts(
+def _chosen_starts(
     cut: SlicingCut, params: OptimizeParams, drawn: Sequence[tuple[_Array, Answer[_Array]]]
 ) -> dict[str, _Array]:
     """Return the first start, and the drawn motions with the least force; those that did not finish are dropped."""
@@ -126,7 +126,7 @@ def chosen_starts(
     }
 
 
-def parameter_draws(
+def _parameter_draws(
     values: Values, params: OptimizeParams, materials: Sequence[Factors] = ()
 ) -> tuple[Values, ...]:
     """Return the parameters themselves and, for a robust motion, other sets.
@@ -148,7 +148,7 @@ UNCONSTRAINED = "unconstrained"
 """Name of the ablation: the first start without any constraint."""
 _FIRST_SHARE, _SEARCH_SHARE = 0.1, 0.8
 """Fractions of the stage's time at which the starts are drawn and the search ends, for the progress bar."""
-TRIAL = 5
+_TRIAL = 5
 """Number of simulations after which a start is compared with the others ..."""
 _BEHIND = 0.05
 """... and dropped if its objective exceeds the best one's by more than this fraction."""
@@ -272,13 +272,13 @@ def optimize(
             raise InputError(
                 "optimize: the vertical cut has zero force. The knife must pass through the fruit. Check precut_half."
             )
-        starts = chosen_starts(cut, params, list(zip(drawn, forces[1:], strict=True)))
+        starts = _chosen_starts(cut, params, list(zip(drawn, forces[1:], strict=True)))
         template = Start(
             "",
             True,
             starts["vertical"],
             model,
-            parameter_draws(values, params, materials),
+            _parameter_draws(values, params, materials),
             passage,
             params,
             scale,
@@ -433,13 +433,13 @@ def _descents(
     After a few simulations only starts that are not far behind the best continue.
     """
     params = template.params
-    tried = params.model_copy(update={"iterations": min(TRIAL, params.iterations)})
+    tried = params.model_copy(update={"iterations": min(_TRIAL, params.iterations)})
     fewer = params.model_copy(update={"iterations": params.ablation_iterations})
     jobs = [replace(template, name=name, variables=variables) for name, variables in starts.items()]
     free = replace(template, name=UNCONSTRAINED, constrained=False, params=fewer)
     report = _reporting(progress, {job.name: job.params.iterations for job in (*jobs, free)}, so_far, show)
     trials = workers.run(Start.run, [replace(job, params=tried) for job in jobs], on_message=report)
-    reached = [run.best_after(TRIAL) for run in trials]
+    reached = [run.best_after(_TRIAL) for run in trials]
     ahead = [mean <= (1.0 + _BEHIND) * min(reached) for mean in reached]
     onward = [replace(job, state=run.state) for job, run, on in zip(jobs, trials, ahead, strict=True) if on]
     tried_runs = {job.name: run for job, run in zip(jobs, trials, strict=True)}

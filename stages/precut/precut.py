@@ -92,7 +92,7 @@ def _body(half: HalfBody, shift: NDArray[np.float64]) -> list[Layer]:
 _SUFFIXES = (".ply", ".obj", ".stl", ".off", ".glb")
 
 
-def read_cutting_surface(path: Path) -> Surface:
+def _read_cutting_surface(path: Path) -> Surface:
     """Read the triangles of a mesh file [m], in the cutting frame, with equal vertices merged."""
     if path.suffix.lower() not in _SUFFIXES:
         raise InputError(
@@ -295,7 +295,7 @@ def _cutting_surface(io: StageIO, params: PrecutParams) -> Surface | None:
             f"precut.surface_file is {name!r}. It must be the name of a file in the scan's directory, "
             "without folders. Give it with 'scan2cut run SCAN --surface FILE'."
         )
-    return read_cutting_surface(io.scan_dir / name)
+    return _read_cutting_surface(io.scan_dir / name)
 
 
 _FINER = 8

@@ -91,7 +91,7 @@ def record(
     return _Recording(mesh, params.cut.blade, result, reached, positions)
 
 
-def vertical_motion(profile: pl.DataFrame) -> pl.DataFrame:
+def _vertical_motion(profile: pl.DataFrame) -> pl.DataFrame:
     """Return the vertical cut of optimize/profile with the columns of optimize/motion that `record` needs."""
     time, position = profile["time_s"].to_numpy(), profile["vertical_position_m"].to_numpy()
     velocity = np.gradient(position, time, axis=0)
@@ -120,7 +120,7 @@ def frame_table(recording: _Recording) -> pl.DataFrame:
     )
 
 
-def surface_tables(recording: _Recording) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _surface_tables(recording: _Recording) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the tables replay/faces and replay/vertices: both halves as one set of vertices, frame after frame."""
     rest = [half_body(recording.mesh, side) for side in _SIDES]
     first = np.cumsum([0, *(len(half.vertices) for half in rest)])
@@ -204,7 +204,7 @@ def _vertical_tables(recording: _Recording, vertical: _Recording | None) -> dict
     shown = vertical or recording
     tables = {
         "frames": frame_table(shown),
-        "vertices": surface_tables(shown)[1],
+        "vertices": _surface_tables(shown)[1],
         "springs": spring_table(shown),
     }
     return tables if vertical else {name: frame.clear() for name, frame in tables.items()}
@@ -230,7 +230,7 @@ def run(io: StageIO, params: ReplayParams) -> dict[str, Any]:
     try:
         vertical = record(
             *body,
-            vertical_motion(io.read(_PROFILE)),
+            _vertical_motion(io.read(_PROFILE)),
             values,
             params,
             progress=lambda fraction: io.progress(0.47 + 0.38 * fraction, "vertical cut"),
@@ -238,7 +238,7 @@ def run(io: StageIO, params: ReplayParams) -> dict[str, Any]:
     except InputError:  # it stopped at once; only the viewer's comparison is lost
         vertical = None
     io.progress(0.85, "write the recording")
-    faces, vertices = surface_tables(recording)
+    faces, vertices = _surface_tables(recording)
     inverted = recording.result.statistics.inverted_tets
     io.write(
         "replay/frames",

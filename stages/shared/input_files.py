@@ -19,7 +19,7 @@ from stages.runtime.errors import InputError
 
 
 @dataclass(frozen=True)
-class LogFormat:
+class _LogFormat:
     """Properties of a format needed by the command line; its module recognises and reads it."""
 
     title: str
@@ -28,12 +28,12 @@ class LogFormat:
 
 
 LOG_FORMATS = {
-    "kth_sawing": LogFormat("a KTH sawing run (ZIP of forces.txt and positions.txt)", (".zip",)),
-    "ros_recording": LogFormat("a ROS recording (.bag, .db3, .mcap)", (".bag", ".db3", ".mcap")),
-    "paper_pickle": LogFormat("the paper's pickle with ingest.allow_pickle", (".pkl", ".pickle")),
-    "franka_json": LogFormat("RobotState JSON lines or a JSON object of arrays", (".jsonl", ".json")),
-    "libfranka_csv": LogFormat("libfranka CSV", (".csv", ".txt")),
-    "tables": LogFormat("CSV, Parquet or NPZ with ingest.columns", (".csv", ".txt", ".parquet", ".npz")),
+    "kth_sawing": _LogFormat("a KTH sawing run (ZIP of forces.txt and positions.txt)", (".zip",)),
+    "ros_recording": _LogFormat("a ROS recording (.bag, .db3, .mcap)", (".bag", ".db3", ".mcap")),
+    "paper_pickle": _LogFormat("the paper's pickle with ingest.allow_pickle", (".pkl", ".pickle")),
+    "franka_json": _LogFormat("RobotState JSON lines or a JSON object of arrays", (".jsonl", ".json")),
+    "libfranka_csv": _LogFormat("libfranka CSV", (".csv", ".txt")),
+    "tables": _LogFormat("CSV, Parquet or NPZ with ingest.columns", (".csv", ".txt", ".parquet", ".npz")),
 }
 """Formats by module name. The first one that recognises a log is used, so a table of any columns is last."""
 

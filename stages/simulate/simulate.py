@@ -103,7 +103,7 @@ def simulate(
     `values` are parameters of every spring in place of params.parameters. Raises InputError if a parameter is unknown
     or out of its range, or if the run had to stop; the outcome says what to change.
     """
-    check_parameters(params)
+    _check_parameters(params)
     motion, duration = straight_cut(cut, params.cut)
     steps = round(duration / params.cut.dt_s)
     pictured = [params.cut.dt_s * round(fraction * steps) for fraction in _PICTURED_FRACTIONS]
@@ -137,7 +137,7 @@ def simulate(
     return NominalCut(model, result, moments)
 
 
-def check_parameters(params: SimulateParams) -> None:
+def _check_parameters(params: SimulateParams) -> None:
     """Reject a parameter the simulator does not have, or a value outside its bounds."""
     for name, value in params.parameters.items():
         info = parameter_info(name, damage_law=params.cut.damage_law)

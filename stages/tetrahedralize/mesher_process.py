@@ -23,22 +23,22 @@ _LIBRARY = "scan2cut_seeded_random"
 """Located like a module, because it is installed like one; never imported."""
 
 
-class UnseededError(RuntimeError):
+class _UnseededError(RuntimeError):
     """The mesher's random numbers can't be seeded; the message says why."""
 
 
-class SeededRandom:
+class _SeededRandom:
     """The library, loaded before libstdc++; must be created before pytetwild is imported."""
 
     def __init__(self) -> None:
         spec = find_spec(_LIBRARY)
         if spec is None or spec.origin is None:
-            raise UnseededError(f"the library {_LIBRARY} was not built")
+            raise _UnseededError(f"the library {_LIBRARY} was not built")
         try:
             library = ctypes.CDLL(spec.origin, mode=ctypes.RTLD_GLOBAL)
             self._seed, self._draws = library.scan2cut_seed, library.scan2cut_draws
         except (OSError, AttributeError) as error:
-            raise UnseededError(f"{spec.origin} can't be loaded ({error})") from error
+            raise _UnseededError(f"{spec.origin} can't be loaded ({error})") from error
         self._seed.argtypes, self._seed.restype = [ctypes.c_uint64], None
         self._draws.argtypes, self._draws.restype = [], ctypes.c_uint64
 
@@ -47,9 +47,9 @@ class SeededRandom:
         self._seed(seed)
 
     def check_used(self) -> None:
-        """Raise UnseededError if nothing was drawn since the last seed: the mesher then uses another source."""
+        """Raise _UnseededError if nothing was drawn since the last seed: the mesher then uses another source."""
         if self._draws() == 0:
-            raise UnseededError(f"the mesher does not draw from {_LIBRARY}; it must use GNU's libstdc++")
+            raise _UnseededError(f"the mesher does not draw from {_LIBRARY}; it must use GNU's libstdc++")
 
 
 INPUT, OUTPUT = "input.npz", "output.npz"
@@ -63,8 +63,8 @@ def main() -> None:
     seed = arguments.pop("seed")
     random, unseeded = None, ""
     try:
-        random = SeededRandom()
-    except UnseededError as error:
+        random = _SeededRandom()
+    except _UnseededError as error:
         unseeded = str(error)
 
     import pytetwild
@@ -79,7 +79,7 @@ def main() -> None:
     try:
         if random is not None:
             random.check_used()
-    except UnseededError as error:
+    except _UnseededError as error:
         unseeded = str(error)
     np.savez(OUTPUT, nodes=nodes, tets=tets, unseeded=unseeded)
 

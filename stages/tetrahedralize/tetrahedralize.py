@@ -28,7 +28,7 @@ from stages.tetrahedralize.quality import (
 # Picture of the stage
 
 
-def tet_picture(
+def _tet_picture(
     nodes: NDArray[np.float64], tets: NDArray[np.int32], radius_ratio: NDArray[np.float64]
 ) -> NDArray[np.uint8]:
     """Draw the mesh whole, and cut open with its quality in colours; pixels of shape [height, width, 3].
@@ -113,7 +113,7 @@ _Progress = Callable[[float, str], None]
 
 
 @dataclass(frozen=True)
-class TetResult:
+class _TetResult:
     """Mesh, quality and comparison with the surface."""
 
     mesh: TetMesh
@@ -132,7 +132,7 @@ class TetResult:
 
 def tetrahedralize(
     surface: Surface, params: TetrahedralizeParams, progress: _Progress | None = None
-) -> TetResult:
+) -> _TetResult:
     """Mesh the inside of a closed surface; raise InputError if the mesh misses its volume or is invalid."""
     if not is_closed(surface.faces) or surface.volume_m3 <= 0.0:
         raise InputError(
@@ -167,7 +167,7 @@ def tetrahedralize(
         error = float(quality.volume_m3.sum() / surface.volume_m3 - 1.0)
         fault = _fault(mesh, quality, error, params.max_volume_error_fraction)
         if fault is None:
-            return TetResult(
+            return _TetResult(
                 mesh=_on_the_board(mesh, surface),
                 quality=quality,
                 dropped_tets=int(np.count_nonzero(~keep)),
@@ -185,7 +185,7 @@ def tetrahedralize(
     )
 
 
-def metrics(result: TetResult, material: Material) -> dict[str, object]:
+def metrics(result: _TetResult, material: Material) -> dict[str, object]:
     """Return the artifact tetrahedralize/metrics."""
     mesh, quality = result.mesh, result.quality
     edges = unique_edges(mesh.tets)
@@ -247,7 +247,7 @@ def run(io: StageIO, params: TetrahedralizeParams) -> dict[str, object]:
         ),
     )
     io.progress(0.9, "draw the picture")
-    io.write_png("tetrahedralize/preview", tet_picture(mesh.nodes, mesh.tets, quality.radius_ratio))
+    io.write_png("tetrahedralize/preview", _tet_picture(mesh.nodes, mesh.tets, quality.radius_ratio))
     io.progress(1.0, "done")
     return metrics(result, MATERIALS[io.scan.material])
 

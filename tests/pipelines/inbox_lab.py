@@ -3,7 +3,7 @@
 from concurrent.futures import Future
 
 from pipelines.many.inbox import InboxMemory
-from pipelines.many.watch import InboxWatcher
+from pipelines.many.watch import _InboxWatcher
 from pipelines.runs.run_summary import RunResult
 
 SETTLE_S = 5.0
@@ -41,7 +41,7 @@ class Lab:
 
     def restart(self):
         memory = InboxMemory(self.project.root / "data" / "inbox_memory.jsonl")
-        self.watcher = InboxWatcher(
+        self.watcher = _InboxWatcher(
             self.project,
             self.inbox,
             memory,

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from pipelines.cli.main import app
-from pipelines.versions.compare import compare_html, compare_tables, read_runs, setting_rows
+from pipelines.versions.compare import _compare_html, _compare_tables, _setting_rows, read_runs
 from stages.runtime.errors import InputError
 from tests.pipelines.report_scene import ROWS, make_project, make_scan
 
@@ -22,12 +22,12 @@ def test_equal_and_unequal_runs(project, tmp_path):
     make_scan(project, "b", factor=2.0)
     make_scan(project, "c", without=("calibrate", "transport", "optimize", "export", "replay"))
     runs = read_runs(project, ["a", "b", "c"], tmp_path)
-    tables = dict(compare_tables(runs))
+    tables = dict(_compare_tables(runs))
     rows = {row[0]: row[1:] for row in tables["Results"]}
     assert rows["optimize: reduction [%]"] == ("20", "20", "–")
     assert rows["tetrahedralize: tets"] == (str(ROWS),) * 3
     assert all(len(row) == 4 for table in tables.values() for row in table)
-    html = compare_html(runs)
+    html = _compare_html(runs)
     assert html.count('class="chart"') == 4
     assert "a and b and c" in html
 
@@ -35,7 +35,7 @@ def test_equal_and_unequal_runs(project, tmp_path):
 def test_curves_of_different_clocks_are_drawn_over_each_other(project, tmp_path):
     make_scan(project, "a")
     make_scan(project, "b", factor=0.7)
-    html = compare_html(read_runs(project, ["a", "b"], tmp_path))
+    html = _compare_html(read_runs(project, ["a", "b"], tmp_path))
     assert '"span_gaps": true' in html
 
 
@@ -45,7 +45,7 @@ def test_only_settings_that_differ_are_shown(project, tmp_path):
     text = (folder / "scan.yaml").read_text().replace('"frames": 4', '"frames": 9')
     (folder / "scan.yaml").write_text(text)
     runs = read_runs(project, ["a", "b"], tmp_path)
-    assert setting_rows(runs) == [("replay.frames", "4", "9")]
+    assert _setting_rows(runs) == [("replay.frames", "4", "9")]
 
 
 @pytest.mark.parametrize("names", [["a"], ["a", "a"], ["a", "pear"]])
@@ -77,7 +77,7 @@ def test_an_earlier_version_by_git_revision(project, tmp_path):
     metrics.write_text(metrics.read_text().replace('"reduction": 0.2', '"reduction": 0.3'))
     before = metrics.read_text()
     runs = read_runs(project, ["a", "a@HEAD"], tmp_path / "scratch")
-    rows = {row[0]: row[1:] for row in dict(compare_tables(runs))["Results"]}
+    rows = {row[0]: row[1:] for row in dict(_compare_tables(runs))["Results"]}
     assert rows["optimize: reduction [%]"] == ("30", "20")
     assert metrics.read_text() == before
     with pytest.raises(InputError, match="no revision 'nowhere'"):

@@ -214,7 +214,7 @@ if "read-only" not in kind:
         except OSError:
             pass
     if free:
-        disk_space.MIN_FREE_BYTES = 0  # let the stage or DVC run into it
+        disk_space._MIN_FREE_BYTES = 0  # let the stage or DVC run into it
     os.truncate(root / "filler", os.stat(root / "filler").st_size - free)
 else:
     os.system(f"mount --bind {locked} {locked} && mount -o remount,ro,bind {locked}")

@@ -7,7 +7,7 @@ import pytest
 from pipelines.dvc import stage as stage_module
 from pipelines.dvc.pipeline_file import needed_for, read_template
 from pipelines.project import Project
-from pipelines.runs.flow import fresh_at_first
+from pipelines.runs.flow import _fresh_at_first
 from pipelines.runs.run_request import run_flow, run_request
 from pipelines.runs.run_summary import RunResult
 from pipelines.scans.register import Request, register_scan
@@ -123,9 +123,9 @@ def test_from_the_first_stage_that_runs_dvc_is_asked_for_each(project, tmp_path)
     entries = needed_for("precut", read_template(project.template))
     names = [entry.name for entry in entries]
     assert names == ["clean", "tetrahedralize", "precut"]
-    assert fresh_at_first(project, "fig", entries) == set(names)
+    assert _fresh_at_first(project, "fig", entries) == set(names)
     register_scan(project, Request(scan, overrides={"tetrahedralize": {"edge_m": 0.02}}))
-    assert fresh_at_first(project, "fig", entries) == {"clean"}
+    assert _fresh_at_first(project, "fig", entries) == {"clean"}
     # what DVC, which looks at times and sizes, does not see is found and made again
     faces = project.scan_dir("fig") / "clean" / "faces.parquet"
     before, stat = faces.read_bytes(), faces.stat()
@@ -137,7 +137,7 @@ def test_from_the_first_stage_that_runs_dvc_is_asked_for_each(project, tmp_path)
     assert faces.read_bytes() == before
     assert result.stages[1].outcome.value == "Completed"
     (project.scan_dir("fig") / "dvc.lock").write_text("broken: [")
-    assert fresh_at_first(project, "fig", entries) == set()
+    assert _fresh_at_first(project, "fig", entries) == set()
 
 
 def test_bad_input_fails_once_with_its_sentence(project, tmp_path):

@@ -10,18 +10,18 @@ import pytest
 from pipelines.dvc.commands import redact
 from pipelines.dvc.stage import Outcome, StageReport
 from pipelines.many import batch as capacity_module
-from pipelines.many.batch import batch_requests, capacity, share_cores
+from pipelines.many.batch import _share_cores, batch_requests, capacity
 from pipelines.report.scan_data import ScanData
 from pipelines.report.sections.decision import limits
 from pipelines.runs import run_request as run_request_module
 from pipelines.runs.dashboard import (
     CLIENT_AUTH,
     SERVER_AUTH,
+    _server_environment,
     serve_dashboard,
-    server_environment,
     use_running_dashboard,
 )
-from pipelines.runs.deployment import in_inbox, register_requested
+from pipelines.runs.deployment import _register_requested, in_inbox
 from pipelines.runs.progress_lines import ProgressLines
 from pipelines.runs.run_request import run_request
 from pipelines.runs.run_summary import RunResult, headlines, summary
@@ -47,7 +47,7 @@ ROOT = Path(__file__).parents[2]
 def test_scans_at_once_are_bounded_by_cores_and_memory(monkeypatch, cores, free_gb, wanted, scans, reason):
     monkeypatch.delenv(capacity_module.DATABASE_VARIABLE, raising=False)
     monkeypatch.setattr(capacity_module, "cores_given", lambda: cores)
-    monkeypatch.setattr(capacity_module, "free_memory_gb", lambda: free_gb)
+    monkeypatch.setattr(capacity_module, "_free_memory_gb", lambda: free_gb)
     bound = capacity(2.0, wanted)
     assert bound.scans == scans
     assert reason in bound.reason
@@ -55,18 +55,18 @@ def test_scans_at_once_are_bounded_by_cores_and_memory(monkeypatch, cores, free_
 
 def test_postgresql_lifts_the_bound_of_sqlite(monkeypatch):
     monkeypatch.setattr(capacity_module, "cores_given", lambda: 16)
-    monkeypatch.setattr(capacity_module, "free_memory_gb", lambda: 64.0)
+    monkeypatch.setattr(capacity_module, "_free_memory_gb", lambda: 64.0)
     monkeypatch.setenv(capacity_module.DATABASE_VARIABLE, "postgresql+asyncpg://host/prefect")
     assert capacity(2.0).scans == 16
 
 
 def test_memory_of_a_container_counts(monkeypatch, tmp_path):
-    monkeypatch.setattr(capacity_module, "CGROUP", tmp_path)
+    monkeypatch.setattr(capacity_module, "_CGROUP", tmp_path)
     (tmp_path / "memory.max").write_text("3000000000\n")
     (tmp_path / "memory.current").write_text("1000000000\n")
-    assert capacity_module.free_memory_gb() <= 2.0
+    assert capacity_module._free_memory_gb() <= 2.0
     (tmp_path / "memory.max").write_text("max\n")
-    assert capacity_module.free_memory_gb() > 0.0
+    assert capacity_module._free_memory_gb() > 0.0
 
 
 @pytest.mark.parametrize(
@@ -79,16 +79,16 @@ def test_senseless_bounds_are_refused(memory_gb, workers):
 
 def test_threads_of_libraries_share_the_cores(monkeypatch):
     monkeypatch.setattr(capacity_module, "cores_given", lambda: 8)
-    for variable in capacity_module.SHARED_VARIABLES:
+    for variable in capacity_module._SHARED_VARIABLES:
         monkeypatch.setenv(variable, "")
         monkeypatch.delenv(variable)
-    share_cores(4)
-    assert {capacity_module.os.environ[name] for name in capacity_module.SHARED_VARIABLES} == {"2"}
+    _share_cores(4)
+    assert {capacity_module.os.environ[name] for name in capacity_module._SHARED_VARIABLES} == {"2"}
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1", "127.0.0.9"])
 def test_this_machine_needs_no_password_but_its_own_pages(host):
-    found = server_environment(host, 4200, {})
+    found = _server_environment(host, 4200, {})
     assert found["PREFECT_SERVER_CSRF_PROTECTION_ENABLED"] == "true"
     assert "*" not in found["PREFECT_SERVER_CORS_ALLOWED_ORIGINS"]
     assert "http://127.0.0.1:4200" in found["PREFECT_SERVER_CORS_ALLOWED_ORIGINS"].split(",")
@@ -98,7 +98,7 @@ def test_this_machine_needs_no_password_but_its_own_pages(host):
 @pytest.mark.parametrize("auth", [None, "", "admin", "admin:short", ":long-enough-password"])
 def test_a_wider_address_without_a_good_auth_string_is_refused(host, auth):
     with pytest.raises(InputError, match=SERVER_AUTH) as caught:
-        server_environment(host, 4200, {} if auth is None else {SERVER_AUTH: auth})
+        _server_environment(host, 4200, {} if auth is None else {SERVER_AUTH: auth})
     assert not auth or auth not in str(caught.value), "the sentence does not repeat the secret"
 
 
@@ -106,7 +106,7 @@ def test_a_wider_address_with_an_auth_string_gets_csrf_protection(monkeypatch, t
     from pipelines.project import Project
 
     auth = "admin:correct-horse-battery"
-    found = server_environment("0.0.0.0", 4200, {SERVER_AUTH: auth})
+    found = _server_environment("0.0.0.0", 4200, {SERVER_AUTH: auth})
     assert found["PREFECT_SERVER_CSRF_PROTECTION_ENABLED"] == "true"
     monkeypatch.setenv(SERVER_AUTH, auth)
     monkeypatch.setenv(CLIENT_AUTH, "")
@@ -139,8 +139,8 @@ def test_a_requested_scan_is_a_file_of_the_inbox_or_a_known_id(project):
     project.inbox_dir.mkdir(parents=True)
     write_scan(project.inbox_dir, "apple.ply")
     write_scan(project.inbox_dir, "cut.json", "log")
-    assert register_requested(project, "apple.ply", "cut.json", "potato", {}) == "apple"
-    assert register_requested(project, "apple", None, None, {"clean": {"unit": "mm"}}) == "apple"
+    assert _register_requested(project, "apple.ply", "cut.json", "potato", {}) == "apple"
+    assert _register_requested(project, "apple", None, None, {"clean": {"unit": "mm"}}) == "apple"
     text = (project.scan_dir("apple") / "scan.yaml").read_text()
     assert "material: potato" in text and "unit: mm" in text and "log: log.json" in text
 
@@ -173,7 +173,7 @@ def test_a_request_that_sets_a_limit_changes_nothing(project):
     project.inbox_dir.mkdir(parents=True)
     write_scan(project.inbox_dir, "apple.ply")
     with pytest.raises(InputError, match="can only be set on this machine"):
-        register_requested(project, "apple.ply", None, None, {"optimize": {"max_speed_m_s": 2.0}})
+        _register_requested(project, "apple.ply", None, None, {"optimize": {"max_speed_m_s": 2.0}})
     assert project.scan_ids() == []
 
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from pipelines.runs.server import OriginGuard, loopback_hosts
+from pipelines.runs.server import _OriginGuard, loopback_hosts
 
 HOST = "127.0.0.1:4200"
 
@@ -23,7 +23,7 @@ def answers_of(hosts, kind="http", **headers):
         sent.append(message)
 
     encoded = [(name.encode(), value.encode()) for name, value in headers.items()]
-    asyncio.run(OriginGuard(application, hosts)({"type": kind, "headers": encoded}, receive, send))
+    asyncio.run(_OriginGuard(application, hosts)({"type": kind, "headers": encoded}, receive, send))
     return sent
 
 

@@ -13,10 +13,10 @@ from pipelines.cli.main import app
 from pipelines.dvc.pipeline_file import read_template
 from pipelines.dvc.stage import Outcome, StageReport
 from pipelines.project import Project
-from pipelines.report.build import SECTIONS, build_report, keep_report, record_and_report, report_html
+from pipelines.report.build import SECTIONS, _report_html, build_report, keep_report, record_and_report
 from pipelines.report.drawings import knife_path, spring_map, standalone
 from pipelines.report.page import Plot, Section, Table, figure, label, labelled, number, percent, render_page
-from pipelines.report.scan_data import ScanData, read_run_record
+from pipelines.report.scan_data import ScanData, _read_run_record
 from pipelines.report.sections.decision import tightest
 from pipelines.report.sections.force import force
 from pipelines.report.sections.provenance import command
@@ -81,7 +81,7 @@ def test_whole_report(project):
 
 def test_sections_come_in_the_order_in_which_people_ask(project):
     make_scan(project, "apple")
-    html = report_html(ScanData(project, "apple"))
+    html = _report_html(ScanData(project, "apple"))
     anchors = re.findall(r'<section id="(\w+)"', html)
     assert anchors == ["decision", "optimum", "certificate", "joints", "limits", "path", "constraints", "force",
                        "history", "transport", "cleaning", "mesh", "springs", "run", "provenance"]  # fmt: skip
@@ -90,14 +90,14 @@ def test_sections_come_in_the_order_in_which_people_ask(project):
 @pytest.mark.parametrize("stage", sorted(METRICS))
 def test_a_missing_stage_is_said_and_spoils_nothing_else(project, stage):
     make_scan(project, "apple", without=(stage,))
-    html = report_html(ScanData(project, "apple"))
+    html = _report_html(ScanData(project, "apple"))
     assert f"Stages without results: {stage}." in html
     assert "can&#39;t be shown" not in html
 
 
 def test_nothing_has_run(project):
     make_scan(project, "apple", without=tuple(METRICS))
-    html = report_html(ScanData(project, "apple"))
+    html = _report_html(ScanData(project, "apple"))
     assert html.count("has not run") >= len(SECTIONS) - 5
     assert "can&#39;t be shown" not in html
 
@@ -107,7 +107,7 @@ def test_broken_artifacts_are_named_not_fatal(project):
     (folder / ARTIFACTS["calibrate/profile"].path).write_bytes(b"not parquet")
     (folder / ARTIFACTS["optimize/metrics"].path).write_text("{broken")
     (folder / "export/cut/certified/cut.json").write_text('{"limits": {}}')
-    html = report_html(ScanData(project, "apple"))
+    html = _report_html(ScanData(project, "apple"))
     assert "profile.parquet" in html
     assert "can&#39;t be read as JSON" in html
     assert html.count("This section can&#39;t be shown") == 1
@@ -128,7 +128,7 @@ def test_report_opens_with_the_decision(project):
     checks.append(CHECK | {"name": "low", "value": 1.05, "limit": 1.0, "rule": ">="})
     document["certificate"]["checks"] += checks
     (folder / "export/cut/certified/cut.json").write_text(json.dumps(document))
-    html = report_html(ScanData(project, "apple"))
+    html = _report_html(ScanData(project, "apple"))
     go = html.index("GO. Certified: all 1 checks passed. Simulated only, never executed on a real arm")
     assert go < html.index("What is not known") < html.index('<section id="optimum"') and "NO-GO" not in html
     assert "cut through (simulated)" in html and "Margin to the limit" in html
@@ -161,7 +161,7 @@ def test_refused_motion_is_a_no_go_without_files(project):
     (folder / "export/cut/certified/cut.json").write_text(json.dumps(document))
     refused = METRICS["export"] | {"certified": False, "outcome": "refused", "verdict": "Refused: it hovers."}
     write_json(folder, "export/metrics", refused)
-    html = report_html(ScanData(project, "apple"))
+    html = _report_html(ScanData(project, "apple"))
     assert "NO-GO. Refused: it hovers. No files were written for the robot." in html
     assert ">files for the robot<" not in html and "export/cut/certified" not in html
     assert "1 FAILED" in html and "joint 2; Go slower" in html
@@ -170,7 +170,7 @@ def test_refused_motion_is_a_no_go_without_files(project):
 def test_a_scan_of_two_fruits_is_among_the_first_things_said(project):
     folder = make_scan(project, "apple")
     write_json(folder, "clean/metrics", METRICS["clean"] | {"warning": "The body has a neck."})
-    html = report_html(ScanData(project, "apple"))
+    html = _report_html(ScanData(project, "apple"))
     assert (
         html.index("GO. Certified")
         < html.index("Scan: The body has a neck.")
@@ -195,7 +195,7 @@ def test_failed_run_says_where_and_why(project):
     record_and_report(project, "apple", done, "optimize: the knife jammed. Lower dt_s.")
     html = (folder / "report.html").read_text()
     assert "The run failed in stage optimize. optimize: the knife jammed. Lower dt_s." in html
-    record = read_run_record(folder)
+    record = _read_run_record(folder)
     assert (record.ok, record.failed_stage) == (False, "optimize")
     assert not (folder / "viewer.html").exists()
 
@@ -205,7 +205,7 @@ def test_run_record_keeps_the_time_of_the_last_computation(project):
     record_and_report(project, "apple", reports(project, 13), None)
     again = [StageReport("clean", Outcome.UNCHANGED, 0.1, ())]
     record_and_report(project, "apple", again, None)
-    record = read_run_record(folder)
+    record = _read_run_record(folder)
     assert record.stages == {"clean": {"outcome": "Unchanged", "seconds": 0.1}}
     assert record.computed_s["clean"] == 1.5
     assert (folder / "viewer.html").is_file()
@@ -221,7 +221,7 @@ def test_a_target_that_failed_is_not_mistaken_for_a_later_stage(project):
     folder = make_scan(project, "apple")
     done = [r for r in reports(project, 6) if r.name != "calibrate"]
     record_and_report(project, "apple", done, "calibrate: no.", target="calibrate")
-    assert read_run_record(folder).failed_stage == "calibrate"
+    assert _read_run_record(folder).failed_stage == "calibrate"
 
 
 def test_hostile_texts_stay_texts(project):
@@ -341,7 +341,7 @@ def test_what_the_log_determines_is_said_in_words_with_units(project):
         at_bounds(data)
         == "Parameters at a bound of their range: friction coefficient of the knife, at the skin (1)."
     )
-    html = report_html(data)
+    html = _report_html(data)
     assert html.count(none) == 2, "in the summary and where the parameters are"
     assert "<td>contact rounding of the knife</td>" in html
     for text in ("0.6", "± 0.6", "mm", "0.1 to 1.2", "0.45 to 1, at a bound"):
@@ -383,7 +383,7 @@ def test_the_certificate_counts_what_was_not_run(project):
     document["certificate"]["checks"].append(skipped)
     place.write_text(json.dumps(document))
     write_json(folder, "export/metrics", METRICS["export"] | {"checks": 2})
-    assert "1 checks passed, 0 failed, 1 not run" in report_html(ScanData(project, "apple"))
+    assert "1 checks passed, 0 failed, 1 not run" in _report_html(ScanData(project, "apple"))
 
 
 def test_error_by_depth_is_not_flattened_by_the_force(project):
@@ -432,7 +432,7 @@ def test_without_a_force_log_the_report_does_not_say_go_plainly(project):
     content = json.loads(path.read_text())
     verdict = "Geometry certified, force uncalibrated: all 1 checks passed."
     path.write_text(json.dumps(content | {"force_calibrated": False, "verdict": verdict}))
-    html = report_html(ScanData(project, "apple"))
+    html = _report_html(ScanData(project, "apple"))
     assert f"GO only after a probe cut or explicit confirmation. {verdict}" in html and "GO. " not in html
 
 

@@ -9,10 +9,10 @@ import pytest
 from pipelines.cli import doctor
 from pipelines.dvc.commands import EventsTail
 from pipelines.dvc.repair import kept_outputs
-from pipelines.project import Project, find_project, quiet_environment
+from pipelines.project import Project, _quiet_environment, find_project
 from pipelines.runs.dashboard import use_running_dashboard
 from pipelines.scans.cuts import Place, _mesh_at
-from pipelines.versions.figures_table import collect, to_csv
+from pipelines.versions.figures_table import _to_csv, collect
 from stages.runtime.errors import InputError
 
 
@@ -26,10 +26,10 @@ def test_dataset_has_one_row_per_scan_and_every_figure(tmp_path):
         folder.mkdir(parents=True)
         (tmp_path / scan / "scan.yaml").touch()
         (folder / "metrics.json").write_text(json.dumps(metrics))
-    assert to_csv(collect(tmp_path)) == (
+    assert _to_csv(collect(tmp_path)) == (
         "scan,clean.volume_m3,clean.watertight,precut.springs\napple,1.5,True,7\npear,2.5,,\n"
     )
-    assert to_csv([]) == "scan\n"
+    assert _to_csv([]) == "scan\n"
 
 
 def test_outputs_come_back_if_the_run_fails(tmp_path):
@@ -119,7 +119,7 @@ def test_project_is_found_from_any_folder_inside(tmp_path, monkeypatch):
 
 
 def test_telemetry_is_off(tmp_path):
-    environment = quiet_environment(Project(tmp_path))
+    environment = _quiet_environment(Project(tmp_path))
     assert environment["DO_NOT_TRACK"] == environment["DVC_NO_ANALYTICS"] == "1"
     assert environment["PREFECT_SERVER_ANALYTICS_ENABLED"] == "false"
     assert environment["PREFECT_SERVER_UI_V2_ENABLED"] == "false"

@@ -113,7 +113,7 @@ def test_a_folder_that_prefect_could_not_use_is_a_sentence(tmp_path):
 
 
 def test_a_full_disk_under_prefects_folder_is_noticed(tmp_path, monkeypatch):
-    monkeypatch.setattr(repair, "MIN_FREE_BYTES", 10**18)
+    monkeypatch.setattr(repair, "_MIN_FREE_BYTES", 10**18)
     with pytest.raises(OSError, match="No space left"):
         check_home(tmp_path)
 

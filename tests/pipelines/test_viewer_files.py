@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.report.viewer import _GRAIN_M, WEDGE, blade_points, need, read_recording, viewer_data
+from pipelines.report.viewer import _GRAIN_M, WEDGE, _viewer_data, blade_points, need, read_recording
 from stages.runtime.errors import InputError
 from tests.pipelines.report_scene import FRAMES, METRICS, ROWS, make_project, make_scan
 
@@ -23,7 +23,7 @@ def test_packed_positions_are_within_half_a_grain(recording):
 
     import numpy as np
 
-    packed = np.frombuffer(base64.b64decode(viewer_data(recording)["vertices"]), "<i2").reshape(-1, 3)
+    packed = np.frombuffer(base64.b64decode(_viewer_data(recording)["vertices"]), "<i2").reshape(-1, 3)
     exact = recording.vertices["position_m"].to_numpy()
     # Half a grain of rounding, and single precision of the table.
     assert np.abs(packed * _GRAIN_M - exact).max() <= 0.5 * _GRAIN_M + 1e-8

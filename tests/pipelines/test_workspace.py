@@ -13,7 +13,7 @@ import yaml
 from pipelines.dvc.pipeline_file import read_template
 from pipelines.project import apply_environment, find_project
 from pipelines.scans.cuts import library_cuts, remove_cut
-from pipelines.workspace import init_workspace, profile_overrides, read_profile, refresh_workspace
+from pipelines.workspace import _read_profile, init_workspace, profile_overrides, refresh_workspace
 from stages.runtime.errors import InputError
 from stages.runtime.files import LIBRARY_VARIABLE, read_mapping
 from stages.runtime.params import load_params
@@ -84,10 +84,10 @@ def test_a_profile_sets_only_what_belongs_to_its_kind(workspace):
     path = workspace.root / "profiles" / "knife" / "chef.yaml"
     path.write_text("cut: {speed_m_s: 9}\n")
     with pytest.raises(InputError, match=r"cut\.speed_m_s can't be set here"):
-        read_profile(workspace.root, "knife", "chef")
+        _read_profile(workspace.root, "knife", "chef")
     path.write_text("export: {tool_mass_kg: 0.1}\n")
     with pytest.raises(InputError, match="export can't be set here"):
-        read_profile(workspace.root, "knife", "chef")
+        _read_profile(workspace.root, "knife", "chef")
 
 
 def test_an_edited_params_file_is_not_overwritten(workspace):

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from pipelines.dvc.pipeline_file import read_template
-from pipelines.project import Project, quiet_environment
+from pipelines.project import Project, _quiet_environment
 from stages.runtime.catalogue import base_of
 
 ROOT = Path(__file__).parents[2]
@@ -62,7 +62,7 @@ def commit(project: Project) -> None:
 def environment(project: Project) -> dict[str, str]:
     """What a shell with the activated environment would have."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    return {**os.environ, **quiet_environment(project), "PATH": path}
+    return {**os.environ, **_quiet_environment(project), "PATH": path}
 
 
 def dvc(project: Project, *arguments: str) -> subprocess.CompletedProcess[str]:

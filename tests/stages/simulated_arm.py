@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.arm.serve_arm import answers, server_command
+from pipelines.arm.serve_arm import _server_command, answers
 
 PLACE = Path(os.environ.get("SCAN2CUT_ARM", "nowhere")).absolute()
 """The folder that pipelines.arm.serve_arm made."""
@@ -36,7 +36,7 @@ def arm(
     """A simulated arm at its ready pose that feels force_n while its end effector is below height_m, or the fruit."""
     with (place / "server.log").open("w") as log:
         server = subprocess.Popen(
-            server_command(SERVER, name, place, height_m, force_n, *([fruit] if fruit else [])),
+            _server_command(SERVER, name, place, height_m, force_n, *([fruit] if fruit else [])),
             stdout=log,
             stderr=subprocess.STDOUT,
         )

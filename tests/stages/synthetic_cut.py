@@ -10,13 +10,13 @@ import trimesh
 from disect_sim.motions import SlicingMotion
 from stages.export.demand import Demand, Parting
 from stages.export.description import ExportParams
-from stages.export.export import Exported, demand_of, export
+from stages.export.export import Exported, _demand_of, export
 from stages.export.export_files import Chain
 from stages.runtime.params import load_params
 
 ROOT = Path(__file__).parents[2]
 PARAMS = load_params(ROOT / "params.yaml").export
-CHAIN = Chain({"optimize/motion.parquet": "0" * 64}, ())
+_CHAIN = Chain({"optimize/motion.parquet": "0" * 64}, ())
 """Of hashes upstream, of which there are none here."""
 FRUIT_HEIGHT_M = 0.06
 END_HEIGHT_M = 0.001
@@ -119,7 +119,7 @@ def demand_for(
 ) -> Demand:
     """What an export of the motion through the body is held against."""
     parting = parting or parting_at_end(motion)
-    return demand_of(motion, body or body_tables(), parting, CHAIN, params, knife="kitchen")
+    return _demand_of(motion, body or body_tables(), parting, _CHAIN, params, knife="kitchen")
 
 
 def exported_cut(
@@ -140,7 +140,7 @@ def exported_cut(
         motion,
         body,
         parting,
-        CHAIN,
+        _CHAIN,
         params,
         knife=knife,
         scan_id="synthetic",

@@ -242,7 +242,7 @@ def fit_material(
         next_cut = _next_cut(problems, unknowns, others, left)
     on_sampling(0.5 * (1.0 + _SAMPLING_SHARE), "simulate the draws of the posterior")
     draws = posterior.draws(params.draws, params.seed)
-    drawn = profiles_of_draws(problems, unknowns, draws, params.processes)
+    drawn = _profiles_of_draws(problems, unknowns, draws, params.processes)
     lefts = [
         left_for_next(likelihoods["material"], unknowns, t, profiles or best.profiles)
         for t, profiles in zip((best.t, *draws), (best.profiles, *drawn), strict=True)
@@ -250,7 +250,7 @@ def fit_material(
     return MaterialFit(posterior, best, before, tail, next_cut, lefts, sampled)
 
 
-def profiles_of_draws(
+def _profiles_of_draws(
     problems: Sequence[Problem], unknowns: MaterialUnknowns, draws: _Array, processes: int
 ) -> list[list[_Array]]:
     """Simulate the fitted cuts with possible unknowns, shape [draw_count, unknown_count]; return their profiles [N].
@@ -294,7 +294,7 @@ def _tail(
     if not rest.any():
         return None
     draws = Posterior(unknowns, found.t, found.covariance).draws(_FORECAST_DRAWS, params.seed)
-    drawn = [each[0] for each in profiles_of_draws([problem], unknowns, draws, params.processes) if each]
+    drawn = [each[0] for each in _profiles_of_draws([problem], unknowns, draws, params.processes) if each]
     lefts = [left_over([likelihood], [profile], same_cut=True) for profile in (found.profiles[0], *drawn)]
     model, *others = (
         left.at(problem.height) * profile

@@ -21,8 +21,8 @@ _CUT_OFF = 1.0e-3
 """Posterior probability outside the region: what a round misses no later one finds."""
 _POINTS = 20_000
 """Number of posterior points used to find the density at its boundary."""
-BATCH = 20_000
-MOST = 2_000_000
+_BATCH = 20_000
+_MOST = 2_000_000
 """Maximum number of prior points tried: some seconds."""
 DRAWN = 200_000
 """Number of posterior points for resampling if the prior has too few inside."""
@@ -70,8 +70,8 @@ class Region:
         if not self._edges:
             return random.standard_normal((wanted, self._count))
         found: list[_Array] = []
-        for _ in range(MOST // BATCH):
-            points = random.standard_normal((BATCH, self._count))
+        for _ in range(_MOST // _BATCH):
+            points = random.standard_normal((_BATCH, self._count))
             found.append(points[self.depth(points) == len(self._edges)])
             if sum(map(len, found)) >= wanted:
                 return np.concatenate(found)[:wanted]
@@ -154,7 +154,7 @@ def _learn(method: str, s: Sampling, ask: RememberedSimulations, network: Any) -
         if len(new) < wanted:
             raise InputError(
                 f"calibrate: round {number + 1} of {method} can't draw the {wanted} points it has to simulate: too "
-                f"few of {MOST:,} draws from the prior and {DRAWN:,} from the previous round's posterior lie in the "
+                f"few of {_MOST:,} draws from the prior and {DRAWN:,} from the previous round's posterior lie in the "
                 "region of that posterior. Lower calibrate.rounds, or narrow calibrate.bounds."
             )
 

@@ -196,7 +196,7 @@ def diagnose(samples: Samples) -> Diagnostics:
 # of another package, which can't be saved, ends with the same points.
 
 
-SAVE_S = 1.0
+_SAVE_S = 1.0
 """Interval at which gradients are saved [s]; the most a kill may lose."""
 _BATCH = 16
 """Number of simulations between two saves."""
@@ -226,7 +226,7 @@ class RememberedGradients:
         value, gradient = self._target.log_probability(t)
         self._known.append(np.concatenate([t, [value], gradient]))
         self.asked += 1
-        if time.monotonic() - self._saved >= SAVE_S:
+        if time.monotonic() - self._saved >= _SAVE_S:
             self._checkpoint.save({"known": torch.as_tensor(np.array(self._known))})
             self._saved = time.monotonic()
         return value, gradient

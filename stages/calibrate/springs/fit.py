@@ -30,7 +30,7 @@ from stages.runtime.checkpoint import Checkpoint
 # Prior of the individual fit: neighbouring springs are similar, skin and flesh separately
 
 
-def neighbour_pairs(
+def _neighbour_pairs(
     position: NDArray[np.float64], skin: NDArray[np.bool_], neighbours: int
 ) -> NDArray[np.int64]:
     """Return pairs of neighbouring springs of the same kind, each once, shape [pair_count, 2].
@@ -51,7 +51,7 @@ def neighbour_pairs(
     return np.unique(np.concatenate(pairs), axis=0)
 
 
-class Smoothness:
+class _Smoothness:
     """Weighted mean squared difference of the named free numbers of neighbours."""
 
     def __init__(self, pairs: NDArray[np.int64], weight: float, names: Sequence[str]) -> None:
@@ -90,8 +90,8 @@ def fit_individual(
         given=params.bounds,
     )
     unknowns, values = individual_unknowns(names, shared, mesh.spring_surface, bounds)
-    pairs = neighbour_pairs(mesh.spring_position, mesh.spring_surface, params.neighbours)
-    prior = Smoothness(pairs, params.smoothness, names)
+    pairs = _neighbour_pairs(mesh.spring_position, mesh.spring_surface, params.neighbours)
+    prior = _Smoothness(pairs, params.smoothness, names)
     objective = Objective(problem, unknowns, LOSSES[params.loss], prior)
     phase = Phase("individual", params.individual_optimiser, params.individual_iterations, params)
     checkpoint = Checkpoint(scan_dir, key, stage="calibrate", part="individual")

@@ -120,16 +120,16 @@ def spring_posteriors(
         assert x.grad is not None
         free[name] = x.detach()
         rows[name] = np.array([each.parameters[name] for each in gradients]) * x.grad.numpy()
-    alike = likeness(problem.model.mesh.spring_position, problem.model.mesh.spring_surface)
+    alike = _likeness(problem.model.mesh.spring_position, problem.model.mesh.spring_surface)
     out = {}
-    for name, left in variance_left(rows, alike).items():
+    for name, left in _variance_left(rows, alike).items():
         half = NINETY * _PRIOR_SPREAD * torch.as_tensor(np.sqrt(left))
         low, high = (bounds[name].value(free[name] + side * half).numpy() for side in (-1.0, 1.0))
         out[name] = SpringPosterior(np.asarray(values[name], float), low, high, left)
     return out
 
 
-def likeness(position: _Array, skin: NDArray[np.bool_]) -> _Array:
+def _likeness(position: _Array, skin: NDArray[np.bool_]) -> _Array:
     """Return the prior correlation of springs, shape [spring_count, spring_count].
 
     position: on the cut surface [m], shape [spring_count, 2], the second upward.
@@ -142,7 +142,7 @@ def likeness(position: _Array, skin: NDArray[np.bool_]) -> _Array:
     return out
 
 
-def variance_left(rows: Mapping[str, _Array], alike: _Array) -> dict[str, _Array]:
+def _variance_left(rows: Mapping[str, _Array], alike: _Array) -> dict[str, _Array]:
     """Return posterior / prior variances, by name, each of shape [spring_count].
 
     Args:

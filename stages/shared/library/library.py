@@ -62,7 +62,7 @@ NINETY_LEARNT = _STUDENT_95[min(VARIATION["model_error"]["logs"], 14)]
 """The same where the spread itself is known from the logs of the model error only."""
 CUT_SPREAD = cut_spread(list(VARIATION["cut"]["factors"].values()))
 """Standard deviation of the force of one cut relative to its fruit, in logarithms."""
-KNIFE_SPREAD = float(VARIATION["knife"]["spread"])
+_KNIFE_SPREAD = float(VARIATION["knife"]["spread"])
 """Standard deviation of the edge toughness between knives (their sharpness), in logarithms."""
 SHARPENED = "edge_toughness"
 """The parameter that the knife's sharpness acts on."""
@@ -188,7 +188,7 @@ def expected(
     priors, before = {}, prior_of(material)
     for name in names:
         median, spread = before[name]
-        sharpness = KNIFE_SPREAD**2 if name == SHARPENED else 0.0
+        sharpness = _KNIFE_SPREAD**2 if name == SHARPENED else 0.0
         cuts = [cut for cut in _entries(material, damage_law, leave_out, folder) if name in cut["values"]]
         values = np.array([cut["values"][name] for cut in cuts]).reshape(-1, 2)
         knives = np.array([cut["knife"] for cut in cuts], str)
@@ -223,13 +223,13 @@ def sharpness_ratio(
     values, errors = (np.array([row[i] for row in rows], float) for i in (2, 3))
     covariance = (
         spread**2 * (materials[:, None] == materials)
-        + KNIFE_SPREAD**2 * (knives[:, None] == knives)
+        + _KNIFE_SPREAD**2 * (knives[:, None] == knives)
         + np.diag(FRUIT_SPREAD**2 + errors**2)
     )
-    to_ratio = KNIFE_SPREAD**2 * ((knives == other) * 1.0 - (knives == own))
+    to_ratio = _KNIFE_SPREAD**2 * ((knives == other) * 1.0 - (knives == own))
     gain = np.linalg.solve(covariance, to_ratio)
     mean = float(gain @ (np.log(values) - np.log(median)))
-    return float(np.exp(mean)), float(np.sqrt(2.0 * KNIFE_SPREAD**2 - gain @ to_ratio))
+    return float(np.exp(mean)), float(np.sqrt(2.0 * _KNIFE_SPREAD**2 - gain @ to_ratio))
 
 
 def log_alone(before: Expected, value: float, deviation: float) -> tuple[float, float] | None:

@@ -13,8 +13,8 @@ from stages.calibrate.calibrate_report import bound_table
 from stages.calibrate.calibration import check_names
 from stages.calibrate.methods import LOSSES, l1
 from stages.calibrate.phase import Objective, Phase, Trial, fit
-from stages.calibrate.problem import errors, find_onset, find_puncture, held_out_blocks
-from stages.calibrate.springs.fit import Smoothness, neighbour_pairs
+from stages.calibrate.problem import _held_out_blocks, errors, find_onset, find_puncture
+from stages.calibrate.springs.fit import _neighbour_pairs, _Smoothness
 from stages.runtime.artifacts import check_table
 from stages.runtime.catalogue import ARTIFACTS
 from stages.runtime.checkpoint import _CHECKPOINT_FOLDER, Checkpoint, remove_checkpoints
@@ -78,9 +78,9 @@ def test_bounds():
 def test_smoothness_prior():
     position = np.array([[0.0, 0.0], [0.0, 1.0], [0.0, 2.0], [5.0, 0.0], [5.0, 1.0]])
     skin = np.array([False, False, False, True, True])
-    pairs = neighbour_pairs(position, skin, 1)
+    pairs = _neighbour_pairs(position, skin, 1)
     assert pairs.tolist() == [[0, 1], [1, 2], [3, 4]]
-    prior = Smoothness(pairs, 0.5, ["a"])
+    prior = _Smoothness(pairs, 0.5, ["a"])
     free = torch.tensor([1.0, 1.0, 3.0, 0.0, 0.0], dtype=torch.float64, requires_grad=True)
     assert float(prior({"a": torch.full((5,), 2.0, dtype=torch.float64)})) == 0.0
     value = prior({"a": free})
@@ -113,10 +113,10 @@ def test_puncture_is_the_first_peak_that_stands_out():
 
 def test_held_out_blocks_are_interleaved_and_start_after_contact():
     time = np.arange(-0.1, 0.6, 0.001) + 0.0005
-    held = held_out_blocks(time, 0.03, 0.2)
+    held = _held_out_blocks(time, 0.03, 0.2)
     assert not held[time < 0.12].any() and held[(time > 0.12) & (time < 0.15)].all()
     assert held[time > 0.0].mean() == pytest.approx(0.2, abs=0.01)
-    assert not held_out_blocks(time, 0.03, 0.0).any()
+    assert not _held_out_blocks(time, 0.03, 0.0).any()
 
 
 def test_l_bfgs_wants_a_smooth_loss():

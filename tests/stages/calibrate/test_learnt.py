@@ -51,7 +51,7 @@ def test_points_come_from_the_prior_inside_the_region():
 
 def test_far_out_in_the_prior_points_come_from_the_posterior(monkeypatch):
     """Five deviations out the prior has one point in a million inside; the region's points still lie as the prior's."""
-    monkeypatch.setattr(learnt, "MOST", 40_000)
+    monkeypatch.setattr(learnt, "_MOST", 40_000)
     found = narrowed(Normal([5.5, 0.0], 0.2))
     points = found.of_prior(400, np.random.default_rng(0))
     assert len(points) == 400 == len(np.unique(points, axis=0))
@@ -89,9 +89,9 @@ def test_a_posterior_that_is_too_narrow_for_further_rounds_is_a_sentence(monkeyp
     pytest.importorskip("sbi")
     learnt = pytest.importorskip("stages.calibrate.samplers.learnt")
     for module in (learnt, learnt):
-        monkeypatch.setattr(module, "MOST", 20)
+        monkeypatch.setattr(module, "_MOST", 20)
         monkeypatch.setattr(module, "DRAWN", 20)
-    monkeypatch.setattr(learnt, "BATCH", 20)
+    monkeypatch.setattr(learnt, "_BATCH", 20)
     with pytest.raises(
         InputError,
         match=r"round 2 of bayessim can't draw the 20 points.*Lower calibrate.rounds",

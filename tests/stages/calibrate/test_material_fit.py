@@ -12,7 +12,7 @@ from stages.calibrate.calibrate_picture import calibrate_picture
 from stages.calibrate.calibrate_report import metrics, parameter_table
 from stages.calibrate.calibration import calibrate
 from stages.calibrate.material.discrepancy import left_over, left_over_table, scale_again
-from stages.calibrate.material.fit import best_factor, material_unknowns, profiles_of_draws
+from stages.calibrate.material.fit import _profiles_of_draws, best_factor, material_unknowns
 from stages.calibrate.material.likelihood import depth_likelihood
 from stages.calibrate.material.posterior import Posterior, draw_table, posterior_table
 from stages.calibrate.material.search import MaterialSearch
@@ -112,7 +112,7 @@ def test_every_draw_has_what_it_leaves_of_the_log_itself(model, log, done):
     use = problem.contact & problem.valid
     likelihood = depth_likelihood(problem, use, params.force_uncertainty_n)
     draws = posterior.draws(params.draws, params.seed)
-    profiles = [own for (own,) in profiles_of_draws([problem], posterior.unknowns, draws, 1)]
+    profiles = [own for (own,) in _profiles_of_draws([problem], posterior.unknowns, draws, 1)]
     lefts = done.material.left_over[1:]
     assert len(lefts) == len(profiles)
     for t, profile, left in zip(draws, profiles, lefts, strict=True):

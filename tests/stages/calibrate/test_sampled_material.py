@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 from disect_sim.processes import Workers
-from stages.calibrate.calibrate_picture import calibrate_picture, draw_corner
+from stages.calibrate.calibrate_picture import _draw_corner, calibrate_picture
 from stages.calibrate.calibrate_report import band_table, metrics, sample_table
 from stages.calibrate.calibration import calibrate, check_names, spring_values
 from stages.calibrate.material.fit import material_unknowns
@@ -14,7 +14,7 @@ from stages.calibrate.material.sampled import material_target
 from stages.calibrate.material.unknowns import Uniform, relative_slope, size_of
 from stages.calibrate.problem import pose_problem
 from stages.calibrate.samplers import sampling
-from stages.optimize.search import parameter_draws
+from stages.optimize.search import _parameter_draws
 from stages.runtime.artifacts import check_table
 from stages.runtime.catalogue import ARTIFACTS
 from stages.runtime.errors import InputError
@@ -122,7 +122,7 @@ def test_optimize_cuts_with_the_sampled_materials(sampled):
     mesh = problem.model.mesh
     materials = read_possible_materials({"calibrate/draws": draws}.__getitem__, mesh.spring_surface)
     values = spring_values(problem.model, sampled.values)
-    tried = parameter_draws(values, load_params(ROOT / "params.yaml").optimize.changed(draws=4), materials)
+    tried = _parameter_draws(values, load_params(ROOT / "params.yaml").optimize.changed(draws=4), materials)
     table = sample_table(sampled.material).filter(pl.col("name") == "sdf_mu")
     points = table["value"].to_numpy()
     assert len(tried) == 4 and (tried[0]["sdf_mu"] == values["sdf_mu"]).all()
@@ -160,7 +160,7 @@ def test_a_killed_posterior_goes_on_and_ends_with_the_same_points(edge, sampled,
         if text.startswith("sgld: chain 2, iteration 3"):
             raise KilledError
 
-    monkeypatch.setattr(sampling, "SAVE_S", 0.0)
+    monkeypatch.setattr(sampling, "_SAVE_S", 0.0)
     params, where = quick_material(**SHORT), {"scan_dir": tmp_path, "key": "k", "material": "nothing known"}
     with pytest.raises(KilledError):
         calibrate(*edge, params, progress=kill, **where)
@@ -224,7 +224,7 @@ def test_what_does_not_go_together_is_refused(changes, sentence):
 def test_a_corner_plot_of_few_points_can_be_read(count, bins, size):
     """Fewer, wider bars and larger dots."""
     figure, _ = new_figure((4.0, 4.0))
-    draw_corner(figure, np.random.default_rng(0).standard_normal((count, 2)), ["a", "b"])
+    _draw_corner(figure, np.random.default_rng(0).standard_normal((count, 2)), ["a", "b"])
     first, _, pair, _ = figure.axes
     assert len(first.patches) == bins
     assert pair.lines[0].get_markersize() == size

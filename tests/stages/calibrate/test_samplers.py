@@ -117,7 +117,7 @@ class KilledError(Exception):
 
 @pytest.mark.parametrize("method", methods())
 def test_a_killed_run_goes_on_to_the_same_points(method, tmp_path, monkeypatch):
-    monkeypatch.setattr(sampling, "SAVE_S", 0.0)
+    monkeypatch.setattr(sampling, "_SAVE_S", 0.0)
     monkeypatch.chdir(tmp_path)
     settings = SETTINGS[method] | {"samples": 20, "burn_in": 10, "simulations": 100, "chains": 2, "key": "k"}
     if POSTERIORS[method].needs == "sbi":
@@ -156,7 +156,7 @@ def test_a_killed_run_goes_on_to_the_same_points(method, tmp_path, monkeypatch):
 
 def test_another_problem_does_not_get_the_saved_answers(tmp_path, monkeypatch):
     """The points differ, so what is remembered does not apply."""
-    monkeypatch.setattr(sampling, "SAVE_S", 0.0)
+    monkeypatch.setattr(sampling, "_SAVE_S", 0.0)
     settings = {"chains": 1, "samples": 8, "burn_in": 2, "key": "k"}
     sample("sgld", sampling_of(curved_target(), **settings, scan_dir=tmp_path))
     other = sampling_of(curved_target((0.0, 0.0), seed=9), **settings)

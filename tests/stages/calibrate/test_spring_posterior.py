@@ -5,7 +5,7 @@ import pytest
 
 from stages.calibrate.calibrate_report import spring_table
 from stages.calibrate.calibration import calibrate
-from stages.calibrate.springs.posterior import _PRIOR_SPREAD, likeness, variance_left
+from stages.calibrate.springs.posterior import _PRIOR_SPREAD, _likeness, _variance_left
 from stages.runtime.artifacts import check_table
 from stages.runtime.catalogue import ARTIFACTS
 from tests.stages.calibration_scenes import TRUTH, quick, record, small_block
@@ -28,9 +28,9 @@ def fit():
 def test_low_rank_is_the_dense_inverse():
     random = np.random.default_rng(0)
     position, skin = random.random((12, 2)), np.arange(12) < 4
-    alike = likeness(position, skin) + 1e-9 * np.eye(12)
+    alike = _likeness(position, skin) + 1e-9 * np.eye(12)
     rows = {name: random.standard_normal((5, 12)) for name in NAMES}
-    found = variance_left(rows, alike)
+    found = _variance_left(rows, alike)
     before = np.kron(np.eye(2), _PRIOR_SPREAD**2 * alike)
     j = np.concatenate(list(rows.values()), axis=1)
     after = np.linalg.inv(np.linalg.inv(before) + j.T @ j)
@@ -40,7 +40,7 @@ def test_low_rank_is_the_dense_inverse():
 
 def test_springs_are_alike_where_they_are_near_and_of_one_kind():
     position = np.array([[0.0, 0.0], [0.0, 0.01], [0.0, 0.1], [0.0, 0.0]])
-    alike = likeness(position, np.array([False, False, False, True]))
+    alike = _likeness(position, np.array([False, False, False, True]))
     assert (np.diag(alike) == 1.0).all()
     # 10 mm apart on a face of 100 mm is half of the length over which they are alike.
     assert alike[0, 1] == pytest.approx(np.exp(-0.5 * 0.5**2))

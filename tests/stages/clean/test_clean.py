@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stages.clean.clean import CleanResult, clean, metrics
+from stages.clean.clean import _CleanResult, clean, metrics
 from stages.clean.components import neck_warning
 from stages.clean.description import CleanParams
 from stages.clean.scan_file import RawScan, read_scan
@@ -23,11 +23,11 @@ def mesh_scan(surface: Surface) -> RawScan:
     return RawScan(surface.vertices, surface.faces, "ply")
 
 
-def clean_file(path: Path, params: CleanParams = PARAMS) -> CleanResult:
+def clean_file(path: Path, params: CleanParams = PARAMS) -> _CleanResult:
     return clean(read_scan(path, max_faces=params.max_faces), params)
 
 
-def assert_sound(result: CleanResult) -> None:
+def assert_sound(result: _CleanResult) -> None:
     surface = result.surface
     assert is_closed(surface.faces)
     assert surface.volume_m3 > 0.0

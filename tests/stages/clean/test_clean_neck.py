@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from stages.clean.clean import clean, metrics
-from stages.clean.components import cross_sections, neck_ratio, neck_warning
+from stages.clean.components import _cross_sections, _neck_ratio, neck_warning
 from stages.clean.scan_file import RawScan
 from stages.shared.surface import Surface
 from tests.stages.scan_shapes import ball, default_params
@@ -53,7 +53,7 @@ def apple_with_stem(z: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def test_cross_sections_of_a_ball() -> None:
-    areas = cross_sections(ball(0.035))
+    areas = _cross_sections(ball(0.035))
     assert areas.max() == pytest.approx(np.pi * 0.035**2, rel=0.01)
     assert neck_warning(ball(0.035)) is None
 
@@ -66,7 +66,7 @@ def test_two_touching_fruits_are_noticed(apart: float) -> None:
 
 @pytest.mark.parametrize("radius", [pear, apple_with_stem, two_spheres(0.5)])
 def test_a_single_fruit_is_not(radius: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> None:
-    assert neck_ratio(turned(radius)) > 0.7
+    assert _neck_ratio(turned(radius)) > 0.7
 
 
 def test_the_warning_is_among_the_figures_of_a_cleaned_scan() -> None:

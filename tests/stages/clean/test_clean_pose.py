@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation
 
-from stages.clean.clean import choose_unit
+from stages.clean.clean import _choose_unit
 from stages.clean.pose import Pose, cutting_pose
 from stages.shared.surface import Surface, solid_moments
 from tests.stages.scan_shapes import box
@@ -74,9 +74,9 @@ def test_positive_turn_is_counter_clockwise_from_above() -> None:
 
 @pytest.mark.parametrize("extent, factor", [(0.08, 1.0), (80.0, 0.001), (0.2, 1.0), (350.0, 0.001)])
 def test_unit_by_size(extent: float, factor: float) -> None:
-    assert choose_unit(extent, unit="auto", scale=None).metres_per_unit == factor
+    assert _choose_unit(extent, unit="auto", scale=None).metres_per_unit == factor
 
 
 @pytest.mark.parametrize("unit, factor", [("cm", 0.01), ("in", 0.0254), ("mm", 0.001)])
 def test_unit_given(unit: str, factor: float) -> None:
-    assert choose_unit(0.08 / factor, unit=unit, scale=None).metres_per_unit == factor
+    assert _choose_unit(0.08 / factor, unit=unit, scale=None).metres_per_unit == factor

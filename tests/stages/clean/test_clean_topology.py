@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stages.clean import topology
-from stages.clean.components import winding_number
-from stages.clean.repair import boundary_loops, fill_holes
+from stages.clean.components import _winding_number
+from stages.clean.repair import _boundary_loops, _fill_holes
 from stages.clean.resampling import measure_displacement, split_long_edges
 from stages.clean.topology import flip_edges
 from stages.shared.surface import Surface, edge_lengths, is_closed
@@ -114,8 +114,8 @@ def test_holes_are_found_and_filled() -> None:
     sphere = ball(0.035, 4)
     height = sphere.corners.mean(axis=1)[:, 1]
     holed = Surface(sphere.vertices, sphere.faces[(height < 0.032) & (height > -0.032)])
-    assert len(boundary_loops(holed.faces)) == 2
-    filled, holes = fill_holes(holed, target_edge_m=0.003)
+    assert len(_boundary_loops(holed.faces)) == 2
+    filled, holes = _fill_holes(holed, target_edge_m=0.003)
     assert holes == 2
     assert is_closed(topology.merge_identical_vertices(filled).faces)
     radius = np.linalg.norm(filled.vertices[np.unique(filled.faces)], axis=1)
@@ -125,7 +125,7 @@ def test_holes_are_found_and_filled() -> None:
 
 def test_winding_number_inside_and_outside() -> None:
     points = np.array([[0.0, 0.0, 0.0], [0.1, 0.0, 0.0], [0.0, 0.02, 0.01]])
-    np.testing.assert_allclose(winding_number(points, ball()), [1.0, 0.0, 1.0], atol=1e-9)
+    np.testing.assert_allclose(_winding_number(points, ball()), [1.0, 0.0, 1.0], atol=1e-9)
 
 
 def test_displacement_of_a_shrunken_ball() -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from disect_sim.parameters import LARGE_M3, MATERIALS
-from stages.clean.clean import _FAR_ABOVE, clean, metrics, volume_warning
+from stages.clean.clean import _FAR_ABOVE, _volume_warning, clean, metrics
 from stages.clean.scan_file import RawScan
 from tests.stages.scan_shapes import ball, default_params
 
@@ -16,8 +16,8 @@ def test_every_material_has_a_usual_size() -> None:
 @pytest.mark.parametrize("material", MATERIALS)
 def test_only_far_above_a_large_one_is_it_said(material: str) -> None:
     limit = _FAR_ABOVE * LARGE_M3[material]
-    assert volume_warning(0.999 * limit, material) is None
-    warning = volume_warning(1.001 * limit, material)
+    assert _volume_warning(0.999 * limit, material) is None
+    warning = _volume_warning(1.001 * limit, material)
     assert warning is not None and f"a large {material} {1e6 * LARGE_M3[material]:.0f}" in warning
 
 
@@ -27,5 +27,5 @@ def test_the_warning_is_among_the_figures_of_a_cleaned_scan(volume_m3: float, is
     body = ball(float(np.cbrt(0.75 * volume_m3 / np.pi)))
     result = clean(RawScan(body.vertices, body.faces, "ply"), default_params().clean)
     said = metrics(result, "apple")["warning"]
-    assert said == volume_warning(result.surface.volume_m3, "apple")
+    assert said == _volume_warning(result.surface.volume_m3, "apple")
     assert (said is not None) == is_said

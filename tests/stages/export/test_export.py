@@ -15,7 +15,7 @@ import pytest
 
 from stages.export.certificate import verify
 from stages.export.demand import cut_of, fruit_of
-from stages.export.description import CHAIN as STAGES_OF_CHAIN
+from stages.export.description import _CHAIN as STAGES_OF_CHAIN
 from stages.export.export import metrics
 from stages.export.export_files import read_export, walk
 from stages.export.export_picture import export_picture

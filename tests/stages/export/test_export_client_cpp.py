@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipelines.arm.serve_arm import _STREAM_CUT, client_in_cpp, headers
+from pipelines.arm.serve_arm import _STREAM_CUT, _client_in_cpp, headers
 from stages.ingest.log_file import read_log
 from stages.runtime.params import load_params
 from stages.shared.robots.robot import load_robot
@@ -51,7 +51,7 @@ def test_it_compiles_with_the_headers_of_libfranka():
 
 @pytest.fixture(scope="module")
 def program() -> Path:
-    return client_in_cpp(PLACE)
+    return _client_in_cpp(PLACE)
 
 
 @pytest.fixture(scope="module")

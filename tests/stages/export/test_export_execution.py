@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pipelines.arm.serve_arm import write_fruit
+from pipelines.arm.serve_arm import _write_fruit
 from stages.export.executed import compare_executed
 from stages.ingest.ingest import ingest
 from stages.ingest.log_file import read_log
@@ -85,7 +85,7 @@ def test_air_cut_then_cut_run_to_their_ends_and_are_recorded(folder, name, tmp_p
 
 def test_force_of_a_simulated_fruit_comes_back_as_predicted(folder, name, tmp_path):
     scan_dir, log = folder.parents[2], tmp_path / "cut.json"
-    fruit = write_fruit(tmp_path / "fruit.json", scan_dir, ROOT / "params.yaml", {})
+    fruit = _write_fruit(tmp_path / "fruit.json", scan_dir, ROOT / "params.yaml", {})
     with arm(tmp_path, name, fruit=fruit):
         done = run(folder, name, "--log", str(log))
     assert done.returncode == 0, done.stdout + done.stderr
@@ -123,8 +123,8 @@ def test_the_server_listens_on_this_machine_only_and_ends_with_its_parent(name, 
     code = (
         "import subprocess, sys, time\n"
         "from pathlib import Path\n"
-        "from pipelines.arm.serve_arm import answers, server_command\n"
-        f"command = server_command(Path({str(SERVER)!r}), {name!r}, Path({str(tmp_path)!r}))\n"
+        "from pipelines.arm.serve_arm import answers, _server_command\n"
+        f"command = _server_command(Path({str(SERVER)!r}), {name!r}, Path({str(tmp_path)!r}))\n"
         "server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)\n"
         "assert answers(server)\n"
         "print(server.pid, flush=True)\n"

@@ -14,7 +14,7 @@ from stages.export.certificate import certify
 from stages.export.checks import CUT_FRACTION, Check
 from stages.export.demand import Demand, parting_of
 from stages.export.export_files import read_export
-from stages.export.load_checks import _COLLISION_N, collisions, loads, stopping_push, thresholds
+from stages.export.load_checks import _COLLISION_N, _stopping_push, collisions, loads, thresholds
 from stages.export.moves import move_checks
 from stages.export.package import write_package
 from stages.export.place_checks import cutting, tool_fits
@@ -219,7 +219,7 @@ def test_thresholds_pass_the_prediction_and_stop_a_collision(good):
     assert max(cut["force_n"][3:]) > 1.3 * 4.8
     files = read_export(good)
     limits = np.array([*cut["torque_nm"], *cut["force_n"]])
-    assert stopping_push(PANDA, cell_of(PARAMS), files.cut.joints, limits) < 1.25 * _COLLISION_N + 10.0
+    assert _stopping_push(PANDA, cell_of(PARAMS), files.cut.joints, limits) < 1.25 * _COLLISION_N + 10.0
 
 
 def test_thresholds_that_trip_or_never_trip_are_refused(good, tmp_path):

@@ -6,7 +6,7 @@ import pytest
 
 from disect_sim.cut_mesh import box_mesh
 from stages.halve.description import HalveParams
-from stages.halve.halve import halve, metrics, on_cut_face, run
+from stages.halve.halve import _on_cut_face, halve, metrics, run
 from stages.precut.precut import precut, tables
 from stages.runtime.artifacts import read_table, write_table
 from stages.runtime.errors import InputError
@@ -48,7 +48,7 @@ def test_the_half_keeps_its_shape_and_lies_on_its_cut_face(first_cut, name, angl
     assert done.surface.volume_m3 == pytest.approx(half.volume_m3, rel=1e-3)
     assert np.array_equal(done.surface.faces, half.faces)
     y = done.surface.vertices[:, 1]
-    assert np.abs(y[on_cut_face(half, points)]).max() < 1e-9
+    assert np.abs(y[_on_cut_face(half, points)]).max() < 1e-9
     assert y.min() > -1e-9
     rotation = done.frame[:3, :3]
     assert np.allclose(rotation @ rotation.T, np.eye(3), atol=1e-12)

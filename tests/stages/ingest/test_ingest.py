@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from stages.ingest.force_recovery import force_on_knife
-from stages.ingest.ingest import empty_table, force_table, further_table, ingest, metrics
+from stages.ingest.ingest import _further_table, empty_table, force_table, ingest, metrics
 from stages.ingest.log_file import read_log
 from stages.ingest.robot_log import EXERTED
 from stages.runtime.artifacts import read_metrics, read_notes, read_table
@@ -53,14 +53,14 @@ def test_further_logs_become_rows_of_their_own(tmp_path):
     for number, cut in enumerate(cuts, start=2):
         write_recording(tmp_path / f"{number}-log.json", cut)
     write_recording(tmp_path / "3-air-air.json", synthetic_cut(seed=5, air=True))
-    table = further_table(tmp_path, PARAMS)
+    table = _further_table(tmp_path, PARAMS)
     second, third = table.partition_by("log", maintain_order=True)
     assert (second["log"][0], third["log"][0]) == (2, 3)
     alone = force_table(ingest(read_log(tmp_path / "2-log.json", PARAMS), PARAMS))
     assert second.drop("log").equals(alone)
     # The run in air swings by 1 N; the window takes one number away.
     assert third["air_n"].to_numpy()[:, 1].std() > 0.3 > second["air_n"].to_numpy()[:, 1].std()
-    assert further_table(tmp_path / "3-log.json", PARAMS).is_empty()
+    assert _further_table(tmp_path / "3-log.json", PARAMS).is_empty()
 
 
 @pytest.mark.parametrize("tare", ["air", "window"])

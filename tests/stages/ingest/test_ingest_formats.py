@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from stages.ingest.force_recovery import edge_record, force_from_torque
+from stages.ingest.force_recovery import _force_from_torque, edge_record
 from stages.ingest.ingest import ingest
 from stages.ingest.log_file import read_log
 from stages.runtime.errors import InputError
@@ -325,4 +325,6 @@ def test_kinematics_and_force_recovery_agree_with_the_robot(name):
     assert np.allclose(jacobian(PANDA, joints, tool), logged, atol=1e-12)
     # The robot's own solution differs by up to 0.04 N at 49 N, 0.1 %, perhaps from damping.
     logged_force = np.array(content["O_F_ext_hat_K"])[:, :3]
-    assert np.abs(force_from_torque(joints, torques) - logged_force).max() < 1e-3 * np.abs(logged_force).max()
+    assert (
+        np.abs(_force_from_torque(joints, torques) - logged_force).max() < 1e-3 * np.abs(logged_force).max()
+    )

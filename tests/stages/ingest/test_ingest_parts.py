@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stages.ingest.contact import find_descent, find_onset, require_onset
-from stages.ingest.force_recovery import AXES, cutting_rotation, describe, force_from_torque, force_on_knife
+from stages.ingest.force_recovery import AXES, _cutting_rotation, _force_from_torque, describe, force_on_knife
 from stages.ingest.robot_log import RobotLog
-from stages.ingest.tare import matching_time
+from stages.ingest.tare import _matching_time
 from stages.runtime.errors import InputError
 from stages.shared.fitting import low_pass
 from stages.shared.robots.robot import flange_pose, jacobian
@@ -46,7 +46,7 @@ def test_force_comes_back_from_the_torques_it_causes():
     wrench = rng.normal(0.0, 20.0, (50, 6))
     torques = np.einsum("nij,ni->nj", jacobian(PANDA, joints), wrench)
     # The Jacobian has full rank here, so that the least squares are exact up to its condition (about 20).
-    assert np.allclose(force_from_torque(joints, torques), wrench[:, :3], atol=1e-10)
+    assert np.allclose(_force_from_torque(joints, torques), wrench[:, :3], atol=1e-10)
 
 
 def test_low_pass_halves_at_the_cutoff_without_delay():
@@ -79,9 +79,9 @@ def test_low_pass_refuses_what_it_cannot_do():
 def test_cutting_frame_is_right_handed(up, blade):
     if up[-1] == blade[-1]:
         with pytest.raises(InputError, match="perpendicular"):
-            cutting_rotation(up, blade)
+            _cutting_rotation(up, blade)
         return
-    rotation = cutting_rotation(up, blade)
+    rotation = _cutting_rotation(up, blade)
     assert np.linalg.det(rotation) == pytest.approx(1.0)
     assert np.allclose(rotation @ AXES[up], [0, 1, 0])
     assert np.allclose(rotation @ AXES[blade], [0, 0, 1])
@@ -103,7 +103,7 @@ def test_same_depth_is_the_same_moment():
     time, air_time = np.linspace(0.0, 2.0, 401), np.linspace(0.0, 1.8, 361)
     depth = np.clip(time - 0.5, 0.0, 1.0) ** 2 * 0.06
     air_depth = np.clip(air_time - 0.3, 0.0, 1.0) ** 2 * 0.06
-    matched = matching_time(
+    matched = _matching_time(
         time, find_descent(0.07 - depth, "cut"), air_time, find_descent(0.13 - air_depth, "air"), "air"
     )
     # Both runs move alike, the air run 0.2 s earlier; depths lie between samples of 5 ms.
@@ -118,7 +118,7 @@ def test_another_motion_is_no_tare(scale, stretch, rule):
     cut = find_descent(0.07 - 0.06 * time, "cut")
     air = find_descent(0.07 - 0.06 * scale * time, "air")
     with pytest.raises(InputError, match=rule):
-        matching_time(time, cut, stretch * time, air, "air")
+        _matching_time(time, cut, stretch * time, air, "air")
 
 
 def test_onset_is_the_foot_of_the_rise_and_a_knock_is_not():
@@ -143,4 +143,4 @@ def test_a_log_of_another_arm_is_named_not_misread():
     with pytest.raises(InputError, match=r"log has 6 joints, and ingest.robot is panda, which has 7"):
         force_on_knife(log, "log", "panda")
     force, _ = force_on_knife(log, "log", "ur5e")
-    assert np.allclose(force, log.force_factor * force_from_torque(joints, torques, "ur5e"))
+    assert np.allclose(force, log.force_factor * _force_from_torque(joints, torques, "ur5e"))

@@ -12,7 +12,7 @@ from stages.ingest import formats
 from stages.ingest.log_file import LogFile, log_format, read_log
 from stages.ingest.robot_log import RobotLog
 from stages.runtime.errors import InputError
-from stages.shared.input_files import LOG_FORMATS, LOG_SUFFIXES, LogFormat
+from stages.shared.input_files import LOG_FORMATS, LOG_SUFFIXES, _LogFormat
 from tests.stages.force_logs import PARAMS, synthetic_cut, write_recording
 
 
@@ -48,5 +48,5 @@ def test_a_format_is_a_file_and_a_line(tmp_path, monkeypatch):
         InputError, match=r"unknown format.*libfranka CSV; CSV, Parquet or NPZ with ingest\.columns\."
     ):
         read_log(path, PARAMS)
-    monkeypatch.setitem(LOG_FORMATS, "ur5", LogFormat("a UR5's log", (".ur5",)))
+    monkeypatch.setitem(LOG_FORMATS, "ur5", _LogFormat("a UR5's log", (".ur5",)))
     assert read_log(path, PARAMS).time_s.tolist() == [0.0, 0.5, 1.0]

@@ -21,7 +21,7 @@ def runs():
     sawing[0] = 1.0
     start = Start("", True, near, model, (VALUES,), cut.passage, params, scale, None, "")
     patch = pytest.MonkeyPatch()
-    patch.setattr(search, "TRIAL", 1)
+    patch.setattr(search, "_TRIAL", 1)
     quiet = SoFar(cut, scale)
     found = search._descents(
         Workers(1), start, {"vertical": near, "drawn 1": sawing}, lambda *_: None, quiet, lambda _: None

@@ -20,15 +20,15 @@ from stages.optimize.confirmation import (
     Check,
     Confirmed,
     SavingBand,
+    _halve_edges,
     checks_of,
     finer_cut,
-    halve_edges,
     values_on,
 )
 from stages.optimize.constraints import Constraints, passage_of, rules_of
 from stages.optimize.descent import Curvature, ForceModel, nearest_feasible, solve
 from stages.optimize.optimize_report import _band
-from stages.optimize.search import chosen_starts, drawn_motions, near_vertical, parameter_draws
+from stages.optimize.search import _chosen_starts, _parameter_draws, drawn_motions, near_vertical
 from stages.runtime.errors import InputError
 from stages.shared.library.library import CUT_SPREAD
 from tests.disect_sim.scenes import BLOCK_HEIGHT, regular_block
@@ -172,15 +172,15 @@ def test_of_the_drawn_motions_the_one_with_the_least_force_is_a_start_and_a_fail
     done, jammed = Outcome(OutcomeKind.COMPLETE), Outcome(OutcomeKind.KNIFE_JAMMED)
     strong, weak = (Answer(done, np.full((count, 3), newton)) for newton in (5.0, 3.0))
     answers = list(zip(motions, (strong, Answer(jammed, None), weak), strict=True))
-    starts = chosen_starts(cut, params, answers)
+    starts = _chosen_starts(cut, params, answers)
     assert list(starts) == ["vertical", "drawn 1"]
     assert starts["drawn 1"] is motions[2]
-    assert list(chosen_starts(cut, params, answers[1:2])) == ["vertical"]
+    assert list(_chosen_starts(cut, params, answers[1:2])) == ["vertical"]
 
 
 def test_parameter_draws_begin_with_the_fitted_ones_and_stay_positive():
     values = {"sdf_mu": np.full(4, 0.6), "young_pa": np.asarray(3e6)}
-    draws = parameter_draws(values, quick(draws=5, draw_spread=0.2))
+    draws = _parameter_draws(values, quick(draws=5, draw_spread=0.2))
     assert len(draws) == 5 and draws[0] is values
     factors = np.array([draw["sdf_mu"] / values["sdf_mu"] for draw in draws[1:]])
     assert (factors > 0.0).all() and (factors == factors[:, :1]).all() and len(np.unique(factors)) == 4
@@ -189,7 +189,7 @@ def test_parameter_draws_begin_with_the_fitted_ones_and_stay_positive():
 def test_draws_of_a_posterior_come_before_a_spread():
     values = {"edge_toughness": np.full(4, 400.0), "sdf_mu": np.asarray(0.3)}
     materials = [{"edge_toughness": 1.2}, {"edge_toughness": 0.8, "sdf_mu": 2.0}, {"sdf_mu": 0.5}]
-    draws = parameter_draws(values, quick(draws=3), materials)
+    draws = _parameter_draws(values, quick(draws=3), materials)
     assert len(draws) == 3 and draws[0] is values
     assert draws[1]["edge_toughness"] == pytest.approx(480.0) and float(draws[1]["sdf_mu"]) == 0.3
     assert draws[2]["edge_toughness"] == pytest.approx(320.0) and float(draws[2]["sdf_mu"]) == 0.6
@@ -249,7 +249,7 @@ def test_on_cuda_the_confirming_cuts_are_a_batch_with_the_same_forces(monkeypatc
 
 def test_halved_edges_keep_the_volume_and_the_shape_of_the_tets():
     nodes, tets = uncut_block()
-    fine, small = halve_edges(nodes, tets)
+    fine, small = _halve_edges(nodes, tets)
     assert len(small) == 8 * len(tets)
     volumes = tet_volumes(fine, small)
     assert (volumes > 0.0).all()

@@ -13,7 +13,7 @@ import yaml
 
 from disect_sim.regions import Anatomy
 from stages.precut.description import PrecutParams
-from stages.precut.precut import metrics, precut, precut_picture, read_cutting_surface, tables
+from stages.precut.precut import _read_cutting_surface, metrics, precut, precut_picture, tables
 from stages.runtime.artifacts import read_metrics, read_table, write_table
 from stages.runtime.catalogue import artifacts_of
 from stages.runtime.errors import InputError
@@ -89,7 +89,7 @@ def test_surface_file_of_every_format_gives_the_same_cut(tmp_path, suffix):
     path = tmp_path / f"bowl.{suffix}"
     trimesh.Trimesh(vertices, faces, process=False).export(path)
     mesh = regular_box((5, 4, 6))
-    cut = precut(*mesh, PARAMS, surface=read_cutting_surface(path)).cut
+    cut = precut(*mesh, PARAMS, surface=_read_cutting_surface(path)).cut
     direct = precut(*mesh, PARAMS, surface=Surface(vertices, faces)).cut
     # STL and PLY store single precision, 1e-7 of a few centimetres beside edges of 1 cm.
     assert np.array_equal(cut.tets, direct.tets)
@@ -115,7 +115,7 @@ def test_bad_surface_files_are_refused(tmp_path, name, content, sentence):
     if content is not None:
         (tmp_path / name).write_bytes(content)
     with pytest.raises(InputError, match=sentence):
-        read_cutting_surface(tmp_path / name)
+        _read_cutting_surface(tmp_path / name)
 
 
 def make_project(folder, precut_section):

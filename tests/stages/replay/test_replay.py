@@ -10,14 +10,14 @@ from disect_sim import KNIVES, MATERIALS
 from disect_sim.virtual_nodes.cutting import cut_by_plane
 from disect_sim.virtual_nodes.split import half_body
 from stages.replay.replay import (
+    _surface_tables,
+    _vertical_motion,
     _vertical_tables,
     frame_table,
     metrics,
     picture,
     record,
     spring_table,
-    surface_tables,
-    vertical_motion,
 )
 from stages.runtime.artifacts import check_table
 from stages.runtime.catalogue import ARTIFACTS
@@ -57,7 +57,7 @@ def recording():
 
 
 def test_tables_keep_the_contract(recording):
-    faces, vertices = surface_tables(recording)
+    faces, vertices = _surface_tables(recording)
     tables = {"frames": frame_table(recording), "faces": faces, "vertices": vertices}
     for name, table in {**tables, "springs": spring_table(recording)}.items():
         check_table(ARTIFACTS[f"replay/{name}"], table, name)
@@ -79,7 +79,7 @@ def test_frames_follow_the_motion(recording):
 
 
 def test_first_frame_is_the_body_at_rest(recording):
-    faces, vertices = surface_tables(recording)
+    faces, vertices = _surface_tables(recording)
     first = vertices.filter(pl.col("frame") == 0)
     rest = np.concatenate([half_body(recording.mesh, side).vertices for side in (1, -1)])
     # Single precision holds 0.1 m to 6e-9 m.
@@ -135,7 +135,7 @@ def test_a_cut_that_stops_at_once_is_refused(recording):
 def test_the_vertical_cut_is_recorded_beside_it(recording):
     """Its velocity is that of its positions, and a cut that stopped at once leaves tables without rows."""
     straight = motion()
-    path = vertical_motion(straight.rename({"position_m": "vertical_position_m"}))
+    path = _vertical_motion(straight.rename({"position_m": "vertical_position_m"}))
     expected = straight["velocity_m_s"].to_numpy()
     # Second-order differences of a cubic over 1 ms: 2 * 42 mm / (0.15 s)^3 * (1 ms)^2 = 0.02 mm/s.
     assert np.abs(path["velocity_m_s"].to_numpy()[1:-1] - expected[1:-1]).max() < 1e-4

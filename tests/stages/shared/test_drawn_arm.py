@@ -5,7 +5,7 @@ import copy
 import numpy as np
 import pytest
 
-from stages.export.cell import link_ends
+from stages.export.cell import _link_ends
 from stages.shared.robots.robot import arm_of, load_robot
 from tests.pipelines.report_scene import cut_document
 
@@ -34,7 +34,7 @@ def test_links_are_where_the_certificate_puts_them():
     pose = np.array(document["frames"]["O_T_C"])
     in_base = ends @ pose[:3, :3].T + pose[:3, 3]
     # the cut begins at 0.1 s, which is waypoint 2; tenths of a millimetre are kept
-    wanted = link_ends(PANDA, np.stack([PANDA.ready_pose_rad + 0.2, PANDA.ready_pose_rad + 0.3]))
+    wanted = _link_ends(PANDA, np.stack([PANDA.ready_pose_rad + 0.2, PANDA.ready_pose_rad + 0.3]))
     assert in_base[:, 1:] == pytest.approx(wanted, abs=6e-5)
     assert in_base[:, 0] == pytest.approx(np.array([[[0, 0, 0], [0, 0, 0.333]]] * 2), abs=6e-5)
     assert arm["radius"][1:] == [capsule.radius_m for capsule in PANDA.capsules]

@@ -20,10 +20,10 @@ from stages.runtime.errors import InputError
 from stages.runtime.params import merge_params
 from stages.shared.input_files import LOGS_NOTE
 from stages.shared.library.library import (
+    _KNIFE_SPREAD,
     ANY_MATERIAL,
     FOLDER,
     FRUIT_SPREAD,
-    KNIFE_SPREAD,
     NINETY,
     PRIORS,
     cut_spread,
@@ -60,7 +60,7 @@ def test_without_cuts_any_fruit_is_expected(tmp_path):
     found = expected((TOUGHNESS,), "medlar", "edge", folder=tmp_path)[TOUGHNESS]
     median, spread = ANY_MATERIAL[TOUGHNESS]
     assert found.median == pytest.approx(median)
-    assert found.spread == pytest.approx(np.sqrt(spread**2 + FRUIT_SPREAD**2 + KNIFE_SPREAD**2))
+    assert found.spread == pytest.approx(np.sqrt(spread**2 + FRUIT_SPREAD**2 + _KNIFE_SPREAD**2))
     assert found.cuts == 0
 
 
@@ -70,7 +70,7 @@ def test_cuts_of_the_material_narrow_what_is_expected(tmp_path):
     folder = library(tmp_path, *cuts, cut("x", 10.0, law="force"))
     found = expected((TOUGHNESS,), "medlar", "edge", knife="kitchen", folder=folder)[TOUGHNESS]
     # Material and knife are the same in all of them, so they count as one number.
-    before, many = 1.0 / (0.8**2 + KNIFE_SPREAD**2), 4.0 / FRUIT_SPREAD**2
+    before, many = 1.0 / (0.8**2 + _KNIFE_SPREAD**2), 4.0 / FRUIT_SPREAD**2
     mean = (np.log(400.0) * before + np.log(800.0) * many) / (before + many)
     assert found.median == pytest.approx(np.exp(mean))
     assert found.spread == pytest.approx(np.hypot(FRUIT_SPREAD, (before + many) ** -0.5))
@@ -83,7 +83,7 @@ def test_levels_of_fruit_and_knife_are_those_of_drawn_libraries(tmp_path):
     random = np.random.default_rng(3)
     errors, factors = [], []
     for _ in range(300):
-        sharpness = dict(zip("abc", KNIFE_SPREAD * random.standard_normal(3), strict=True))
+        sharpness = dict(zip("abc", _KNIFE_SPREAD * random.standard_normal(3), strict=True))
         material = np.log(400.0) + ANY_MATERIAL[TOUGHNESS][1] * random.standard_normal()
         fruits = material + FRUIT_SPREAD * random.standard_normal(5)
         seen = [(knife, fruits[i] + sharpness[knife]) for i, knife in enumerate("aabb")]
@@ -100,7 +100,7 @@ def test_levels_of_fruit_and_knife_are_those_of_drawn_libraries(tmp_path):
     assert sharpness_ratio("a", "a", "edge", folder=folder) == (1.0, 0.0)
     assert sharpness_ratio("x", "y", "edge", folder=folder) == (
         1.0,
-        pytest.approx(np.sqrt(2.0) * KNIFE_SPREAD),
+        pytest.approx(np.sqrt(2.0) * _KNIFE_SPREAD),
     )
 
 

@@ -21,8 +21,8 @@ from stages.shared.cut import read_cut_mesh, straight_cut
 from stages.simulate.description import SimulateParams
 from stages.simulate.simulate import (
     Profile,
+    _check_parameters,
     _simulate_picture,
-    check_parameters,
     force_table,
     metrics,
     simulate,
@@ -154,11 +154,11 @@ def test_a_motion_that_stays_above_the_fruit_is_refused(mesh):
 )
 def test_parameters_are_checked_by_name_and_range(change, sentence):
     with pytest.raises(InputError, match=sentence):
-        check_parameters(PARAMS.changed(**change))
+        _check_parameters(PARAMS.changed(**change))
 
 
 def test_shipped_parameters_are_valid_and_name_every_spring_parameter():
-    check_parameters(SHIPPED)
+    _check_parameters(SHIPPED)
     assert set(SHIPPED.parameters) == set(SPRING_PARAMETERS)
 
 

@@ -21,7 +21,7 @@ from stages.clean.scan_file import read_scan
 from stages.runtime.errors import InputError
 from stages.shared.surface import Surface, is_closed
 from stages.tetrahedralize.mesher import TetMesh, oriented, sizing_field, target_edge, why_unseeded
-from stages.tetrahedralize.mesher_process import _LIBRARY, SeededRandom, UnseededError
+from stages.tetrahedralize.mesher_process import _LIBRARY, _SeededRandom, _UnseededError
 from stages.tetrahedralize.quality import (
     boundary_faces,
     count_pieces,
@@ -29,7 +29,7 @@ from stages.tetrahedralize.quality import (
     tet_quality,
     unique_edges,
 )
-from stages.tetrahedralize.tetrahedralize import TetResult, _restore_volume, metrics, run, tetrahedralize
+from stages.tetrahedralize.tetrahedralize import _restore_volume, _TetResult, metrics, run, tetrahedralize
 from tests.real_data import real_file
 from tests.stages.scan_shapes import PROJECT, REAL_SCANS, SAMPLE, ball, default_params
 
@@ -43,7 +43,7 @@ def resting(surface: Surface) -> Surface:
     return Surface(surface.vertices - [0.0, surface.vertices[:, 1].min(), 0.0], surface.faces)
 
 
-def assert_sound(result: TetResult, surface: Surface) -> None:
+def assert_sound(result: _TetResult, surface: Surface) -> None:
     mesh = result.mesh
     assert (result.quality.volume_m3 > 0.0).all()
     assert is_closed(boundary_faces(mesh.tets))
@@ -258,7 +258,7 @@ def test_without_the_library_the_stage_warns(caplog, monkeypatch) -> None:
         write_png=lambda *_: None,
         scan=SimpleNamespace(material="apple"),
     )
-    monkeypatch.setattr("stages.tetrahedralize.tetrahedralize.tet_picture", lambda *_: None)
+    monkeypatch.setattr("stages.tetrahedralize.tetrahedralize._tet_picture", lambda *_: None)
     assert run(io, PARAMS)["seeded"] is False
     assert "another run gives another mesh: the library never_built was not built" in caplog.text
 
@@ -266,16 +266,16 @@ def test_without_the_library_the_stage_warns(caplog, monkeypatch) -> None:
 def test_a_library_that_is_none_is_named(tmp_path, monkeypatch) -> None:
     (tmp_path / f"{_LIBRARY}{EXTENSION_SUFFIXES[0]}").write_text("not a library")
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(UnseededError, match="can't be loaded"):
-        SeededRandom()
+    with pytest.raises(_UnseededError, match="can't be loaded"):
+        _SeededRandom()
 
 
 def test_a_mesher_that_draws_from_elsewhere_is_noticed() -> None:
-    code = f"from {SeededRandom.__module__} import *; r = SeededRandom(); r.seed(0); r.check_used()"
+    code = f"from {_SeededRandom.__module__} import *; r = _SeededRandom(); r.seed(0); r.check_used()"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True, check=False
     )
-    assert "UnseededError: the mesher does not draw from" in done.stderr
+    assert "_UnseededError: the mesher does not draw from" in done.stderr
 
 
 def test_a_mesher_that_dies_is_an_error_with_its_last_words(monkeypatch) -> None:
