@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from stages.ingest.ingest import force_picture, ingest
-from stages.ingest.robot_log import RobotLog
+from stages.ingest.log_file import RobotLog
 from stages.runtime.params import load_params
 
 ROOT = Path(__file__).parents[2]

@@ -7,7 +7,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from stages.ingest.description import IngestParams
-from stages.ingest.robot_log import ON_KNIFE, RobotLog, pose_parts
+from stages.ingest.log_file import ON_KNIFE, RobotLog, pose_parts
 from stages.runtime.errors import InputError
 
 _WIDTHS = {

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from stages.ingest.contact import Sampling, check_time
 from stages.ingest.description import IngestParams
-from stages.ingest.robot_log import RobotLog, in_si
+from stages.ingest.log_file import RobotLog, in_si
 from stages.runtime.errors import InputError
 from stages.shared.robots.robot import LinkTable, flange_pose, jacobian, load_robot
 

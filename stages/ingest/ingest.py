@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from stages.ingest.contact import Descent, board_contact, find_descent, require_onset
 from stages.ingest.description import IngestParams
 from stages.ingest.force_recovery import EdgeRecord, describe, edge_record
-from stages.ingest.log_file import read_log
-from stages.ingest.robot_log import EXERTED, RobotLog, in_si
+from stages.ingest.log_file import EXERTED, RobotLog, in_si, read_log
 from stages.ingest.tare import Tare, air_tare, window_tare, zero_tare
 from stages.runtime.artifacts import polars_dtype
 from stages.runtime.catalogue import ARTIFACTS

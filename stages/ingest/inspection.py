@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from stages.ingest.description import IngestParams
 from stages.ingest.formats import tables
 from stages.ingest.ingest import ForceRecord, force_picture, ingest
-from stages.ingest.log_file import LogFile, log_format, open_log
-from stages.ingest.robot_log import RobotLog
+from stages.ingest.log_file import LogFile, RobotLog, log_format, open_log
 from stages.runtime.errors import InputError
 from stages.shared.input_files import LOG_FORMATS
 

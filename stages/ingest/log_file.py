@@ -1,16 +1,145 @@
-"""Opening a log: check the size, recognise the format by its content, then read it."""
+"""A log file whose format is recognised by content, and its content in one form: SI units, base frame, own sign."""
 
+import json
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from stages.ingest.description import IngestParams
-from stages.ingest.robot_log import RobotLog, parse_json
 from stages.runtime.errors import InputError
 from stages.shared.input_files import LOG_FORMATS, check_log_size, memory_bound
+
+# Arrays from parsed files
+
+
+def number_array(values: Any, width: int | None, name: str, source: str) -> NDArray[np.float64]:
+    """Return an array of shape [n, width], or [n] if width is None; null becomes NaN, which is rejected later."""
+    shape = "numbers" if width is None else f"rows of {width} numbers"
+    if not isinstance(values, list | np.ndarray):
+        raise InputError(
+            f"{source}: {name} is {str(values)[:40]!r}. It must be a list of {shape}, one per sample. Record it again."
+        )
+    try:
+        if np.asarray(values).dtype.kind in "US":  # NumPy would read text as a number
+            raise ValueError("it contains text")
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InputError(
+            f"{source}: {name} is not a list of {shape} ({str(error)[:80]}). Every sample must have all of them. "
+            "Record the log again."
+        ) from error
+    expected = array.ndim == 1 if width is None else array.ndim == 2 and array.shape[1] == width
+    if array.size and not expected:
+        raise InputError(
+            f"{source}: {name} has the shape {array.shape}. It must be {shape}, one per sample. Record the log again."
+        )
+    return array if width is None else array.reshape(-1, width)
+
+
+def column_array(values: Any, name: str, source: str) -> NDArray[np.float64]:
+    """Return an array of shape [n] or [n, k] from a column of a table, an array of an archive or a list of a pickle."""
+    array = np.asarray(values)
+    if array.dtype.kind not in "fiu" or array.ndim not in (1, 2):
+        raise InputError(
+            f"{source}: {name} is {array.dtype} of shape {array.shape}. It must be numbers, one row per sample. "
+            "Correct ingest.columns or export the log again."
+        )
+    return array.astype(np.float64)
+
+
+def parse_json(text: str, source: str) -> Any:
+    """Parse untrusted JSON; raise InputError if it is invalid or nested too deeply for the parser."""
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise InputError(
+            f"{source} nests lists too deeply to be read. A log has at most 3 levels. "
+            "Export it as one object of arrays."
+        ) from error
+    except ValueError as error:
+        raise InputError(
+            f"{source} is not valid JSON ({error}). It must be complete. Record or export it again."
+        ) from error
+
+
+EXERTED = -1.0
+"""Factor from a force that the robot exerts to the force on the knife."""
+ON_KNIFE = 1.0
+
+
+@dataclass(frozen=True)
+class RobotLog:
+    """One recording; fields that its format lacks are None."""
+
+    source_format: str
+    time_s: NDArray[np.float64]
+    """Time [s], shape [n]."""
+    clock: str
+    """Name of the clock in the file."""
+    time_unit: str
+    """Unit of the clock in the file: s, ms, us or ns."""
+    position_m: NDArray[np.float64] | None = None
+    """Measured position of the end effector in the base frame [m], shape [n, 3]."""
+    rotation: NDArray[np.float64] | None = None
+    """Orientation of the end effector in the base frame, shape [n, 3, 3]."""
+    force_n: NDArray[np.float64] | None = None
+    """Force at the end effector in the base frame, sign as logged [N], shape [n, 3]."""
+    force_factor: float = EXERTED
+    """EXERTED or ON_KNIFE: factor for the logged force and torque."""
+    joints_rad: NDArray[np.float64] | None = None
+    """Measured joint angles [rad], shape [n, 7]."""
+    external_torque_nm: NDArray[np.float64] | None = None
+    """Estimated external joint torques [N m], shape [n, 7]."""
+    tool: NDArray[np.float64] | None = None
+    """Pose of the end effector in the flange's frame [m], shape [4, 4]."""
+    robot: str = "Franka Panda"
+    zeroed: bool = False
+    """True if the format's force has its zero already, so that a log may begin in contact."""
+
+
+def pose_parts(
+    column_major: NDArray[np.float64], source: str
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return positions [n, 3] and rotations [n, 3, 3] of column-major 4×4 poses, shape [n, 16]."""
+    poses = column_major.reshape(-1, 4, 4).transpose(0, 2, 1)
+    mirrored = np.flatnonzero(np.linalg.det(poses[:, :3, :3]) < 0)
+    if len(mirrored):
+        raise InputError(
+            f"{source}: O_T_EE of sample {mirrored[0]} is left-handed (its determinant is negative). A pose is a "
+            "rotation and a position. Check the order of the axes, or record the log again."
+        )
+    return poses[:, :3, 3], poses[:, :3, :3]
+
+
+# Conversion to SI units
+
+
+_SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+_METRES = {"m": 1.0, "cm": 1e-2, "mm": 1e-3}
+_NEWTONS = {"N": 1.0, "mN": 1e-3, "kN": 1e3}
+_FACTORS = {"exerted": EXERTED, "on_knife": ON_KNIFE}
+
+
+def in_si(log: RobotLog, params: IngestParams) -> RobotLog:
+    """Return the log in SI units; units and sign of the params override those of its format."""
+    time_unit = log.time_unit if params.time_unit == "auto" else params.time_unit
+    return replace(
+        log,
+        time_s=log.time_s * (_SECONDS[time_unit] / _SECONDS[log.time_unit]),
+        time_unit=time_unit,
+        position_m=None if log.position_m is None else log.position_m * _METRES[params.length_unit],
+        force_n=None if log.force_n is None else log.force_n * _NEWTONS[params.force_unit],
+        force_factor=log.force_factor if params.force_is == "auto" else _FACTORS[params.force_is],
+    )
+
+
+# Log files and their formats
 
 _START_BYTES = 64
 

@@ -6,8 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.ingest.description import IngestParams
-from stages.ingest.log_file import LogFile
-from stages.ingest.robot_log import RobotLog, number_array, parse_json, pose_parts
+from stages.ingest.log_file import LogFile, RobotLog, number_array, parse_json, pose_parts
 from stages.runtime.errors import InputError
 
 _WIDTHS = {"O_T_EE": 16, "F_T_EE": 16, "O_F_ext_hat_K": 6, "q": 7, "tau_ext_hat_filtered": 7}

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from stages.ingest.column_map import check_unpacked_size, unreadable
 from stages.ingest.description import IngestParams
-from stages.ingest.log_file import LogFile
-from stages.ingest.robot_log import ON_KNIFE, RobotLog
+from stages.ingest.log_file import ON_KNIFE, LogFile, RobotLog
 from stages.runtime.errors import InputError
 from stages.shared.input_files import check_log_size, memory_bound
 

@@ -7,8 +7,7 @@ between states and commands. Measured values are in the same columns in both, so
 import numpy as np
 
 from stages.ingest.description import IngestParams
-from stages.ingest.log_file import LogFile
-from stages.ingest.robot_log import RobotLog
+from stages.ingest.log_file import LogFile, RobotLog
 from stages.runtime.errors import InputError
 
 _NEW_START = "time,success_rate,state.q[0]"

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from stages.ingest.column_map import read_columns
 from stages.ingest.description import IngestParams
-from stages.ingest.log_file import LogFile
-from stages.ingest.robot_log import RobotLog, column_array
+from stages.ingest.log_file import LogFile, RobotLog, column_array
 from stages.runtime.errors import InputError
 from stages.shared.input_files import memory_bound
 

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.ingest.description import IngestParams
-from stages.ingest.log_file import LogFile
-from stages.ingest.robot_log import EXERTED, ON_KNIFE, RobotLog, pose_parts
+from stages.ingest.log_file import EXERTED, ON_KNIFE, LogFile, RobotLog, pose_parts
 from stages.runtime.errors import InputError
 from stages.shared.input_files import memory_bound
 

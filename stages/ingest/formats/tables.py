@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 
 from stages.ingest.column_map import check_unpacked_size, log_of_frame, read_columns, unreadable
 from stages.ingest.description import IngestParams
-from stages.ingest.log_file import LogFile
-from stages.ingest.robot_log import RobotLog, column_array
+from stages.ingest.log_file import LogFile, RobotLog, column_array
 from stages.runtime.artifacts import read_parquet
 from stages.runtime.errors import InputError
 

@@ -11,8 +11,7 @@ import pytest
 
 from stages.ingest.force_recovery import force_on_knife
 from stages.ingest.ingest import _further_table, empty_table, force_table, ingest, metrics
-from stages.ingest.log_file import read_log
-from stages.ingest.robot_log import EXERTED
+from stages.ingest.log_file import EXERTED, read_log
 from stages.runtime.artifacts import read_metrics, read_notes, read_table
 from stages.runtime.catalogue import artifacts_of
 from stages.shared.input_files import LOGS_NOTE

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from stages.ingest.contact import find_descent, find_onset, require_onset
 from stages.ingest.force_recovery import AXES, _cutting_rotation, _force_from_torque, describe, force_on_knife
-from stages.ingest.robot_log import RobotLog
+from stages.ingest.log_file import RobotLog
 from stages.ingest.tare import _matching_time
 from stages.runtime.errors import InputError
 from stages.shared.fitting import low_pass

@@ -9,8 +9,7 @@ import pytest
 
 from pipelines.many import inbox
 from stages.ingest import formats
-from stages.ingest.log_file import LogFile, log_format, read_log
-from stages.ingest.robot_log import RobotLog
+from stages.ingest.log_file import LogFile, RobotLog, log_format, read_log
 from stages.runtime.errors import InputError
 from stages.shared.input_files import LOG_FORMATS, LOG_SUFFIXES, _LogFormat
 from tests.stages.force_logs import PARAMS, synthetic_cut, write_recording

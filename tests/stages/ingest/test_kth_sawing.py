@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from stages.ingest.ingest import ingest
-from stages.ingest.log_file import read_log
-from stages.ingest.robot_log import ON_KNIFE
+from stages.ingest.log_file import ON_KNIFE, read_log
 from stages.runtime.errors import InputError
 from tests.real_data import real_file
 from tests.stages.force_logs import (
