@@ -57,14 +57,10 @@ def main() -> None:
     ids = artifacts_of(url, run["id"])
     word = scan_id.replace("_", "-")
     if run["state_type"] != "COMPLETED":
-        draw(url, {"progress": f"/artifacts/artifact/{ids[f'{word}-optimize-progress']}"})
+        draw(url, {"progress": f"/artifacts/artifact/{ids[f'{word}-00-summary']}"})
         return
     pages = {"run": f"/runs/flow-run/{run['id']}", "deployment": "/deployments"}
-    for name, key in (
-        ("summary", "summary"),
-        ("metrics", "calibrate-metrics"),
-        ("preview", "optimize-preview"),
-    ):
+    for name, key in (("summary", "00-summary"), ("metrics", "05-calibrate"), ("preview", "11-optimize")):
         pages[name] = f"/artifacts/artifact/{ids[f'{word}-{key}']}"
     draw(url, pages)
 

@@ -99,6 +99,8 @@ class Listeners:
     """Callbacks invoked while a stage runs."""
 
     on_line: Callable[[str], None] = lambda line: None
+    """Called with each message of the runner, such as waiting for another run."""
+    on_output: Callable[[str], None] = lambda line: None
     """Called with each line of output of the stage or DVC."""
     on_progress: Callable[[float, str], None] = lambda fraction, message: None
     """Called with a fraction (0 to 1) and a description."""
@@ -331,7 +333,7 @@ def _run_watched(
                 if line:
                     line = redact(line)
                     lines.append(line)
-                    listeners.on_line(line)
+                    listeners.on_output(line)
                 if time.monotonic() > deadline or STOP.is_set():
                     process.kill()
             return _Watched(process.wait(), lines, started, error)

@@ -31,6 +31,8 @@ def serve_dashboard(
     url = f"http://{local}:{port}/api"
     check_home(project.prefect_home)
     say(f"Starting the dashboard at http://{host}:{port}. Press Ctrl-C to stop.")
+    if _is_loopback(host):
+        say(f"Running scans with their live pictures: http://{host}:{port}/live")
     _note(project).write_text(url, encoding="utf-8")
     command = [sys.executable, "-m", "pipelines.runs.server", host, str(port)]
     page_url = url if _is_loopback(host) else "/api"

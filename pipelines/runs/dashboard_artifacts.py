@@ -1,24 +1,22 @@
-"""Create the artifacts in the Prefect dashboard: progress, metrics, pictures, summary."""
+"""Create the artifacts in the Prefect dashboard: one page for the run, which is its first, and one per stage.
+
+Both are Markdown with pictures as data URIs, which need no file server, and are updated in place.
+"""
 
 import base64
 import time
 from collections.abc import Sequence
+from contextvars import ContextVar
 from pathlib import Path
-from typing import Any
 from uuid import UUID
 
-from prefect.artifacts import (
-    create_image_artifact,
-    create_markdown_artifact,
-    create_progress_artifact,
-    create_table_artifact,
-    update_progress_artifact,
-)
+from prefect.artifacts import create_markdown_artifact
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import ArtifactUpdate
 from prefect.runtime import flow_run
 from prefect.settings import PREFECT_API_URL, PREFECT_UI_URL
 
+from pipelines.dvc.pipeline_file import StageEntry
 from pipelines.dvc.stage import StageReport
 from pipelines.project import Project
 from pipelines.report.build import tolerant
@@ -27,117 +25,136 @@ from pipelines.report.page import Drawing, labelled, number, result_word
 from pipelines.report.scan_data import ScanData
 from pipelines.report.sections.body import cut_surface
 from pipelines.report.sections.second_cut import path as knife_path
-from pipelines.runs.run_summary import artifact_key, summary
+from pipelines.runs.run_summary import artifact_key, stages_table, summary
+from stages.runtime.catalogue import STAGES
 
-_UPDATE_EVERY_S = 1.0
+_STAGE_EVERY_S, _RUN_EVERY_S = 1.0, 3.0
+"""Least time between two updates of a page."""
 
 
-class ProgressArtifact:
-    """Progress bar in the dashboard; created at the first progress, updated at most once a second."""
+class _Page:
+    """A Markdown artifact that is created by the first text and updated in place."""
 
-    def __init__(self, scan_id: str, stage: str) -> None:
-        self._key = artifact_key(scan_id, stage, "progress")
-        self._id: UUID | None = None
+    def __init__(self, key: str, description: str) -> None:
+        self._key, self._description = key, description
+        self.id: UUID | None = None
+
+    def write(self, markdown: str) -> None:
+        """Show this text."""
+        if self.id is None:
+            self.id = create_markdown_artifact(markdown, key=self._key, description=self._description)  # type: ignore[assignment]
+            return
+        with get_client(sync_client=True) as client:
+            client.update_artifact(self.id, ArtifactUpdate(data=markdown))
+
+
+def _picture(data: bytes, text: str, kind: str = "png") -> str:
+    """Return the picture as a Markdown image."""
+    return f"![{text}](data:image/{kind};base64,{base64.b64encode(data).decode()})"
+
+
+class StagePage:
+    """Page of one stage: progress while it runs, then picture and metrics. Its number keeps the stages in order."""
+
+    def __init__(self, scan_id: str, stage: str, number: int) -> None:
+        self._stage = stage
+        self._page = _Page(artifact_key(scan_id, f"{number:02}", stage), f"{stage}: {STAGES[stage].does}")
         self._last_s = 0.0
 
     def update(self, fraction: float, message: str) -> None:
-        """Show the fraction (0 to 1) and message."""
+        """Show the fraction (0 to 1) and message, at most once a second."""
         now = time.monotonic()
-        if now - self._last_s < _UPDATE_EVERY_S:
-            return
-        self._last_s = now
-        self._send(fraction, message)
+        if now - self._last_s >= _STAGE_EVERY_S:
+            self._last_s = now
+            self._page.write(f"# {self._stage}: running\n\n{_bar(fraction)} {message}\n")
 
-    def finish(self) -> None:
-        """Show 100 % if the bar was created."""
-        if self._id is not None:
-            self._send(1.0, "done")
+    def finish(self, project: Project, report: StageReport) -> dict[str, str]:
+        """Show result, picture and metrics; return the page's id for links."""
+        lines = [f"# {self._stage}: {result_word(report)}", "", f"{report.seconds:.1f} s", ""]
+        for path in report.outputs:
+            if path.endswith(".png"):
+                lines += [_picture((project.root / path).read_bytes(), self._stage), ""]
+        lines += ["| metric | value |", "|---|---|"]
+        metrics = [labelled(name, value) for name, value in report.metrics.items()]
+        lines += [f"| {name} | {_cell(number(value))} |" for name, value in metrics]
+        self._page.write("\n".join(lines) + "\n")
+        return {"page": str(self._page.id)}
 
-    def _send(self, fraction: float, message: str) -> None:
-        percent = round(100.0 * fraction, 1)
-        if self._id is None:
-            self._id = create_progress_artifact(progress=percent, key=self._key, description=message)  # type: ignore[assignment]
-        else:
-            update_progress_artifact(artifact_id=self._id, progress=percent, description=message)
+
+def _bar(fraction: float) -> str:
+    """Return a progress bar of text."""
+    full = round(20 * fraction)
+    return f"`{'█' * full}{'░' * (20 - full)}` **{100.0 * fraction:.0f} %**"
 
 
-class LivePicture:
-    """Live picture of a running stage in the dashboard, updated in place."""
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
 
-    def __init__(self, scan_id: str, stage: str) -> None:
-        self._key = artifact_key(scan_id, stage, "live")
-        self._text = f"{scan_id}: {stage}, live"
-        self._id: UUID | None = None
 
-    def update(self, path: Path) -> None:
-        """Show the PNG at the path, unless the stage has already removed it."""
+class RunPage:
+    """Summary of a run, there from its beginning: running stage, live picture, stages so far; at the end the result."""
+
+    def __init__(self, scan_id: str, entries: Sequence[StageEntry]) -> None:
+        self._scan_id = scan_id
+        self._key_figures = {entry.name: entry.key_figure for entry in entries}
+        self._count = len(entries)
+        self._page = _Page(artifact_key(scan_id, "00", "summary"), f"{scan_id}: summary, live while it runs")
+        self._reports: list[StageReport] = []
+        self._live: bytes | None = None
+        self._now = ""
+        self._last_s = 0.0
+        self._write()
+
+    @property
+    def url(self) -> str:
+        """Address of the page."""
+        return f"{_page_url()}/artifacts/artifact/{self._page.id}"
+
+    def on_progress(self, stage: str, fraction: float, message: str) -> None:
+        """Show the running stage."""
+        self._now = f"Running **{stage}**: {_bar(fraction)} {message}"
+        if time.monotonic() - self._last_s >= _RUN_EVERY_S:
+            self._write()
+
+    def on_picture(self, path: Path) -> None:
+        """Show the live picture at the path, unless the stage has already removed it."""
         try:
-            address = _data_uri(path.read_bytes())
+            self._live = path.read_bytes()
         except FileNotFoundError:
             return
-        if self._id is None:
-            self._id = create_image_artifact(image_url=address, key=self._key, description=self._text)  # type: ignore[assignment]
-            return
-        with get_client(sync_client=True) as client:
-            client.update_artifact(self._id, ArtifactUpdate(data=address))
+        self._write()
+
+    def on_finish(self, report: StageReport) -> None:
+        """Add a finished stage."""
+        self._reports.append(report)
+        self._live, self._now = None, ""
+        self._write()
+
+    def close(self, project: Project) -> None:
+        """Show the result, with the report's drawings: springs on the cut surface and the knife's path."""
+        run_id = str(flow_run.id) if flow_run.id else None
+        text = summary(self._scan_id, self._reports, _page_url(), run_id, self._key_figures)
+        data = ScanData(project, self._scan_id)
+        for section in (tolerant(cut_surface, data), tolerant(knife_path, data)):
+            for drawing in (block for block in section.blocks if isinstance(block, Drawing)):
+                picture = _picture(standalone(drawing.svg).encode(), section.anchor, "svg+xml")
+                text += f"\n{picture}\n\n{drawing.caption}\n"
+        self._page.write(text)
+
+    def _write(self) -> None:
+        self._last_s = time.monotonic()
+        lines = [f"# {self._scan_id}: stage {len(self._reports) + 1} of {self._count}", "", self._now, ""]
+        if self._live is not None:
+            lines += [_picture(self._live, "best result so far"), ""]
+        lines += stages_table(self._reports, _page_url(), self._key_figures)
+        self._page.write("\n".join(lines) + "\n")
 
 
-def _data_uri(png: bytes) -> str:
-    """Return the picture as a data URI, which needs no file server."""
-    return f"data:image/png;base64,{base64.b64encode(png).decode()}"
-
-
-def show_stage(project: Project, scan_id: str, report: StageReport) -> dict[str, str]:
-    """Create a table of the stage's metrics and an image of its preview; return their ids."""
-    pages: dict[str, Any] = {}
-    pages["metrics"] = create_table_artifact(
-        key=artifact_key(scan_id, report.name, "metrics"),
-        table=[{"metric": name, "value": number(value)} for name, value in _labelled(report.metrics)],
-        description=f"{scan_id}: {report.name}, {result_word(report)}",
-    )
-    for path in report.outputs:
-        if path.endswith(".png"):
-            pages["preview"] = create_image_artifact(
-                image_url=_data_uri((project.root / path).read_bytes()),
-                key=artifact_key(scan_id, report.name, "preview"),
-                description=f"{scan_id}: {report.name}",
-            )
-    return {kind: str(identity) for kind, identity in pages.items()}
-
-
-def show_run(scan_id: str, reports: Sequence[StageReport]) -> None:
-    """Create a table of all stages and a summary of the run."""
-    create_table_artifact(
-        key=artifact_key(scan_id, "run"),
-        table=[{"stage": r.name, "result": result_word(r), "time [s]": r.seconds} for r in reports],
-        description=f"{scan_id}: all stages",
-    )
-    create_markdown_artifact(
-        key=artifact_key(scan_id, "summary"),
-        markdown=summary(scan_id, reports, _page_url(), str(flow_run.id) if flow_run.id else None),
-        description=f"{scan_id}: summary",
-    )
+RUN_PAGE: ContextVar[RunPage | None] = ContextVar("RUN_PAGE", default=None)
+"""Page of the run in this process; None on a worker of a cluster, which shows only its stages."""
 
 
 def _page_url() -> str:
     """Return the base URL of the dashboard's pages; empty (relative links) if unknown."""
     url = str(PREFECT_UI_URL.value() or "") or (PREFECT_API_URL.value() or "").removesuffix("/api")
     return url.rstrip("/")
-
-
-def _labelled(metrics: dict[str, Any]) -> list[tuple[str, Any]]:
-    return [labelled(name, value) for name, value in metrics.items()]
-
-
-def show_drawings(project: Project, scan_id: str) -> None:
-    """Create images of the report's drawings: springs on the cut surface and the knife's path."""
-    data = ScanData(project, scan_id)
-    for section in (tolerant(cut_surface, data), tolerant(knife_path, data)):
-        drawings = [block for block in section.blocks if isinstance(block, Drawing)]
-        for index, drawing in enumerate(drawings, start=1):
-            picture = base64.b64encode(standalone(drawing.svg).encode()).decode()
-            create_image_artifact(
-                image_url=f"data:image/svg+xml;base64,{picture}",
-                key=artifact_key(scan_id, section.anchor, str(index)),
-                description=drawing.caption,
-            )

@@ -3,6 +3,9 @@
 DVC decides whether a stage is fresh; Prefect runs, retries and monitors.
 """
 
+import logging
+import os
+import time
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -32,18 +35,18 @@ from pipelines.dvc.repair import check_raw_files, has_results
 from pipelines.dvc.stage import Listeners, StageReport, TryAgainError, bring_up_to_date
 from pipelines.dvc.stopping import StoppedError
 from pipelines.project import Project
-from pipelines.report.page import refusal, refusal_of_run, result_word, stage_warnings
-from pipelines.runs.dashboard_artifacts import (
-    LivePicture,
-    ProgressArtifact,
-    show_drawings,
-    show_run,
-    show_stage,
-)
+from pipelines.report.page import figure, refusal, refusal_of_run, result_word, stage_warnings
+from pipelines.runs.dashboard_artifacts import RUN_PAGE, RunPage, StagePage
+from pipelines.runs.progress_lines import duration
 from pipelines.scans.status import read_status
+from stages.runtime.catalogue import STAGES
 from stages.runtime.errors import InputError
 
 _RETRY_DELAY_S = 2
+_SAY_EVERY_S = 30.0
+"""Time between two lines on the progress of a stage in the log."""
+VERBOSE_VARIABLE = "SCAN2CUT_VERBOSE"
+"""Environment variable: output of DVC and the stages at level INFO of the log instead of DEBUG."""
 REFUSED = "Refused"
 """Name of the Prefect state (type Failed) of a rejected input or a motion refused by its certificate."""
 _DVC_HINTS = ("To track the changes", "\tgit add", "To enable auto staging", "\tdvc config", "Use `dvc push`")
@@ -110,6 +113,9 @@ def run_stages(
     fresh = set() if force or source is not None else _fresh_at_first(project, scan_id, entries)
     states: dict[str, State[Any]] = {}
     reports: list[StageReport] = []
+    page = RunPage(scan_id, entries)
+    RUN_PAGE.set(page if source is None else None)
+    get_run_logger().info(f"Summary with live picture: {page.url}")
     for entry in entries:
         WATCHER.get().on_start(entry)
         report, states[entry.name] = _run_entry(
@@ -122,11 +128,11 @@ def run_stages(
             [states[name] for name in upstream(entry, entries)],
         )
         reports.append(report)
+        page.on_finish(report)
         WATCHER.get().on_finish(report)
     if source is not None:
         fetch_outputs(project, scan_id, entries)
-    show_run(scan_id, reports)
-    show_drawings(project, scan_id)
+    page.close(project)
     return reports
 
 
@@ -218,36 +224,47 @@ def _run_stage(
 ) -> Any:
     """Run the task's work; a separate function, because Dask pickles a task's body but imports this by name."""
     project = Project(Path(project_root)) if source is None else open_workspace(source)
-    entry = next(entry for entry in read_template(project.template) if entry.name == stage)
+    entries = read_template(project.template)
+    number, entry = next((i, entry) for i, entry in enumerate(entries, start=1) if entry.name == stage)
     if source is not None:
         write_text_files(project, scan_id, files or {})
         fetch_inputs(project, scan_id, entry)
     log = get_run_logger()
-    progress, live = ProgressArtifact(scan_id, stage), LivePicture(scan_id, stage)
+    stage_page, run_page = StagePage(scan_id, stage, number), RUN_PAGE.get()
+    said_s = time.monotonic()
+    log.info(f"{stage}: {STAGES[stage].does}")
 
-    def on_line(line: str) -> None:
+    def on_output(line: str) -> None:
         if line.strip() and not line.startswith(_DVC_HINTS):
-            log.info(line)
+            log.log(logging.INFO if os.environ.get(VERBOSE_VARIABLE) else logging.DEBUG, line)
 
     def on_progress(fraction: float, message: str) -> None:
-        progress.update(fraction, message)
+        nonlocal said_s
+        stage_page.update(fraction, message)
+        if run_page is not None:
+            run_page.on_progress(stage, fraction, message)
+        if time.monotonic() - said_s >= _SAY_EVERY_S:
+            said_s = time.monotonic()
+            log.info(f"{stage}: {100.0 * fraction:.0f} %, {message}")
         WATCHER.get().on_progress(stage, fraction, message)
 
     def on_picture(path: Path) -> None:
-        live.update(path)
+        if run_page is not None:
+            run_page.on_picture(path)
         WATCHER.get().on_picture(stage, path)
 
-    listeners = Listeners(on_line=on_line, on_progress=on_progress, on_picture=on_picture)
+    listeners = Listeners(log.info, on_output, on_progress, on_picture)
     report = bring_up_to_date(project, scan_id, entry, listeners=listeners, force=force, fresh=fresh)
     if source is not None:
         send_outputs(project, scan_id, entry)
         report = replace(report, text_files=text_files(project, scan_id))
-    progress.finish()
-    report = replace(report, pages=show_stage(project, scan_id, report))
+    report = replace(report, pages=stage_page.finish(project, report))
     verdict = refusal(report.metrics)
     if verdict and "certified" in report.metrics:
         return refused(verdict, report)
-    message = f"{stage}: {report.outcome.value.lower()} in {report.seconds:.1f} s"
+    message = f"{stage}: {report.outcome.value.lower()} in {duration(report.seconds)}"
+    if entry.key_figure in report.metrics:
+        message += f", {figure(entry.key_figure, report.metrics[entry.key_figure])}"
     # A stage whose simulated cut did not happen has its results, and later stages run: Completed, with another name.
     warnings = stage_warnings(stage, report.metrics)
     return Completed(name=result_word(report), message=" ".join([message, *warnings]), data=report)

@@ -126,7 +126,9 @@ def run_flow(
     cluster: Cluster | None = None,
 ) -> None:
     """Run the flow for result.scan, up to the target if given; append to the result as stages finish."""
-    if not verbose:
+    if verbose:
+        os.environ["SCAN2CUT_VERBOSE"] = "1"  # VERBOSE_VARIABLE of flow.py, which imports Prefect
+    else:
         silence_prefect()
     url = api_url(project)
     error = _run_flow_at(url, project, result, watcher, force, target, cluster)

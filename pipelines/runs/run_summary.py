@@ -7,7 +7,7 @@ from typing import Any
 from pipelines.dvc.commands import redact
 from pipelines.dvc.stage import StageFailedError, StageReport, TryAgainError
 from pipelines.dvc.stopping import StoppedError, stopped_message
-from pipelines.report.page import refusal_of_run, result_word, saving_band, stage_warnings
+from pipelines.report.page import figure, refusal_of_run, result_word, saving_band, stage_warnings
 from pipelines.runs.server import ServerError
 from stages.runtime.errors import (
     EXIT_BAD_INPUT,
@@ -128,8 +128,14 @@ def artifact_key(*words: str) -> str:
     return "-".join(words).replace("_", "-")
 
 
-def summary(scan_id: str, reports: Sequence[StageReport], page_url: str, flow_run_id: str | None) -> str:
-    """Return the run's summary in Markdown: headlines, then a table of stages with links to their artifacts."""
+def summary(
+    scan_id: str,
+    reports: Sequence[StageReport],
+    page_url: str,
+    flow_run_id: str | None,
+    key_figures: Mapping[str, str | None] | None = None,
+) -> str:
+    """Return the run's summary in Markdown: headlines, then a table of stages with links to their pages."""
     metrics = {report.name: report.metrics for report in reports}
     total = sum(report.seconds for report in reports)
     lines = [f"# {scan_id}", ""]
@@ -138,8 +144,21 @@ def summary(scan_id: str, reports: Sequence[StageReport], page_url: str, flow_ru
     if flow_run_id:
         lines.append(f"- [Log of this run]({page_url}/runs/flow-run/{flow_run_id})")
     lines.append(f"- Report (written at the end of the run): `data/scans/{scan_id}/report.html`")
-    lines += ["", "| stage | result | time | metrics | preview |", "|---|---|---|---|---|"]
-    return "\n".join(lines + [_row(report, page_url) for report in reports]) + "\n"
+    lines += ["", *stages_table(reports, page_url, key_figures or {})]
+    return "\n".join(lines) + "\n"
+
+
+def stages_table(
+    reports: Sequence[StageReport], page_url: str, key_figures: Mapping[str, str | None]
+) -> list[str]:
+    """Return a Markdown table of stages with links to their pages in the dashboard."""
+    lines = ["| stage | result | time | key figure |", "|---|---|---|---|"]
+    for report in reports:
+        page, name = report.pages.get("page"), key_figures.get(report.name)
+        stage = f"[{report.name}]({page_url}/artifacts/artifact/{page})" if page else report.name
+        key = figure(name, report.metrics[name]) if name and name in report.metrics else ""
+        lines.append(f"| {stage} | {result_word(report)} | {report.seconds:.1f} s | {key} |")
+    return lines
 
 
 def headlines(metrics: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -240,12 +259,3 @@ def _of_descent(motion: Mapping[str, Any]) -> str:
 
 def _change(reduction: float) -> str:
     return f"{_percent(abs(reduction))} {'lower' if reduction >= 0.0 else 'higher'}"
-
-
-def _row(report: StageReport, page_url: str) -> str:
-    def link(kind: str) -> str:
-        page = report.pages.get(kind)
-        return f"[{kind}]({page_url}/artifacts/artifact/{page})" if page else ""
-
-    cells = [report.name, result_word(report), f"{report.seconds:.1f} s", link("metrics"), link("preview")]
-    return f"| {' | '.join(cells)} |"

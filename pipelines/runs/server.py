@@ -109,13 +109,22 @@ def main(arguments: list[str]) -> None:
         threading.Thread(target=_end_with_standard_input, daemon=True).start()
     else:
         stop_on_signals(lambda: None, STOPPED)
+    import prefect
     from prefect.server.api.server import create_app
     from prefect.settings import get_current_settings
 
+    # The second user interface advertises itself on every page and calls an analytics host: not even offered.
+    prefect.__ui_v2_static_path__ = Path("/nonexistent")
+
     settings = get_current_settings().server
     is_local = host in ("127.0.0.1", "localhost", "::1")
+    app: Any = create_app(final=True)
+    if is_local and not embedded:  # elsewhere only Prefect's own pages ask for the password
+        from pipelines.runs.live_page import WithLivePage
+
+        app = WithLivePage(app, Project(Path(os.environ["PREFECT_HOME"]).parent))
     serve(
-        _OriginGuard(create_app(final=True), loopback_hosts(port) if is_local else None),
+        _OriginGuard(app, loopback_hosts(port) if is_local else None),
         host,
         port,
         keep_alive_s=settings.api.keepalive_timeout,

@@ -123,8 +123,12 @@ def test_a_run_started_by_api(project, processes):
     assert wait_for(lambda: ask(asking, order))["id"] == first["id"]
     seen = set()
 
+    live = set()
+
     def finished():
-        keys = {"artifacts": {"key": {"any_": ["apple-calibrate-progress"]}}}
+        with urllib.request.urlopen(api.removesuffix("/api") + "/live", timeout=60) as answer:
+            live.update(line for line in answer.read().decode().splitlines() if line.startswith("<h2>"))
+        keys = {"artifacts": {"key": {"any_": ["apple-05-calibrate"]}}}
         seen.update(item["data"] for item in ask(f"{api}/artifacts/filter", keys))
         run = ask(f"{api}/flow_runs/{first['id']}")
         assert run["state_type"] not in ("FAILED", "CRASHED", "CANCELLED"), run["state"]["message"]
@@ -140,12 +144,19 @@ def test_a_run_started_by_api(project, processes):
     tasks = ask(f"{api}/task_runs/filter", {"flow_runs": {"id": {"any_": [run["id"]]}}})
     assert {task["name"] for task in tasks} == {entry.name for entry in read_template(project.template)}
     assert len(seen) >= 2, "the progress moved"
+    assert "<h2>apple: calibrate</h2>" in live
     found = ask(f"{api}/artifacts/filter", {"flow_runs": {"id": {"any_": [run["id"]]}}})
     kinds = {item["key"]: item for item in found}
-    assert kinds["apple-clean-metrics"]["type"] == "table" and kinds["apple-clean-preview"]["type"] == "image"
-    text = kinds["apple-summary"]["data"]
-    assert f"/artifacts/artifact/{kinds['apple-calibrate-metrics']['id']}" in text
-    look_in_browser(api.removesuffix("/api"), kinds["apple-summary"]["id"])
+    assert len(kinds) == 1 + len(tasks) and {item["type"] for item in found} == {"markdown"}
+    assert "data:image/png;base64," in kinds["apple-01-clean"]["data"]
+    text = kinds["apple-00-summary"]["data"]
+    assert f"/artifacts/artifact/{kinds['apple-05-calibrate']['id']}" in text
+    logged = ask(f"{api}/logs/filter", {"logs": {"flow_run_id": {"any_": [run["id"]]}}, "limit": 200})
+    said = "\n".join(line["message"] for line in logged)
+    assert "Summary with live picture: http" in said and "exec python -m stages" not in said
+    pages = ask(api.removesuffix("/api") + "/ui-settings")
+    assert pages["available_uis"] == ["v1"], "the other interface is not advertised"
+    look_in_browser(api.removesuffix("/api"), kinds["apple-00-summary"]["id"])
 
 
 @pytest.mark.slow
@@ -195,7 +206,7 @@ def look_in_browser(url, summary_id):
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
         page = browser.new_page()
         page.goto(f"{url}/artifacts/artifact/{summary_id}", timeout=120_000)
-        link = page.get_by_role("link", name="metrics").first
+        link = page.get_by_role("link", name="clean").first
         link.wait_for(timeout=120_000)
         page.goto(str(link.get_attribute("href")), timeout=120_000)
         page.get_by_text("unit text").first.wait_for(timeout=120_000)

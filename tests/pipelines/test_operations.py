@@ -262,7 +262,7 @@ MOTION = {
 
 def report(name, **metrics):
     outputs = (f"data/scans/apple/{name}/preview.png", f"data/scans/apple/{name}/metrics.json")
-    return StageReport(name, Outcome.COMPLETED, 1.5, outputs, metrics, pages={"metrics": f"page-of-{name}"})
+    return StageReport(name, Outcome.COMPLETED, 1.5, outputs, metrics, pages={"page": f"page-of-{name}"})
 
 
 def test_summary_of_a_run_with_every_stage():
