@@ -17,7 +17,7 @@ import yaml
 from pipelines.project import SETTINGS_FILE_NAME, Project, shipped_file
 from stages.runtime.errors import InputError, did_you_mean
 from stages.runtime.files import PlainDumper, read_mapping, write_bytes_atomic
-from stages.runtime.params import check_section_names
+from stages.runtime.params import check_section_names, merge_params
 from stages.runtime.scan_file import PARAMS_FILE_NAME
 
 _PACKAGES = Path(__file__).parents[1]
@@ -239,7 +239,7 @@ def _write_params(root: Path) -> None:
                 f"{path} was edited, but it is generated. Settings of a workspace belong in {SETTINGS_FILE_NAME}. Copy "
                 f"your changes there, then delete {PARAMS_FILE_NAME}; the next command writes it again."
             )
-    content = read_mapping(shipped_file(PARAMS_FILE_NAME))
+    defaults = shipped_file(PARAMS_FILE_NAME)
     settings = dict(read_mapping(root / SETTINGS_FILE_NAME))
     profiles = settings.pop("profiles", None) or {}
     if not isinstance(profiles, dict):
@@ -247,13 +247,18 @@ def _write_params(root: Path) -> None:
             f"{root / SETTINGS_FILE_NAME}: profiles is {profiles!r}. It must be a mapping, e.g. {{cell: bench}}. "
             "Correct it."
         )
+    differences: dict[str, Any] = {}
     for kind, name in profiles.items():
-        content = _merged(content, _read_profile(root, str(kind), str(name)))
+        differences = _merged(differences, _read_profile(root, str(kind), str(name)))
     check_section_names(list(settings), str(root / SETTINGS_FILE_NAME))
-    content = _merged(content, settings)
+    differences = _merged(differences, settings)
+    content = _merged(read_mapping(defaults), differences)
     body = yaml.dump(content, Dumper=PlainDumper, sort_keys=False, allow_unicode=True, width=120)
     text = _GENERATED + _digest(body) + "\n" + body
     if not path.is_file() or path.read_text(encoding="utf-8") != text:
+        merge_params(
+            defaults, differences, overrides_from=str(root / SETTINGS_FILE_NAME)
+        )  # rejects wrong values
         write_bytes_atomic(path, text.encode())
 
 
@@ -262,7 +267,7 @@ def _digest(body: str) -> str:
 
 
 def _merged(base: Mapping[str, Any], sections: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge sections of parameters; a value replaces the whole earlier value."""
+    """Merge sections of parameters as scan.yaml over params.yaml: a mapping such as cut.parameters is merged by key."""
     merged = dict(base)
     for name, values in sections.items():
         if values is not None and not isinstance(values, dict):
@@ -270,5 +275,9 @@ def _merged(base: Mapping[str, Any], sections: Mapping[str, Any]) -> dict[str, A
                 f"{SETTINGS_FILE_NAME}: {name} is {str(values)[:80]!r}. A section must be a mapping of parameters to "
                 f"values. Write it as '{name}: {{key: value}}'."
             )
-        merged[name] = {**(merged.get(name) or {}), **(values or {})}
+        section = dict(merged.get(name) or {})
+        for key, value in (values or {}).items():
+            nested = isinstance(value, dict) and isinstance(section.get(key), dict)
+            section[key] = {**section[key], **value} if nested else value
+        merged[name] = section
     return merged

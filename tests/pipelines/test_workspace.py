@@ -50,6 +50,9 @@ def test_settings_and_profiles_reach_the_parameters(workspace):
     merged = params(workspace)
     assert merged.cut.speed_m_s == 0.04 and merged.arm.robot == "fr3"
     assert merged.cut.knife["length_m"] == 0.2 and merged.cut.boundary == "guided"
+    (workspace.root / "settings.yaml").write_text("profiles: {material: firm_apple}\n")
+    softness = read_mapping(ROOT / "params.yaml")["cut"]["parameters"]
+    assert params(workspace).cut.parameters == {**softness, "edge_toughness": 500.0}, "merged by key"
     assert profile_overrides(workspace, ["material/firm_apple"]) == {
         "cut": {"parameters": {"edge_toughness": 500.0}}
     }
@@ -70,6 +73,8 @@ def test_every_example_of_a_profile_is_valid(workspace, name):
         ("profiles: [bench]", "must be a mapping"),
         ("clena: {unit: mm}", "Did you mean 'clean'"),
         ("clean: mm", "A section must be a mapping"),
+        ("cut: {speed_ms: 0.04}", r"settings\.yaml: cut\.speed_ms is not a known parameter. Did you mean"),
+        ("cut: {speed_m_s: fast}", r"settings\.yaml: cut\.speed_m_s is 'fast'"),
     ],
 )
 def test_wrong_settings_get_a_message_and_keep_the_old_parameters(workspace, text, message):
