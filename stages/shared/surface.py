@@ -5,13 +5,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
 from stages.runtime.describe import Column
 from stages.runtime.errors import InputError
+
+if TYPE_CHECKING:
+    import polars as pl
 
 # Columns of tables with positions and triangles
 
@@ -95,7 +98,7 @@ class BodySize:
     volume_m3: float
 
 
-def read_body(read: Callable[[str], pl.DataFrame]) -> BodySize:
+def read_body(read: "Callable[[str], pl.DataFrame]") -> BodySize:
     """Return the size of the scan's cleaned body; `read` maps an artifact's name to its table."""
     vertices = read("clean/vertices")["position_m"].to_numpy()
     surface = Surface(vertices, read("clean/faces")["vertices"].to_numpy())
