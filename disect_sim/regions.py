@@ -78,7 +78,7 @@ class Shape:
             inside = np.hypot(local[:, 0], local[:, 1]) <= self.size[0]
             return np.asarray(inside & (np.abs(local[:, 2]) <= self.size[2]))
         inside = np.zeros(len(points), bool)
-        low, high = self.vertices.min(axis=0), self.vertices.max(axis=0)
+        low, high = self.bounds
         near = np.flatnonzero(((points >= low) & (points <= high)).all(axis=1))
         if self.kind == "peel":
             # A body's mesh may lie a little outside the scanned surface, so a peel counts on both sides of it.
@@ -87,6 +87,21 @@ class Shape:
         else:
             inside[near] = self._distance.signed_distance(points[near]) <= 0.0
         return inside
+
+    def crossed(self, corners: np.ndarray, which: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return those of the tets `which` that the boundary may cross, and those wholly inside; for surface and peel.
+
+        By the distance of the centroid and the tet's radius; corners: [m], shape [tet_count, 4, 3].
+        """
+        middle = corners[which].mean(axis=1)
+        reach = np.linalg.norm(corners[which] - middle[:, None], axis=2).max(axis=1)
+        if self.kind == "peel":
+            away = np.abs(self._distance.signed_distance(middle, reach + self.size[0]))
+            inside, outside = away + reach <= self.size[0], away - reach > self.size[0]
+        else:
+            away = self._distance.signed_distance(middle)
+            inside, outside = away < -reach, away > reach
+        return which[~inside & ~outside], which[inside]
 
     @property
     def volume_m3(self) -> float:
@@ -115,7 +130,8 @@ class Shape:
     def bounds(self) -> np.ndarray:
         """Lowest and highest corner of the bounding box in the body's frame [m], shape [2, 3]."""
         if len(self.vertices):
-            return np.stack([self.vertices.min(axis=0), self.vertices.max(axis=0)])
+            around = self.size[0] if self.kind == "peel" else 0.0
+            return np.stack([self.vertices.min(axis=0) - around, self.vertices.max(axis=0) + around])
         scaled = self.frame[:3, :3] * self.size
         reach = np.linalg.norm(scaled, axis=1)
         if self.kind == "cylinder":
@@ -197,7 +213,7 @@ class Anatomy:
 def tet_shares(anatomy: Anatomy, corners: np.ndarray, count: int = SAMPLES_PER_TET) -> np.ndarray:
     """Return the volume fraction of every region in every tet, shape [tet_count, region_count].
 
-    corners: [m], shape [tet_count, 4, 3]. Tets whose bounding sphere is clear of a region's box are not sampled.
+    corners: [m], shape [tet_count, 4, 3]. Tets clear of a region's boundary are not sampled.
     """
     weights = _spread_over_tet(count)
     shares = np.zeros((len(corners), len(anatomy.regions)))
@@ -205,6 +221,9 @@ def tet_shares(anatomy: Anatomy, corners: np.ndarray, count: int = SAMPLES_PER_T
     for column, region in enumerate(anatomy.regions):
         box = region.shape.bounds
         near = np.flatnonzero(((high >= box[0]) & (low <= box[1])).all(axis=1))
+        if region.shape.kind in ("surface", "peel"):
+            near, inside_wholly = region.shape.crossed(corners, near)
+            shares[inside_wholly, column] = 1.0
         for chosen in np.array_split(near, max(1, len(near) // 2000)):
             points = np.einsum("pa,tax->tpx", weights, corners[chosen]).reshape(-1, 3)
             inside = region.shape.contains(points).reshape(len(chosen), -1)

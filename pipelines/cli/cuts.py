@@ -1,5 +1,6 @@
 """Commands about single cuts and materials: verify, executed, materials, library add, probe, predict."""
 
+import json
 import math
 from pathlib import Path
 from typing import Annotated, Any
@@ -260,6 +261,72 @@ def probe(
 
 def _points(band: float) -> str:
     return f"± {100.0 * band:.1f} percentage points"
+
+
+def add_core_command(app: typer.Typer) -> None:
+    """Add `core` to the command line."""
+    app.command()(core)
+
+
+def core(
+    scan: Annotated[
+        str, typer.Argument(help="Id of a scan that has been run up to precut.", autocompletion=scan_ids)
+    ],
+    log: Annotated[list[Path], typer.Option(help="Force log of a vertical cut; may be repeated.")],
+    offset_mm: Annotated[
+        list[float] | None,
+        typer.Option(help="Offset of each log's cut plane from the centre of mass; by default the scan's."),
+    ] = None,
+    turn_deg: Annotated[
+        list[float] | None,
+        typer.Option(help="Turn of the fruit about the vertical in each log; by default 0."),
+    ] = None,
+    kind: Annotated[
+        str | None,
+        typer.Option(help="core (tougher flesh) or stone (stops the knife); by default the material's."),
+    ] = None,
+    model_error: Annotated[
+        float, typer.Option(min=0.0, max=3.0, help="Scale of the model error learnt from real logs.")
+    ] = 1.0,
+    as_json: Json = False,
+) -> None:
+    """Find a core or stone from force logs, and plan the next cut around it.
+
+    Prints centre, radius and toughness with 90 % intervals, the probability that there is one, cut planes that pass
+    2 mm beside it and the height at which a blade stops 2 mm above it.
+    """
+    from pipelines.scans.cuts import find_core
+
+    if kind not in (None, "core", "stone"):
+        raise InputError(f"--kind is {kind!r}. It must be core or stone. Choose one.")
+    found = find_core(
+        this_project(), scan, log, offset_mm or [], turn_deg or [], kind=kind, model_error=model_error
+    )
+    if as_json:
+        print_json(found)
+        return
+    table = Table(found["kind"], "mean", "90 % interval")
+    for name in ("centre_x_m", "centre_y_m", "centre_z_m", "radius_m", "toughness_ratio"):
+        if name in found:
+            scale, unit = (1e3, " mm") if name.endswith("_m") else (1.0, "")
+            mean, low, high = (scale * found[name][key] for key in ("mean", "low", "high"))
+            table.add_row(name.removesuffix("_m"), f"{mean:.1f}{unit}", f"{low:.1f} to {high:.1f}{unit}")
+    out.print(table)
+    plan = found["plan"]
+    beside = [plan[key] for key in ("beside_negative_m", "beside_positive_m") if plan[key] is not None]
+    print_text(out, f"Probability that there is one: {100 * found['probability_present']:.0f} %.")
+    print_text(
+        out,
+        f"Passes {1e3 * plan['distance_m']:g} mm beside it with {100 * plan['probability']:.0f} %: "
+        + (
+            " or ".join(f"clean.cut_offset_m={offset:.4f}" for offset in beside)
+            or "no plane through the fruit"
+        )
+        + f". Stops above it: cut.board_clearance_m={plan['stop_above_m']:.4f}. Most informative next cut: offset "
+        f"{1e3 * plan['next_look_m']:.1f} mm.",
+    )
+    print_text(out, f"To simulate with it: --set 'body.regions=[{json.dumps(found['region'])}]'")
+    print_text(out, f"Files: {found['file']} and {found['picture']}")
 
 
 def add_predict_command(app: typer.Typer) -> None:

@@ -12,6 +12,7 @@ import typer
 from rich.table import Table
 
 from pipelines.cli.cuts import (
+    add_core_command,
     add_library_commands,
     add_predict_command,
     add_probe_command,
@@ -186,6 +187,7 @@ add_manage_commands(app)
 add_operation_commands(app)
 add_predict_command(app)
 add_probe_command(app)
+add_core_command(app)
 add_library_commands(app)
 add_show_commands(app)
 add_robot_commands(app)

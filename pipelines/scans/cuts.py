@@ -220,6 +220,102 @@ def _mesh_at(scan_dir: Path, params: Any, place: Place) -> Any:
     return precut(mesh.nodes, mesh.tets, params.precut).cut
 
 
+# Core or stone.
+
+
+_INSIDE_FOLDER = "inside"
+
+
+def find_core(
+    project: Project,
+    scan: str,
+    logs: list[Path],
+    offsets_mm: list[float],
+    turns_deg: list[float],
+    *,
+    kind: str | None,
+    model_error: float,
+) -> dict[str, Any]:
+    """Find a core or stone from logs of vertical cuts; return figures, plan, setting and the paths of the files.
+
+    offsets_mm: of each cut plane from the centre of mass; turns_deg: of the fruit about the vertical. Missing ones are
+    those of the scan's own cut.
+    """
+    from disect_sim.parameters import MATERIALS
+    from stages.calibrate.inside import (
+        CutPlane,
+        find_inside,
+        inside_picture,
+        inside_prior,
+        look_from_log,
+        plan_next,
+        region_setting,
+        simulate_cut,
+    )
+    from stages.ingest.ingest import force_table, ingest
+    from stages.ingest.log_file import read_log
+    from stages.runtime.artifacts import read_notes, read_table
+    from stages.runtime.files import write_bytes_atomic
+    from stages.runtime.params import load_params
+    from stages.runtime.stage_io import encode_png
+    from stages.shared.anatomy import FRAME
+    from stages.shared.surface import read_body
+
+    known_scans(project, [scan])
+    if max(len(offsets_mm), len(turns_deg)) > len(logs):
+        raise InputError(
+            f"core: {len(logs)} logs, {len(offsets_mm)} offsets, {len(turns_deg)} turns. Each belongs to one log, in "
+            "the same order. Give a --log for each."
+        )
+    scan_dir = project.scan_dir(scan)
+    _check_meshed(scan, scan_dir, "core")
+    params = load_params(project.root / PARAMS_FILE_NAME, scan_dir / SCAN_FILE_NAME)
+    material = read_scan_file(scan_dir).material
+    body = read_body(lambda name: read_table(scan_dir, name))
+    nodes = read_table(scan_dir, "tetrahedralize/nodes")["position_m"].to_numpy()
+    tets = read_table(scan_dir, "tetrahedralize/tets")["nodes"].to_numpy()
+    values = params.cut.nominal_parameters(material)
+    prior = inside_prior(material, kind, body.centre_m, body.extent_m, body.volume_m3)
+    looks = []
+    for number, log in enumerate(logs):
+        runs = {path.name: read_log(path, params.ingest) for path in register.air_runs_beside(log)}
+        table = force_table(
+            ingest(read_log(log, params.ingest), params.ingest, air_runs=runs, source=log.name)
+        )
+        offset_mm = offsets_mm[number] if number < len(offsets_mm) else 1e3 * params.clean.cut_offset_m
+        turn_deg = turns_deg[number] if number < len(turns_deg) else 0.0
+        plane = CutPlane.turned(body.centre_m, 1e-3 * offset_mm, turn_deg)
+        flesh = simulate_cut(nodes, tets, plane, MATERIALS[material], params.cut, values)
+        looks.append(
+            look_from_log(
+                table,
+                plane,
+                flesh,
+                values,
+                top_m=body.extent_m[1],
+                noise_n=params.calibrate.force_uncertainty_n,
+                align=params.calibrate.align == "contact",
+            )
+        )
+    inside = find_inside(looks, prior, material, model_error=model_error)
+    plan = plan_next(inside, body.centre_m, body.extent_m)
+    folder = scan_dir / _INSIDE_FOLDER
+    folder.mkdir(exist_ok=True)
+    frame = json.loads(read_notes(scan_dir, "clean/regions")[FRAME])
+    found = {
+        "scan": scan,
+        "logs": [str(log) for log in logs],
+        **inside.figures(),
+        "plan": plan,
+        "region": region_setting(inside, frame),
+        "picture": str(folder / "inside.png"),
+        "file": str(folder / "inside.json"),
+    }
+    write_bytes_atomic(folder / "inside.png", encode_png(inside_picture(inside, looks, plan, body.centre_m)))
+    write_bytes_atomic(folder / "inside.json", json.dumps(found, indent=2).encode())
+    return found
+
+
 # Probe: design of the first cut.
 
 
@@ -326,13 +422,13 @@ def probe(project: Project, scan: str, candidates: int, progress: _Progress) -> 
     }
 
 
-def _check_meshed(scan: str, scan_dir: Path) -> None:
+def _check_meshed(scan: str, scan_dir: Path, command: str = "probe") -> None:
     from stages.runtime.catalogue import ARTIFACTS
 
     missing = [name for name in _NEEDED if not (scan_dir / ARTIFACTS[name].path).exists()]
     if missing:
         raise InputError(
-            f"probe: {scan} has no {missing[0]}. A first cut requires the scan's cut mesh. Run "
+            f"{command}: {scan} has no {missing[0]}. It requires the scan's cut mesh. Run "
             f"`scan2cut run {scan} --target precut` first."
         )
 

@@ -8,10 +8,9 @@ from collections.abc import Callable, Mapping
 from hashlib import sha256
 from itertools import combinations
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
-import polars as pl
 from pydantic import Field, model_validator
 
 from disect_sim.regions import Anatomy, Grain, Region, Shape
@@ -19,6 +18,9 @@ from stages.runtime.describe import Artifact, Column, Positive, SharedSection, S
 from stages.runtime.errors import InputError
 from stages.shared.library.library import grain_of
 from stages.shared.surface import POSITION, Surface, is_closed, triangles
+
+if TYPE_CHECKING:
+    import polars as pl
 
 _Share = Annotated[float, Field(ge=0, le=1)]
 _SHAPE_KEYS = {
@@ -343,8 +345,10 @@ def anatomy_names(stage: str) -> tuple[str, ...]:
     return tuple(f"{stage}/{name}" for name in _TABLES)
 
 
-def anatomy_frames(anatomy: Anatomy, stage: str) -> Mapping[str, pl.DataFrame]:
+def anatomy_frames(anatomy: Anatomy, stage: str) -> "Mapping[str, pl.DataFrame]":
     """Return the tables by artifact name."""
+    import polars as pl
+
     regions, grain = anatomy.regions, anatomy.grain
     numbers = np.arange(len(regions))
     names = ("young_ratio", "poisson", "density_ratio", "toughness_ratio", "press", "drag")
@@ -396,8 +400,10 @@ def anatomy_frames(anatomy: Anatomy, stage: str) -> Mapping[str, pl.DataFrame]:
     }
 
 
-def read_anatomy(read: Callable[[str], pl.DataFrame], stage: str) -> Anatomy:
+def read_anatomy(read: "Callable[[str], pl.DataFrame]", stage: str) -> Anatomy:
     """Return regions and grain from the stage's tables; `read` maps an artifact's name to its table."""
+    import polars as pl
+
     vertices, faces = read(f"{stage}/region_vertices"), read(f"{stage}/region_faces")
     regions = []
     for number, row in enumerate(read(f"{stage}/regions").iter_rows(named=True)):

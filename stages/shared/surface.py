@@ -1,15 +1,20 @@
 """A triangle surface and its measures in NumPy; and the import of open3d."""
 
 import ctypes
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stages.runtime.describe import Column
 from stages.runtime.errors import InputError
+
+if TYPE_CHECKING:
+    import polars as pl
 
 # Columns of tables with positions and triangles
 
@@ -80,6 +85,24 @@ class Surface:
         centred = self.vertices - self.vertices.mean(axis=0)
         a, b, c = (centred[self.faces[:, k]] for k in range(3))
         return float(np.einsum("ij,ij->", a, np.cross(b, c)) / 6.0)
+
+
+@dataclass(frozen=True)
+class BodySize:
+    """Place and size of the cleaned body in the cutting frame."""
+
+    centre_m: _Floats
+    """Centre of mass [m], shape [3]."""
+    extent_m: _Floats
+    """Of the bounding box [m], shape [3]."""
+    volume_m3: float
+
+
+def read_body(read: "Callable[[str], pl.DataFrame]") -> BodySize:
+    """Return the size of the scan's cleaned body; `read` maps an artifact's name to its table."""
+    vertices = read("clean/vertices")["position_m"].to_numpy()
+    surface = Surface(vertices, read("clean/faces")["vertices"].to_numpy())
+    return BodySize(solid_moments(surface)[0], np.ptp(vertices, axis=0), surface.volume_m3)
 
 
 def face_normals_doubled(surface: Surface) -> _Floats:

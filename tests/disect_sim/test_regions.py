@@ -290,3 +290,21 @@ def test_bad_regions_are_rejected(ratios, word):
     region = Region("core", Shape.sphere((0.0, 0.01, 0.0), 0.005), **ratios)
     with pytest.raises(InputError, match=word):
         build_model(replace(mesh, anatomy=Anatomy((region,))), APPLE, damage_law="edge")
+
+
+@pytest.mark.parametrize("kind", ["surface", "peel"])
+def test_tets_clear_of_a_boundary_have_the_sampled_fraction(kind):
+    """Tets that are not sampled are wholly inside or outside: the same as by sampling every tet."""
+    import trimesh
+
+    ball = trimesh.creation.icosphere(subdivisions=3, radius=0.011)
+    vertices = np.asarray(ball.vertices) + np.array([0.0, 0.0125, 0.0])
+    shape = Shape(kind, np.eye(4), np.full(3, 0.004), vertices, np.asarray(ball.faces, np.int32))
+    nodes, tets = box_mesh(BLOCK_LOW, BLOCK_HIGH, (12, 9, 9))
+    share = tet_shares(Anatomy((Region("part", shape),)), nodes[tets], 32)[:, 0]
+    from disect_sim.regions import _spread_over_tet
+
+    points = np.einsum("pa,tax->tpx", _spread_over_tet(32), nodes[tets])
+    sampled = shape.contains(points.reshape(-1, 3)).reshape(len(tets), -1).mean(axis=1)
+    assert np.array_equal(share, sampled)
+    assert {0.0, 1.0} <= set(share)

@@ -17,7 +17,7 @@ def test_order_and_edges_come_from_the_files():
     assert upstream(by_name["clean"], entries) == []
     assert upstream(by_name["ingest"], entries) == []
     assert upstream(by_name["tetrahedralize"], entries) == ["clean"]
-    assert upstream(by_name["precut"], entries) == ["tetrahedralize"]
+    assert upstream(by_name["precut"], entries) == ["clean", "tetrahedralize"]
 
 
 def test_order_does_not_depend_on_the_order_in_the_file(tmp_path):
