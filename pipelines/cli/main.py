@@ -18,7 +18,6 @@ from pipelines.cli.cuts import (
     add_probe_command,
     add_robot_commands,
 )
-from pipelines.cli.manage import add_manage_commands
 from pipelines.cli.operations import add_operation_commands
 from pipelines.cli.run import add_run_commands
 from pipelines.cli.show import add_show_commands
@@ -183,7 +182,6 @@ def validate(
     out.print(f"{file} is a valid {valid.artifact.name}{rows}: {valid.artifact.meaning}.", highlight=False)
 
 
-add_manage_commands(app)
 add_operation_commands(app)
 add_predict_command(app)
 add_probe_command(app)

@@ -1,13 +1,16 @@
-"""Create the artifacts in the Prefect dashboard: one page for the run, which is its first, and one per stage.
+"""What the dashboard shows: artifacts (a page for the run, its first, and one per stage) and the page of running scans.
 
-Both are Markdown with pictures as data URIs, which need no file server, and are updated in place.
+Artifacts are Markdown with pictures as data URIs, which need no file server, and are updated in place.
 """
 
 import base64
+import json
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from contextvars import ContextVar
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 from prefect.artifacts import create_markdown_artifact
@@ -18,15 +21,16 @@ from prefect.settings import PREFECT_API_URL, PREFECT_UI_URL
 
 from pipelines.dvc.pipeline_file import StageEntry
 from pipelines.dvc.stage import StageReport
-from pipelines.project import Project
+from pipelines.project import Project, lock_holder
 from pipelines.report.build import tolerant
 from pipelines.report.drawings import standalone
-from pipelines.report.page import Drawing, labelled, number, result_word
+from pipelines.report.page import Drawing, asset, environment, labelled, number, result_word
 from pipelines.report.scan_data import ScanData
 from pipelines.report.sections.body import cut_surface
 from pipelines.report.sections.second_cut import path as knife_path
 from pipelines.runs.run_summary import artifact_key, stages_table, summary
 from stages.runtime.catalogue import STAGES
+from stages.runtime.files import LIVE_FILE_NAME
 
 _STAGE_EVERY_S, _RUN_EVERY_S = 1.0, 3.0
 """Least time between two updates of a page."""
@@ -158,3 +162,91 @@ def _page_url() -> str:
     """Return the base URL of the dashboard's pages; empty (relative links) if unknown."""
     url = str(PREFECT_UI_URL.value() or "") or (PREFECT_API_URL.value() or "").removesuffix("/api")
     return url.rstrip("/")
+
+
+_Scope = MutableMapping[str, Any]
+_Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+_App = Callable[[_Scope, Any, _Send], Awaitable[None]]
+PATH = "/live"
+_REFRESH_S = 3
+_TAIL_BYTES = 4000
+"""Read from the end of a stage's events."""
+
+
+@dataclass(frozen=True)
+class _Running:
+    """A scan that is being run."""
+
+    scan: str
+    stage: str
+    percent: int
+    message: str
+    picture: str
+    """PNG as a data URI; empty if the stage shows none."""
+
+
+def running_scans(project: Project) -> list[_Running]:
+    """Return the scans that a run works on now."""
+    found = []
+    for scan_id in project.scan_ids():
+        stage = lock_holder(project, scan_id)
+        if stage:
+            fraction, message = _progress(project.state_dir / f"{scan_id}.events.jsonl")
+            picture = _live_picture(project.scan_dir(scan_id) / LIVE_FILE_NAME)
+            found.append(_Running(scan_id, stage, round(100.0 * fraction), message, picture))
+    return found
+
+
+def _progress(path: Path) -> tuple[float, str]:
+    """Return the last progress in a file of events; it may be gone or incomplete."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
+            lines = file.read().decode(errors="replace").splitlines()
+    except OSError:
+        return 0.0, ""
+    for line in reversed(lines):
+        try:
+            event = json.loads(line)
+            if event["kind"] == "progress":
+                return float(event["fraction"]), str(event["message"])
+        except (ValueError, TypeError, KeyError):
+            continue
+    return 0.0, ""
+
+
+def _live_picture(path: Path) -> str:
+    try:
+        return f"data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}"
+    except OSError:
+        return ""
+
+
+def live_html(project: Project) -> str:
+    """Return the page as HTML."""
+    return (
+        environment()
+        .get_template("live.html")
+        .render(
+            title="scan2cut: running scans",
+            scans=running_scans(project),
+            refresh_s=_REFRESH_S,
+            styles=asset("page.css"),
+        )
+    )
+
+
+class WithLivePage:
+    """ASGI middleware that answers /live itself and passes on everything else."""
+
+    def __init__(self, app: _App, project: Project) -> None:
+        self._app, self._project = app, project
+
+    async def __call__(self, scope: _Scope, receive: Any, send: _Send) -> None:
+        """Answer or pass on."""
+        if scope["type"] != "http" or scope["path"].rstrip("/") != PATH:
+            await self._app(scope, receive, send)
+            return
+        headers = [(b"content-type", b"text/html; charset=utf-8"), (b"cache-control", b"no-store")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": live_html(self._project).encode()})

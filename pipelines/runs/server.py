@@ -120,7 +120,7 @@ def main(arguments: list[str]) -> None:
     is_local = host in ("127.0.0.1", "localhost", "::1")
     app: Any = create_app(final=True)
     if is_local and not embedded:  # elsewhere only Prefect's own pages ask for the password
-        from pipelines.runs.live_page import WithLivePage
+        from pipelines.runs.dashboard_artifacts import WithLivePage
 
         app = WithLivePage(app, Project(Path(os.environ["PREFECT_HOME"]).parent))
     serve(

@@ -555,7 +555,7 @@ def plan_next(inside: Inside, centre_m: _Array, extent_m: _Array) -> dict[str, A
         "beside_negative_m": low if low > -reach else None,
         "beside_positive_m": high if high < reach else None,
         "stop_above_m": top,
-        "next_look_m": next_look(inside, centre_m, extent_m),
+        "next_look_m": _next_look(inside, centre_m, extent_m),
     }
 
 
@@ -563,7 +563,7 @@ _TOLERATED_M, _TOLERATED_RADIUS = 3.0e-3, 0.15
 """Errors of the centre [m] and, relative, of the radius that count the same when the next cut is chosen."""
 
 
-def next_look(inside: Inside, centre_m: _Array, extent_m: _Array) -> float:
+def _next_look(inside: Inside, centre_m: _Array, extent_m: _Array) -> float:
     """Return the offset [m] of the parallel cut that promises to tell most about the ball across the blade.
 
     By linear regression of centre (across, up) and radius on what the cut would show: the top of a stone's section, or

@@ -88,7 +88,7 @@ class Surface:
 
 
 @dataclass(frozen=True)
-class BodySize:
+class _BodySize:
     """Place and size of the cleaned body in the cutting frame."""
 
     centre_m: _Floats
@@ -98,11 +98,11 @@ class BodySize:
     volume_m3: float
 
 
-def read_body(read: "Callable[[str], pl.DataFrame]") -> BodySize:
+def read_body(read: "Callable[[str], pl.DataFrame]") -> _BodySize:
     """Return the size of the scan's cleaned body; `read` maps an artifact's name to its table."""
     vertices = read("clean/vertices")["position_m"].to_numpy()
     surface = Surface(vertices, read("clean/faces")["vertices"].to_numpy())
-    return BodySize(solid_moments(surface)[0], np.ptp(vertices, axis=0), surface.volume_m3)
+    return _BodySize(solid_moments(surface)[0], np.ptp(vertices, axis=0), surface.volume_m3)
 
 
 def face_normals_doubled(surface: Surface) -> _Floats:

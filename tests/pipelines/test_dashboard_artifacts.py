@@ -4,7 +4,7 @@ import asyncio
 import json
 
 from pipelines.project import scan_lock
-from pipelines.runs.live_page import WithLivePage, live_html, running_scans
+from pipelines.runs.dashboard_artifacts import WithLivePage, live_html, running_scans
 from pipelines.scans.register import Request, register_scan
 from tests.pipelines.report_scene import PIXEL
 from tests.pipelines.tiny_project import write_scan
