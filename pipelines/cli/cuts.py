@@ -354,7 +354,7 @@ def predict(
     ] = False,
     offset_m: Annotated[
         float,
-        typer.Option(help="Distance of their cut plane from the scan's [m], along x of the cleaned scan."),
+        typer.Option(help="Distance in metres of their cut plane from the scan's, along x of the cleaned scan."),
     ] = 0.0,
     as_json: Json = False,
 ) -> None:

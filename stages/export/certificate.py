@@ -20,9 +20,9 @@ from stages.export.export_files import (
 from stages.export.file_checks import frames, hashes, rest_and_copies, structure
 from stages.export.load_checks import collisions, load_figures, loads
 from stages.export.motion_checks import kinematics, limits
+from stages.export.moves import move_checks
 from stages.export.package import claims
 from stages.export.place_checks import arm_is_clear, cutting, space, tool_fits
-from stages.export.waypoints import move_checks
 from stages.runtime.errors import InputError
 from stages.runtime.files import sha256_of_value
 

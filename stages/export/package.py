@@ -36,13 +36,13 @@ from stages.export.export_files import (
 )
 from stages.export.inverse import JointMotion, Posture, choose_posture, follow
 from stages.export.load_checks import SOFT_NM_RAD, plain, stopping, thresholds
+from stages.export.moves import move
 from stages.export.trajectory_files import mcap_bytes, recording_bytes, same_bag, yaml_bytes
 from stages.export.waypoints import (
     CUT,
     EdgeMotion,
     csv_bytes,
     joint_csv_bytes,
-    move,
     parquet_bytes,
     waypoint_rows,
     waypoint_table,

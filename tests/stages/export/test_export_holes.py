@@ -15,9 +15,9 @@ from stages.export.checks import CUT_FRACTION, Check
 from stages.export.demand import Demand, parting_of
 from stages.export.export_files import read_export
 from stages.export.load_checks import _COLLISION_N, _stopping_push, collisions, loads, thresholds
+from stages.export.moves import move_checks
 from stages.export.package import write_package
 from stages.export.place_checks import cutting, tool_fits
-from stages.export.waypoints import move_checks
 from stages.shared.robots.robot import jacobian, load_robot
 from tests.stages.synthetic_cut import (
     PARAMS,
