@@ -285,9 +285,7 @@ def core(
         str | None,
         typer.Option(help="core (tougher flesh) or stone (stops the knife); by default the material's."),
     ] = None,
-    model_error: Annotated[
-        float, typer.Option(min=0.0, max=3.0, help="Scale of the model error learnt from real logs.")
-    ] = 1.0,
+    model_error: Annotated[float, typer.Option(help="Scale of the model error learnt from real logs.")] = 1.0,
     as_json: Json = False,
 ) -> None:
     """Find a core or stone from force logs, and plan the next cut around it.
@@ -299,6 +297,10 @@ def core(
 
     if kind not in (None, "core", "stone"):
         raise InputError(f"--kind is {kind!r}. It must be core or stone. Choose one.")
+    if not 0.0 <= model_error <= 3.0:
+        raise InputError(
+            f"--model-error is {model_error:g}. It must be from 0 to 3; 1 is that of real logs. Change it."
+        )
     found = find_core(
         this_project(), scan, log, offset_mm or [], turn_deg or [], kind=kind, model_error=model_error
     )
