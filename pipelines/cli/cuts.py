@@ -356,7 +356,9 @@ def predict(
     ] = False,
     offset_m: Annotated[
         float,
-        typer.Option(help="Distance in metres of their cut plane from the scan's, along x of the cleaned scan."),
+        typer.Option(
+            help="Distance in metres of their cut plane from the scan's, along x of the cleaned scan."
+        ),
     ] = 0.0,
     as_json: Json = False,
 ) -> None:
