@@ -166,7 +166,9 @@ class Look:
 
     @cached_property
     def scale(self) -> float:
-        """Measured over simulated mean force [-]."""
+        """Measured over simulated mean force [-]; 1 for a cut that a stone stopped before the first slice was full."""
+        if not len(self.force_n):
+            return 1.0
         return float(self.force_n.mean() / np.interp(self.height_m, self.grid_m, self.flesh_n).mean())
 
     def met(self, height: _Array) -> _Array:

@@ -118,7 +118,7 @@ def _column(column: Column, rows: int, factor: float) -> pl.Series:
     whole = kind.startswith("i")
     values = np.arange(rows * width).reshape(rows, width)
     values = values % min(rows, 3 * width) if whole else factor * (values + 1.0) / (rows * width)
-    if column.name == "frame":
+    if column.name == "frame" and width == 1:
         values = np.repeat(np.arange(FRAMES), rows // FRAMES)[:, None]
     if column.name in ("iteration", "step"):
         values = np.arange(1, rows + 1)[:, None]
