@@ -73,7 +73,7 @@ def test_a_stage_with_another_definition_is_stale_before_the_next_run(project, t
     register_scan(project, Request(write_scan(tmp_path, "apple.ply", "good words")))
     bring_up_to_date(project, "apple", entry_of(project, "clean"))
     project.template.write_text(
-        project.template.read_text().replace("params.yaml: [clean", "params.yaml: [arm, clean")
+        project.template.read_text().replace("params.yaml: [body, clean]", "params.yaml: [arm, body, clean]")
     )
     states = {row.stage: row for row in read_status(project, ["apple"])}
     assert (states["clean"].state, states["clean"].reasons) == (
