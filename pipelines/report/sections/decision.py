@@ -102,6 +102,11 @@ def _figures(data: ScanData) -> list[tuple[str, str, str]]:
     if export.get("deflection_m") is not None:
         stiffness = data.used("export").get("joint_stiffness_nm_rad")
         remark = f"at {stiffness:,.0f} Nm/rad, which the script sets" if stiffness else ""
+        certificate = data.cut.get("certificate")
+        loads = certificate.get("loads") if isinstance(certificate, dict) else None
+        usual = loads.get("deflection_at_3000_nm_rad_m") if isinstance(loads, dict) else None
+        if isinstance(usual, float):
+            remark += f"; {1e3 * usual:.1f} mm at libfranka's usual 3,000"
         if export.get("end_lift_m") is not None:
             remark += f"; at the end of the cut {max(0.0, 1e3 * export['end_lift_m']):.1f} mm above its path"
         items.append(("deflection of the edge", f"{1e3 * export['deflection_m']:.1f} mm", remark))
