@@ -49,7 +49,7 @@ LAST = 0.9
 """Share of a life, from which on a victim that still lives shows that its life is longer than was thought."""
 PREFECT_S = 20.0
 """Work that a whole run is first thought to need beside its stage [s]; too much is put right at once."""
-OF_A_RUN = {"report.html", "viewer.html", "run.json"}
+OF_A_RUN = {"report.html", "viewer.html", "run.json", "runs.jsonl"}
 """Files in a scan's folder that a whole run writes anew."""
 Files = dict[str, str]
 """Path relative to the scan's folder → md5."""
