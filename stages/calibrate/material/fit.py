@@ -57,8 +57,8 @@ _Mask = NDArray[np.bool_]
 _Report = Callable[[HistoryRow], None]
 
 
-_SAMPLING_SHARE = 0.4
-"""Fraction of the time after the fit until forecasts begin, for the progress bar."""
+_LAPLACE_SHARE, _SAMPLING_SHARE = 0.4, 0.9
+"""Fractions of the time after the fit until forecasts begin, for the progress bar."""
 _FORECAST_DRAWS = 8
 """Materials simulated for the band of a forecast: its ends vary by a quarter of the material's part."""
 _TREND = 0.3
@@ -214,6 +214,7 @@ def fit_material(
         zip(shown, run_parallel(_run, jobs, processes=params.processes, on_message=listen), strict=True)
     )
     best = found["material"]
+    until = _LAPLACE_SHARE if params.posterior == "laplace" else _SAMPLING_SHARE
     on_sampling(0.0, "posterior")
     before, _ = problems[0].run(unknowns.values(np.zeros(len(unknowns))), differentiable=False)
     sampled = None
@@ -226,9 +227,9 @@ def fit_material(
             params,
             scan_dir=scan_dir,
             key=key,
-            report=lambda share, text: on_sampling(_SAMPLING_SHARE * share, text),
+            report=lambda share, text: on_sampling(until * share, text),
         )
-    on_sampling(_SAMPLING_SHARE, "forecast the rest of the cut")
+    on_sampling(until, "forecast the rest of the cut")
     posterior = Posterior(
         unknowns, best.t, best.covariance, None if sampled is None else sampled.samples.flat
     )
@@ -240,13 +241,14 @@ def fit_material(
         others = found["others"]
         left = left_for_next(likelihoods["others"], unknowns, others.t, others.profiles)
         next_cut = _next_cut(problems, unknowns, others, left)
-    on_sampling(0.5 * (1.0 + _SAMPLING_SHARE), "simulate the draws of the posterior")
+    on_sampling(0.5 * (1.0 + until), "simulate the draws of the posterior")
     draws = posterior.draws(params.draws, params.seed)
     drawn = _profiles_of_draws(problems, unknowns, draws, params.processes)
     lefts = [
         left_for_next(likelihoods["material"], unknowns, t, profiles or best.profiles)
         for t, profiles in zip((best.t, *draws), (best.profiles, *drawn), strict=True)
     ]
+    on_sampling(1.0, "fitted")
     return MaterialFit(posterior, best, before, tail, next_cut, lefts, sampled)
 
 
