@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from stages.ingest.description import IngestParams
 from stages.ingest.formats import tables
 from stages.ingest.ingest import ForceRecord, force_picture, ingest
-from stages.ingest.log_file import LogFile, RobotLog, log_format, open_log
+from stages.ingest.log_file import LogFile, RobotLog, format_of, open_log, read_as, read_log
 from stages.runtime.errors import InputError
 from stages.shared.input_files import LOG_FORMATS
 
@@ -61,13 +61,16 @@ class _LogInspection:
 def inspect_log(path: Path, params: IngestParams, airs: Mapping[str, Path]) -> _LogInspection:
     """Look at a log and its no-contact runs."""
     file = open_log(path, params)
-    name = next((name for name in LOG_FORMATS if log_format(name).recognises(file)), "")
+    try:
+        name = format_of(file, params)
+    except InputError as error:
+        return _LogInspection("unknown", (), (str(error),), {}, False, None)
     problems: list[str] = []
     for changes in _candidates(file, name, params, problems):
         tried = params.changed(**changes)
         try:
-            log = log_format(name).read(file, tried)
-            runs = {each: _log_format_of(air, tried) for each, air in airs.items()}
+            log = read_as(name, file, tried)
+            runs = {each: read_log(air, tried) for each, air in airs.items()}
             record = ingest(log, tried, air_runs=runs, source=path.name)
         except InputError as error:
             if str(error) not in problems and not changes:
@@ -81,27 +84,11 @@ def inspect_log(path: Path, params: IngestParams, airs: Mapping[str, Path]) -> _
             True,
             _picture(record, path.name),
         )
-    title = LOG_FORMATS[name].title if name else "unknown"
-    return _LogInspection(title, (), tuple(problems), {}, False, None)
-
-
-def _log_format_of(path: Path, params: IngestParams) -> RobotLog:
-    """Read a no-contact run with the settings that are tried."""
-    file = open_log(path, params)
-    name = next((name for name in LOG_FORMATS if log_format(name).recognises(file)), "")
-    if not name:
-        raise InputError(f"{path.name} has an unknown format. A no-contact run has the format of its log.")
-    return log_format(name).read(file, params)
+    return _LogInspection(LOG_FORMATS[name].title, (), tuple(problems), {}, False, None)
 
 
 def _candidates(file: LogFile, name: str, params: IngestParams, problems: list[str]) -> Iterator[_Changes]:
     """Return changes of the settings to try, the fewest first; the first is none."""
-    if not name:
-        titles = "; ".join(entry.title for entry in LOG_FORMATS.values())
-        problems.append(
-            f"{file.name} has an unknown format. It must be one of: {titles}. Export it as one of these."
-        )
-        return
     yield {}
     columns: _Changes = {}
     if name == "tables" and not params.columns and not file.start.startswith(b"PK"):
@@ -181,7 +168,7 @@ def _missing(columns: _Changes, params: IngestParams, names: Iterable[str]) -> l
 def _guessed_units(file: LogFile, name: str, params: IngestParams) -> _Changes:
     """Return units that fit the size of the numbers, where they differ from the settings."""
     try:
-        log = log_format(name).read(file, params)
+        log = read_as(name, file, params)
     except InputError:
         return {}
     changes: _Changes = {}

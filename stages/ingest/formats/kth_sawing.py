@@ -19,7 +19,7 @@ from stages.ingest.column_map import check_unpacked_size, unreadable
 from stages.ingest.description import IngestParams
 from stages.ingest.log_file import ON_KNIFE, LogFile, RobotLog
 from stages.runtime.errors import InputError
-from stages.shared.input_files import check_log_size, memory_bound
+from stages.shared.input_files import check_log_size
 
 _FORCES, _POSITIONS = "forces.txt", "positions.txt"
 _STAMP = "field.header.stamp"
@@ -44,9 +44,8 @@ def read(file: LogFile, params: IngestParams) -> RobotLog:
     """Return the log of one run, sampled at the times of the forces that the positions cover."""
     is_archive = file.start.startswith(b"PK\x03\x04")
     tables = _from_archive(file, params) if is_archive else _from_folder(file, params)
-    with memory_bound(params.max_bytes, file.name):
-        force_time, force = _parsed(tables[_FORCES], _FORCES, file.name)
-        position_time, position = _parsed(tables[_POSITIONS], _POSITIONS, file.name)
+    force_time, force = _parsed(tables[_FORCES], _FORCES, file.name)
+    position_time, position = _parsed(tables[_POSITIONS], _POSITIONS, file.name)
     start = force_time[0]
     force_s, position_s = (force_time - start) * _NS, (position_time - start) * _NS
     _check_positions_clock(position_s, params.max_gap_s, file.name)
@@ -82,12 +81,12 @@ def _member_names(path: Path) -> list[str]:
 def _from_archive(file: LogFile, params: IngestParams) -> dict[str, bytes]:
     """Return the bytes of both members; their sizes are checked before anything is unpacked."""
     try:
-        with zipfile.ZipFile(file.path) as archive, memory_bound(params.max_bytes, file.name):
+        with zipfile.ZipFile(file.path) as archive:
             _check_members(archive.namelist(), file.name)
             unpacked = sum(archive.getinfo(name).file_size for name in _COLUMNS)
             check_unpacked_size(file.name, unpacked, params.max_bytes)
             return {name: archive.read(name) for name in _COLUMNS}
-    except InputError:
+    except (InputError, MemoryError):
         raise
     except Exception as error:  # damaged, encrypted or of an unknown compression: zipfile can raise anything
         raise unreadable(file.name, f"{_KIND} in a ZIP archive", error) from error

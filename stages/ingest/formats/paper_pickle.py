@@ -16,7 +16,6 @@ from stages.ingest.column_map import read_columns
 from stages.ingest.description import IngestParams
 from stages.ingest.log_file import LogFile, RobotLog, column_array
 from stages.runtime.errors import InputError
-from stages.shared.input_files import memory_bound
 
 _NUMPY = re.compile(r"numpy\.(_?core)\.(multiarray|numeric)")
 _KINDS = {
@@ -219,10 +218,7 @@ def read(file: LogFile, params: IngestParams) -> RobotLog:
         )
     data, source = file.path.read_bytes(), file.name
     try:
-        with memory_bound(params.max_bytes, source):
-            content = _Reader().read(data)
-    except InputError:
-        raise
+        content = _Reader().read(data)
     except (ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
         raise InputError(
             f"{source} can't be read as a pickle of arrays ({str(error)[:80]}). It must hold numbers, lists and NumPy "

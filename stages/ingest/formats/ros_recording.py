@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from stages.ingest.description import IngestParams
 from stages.ingest.log_file import EXERTED, ON_KNIFE, LogFile, RobotLog, pose_parts
 from stages.runtime.errors import InputError
-from stages.shared.input_files import memory_bound
 
 _FRANKA_ROS1 = "franka_msgs/msg/FrankaState"
 _FRANKA_ROS2 = "franka_msgs/msg/FrankaRobotState"
@@ -43,9 +42,9 @@ def read(file: LogFile, params: IngestParams) -> RobotLog:
     from rosbags.highlevel import AnyReader
 
     try:
-        with memory_bound(params.max_bytes, file.name), AnyReader([file.path]) as bag:
+        with AnyReader([file.path]) as bag:
             return _read(bag, file.name, params.columns)
-    except InputError:
+    except (InputError, MemoryError):
         raise
     except Exception as error:  # a broken recording can raise anything inside the reader
         reason = " ".join(str(error).split())[:160]

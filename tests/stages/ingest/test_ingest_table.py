@@ -2,6 +2,7 @@
 
 import sys
 import types
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 from pipelines.many import inbox
 from stages.ingest import formats
-from stages.ingest.log_file import LogFile, RobotLog, log_format, read_log
+from stages.ingest.log_file import LogFile, RobotLog, read_log
 from stages.runtime.errors import InputError
 from stages.shared.input_files import LOG_FORMATS, LOG_SUFFIXES, _LogFormat
 from tests.stages.force_logs import PARAMS, synthetic_cut, write_recording
@@ -19,7 +20,8 @@ def test_every_file_is_in_the_table_and_every_line_has_its_file():
     files = {path.stem for path in Path(formats.__path__[0]).glob("*.py")} - {"__init__"}
     assert files == set(LOG_FORMATS)
     for name in LOG_FORMATS:
-        assert callable(log_format(name).recognises) and callable(log_format(name).read)
+        module = import_module(f"stages.ingest.formats.{name}")
+        assert callable(module.recognises) and callable(module.read)
 
 
 def test_an_inbox_takes_every_suffix_of_the_table():
