@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from configparser import ConfigParser
+from configparser import Error as ConfigError
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from functools import partial
@@ -330,11 +332,12 @@ def needed_objects(project: Project, version: str = NOW) -> dict[str, str]:
 
 def configures_remote(project: Project, version: str) -> bool:
     """Return whether a clone at this version knows a default DVC remote."""
+    config = ConfigParser(interpolation=None, strict=False)
     try:
-        text = run_git(project.root, "show", f"{version}:./.dvc/config").decode()
-    except CommandError:
+        config.read_string(run_git(project.root, "show", f"{version}:./.dvc/config").decode())
+    except (CommandError, ConfigError, UnicodeDecodeError):
         return False
-    return "remote =" in text
+    return config.has_option("core", "remote")
 
 
 # History of one scan: its recorded runs and the commits that changed it.

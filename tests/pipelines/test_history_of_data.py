@@ -271,6 +271,8 @@ def test_push_sends_what_every_tag_needs_and_proves_it(project, tmp_path):
     register_scan(project, Request(write_scan(tmp_path, "apple.ply", "good words")))
     bring_up_to_date(project, "apple", entry_of(project, "clean"))
     track_raw_files(project, "apple")
+    with (project.root / ".dvc" / "config").open("a") as config:
+        config.write("# remote = none yet\n")
     tag(project, "v1")
     old = recorded_outputs(project, "apple", "clean")
     assert dvc(project, "remote", "add", "--default", "lab", str(remote)).returncode == 0
