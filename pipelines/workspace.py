@@ -142,13 +142,15 @@ def _read_profile(root: Path, kind: str, name: str) -> dict[str, Any]:
     return sections
 
 
-def profile_overrides(project: Project, names: list[str]) -> dict[str, dict[str, Any]]:
-    """Return the parameters of profiles named KIND/NAME for one scan; later ones win."""
+def profile_overrides(
+    project: Project, names: list[str], overrides: Mapping[str, Any]
+) -> dict[str, dict[str, Any]]:
+    """Return the parameters of profiles named KIND/NAME for one scan, later ones win, and over them `overrides`."""
     merged: dict[str, Any] = {}
     for each in names:
         kind, _, name = each.partition("/")
         merged = _merged(merged, _read_profile(project.root, kind, name))
-    return merged
+    return _merged(merged, overrides)
 
 
 def _check_folder(folder: Path) -> None:

@@ -126,7 +126,11 @@ def run(
     def request() -> Request:
         source, registered_id = registered_scan(project, str(scan))
         name = scan_id or registered_id
-        overrides = _with_profiles(project, profile or [], parse_overrides(settings or []))
+        overrides = parse_overrides(settings or [])
+        if profile:
+            from pipelines.workspace import profile_overrides
+
+            overrides = profile_overrides(project, profile, overrides)
         first, further = _cuts(log)
         if material is None and registered_id is None and name not in project.scan_ids():
             print_note(
@@ -148,20 +152,6 @@ def run(
 
     result = _run(project, request, force=force, verbose=verbose, target=target)
     _print_run(project, result, only_json)
-
-
-def _with_profiles(
-    project: "Project", profiles: list[str], overrides: dict[str, dict[str, Any]]
-) -> dict[str, dict[str, Any]]:
-    """Return the parameters of the profiles, and over them those of --set."""
-    if not profiles:
-        return overrides
-    from pipelines.workspace import profile_overrides
-
-    merged = profile_overrides(project, profiles)
-    return {
-        section: {**merged.get(section, {}), **overrides.get(section, {})} for section in merged | overrides
-    }
 
 
 def export(

@@ -53,9 +53,10 @@ def test_settings_and_profiles_reach_the_parameters(workspace):
     (workspace.root / "settings.yaml").write_text("profiles: {material: firm_apple}\n")
     softness = read_mapping(ROOT / "params.yaml")["cut"]["parameters"]
     assert params(workspace).cut.parameters == {**softness, "edge_toughness": 500.0}, "merged by key"
-    assert profile_overrides(workspace, ["material/firm_apple"]) == {
-        "cut": {"parameters": {"edge_toughness": 500.0}}
-    }
+    set_too = {"cut": {"parameters": {"skin_toughness": 90.0}, "speed_m_s": 0.03}}
+    assert profile_overrides(workspace, ["material/firm_apple"], set_too) == {
+        "cut": {"parameters": {"edge_toughness": 500.0, "skin_toughness": 90.0}, "speed_m_s": 0.03}
+    }, "--set is merged by key too"
 
 
 @pytest.mark.parametrize("name", ["cell/bench", "knife/chef", "material/firm_apple", "robot/fr3"])
