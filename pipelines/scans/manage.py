@@ -18,7 +18,7 @@ from pipelines.dvc.repair import LOCK_FILE_NAME, recorded_stages
 from pipelines.project import Project, known_scans, lock_holder, scan_lock
 from pipelines.report.build import build_report
 from pipelines.scans.cuts import library_cuts
-from pipelines.scans.register import REGISTERING, SCRATCH_PREFIX, checked_id
+from pipelines.scans.register import REGISTERING, SCRATCH_PREFIX, checked_id, scan_file_text
 from stages.runtime.errors import InputError
 from stages.runtime.files import PlainDumper, read_mapping, write_bytes_atomic
 from stages.runtime.scan_file import SCAN_FILE_NAME, read_scan_mapping
@@ -123,14 +123,14 @@ def rename_scan(project: Project, scan_id: str, new_id: str) -> tuple[str, ...]:
         with tempfile.TemporaryDirectory(prefix=SCRATCH_PREFIX, dir=project.scans_dir) as scratch:
             copy = Path(scratch) / new_id
             shutil.copytree(source, copy, symlinks=True, copy_function=_link)
-            text = "# Written by scan2cut; sections override params.yaml for this scan.\n"
-            _write_yaml(copy / SCAN_FILE_NAME, content, text)
+            write_bytes_atomic(copy / SCAN_FILE_NAME, scan_file_text(content).encode())
             if (copy / LOCK_FILE_NAME).exists():
                 old_path = re.compile(rf"data/scans/{re.escape(scan_id)}(?=/|$)")
                 lock = _replaced(read_mapping(copy / LOCK_FILE_NAME), old_path, f"data/scans/{new_id}")
                 again = tuple(name for name in lock.get("stages", {}) if _names(copy, name, scan_id))
                 lock["stages"] = {k: v for k, v in lock.get("stages", {}).items() if k not in again}
-                _write_yaml(copy / LOCK_FILE_NAME, lock)
+                text = yaml.dump(lock, Dumper=PlainDumper, sort_keys=False, allow_unicode=True)
+                write_bytes_atomic(copy / LOCK_FILE_NAME, text.encode())
             os.replace(copy, target)
         refresh_pipeline_file(project, new_id)
         shutil.rmtree(source)
@@ -182,11 +182,6 @@ def _replaced(value: Any, old_path: re.Pattern[str], new_path: str) -> Any:
     if isinstance(value, list):
         return [_replaced(item, old_path, new_path) for item in value]
     return old_path.sub(new_path, value) if isinstance(value, str) else value
-
-
-def _write_yaml(path: Path, content: Any, head: str = "") -> None:
-    text = head + yaml.dump(content, Dumper=PlainDumper, sort_keys=False, allow_unicode=True)
-    write_bytes_atomic(path, text.encode())
 
 
 def _stages(folder: Path) -> tuple[str, ...]:

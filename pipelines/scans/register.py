@@ -483,9 +483,14 @@ def _sections(
     return {name: {**(registered.get(name) or {}), **overrides.get(name, {})} for name in SECTIONS}
 
 
-def _write(project: Project, scan_id: str, files: Mapping[str, Path], content: Mapping[str, Any]) -> None:
+def scan_file_text(content: Mapping[str, Any]) -> str:
+    """Return the text of a scan's scan.yaml."""
     text = "# Written by scan2cut; sections override params.yaml for this scan.\n"
-    text += yaml.dump(dict(content), Dumper=PlainDumper, sort_keys=False, allow_unicode=True)
+    return text + yaml.dump(dict(content), Dumper=PlainDumper, sort_keys=False, allow_unicode=True)
+
+
+def _write(project: Project, scan_id: str, files: Mapping[str, Path], content: Mapping[str, Any]) -> None:
+    text = scan_file_text(content)
     project.scans_dir.mkdir(parents=True, exist_ok=True)
     for abandoned in project.scans_dir.glob(f"{SCRATCH_PREFIX}*"):  # left by a killed registration
         shutil.rmtree(abandoned, ignore_errors=True)
