@@ -15,6 +15,12 @@ from pipelines.report.page import number
 from stages.runtime.errors import EXIT_FAILED, InputError, did_you_mean
 
 
+def add_cut_commands(app: typer.Typer) -> None:
+    """Add `predict`, `probe` and `core` to the command line."""
+    for command in (predict, probe, core):
+        app.command()(command)
+
+
 def add_robot_commands(app: typer.Typer) -> None:
     """Add `verify` and `executed` to the command line."""
     for command in (verify, executed):
@@ -209,11 +215,6 @@ def remove(name: Annotated[str, typer.Argument(help="Name of an entry.")], as_js
     )
 
 
-def add_probe_command(app: typer.Typer) -> None:
-    """Add `probe` to the command line."""
-    app.command()(probe)
-
-
 def probe(
     scan: Annotated[
         str, typer.Argument(help="Id of a scan that has been run up to precut.", autocompletion=scan_ids)
@@ -261,11 +262,6 @@ def probe(
 
 def _points(band: float) -> str:
     return f"± {100.0 * band:.1f} percentage points"
-
-
-def add_core_command(app: typer.Typer) -> None:
-    """Add `core` to the command line."""
-    app.command()(core)
 
 
 def core(
@@ -331,11 +327,6 @@ def core(
     print_text(out, f"Files: {found['file']} and {found['picture']}")
 
 
-def add_predict_command(app: typer.Typer) -> None:
-    """Add `predict` to the command line."""
-    app.command()(predict)
-
-
 def predict(
     scan: Annotated[
         str,
@@ -354,23 +345,20 @@ def predict(
     half: Annotated[
         bool, typer.Option("--half", help="These logs are of the half that the first cut left.")
     ] = False,
-    offset_m: Annotated[
-        float,
-        typer.Option(
-            help="Distance in metres of their cut plane from the scan's, along x of the cleaned scan."
-        ),
+    offset_mm: Annotated[
+        float, typer.Option(help="Distance of their cut plane from the scan's, along x of the cleaned scan.")
     ] = 0.0,
     as_json: Json = False,
 ) -> None:
     """Predict the force of cuts that the fit has not seen and compare it with their logs.
 
-    Body and plane of the other cut are those of the first unless --half or --offset-m says otherwise. Also prints two
+    Body and plane of the other cut are those of the first unless --half or --offset-mm says otherwise. Also prints two
     baselines, each with the same freedom of one scale factor: repeating the mean force of the fitted logs at the same
     height, and the simulation with the prior, without a log.
     """
     from pipelines.scans.cuts import Place, predict_log
 
-    project, place = this_project(), Place(half, offset_m)
+    project, place = this_project(), Place(half, 1e-3 * offset_mm)
     predictions = [predict_log(project, scan, each, air, knife=knife, place=place) for each in log]
     if as_json:
         print_json(predictions[0] if len(predictions) == 1 else predictions)
@@ -383,7 +371,7 @@ def _print_prediction(prediction: dict[str, Any]) -> None:
     print_text(
         out,
         f"{prediction['log']}, knife {prediction['knife']}; simulated: {prediction['place']}, "
-        f"{prediction['boundary']}. Another place: --half, --offset-m.",
+        f"{prediction['boundary']}. Another place: --half, --offset-mm.",
     )
     table = Table("prediction", "mean error", "with its best scale factor", "")
     rows = (

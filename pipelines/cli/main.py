@@ -12,10 +12,8 @@ import typer
 from rich.table import Table
 
 from pipelines.cli.cuts import (
-    add_core_command,
+    add_cut_commands,
     add_library_commands,
-    add_predict_command,
-    add_probe_command,
     add_robot_commands,
 )
 from pipelines.cli.operations import add_operation_commands
@@ -183,9 +181,7 @@ def validate(
 
 
 add_operation_commands(app)
-add_predict_command(app)
-add_probe_command(app)
-add_core_command(app)
+add_cut_commands(app)
 add_library_commands(app)
 add_show_commands(app)
 add_robot_commands(app)

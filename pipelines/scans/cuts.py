@@ -3,7 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -153,8 +153,6 @@ def predict_log(
     from stages.calibrate.calibrate_picture import prediction_picture
     from stages.calibrate.prediction import predict
     from stages.calibrate.problem import own_logs
-    from stages.ingest.ingest import force_table, ingest
-    from stages.ingest.log_file import read_log
     from stages.runtime.artifacts import read_notes, read_table, write_curves
     from stages.runtime.files import sha256_of_file
     from stages.runtime.params import load_params
@@ -163,15 +161,11 @@ def predict_log(
     known_scans(project, [scan])
     scan_dir = project.scan_dir(scan)
     params = load_params(project.root / PARAMS_FILE_NAME, scan_dir / SCAN_FILE_NAME)
-    airs = register.air_runs_beside(log) if air is None else air
-    register.check_air_runs(airs)
-    runs = {path.name: read_log(path, params.ingest) for path in airs}
-    table = force_table(ingest(read_log(log, params.ingest), params.ingest, air_runs=runs, source=log.name))
     prediction = predict(
         lambda name: read_table(scan_dir, name),
         read_scan_file(scan_dir).material,
         params.calibrate,
-        table,
+        _forces(log, params.ingest, air),
         knife=knife,
         mesh=_mesh_at(scan_dir, params, place),
         own=[scan, sha256_of_file(log), *own_logs(partial(read_notes, scan_dir))],
@@ -188,11 +182,23 @@ def predict_log(
     }
 
 
+def _forces(log: Path, params: Any, air: list[Path] | None = None) -> Any:
+    """Return the force table of another log of the fruit; no-contact runs are by default those beside it."""
+    from stages.ingest.ingest import force_table, ingest
+    from stages.ingest.log_file import read_log
+
+    airs = register.air_runs_beside(log) if air is None else air
+    register.check_air_runs(airs)
+    runs = {path.name: read_log(path, params) for path in airs}
+    return force_table(ingest(read_log(log, params), params, air_runs=runs, source=log.name))
+
+
 def _mesh_at(scan_dir: Path, params: Any, place: Place) -> Any:
     """Return the cut mesh of the place; None for that of the scan's first cut."""
     from stages.precut.precut import precut
     from stages.runtime.artifacts import read_table
     from stages.runtime.catalogue import ARTIFACTS
+    from stages.shared.anatomy import read_anatomy
     from stages.shared.cut import read_cut_mesh
     from stages.shared.surface import Surface
     from stages.tetrahedralize.tetrahedralize import tetrahedralize
@@ -211,13 +217,14 @@ def _mesh_at(scan_dir: Path, params: Any, place: Place) -> Any:
     if not low < place.offset_m < high:
         raise InputError(
             f"The plane {1e3 * place.offset_m:g} mm beside the scan's cut plane misses the body, which reaches from "
-            f"{1e3 * low:.1f} to {1e3 * high:.1f} mm. Give --offset-m between these."
+            f"{1e3 * low:.1f} to {1e3 * high:.1f} mm. Give --offset-mm between these."
         )
     surface = Surface(
         vertices - [place.offset_m, 0.0, 0.0], read_table(scan_dir, f"{body}/faces")["vertices"].to_numpy()
     )
     mesh = tetrahedralize(surface, params.tetrahedralize).mesh
-    return precut(mesh.nodes, mesh.tets, params.precut).cut
+    anatomy = read_anatomy(lambda name: read_table(scan_dir, name), body, along_x_m=-place.offset_m)
+    return replace(precut(mesh.nodes, mesh.tets, params.precut).cut, anatomy=anatomy or None)
 
 
 # Core or stone.
@@ -252,8 +259,6 @@ def find_core(
         region_setting,
         simulate_cut,
     )
-    from stages.ingest.ingest import force_table, ingest
-    from stages.ingest.log_file import read_log
     from stages.runtime.artifacts import read_notes, read_table
     from stages.runtime.files import write_bytes_atomic
     from stages.runtime.params import load_params
@@ -278,17 +283,13 @@ def find_core(
     prior = inside_prior(material, kind, body.centre_m, body.extent_m, body.volume_m3)
     looks = []
     for number, log in enumerate(logs):
-        runs = {path.name: read_log(path, params.ingest) for path in register.air_runs_beside(log)}
-        table = force_table(
-            ingest(read_log(log, params.ingest), params.ingest, air_runs=runs, source=log.name)
-        )
         offset_mm = offsets_mm[number] if number < len(offsets_mm) else 1e3 * params.clean.cut_offset_m
         turn_deg = turns_deg[number] if number < len(turns_deg) else 0.0
         plane = CutPlane.turned(body.centre_m, 1e-3 * offset_mm, turn_deg)
         flesh = simulate_cut(nodes, tets, plane, MATERIALS[material], params.cut, values)
         looks.append(
             look_from_log(
-                table,
+                _forces(log, params.ingest),
                 plane,
                 flesh,
                 values,
@@ -320,9 +321,9 @@ def find_core(
 
 
 _PROBE_FOLDER = "probe"
+"""Folder in the scan's directory."""
 _OF_A_PROBE = ("motion.parquet", "probe.png")
 """Files of that folder beside those of an export."""
-"""Folder in the scan's directory."""
 _NEEDED = ("clean/vertices", "clean/faces", "precut/nodes", "precut/springs")
 """Artifacts from which a first cut is designed."""
 

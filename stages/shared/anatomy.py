@@ -400,8 +400,8 @@ def anatomy_frames(anatomy: Anatomy, stage: str) -> "Mapping[str, pl.DataFrame]"
     }
 
 
-def read_anatomy(read: "Callable[[str], pl.DataFrame]", stage: str) -> Anatomy:
-    """Return regions and grain from the stage's tables; `read` maps an artifact's name to its table."""
+def read_anatomy(read: "Callable[[str], pl.DataFrame]", stage: str, *, along_x_m: float = 0.0) -> Anatomy:
+    """Return regions and grain from the stage's tables, moved along x; `read` maps an artifact's name to its table."""
     import polars as pl
 
     vertices, faces = read(f"{stage}/region_vertices"), read(f"{stage}/region_faces")
@@ -420,4 +420,6 @@ def read_anatomy(read: "Callable[[str], pl.DataFrame]", stage: str) -> Anatomy:
         Grain(np.array(row["point_m"]), np.array(row["axis"]), np.array(row["ratios"]))
         for row in read(f"{stage}/grain").iter_rows(named=True)
     ]
-    return Anatomy(tuple(regions), grain[0] if grain else None)
+    frame = np.eye(4)
+    frame[0, 3] = along_x_m
+    return Anatomy(tuple(regions), grain[0] if grain else None).moved(frame)

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -11,7 +12,8 @@ import trimesh
 import yaml
 
 from disect_sim.cut_mesh import box_mesh
-from disect_sim.regions import Anatomy
+from disect_sim.regions import Anatomy, Grain, Region, Shape
+from pipelines.scans.cuts import Place, _mesh_at
 from stages.precut import precut as precut
 from stages.runtime.artifacts import read_metadata, read_table, write_table
 from stages.runtime.catalogue import ARTIFACTS, STAGES, artifacts_of, base_of
@@ -112,6 +114,13 @@ def test_precut_as_an_instance_writes_the_same_on_the_same_body(tmp_path):
     assert np.array_equal(first.spring_area, second.spring_area)
 
 
+def write_body(folder: Path, stage: str, surface: trimesh.Trimesh) -> None:
+    vertices = pl.Series("position_m", surface.vertices, pl.Array(pl.Float64, 3))
+    faces = pl.Series("vertices", surface.faces, pl.Array(pl.Int32, 3))
+    write_table(folder, f"{stage}/vertices", pl.DataFrame([vertices]))
+    write_table(folder, f"{stage}/faces", pl.DataFrame([faces]))
+
+
 def test_tetrahedralize_as_an_instance_writes_the_same_on_the_same_body(tmp_path, monkeypatch):
     """A regular mesh stands in for the mesher, which takes seconds."""
     low, high = (-0.02, 0.0, -0.02), (0.02, 0.03, 0.02)
@@ -120,10 +129,7 @@ def test_tetrahedralize_as_an_instance_writes_the_same_on_the_same_body(tmp_path
     )
     surface = trimesh.creation.box(bounds=[low, high])
     for stage in ("clean", "halve"):
-        vertices = pl.Series("position_m", surface.vertices, pl.Array(pl.Float64, 3))
-        faces = pl.Series("vertices", surface.faces, pl.Array(pl.Int32, 3))
-        write_table(tmp_path, f"{stage}/vertices", pl.DataFrame([vertices]))
-        write_table(tmp_path, f"{stage}/faces", pl.DataFrame([faces]))
+        write_body(tmp_path, stage, surface)
     for stage in ("tetrahedralize", "tetrahedralize_half"):
         run_in_process(tmp_path, tetrahedralize, stage)
     assert_same_artifacts(tmp_path, "tetrahedralize_half")
@@ -173,3 +179,25 @@ def test_the_remedy_names_the_instances_parameter():
     assert _for_instance("tetrahedralize_half", sentence) == (
         "Lower tetrahedralize_half.edge_m. Run the stage tetrahedralize again. tetrahedralize_half: no."
     )
+
+
+def test_a_plane_beside_the_cut_takes_regions_and_grain_along(tmp_path, monkeypatch):
+    """The body is moved to the plane, and everything inside it too; a regular mesh stands in for the mesher."""
+    low, high = np.array([-0.02, 0.0, -0.02]), np.array([0.02, 0.03, 0.02])
+    moved = [-0.005, 0.0, 0.0]
+    monkeypatch.setattr(
+        tetrahedralize,
+        "mesh_inside",
+        lambda *_, **__: TetMesh(*box_mesh(low + moved, high + moved, (4, 3, 4))),
+    )
+    write_body(tmp_path, "clean", trimesh.creation.box(bounds=[low, high]))
+    stone = Region("stone", Shape.primitive("ellipsoid", np.eye(4), [0.006] * 3))
+    grain = Grain(np.array([0.002, 0.0, 0.0]), np.array([0.0, 1.0, 0.0]), np.array([1.0, 1.5, 1.0]))
+    for name, frame in anatomy_frames(Anatomy((stone,), grain), "clean").items():
+        write_table(tmp_path, name, frame)
+    nodes = tmp_path / ARTIFACTS["precut/nodes"].path
+    nodes.parent.mkdir(parents=True)
+    nodes.touch()
+    mesh = _mesh_at(tmp_path, PARAMS, Place(offset_m=0.005))
+    assert mesh.anatomy.regions[0].shape.frame[:3, 3] == pytest.approx(moved)
+    assert mesh.anatomy.grain.point == pytest.approx([-0.003, 0.0, 0.0])
