@@ -1,4 +1,4 @@
-"""Commands about single cuts and materials: verify, executed, materials, library add, probe, predict."""
+"""Commands about single cuts and materials: verify, executed, materials, library, probe, predict, core, tradeoff."""
 
 import json
 import math
@@ -16,8 +16,8 @@ from stages.runtime.errors import EXIT_FAILED, InputError, did_you_mean
 
 
 def add_cut_commands(app: typer.Typer) -> None:
-    """Add `predict`, `probe` and `core` to the command line."""
-    for command in (predict, probe, core):
+    """Add `predict`, `probe`, `core` and `tradeoff` to the command line."""
+    for command in (predict, probe, core, tradeoff):
         app.command()(command)
 
 
@@ -258,6 +258,74 @@ def probe(
         print_text(out, f"Files: {designed['folder']}")
     if not designed["certified"]:
         raise typer.Exit(EXIT_FAILED)
+
+
+def tradeoff(
+    scan: Annotated[str, typer.Argument(help="Id of a scan that has been run.", autocompletion=scan_ids)],
+    duration: Annotated[
+        float | None,
+        typer.Option(
+            help="Choose the motion with the least force that takes at most so many seconds, and run it."
+        ),
+    ] = None,
+    force_limit: Annotated[
+        float | None,
+        typer.Option(
+            help="Choose the shortest motion whose predicted peak is at most so many N, and run it."
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show the least force for a given duration: a curve of certified motions of the scan's second cut.
+
+    Durations include the final strokes. With --duration or --force-limit the chosen point is optimised and exported
+    as the scan's own motion (optimize.duration_s).
+    """
+    from pipelines.scans.tradeoff import pick_point
+    from pipelines.scans.tradeoff import tradeoff as compute
+
+    if duration is not None and force_limit is not None:
+        raise InputError(
+            "tradeoff: --duration and --force-limit are both given. One of them chooses. Drop one."
+        )
+    for name, value in (("--duration", duration), ("--force-limit", force_limit)):
+        if value is not None and not (math.isfinite(value) and value > 0.0):
+            raise InputError(f"{name} is {value:g}. It must be a positive number. Change it.")
+    project = this_project()
+    with err.status("tradeoff") as shown:
+        found = compute(project, scan, lambda share, step: shown.update(f"{100 * share:.0f} %: {step}"))
+    chosen = None
+    if duration is not None or force_limit is not None:
+        chosen = pick_point(found["points"], duration, force_limit)
+    if as_json:
+        print_json({**found, "chosen": chosen})
+    else:
+        _print_tradeoff(found, chosen)
+    if chosen is not None:
+        from pipelines.cli.run import run_again
+
+        run_again(project, scan, {"optimize": {"duration_s": chosen["descent_s"]}}, quiet=as_json)
+
+
+def _print_tradeoff(found: dict[str, Any], chosen: dict[str, Any] | None) -> None:
+    table = Table("total duration", "mean force", "peak force", "less than the vertical cut", "verdict")
+    for point in found["points"]:
+        verdict = "certified" if point["certified"] else f"refused: {point['refused_by'][0]}"
+        if not point["least_so_far"]:
+            verdict += "; a shorter one needs less"
+        table.add_row(
+            f"{point['duration_s']:.2f} s" + (" (chosen)" if point is chosen else ""),
+            f"{point['mean_force_n']:.1f} N",
+            f"{point['peak_force_n']:.1f} N",
+            _percent(point["reduction"]),
+            verdict,
+        )
+    out.print(table)
+    calibrated = "" if found["force_calibrated"] else " No force log of this fruit: forces are estimates."
+    print_text(
+        out,
+        f"Each against the vertical cut of the same total duration.{calibrated} Picture: {found['picture']}",
+    )
 
 
 def _points(band: float) -> str:

@@ -174,14 +174,37 @@ def export(
     is saved in scan.yaml, like --set arm.robot=NAME.
     """
     project, only_json = this_project(), OnlyJson() if as_json else None
+    overrides = {} if robot is None else {"arm": {"robot": robot}}
+    _print_run(
+        project,
+        _run_registered(project, scan, overrides, force=force, verbose=verbose, target=_EXPORT),
+        only_json,
+    )
+
+
+def run_again(project: "Project", scan: str, overrides: dict[str, dict[str, Any]], *, quiet: bool) -> None:
+    """Run a registered scan with further settings, print the result unless quiet, and exit with its exit code."""
+    result = _run_registered(project, scan, overrides, force=False, verbose=False, target=None)
+    if quiet:
+        raise typer.Exit(result.exit_code)
+    _print_run(project, result, None)
+
+
+def _run_registered(
+    project: "Project",
+    scan: str,
+    overrides: dict[str, dict[str, Any]],
+    *,
+    force: bool,
+    verbose: bool,
+    target: str | None,
+) -> "RunResult":
     from pipelines.scans.register import Request, known_raw_file
 
     def request() -> Request:
-        overrides = {} if robot is None else {"arm": {"robot": robot}}
         return Request(known_raw_file(project, scan), scan_id=scan, overrides=overrides)
 
-    result = _run(project, request, force=force, verbose=verbose, target=_EXPORT)
-    _print_run(project, result, only_json)
+    return _run(project, request, force=force, verbose=verbose, target=target)
 
 
 def _print_run(project: "Project", result: "RunResult", only_json: OnlyJson | None) -> None:

@@ -436,11 +436,8 @@ def _check_meshed(scan: str, scan_dir: Path, command: str = "probe") -> None:
 
 def _exported(scan_dir: Path, designed: Design, progress: _Progress) -> tuple[Any, dict[str, Any]]:
     """Export the best cut that can be certified (else the best one, refused); return it with verdict and folder."""
-    from stages.export.demand import parting_of
-    from stages.export.export import export
     from stages.export.export_files import rescue_others, walk
     from stages.optimize.first_cuts import to_execute
-    from stages.replay.replay import frame_table, record, spring_table
     from stages.runtime.artifacts import read_table
     from stages.runtime.catalogue import ARTIFACTS
 
@@ -459,23 +456,11 @@ def _exported(scan_dir: Path, designed: Design, progress: _Progress) -> tuple[An
     for number, cut in enumerate(ranked):
         progress(0.7 + 0.3 * number / len(ranked), f"certify {cut.name}")
         motion = to_execute(cut, model, values, params.optimize)
-        recording = record(model.mesh, model.material, motion, values, params.replay)
-        parting = parting_of(
-            frame_table(recording), spring_table(recording), recording.result.statistics.inverted_tets
-        )
         attempt = scratch / str(number)
         attempt.mkdir(parents=True)
         motion.write_parquet(attempt / "motion.parquet")
-        made = export(
-            attempt,
-            motion,
-            body,
-            parting,
-            chain,
-            params.export,
-            knife=params.cut.knife_label,
-            scan_id=identity.id,
-            force_calibrated=False,
+        made = export_simulated(
+            attempt, motion, model, values, body, chain, params, scan_id=identity.id, force_calibrated=False
         )
         tried.append((cut, attempt, made))
         if made.certificate.certified:
@@ -491,6 +476,40 @@ def _exported(scan_dir: Path, designed: Design, progress: _Progress) -> tuple[An
         "verdict": made.certificate.verdict,
         "folder": str(folder / made.folder.name),
     }
+
+
+def export_simulated(
+    parent: Path,
+    motion: Any,
+    model: Any,
+    values: Any,
+    body: tuple[Any, Any],
+    chain: Any,
+    params: Any,
+    *,
+    scan_id: str,
+    force_calibrated: bool,
+) -> Any:
+    """Simulate a motion (columns of optimize/motion) to its end, and export and certify it below `parent`."""
+    from stages.export.demand import parting_of
+    from stages.export.export import export
+    from stages.replay.replay import frame_table, record, spring_table
+
+    recording = record(model.mesh, model.material, motion, values, params.replay)
+    parting = parting_of(
+        frame_table(recording), spring_table(recording), recording.result.statistics.inverted_tets
+    )
+    return export(
+        parent,
+        motion,
+        body,
+        parting,
+        chain,
+        params.export,
+        knife=params.cut.knife_label,
+        scan_id=scan_id,
+        force_calibrated=force_calibrated,
+    )
 
 
 def _write_picture(scan_dir: Path, designed: Design, chosen: Any) -> None:

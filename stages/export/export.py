@@ -24,9 +24,9 @@ _MOTION = "optimize/motion"
 _BODY = ("halve/vertices", "halve/faces")
 """Surface of the body that is cut, in the cutting frame."""
 _SIMULATED = ("replay/frames", "replay/springs")
+"""Simulated cut of the motion."""
 _FIT = "calibrate/profile"
 """Empty where no force log was fitted."""
-"""Simulated cut of the motion."""
 _CERTIFIED, _REFUSED, _UNCHECKED = "certified", "refused", ".unchecked"
 """Folders of an export; exactly one of the first two remains."""
 

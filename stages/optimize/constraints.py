@@ -52,7 +52,8 @@ def passage_of(mesh: CutMesh, blade_m: float, params: OptimizeParams) -> Passage
         )
     start = float(high[1]) + params.cut.start_clearance_m
     grain = max(params.cut.dt_s, 1.0 / RATE_HZ)
-    duration = grain * np.ceil((start - params.cut.board_clearance_m) / params.cut.speed_m_s / grain)
+    wanted = params.duration_s or (start - params.cut.board_clearance_m) / params.cut.speed_m_s
+    duration = grain * np.ceil(wanted / grain - 1e-9)
     return Passage(
         start,
         params.cut.board_clearance_m,

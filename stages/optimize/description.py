@@ -164,6 +164,8 @@ class OptimizeParams(StageParams):
     """This and the accelerations: null in params.yaml takes those of arm.robot."""
     max_acceleration_along_m_s2: Annotated[float, Field(gt=0, le=20)]
     max_acceleration_vertical_m_s2: Annotated[float, Field(gt=0, le=20)]
+    duration_s: Annotated[float, Field(ge=0.3, le=60)] | None
+    """Duration of the descent, without final strokes; None: height / cut.speed_m_s."""
     keyframe_spacing_s: Annotated[float, Field(ge=0.02, le=10)]
     sigma2_s2: Annotated[float, Field(gt=0, le=10)] = 0.03
     window_s: Annotated[float, Field(ge=0.12, le=1)]

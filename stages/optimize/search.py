@@ -306,7 +306,7 @@ def optimize(
         progress(_WHOLE_SHARE, "simulate the whole vertical cut, and the whole motion with other shares")
         path = joined(cut.trajectory(best), draw.path)
         whole = Whole(path, np.concatenate([slicing.force, draw.force]), cut.sample_rate_hz)
-        straight = _straight_path(cut, path, params)
+        straight = straight_path(cut, path, params)
         nodes = [] if shares is None else [shares_in(values) * factors for factors in NODES[1:]]
         jobs = [WholeCut(model, values, straight, params)]
         jobs += [WholeCut(model, with_shares(values, node), path, params) for node in nodes]
@@ -346,7 +346,7 @@ def _path_seconds(path: Trajectory) -> float:
     return (len(path.position) - 1) / RATE_HZ
 
 
-def _straight_path(cut: SlicingCut, path: Trajectory, params: OptimizeParams) -> Trajectory:
+def straight_path(cut: SlicingCut, path: Trajectory, params: OptimizeParams) -> Trajectory:
     """Return the vertical cut of the path's duration, start and end height, from rest to rest."""
     seconds, end = round(_path_seconds(path), 9), float(path.position[-1, 1])
     longer = cut.along(replace(cut.passage, duration_s=seconds, end_m=end), params)

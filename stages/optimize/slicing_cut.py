@@ -106,6 +106,19 @@ class SlicingCut:
         """Return the motion's parameters in SI units, each of shape [keyframes]."""
         return dict(zip(_KEYFRAMES, self._si(variables), strict=True))
 
+    def variables_of(self, times: Array, keyframes: Mapping[str, Array]) -> Array:
+        """Return variables like the keyframes of another cut of the same body, stretched to this one's duration.
+
+        keyframes: the motion's parameters in SI units at `times` [s]. Sawing keeps its speed and frequency, the descent
+        its course over the part of the duration that has passed.
+        """
+        passed = self.keyframe_times / self.passage.duration_s * times[-1]
+        amplitude, frequency, descent = (np.interp(passed, times, keyframes[name]) for name in _KEYFRAMES)
+        mean = descent.mean() or 1.0
+        return np.stack(
+            [amplitude / AMPLITUDE_M_S, frequency / FREQUENCY_RAD_S, (descent / mean - 1.0) / _DESCENT]
+        )
+
     def cuts(self, variables: Array) -> list[Cut]:
         """Return the cuts to simulate for this motion: one for every draw of the parameters."""
         motion = self._motion.with_parameters(**self.motion_parameters(variables))

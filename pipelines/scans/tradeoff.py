@@ -1,0 +1,136 @@
+"""Force against duration of a scan's second cut: a curve of certified motions, and the choice of one."""
+
+import json
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pipelines.project import Project, known_scans
+from pipelines.scans.cuts import export_simulated
+from stages.runtime.errors import InputError
+from stages.runtime.scan_file import PARAMS_FILE_NAME, SCAN_FILE_NAME, read_scan_file
+
+_TRADEOFF_FOLDER = "tradeoff"
+_FOR_TRADEOFF = (
+    "precut_half/nodes",
+    "optimize/keyframes",
+    "optimize/motion",
+    "halve/vertices",
+    "halve/faces",
+)
+
+
+def tradeoff(project: Project, scan: str, progress: Callable[[float, str], None]) -> dict[str, Any]:
+    """Find and certify the least-force motion for several durations; return the curve and the paths of the files."""
+    from disect_sim.parameters import MATERIALS
+    from stages.export.export_files import walk
+    from stages.optimize import tradeoff as search
+    from stages.optimize.optimize import mean_shares
+    from stages.runtime.artifacts import read_table
+    from stages.runtime.catalogue import ARTIFACTS
+    from stages.runtime.files import write_bytes_atomic
+    from stages.runtime.params import load_params
+    from stages.runtime.stage_io import encode_png
+    from stages.shared.cut import cutting_model, read_cut_mesh, read_second_cut_values
+
+    known_scans(project, [scan])
+    scan_dir = project.scan_dir(scan)
+    missing = [name for name in _FOR_TRADEOFF if not (scan_dir / ARTIFACTS[name].path).exists()]
+    if missing:
+        raise InputError(
+            f"tradeoff: {scan} has no {missing[0]}. It starts from the scan's own optimised motion. Run "
+            f"`scan2cut run {scan}` first."
+        )
+    params = load_params(project.root / PARAMS_FILE_NAME, scan_dir / SCAN_FILE_NAME)
+    identity = read_scan_file(scan_dir)
+
+    def read(name: str) -> Any:
+        return read_table(scan_dir, name)
+
+    model = cutting_model(read_cut_mesh(read, "precut_half"), MATERIALS[identity.material], params.cut)
+    fitted = read_second_cut_values(read)
+    values = mean_shares(fitted, read("calibrate/shares"))
+    points = search.tradeoff(
+        model,
+        values,
+        params.optimize,
+        read("optimize/keyframes"),
+        lambda share, what: progress(0.8 * share, what),
+    )
+    if not points:
+        raise InputError(
+            f"tradeoff: no motion of {scan} keeps the arm's limits and finishes at any duration. At least the scan's "
+            "own should. Run the scan again, or raise optimize.max_speed_m_s and the accelerations."
+        )
+    chain = walk(scan_dir, tuple(ARTIFACTS[name].path for name in _FOR_TRADEOFF[2:]), root=identity.scan)
+    calibrated = not read("calibrate/profile").is_empty()
+    exports = []
+    for number, point in enumerate(points):
+        progress(0.8 + 0.2 * number / len(points), f"certify {point.duration_s:.2f} s")
+        with tempfile.TemporaryDirectory() as parent:
+            made = export_simulated(
+                Path(parent),
+                point.table(),
+                model,
+                fitted,
+                (read("halve/vertices"), read("halve/faces")),
+                chain,
+                params,
+                scan_id=identity.id,
+                force_calibrated=calibrated,
+            )
+        exports.append(made.certificate)
+    front = search.on_front([point.mean_n for point in points])
+    rows = [
+        {
+            "duration_s": point.duration_s,
+            "descent_s": point.descent_s,
+            "mean_force_n": point.mean_n,
+            "peak_force_n": point.peak_n,
+            "reduction": point.saving,
+            "certified": certificate.certified,
+            "least_so_far": least,
+            "refused_by": [check.sentence() for check in certificate.failed][:1],
+        }
+        for point, certificate, least in zip(points, exports, front, strict=True)
+    ]
+    folder = scan_dir / _TRADEOFF_FOLDER
+    folder.mkdir(exist_ok=True)
+    found = {
+        "scan": scan,
+        "force_calibrated": calibrated,
+        "points": rows,
+        "picture": str(folder / "tradeoff.png"),
+        "file": str(folder / "tradeoff.json"),
+    }
+    picture = search.tradeoff_picture(points, [certificate.certified for certificate in exports])
+    write_bytes_atomic(folder / "tradeoff.png", encode_png(picture))
+    write_bytes_atomic(folder / "tradeoff.json", json.dumps(found, indent=2).encode())
+    return found
+
+
+def pick_point(
+    points: list[dict[str, Any]], duration_s: float | None, force_limit_n: float | None
+) -> dict[str, Any]:
+    """Return the certified motion with the least mean force within a duration, or the shortest within a peak force."""
+    certified = [point for point in points if point["certified"]]
+    if duration_s is not None:
+        within = [point for point in certified if point["duration_s"] <= duration_s]
+        if not within:
+            shortest = min((point["duration_s"] for point in certified), default=None)
+            raise InputError(
+                f"No certified motion takes at most {duration_s:g} s. "
+                + ("There is none at all." if shortest is None else f"The shortest takes {shortest:.2f} s.")
+                + " Give a longer --duration."
+            )
+        return min(within, key=lambda point: float(point["mean_force_n"]))
+    within = [point for point in certified if point["peak_force_n"] <= (force_limit_n or 0.0)]
+    if not within:
+        least = min((point["peak_force_n"] for point in certified), default=None)
+        raise InputError(
+            f"No certified motion keeps its peak force within {force_limit_n:g} N. "
+            + ("There is none at all." if least is None else f"The least peak is {least:.1f} N.")
+            + " Give a higher --force-limit."
+        )
+    return min(within, key=lambda point: float(point["duration_s"]))

@@ -1,0 +1,212 @@
+"""Force against duration: the least-force motion for several durations, each search started from its neighbour's."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from disect_sim import Model
+from disect_sim.many import force_of, simulate_many
+from disect_sim.processes import report_to_parent
+from stages.optimize.constraints import Constraints, passage_of, rules_of
+from stages.optimize.descent import descend, nearest_feasible
+from stages.optimize.description import OptimizeParams
+from stages.optimize.final_draw import FinalDraw, Whole, WholeCut, final_draw, joined
+from stages.optimize.optimize_report import motion_rows
+from stages.optimize.search import Measured, near_vertical, straight_path
+from stages.optimize.slicing_cut import SlicingCut, Values
+from stages.runtime.checkpoint import Checkpoint
+from stages.runtime.stage_io import stage_workers
+from stages.shared.cut import CutOutcome
+from stages.shared.pictures import CUT, SCAN, TEXT, WARNING, new_figure, pixels_of
+
+_Array = NDArray[np.float64]
+_FACTORS = tuple(2.0 ** (0.5 * k) for k in range(-2, 5))
+"""Durations of the descent over that of the scan's own motion: half to four times."""
+_ITERATIONS = 8
+"""Simulations with gradient per duration: the start is a neighbour's optimum."""
+
+
+@dataclass(frozen=True)
+class Timed:
+    """The least-force motion of one duration."""
+
+    motion: Measured
+    draw: FinalDraw
+    whole: Whole
+    """With its final strokes."""
+    vertical: Whole
+    """The vertical cut of the same total duration, start and end height."""
+
+    @property
+    def duration_s(self) -> float:
+        """Total duration, final strokes included [s]."""
+        return float(self.whole.times[-1])
+
+    @property
+    def descent_s(self) -> float:
+        """Duration of the descent, as in optimize.duration_s."""
+        return self.motion.cut.passage.duration_s
+
+    @property
+    def mean_n(self) -> float:
+        """Mean force of the whole motion [N]."""
+        return self.whole.mean_n(self.motion.cut.mean_over)
+
+    @property
+    def peak_n(self) -> float:
+        """Largest force [N]."""
+        return float(self.whole.norm.max())
+
+    @property
+    def saving(self) -> float:
+        """Fraction of the vertical cut's mean force that is saved."""
+        return 1.0 - self.mean_n / self.vertical.mean_n(self.motion.cut.mean_over)
+
+    def table(self) -> pl.DataFrame:
+        """Return the motion with the columns of optimize/motion."""
+        return motion_rows(self.motion, self.draw)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """Result of one duration as it leaves its process; None without a feasible motion that finishes."""
+
+    params: OptimizeParams
+    variables: _Array
+    force: _Array
+    draw: FinalDraw
+    vertical: tuple[_Array | None, CutOutcome]
+
+
+@dataclass(frozen=True)
+class _Chain:
+    """Durations that one process works through, from the known motion outwards."""
+
+    model: Model
+    values: Values
+    params: OptimizeParams
+    durations_s: tuple[float, ...]
+    times: _Array
+    keyframes: Mapping[str, _Array]
+
+    def run(self) -> list[_Found | None]:
+        times, keyframes, out = self.times, self.keyframes, []
+        for duration in self.durations_s:
+            params = self.params.changed(
+                duration_s=duration, iterations=min(_ITERATIONS, self.params.iterations)
+            )
+            passage = passage_of(self.model.mesh, self.model.knife.length_m, params)
+            cut = SlicingCut(self.model, (self.values,), passage, params)
+            found = _search(self, cut, cut.variables_of(times, keyframes), params)
+            if found is not None:
+                times, keyframes = cut.keyframe_times, cut.motion_parameters(found.variables)
+            out.append(found)
+            report_to_parent(duration)
+        return out
+
+
+def _search(chain: _Chain, cut: SlicingCut, wish: _Array, params: OptimizeParams) -> _Found | None:
+    (straight,) = simulate_many(cut.cuts(cut.straight()), of=force_of, processes=1)
+    if straight.value is None:
+        return None
+    start = nearest_feasible(cut, Constraints(rules_of(cut.passage, params), params), wish, params)
+    if not np.isfinite(start).all():
+        start = near_vertical(cut, params)
+    run = descend(
+        cut,
+        start,
+        params,
+        scale_n=cut.mean_of([straight.value], cut.straight()),
+        checkpoint=Checkpoint(None, "", stage="optimize", part="tradeoff"),
+    )
+    if run.best is None or not run.feasible:
+        return None
+    best = cut.at_end_height(run.best.variables)
+    (answer,) = simulate_many(cut.cuts(best), of=force_of, processes=1)
+    if answer.value is None:
+        return None
+    draw = final_draw(chain.model, chain.values, cut, best, params)
+    path = joined(cut.trajectory(best), draw.path)
+    vertical = WholeCut(chain.model, chain.values, straight_path(cut, path, params), params).run()
+    return None if vertical[0] is None else _Found(params, best, answer.value, draw, vertical)
+
+
+def tradeoff(
+    model: Model,
+    values: Values,
+    params: OptimizeParams,
+    keyframes: pl.DataFrame,
+    progress: Callable[[float, str], None],
+) -> list[Timed]:
+    """Return the least-force motions by duration, the shortest first; durations that the arm can't keep are left out.
+
+    keyframes: the table optimize/keyframes of the known motion.
+    """
+    known = passage_of(model.mesh, model.knife.length_m, params).duration_s
+    durations = [round(factor * known, 3) for factor in _FACTORS]
+    columns = {"amplitude": "amplitude_m_s", "frequency": "frequency_rad_s", "velocity_y": "velocity_y_m_s"}
+    start = {name: keyframes[column].to_numpy() for name, column in columns.items()}
+    middle = durations.index(round(known, 3))
+    chain = _Chain(model, values, params, (), keyframes["time_s"].to_numpy(), start)
+    chains = [
+        replace(chain, durations_s=tuple(durations[middle:])),
+        replace(chain, durations_s=tuple(reversed(durations[:middle]))),
+    ]
+    done: list[float] = []
+
+    def listen(duration: float) -> None:
+        done.append(duration)
+        progress(len(done) / len(durations), f"{duration:.2f} s")
+
+    with stage_workers(params.processes) as workers:
+        results = workers.run(_Chain.run, chains, on_message=listen)
+    found = [each for chain_results in results for each in chain_results if each is not None]
+    return sorted((_timed(model, values, each) for each in found), key=lambda each: each.duration_s)
+
+
+def _timed(model: Model, values: Values, found: _Found) -> Timed:
+    passage = passage_of(model.mesh, model.knife.length_m, found.params)
+    cut = SlicingCut(model, (values,), passage, found.params)
+    path = joined(cut.trajectory(found.variables), found.draw.path)
+    force = found.vertical[0]
+    assert force is not None
+    return Timed(
+        Measured(cut, found.variables, found.force),
+        found.draw,
+        Whole(path, np.concatenate([found.force, found.draw.force]), cut.sample_rate_hz),
+        Whole(straight_path(cut, path, found.params), force, cut.sample_rate_hz),
+    )
+
+
+def on_front(means_n: Sequence[float]) -> list[bool]:
+    """Return which of the motions, the shortest first, have less force than every shorter one."""
+    least = np.minimum.accumulate(means_n)
+    return [i == 0 or bool(mean < least[i - 1]) for i, mean in enumerate(means_n)]
+
+
+def tradeoff_picture(points: Sequence[Timed], certified: Sequence[bool]) -> NDArray[np.uint8]:
+    """Draw mean and peak force over the total duration, beside the vertical cut's; 8-bit pixels [height, width, 3]."""
+    figure, canvas = new_figure((11.0, 4.2))
+    force, forces = figure.subplots(1, 2)
+    times = [point.duration_s for point in points]
+    force.plot(times, [point.mean_n for point in points], color=CUT, label="mean force")
+    force.plot(times, [point.peak_n for point in points], color=CUT, ls=":", label="peak force")
+    vertical = [point.vertical.mean_n(point.motion.cut.mean_over) for point in points]
+    force.plot(times, vertical, color=SCAN, label="vertical cut, mean force")
+    for point, good in zip(points, certified, strict=True):
+        force.plot(point.duration_s, point.mean_n, "o" if good else "x", color=CUT if good else WARNING)
+    force.set(
+        xlabel="total duration, final strokes included [s]", ylabel="force on the knife [N]", ylim=(0, None)
+    )
+    force.set_title("least force for a duration (cross: refused)", color=TEXT, fontsize=10)
+    force.legend(frameon=False)
+    for i, point in enumerate(points):
+        shade = 0.2 + 0.7 * i / max(1, len(points) - 1)
+        rate = point.whole.sample_rate_hz
+        forces.plot(np.arange(len(point.whole.norm)) / rate, point.whole.norm, color=CUT, alpha=shade)
+    forces.set(xlabel="time [s]", ylabel="force on the knife [N]")
+    forces.set_title("force of each motion", color=TEXT, fontsize=10)
+    return pixels_of(canvas)

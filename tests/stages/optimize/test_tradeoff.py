@@ -1,0 +1,93 @@
+"""Force against duration: durations are kept, a neighbour's motion starts the search, a point can be chosen."""
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from pipelines.cli.main import app
+from pipelines.scans.register import Request, register_scan
+from pipelines.scans.tradeoff import pick_point
+from pipelines.scans.tradeoff import tradeoff as tradeoff_of_a_scan
+from stages.optimize import tradeoff as tradeoff_module
+from stages.optimize.confirmation import finer_cut
+from stages.optimize.constraints import passage_of
+from stages.optimize.optimize_report import keyframe_table
+from stages.optimize.search import optimize
+from stages.optimize.tradeoff import on_front, tradeoff, tradeoff_picture
+from stages.runtime.errors import InputError
+from tests.pipelines.tiny_project import ROOT, make_real_project
+from tests.stages.slicing_scenes import VALUES, block, quick, slicing_cut, uncut_block
+
+
+def test_the_duration_is_that_of_the_settings_in_whole_steps():
+    model, params = block(), quick(duration_s=0.7301)
+    passage = passage_of(model.mesh, model.knife.length_m, params)
+    assert passage.duration_s == pytest.approx(0.732), "steps of 4 ms"
+    assert passage_of(model.mesh, model.knife.length_m, quick()).duration_s != passage.duration_s
+
+
+def test_a_motion_stretched_to_its_own_duration_is_the_same_and_to_another_saws_as_fast():
+    cut, slower = slicing_cut(quick()), slicing_cut(quick(duration_s=2.0))
+    variables = np.random.default_rng(0).uniform(-0.5, 0.5, (3, cut.keyframes))
+    variables[2] -= variables[2].mean()
+    keyframes = cut.motion_parameters(variables)
+    assert cut.variables_of(cut.keyframe_times, keyframes) == pytest.approx(variables)
+    longer = slower.motion_parameters(slower.variables_of(cut.keyframe_times, keyframes))
+    for name in ("amplitude", "frequency"):
+        assert [longer[name][0], longer[name][-1]] == pytest.approx([keyframes[name][0], keyframes[name][-1]])
+    assert slower.trajectory(slower.straight()).position[-1, 1] == pytest.approx(cut.passage.end_m)
+
+
+def test_more_time_needs_less_force_under_the_same_limits(monkeypatch):
+    """A slower descent at the same speed along the blade turns the force sideways."""
+    monkeypatch.setattr(tradeoff_module, "_FACTORS", (1.0, 2.0))
+    params, model = quick(iterations=4), block()
+    values = {name: np.asarray(value) for name, value in VALUES.items()}
+    known = optimize(model, values, params, finer=finer_cut(*uncut_block()))
+    shares = []
+    points = tradeoff(model, values, params, keyframe_table(known), lambda share, what: shares.append(share))
+    assert shares == [0.5, 1.0]
+    first, second = points
+    assert second.descent_s == pytest.approx(2.0 * first.descent_s, abs=0.005)
+    assert second.mean_n < first.mean_n
+    for point in points:
+        assert len(point.vertical.path.position) == len(point.whole.path.position), "the same total duration"
+        assert point.vertical.path.position[-1, 1] == pytest.approx(point.whole.path.position[-1, 1])
+        assert point.table()["time_s"][-1] == pytest.approx(point.duration_s)
+    assert tradeoff_picture(points, [True, False]).std() > 5.0
+
+
+def test_only_motions_with_less_force_than_every_shorter_one_are_on_the_front():
+    assert on_front([9.0, 7.0, 8.0, 6.0]) == [True, True, False, True]
+
+
+POINTS = [
+    {"duration_s": 1.0, "mean_force_n": 9.0, "peak_force_n": 20.0, "certified": True},
+    {"duration_s": 2.0, "mean_force_n": 6.0, "peak_force_n": 12.0, "certified": True},
+    {"duration_s": 3.0, "mean_force_n": 5.0, "peak_force_n": 8.0, "certified": False},
+]
+
+
+def test_a_point_is_chosen_by_its_duration_or_its_peak_force():
+    assert pick_point(POINTS, 2.5, None)["duration_s"] == 2.0
+    assert pick_point(POINTS, None, 25.0)["duration_s"] == 1.0
+    assert pick_point(POINTS, 9.0, None)["duration_s"] == 2.0, "a refused motion is never chosen"
+    with pytest.raises(InputError, match=r"at most 0\.5 s.*shortest takes 1\.00 s"):
+        pick_point(POINTS, 0.5, None)
+    with pytest.raises(InputError, match=r"within 9 N.*least peak is 12\.0 N"):
+        pick_point(POINTS, None, 9.0)
+
+
+def test_a_scan_without_a_motion_and_two_choices_are_refused(tmp_path, monkeypatch):
+    project = make_real_project(tmp_path)
+    scan = register_scan(project, Request(ROOT / "data" / "sample" / "synthetic_apple.ply"))
+    with pytest.raises(InputError, match=f"run {scan}"):
+        tradeoff_of_a_scan(project, scan, lambda share, what: None)
+    monkeypatch.chdir(tmp_path)
+    for options, message in (
+        (["--duration", "2", "--force-limit", "9"], "both given"),
+        (["--duration", "-1"], "positive"),
+        (["--force-limit", "nan"], "positive"),
+    ):
+        refused = CliRunner().invoke(app, ["tradeoff", scan, *options])
+        assert isinstance(refused.exception, InputError) and message in str(refused.exception)
