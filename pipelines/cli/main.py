@@ -4,9 +4,11 @@ import io
 import os
 import sys
 import traceback
+from collections.abc import Sequence
 from importlib.metadata import version
+from itertools import groupby
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -33,6 +35,9 @@ from pipelines.cli.terminal import (
 from pipelines.dvc.commands import redact
 from pipelines.dvc.stopping import STOP, StoppedError, end_process, say_stopped
 from stages.runtime.errors import EXIT_BAD_INPUT, EXIT_FAILED, InputError, error_text, is_bad_input
+
+if TYPE_CHECKING:
+    from pipelines.scans.status import StageStatus
 
 app = typer.Typer(
     name="scan2cut",
@@ -71,11 +76,11 @@ def status(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show which stages are fresh, stale or have never run."""
+    """Show which stages are fresh, stale, running or have never run; of more than 3 scans a line each."""
     project = this_project()
     from pipelines.scans.status import read_status
 
-    with err.status("running dvc status"):
+    with err.status("comparing files with dvc.lock"):
         rows = read_status(project, scans or [], print_note)
     if as_json:
         print_json(
@@ -85,11 +90,37 @@ def status(
     if not rows:
         out.print("No scans registered. Register one with: scan2cut run FILE")
         return
+    if len({row.scan for row in rows}) > _MOST_IN_DETAIL:
+        out.print(_one_line_each(rows))
+        return
     table = Table("scan", "stage", "state", "reason")
     colours = {"fresh": "green", "stale": "yellow", "never run": "dim", "running": "cyan"}
     for row in rows:
         table.add_row(row.scan, row.stage, f"[{colours[row.state]}]{row.state}", "\n".join(row.reasons))
     out.print(table)
+
+
+_MOST_IN_DETAIL = 3
+"""Scans of which `status` shows every stage."""
+
+
+def _one_line_each(rows: Sequence["StageStatus"]) -> Table:
+    """Return a table of scans: how many stages are fresh, which run, which are stale, why the first of them is."""
+    table = Table("scan", "fresh", "running", "stale", "never run", "first reason")
+    for scan, of_scan in groupby(rows, key=lambda row: row.scan):
+        stages: dict[str, list[StageStatus]] = {"fresh": [], "running": [], "stale": [], "never run": []}
+        for row in of_scan:
+            stages[row.state].append(row)
+        reasons = [reason for row in stages["stale"] for reason in row.reasons]
+        table.add_row(
+            scan,
+            f"[green]{len(stages['fresh'])}",
+            f"[cyan]{', '.join(row.stage for row in stages['running'])}",
+            f"[yellow]{', '.join(row.stage for row in stages['stale'])}",
+            f"[dim]{len(stages['never run']) or ''}",
+            reasons[0] if reasons else "",
+        )
+    return table
 
 
 @app.command()

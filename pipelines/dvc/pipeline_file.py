@@ -112,7 +112,8 @@ def pipeline_address(project: Project, scan_id: str) -> str:
 def is_current(project: Project, scan_id: str) -> bool:
     """Return whether the scan's dvc.yaml is a regular file that matches the template and lists all stages that ran."""
     path = project.scan_dir(scan_id) / PIPELINE_FILE_NAME
-    return not path.is_symlink() and _text(path) == _expected(project, scan_id)
+    text = _text(path)
+    return not path.is_symlink() and (text == _text(project.template) or text == _expected(project, scan_id))
 
 
 def refresh_pipeline_file(project: Project, scan_id: str) -> str | None:
@@ -159,6 +160,8 @@ def listed_while_it_runs(project: Project, scan_id: str, stage: str) -> Iterator
 def outdated_stages(project: Project, scan_id: str) -> set[str] | None:
     """Return the stages of the scan's dvc.yaml that the template defines otherwise; None if the file can't be used."""
     path = project.scan_dir(scan_id) / PIPELINE_FILE_NAME
+    if not path.is_symlink() and _text(path) == _text(project.template):
+        return set()
     listed = None if path.is_symlink() else _stages(path)
     if not listed:
         return None

@@ -149,15 +149,20 @@ def damaged(recorded: Iterable[_Recorded]) -> list[_Recorded]:
     return [item for item in recorded if md5_of_path(item.path) != item.md5]
 
 
-def md5_of_path(path: Path) -> str | None:
+def md5_of_file(path: Path) -> str:
+    """Return the hash of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "md5").hexdigest()
+
+
+def md5_of_path(path: Path, of_file: Callable[[Path], str] = md5_of_file) -> str | None:
     """Return DVC's hash of a file or directory; None if it does not exist."""
     if path.is_file():
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "md5").hexdigest()
+        return of_file(path)
     if not path.is_dir():
         return None
     entries = [
-        {"md5": md5_of_path(file), "relpath": file.relative_to(path).as_posix()}
+        {"md5": of_file(file), "relpath": file.relative_to(path).as_posix()}
         for file in path.rglob("*")
         if file.is_file() and "__pycache__" not in file.parts
     ]

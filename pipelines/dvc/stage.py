@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.dvc.commands import BUSY_MESSAGE, EventsTail, redact
+from pipelines.dvc.freshness import note_recorded
 from pipelines.dvc.pipeline_file import (
     StageEntry,
     listed_while_it_runs,
@@ -150,6 +151,7 @@ def bring_up_to_date(
                 outcome = _run_again(project, scan_id, entry, listeners)
         remove_checkpoints(scan_dir, entry.name)
         keep_spare_lock_file(project, scan_id)
+        note_recorded(project, scan_id)
     metrics: dict[str, Any] = {}
     for path in entry.metrics:
         metrics |= read_metrics(project.root / resolve(path, scan_yaml))

@@ -3,6 +3,7 @@
 DVC decides whether a stage is fresh; Prefect runs, retries and monitors.
 """
 
+import json
 import logging
 import os
 import time
@@ -29,16 +30,22 @@ from pipelines.dvc.clone import (
     text_files,
     write_text_files,
 )
-from pipelines.dvc.commands import CommandError
-from pipelines.dvc.pipeline_file import StageEntry, needed_for, read_template, upstream
-from pipelines.dvc.repair import check_raw_files, has_results
+from pipelines.dvc.commands import CommandError, run_dvc
+from pipelines.dvc.pipeline_file import (
+    StageEntry,
+    needed_for,
+    outdated_stages,
+    pipeline_address,
+    read_template,
+    upstream,
+)
+from pipelines.dvc.repair import check_raw_files, has_results, recorded_stages
 from pipelines.dvc.stage import Listeners, StageReport, TryAgainError, bring_up_to_date
 from pipelines.dvc.stopping import StoppedError
 from pipelines.project import Project
 from pipelines.report.page import figure, refusal, refusal_of_run, result_word, stage_warnings
 from pipelines.runs.dashboard_artifacts import RUN_PAGE, RunPage, StagePage
 from pipelines.runs.progress_lines import duration
-from pipelines.scans.status import read_status
 from stages.runtime.catalogue import STAGES
 from stages.runtime.errors import InputError
 
@@ -145,10 +152,14 @@ def _fresh_at_first(project: Project, scan_id: str, entries: Sequence[StageEntry
     if len(entries) < 2 or not has_results(project.scan_dir(scan_id)):
         return set()
     try:
-        states = {row.stage: row.state for row in read_status(project, [scan_id])}
-    except (CommandError, InputError):
+        changed = json.loads(run_dvc(project, "status", "--json", pipeline_address(project, scan_id)))
+        stale = {address.rpartition(":")[2] for address in changed} | (
+            outdated_stages(project, scan_id) or set()
+        )
+        fresh = recorded_stages(project.scan_dir(scan_id)).keys() - stale
+    except (CommandError, InputError, ValueError):
         return set()
-    return {entry.name for entry in takewhile(lambda entry: states.get(entry.name) == "fresh", entries)}
+    return {entry.name for entry in takewhile(lambda entry: entry.name in fresh, entries)}
 
 
 def _run_entry(

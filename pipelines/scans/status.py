@@ -1,11 +1,11 @@
-"""Report which stages of a scan are fresh or stale, from `dvc status`."""
+"""Report which stages of a scan are fresh, stale or running."""
 
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-from pipelines.dvc.commands import CommandError, run_dvc
+from pipelines.dvc.freshness import Comparison
 from pipelines.dvc.pipeline_file import (
     StageEntry,
     check_keys,
@@ -13,18 +13,18 @@ from pipelines.dvc.pipeline_file import (
     outdated_stages,
     pipeline_address,
     read_template,
-    stage_address,
+    resolve,
     upstream,
 )
-from pipelines.dvc.repair import recorded_stages
 from pipelines.project import TEMPLATE, Project, known_scans, lock_holder
-from stages.runtime.scan_file import read_scan_file
+from stages.runtime.files import read_mapping
+from stages.runtime.scan_file import SCAN_FILE_NAME, read_scan_file
 
 _State = Literal["fresh", "stale", "never run", "running"]
 
 
 @dataclass(frozen=True)
-class _StageStatus:
+class StageStatus:
     """State of one stage of one scan."""
 
     scan: str
@@ -36,73 +36,67 @@ class _StageStatus:
 
 def read_status(
     project: Project, scan_ids: Sequence[str] = (), say: Callable[[str], None] = lambda message: None
-) -> list[_StageStatus]:
-    """Return the state of every stage of the given (default: all) scans from `dvc status`. Writes nothing.
+) -> list[StageStatus]:
+    """Return the state of every stage of the given (default: all) scans; change no scan.
 
     Where a scan's dvc.yaml differs from the template, `say` gets a message and the stages that the next run will define
-    anew are stale: DVC itself still sees the older definition.
+    anew are stale.
     """
     chosen = known_scans(project, scan_ids)
     if not chosen:
         return []
-    outdated: dict[str, set[str] | None] = {}
-    for scan_id in chosen:
-        read_scan_file(project.scan_dir(scan_id))  # rejects named pipes and other scans' ids, unlike DVC
-        check_keys(project, scan_id)
-        outdated[scan_id] = outdated_stages(project, scan_id)
-        if not is_current(project, scan_id):
-            say(f"{pipeline_address(project, scan_id)} does not match {TEMPLATE}; the next run updates it.")
-    usable = [scan_id for scan_id in chosen if outdated[scan_id] is not None]
     entries = read_template(project.template)
-    changed = _dvc_status(project, usable, entries) if usable else {}
-    return [
-        _status_of(project, scan_id, entry, entries, changed, outdated[scan_id])
-        for scan_id in chosen
-        for entry in entries
-    ]
+    later = {entry.name: _downstream(entry.name, entries) for entry in entries}
+    written = _written_by_dvc(project)
+    comparison = Comparison(project)
+    rows = []
+    for scan_id in chosen:
+        read_scan_file(project.scan_dir(scan_id))  # rejects named pipes and other scans' ids
+        check_keys(project, scan_id)
+        address, outdated = pipeline_address(project, scan_id), outdated_stages(project, scan_id)
+        if not is_current(project, scan_id):
+            say(f"{address} does not match {TEMPLATE}; the next run updates it.")
+        changes = comparison.changes(scan_id)
+        running = lock_holder(project, scan_id) or _stage_that_writes(project, scan_id, entries, written)
+        for stage in (entry.name for entry in entries):
+            reasons = list(changes.get(stage, ()))
+            if running and stage in later.get(running, ()):
+                reasons = [f"{running} is running"]
+            if outdated is None or stage in outdated:
+                reasons.append(f"{address} is outdated")
+            if stage == running:
+                rows.append(StageStatus(scan_id, stage, "running", ()))
+            elif stage not in changes:
+                rows.append(StageStatus(scan_id, stage, "never run", ()))
+            else:
+                rows.append(StageStatus(scan_id, stage, "stale" if reasons else "fresh", tuple(reasons)))
+    return rows
 
 
-_RUNNING = "running"
-_TRIES = 3
-"""Attempts to read the status while a run goes from stage to stage."""
+def _written_by_dvc(project: Project) -> set[str]:
+    """Return the paths that a running `dvc` command has locked for writing."""
+    import psutil
 
-
-def _dvc_status(project: Project, scan_ids: list[str], entries: Sequence[StageEntry]) -> dict[str, Any]:
-    """Return the output of `dvc status`, and under a scan's address its running stage ("" if it is not known)."""
     try:
-        return _asked(project, [pipeline_address(project, scan_id) for scan_id in scan_ids])
-    except CommandError as error:
-        if not error.is_busy:
-            raise
-    if len(scan_ids) > 1:
-        merged: dict[str, Any] = {}
-        for scan_id in scan_ids:
-            merged |= _dvc_status(project, [scan_id], entries)
-        return merged
-    return _while_it_runs(project, scan_ids[0], entries)
+        table = json.loads((project.root / ".dvc" / "tmp" / "rwlock").read_bytes())
+        holders = {path: locks["write"]["pid"] for path, locks in table.items() if locks.get("write")}
+        return {path for path, pid in holders.items() if psutil.pid_exists(int(pid))}
+    except (OSError, ValueError, AttributeError, KeyError, TypeError):
+        return set()
 
 
-def _while_it_runs(project: Project, scan_id: str, entries: Sequence[StageEntry]) -> dict[str, Any]:
-    """Return the status of a scan with a running stage: DVC can tell it of stages that don't touch its outputs."""
-    for _ in range(_TRIES):
-        running = lock_holder(project, scan_id) or ""
-        later = _downstream(running, entries)
-        recorded = recorded_stages(project.scan_dir(scan_id))
-        names = [e.name for e in entries if e.name in recorded and e.name not in later | {running}]
-        try:
-            addresses = [stage_address(project, scan_id, name) for name in names]
-            status = _asked(project, addresses) if running and names else {}
-        except CommandError as error:
-            if not error.is_busy:
-                raise
-            continue  # the run went on to another stage meanwhile
-        return {**status, pipeline_address(project, scan_id): {_RUNNING: running}}
-    return {pipeline_address(project, scan_id): {_RUNNING: ""}}
-
-
-def _asked(project: Project, targets: list[str]) -> dict[str, Any]:
-    status: dict[str, Any] = json.loads(run_dvc(project, "status", "--json", *targets))
-    return status
+def _stage_that_writes(
+    project: Project, scan_id: str, entries: Sequence[StageEntry], written: set[str]
+) -> str | None:
+    """Return the stage whose outputs are locked, if any: a `dvc repro` by hand runs it."""
+    folder = f"{project.scan_dir(scan_id)}/"
+    if not any(path.startswith(folder) for path in written):
+        return None
+    scan_yaml = read_mapping(project.scan_dir(scan_id) / SCAN_FILE_NAME)
+    for entry in entries:
+        if any(str(project.root / resolve(path, scan_yaml)) in written for path in entry.outs):
+            return entry.name
+    return None
 
 
 def _downstream(stage: str, entries: Sequence[StageEntry]) -> set[str]:
@@ -112,42 +106,3 @@ def _downstream(stage: str, entries: Sequence[StageEntry]) -> set[str]:
         if later & set(upstream(entry, entries)):
             later.add(entry.name)
     return later - {stage}
-
-
-def _status_of(
-    project: Project,
-    scan_id: str,
-    entry: StageEntry,
-    entries: Sequence[StageEntry],
-    changed: dict[str, Any],
-    outdated: set[str] | None,
-) -> _StageStatus:
-    pipeline, stage = pipeline_address(project, scan_id), entry.name
-    running = (changed.get(pipeline) or {}).get(_RUNNING)
-    if running == stage:
-        return _StageStatus(scan_id, stage, "running", ())
-    if stage not in recorded_stages(project.scan_dir(scan_id)):
-        return _StageStatus(scan_id, stage, "never run", ())
-    if running == "":
-        return _StageStatus(scan_id, stage, "running", ("a dvc command is using this scan",))
-    reasons = _reasons(changed.get(f"{pipeline}:{stage}") or [])
-    if running and stage in _downstream(running, entries):
-        reasons.append(f"{running} is running")
-    if outdated is None or stage in outdated:
-        reasons.append(f"{pipeline} is outdated")
-    return _StageStatus(scan_id, stage, "stale" if reasons else "fresh", tuple(reasons))
-
-
-def _reasons(changes: list[Any]) -> list[str]:
-    """Format DVC's changes, such as {'changed deps': {path: how}}, as short phrases."""
-    reasons = []
-    for item in changes:
-        groups = item.values() if isinstance(item, dict) else []
-        reasons += [str(item)] if isinstance(item, str) else []
-        for group in groups:
-            reasons += [f"{path} {_how(how)}" for path, how in group.items()]
-    return reasons
-
-
-def _how(how: Any) -> str:
-    return ", ".join(f"{key} {value}" for key, value in how.items()) if isinstance(how, dict) else str(how)

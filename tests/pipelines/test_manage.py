@@ -1,6 +1,8 @@
 """Remove, rename and history of scans; status during a run; misspelt names."""
 
 import json
+import subprocess
+import sys
 import threading
 import time
 from itertools import pairwise
@@ -19,7 +21,7 @@ from stages.runtime.files import read_mapping
 from stages.shared.fitting import share_done
 from tests.pipelines.test_cli import scan2cut
 from tests.pipelines.test_dvc_stage import entry_of
-from tests.pipelines.tiny_project import commit, runs, write_scan
+from tests.pipelines.tiny_project import commit, environment, runs, write_scan
 
 
 def ready(project, tmp_path, text="good", stages=("clean", "tetrahedralize")):
@@ -123,6 +125,38 @@ def test_only_the_running_stage_runs(project, tmp_path):
     assert {states[name][0] for name in ("clean", "ingest", "tetrahedralize")} == {"fresh"}
     assert states["simulate"][0] == "never run"
     assert [name for name, (state, _) in states.items() if state == "running"] == ["precut"]
+
+
+def test_status_names_the_stage_that_dvc_runs_by_hand(project, tmp_path):
+    ready(project, tmp_path, "slow-tetrahedralize", ("clean", "ingest"))
+    address = "data/scans/apple/dvc.yaml"
+    template = project.template.read_text()
+    (project.root / address).write_text(template)
+    command = [sys.executable, "-m", "dvc", "repro", "--single-item", f"{address}:tetrahedralize"]
+    count = len(runs(project))
+    with subprocess.Popen(
+        command, cwd=project.root, env=environment(project), stdout=subprocess.DEVNULL
+    ) as child:
+        end = time.monotonic() + 60.0
+        while len(runs(project)) == count and time.monotonic() < end:
+            time.sleep(0.02)
+        states = {row.stage: row.state for row in read_status(project, ["apple"])}
+        assert child.wait(60) == 0
+    assert [name for name, state in states.items() if state == "running"] == ["tetrahedralize"], states
+    assert states["clean"] == "fresh"
+
+
+def test_status_of_many_scans_is_a_line_each(project, tmp_path):
+    ready(project, tmp_path, stages=("clean",))
+    for name in ("pear", "fig", "kiwi"):
+        register_scan(project, Request(write_scan(tmp_path, f"{name}.ply", f"good {name}")))
+    params = project.root / "params.yaml"
+    params.write_text(params.read_text().replace("max_faces: 2000000", "max_faces: 1000000"))
+    shown = scan2cut(project, "status").stdout
+    assert len([line for line in shown.splitlines() if "apple" in line]) == 1
+    assert "params.yaml" in shown and "clean" in shown
+    rows = json.loads(scan2cut(project, "status", "--json").stdout)
+    assert {row["stage"] for row in rows if row["state"] == "stale"} == {"clean"}
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,19 @@
 """What makes a stage stale, asked of DVC: what its result depends on, and nothing else."""
 
+import hashlib
 import json
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from pipelines.dvc.freshness import note_recorded
 from pipelines.project import Project
 from pipelines.scans.register import Request, register_scan
+from pipelines.scans.status import read_status
 from stages.runtime.catalogue import STAGES
 from tests.pipelines.tiny_project import commit, dvc, make_tiny_project, runs, write_scan
 
@@ -33,10 +38,27 @@ def fresh(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 
 def stale(project: Project) -> set[str]:
-    """The stages of which DVC says that something of their own changed."""
+    """The stages of which DVC says that something of their own changed; `scan2cut status` says the same, with why."""
     answer = dvc(project, "status", "--json", SCAN)
     assert answer.returncode == 0, answer.stderr
-    return {name.rpartition(":")[2] for name in json.loads(answer.stdout.strip().splitlines()[-1])}
+    said = json.loads(answer.stdout.strip().splitlines()[-1])
+    by_dvc = {name.rpartition(":")[2]: sorted(phrases(changes)) for name, changes in said.items()}
+    for _ in range(2):  # the second time from what the first has kept
+        ours = {row.stage: sorted(row.reasons) for row in read_status(project) if row.state == "stale"}
+        assert ours == by_dvc
+    return set(by_dvc)
+
+
+def phrases(changes: list[Any]) -> list[str]:
+    """DVC's changes in the words of `scan2cut status`."""
+    found = [change for change in changes if isinstance(change, str)]
+    for group in (group for change in changes if isinstance(change, dict) for group in change.values()):
+        for path, how in group.items():
+            words = (
+                ", ".join(f"{key} {value}" for key, value in how.items()) if isinstance(how, dict) else how
+            )
+            found.append(f"{path} {words}")
+    return found
 
 
 def edit(project: Project, name: str, change: Callable[[str], str]) -> Callable[[], None]:
@@ -111,6 +133,53 @@ def test_a_new_column_reaches_the_readers_of_its_table_and_nobody_else(fresh):
     finally:
         put_back()
         assert dvc(fresh, "repro", SCAN).returncode == 0
+
+
+RESULT = "data/scans/apple/clean"
+
+
+@pytest.mark.parametrize("kind", ["deleted", "other bytes", "same size", "not in cache", "raw", "command"])
+def test_status_agrees_with_dvc_about_files(fresh, kind):
+    """A deleted or changed output makes its stage and its readers stale; so does one that the cache has lost."""
+    name = {"raw": "data/scans/apple/apple.ply", "command": "data/scans/apple/dvc.lock"}.get(
+        kind, f"{RESULT}/faces.parquet"
+    )
+    path = fresh.root / name
+    before, status = path.read_bytes(), path.stat()
+    moved = None
+    if kind == "deleted":
+        path.unlink()
+    elif kind == "not in cache":
+        moved = next(fresh.root.glob(f".dvc/cache/files/md5/*/{hashlib.md5(before).hexdigest()[2:]}"))
+        moved.rename(path.with_name("aside"))
+    elif kind == "command":
+        path.write_bytes(before.replace(b"stages clean data", b"stages  clean data"))
+    else:
+        path.chmod(0o644)
+        path.write_bytes(before[::-1] if kind == "same size" else before + b"x")
+    if kind == "same size":
+        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + 10**7))
+    try:
+        assert "clean" in stale(fresh)
+    finally:
+        if moved is not None:
+            path.with_name("aside").rename(moved)
+        path.unlink(missing_ok=True)
+        path.write_bytes(before)
+    assert stale(fresh) == set()
+
+
+def test_what_status_has_kept_may_be_lost_or_broken(fresh):
+    """The notes of `status` are only for speed."""
+    notes = list((fresh.root / ".dvc" / "tmp" / "scan2cut").glob("*.seen.json"))
+    assert notes
+    for text in ("", "{", "[]", '{"lock": 1}', '{"lock": "", "stages": {"clean": 1}, "hashes": {}}'):
+        notes[0].write_text(text)
+        assert {row.state for row in read_status(fresh)} == {"fresh"}
+    notes[0].unlink()
+    note_recorded(fresh, "apple")
+    assert json.loads(notes[0].read_text())["stages"].keys() == EVERY
+    assert stale(fresh) == set()
 
 
 def test_every_stage_is_tracked(fresh):
