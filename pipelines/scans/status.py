@@ -79,8 +79,7 @@ def _written_by_dvc(project: Project) -> set[str]:
 
     try:
         table = json.loads((project.root / ".dvc" / "tmp" / "rwlock").read_bytes())
-        holders = {path: locks["write"]["pid"] for path, locks in table.items() if locks.get("write")}
-        return {path for path, pid in holders.items() if psutil.pid_exists(int(pid))}
+        return {path for path, holder in table["write"].items() if psutil.pid_exists(int(holder["pid"]))}
     except (OSError, ValueError, AttributeError, KeyError, TypeError):
         return set()
 
