@@ -40,7 +40,7 @@ from pipelines.dvc.pipeline_file import (
     upstream,
 )
 from pipelines.dvc.repair import check_raw_files, has_results, recorded_stages
-from pipelines.dvc.stage import Listeners, StageReport, TryAgainError, bring_up_to_date
+from pipelines.dvc.stage import Listeners, StageFailedError, StageReport, TryAgainError, bring_up_to_date
 from pipelines.dvc.stopping import StoppedError
 from pipelines.project import Project
 from pipelines.report.page import figure, refusal, refusal_of_run, result_word, stage_warnings
@@ -180,6 +180,12 @@ def _run_entry(
         future = task.submit(*arguments, source, text_files(project, scan_id), wait_for=after)
         future.wait()
         state = future.state
+        if not state.is_final():
+            raise StageFailedError(
+                f"Lost the connection to the Dask scheduler while {entry.name} of {scan_id} ran on a worker. Without it "
+                "the result can't be fetched. Restart scheduler and workers, then run the same command; "
+                "finished stages are kept."
+            )
     if state.is_cancelled():
         raise StoppedError
     result: Any = state.result(raise_on_failure=state.name != REFUSED)

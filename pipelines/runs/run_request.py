@@ -51,6 +51,9 @@ def dask_cluster(
         raise InputError(
             "--dask requires dask and prefect-dask, which are not installed. Install them: pip install '.[dask]'."
         ) from error
+    logging.getLogger("distributed").setLevel(
+        logging.CRITICAL
+    )  # tracebacks of lost connections; the flow says it
     source = find_source(project, repository)
     if address != _LOCAL:
         yield Cluster(address, source)

@@ -1,10 +1,13 @@
 """The same flow on a Dask cluster: workers with clones of their own, artifacts through the DVC remote."""
 
+from types import SimpleNamespace
+
 import pytest
 
-from pipelines.dvc.clone import find_source, result_files, text_files, write_text_files
+from pipelines.dvc.clone import Source, find_source, result_files, text_files, write_text_files
 from pipelines.dvc.pipeline_file import needed_for, read_template
 from pipelines.dvc.repair import damaged, recorded_outputs
+from pipelines.dvc.stage import StageFailedError
 from pipelines.many.batch import run_batch
 from pipelines.runs.run_request import dask_cluster
 from pipelines.scans.register import Request, register_scan
@@ -83,3 +86,19 @@ def test_two_workers_without_a_shared_disk(shared, tmp_path):
     )
     assert [report.cached for result in again for report in result.stages] == [True] * 2 * len(stages)
     assert {name: text_files(shared, name) for name in names} == there, "here and there agree"
+
+
+def test_a_lost_scheduler_is_a_message(project, tmp_path, monkeypatch):
+    """Dask gives back a future that is not done; tried with real processes by `lab.faults.kill_cluster`."""
+    from prefect.states import Running
+
+    from pipelines.runs import flow
+
+    register_scan(project, Request(write_scan(tmp_path, "apple.ply")))
+    entry = read_template(project.template)[0]
+    future = SimpleNamespace(wait=lambda: None, state=Running())
+    task = SimpleNamespace(submit=lambda *given, wait_for: future)
+    monkeypatch.setattr(flow, "_task_for", lambda entry: task)
+    source = Source("repository", "commit", "remote")
+    with pytest.raises(StageFailedError, match=r"clean of apple ran on a worker\. .*Restart scheduler"):
+        flow._run_entry(project, "apple", entry, False, False, source, [])
