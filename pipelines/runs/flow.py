@@ -182,7 +182,7 @@ def _run_entry(
         state = future.state
         if not state.is_final():
             raise StageFailedError(
-                f"Lost the connection to the Dask scheduler while {entry.name} of {scan_id} ran on a worker. Without it "
+                f"Lost the Dask scheduler while {entry.name} of {scan_id} ran on a worker. Without it "
                 "the result can't be fetched. Restart scheduler and workers, then run the same command; "
                 "finished stages are kept."
             )
