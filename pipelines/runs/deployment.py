@@ -2,15 +2,17 @@
 
 import logging
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from prefect import flow
 from prefect.runtime import flow_run
+from prefect.states import Cancelled
 
-from pipelines.dvc.stopping import STOP, end_process, inside_flow, say_stopped
+from pipelines.dvc.stopping import STOP, StoppedError, end_process, inside_flow, say_stopped
 from pipelines.project import Project, find_project
-from pipelines.runs.flow import WATCHER, Watcher, final_state, refused, run_stages
+from pipelines.runs.flow import WATCHER, Watcher, final_state, name_of_run, refused, run_stages
 from pipelines.runs.run_request import finish_run
 from pipelines.runs.run_summary import RunResult
 from pipelines.scans.register import Request, register_scan, registered_scan, reject_from_outside, scan_id_of
@@ -20,7 +22,15 @@ STOPPED = "Stopped the deployment and its runs. Restart it and start the runs ag
 
 
 def _run_name() -> str:
-    return scan_id_of(Path(str(flow_run.parameters.get("scan", "scan"))))
+    return _name_for(flow_run.parameters)
+
+
+def _name_for(parameters: Mapping[str, Any]) -> str:
+    """Return the name of a requested run; a request that will be refused has one, too."""
+    try:
+        return name_of_run(scan_id_of(Path(str(parameters.get("scan", "scan")))), parameters.get("target"))
+    except InputError:
+        return "scan"
 
 
 @flow(name="scan2cut", flow_run_name=_run_name, persist_result=False)
@@ -66,6 +76,9 @@ def _run(
     except InputError as error:
         result.fail(error)
         return refused(str(error), error)
+    except StoppedError as error:
+        result.fail(error)
+        return Cancelled(message=str(error))
     except BaseException as error:
         result.fail(error)
         raise
@@ -118,6 +131,7 @@ def serve(project: Project, *, name: str, limit: int) -> None:
 
     project.inbox_dir.mkdir(parents=True, exist_ok=True)
     threading.Thread(target=_end_when_stopped, args=(name,), daemon=True).start()
+    threading.Thread(target=_name_queued_runs, args=(name,), daemon=True).start()
     with inside_flow():
         run_requested.serve(
             name=name,
@@ -140,16 +154,41 @@ def _end_when_stopped(name: str) -> None:
     end_process()
 
 
+_NAMING_S = 5.0
+"""Time between two looks at the queue."""
+
+
+def _name_queued_runs(name: str) -> None:
+    """Name queued runs after scan and target; Prefect gives them a random name until they start."""
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.filters import FlowRunFilter
+
+    queued = FlowRunFilter.model_validate({"state": {"type": {"any_": ["SCHEDULED", "PENDING"]}}})
+    while not STOP.wait(_NAMING_S):
+        try:
+            with get_client(sync_client=True) as client:
+                for run in client.read_flow_runs(flow_run_filter=queued, deployment_filter=_deployment(name)):
+                    if run.name != _name_for(run.parameters):
+                        client.set_flow_run_name(run.id, _name_for(run.parameters))
+        except Exception as error:  # noqa: BLE001 -- a name is not worth a deployment; the next look tries again
+            logging.getLogger("scan2cut").debug(f"Can't name queued runs: {error}")
+
+
+def _deployment(name: str) -> Any:
+    """Return Prefect's filter for this deployment."""
+    from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterName
+
+    return DeploymentFilter(name=DeploymentFilterName(any_=[name]))
+
+
 def _cancel_runs_of(name: str) -> int:
     """Mark the deployment's active runs as Cancelled; return their number."""
     from prefect.client.orchestration import get_client
-    from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterName, FlowRunFilter
-    from prefect.states import Cancelled
+    from prefect.client.schemas.filters import FlowRunFilter
 
     active = FlowRunFilter.model_validate({"state": {"type": {"any_": ["PENDING", "RUNNING", "CANCELLING"]}}})
-    of_this = DeploymentFilter(name=DeploymentFilterName(any_=[name]))
     with get_client(sync_client=True) as client:
-        runs = client.read_flow_runs(flow_run_filter=active, deployment_filter=of_this)
+        runs = client.read_flow_runs(flow_run_filter=active, deployment_filter=_deployment(name))
         for run in runs:
             client.set_flow_run_state(run.id, Cancelled(message=STOPPED), force=True)
     return len(runs)

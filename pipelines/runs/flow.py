@@ -17,6 +17,8 @@ from typing import Any
 from prefect import flow, get_run_logger, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State, TaskRun
+from prefect.exceptions import TerminationSignal
+from prefect.runtime import flow_run
 from prefect.states import Cancelled, Completed, Failed
 from prefect.tasks import Task
 
@@ -75,7 +77,16 @@ WATCHER: ContextVar[Watcher] = ContextVar("WATCHER", default=_NO_WATCHER)
 """Not a parameter of the flow, because Prefect serialises parameters."""
 
 
-@flow(name="scan2cut", flow_run_name="{scan_id}", persist_result=False, validate_parameters=False)
+def name_of_run(scan_id: str, target: str | None) -> str:
+    """Return the name of a run in the dashboard."""
+    return f"{scan_id} up to {target}" if target else scan_id
+
+
+def _this_runs_name() -> str:
+    return name_of_run(flow_run.parameters["scan_id"], flow_run.parameters["target"])
+
+
+@flow(name="scan2cut", flow_run_name=_this_runs_name, persist_result=False, validate_parameters=False)
 def scan_flow(
     scan_id: str,
     project_root: str,
@@ -226,6 +237,10 @@ def run_stage_task(
         return _run_stage(scan_id, project_root, stage, force, fresh, source, files)
     except StoppedError as error:
         return Cancelled(message=str(error))
+    except (
+        TerminationSignal
+    ):  # of the deployment's runner, when a run is cancelled in the dashboard or by API
+        return Cancelled(message=f"Cancelled in {stage}. Start the run again to resume.")
     except InputError as error:
         return refused(str(error), error)
 

@@ -193,6 +193,41 @@ def test_ctrl_c_ends_deployment_and_dashboard_with_one_line_each(project, proces
     assert said.splitlines()[-1] == STOPPED_DASHBOARD and "Traceback" not in said
 
 
+@pytest.mark.slow
+def test_a_run_cancelled_by_api_and_a_queued_one_with_a_name(project, processes):
+    api = f"http://127.0.0.1:{free_port()}/api"
+    processes.append(start(project, "dashboard", "--port", api.split(":")[2].split("/")[0]))
+    wait_for(lambda: ask(f"{api}/health"))
+    project.inbox_dir.mkdir(parents=True)
+    write_scan(project.inbox_dir, "pear.ply", "endless-tetrahedralize")
+    write_scan(project.inbox_dir, "fig.ply", "good")
+    processes.append(start(project, "deploy", "--name", "lab", "--workers", "1"))
+    deployment = wait_for(lambda: ask(f"{api}/deployments/filter", {}))[0]
+    asking = f"{api}/deployments/{deployment['id']}/create_flow_run"
+    endless = wait_for(lambda: ask(asking, {"parameters": {"scan": "pear.ply"}, "idempotency_key": "1"}))
+    wait_for(lambda: runs(project)[-1:] == ["pear tetrahedralize"])
+    order = {"parameters": {"scan": "fig.ply", "target": "clean"}, "idempotency_key": "2"}
+    queued = wait_for(lambda: ask(asking, order))
+    wait_for(lambda: ask(f"{api}/flow_runs/{queued['id']}")["name"] == "fig up to clean")
+    assert ask(f"{api}/flow_runs/{queued['id']}")["state"]["type"] in ("SCHEDULED", "PENDING")
+
+    ask(f"{api}/flow_runs/{endless['id']}/set_state", {"state": {"type": "CANCELLING"}})
+    wait_for(lambda: ask(f"{api}/flow_runs/{endless['id']}")["state"]["type"] == "CANCELLED")
+    of_run = {"flow_runs": {"id": {"any_": [endless["id"]]}}}
+
+    def states():
+        found = {task["name"]: task["state"]["type"] for task in ask(f"{api}/task_runs/filter", of_run)}
+        return found if "RUNNING" not in found.values() else None
+
+    assert wait_for(states)["tetrahedralize"] == "CANCELLED"
+    wait_for(lambda: ask(f"{api}/flow_runs/{queued['id']}")["state"]["type"] == "COMPLETED")
+    assert "fig clean" in runs(project), "the queue goes on"
+    stages = [
+        p for p in psutil.process_iter(["cmdline"]) if str(project.root) in " ".join(p.info["cmdline"] or [])
+    ]
+    assert not any("stages tetrahedralize" in " ".join(p.info["cmdline"]) for p in stages)
+
+
 def look_in_browser(url, summary_id):
     """The summary as a person sees it, if this machine has a browser."""
     chromium = shutil.which("chromium")
