@@ -107,6 +107,11 @@ def is_chosen_here(url: str) -> bool:
     return url in _CHOSEN_HERE
 
 
+def is_embedded(url: str) -> bool:
+    """Return whether the URL is that of this process's own server."""
+    return url == EMBEDDED_SERVER.address
+
+
 def _point_prefect_at(url: str) -> None:
     _CHOSEN_HERE.add(url)
     os.environ[_API_VARIABLE] = url

@@ -13,7 +13,7 @@ from pipelines.dvc.stage import StageFailedError, StageReport, TryAgainError
 from pipelines.dvc.stopping import StoppedError, check_stop, inside_flow
 from pipelines.project import Project
 from pipelines.report.build import keep_report, record_and_report
-from pipelines.runs.dashboard import api_url, is_chosen_here
+from pipelines.runs.dashboard import api_url, is_chosen_here, is_embedded
 from pipelines.runs.run_summary import RunResult
 from pipelines.runs.server import answers
 from pipelines.scans.register import Request, check_not_replaced, forget_scan, register_scan, track_raw_files
@@ -116,6 +116,7 @@ def _warn(message: str) -> None:
 def silence_prefect() -> None:
     """Keep Prefect's log off the terminal; call before importing Prefect."""
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
+    os.environ.setdefault("PREFECT_LOGGING_INTERNAL_LEVEL", "CRITICAL")
 
 
 def run_flow(
@@ -143,6 +144,12 @@ def run_flow(
         result.fail(error)
 
 
+_DASHBOARD_RETRIES = 2
+"""Of a request to a silent dashboard: 2 + 4 s, not Prefect's minute for each of several requests."""
+_EVENT_RETRIES = 2
+"""The same for events, of which a lost one is no loss; Prefect would try each for ten seconds when the run ends."""
+
+
 def _server_died(url: str, error: BaseException) -> bool:
     is_stage_error = isinstance(error, InputError | StageFailedError | TryAgainError | StoppedError)
     return not is_stage_error and is_chosen_here(url) and not answers(url)
@@ -158,7 +165,9 @@ def _run_flow_at(
     cluster: Cluster | None,
 ) -> BaseException | None:
     """Run the flow with the API at this address; return the error, or None."""
-    from prefect.settings import PREFECT_API_URL, temporary_settings
+    from prefect.events.clients import PrefectEventsClient
+    from prefect.events.worker import EventsWorker
+    from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
     from pipelines.runs.flow import REFUSED, WATCHER, Watcher, scan_flow
 
@@ -166,9 +175,15 @@ def _run_flow_at(
         result.stages.append(report)
         watcher.on_finish(report)
 
+    settings: dict[Any, Any] = {PREFECT_API_URL: url}
+    if not is_embedded(url):  # nobody restarts a dashboard within seconds; an embedded server comes back
+        settings[PREFECT_CLIENT_MAX_RETRIES] = _DASHBOARD_RETRIES
+    if is_chosen_here(url):  # not Prefect Cloud, which has a client of its own
+        options = {"api_url": url, "reconnection_attempts": _EVENT_RETRIES}
+        EventsWorker.set_client_override(PrefectEventsClient, **options)
     token = WATCHER.set(Watcher(watcher.on_start, watcher.on_progress, on_finish, watcher.on_picture))
     try:
-        with temporary_settings({PREFECT_API_URL: url}), inside_flow():
+        with temporary_settings(settings), inside_flow():
             flow = scan_flow if cluster is None else scan_flow.with_options(task_runner=cluster.task_runner())
             source = None if cluster is None else cluster.source
             state: Any = flow(result.scan or "", str(project.root), force, target, source, return_state=True)

@@ -184,7 +184,8 @@ class EmbeddedServer:
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
-        self._url = ""
+        self.address = ""
+        """URL of its API, once it has been started."""
         self._lock = threading.Lock()
         self._ended = threading.Event()
         """Set when the server was ended intentionally."""
@@ -196,7 +197,7 @@ class EmbeddedServer:
             if self._process is None or self._process.poll() is not None:
                 check_home(Path(os.environ.get("PREFECT_HOME", project.prefect_home)))
                 self._start(project, _free_port())
-            return self._url
+            return self.address
 
     def end(self) -> None:
         """Terminate the server; kill it after _END_LIMIT_S."""
@@ -224,10 +225,10 @@ class EmbeddedServer:
                 stderr=output,
                 start_new_session=True,  # Ctrl-C must not end the server before the run is reported to it
             )
-            self._url = f"http://{_HOST}:{port}/api"
+            self.address = f"http://{_HOST}:{port}/api"
             atexit.register(self.end)
             end = time.monotonic() + _START_LIMIT_S
-            while not answers(self._url):
+            while not answers(self.address):
                 if STOP.is_set() or self._ended.is_set():
                     self.kill()
                     raise StoppedError
