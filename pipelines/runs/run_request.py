@@ -110,7 +110,10 @@ def finish_run(project: Project, result: RunResult, *, is_new: bool, target: str
 
 
 def _warn(message: str) -> None:
-    logging.getLogger("scan2cut").warning(message)
+    logger = logging.getLogger("scan2cut")
+    if not logger.handlers:  # Prefect's own handlers are silenced
+        logger.addHandler(logging.StreamHandler())
+    logger.warning(message)
 
 
 def silence_prefect() -> None:

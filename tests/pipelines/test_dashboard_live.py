@@ -228,6 +228,24 @@ def test_a_run_cancelled_by_api_and_a_queued_one_with_a_name(project, processes)
     assert not any("stages tetrahedralize" in " ".join(p.info["cmdline"]) for p in stages)
 
 
+@pytest.mark.slow
+def test_a_run_whose_dashboard_is_killed_waits_for_seconds_and_says_so(project, tmp_path, processes):
+    api = f"http://127.0.0.1:{free_port()}/api"
+    processes.append(start(project, "dashboard", "--port", api.split(":")[2].split("/")[0]))
+    wait_for(lambda: ask(f"{api}/health"))
+    scan = write_scan(tmp_path, "apple.ply", "good slow-clean")
+    processes.append(start(project, "run", str(scan), "--target", "tetrahedralize"))
+    wait_for(lambda: runs(project))
+    os.killpg(processes[0].pid, signal.SIGKILL)
+    began = time.monotonic()
+    assert processes[1].wait(LIMIT_S) == 0
+    said = (project.root / "run.log").read_text()
+    assert time.monotonic() - began < 120.0, "36 s on a machine with work; 260 s with Prefect's own waiting"
+    assert f"Lost the Prefect server at {api}; continuing without it." in said
+    assert "Traceback" not in said and "EventsWorker" not in said
+    assert runs(project) == ["apple clean", "apple tetrahedralize"], "nothing is computed twice"
+
+
 def look_in_browser(url, summary_id):
     """The summary as a person sees it, if this machine has a browser."""
     chromium = shutil.which("chromium")
