@@ -9,6 +9,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -199,7 +200,9 @@ def _delivery(
 def _by_manifest(inbox: Path, manifest: Path) -> Delivery:
     name = str(manifest.relative_to(inbox))
     try:
-        content = read_mapping(manifest)
+        content = _read_manifest(manifest, signature(manifest))
+        if isinstance(content, InputError):
+            raise content
         unknown = sorted(set(map(str, content)) - _MANIFEST_KEYS)
         if unknown or "scan" not in content:
             raise InputError(
@@ -224,6 +227,24 @@ def _by_manifest(inbox: Path, manifest: Path) -> Delivery:
     waits_for = ", ".join(missing) or None
     log, further = (logs[0], tuple(logs[1:])) if logs else (None, ())
     return Delivery(name, scan, log, air, further, manifest, choices, waits_for)
+
+
+_MAX_MANIFEST_BYTES = 100_000
+"""A manifest has a few lines."""
+
+
+@lru_cache(maxsize=2000)
+def _read_manifest(manifest: Path, seen: tuple[int, int, int] | None) -> dict[str, Any] | InputError:
+    """Return its content or why it has none; remembered for this size, time and inode, since an inbox is polled."""
+    if seen is not None and seen[0] > _MAX_MANIFEST_BYTES:
+        return InputError(
+            f"{manifest.name} has {seen[0] / 1e3:.0f} kB. A manifest has a few lines, at most "
+            f"{_MAX_MANIFEST_BYTES / 1e3:.0f} kB. Correct it."
+        )
+    try:
+        return read_mapping(manifest)
+    except InputError as error:
+        return error
 
 
 def _list_of(value: Any, source: str) -> list[Any]:

@@ -19,6 +19,7 @@ from stages.shared.input_files import (
     malformed,
     memory_limit,
     read_header,
+    time_limit,
 )
 from stages.shared.surface import open3d
 
@@ -52,9 +53,8 @@ class RawScan:
 def read_scan(path: Path, *, max_faces: int, max_bytes: int = MAX_FILE_BYTES) -> RawScan:
     """Read a mesh (PLY, OBJ, STL, OFF, glTF, GLB) or a point cloud (PLY without faces, PCD, XYZ)."""
     header = read_header(path, max_faces=max_faces, max_bytes=max_bytes)
-    with memory_limit(
-        _MAX_MEMORY, f"{path.name} needs more than {_MAX_MEMORY / 1e9:.1f} GB. Decimate the scan first."
-    ):
+    too_large = f"{path.name} needs more than {_MAX_MEMORY / 1e9:.1f} GB. Decimate the scan first."
+    with time_limit(path.name), memory_limit(_MAX_MEMORY, too_large):
         if path.suffix.lower() in CLOUD_SUFFIXES:
             vertices = _read_pcd(path) if header.kind == "pcd" else _read_xyz(path)
             faces = np.empty((0, 3), np.int32)
@@ -87,7 +87,7 @@ def _read_mesh(path: Path) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
             data = io.BytesIO(file.read())
         scene = trimesh.load_scene(data, file_type=path.suffix.lower()[1:], process=False)
         geometry = scene.dump() if scene.geometry else []
-    except MemoryError:
+    except (InputError, MemoryError):
         raise
     except Exception as error:  # a parser fed with garbage may raise anything; all of it means one thing
         raise malformed(

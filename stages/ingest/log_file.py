@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from stages.ingest.description import IngestParams
 from stages.runtime.errors import InputError
-from stages.shared.input_files import LOG_FORMATS, check_log_size, memory_bound
+from stages.shared.input_files import LOG_FORMATS, check_log_size, memory_bound, time_limit
 
 # Arrays from parsed files
 
@@ -199,7 +199,8 @@ def read_log(path: Path, params: IngestParams) -> RobotLog:
 
 def format_of(file: LogFile, params: IngestParams) -> str:
     """Return the name of the log's format; raise InputError if it has none. JSON is parsed within a memory bound."""
-    with memory_bound(params.max_bytes, file.name) if file.is_json else nullcontext():
+    bound = memory_bound(params.max_bytes, file.name) if file.is_json else nullcontext()
+    with time_limit(file.name), bound:
         for name in LOG_FORMATS:
             if _module(name).recognises(file):
                 return name
@@ -208,7 +209,8 @@ def format_of(file: LogFile, params: IngestParams) -> str:
 
 def read_as(name: str, file: LogFile, params: IngestParams) -> RobotLog:
     """Read a log of a known format within a memory bound; tables check their size before they are read."""
-    with nullcontext() if name == "tables" else memory_bound(params.max_bytes, file.name):
+    bound = nullcontext() if name == "tables" else memory_bound(params.max_bytes, file.name)
+    with time_limit(file.name), bound:
         return _module(name).read(file, params)
 
 

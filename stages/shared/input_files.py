@@ -3,7 +3,9 @@
 import json
 import mmap
 import resource
+import signal
 import struct
+import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -124,6 +126,36 @@ def memory_limit(allowed_bytes: int, message: str) -> Iterator[None]:
         raise InputError(message) from error
     finally:
         resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+_MAX_READING_S = 60.0
+"""CPU time for reading a file: two million faces as text take 6 s."""
+
+
+@contextmanager
+def time_limit(name: str, seconds: float = _MAX_READING_S) -> Iterator[None]:
+    """Limit the CPU time of reading an input file in this block; raise InputError beyond it.
+
+    In the main thread only, in which stages and commands read. A native library is interrupted when it returns; what
+    does not return is ended by the stage's timeout.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(_number: int, _frame: Any) -> None:
+        raise InputError(
+            f"{name} takes more than {seconds:g} s of CPU time to read. A valid file takes seconds. "
+            "Export it again; a scan in binary form, a log as CSV or Parquet."
+        )
+
+    before = signal.signal(signal.SIGPROF, end)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
+        signal.signal(signal.SIGPROF, before)
 
 
 def _address_space() -> int:

@@ -5,6 +5,7 @@ import threading
 import pytest
 
 from pipelines.dvc.pipeline_file import read_template
+from pipelines.many import inbox
 from pipelines.many.inbox import Settling, find_deliveries
 from pipelines.many.watch import watch
 from tests.pipelines.inbox_lab import SETTLE_S, Lab
@@ -272,3 +273,20 @@ def test_the_watcher_itself_runs_what_is_there_and_only_once(project, tmp_path):
     assert sorted(runs(project)) == sorted(["lemon clean", *(f"apple {stage}" for stage in stages)])
     assert watch(project, inbox, **choices) == 0
     assert len(runs(project)) == len(stages) + 1
+
+
+def test_a_broken_manifest_is_parsed_once(tmp_path, monkeypatch):
+    """0.8 MB of broken YAML took 3 CPU-s at every look of the watcher."""
+    manifest = tmp_path / "apple.scan2cut.yaml"
+    manifest.write_text("a: [" + "1, " * 20_000)
+    parsed = []
+    real = inbox.read_mapping
+    monkeypatch.setattr(inbox, "read_mapping", lambda path: parsed.append(path) or real(path))
+    problems = {inbox.find_deliveries(tmp_path)[0].problem for _ in range(5)}
+    assert len(problems) == 1 and "not valid YAML" in str(problems) and len(parsed) == 1
+    manifest.write_text("scan: apple.ply\n")
+    assert inbox.find_deliveries(tmp_path)[0].waits_for == "apple.ply" and len(parsed) == 2
+    manifest.write_text("a: [" + "1, " * 300_000)
+    assert (
+        "A manifest has a few lines" in str(inbox.find_deliveries(tmp_path)[0].problem) and len(parsed) == 2
+    )

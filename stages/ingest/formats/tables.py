@@ -11,6 +11,7 @@ from stages.ingest.description import IngestParams
 from stages.ingest.log_file import LogFile, RobotLog, column_array
 from stages.runtime.artifacts import read_parquet
 from stages.runtime.errors import InputError
+from stages.runtime.files import quiet_stderr
 
 _PARQUET, _ZIP = b"PAR1", b"PK\x03\x04"
 
@@ -64,7 +65,8 @@ def _read_parquet(file: LogFile, params: IngestParams) -> pl.DataFrame:
         metadata = pyarrow.parquet.read_metadata(file.path)
         unpacked = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
         check_unpacked_size(file.name, max(unpacked, metadata.num_rows), params.max_bytes)
-        return read_parquet(file.path)
+        with quiet_stderr():  # a panic of polars on a damaged file prints a trace of its own
+            return read_parquet(file.path)
     except (OSError, UnicodeDecodeError, pyarrow.ArrowException, pl.exceptions.PolarsError) as error:
         raise unreadable(file.name, "Parquet", error) from error
 

@@ -3,7 +3,9 @@
 import json
 import os
 import pickle
+import random
 import re
+import time
 import zipfile
 
 import numpy as np
@@ -13,6 +15,7 @@ import pytest
 from stages.ingest.ingest import ingest
 from stages.ingest.log_file import read_log
 from stages.runtime.errors import InputError
+from stages.shared.input_files import time_limit
 from tests.stages.force_logs import PARAMS, recording, synthetic_cut, with_params, write_recording
 
 GIGABYTES_2 = 2 * 1024**3
@@ -292,3 +295,69 @@ def test_a_table_of_commas(tmp_path):
     path = tmp_path / "log.csv"
     path.write_text("," * 20_000_000)
     assert "20000001 columns. At most 10000" in refusal(path)
+
+
+def test_damaged_footers_of_parquet_are_sentences(tmp_path, capfd):
+    path = tmp_path / "log.parquet"
+    pl.DataFrame({"time": [0.1, 0.2], "name": ["é", "ö"]}).write_parquet(path)
+    good, draw = path.read_bytes(), random.Random(29)
+    footer = int.from_bytes(good[-8:-4], "little")
+    for _ in range(200):
+        data = bytearray(good)
+        for _ in range(draw.choice((1, 2, 5))):
+            data[-9 - draw.randrange(footer)] = draw.randrange(256)
+        path.write_bytes(data)
+        refusal(path)
+    assert "panicked" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("compression", ["ZSTD", "LZ4"])
+def test_a_recording_that_unpacks_to_gigabytes_is_refused(tmp_path, compression):
+    """Three messages with a frame_id of 400 MB: 50 kB to 5 MB on disk."""
+    writer = pytest.importorskip("mcap.writer")
+    parts = {
+        "std_msgs/Header": "builtin_interfaces/Time stamp\nstring frame_id",
+        "builtin_interfaces/Time": "int32 sec\nuint32 nanosec",
+        "geometry_msgs/Wrench": "geometry_msgs/Vector3 force\ngeometry_msgs/Vector3 torque",
+        "geometry_msgs/Pose": "geometry_msgs/Vector3 position\ngeometry_msgs/Quaternion orientation",
+        "geometry_msgs/Vector3": "float64 x\nfloat64 y\nfloat64 z",
+        "geometry_msgs/Quaternion": "float64 x\nfloat64 y\nfloat64 z\nfloat64 w",
+    }
+    known = "".join(f"\n{'=' * 80}\nMSG: {name}\n{fields}" for name, fields in parts.items())
+    length = 400_000_000
+    text = length.to_bytes(4, "little") + bytes(length)
+    path = tmp_path / "bomb.mcap"
+    with path.open("wb") as file:
+        bomb = writer.Writer(file, compression=writer.CompressionType[compression], chunk_size=2**20)
+        bomb.start("ros2")
+        channels = {}
+        for kind in ("Wrench", "Pose"):
+            definition = f"std_msgs/Header header\ngeometry_msgs/{kind} {kind.lower()}{known}"
+            schema = bomb.register_schema(f"geometry_msgs/msg/{kind}Stamped", "ros2msg", definition.encode())
+            channels[kind] = bomb.register_channel(f"/{kind}", "cdr", schema)
+        for second in range(3):
+            body = bytes([0, 1, 0, 0]) + second.to_bytes(4, "little") + bytes(4) + text + bytes(56)
+            bomb.add_message(channels["Wrench"], second * 10**9, body, second * 10**9)
+        bomb.add_message(channels["Pose"], 0, bytes(100), 0)
+        bomb.finish()
+    del text, body
+    assert "unpacks to more than 1000 MB" in refusal(path)
+
+
+def test_reading_that_takes_too_long_is_refused():
+    def forever():
+        while True:
+            pass
+
+    began = time.process_time()
+    with (
+        pytest.raises(InputError, match=r"log\.csv takes more than 0\.2 s of CPU time"),
+        time_limit("log.csv", 0.2),
+    ):
+        forever()
+    assert time.process_time() - began < 5.0
+    with time_limit("log.csv", 0.2):
+        pass
+    end = time.process_time() + 0.4
+    while time.process_time() < end:  # nothing comes afterwards
+        pass
