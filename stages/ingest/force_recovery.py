@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial.transform import Rotation
 
 from stages.ingest.contact import Sampling, check_time
 from stages.ingest.description import IngestParams
@@ -46,6 +47,8 @@ _MAX_TRAVEL_M = 2.0
 """Maximum travel, twice a Panda's reach; a longer motion is in another unit."""
 _MAX_FORCE_N = 1000.0
 """Maximum force, several times what an arm of this class can exert; more is in another unit."""
+_JUMP_RAD, _FASTEST_TURN_RAD_S = 0.035, 10.0
+"""A larger step of the orientation at a higher speed is a jump: an arm's flange turns by 2.5 to 5 rad/s."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,8 @@ class EdgeRecord:
     sampling: Sampling
     force_from: str
     position_from: str
+    rotation: NDArray[np.float64] | None = None
+    """Orientation of the end effector in the cutting frame's axes, shape [n, 3, 3]; None if it was not logged."""
 
     @property
     def height_m(self) -> NDArray[np.float64]:
@@ -74,7 +79,7 @@ def edge_record(log: RobotLog, params: IngestParams, source: str) -> EdgeRecord:
     """Return the log in SI units and in the cutting frame's axes; raise InputError if a rule is violated."""
     log = in_si(log, params)
     sampling = check_time(log.time_s, params, source)
-    position, position_from = _edge_position(log, params.edge_offset_m, source, params.robot)
+    position, turned, position_from = _edge_pose(log, params.edge_offset_m, source, params.robot)
     _check_finite(position, f"position ({position_from})", source)
     travel = float(np.ptp(position, axis=0).max())
     if travel > _MAX_TRAVEL_M:
@@ -97,6 +102,8 @@ def edge_record(log: RobotLog, params: IngestParams, source: str) -> EdgeRecord:
             "reports zeros near a singularity, and a sensor when it is off. Move the board to where the arm is not "
             "stretched."
         )
+    if turned is not None:
+        _check_turning(turned, log.time_s, source)
     rotation = _cutting_rotation(params.up_axis, params.blade_axis)
     return EdgeRecord(
         time_s=log.time_s - log.time_s[0],
@@ -106,24 +113,56 @@ def edge_record(log: RobotLog, params: IngestParams, source: str) -> EdgeRecord:
         sampling=sampling,
         force_from=force_from,
         position_from=position_from,
+        rotation=None if turned is None else rotation @ turned,
     )
 
 
-def _edge_position(
+def turning_deg(record: EdgeRecord, samples: slice) -> tuple[float, float] | None:
+    """Return the largest turn of the knife since the first of these samples, about the normal of the cut plane (pitch)
+    and out of the plane [degrees]; None without an orientation.
+    """
+    if record.rotation is None:
+        return None
+    turned = Rotation.from_matrix(record.rotation[samples])
+    vector = np.degrees((turned * turned[0].inv()).as_rotvec())
+    return float(np.abs(vector[:, 0]).max()), float(np.hypot(vector[:, 1], vector[:, 2]).max())
+
+
+def _check_turning(rotation: NDArray[np.float64], time_s: NDArray[np.float64], source: str) -> None:
+    """Reject an orientation that jumps: no arm turns so fast."""
+    try:
+        turned = Rotation.from_matrix(rotation)
+    except ValueError as error:
+        raise InputError(
+            f"{source}: the orientation is not a rotation in every sample ({error}). It must be a rotation matrix or a "
+            "unit quaternion. Record the log again, or leave the orientation out."
+        ) from error
+    angle = (turned[1:] * turned[:-1].inv()).magnitude()
+    jumps = np.flatnonzero((angle > _JUMP_RAD) & (angle > _FASTEST_TURN_RAD_S * np.diff(time_s)))
+    if len(jumps):
+        at = int(jumps[0])
+        raise InputError(
+            f"{source}: the orientation jumps by {np.degrees(angle[at]):.1f}° after {time_s[at] - time_s[0]:.3f} s. "
+            f"An arm turns by less than {_FASTEST_TURN_RAD_S:g} rad/s. Check the order of the quaternion (x, y, z, w) "
+            "or of the matrix, or record the log again."
+        )
+
+
+def _edge_pose(
     log: RobotLog, edge_offset_m: tuple[float, float, float], source: str, robot: str
-) -> tuple[NDArray[np.float64], str]:
-    """Return measured edge positions in the base frame [m], shape [n, 3], and their source."""
+) -> tuple[NDArray[np.float64], NDArray[np.float64] | None, str]:
+    """Return measured edge positions in the base frame [m], shape [n, 3], orientations, and the positions' source."""
     offset = np.array(edge_offset_m)
     if log.position_m is not None:
         if not offset.any():
-            return log.position_m, "logged position"
+            return log.position_m, log.rotation, "logged position"
         if log.rotation is None:
             raise InputError(
                 f"{source} has positions without orientation, and ingest.edge_offset_m is {edge_offset_m}. An offset "
                 "in the end effector's frame needs its orientation. Name quaternion_xyzw in ingest.columns, or log the "
                 "edge's own position and set edge_offset_m to [0, 0, 0]."
             )
-        return log.position_m + log.rotation @ offset, "logged pose and edge_offset_m"
+        return log.position_m + log.rotation @ offset, log.rotation, "logged pose and edge_offset_m"
     if log.joints_rad is None:
         raise InputError(
             f"{source} has neither poses nor joint angles. Every sample needs the edge's height. Log O_T_EE "
@@ -133,9 +172,9 @@ def _edge_position(
         np.eye(4) if log.tool is None else log.tool
     )
     tool = "flange" if log.tool is None else "logged tool"
-    return pose[:, :3, 3] + pose[
-        :, :3, :3
-    ] @ offset, f"joints, kinematics of {robot}, {tool} and edge_offset_m"
+    rotation = pose[:, :3, :3]
+    origin = f"joints, kinematics of {robot}, {tool} and edge_offset_m"
+    return pose[:, :3, 3] + rotation @ offset, rotation, origin
 
 
 def force_on_knife(log: RobotLog, source: str, robot: str = _PANDA) -> tuple[NDArray[np.float64], str]:

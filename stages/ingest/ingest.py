@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from stages.ingest.contact import Descent, board_contact, find_descent, require_onset
 from stages.ingest.description import IngestParams
-from stages.ingest.force_recovery import EdgeRecord, describe, edge_record
+from stages.ingest.force_recovery import EdgeRecord, describe, edge_record, turning_deg
 from stages.ingest.log_file import EXERTED, RobotLog, in_si, read_log
 from stages.ingest.tare import Tare, air_tare, window_tare, zero_tare
 from stages.runtime.artifacts import polars_dtype
@@ -23,6 +23,9 @@ from stages.runtime.stage_io import StageIO
 from stages.shared.fitting import low_pass
 from stages.shared.input_files import LOGS_NOTE, further_logs
 from stages.shared.pictures import CUT, FRUIT, SCAN, TEXT, WARNING
+
+_MAX_TURN_DEG = 2.0
+"""Turn of the knife during a cut beyond which a warning is given: over 150 mm of edge its ends move by 2.6 mm."""
 
 
 @dataclass(frozen=True)
@@ -216,7 +219,24 @@ def metrics(result: ForceRecord, source_format: str, air_runs: int) -> dict[str,
         "tare_residual_n": result.residual_n,
         "air_runs": air_runs,
         "valid_samples": int(result.valid.sum()),
+        **_turning(result),
     }
+
+
+def _turning(result: ForceRecord) -> dict[str, object]:
+    """Return how far the knife turned during the descent, and a warning if the simulator can't follow it."""
+    found = turning_deg(result.record, result.descent.samples)
+    if found is None:
+        return {"pitch_deg": None, "out_of_plane_deg": None, "warning": None}
+    pitch, out = found
+    warning = None
+    if max(pitch, out) > _MAX_TURN_DEG:
+        warning = (
+            f"The knife turned during the cut: {pitch:.1f}° in the cut plane, {out:.1f}° out of it. The simulated one "
+            f"keeps its orientation; more than {_MAX_TURN_DEG:g}° shows in the force. Hold the orientation and record "
+            "again, or expect a worse fit."
+        )
+    return {"pitch_deg": pitch, "out_of_plane_deg": out, "warning": warning}
 
 
 def _notes(
