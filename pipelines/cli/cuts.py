@@ -279,7 +279,7 @@ def tradeoff(
     """Show the least force for a given duration: a curve of certified motions of the scan's second cut.
 
     Durations include the final strokes. With --duration or --force-limit the chosen point is optimised and exported
-    as the scan's own motion (optimize.duration_s).
+    as the scan's own motion (optimize.duration_s and max_acceleration_along_m_s2).
     """
     from pipelines.scans.tradeoff import pick_point
     from pipelines.scans.tradeoff import tradeoff as compute
@@ -304,7 +304,11 @@ def tradeoff(
     if chosen is not None:
         from pipelines.cli.run import run_again
 
-        run_again(project, scan, {"optimize": {"duration_s": chosen["descent_s"]}}, quiet=as_json)
+        limits = {
+            "duration_s": chosen["descent_s"],
+            "max_acceleration_along_m_s2": chosen["max_acceleration_along_m_s2"],
+        }
+        run_again(project, scan, {"optimize": limits}, quiet=as_json)
 
 
 def _print_tradeoff(found: dict[str, Any], chosen: dict[str, Any] | None) -> None:

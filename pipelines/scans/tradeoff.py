@@ -51,23 +51,11 @@ def tradeoff(project: Project, scan: str, progress: Callable[[float, str], None]
     model = cutting_model(read_cut_mesh(read, "precut_half"), MATERIALS[identity.material], params.cut)
     fitted = read_second_cut_values(read)
     values = mean_shares(fitted, read("calibrate/shares"))
-    points = search.tradeoff(
-        model,
-        values,
-        params.optimize,
-        read("optimize/keyframes"),
-        lambda share, what: progress(0.8 * share, what),
-    )
-    if not points:
-        raise InputError(
-            f"tradeoff: no motion of {scan} keeps the arm's limits and finishes at any duration. At least the scan's "
-            "own should. Run the scan again, or raise optimize.max_speed_m_s and the accelerations."
-        )
     chain = walk(scan_dir, tuple(ARTIFACTS[name].path for name in _FOR_TRADEOFF[2:]), root=identity.scan)
     calibrated = not read("calibrate/profile").is_empty()
-    exports = []
-    for number, point in enumerate(points):
-        progress(0.8 + 0.2 * number / len(points), f"certify {point.duration_s:.2f} s")
+    certificates: list[tuple[Any, Any]] = []
+
+    def certified(point: Any) -> bool:
         with tempfile.TemporaryDirectory() as parent:
             made = export_simulated(
                 Path(parent),
@@ -80,12 +68,22 @@ def tradeoff(project: Project, scan: str, progress: Callable[[float, str], None]
                 scan_id=identity.id,
                 force_calibrated=calibrated,
             )
-        exports.append(made.certificate)
+        certificates.append((point, made.certificate))
+        return bool(made.certificate.certified)
+
+    points = search.tradeoff(model, values, params.optimize, read("optimize/keyframes"), certified, progress)
+    if not points:
+        raise InputError(
+            f"tradeoff: no motion of {scan} keeps the arm's limits and finishes at any duration. At least the scan's "
+            "own should. Run the scan again, or raise optimize.max_speed_m_s and the accelerations."
+        )
+    exports = [next(made for tried, made in certificates if tried is point) for point in points]
     front = search.on_front([point.mean_n for point in points])
     rows = [
         {
             "duration_s": point.duration_s,
             "descent_s": point.descent_s,
+            "max_acceleration_along_m_s2": point.params.max_acceleration_along_m_s2,
             "mean_force_n": point.mean_n,
             "peak_force_n": point.peak_n,
             "reduction": point.saving,

@@ -15,7 +15,7 @@ from stages.optimize.descent import descend, nearest_feasible
 from stages.optimize.description import OptimizeParams
 from stages.optimize.final_draw import FinalDraw, Whole, WholeCut, final_draw, joined
 from stages.optimize.optimize_report import motion_rows
-from stages.optimize.search import Measured, near_vertical, straight_path
+from stages.optimize.search import Measured, straight_path
 from stages.optimize.slicing_cut import SlicingCut, Values
 from stages.runtime.checkpoint import Checkpoint
 from stages.runtime.stage_io import stage_workers
@@ -27,6 +27,8 @@ _FACTORS = tuple(2.0 ** (0.5 * k) for k in range(-2, 5))
 """Durations of the descent over that of the scan's own motion: half to four times."""
 _ITERATIONS = 8
 """Simulations with gradient per duration: the start is a neighbour's optimum."""
+_ROUNDS, _GENTLER = 3, 0.7
+"""Times that motions are searched again, and the factor on their acceleration along the blade each time."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,8 @@ class Timed:
     """With its final strokes."""
     vertical: Whole
     """The vertical cut of the same total duration, start and end height."""
+    params: OptimizeParams
+    """Limits under which it was found."""
 
     @property
     def duration_s(self) -> float:
@@ -83,14 +87,16 @@ class _Found:
 
 @dataclass(frozen=True)
 class _Chain:
-    """Durations that one process works through, from the known motion outwards."""
+    """Durations that one process works through, from a known motion outwards."""
 
     model: Model
     values: Values
     params: OptimizeParams
     durations_s: tuple[float, ...]
     times: _Array
+    """Times of the known motion's keyframes [s]."""
     keyframes: Mapping[str, _Array]
+    """Its parameters in SI units."""
 
     def run(self) -> list[_Found | None]:
         times, keyframes, out = self.times, self.keyframes, []
@@ -112,9 +118,10 @@ def _search(chain: _Chain, cut: SlicingCut, wish: _Array, params: OptimizeParams
     (straight,) = simulate_many(cut.cuts(cut.straight()), of=force_of, processes=1)
     if straight.value is None:
         return None
-    start = nearest_feasible(cut, Constraints(rules_of(cut.passage, params), params), wish, params)
-    if not np.isfinite(start).all():
-        start = near_vertical(cut, params)
+    rules = Constraints(rules_of(cut.passage, params), params)
+    start = cut.at_end_height(wish)
+    if rules.violation(rules.residuals(cut.trajectory(start))) > 0.0:
+        start = nearest_feasible(cut, rules, start, params)
     run = descend(
         cut,
         start,
@@ -139,11 +146,21 @@ def tradeoff(
     values: Values,
     params: OptimizeParams,
     keyframes: pl.DataFrame,
+    certified: Callable[[Timed], bool],
     progress: Callable[[float, str], None],
 ) -> list[Timed]:
     """Return the least-force motions by duration, the shortest first; durations that the arm can't keep are left out.
 
-    keyframes: the table optimize/keyframes of the known motion.
+    A motion that is refused is searched again with less acceleration along the blade, so that the force reverses more
+    slowly; one that needs more force than a shorter one, from that one's motion.
+
+    Args:
+        model: The cut body.
+        values: Its parameters.
+        params: Section `optimize` of params.yaml.
+        keyframes: The table optimize/keyframes of the known motion.
+        certified: Whether the certificate accepts a motion.
+        progress: Called with the fraction done and the current activity.
     """
     known = passage_of(model.mesh, model.knife.length_m, params).duration_s
     durations = [round(factor * known, 3) for factor in _FACTORS]
@@ -152,6 +169,7 @@ def tradeoff(
     middle = durations.index(round(known, 3))
     chain = _Chain(model, values, params, (), keyframes["time_s"].to_numpy(), start)
     chains = [
+        replace(chain, durations_s=(known,), params=params.changed(iterations=1)),  # the known motion itself
         replace(chain, durations_s=tuple(durations[middle:])),
         replace(chain, durations_s=tuple(reversed(durations[:middle]))),
     ]
@@ -159,12 +177,53 @@ def tradeoff(
 
     def listen(duration: float) -> None:
         done.append(duration)
-        progress(len(done) / len(durations), f"{duration:.2f} s")
+        progress(min(0.95, 0.5 * len(done) / len(durations)), f"descent of {duration:.2f} s")
 
+    points: dict[float, Timed] = {}
+    good: dict[float, bool] = {}
     with stage_workers(params.processes) as workers:
-        results = workers.run(_Chain.run, chains, on_message=listen)
-    found = [each for chain_results in results for each in chain_results if each is not None]
-    return sorted((_timed(model, values, each) for each in found), key=lambda each: each.duration_s)
+        for _ in range(1 + _ROUNDS):
+            for each in (
+                found for results in workers.run(_Chain.run, chains, on_message=listen) for found in results
+            ):
+                if each is None:
+                    continue
+                point = _timed(model, values, each)
+                known_s, passes = point.descent_s, certified(point)
+                old = points.get(known_s)
+                if old is None or (not passes, point.mean_n) < (not good[known_s], old.mean_n):
+                    points[known_s], good[known_s] = point, passes
+            chains = _again(chain, points, good)
+            if not chains:
+                break
+    return [points[duration] for duration in sorted(points)]
+
+
+def _again(chain: _Chain, points: Mapping[float, Timed], good: Mapping[float, bool]) -> list[_Chain]:
+    """Return what to search again: refused motions more gently, and those that a shorter one beats, from that one's."""
+    chains, best = [], None
+    for duration in sorted(points):
+        point = points[duration]
+        if not good[duration]:
+            limit = point.params.max_acceleration_along_m_s2
+            params = chain.params.changed(max_acceleration_along_m_s2=_GENTLER * limit)
+            chains.append(_from(replace(chain, params=params), point, duration))
+        elif best is not None and point.mean_n > best.mean_n:
+            params = chain.params.changed(max_acceleration_along_m_s2=best.params.max_acceleration_along_m_s2)
+            chains.append(_from(replace(chain, params=params), best, duration))
+        else:
+            best = point
+    return chains
+
+
+def _from(chain: _Chain, known: Timed, duration_s: float) -> _Chain:
+    cut = known.motion.cut
+    return replace(
+        chain,
+        durations_s=(duration_s,),
+        times=cut.keyframe_times,
+        keyframes=cut.motion_parameters(known.motion.variables),
+    )
 
 
 def _timed(model: Model, values: Values, found: _Found) -> Timed:
@@ -178,6 +237,7 @@ def _timed(model: Model, values: Values, found: _Found) -> Timed:
         found.draw,
         Whole(path, np.concatenate([found.force, found.draw.force]), cut.sample_rate_hz),
         Whole(straight_path(cut, path, found.params), force, cut.sample_rate_hz),
+        found.params,
     )
 
 

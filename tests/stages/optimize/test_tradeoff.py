@@ -45,8 +45,15 @@ def test_more_time_needs_less_force_under_the_same_limits(monkeypatch):
     values = {name: np.asarray(value) for name, value in VALUES.items()}
     known = optimize(model, values, params, finer=finer_cut(*uncut_block()))
     shares = []
-    points = tradeoff(model, values, params, keyframe_table(known), lambda share, what: shares.append(share))
-    assert shares == [0.5, 1.0]
+    points = tradeoff(
+        model,
+        values,
+        params,
+        keyframe_table(known),
+        lambda point: True,
+        lambda share, _: shares.append(share),
+    )
+    assert shares == sorted(shares) and 0.0 < shares[-1] < 1.0
     first, second = points
     assert second.descent_s == pytest.approx(2.0 * first.descent_s, abs=0.005)
     assert second.mean_n < first.mean_n
@@ -55,6 +62,22 @@ def test_more_time_needs_less_force_under_the_same_limits(monkeypatch):
         assert point.vertical.path.position[-1, 1] == pytest.approx(point.whole.path.position[-1, 1])
         assert point.table()["time_s"][-1] == pytest.approx(point.duration_s)
     assert tradeoff_picture(points, [True, False]).std() > 5.0
+
+
+def test_a_refused_motion_is_searched_again_with_less_acceleration(monkeypatch):
+    monkeypatch.setattr(tradeoff_module, "_FACTORS", (1.0,))
+    params, model = quick(iterations=2), block()
+    values = {name: np.asarray(value) for name, value in VALUES.items()}
+    known = optimize(model, values, params, finer=finer_cut(*uncut_block()))
+    full = params.max_acceleration_along_m_s2
+
+    def certified(point):
+        return point.params.max_acceleration_along_m_s2 < 0.6 * full
+
+    (point,) = tradeoff(model, values, params, keyframe_table(known), certified, lambda share, what: None)
+    assert point.params.max_acceleration_along_m_s2 == pytest.approx(0.49 * full)
+    along = np.abs(point.motion.cut.trajectory(point.motion.variables).acceleration[:, 1]).max()
+    assert along <= 0.49 * full + 0.05
 
 
 def test_only_motions_with_less_force_than_every_shorter_one_are_on_the_front():
