@@ -1,8 +1,9 @@
 """Feed damaged scans, logs, YAML, names, arguments and artifacts to their readers.
 
-Every input must end in success or in an InputError with a sentence, within 10 s and 4 GB; a command line in exit code
-0, or in 2 with a sentence (lab.faults.fuzz_commands). Input N of seed S is always the same; one that goes wrong is
-printed, and `python -m lab.faults.fuzz_inputs 1 --seed S --first N` repeats it.
+Damaged at random, or made on purpose (lab.faults.fuzz_crafted: sparse files, bombs, impossible numbers). Every input
+must end in success or in an InputError with a sentence, within 10 s, the process within 2 GB of memory; a command line
+in exit code 0, or in 2 with a sentence (lab.faults.fuzz_commands). Input N of seed S is always the same; one that goes
+wrong is printed, and `python -m lab.faults.fuzz_inputs 1 --seed S --first N` repeats it.
 """
 
 import argparse
@@ -25,6 +26,7 @@ import numpy as np
 import polars as pl
 
 from lab.faults.fuzz_commands import COMMANDS, MAX_COMMAND_S, run_damaged
+from lab.faults.fuzz_crafted import MAKERS
 from pipelines.cli.run import parse_overrides
 from pipelines.cli.show import validate_file
 from pipelines.many.batch import capacity
@@ -33,6 +35,7 @@ from pipelines.project import Project
 from pipelines.runs.deployment import in_inbox
 from pipelines.scans.register import scan_id_of
 from stages.clean.scan_file import read_scan
+from stages.ingest.ingest import ingest
 from stages.ingest.log_file import read_log
 from stages.runtime.artifacts import write_json, write_table
 from stages.runtime.errors import InputError
@@ -41,6 +44,7 @@ from stages.runtime.scan_file import read_scan_file
 
 ROOT = Path(__file__).parents[2]
 MAX_S, MAX_BYTES = 10, 4_000_000_000
+MAX_RESIDENT_GB = 2.0
 MAX_SEED_BYTES = 200_000
 """Of a file that is damaged: larger ones only take longer."""
 TOKENS = (
@@ -82,6 +86,8 @@ class Kind:
     """File names and good contents."""
     read: Callable[[Path], object]
     max_s: int = MAX_S
+    make: Callable[[Path, random.Random], Path] | None = None
+    """Writes a file made on purpose, instead of a damaged good one."""
 
 
 def damaged(content: bytes, draw: random.Random) -> bytes:
@@ -212,7 +218,16 @@ def kinds() -> dict[str, Kind]:
         "--memory-gb": Kind((("number", b"2.0"), ("number", b"nan"), ("number", b"inf")), _number),
         "artifact": Kind(_artifact_seeds(), validate_file),
         "command": Kind(tuple(("line", line.encode()) for line in COMMANDS), run_damaged, MAX_COMMAND_S),
+        **{name: Kind((), _scan_or_log, make=make) for name, make in MAKERS.items()},
     }
+
+
+def _scan_or_log(path: Path) -> object:
+    """What a registered file meets in clean or ingest."""
+    if path.name.startswith("scan"):
+        return read_scan(path, max_faces=PARAMS.clean.max_faces, max_bytes=PARAMS.clean.max_bytes)
+    log = read_log(path, PARAMS.ingest)
+    return ingest(log, PARAMS.ingest, source=path.name)
 
 
 class TooLongError(BaseException):
@@ -225,11 +240,14 @@ def _alarm(_number: int, _frame: object) -> None:
 
 def outcome(kind: Kind, draw: random.Random) -> str:
     """'read', 'refused', or what went wrong, for one input."""
-    name, content = draw.choice(kind.seeds)
     with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
-        path = Path(folder) / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_bytes(damaged(content, draw))
+        if kind.make is not None:
+            path = kind.make(Path(folder), draw)
+        else:
+            name, content = draw.choice(kind.seeds)
+            path = Path(folder) / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(damaged(content, draw))
         signal.alarm(kind.max_s)
         try:
             kind.read(path)
@@ -287,7 +305,9 @@ def main() -> int:
     sys.stdout.write(
         f"{options.count} inputs, {len(wrong)} wrong, {seconds:.0f} s, peak memory {peak:.1f} GB\n"
     )
-    return 1 if wrong else 0
+    if peak > MAX_RESIDENT_GB:
+        sys.stdout.write(f"More than {MAX_RESIDENT_GB:g} GB of memory were used.\n")
+    return 1 if wrong or peak > MAX_RESIDENT_GB else 0
 
 
 if __name__ == "__main__":

@@ -29,6 +29,9 @@ def add_robot_commands(app: typer.Typer) -> None:
 
 def verify(
     folder: Annotated[Path, typer.Argument(help="Exported folder, or a copy of it.")],
+    public_key: Annotated[
+        Path | None, typer.Option(help="Public Ed25519 key (PEM) by which the export must be signed.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Verify an exported cut: hashes, limits, collisions, loads, cut. Needs no project and no network.
@@ -37,7 +40,7 @@ def verify(
     """
     from stages.export.certificate import verify as verify_folder
 
-    certificate = verify_folder(folder)
+    certificate = verify_folder(folder, public_key)
     if as_json:
         print_json(certificate.plain())
     else:

@@ -23,6 +23,7 @@ from stages.export.motion_checks import kinematics, limits
 from stages.export.moves import move_checks
 from stages.export.package import claims
 from stages.export.place_checks import arm_is_clear, cutting, space, tool_fits
+from stages.export.signature import SIGNATURE, signature_checks
 from stages.runtime.errors import InputError
 from stages.runtime.files import sha256_of_value
 
@@ -152,10 +153,11 @@ _CHAIN = "sha256 of the upstream files"
 _RENEW = "Export again with 'scan2cut run SCAN'"
 
 
-def verify(folder: Path) -> Certificate:
+def verify(folder: Path, public_key: Path | None = None) -> Certificate:
     """Run every check of the certificate on the folder as it is now, without the scan it was made from.
 
     Nothing that the folder says about itself is believed: verdict, checks and loads are computed again and compared.
+    With a public key, given or in the environment, the export must be signed by it.
     Raises InputError if the folder is not an export. Upstream files are not available and reported as not checked.
     """
     if not ((folder / DOCUMENT).exists() or (folder / DOCUMENT).is_symlink()):
@@ -163,6 +165,7 @@ def verify(folder: Path) -> Certificate:
             f"{folder} has no {DOCUMENT}. It must be an exported cut. Give the folder "
             "data/scans/<id>/export/cut/certified, or a copy of it."
         )
+    signature_checks({}, {}, public_key)  # rejects an unusable key
     foreign = foreign_entries(folder, SIBLINGS | {REASON})
     if foreign:
         remedy = "Only regular files of the export may be there, because Python imports what lies beside a run script"
@@ -203,6 +206,7 @@ def verify(folder: Path) -> Certificate:
             f"differs: {', '.join(wrong)}" if wrong else "verdict, every check, loads",
             remedy="Export again",
         ),
+        *signature_checks(sealed if isinstance(sealed, dict) else {}, document, public_key),
     ]
     return Certificate(tuple(checks), certificate.figures, certificate.force_calibrated)
 
@@ -216,7 +220,7 @@ def _untrue(sealed: dict[str, Any], repeated: Certificate) -> list[str]:
     """Return what a certificate states differently from the repeated checks; the document's hash does not cover it."""
     expected = repeated.plain()
     wrong = [key for key in ("certified", "force_calibrated", "verdict") if sealed.get(key) != expected[key]]
-    if sealed.keys() != expected.keys() | {"content_sha256"}:
+    if sealed.keys() - {SIGNATURE} != expected.keys() | {"content_sha256"}:
         wrong.append("entries")
     if not _same(sealed.get("loads"), repeated.figures):
         wrong.append("loads")

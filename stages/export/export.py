@@ -14,6 +14,7 @@ from stages.export.description import ExportParams
 from stages.export.export_files import REASON, RUN_SCRIPTS, Chain, walk
 from stages.export.export_picture import export_picture
 from stages.export.package import write_certificate, write_package
+from stages.export.signature import signing_key
 from stages.runtime.catalogue import ARTIFACTS
 from stages.runtime.files import write_bytes_atomic
 from stages.runtime.stage_io import StageIO
@@ -157,6 +158,7 @@ def metrics(exported: Exported, path: str) -> dict[str, Any]:
 
 def run(io: StageIO, params: ExportParams) -> dict[str, Any]:
     """Read motion and body, export, certify, draw."""
+    signing_key()  # rejects an unusable key before anything is computed
     io.progress(0.0, "read the motion")
     motion, body = io.read(_MOTION), (io.read(_BODY[0]), io.read(_BODY[1]))
     simulated = io.notes(_SIMULATED[0])

@@ -37,6 +37,7 @@ from stages.export.export_files import (
 from stages.export.inverse import JointMotion, Posture, choose_posture, follow
 from stages.export.load_checks import SOFT_NM_RAD, plain, stopping, thresholds
 from stages.export.moves import move
+from stages.export.signature import signed
 from stages.export.trajectory_files import mcap_bytes, recording_bytes, same_bag, yaml_bytes
 from stages.export.waypoints import (
     CUT,
@@ -281,9 +282,9 @@ def _write_document(folder: Path, document: dict[str, Any]) -> None:
 
 
 def write_certificate(folder: Path, document: dict[str, Any], certificate: "Certificate") -> None:
-    """Add the certificate to the document, tied to the rest of it by a hash."""
+    """Add the certificate to the document, tied to the rest of it by a hash, and by a signature if there is a key."""
     seal = {"content_sha256": sha256_of_value(document)}
-    _write_document(folder, document | {"certificate": certificate.plain() | seal})
+    _write_document(folder, document | {"certificate": signed(certificate.plain() | seal, document)})
 
 
 # Everything the folder states, computed again from settings, motion and joint files
