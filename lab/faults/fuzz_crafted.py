@@ -54,7 +54,7 @@ def repeated(folder: Path, draw: random.Random) -> Path:
     )
     text = draw.choice(TEXTS)
     path = folder / name
-    path.write_text(start + text * (draw.randrange(1_000_000, 60_000_000) // len(text)))
+    path.write_bytes(start.encode() + text.encode() * (draw.randrange(1_000_000, 60_000_000) // len(text)))
     return path
 
 

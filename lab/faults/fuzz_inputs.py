@@ -43,7 +43,8 @@ from stages.runtime.params import load_params
 from stages.runtime.scan_file import read_scan_file
 
 ROOT = Path(__file__).parents[2]
-MAX_S, MAX_BYTES = 10, 4_000_000_000
+MAX_S, MAX_BYTES = 10, 16_000_000_000
+"""The second is a bound of the address space, of which libraries reserve gigabytes."""
 MAX_RESIDENT_GB = 2.0
 MAX_SEED_BYTES = 200_000
 """Of a file that is damaged: larger ones only take longer."""
