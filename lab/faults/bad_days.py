@@ -41,20 +41,19 @@ class Day:
         self.folder, self.faketime = folder, faketime
         self.project: Project = make_tiny_project(folder)
         self._count = 0
+        self._logs = Path(tempfile.mkdtemp(prefix="scan2cut-said-"))  # not on a disk that will be full
         self.environment = environment(self.project) | {"PREFECT_API_URL": ""}
 
     def start(self, *arguments: str, **extra: str) -> "Command":
         """Start a command of scan2cut."""
         self._count += 1
-        log = self.folder / f"said{self._count}.txt"
+        log = self._logs / f"{self._count}.txt"
         return Command([sys.executable, "-m", "pipelines.cli.main", *arguments], self, log, extra)
 
     def dvc(self, *arguments: str) -> "Command":
         """Start dvc."""
         self._count += 1
-        return Command(
-            [sys.executable, "-m", "dvc", *arguments], self, self.folder / f"said{self._count}.txt", {}
-        )
+        return Command([sys.executable, "-m", "dvc", *arguments], self, self._logs / f"{self._count}.txt", {})
 
     def until(self, condition: Callable[[], object], what: str) -> None:
         """Wait for it."""
@@ -196,7 +195,7 @@ def disk_filled(day: Day) -> None:
     day.until(lambda: "apple tetrahedralize" in runs(day.project), "tetrahedralize")
     filler = fill(day.folder)
     run.ends(1, 2, words="disk")
-    day.start("run", scan, "--target", TARGET).ends(2, words="disk")
+    day.start("run", scan, "--target", TARGET).ends(1, words="disk is full")
     filler.unlink()
     day.start("run", scan, "--target", TARGET).ends(0)
     day.check_results()
@@ -208,37 +207,36 @@ def authenticated_server(day: Day) -> None:
     password = {"PREFECT_SERVER_API_AUTH_STRING": "lab:a-long-password"}
     day.start("dashboard", "--host", "0.0.0.0", "--port", str(port)).ends(2, words="AUTH_STRING")
     server = day.start("dashboard", "--host", "0.0.0.0", "--port", str(port), **password)
-    url = f"http://127.0.0.1:{port}/api/flow_runs/filter"
+    api, good = f"http://127.0.0.1:{port}/api", "lab:a-long-password"
 
-    def status(auth: str | None) -> int:
-        request = urllib.request.Request(url, b"{}", {"Content-Type": "application/json"})
+    def ask(path: str, auth: str | None, data: bytes | None = None, **headers: str) -> tuple[int, bytes]:
+        request = urllib.request.Request(
+            f"{api}/{path}", data, {"Content-Type": "application/json", **headers}
+        )
         if auth:
             request.add_header("Authorization", "Basic " + base64.b64encode(auth.encode()).decode())
         try:
             with urllib.request.urlopen(request, timeout=20) as answer:
-                return int(answer.status)
+                return int(answer.status), answer.read()
         except urllib.error.HTTPError as error:
-            return error.code
+            return error.code, b""
         except OSError:
-            return 0
+            return 0, b""
 
     try:
-        day.until(lambda: status("lab:a-long-password") not in (0, 503), "the server")
-        found = {auth: status(auth) for auth in (None, "lab:wrong", "lab:a-long-password")}
-        if found[None] != 401 or found["lab:wrong"] != 401 or found["lab:a-long-password"] not in (200, 403):
+        day.until(lambda: ask("admin/version", good)[0] == 200, "the server")
+        found = {auth: ask("admin/version", auth)[0] for auth in (None, "lab:wrong", "lab:", good)}
+        if list(found.values()) != [401, 401, 401, 200] or ask("flow_runs/filter", None, b"{}")[0] not in (
+            401,
+            403,
+        ):
             raise Bad(f"answers {found}")
         scan = scan_of(day, "good")
         day.start("run", scan, "--target", "clean", **password).ends(0)
-        listed = urllib.request.Request(
-            url.replace("filter", "count"), b"{}", {"Content-Type": "application/json"}
-        )
-        listed.add_header("Authorization", "Basic " + base64.b64encode(b"lab:a-long-password").decode())
-        with (
-            contextlib.suppress(urllib.error.HTTPError),
-            urllib.request.urlopen(listed, timeout=20) as answer,
-        ):
-            if json.loads(answer.read()) < 1:
-                raise Bad("the run is not in the dashboard")
+        token = json.loads(ask("csrf-token?client=day", good)[1])["token"]
+        headers = {"Prefect-Csrf-Token": token, "Prefect-Csrf-Client": "day"}
+        if json.loads(ask("flow_runs/count", good, b"{}", **headers)[1]) < 1:
+            raise Bad("the run is not in the dashboard")
         wrong = {"PREFECT_API_AUTH_STRING": "lab:wrong"}
         day.start("run", scan, "--target", "clean", **wrong).ends(1, 2, words="AUTH_STRING")
     finally:

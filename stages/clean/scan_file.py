@@ -5,6 +5,7 @@ process. PCD files go through open3d once their header has been checked.
 """
 
 import io
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -114,7 +115,9 @@ def _read_pcd(path: Path) -> NDArray[np.float64]:
 
 def _read_xyz(path: Path) -> NDArray[np.float64]:
     try:
-        table = np.loadtxt(path, dtype=np.float64, ndmin=2, comments=("#", "//"))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of a file without numbers, which is refused below
+            table = np.loadtxt(path, dtype=np.float64, ndmin=2, comments=("#", "//"))
     except (ValueError, UnicodeDecodeError) as error:
         raise malformed(path.name, f"it is not a table of numbers ({_short(error)})") from error
     if table.shape[1] < 3:
