@@ -13,7 +13,7 @@ from pipelines.dvc.stage import StageFailedError, StageReport, TryAgainError
 from pipelines.dvc.stopping import StoppedError, check_stop, inside_flow
 from pipelines.project import Project
 from pipelines.report.build import keep_report, record_and_report
-from pipelines.runs.dashboard import api_url, is_chosen_here, is_embedded
+from pipelines.runs.dashboard import CLIENT_AUTH, api_url, is_chosen_here, is_embedded
 from pipelines.runs.run_summary import RunResult
 from pipelines.runs.server import answers
 from pipelines.scans.register import Request, check_not_replaced, forget_scan, register_scan, track_raw_files
@@ -144,7 +144,20 @@ def run_flow(
         result.stages.clear()
         error = _run_flow_at(api_url(project), project, result, watcher, force, target, cluster)
     if error is not None:
-        result.fail(error)
+        result.fail(_in_words(url, error))
+
+
+_UNAUTHORIZED = 401
+
+
+def _in_words(url: str, error: BaseException) -> BaseException:
+    """Return a message for a server that rejects the password, other errors as they are."""
+    if getattr(getattr(error, "response", None), "status_code", None) != _UNAUTHORIZED:
+        return error
+    return InputError(
+        f"The Prefect server at {url} rejects the password. It needs {CLIENT_AUTH}=user:password as set at its start. "
+        "Set it in the environment, or unset PREFECT_API_URL and stop the dashboard to run without it."
+    )
 
 
 _DASHBOARD_RETRIES = 2

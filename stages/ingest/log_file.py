@@ -108,7 +108,8 @@ def pose_parts(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return positions [n, 3] and rotations [n, 3, 3] of column-major 4×4 poses, shape [n, 16]."""
     poses = column_major.reshape(-1, 4, 4).transpose(0, 2, 1)
-    mirrored = np.flatnonzero(np.linalg.det(poses[:, :3, :3]) < 0)
+    with np.errstate(all="ignore"):  # numbers beyond any pose are rejected later
+        mirrored = np.flatnonzero(np.linalg.det(poses[:, :3, :3]) < 0)
     if len(mirrored):
         raise InputError(
             f"{source}: O_T_EE of sample {mirrored[0]} is left-handed (its determinant is negative). A pose is a "

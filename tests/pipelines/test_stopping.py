@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -172,6 +173,17 @@ def test_a_run_whose_dashboard_died_goes_on_without_it(project, monkeypatch, ali
     result = RunResult("apple")
     run_request.run_flow(project, result, None, force=False, verbose=False)
     assert len(asked) == tries and bool(result.error) == alive
+
+
+def test_a_wrong_password_is_a_message(project, monkeypatch):
+    error = RuntimeError("Client error '401 Unauthorized'")
+    error.response = SimpleNamespace(status_code=401)
+    monkeypatch.setattr(run_request, "api_url", lambda _project: "http://lab/api")
+    monkeypatch.setattr(run_request, "_run_flow_at", lambda *given: error)
+    result = RunResult("apple")
+    run_request.run_flow(project, result, None, force=False, verbose=False)
+    assert result.exit_code == 2 and "http://lab/api rejects the password" in result.error
+    assert "PREFECT_API_AUTH_STRING" in result.error
 
 
 def start_slow_run(project, scan):
