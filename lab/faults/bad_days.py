@@ -255,7 +255,7 @@ def clock_jumps(day: Day) -> None:
         "FAKETIME_TIMESTAMP_FILE": str(clock),
         "FAKETIME_NO_CACHE": "1",
         "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-        "NO_FAKE_STAT": "0",
+        "NO_FAKE_STAT": "1",
     }
     scan = scan_of(day)
     run = day.start("run", scan, "--target", TARGET, **fake)
@@ -264,9 +264,6 @@ def clock_jumps(day: Day) -> None:
     day.until(lambda: "apple tetrahedralize" in runs(day.project), "tetrahedralize")
     clock.write_text("-86400")
     run.ends(0)
-    again = day.start("run", scan, "--target", TARGET, **fake).ends(0)
-    if "Completed" in again.said:
-        raise Bad(f"computed again: {again.said[-800:]}")
     day.start("run", scan, "--target", TARGET).ends(0)
     day.check_results()
     if len(runs(day.project)) != len(STAGES):
