@@ -23,11 +23,11 @@ from stages.shared.cut import CutOutcome
 from stages.shared.pictures import CUT, SCAN, TEXT, WARNING, new_figure, pixels_of
 
 _Array = NDArray[np.float64]
-_FACTORS = tuple(2.0 ** (0.5 * k) for k in range(-2, 5))
-"""Durations of the descent over that of the scan's own motion: half to four times."""
-_ITERATIONS = 8
+_FACTORS = (0.6, 0.8, 1.0, 1.25, 1.6, 2.0, 2.5)
+"""Durations of the descent over that of the scan's own motion."""
+_ITERATIONS = 6
 """Simulations with gradient per duration: the start is a neighbour's optimum."""
-_ROUNDS, _GENTLER = 3, 0.7
+_ROUNDS, _GENTLER = 2, 0.7
 """Times that motions are searched again, and the factor on their acceleration along the blade each time."""
 
 
@@ -93,6 +93,8 @@ class _Chain:
     values: Values
     params: OptimizeParams
     durations_s: tuple[float, ...]
+    accelerations_m_s2: tuple[float, ...]
+    """Limit along the blade for each duration."""
     times: _Array
     """Times of the known motion's keyframes [s]."""
     keyframes: Mapping[str, _Array]
@@ -100,9 +102,11 @@ class _Chain:
 
     def run(self) -> list[_Found | None]:
         times, keyframes, out = self.times, self.keyframes, []
-        for duration in self.durations_s:
+        for duration, acceleration in zip(self.durations_s, self.accelerations_m_s2, strict=True):
             params = self.params.changed(
-                duration_s=duration, iterations=min(_ITERATIONS, self.params.iterations)
+                duration_s=duration,
+                max_acceleration_along_m_s2=acceleration,
+                iterations=min(_ITERATIONS, self.params.iterations),
             )
             passage = passage_of(self.model.mesh, self.model.knife.length_m, params)
             cut = SlicingCut(self.model, (self.values,), passage, params)
@@ -151,8 +155,9 @@ def tradeoff(
 ) -> list[Timed]:
     """Return the least-force motions by duration, the shortest first; durations that the arm can't keep are left out.
 
-    A motion that is refused is searched again with less acceleration along the blade, so that the force reverses more
-    slowly; one that needs more force than a shorter one, from that one's motion.
+    The force along the blade changes its sign while the blade's speed passes that of the descent, so the acceleration
+    along the blade is limited in proportion to the descent's speed: the arm's torques can't change faster. A motion
+    that is refused is searched again with less; one that needs more force than a shorter one, from that one's.
 
     Args:
         model: The cut body.
@@ -167,11 +172,18 @@ def tradeoff(
     columns = {"amplitude": "amplitude_m_s", "frequency": "frequency_rad_s", "velocity_y": "velocity_y_m_s"}
     start = {name: keyframes[column].to_numpy() for name, column in columns.items()}
     middle = durations.index(round(known, 3))
-    chain = _Chain(model, values, params, (), keyframes["time_s"].to_numpy(), start)
+    full = params.max_acceleration_along_m_s2
+    limits = [full * min(1.0, known / duration) for duration in durations]
+    chain = _Chain(model, values, params, (), (), keyframes["time_s"].to_numpy(), start)
+    itself = replace(chain, params=params.changed(iterations=1))
     chains = [
-        replace(chain, durations_s=(known,), params=params.changed(iterations=1)),  # the known motion itself
-        replace(chain, durations_s=tuple(durations[middle:])),
-        replace(chain, durations_s=tuple(reversed(durations[:middle]))),
+        replace(itself, durations_s=(known,), accelerations_m_s2=(full,)),
+        replace(chain, durations_s=tuple(durations[middle:]), accelerations_m_s2=tuple(limits[middle:])),
+        replace(
+            chain,
+            durations_s=tuple(reversed(durations[:middle])),
+            accelerations_m_s2=tuple(reversed(limits[:middle])),
+        ),
     ]
     done: list[float] = []
 
@@ -181,6 +193,7 @@ def tradeoff(
 
     points: dict[float, Timed] = {}
     good: dict[float, bool] = {}
+    tried: dict[float, float] = {}
     with stage_workers(params.processes) as workers:
         for _ in range(1 + _ROUNDS):
             for each in (
@@ -189,38 +202,42 @@ def tradeoff(
                 if each is None:
                     continue
                 point = _timed(model, values, each)
-                known_s, passes = point.descent_s, certified(point)
-                old = points.get(known_s)
-                if old is None or (not passes, point.mean_n) < (not good[known_s], old.mean_n):
-                    points[known_s], good[known_s] = point, passes
-            chains = _again(chain, points, good)
+                descent, passes = point.descent_s, certified(point)
+                tried[descent] = min(tried.get(descent, np.inf), each.params.max_acceleration_along_m_s2)
+                old = points.get(descent)
+                if old is None or (not passes, point.mean_n) < (not good[descent], old.mean_n):
+                    points[descent], good[descent] = point, passes
+            chains = _again(chain, points, good, tried)
             if not chains:
                 break
     return [points[duration] for duration in sorted(points)]
 
 
-def _again(chain: _Chain, points: Mapping[float, Timed], good: Mapping[float, bool]) -> list[_Chain]:
-    """Return what to search again: refused motions more gently, and those that a shorter one beats, from that one's."""
+def _again(
+    chain: _Chain, points: Mapping[float, Timed], good: Mapping[float, bool], tried: Mapping[float, float]
+) -> list[_Chain]:
+    """Return what to search again: refused motions more gently, and those that a shorter one beats, from that one's.
+
+    tried: least acceleration along the blade so far, by duration [m/s²].
+    """
     chains, best = [], None
     for duration in sorted(points):
         point = points[duration]
         if not good[duration]:
-            limit = point.params.max_acceleration_along_m_s2
-            params = chain.params.changed(max_acceleration_along_m_s2=_GENTLER * limit)
-            chains.append(_from(replace(chain, params=params), point, duration))
+            chains.append(_from(chain, point, duration, _GENTLER * tried[duration]))
         elif best is not None and point.mean_n > best.mean_n:
-            params = chain.params.changed(max_acceleration_along_m_s2=best.params.max_acceleration_along_m_s2)
-            chains.append(_from(replace(chain, params=params), best, duration))
+            chains.append(_from(chain, best, duration, best.params.max_acceleration_along_m_s2))
         else:
             best = point
     return chains
 
 
-def _from(chain: _Chain, known: Timed, duration_s: float) -> _Chain:
+def _from(chain: _Chain, known: Timed, duration_s: float, acceleration_m_s2: float) -> _Chain:
     cut = known.motion.cut
     return replace(
         chain,
         durations_s=(duration_s,),
+        accelerations_m_s2=(acceleration_m_s2,),
         times=cut.keyframe_times,
         keyframes=cut.motion_parameters(known.motion.variables),
     )

@@ -39,7 +39,7 @@ def test_a_motion_stretched_to_its_own_duration_is_the_same_and_to_another_saws_
 
 
 def test_more_time_needs_less_force_under_the_same_limits(monkeypatch):
-    """A slower descent at the same speed along the blade turns the force sideways."""
+    """A slower descent turns the force sideways, although its acceleration along the blade is limited in proportion."""
     monkeypatch.setattr(tradeoff_module, "_FACTORS", (1.0, 2.0))
     params, model = quick(iterations=4), block()
     values = {name: np.asarray(value) for name, value in VALUES.items()}
