@@ -1,8 +1,8 @@
 """Feed damaged scans, logs, YAML, names, arguments and artifacts to their readers.
 
 Damaged at random, or made on purpose (lab.faults.fuzz_crafted: sparse files, bombs, impossible numbers). Every input
-must end in success or in an InputError with a sentence, within 10 s, the process within 2 GB of memory; a command line
-in exit code 0, or in 2 with a sentence (lab.faults.fuzz_commands). Input N of seed S is always the same; one that goes
+must end in success or in an InputError with a sentence, within 10 s of CPU time and 2 GB of memory; a command line in
+exit code 0, or in 2 with a sentence (lab.faults.fuzz_commands). Input N of seed S is always the same; one that goes
 wrong is printed, and `python -m lab.faults.fuzz_inputs 1 --seed S --first N` repeats it.
 """
 
@@ -45,7 +45,8 @@ from stages.runtime.scan_file import read_scan_file
 ROOT = Path(__file__).parents[2]
 MAX_S, MAX_BYTES = 10, 16_000_000_000
 """The second is a bound of the address space, of which libraries reserve gigabytes."""
-MAX_RESIDENT_GB = 2.0
+MAX_MORE_GB = 1.6
+"""Memory for one input, beside the 0.4 GB of a process that has imported the readers."""
 MAX_SEED_BYTES = 200_000
 """Of a file that is damaged: larger ones only take longer."""
 TOKENS = (
@@ -249,7 +250,10 @@ def outcome(kind: Kind, draw: random.Random) -> str:
             path = Path(folder) / name
             path.parent.mkdir(exist_ok=True)
             path.write_bytes(damaged(content, draw))
-        signal.alarm(kind.max_s)
+        if kind.read is run_damaged:
+            signal.alarm(kind.max_s)  # a process of its own
+        else:
+            signal.setitimer(signal.ITIMER_VIRTUAL, kind.max_s)  # CPU time: others may use this machine
         try:
             kind.read(path)
         except InputError as error:
@@ -267,23 +271,39 @@ def outcome(kind: Kind, draw: random.Random) -> str:
             )
         finally:
             signal.alarm(0)
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
     return "read"
 
 
 def fuzz(count: int, seed: int, first: int = 0) -> tuple[Counter[tuple[str, str]], list[str]]:
     """Counts by kind and outcome, and a paragraph for each input that went wrong."""
     signal.signal(signal.SIGALRM, _alarm)
+    signal.signal(signal.SIGVTALRM, _alarm)
     counts: Counter[tuple[str, str]] = Counter()
     wrong: list[str] = []
+    most = 0.0
     table = list(kinds().items())
     for number in range(first, first + count):
         name, kind = table[number % len(table)]
+        Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+        before = _peak_gb()
         result = outcome(kind, random.Random(f"{seed}/{number}"))
+        needed = _peak_gb() - before
+        most = max(most, needed)
+        if needed > MAX_MORE_GB and result in ("read", "refused"):
+            result = f"{needed:.1f} GB of memory"
         if result not in ("read", "refused"):
             wrong.append(f"input {number} ({name}): {result}")
             result = "WRONG"
         counts[name, result] += 1
+    counts["largest memory for an input [MB]", ""] = int(1000 * most)
     return counts, wrong
+
+
+def _peak_gb() -> float:
+    """Largest memory of this process since the peak was cleared [GB]."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) / 1e6
 
 
 def main() -> int:
@@ -301,14 +321,9 @@ def main() -> int:
         sys.stdout.write(f"{line}\n")
     for (name, result), number in sorted(counts.items()):
         sys.stdout.write(f"{name:12} {result:8} {number:6}\n")
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     seconds = time.monotonic() - began_s
-    sys.stdout.write(
-        f"{options.count} inputs, {len(wrong)} wrong, {seconds:.0f} s, peak memory {peak:.1f} GB\n"
-    )
-    if peak > MAX_RESIDENT_GB:
-        sys.stdout.write(f"More than {MAX_RESIDENT_GB:g} GB of memory were used.\n")
-    return 1 if wrong or peak > MAX_RESIDENT_GB else 0
+    sys.stdout.write(f"{options.count} inputs, {len(wrong)} wrong, {seconds:.0f} s\n")
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":

@@ -51,9 +51,11 @@ def dask_cluster(
         raise InputError(
             "--dask requires dask and prefect-dask, which are not installed. Install them: pip install '.[dask]'."
         ) from error
-    logging.getLogger("distributed").setLevel(
-        logging.CRITICAL
-    )  # tracebacks of lost connections; the flow says it
+    for name in (
+        "distributed",
+        "distributed.client",
+    ):  # tracebacks of a lost connection; the flow says it in words
+        logging.getLogger(name).disabled = True
     source = find_source(project, repository)
     if address != _LOCAL:
         yield Cluster(address, source)

@@ -344,6 +344,13 @@ def test_a_recording_that_unpacks_to_gigabytes_is_refused(tmp_path, compression)
     assert "unpacks to more than 1000 MB" in refusal(path)
 
 
+def test_a_table_of_empty_lines_is_refused(tmp_path):
+    """50 MB of them took 2.3 GB of memory."""
+    path = tmp_path / "log.csv"
+    path.write_bytes(b"time,x\n" + b"\n" * 3_000_000)
+    assert "has 3,000,001 lines. At most 2,000,000 are read." in refusal(path)
+
+
 def test_reading_that_takes_too_long_is_refused():
     def forever():
         while True:
