@@ -275,8 +275,8 @@ def outcome(kind: Kind, draw: random.Random) -> str:
     return "read"
 
 
-def fuzz(count: int, seed: int, first: int = 0) -> tuple[Counter[tuple[str, str]], list[str]]:
-    """Counts by kind and outcome, and a paragraph for each input that went wrong."""
+def fuzz(count: int, seed: int, first: int = 0) -> tuple[Counter[tuple[str, str]], list[str], float]:
+    """Counts by kind and outcome, a paragraph for each input that went wrong, most memory for one input [GB]."""
     signal.signal(signal.SIGALRM, _alarm)
     signal.signal(signal.SIGVTALRM, _alarm)
     counts: Counter[tuple[str, str]] = Counter()
@@ -296,8 +296,7 @@ def fuzz(count: int, seed: int, first: int = 0) -> tuple[Counter[tuple[str, str]
             wrong.append(f"input {number} ({name}): {result}")
             result = "WRONG"
         counts[name, result] += 1
-    counts["largest memory for an input [MB]", ""] = int(1000 * most)
-    return counts, wrong
+    return counts, wrong, most
 
 
 def _peak_gb() -> float:
@@ -316,13 +315,15 @@ def main() -> int:
     faulthandler.enable()
     resource.setrlimit(resource.RLIMIT_AS, (MAX_BYTES, resource.getrlimit(resource.RLIMIT_AS)[1]))
     began_s = time.monotonic()
-    counts, wrong = fuzz(options.count, options.seed, options.first)
+    counts, wrong, most = fuzz(options.count, options.seed, options.first)
     for line in wrong:
         sys.stdout.write(f"{line}\n")
     for (name, result), number in sorted(counts.items()):
         sys.stdout.write(f"{name:12} {result:8} {number:6}\n")
     seconds = time.monotonic() - began_s
-    sys.stdout.write(f"{options.count} inputs, {len(wrong)} wrong, {seconds:.0f} s\n")
+    sys.stdout.write(
+        f"{options.count} inputs, {len(wrong)} wrong, {seconds:.0f} s, at most {most:.1f} GB for one\n"
+    )
     return 1 if wrong else 0
 
 

@@ -11,12 +11,12 @@ from lab.faults.fuzz_commands import run_damaged
 from lab.faults.fuzz_inputs import Kind, fuzz, kinds, outcome
 from stages.runtime.errors import InputError
 
-EACH = 8
+EACH = 3
 
 
 def test_damaged_inputs_end_in_a_sentence_or_are_read():
-    counts, wrong = fuzz(len(kinds()) * EACH, seed=3)
-    assert wrong == []
+    counts, wrong, most = fuzz(len(kinds()) * EACH, seed=3)
+    assert wrong == [] and most < 1.6
     of_each = Counter(name for name, _ in counts.elements())
     assert of_each == dict.fromkeys(kinds(), EACH)
     assert {"read", "refused"} == {result for _, result in counts}
