@@ -55,7 +55,7 @@ def dask_cluster(
         "distributed",
         "distributed.client",
     ):  # tracebacks of a lost connection; the flow says it in words
-        logging.getLogger(name).disabled = True
+        logging.getLogger(name).handlers[:] = [logging.NullHandler()]
     source = find_source(project, repository)
     if address != _LOCAL:
         yield Cluster(address, source)

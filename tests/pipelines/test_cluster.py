@@ -1,5 +1,6 @@
 """The same flow on a Dask cluster: workers with clones of their own, artifacts through the DVC remote."""
 
+import logging
 from types import SimpleNamespace
 
 import pytest
@@ -102,3 +103,12 @@ def test_a_lost_scheduler_is_a_message(project, tmp_path, monkeypatch):
     source = Source("repository", "commit", "remote")
     with pytest.raises(StageFailedError, match=r"clean of apple ran on a worker\. .*Restart scheduler"):
         flow._run_entry(project, "apple", entry, False, False, source, [])
+
+
+def test_dask_prints_no_tracebacks(shared):
+    """Neither now nor after Prefect has set up its logging, which enables loggers again."""
+    distributed = pytest.importorskip("distributed")
+    with dask_cluster(shared, "tcp://127.0.0.1:1", None, 1):
+        for name in ("distributed", "distributed.client"):
+            kinds = {type(handler) for handler in logging.getLogger(name).handlers}
+            assert kinds == {logging.NullHandler}, distributed.__name__
