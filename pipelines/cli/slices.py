@@ -19,9 +19,10 @@ from pipelines.cli.terminal import (
     scan_ids,
     this_project,
 )
-from stages.runtime.errors import EXIT_DONE, InputError
+from stages.runtime.errors import EXIT_DONE, EXIT_INTERRUPTED, EXIT_REFUSED, InputError
 
 if TYPE_CHECKING:
+    from pipelines.project import Project
     from pipelines.slices.plan import SlicePlan
     from stages.shared.slicing import Wanted
 
@@ -141,16 +142,35 @@ def slice_fruit(
             only_json.print(_division_json(plan))
         return
     up_to(CALIBRATE)
-    from pipelines.slices.run import run_slices
+    from pipelines.report.slices_page import build_plan_page
+    from pipelines.slices.run import make_programme, refused_slices, run_slices
 
     results = run_slices(project, plan, print_note, workers=workers, force=force)
+    refused = refused_slices(project, plan)
+    refused |= {k: result.error for k, result in enumerate(results, start=1) if result.error}
+    stopped = any(result.exit_code == EXIT_INTERRUPTED for result in results)
+    folder, verdict = None, "; ".join(f"slice {k}: {why}" for k, why in refused.items())
+    if not refused and not stopped:
+        print_note("programme: join and certify")
+        folder, certificate = make_programme(project, plan)
+        verdict = certificate.verdict
+    go = folder is not None and certificate.certified
+    page = build_plan_page(project, plan.fruit).relative_to(project.root)
     if only_json:
-        only_json.print({**_division_json(plan), "slices": [result.as_json() for result in results]})
+        shown = None if folder is None else str(folder.relative_to(project.root))
+        slices = [result.as_json() for result in results]
+        only_json.print(
+            {**_division_json(plan), "go": go, "verdict": verdict, "folder": shown, "slices": slices}
+        )
     else:
         out.print(_results(plan, results))
+        print_text(out, f"{'GO' if go else 'NO-GO'}. {verdict}")
+        if go and folder is not None:
+            print_text(out, f"Programme: {folder.relative_to(project.root)}/run_slices.py")
+        print_text(out, f"Report: {page}")
     worst = max((result.exit_code for result in results), default=EXIT_DONE)
-    if worst:
-        raise typer.Exit(worst)
+    if worst or not go:
+        raise typer.Exit(worst or EXIT_REFUSED)
 
 
 def _wanted(
@@ -203,9 +223,12 @@ def _print_division(plan: "SlicePlan") -> None:
             f"{1e3 * piece.thickness_m:.1f}",
             f"{1e4 * piece.area_m2:.1f}" if piece.area_m2 else "",
             f"{1e6 * piece.volume_m3:.1f}",
-            f"not cut: {piece.refused}" if piece.refused else piece.note,
+            "" if piece.area_m2 else "what remains",
         )
     out.print(table)
+    for reason in dict.fromkeys(one.reason for one in plan.division.not_cut):
+        at = ", ".join(f"{1e3 * one.at_m:.1f}" for one in plan.division.not_cut if one.reason == reason)
+        print_text(out, f"Not cut at {at} mm: {reason}.")
 
 
 def _division_json(plan: "SlicePlan") -> dict[str, Any]:
@@ -217,7 +240,47 @@ def _division_json(plan: "SlicePlan") -> dict[str, Any]:
         "of": plan.of,
         "scans": list(plan.scans),
         "pieces": [asdict(piece) for piece in plan.division.pieces],
+        "not_cut": [asdict(one) for one in plan.division.not_cut],
     }
+
+
+def executed_slice(
+    project: "Project",
+    fruit: str,
+    number: int,
+    log: Path,
+    air: Path | None,
+    *,
+    replan_wanted: bool,
+    as_json: bool,
+) -> None:
+    """Learn from one executed slice, print what is known now, and plan the remaining slices anew where it pays."""
+    only_json = OnlyJson() if as_json else None
+    from pipelines.slices.learning import add_executed, replan
+
+    known = add_executed(project, fruit, number, log, air)
+    row, now = known["executed"][str(number)], known["amplitude"]
+    if only_json:
+        only_json.print(known)
+    else:
+        print_text(out, known["comparison"]["verdict"])
+        print_text(
+            out,
+            f"Slice {number}: {row['measured_n']:.1f} N measured, {row['predicted_n']:.1f} N predicted. After "
+            f"{now['slices']} slices the fruit needs {now['factor']:.2f} of the calibrated force (90 % interval "
+            f"{now['factor_low']:.2f} to {now['factor_high']:.2f}); {100 * now['spread']:.0f} % from cut to cut; the "
+            f"next slice {now['next_low']:.2f} to {now['next_high']:.2f}.",
+        )
+        print_text(out, f"Picture: {known['picture']}")
+    if not known["replan"] or not replan_wanted:
+        if known["replan"]:
+            print_note(f"Planning anew would pay: {known['replan']}. Omit --no-replan.")
+        return
+    print_note(
+        f"Planning slices {known['remaining'][0]} to {known['remaining'][-1]} anew: {known['replan']}."
+    )
+    replan(project, fruit, now, known["remaining"])
+    slice_fruit(fruit, as_json=as_json)
 
 
 def _results(plan: "SlicePlan", results: list[Any]) -> Table:

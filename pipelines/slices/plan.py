@@ -24,20 +24,18 @@ from stages.runtime.files import PlainDumper, write_bytes_atomic
 from stages.runtime.params import load_params
 from stages.runtime.scan_file import ID_PATTERN, PARAMS_FILE_NAME, SCAN_FILE_NAME, read_scan_mapping
 from stages.runtime.stage_io import encode_png
-from stages.shared.slicing import Division, Piece, Wanted, divide, division_picture
+from stages.shared.slicing import Division, NotCut, Piece, Wanted, divide, division_picture
 from stages.shared.surface import Surface
 
 FOLDER = "slices"
 """Folder of the plan in the fruit's directory."""
 _PLAN = "plan.json"
 PICTURE = "division.png"
-_HELD = "held"
-"""Boundary of cuts whose body would tip over under the knife, unless the fruit has a boundary of its own. Their slice
-falls free before the cut ends, which takes steps half as long.
-"""
+_HELD = ("held", "glued")
+"""Values of cut.boundary with which the body can't tip over."""
 _SEARCH = {"iterations": 4, "ablation_iterations": 0, "confirm": False}
 """Settings of optimize for a slice that starts from a known motion; `--set` of the fruit has precedence."""
-_GENTLE = 0.5
+_GENTLE = 0.4
 """Share of the arm's acceleration along the blade: the section is up to twice that of a half, and so is the force that
 changes its sign with the stroke.
 """
@@ -57,11 +55,6 @@ class SlicePlan:
     def scans(self) -> tuple[str, ...]:
         """Ids of the slices' scans, in the order of the cuts."""
         return tuple(slice_id(self.fruit, piece.number) for piece in self.division.cuts)
-
-    @property
-    def refused(self) -> tuple[Piece, ...]:
-        """Pieces whose cut is not planned."""
-        return tuple(piece for piece in self.division.pieces if piece.refused)
 
 
 def slice_id(fruit: str, number: int) -> str:
@@ -85,14 +78,15 @@ def make_plan(project: Project, fruit: str, wanted: Wanted, of: str) -> SlicePla
         body_of(project, fruit, of),
         wanted,
         thinnest_m=cut.blade.spine_m,
-        held=cut.boundary != "free",
+        held=cut.boundary in _HELD,
     )
     plan = SlicePlan(fruit, of, wanted, division)
     if not plan.scans:
-        first = division.pieces[0]
+        first = division.not_cut[0]
         raise InputError(
-            f"No slice can be cut: piece 1, {1e3 * first.thickness_m:.1f} mm thick: {first.refused}. At least one cut "
-            "must be possible. Change --thickness, --from or the direction (--axis)."
+            f"No slice can be cut, e.g. at {1e3 * first.at_m:.1f} mm: {first.reason}. At least one must be. "
+            "Change --thickness, --from or the direction (--axis), slice a half (--half), or hold the fruit "
+            "(--set cut.boundary=held)."
         )
     return plan
 
@@ -138,6 +132,7 @@ def write_plan(project: Project, plan: SlicePlan) -> list[str]:
         "start_m": plan.division.start_m,
         "length_m": plan.division.length_m,
         "pieces": [asdict(piece) for piece in plan.division.pieces],
+        "not_cut": [asdict(one) for one in plan.division.not_cut],
         "scans": list(plan.scans),
     }
     write_bytes_atomic(folder / _PLAN, (json.dumps(content, indent=1) + "\n").encode())
@@ -158,6 +153,7 @@ def read_plan(project: Project, fruit: str) -> SlicePlan:
             float(content["start_m"]),
             float(content["length_m"]),
             tuple(Piece(**piece) for piece in content["pieces"]),
+            tuple(NotCut(**one) for one in content["not_cut"]),
         )
         return SlicePlan(content["fruit"], content["of"], Wanted(**wanted), division)
     except FileNotFoundError:
@@ -243,13 +239,11 @@ def _write_scan(project: Project, plan: SlicePlan, number: int, scan: str) -> No
     motion = (before.get("optimize") or {}).get("first_motion")
     search = {**_SEARCH, "first_motion": motion} if motion else {}
     learnt = before.get("transport") or {}
-    held = {"boundary": _HELD, "dt_s": 0.5 * every.cut.dt_s}
     content = {
         **fruit,
         "id": scan,
         "fruit": plan.fruit,
         "slice_number": number,
-        "cut": {**({} if piece.stands else held), **(fruit.get("cut") or {})},
         "optimize": {
             "max_acceleration_along_m_s2": _GENTLE * every.optimize.max_acceleration_along_m_s2,
             **search,

@@ -1,12 +1,18 @@
-"""Run a plan of slices: the fruit up to its calibration, then the slices side by side."""
+"""Run a plan of slices side by side, and join the certified cuts to one programme for the arm."""
 
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 from pipelines.many.batch import capacity, run_batch
 from pipelines.project import Project
 from pipelines.runs.run_summary import RunResult
 from pipelines.scans.register import Request, known_raw_file
-from pipelines.slices.plan import SlicePlan, halve_steps, known_motion, start_from
+from pipelines.slices.plan import FOLDER, SlicePlan, body_of, halve_steps, known_motion, start_from
+from stages.export.certificate import Certificate
+from stages.export.programme import SliceOfProgramme, write_programme
+from stages.runtime.artifacts import read_metrics
+from stages.shared.slicing import standing_box
 
 _MEMORY_GB = 1.0
 """Peak memory of one slice."""
@@ -56,3 +62,30 @@ def run_slices(
     if stalled:
         results |= dict(zip(stalled, run(stalled), strict=True))
     return [results[scan] for scan in plan.scans]
+
+
+def slice_metrics(project: Project, scan: str, stage: str) -> dict[str, Any]:
+    """Return a stage's metrics of one slice; empty if it has none."""
+    path = project.scan_dir(scan) / stage / "metrics.json"
+    return read_metrics(path) if path.is_file() else {}
+
+
+def refused_slices(project: Project, plan: SlicePlan) -> dict[int, str]:
+    """Return the slices without a certified motion by number, with the reason."""
+    refused = {}
+    for number, scan in enumerate(plan.scans, start=1):
+        export = slice_metrics(project, scan, "export")
+        if not export.get("certified"):
+            refused[number] = str(export.get("verdict") or "it has no exported motion")
+    return refused
+
+
+def make_programme(project: Project, plan: SlicePlan) -> tuple[Path, Certificate]:
+    """Join the slices' certified motions; all of them must be certified. Return folder and certificate."""
+    body, division = body_of(project, plan.fruit, plan.of), plan.division
+    slices = []
+    for piece, scan in zip(division.cuts, plan.scans, strict=True):
+        low, high = standing_box(body, division, piece)
+        folder = project.scan_dir(scan) / "export" / "cut" / "certified"
+        slices.append(SliceOfProgramme(piece.number, folder, piece.thickness_m, low, high))
+    return write_programme(project.scan_dir(plan.fruit) / FOLDER / "programme", plan.fruit, slices)

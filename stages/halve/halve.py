@@ -11,7 +11,7 @@ from stages.runtime.errors import InputError
 from stages.runtime.stage_io import StageIO
 from stages.shared.anatomy import anatomy_frames, read_anatomy
 from stages.shared.pictures import CUT, FRUIT, Layer, Panel, board_layer, cut_plane_layer, render
-from stages.shared.slicing import beyond
+from stages.shared.slicing import beyond, slice_frame
 from stages.shared.surface import Surface, face_normals_doubled, is_closed, solid_moments
 
 # Picture of the stage
@@ -215,10 +215,7 @@ def _slice_body(standing: _HalveResult, plan: SliceParams) -> _HalveResult:
             f"{1e3 * along.min():.1f} to {1e3 * along.max():.1f} mm. The plane must go through a closed rest. Plan the "
             "slices again with 'scan2cut slice'."
         )
-    turn = np.array([normal, [0.0, 1.0, 0.0], [-normal[2], 0.0, normal[0]]])
-    frame = np.eye(4)
-    frame[:3, :3] = turn
-    frame[:3, 3] = -np.array([plan.at_m, 0.0, (turn @ solid_moments(body)[0])[2]])
+    frame = slice_frame(body, normal, plan.at_m)
     surface = _moved(frame, rest)
     face = standing.face
     if plan.of == "whole":  # the cut before, in the frame of the first cut

@@ -46,16 +46,20 @@ class Piece:
     area_m2: float
     """Area of the cut that parts it from the rest; 0 for the last piece."""
     volume_m3: float
-    stands: bool = True
-    """Whether the body of this cut stands by itself under the knife."""
-    refused: str = ""
-    """Why this cut is not planned; empty if it is."""
-    note: str = ""
 
     @property
     def thickness_m(self) -> float:
         """Largest thickness along the normal [m]."""
         return self.to_m - self.from_m
+
+
+@dataclass(frozen=True)
+class NotCut:
+    """A wanted plane at which nothing is cut, so that two pieces stay together."""
+
+    at_m: float
+    """From the body's first point along the normal [m]."""
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -68,16 +72,12 @@ class Division:
     """Coordinate of the body's first point along the normal [m]."""
     length_m: float
     pieces: tuple[Piece, ...]
+    not_cut: tuple[NotCut, ...] = ()
 
     @property
     def cuts(self) -> tuple[Piece, ...]:
-        """Pieces that a planned cut parts from the rest: all before the first refused one, without the last."""
-        planned = []
-        for piece in self.pieces[:-1]:
-            if piece.refused:
-                break
-            planned.append(piece)
-        return tuple(planned)
+        """Pieces that a cut parts from the rest: all but the last."""
+        return self.pieces[:-1]
 
 
 def beyond(body: Surface, normal: Sequence[float] | _Floats, offset_m: float) -> Surface:
@@ -106,32 +106,34 @@ def beyond(body: Surface, normal: Sequence[float] | _Floats, offset_m: float) ->
 def divide(body: Surface, wanted: Wanted, *, thinnest_m: float, held: bool) -> Division:
     """Divide a closed body, y up on the board y = 0; raise InputError for a division that makes no sense.
 
+    A plane at which the body would tip over under the knife, fall apart or give too thin a piece is not cut.
+
     Args:
         body: the body as it stands.
         wanted: thickness or count, ends and direction.
-        thinnest_m: thinnest piece that the blade can cut [m]; thinner ones are refused.
-        held: whether something holds the rest, so that it may be cut where it would tip over by itself.
+        thinnest_m: thinnest piece that the blade can cut [m].
+        held: whether the body is held, so that it can't tip over.
     """
     normal = _checked_normal(wanted.normal)
     along = body.vertices @ normal
     start, length = float(along.min()), float(np.ptp(along))
-    planes = _planes(wanted, length)
-    rest, pieces, before, after_refusal = body, [], 0.0, ""
-    for number, plane in enumerate(planes, start=1):
+    rest, before = body, 0.0
+    pieces: list[Piece] = []
+    not_cut: list[NotCut] = []
+    for plane in _planes(wanted, length, thinnest_m):
         left = beyond(body, normal, start + plane)
-        volume = max(rest.volume_m3 - left.volume_m3, 0.0)
-        steady = stands(rest, normal, start + plane)
-        refused = _refusal(rest, left, plane - before, thinnest_m) or after_refusal
-        if not refused and not steady and not held:
-            refused = "the body would tip over: its centre of mass or the knife is not above its base"
-        if refused and not after_refusal:
-            after_refusal = f"comes after piece {number}, which can't be cut"
-        area = _cap_area(left, normal, start + plane)
-        note = "" if steady or refused else "must be held: would tip over under the knife"
-        pieces.append(Piece(number, before, plane, area, volume, steady, refused, note))
+        reason = _refusal(rest, left, plane - before, thinnest_m)
+        if not reason and not held and not stands(rest, normal, start + plane):
+            reason = "the fruit would tip over: its centre of mass or the knife is not above its base"
+        if reason:
+            not_cut.append(NotCut(plane, reason))
+            continue
+        area, volume = _cap_area(left, normal, start + plane), rest.volume_m3 - left.volume_m3
+        pieces.append(Piece(len(pieces) + 1, before, plane, area, volume))
         rest, before = left, plane
-    pieces.append(Piece(len(planes) + 1, before, length, 0.0, rest.volume_m3, note="what remains"))
-    return Division((float(normal[0]), 0.0, float(normal[2])), start, length, tuple(pieces))
+    pieces.append(Piece(len(pieces) + 1, before, length, 0.0, rest.volume_m3))
+    direction = (float(normal[0]), 0.0, float(normal[2]))
+    return Division(direction, start, length, tuple(pieces), tuple(not_cut))
 
 
 def stands(body: Surface, normal: _Floats, plane_m: float) -> bool:
@@ -166,7 +168,7 @@ def _refusal(rest: Surface, left: Surface, thickness: float, thinnest_m: float) 
     return ""
 
 
-def _planes(wanted: Wanted, length: float) -> list[float]:
+def _planes(wanted: Wanted, length: float, thinnest_m: float) -> list[float]:
     """Return the planes' distances from the body's first point [m]; at least one."""
     end = length if wanted.to_m is None else wanted.to_m
     for name, value in (("--from", wanted.from_m), ("--to", end)):
@@ -201,6 +203,11 @@ def _planes(wanted: Wanted, length: float) -> list[float]:
                 f"--thickness is {1e3 * thickness:g} mm, but there are only {1e3 * (end - wanted.from_m):.1f} mm of "
                 "fruit to slice. It must be less. Choose thinner slices."
             )
+    if thickness < thinnest_m:
+        raise InputError(
+            f"The slices would be {1e3 * thickness:.2g} mm thick. The blade needs at least its spine, "
+            f"{1e3 * thinnest_m:.2g} mm. Cut thicker slices, or use a thinner knife (cut.knife)."
+        )
     count = int(np.ceil((end - wanted.from_m) / thickness - 1e-9))
     if count > _MOST_CUTS + 1:
         raise InputError(
@@ -235,6 +242,25 @@ def _cap_area(left: Surface, normal: _Floats, offset: float) -> float:
     return float(0.5 * np.linalg.norm(doubled[in_plane], axis=1).sum())
 
 
+def slice_frame(body: Surface, normal: Sequence[float] | _Floats, at_m: float) -> _Floats:
+    """Return the 4x4 matrix from a standing body's frame to that of a cut: x along the normal, the cut at x = 0.
+
+    The blade's centre stays in one line for all cuts of a body, so that the arm steps along x only.
+    """
+    unit = np.asarray(normal, float) / np.linalg.norm(normal)
+    frame = np.eye(4)
+    frame[:3, :3] = [unit, [0.0, 1.0, 0.0], [-unit[2], 0.0, unit[0]]]
+    frame[:3, 3] = -np.array([at_m, 0.0, (frame[:3, :3] @ solid_moments(body)[0])[2]])
+    return frame
+
+
+def standing_box(body: Surface, division: Division, piece: Piece) -> tuple[list[float], list[float]]:
+    """Return low and high corner of the whole body, all slices standing, in the frame of this piece's cut [m]."""
+    frame = slice_frame(body, division.normal, division.start_m + piece.to_m)
+    vertices = body.vertices @ frame[:3, :3].T + frame[:3, 3]
+    return vertices.min(axis=0).tolist(), vertices.max(axis=0).tolist()
+
+
 def pieces_of(body: Surface, division: Division) -> list[Surface]:
     """Return the closed pieces in the body's frame, in order."""
     normal, pieces = np.array(division.normal), []
@@ -253,23 +279,30 @@ def division_picture(body: Surface, division: Division, title: str) -> NDArray[n
     ends = [(across.min(), 0.0), (across.min(), high), (across.max(), high), (across.max(), 0.0)]
     two = np.array([[0, 1, 2], [0, 2, 3]], np.int32)
     planes = []
-    for piece in division.pieces[:-1]:
-        at = (division.start_m + piece.to_m) * normal
+    wanted = [(piece.to_m, CUT) for piece in division.cuts] + [
+        (one.at_m, WARNING) for one in division.not_cut
+    ]
+    for plane, colour in wanted:
+        at = (division.start_m + plane) * normal
         corners = np.array([at + z * side + np.array([0.0, y, 0.0]) for z, y in ends])
-        planes.append(Layer(corners, two, colour=WARNING if piece.refused else CUT, opacity=0.35))
+        planes.append(Layer(corners, two, colour=colour, opacity=0.35))
     count = len(division.pieces)
     apart = []
     for piece, surface in zip(division.pieces, pieces_of(body, division), strict=True):
         moved = surface.vertices + (piece.number - 0.5 * count) * _APART * division.length_m / count * normal
-        colour = WARNING if piece.refused else SCAN if piece.number == count else FRUIT
+        colour = SCAN if piece.number == count else FRUIT
         apart.append(Layer(moved, surface.faces, colour=colour))
     towards = 0.5 * normal + np.array([0.0, 0.45, 0.0]) - side
     view = (float(towards[0]), float(towards[1]), float(towards[2]))
     every = np.concatenate([layer.vertices for layer in apart])
     return render(
         [
-            Panel(title, [board_layer(body.vertices), Layer(body.vertices, body.faces), *planes], view=view),
-            Panel("moved apart (grey: remains, red: not cut)", [board_layer(every), *apart], view=view),
+            Panel(
+                f"{title} (red planes: not cut)" if division.not_cut else title,
+                [board_layer(body.vertices), Layer(body.vertices, body.faces), *planes],
+                view=view,
+            ),
+            Panel("moved apart; grey: what remains", [board_layer(every), *apart], view=view),
         ],
         panel_size=(760, 560),
     )

@@ -20,7 +20,7 @@ from tests.pipelines.tiny_project import write_scan
 
 def plan_of(thickness_m: float, count: int, fruit: str = "apple") -> SlicePlan:
     pieces = [Piece(k, (k - 1) * thickness_m, k * thickness_m, 1e-3, 1e-5) for k in range(1, count + 1)]
-    last = Piece(count + 1, count * thickness_m, (count + 1) * thickness_m, 0.0, 1e-5, note="what remains")
+    last = Piece(count + 1, count * thickness_m, (count + 1) * thickness_m, 0.0, 1e-5)
     division = Division((1.0, 0.0, 0.0), -0.03, (count + 1) * thickness_m, (*pieces, last))
     return SlicePlan(fruit, "whole", Wanted(thickness_m=thickness_m), division)
 

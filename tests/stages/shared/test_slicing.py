@@ -69,23 +69,20 @@ def test_a_ball_that_lost_a_side_tips_over_and_is_not_cut_unless_held():
     assert not stands(beyond(body, across, 0.0), across, 0.001), "its centre of mass is beside the base"
     free = divide(body, Wanted(count=6), thinnest_m=0.002, held=False)
     held = divide(body, Wanted(count=6), thinnest_m=0.002, held=True)
-    assert len(held.cuts) == 5 and "held" in held.pieces[3].note
-    assert free.cuts == () and "tip over" in free.pieces[0].refused
+    assert len(held.cuts) == 5 and held.not_cut == ()
+    assert [round(1e3 * piece.to_m) for piece in free.pieces] == [30, 60], "only the middle is above the base"
+    assert {one.reason.split(":")[0] for one in free.not_cut} == {"the fruit would tip over"}
+    assert sum(piece.volume_m3 for piece in free.pieces) == pytest.approx(body.volume_m3)
 
 
 def test_a_box_stands_down_to_its_last_slice():
     division = divide(box(0.06, 0.02), Wanted(thickness_m=0.02), thinnest_m=0.002, held=False)
-    assert [piece.refused for piece in division.pieces] == ["", "", ""]
-
-
-def test_too_thin_for_the_blade_is_refused():
-    division = divide(ball(), Wanted(thickness_m=0.001), thinnest_m=0.002, held=True)
-    assert division.cuts == () and "blade" in division.pieces[0].refused
+    assert len(division.pieces) == 3 and division.not_cut == ()
 
 
 def test_a_body_that_falls_apart_is_refused():
     division = divide(two_legs(), Wanted(thickness_m=0.01), thinnest_m=0.002, held=True)
-    assert division.cuts == () and "2 parts" in division.pieces[0].refused
+    assert division.cuts == () and "2 parts" in division.not_cut[0].reason
 
 
 @pytest.mark.parametrize(
@@ -96,7 +93,8 @@ def test_a_body_that_falls_apart_is_refused():
         (Wanted(thickness_m=-0.005), "positive length"),
         (Wanted(thickness_m=float("nan")), "positive length"),
         (Wanted(thickness_m=float("inf")), "positive length"),
-        (Wanted(thickness_m=1e-4), "At most 100"),
+        (Wanted(thickness_m=0.001), "at least its spine"),
+        (Wanted(count=40), "at least its spine"),
         (Wanted(), "Exactly one of"),
         (Wanted(thickness_m=0.005, count=3), "Exactly one of"),
         (Wanted(count=1), "2 to 100"),
@@ -113,3 +111,8 @@ def test_a_body_that_falls_apart_is_refused():
 def test_a_division_that_makes_no_sense_is_rejected(wanted, says):
     with pytest.raises(InputError, match=says):
         divide(ball(), wanted, thinnest_m=0.002, held=True)
+
+
+def test_too_many_slices_are_rejected():
+    with pytest.raises(InputError, match="At most 100"):
+        divide(ball(), Wanted(thickness_m=5e-4), thinnest_m=1e-4, held=True)
