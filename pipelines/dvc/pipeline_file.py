@@ -65,6 +65,16 @@ def is_slice(project: Project, scan_id: str) -> bool:
     return path.is_file() and bool(read_mapping(path).get("fruit"))
 
 
+def slice_scans(project: Project, fruit: str) -> list[str]:
+    """Return the ids of all registered slices of a fruit."""
+    return [
+        scan
+        for scan in project.scan_ids()
+        if scan.startswith(f"{fruit}-slice-")
+        and read_scan_mapping(project.scan_dir(scan) / SCAN_FILE_NAME).get("fruit") == fruit
+    ]
+
+
 def _scan_template(project: Project, scan_id: str) -> dict[str, Any]:
     """Return the content of the template for this scan."""
     content = read_mapping(project.template)

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from pipelines.dvc.pipeline_file import is_slice, refresh_pipeline_file
+from pipelines.dvc.pipeline_file import is_slice, refresh_pipeline_file, slice_scans
 from pipelines.project import Project, known_scans, scan_lock
 from pipelines.scans.manage import remove_scan
 from pipelines.scans.register import REGISTERING
@@ -170,16 +170,6 @@ def read_plan(project: Project, fruit: str) -> SlicePlan:
 def _three(values: Any) -> tuple[float, float, float]:
     x, y, z = (float(value) for value in values)
     return x, y, z
-
-
-def slice_scans(project: Project, fruit: str) -> list[str]:
-    """Return the ids of all registered slices of the fruit."""
-    return [
-        scan
-        for scan in project.scan_ids()
-        if scan.startswith(f"{fruit}-slice-")
-        and read_scan_mapping(project.scan_dir(scan) / SCAN_FILE_NAME).get("fruit") == fruit
-    ]
 
 
 def set_slice(project: Project, scan: str, values: Mapping[str, Mapping[str, Any]]) -> None:

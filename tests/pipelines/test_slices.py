@@ -1,16 +1,19 @@
 """A plan of slices: one scan per cut with the fruit's results before it; another thickness stales only the slices."""
 
 import numpy as np
+import polars as pl
 import pytest
 import yaml
 
 from pipelines.cli.slices import _parse_length, _parse_normal
-from pipelines.dvc.pipeline_file import scan_entries
+from pipelines.dvc.pipeline_file import scan_entries, slice_scans
 from pipelines.dvc.stage import Outcome, bring_up_to_date
+from pipelines.scans.manage import remove_scan, rename_scan
 from pipelines.scans.register import Request, register_scan
 from pipelines.scans.status import read_status
+from pipelines.slices import learning
 from pipelines.slices import plan as planning
-from pipelines.slices.plan import SlicePlan, read_plan, slice_scans, start_from, write_plan
+from pipelines.slices.plan import SlicePlan, read_plan, start_from, write_plan
 from stages.runtime.catalogue import STAGES
 from stages.runtime.errors import InputError
 from stages.runtime.scan_file import STAGES_OF_A_SLICE, home_of
@@ -136,3 +139,65 @@ def test_lengths_and_directions():
     assert _parse_normal("1,0,-1") == (1.0, 0.0, -1.0)
     with pytest.raises(InputError, match="three numbers"):
         _parse_normal("1,0")
+
+
+def test_a_fruit_with_slices_is_neither_removed_nor_renamed(project, tmp_path, no_picture):
+    register_scan(project, Request(write_scan(tmp_path, "apple.ply")))
+    write_plan(project, plan_of(0.01, 1))
+    for change in (lambda: remove_scan(project, "apple"), lambda: rename_scan(project, "apple", "pear")):
+        with pytest.raises(InputError, match="has 1 slices"):
+            change()
+    with pytest.raises(InputError, match="is a slice"):
+        rename_scan(project, "apple-slice-01", "pear")
+    remove_scan(project, "apple-slice-01")
+    remove_scan(project, "apple")
+    assert project.scan_ids() == []
+
+
+@pytest.fixture
+def executed(project, tmp_path, no_picture, monkeypatch):
+    """A plan of three slices whose logs say what `measured` says; the prediction is 20 N times the planned factor."""
+    register_scan(project, Request(write_scan(tmp_path, "apple.ply")))
+    write_plan(project, plan_of(0.01, 3))
+    measured = {}
+
+    def compare(scan_dir, log, air):
+        factor = learning._planned_factor(project, scan_dir.name)
+        return {
+            "mean_measured_n": measured[scan_dir.name[-2:]],
+            "mean_predicted_n": 20.0 * factor,
+            "simulated": True,
+            "table": "force.csv",
+        }
+
+    monkeypatch.setattr(learning, "compare_executed", compare)
+    monkeypatch.setattr(learning, "read_table", lambda scan_dir, name: pl.DataFrame({"force_n": [1.0]}))
+    monkeypatch.setattr(learning, "_picture", lambda *_: np.zeros((4, 4, 3), np.uint8))
+    return measured
+
+
+def test_an_executed_slice_changes_the_remaining_ones_only(project, tmp_path, executed):
+    executed |= {"01": 40.0, "02": 36.0}
+    first = learning.add_executed(project, "apple", 1, tmp_path / "log.json", None)
+    assert first["amplitude"]["factor"] == pytest.approx(np.sqrt(2.0)) and first["remaining"] == [2, 3]
+    assert "more force than planned" in first["replan"]
+    learning.replan(project, "apple", first["amplitude"], first["remaining"])
+    factors = [learning._planned_factor(project, scan) for scan in read_plan(project, "apple").scans]
+    assert factors == pytest.approx([1.0, 1.4142, 1.4142])
+    second = learning.add_executed(project, "apple", 2, tmp_path / "log.json", None)
+    assert second["executed"]["2"]["ratio"] == pytest.approx(36.0 / 20.0), "against the calibrated model"
+    assert second["amplitude"]["slices"] == 2 and second["remaining"] == [3]
+    again = learning.add_executed(project, "apple", 2, tmp_path / "log.json", None)
+    assert again["amplitude"] == second["amplitude"], "a second log of a slice replaces the first"
+
+
+def test_bad_logs_of_slices_are_rejected_and_change_nothing(project, tmp_path, executed):
+    executed["01"] = 0.0
+    with pytest.raises(InputError, match="1 to 3"):
+        learning.add_executed(project, "apple", 4, tmp_path / "log.json", None)
+    with pytest.raises(InputError, match="must be positive"):
+        learning.add_executed(project, "apple", 1, tmp_path / "log.json", None)
+    assert learning.read_executed(project, "apple") == {}
+    (project.scan_dir("apple") / "slices" / "learnt.json").write_text("{}")
+    with pytest.raises(InputError, match="Remove it"):
+        learning.read_executed(project, "apple")
