@@ -70,9 +70,8 @@ def test_a_ball_that_lost_a_side_tips_over_and_is_not_cut_unless_held():
     free = divide(body, Wanted(count=6), thinnest_m=0.002, held=False)
     held = divide(body, Wanted(count=6), thinnest_m=0.002, held=True)
     assert len(held.cuts) == 5 and held.not_cut == ()
-    assert [round(1e3 * piece.to_m) for piece in free.pieces] == [30, 60], "only the middle is above the base"
-    assert {one.reason.split(":")[0] for one in free.not_cut} == {"the fruit would tip over"}
-    assert sum(piece.volume_m3 for piece in free.pieces) == pytest.approx(body.volume_m3)
+    assert free.cuts == (), "only the middle is above the base, and half a ball does not stay on its point"
+    assert len(free.not_cut) == 5 and all("tip over" in one.reason for one in free.not_cut)
 
 
 def test_a_box_stands_down_to_its_last_slice():
