@@ -168,7 +168,9 @@ def _read_part(folder: Path, entry: dict[str, Any], public_key: Path | None = No
     if name != f"{int(entry['number']):02d}":
         raise ValueError(f"slice {entry['number']} is in {name!r}")
     files = read_export(folder / name)
-    return _Part(entry, files, demand_of_files(folder / name, files.document), verify(folder / name, public_key))
+    return _Part(
+        entry, files, demand_of_files(folder / name, files.document), verify(folder / name, public_key)
+    )
 
 
 def _steps(parts: Sequence[_Part]) -> dict[str, NDArray[np.float64]]:
