@@ -23,7 +23,9 @@ import csv  # noqa: E402
 import hashlib  # noqa: E402
 import importlib.util  # noqa: E402
 import json  # noqa: E402
+import signal  # noqa: E402
 import stat  # noqa: E402
+import subprocess  # noqa: E402
 import time  # noqa: E402
 from pathlib import Path  # noqa: E402
 from typing import Any  # noqa: E402
@@ -140,31 +142,20 @@ def _confirm(question: str, answer: str) -> bool:
 
 
 def _play(folder: Path, entries: list, options: argparse.Namespace) -> int:
-    """Cut the slices one after the other; return the exit code."""
-    modules = [_load_slice(folder, entry) for entry in entries]
-    for number, (entry, module) in enumerate(zip(entries, modules, strict=True)):
-        document = module.DOCUMENT
-        module.check_robot(document, options.robot)
-        motion = module.Motion(folder / entry["folder"], document, options.air)
-        module.check_calibrated(document, motion, options.accept_uncalibrated)
-        module.check_script(document)
-        follows = number + 1 < len(entries)
-        if follows and not options.air:
-            step = f"step_{entry['folder']}_{entries[number + 1]['folder']}.csv"
-            motion.to_ready = _read_joints(folder / step)
-        name = time.strftime(f"{'air_' if options.air else ''}slice_{entry['folder']}_%Y%m%d_%H%M%S.json")
-        _records(folder).mkdir(exist_ok=True)
+    """Cut the slices one after the other, each in a process with a connection of its own; return the exit code."""
+    for entry in entries:  # everything is checked before anything moves
+        module = _load_slice(folder, entry)
+        module.check_robot(module.DOCUMENT, options.robot)
+        motion = module.Motion(folder / entry["folder"], module.DOCUMENT, options.air)
+        module.check_calibrated(module.DOCUMENT, motion, options.accept_uncalibrated)
+        module.check_script(module.DOCUMENT)
+    _records(folder).mkdir(exist_ok=True)
+    for number, entry in enumerate(entries):
         _say(
             f"Slice {entry['number']} ({number + 1} of {len(entries)}), {1000 * entry['thickness_m']:.1f} mm"
         )
-        code = module.execute(
-            document,
-            motion,
-            options.host,
-            _records(folder) / name,
-            realtime=not options.no_realtime,
-            confirmed=True,
-        )
+        follows = number + 1 < len(entries) and not options.air
+        code = _in_a_process(options, entry, entries[number + 1] if follows else None)
         if code:
             _say(
                 f"The programme stopped in slice {entry['number']}. Free the knife, bring the arm to its ready pose "
@@ -175,6 +166,46 @@ def _play(folder: Path, entries: list, options: argparse.Namespace) -> int:
             _note_done(folder, entry)
     _say("All done.")
     return 0
+
+
+def _in_a_process(options: argparse.Namespace, entry: dict, following: "dict | None") -> int:
+    """Run this script for one slice; Ctrl-C reaches the process that moves the arm."""
+    command = [sys.executable, str(Path(HERE) / "run_slices.py"), "--execute", "--robot", options.robot]
+    command += ["--host", options.host, "--one", str(entry["number"])]
+    command += ["--then", str(following["number"])] if following else []
+    command += ["--air"] if options.air else []
+    command += ["--no-realtime"] if options.no_realtime else []
+    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        return subprocess.Popen(command, preexec_fn=_listen).wait()
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
+def _listen() -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _play_one(folder: Path, document: dict, options: argparse.Namespace) -> int:
+    """Cut one slice, then go to the start of the following one or back to the ready pose; return the exit code."""
+    entries = {entry["number"]: entry for entry in document["slices"]}
+    entry = entries[options.one]
+    module = _load_slice(folder, entry)
+    motion = module.Motion(folder / entry["folder"], module.DOCUMENT, options.air)
+    if options.then is not None:
+        motion.to_ready = _read_joints(
+            folder / f"step_{entry['folder']}_{entries[options.then]['folder']}.csv"
+        )
+    name = time.strftime(f"{'air_' if options.air else ''}slice_{entry['folder']}_%Y%m%d_%H%M%S.json")
+    code = module.execute(
+        module.DOCUMENT,
+        motion,
+        options.host,
+        _records(folder) / name,
+        realtime=not options.no_realtime,
+        confirmed=True,
+    )
+    return int(code)
 
 
 def main() -> int:
@@ -190,10 +221,14 @@ def main() -> int:
     parser.add_argument("--stop-after", type=int, help="last slice [default: the last of the programme]")
     parser.add_argument("--accept-uncalibrated", action="store_true", help="cut without a fitted force log")
     parser.add_argument("--no-realtime", action="store_true", help="simulated robots only")
+    for name in ("--one", "--then"):  # for the processes that this script starts
+        parser.add_argument(name, type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     folder = Path(HERE)
     try:
         document = _check_files(folder)
+        if options.one is not None:
+            return _play_one(folder, document, options)
         entries = _chosen(
             document, _read_done(folder), options.from_slice, options.stop_after, air=options.air
         )

@@ -150,13 +150,14 @@ def test_the_dry_run_checks_everything_and_goes_on_after_what_is_done(copy):
 def test_the_script_plays_slice_step_slice_and_records_what_is_done(copy, monkeypatch):
     """Without an arm: the slices' execute is replaced; it must get the step as the way out of the first slice."""
     import importlib.util
+    from argparse import Namespace
 
     spec = importlib.util.spec_from_file_location("run_slices", copy / "run_slices.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    played = []
+    played, codes, load = [], {}, module._load_slice
 
-    def loaded(folder, entry, code=0):
+    def loaded(folder, entry):
         slice_module = load(folder, entry)
 
         def execute(document, motion, host, log, **options):
@@ -166,8 +167,13 @@ def test_the_script_plays_slice_step_slice_and_records_what_is_done(copy, monkey
         slice_module.execute = execute
         return slice_module
 
-    load, codes = module._load_slice, {}
+    def here(options, entry, following):
+        then = None if following is None else following["number"]
+        one = Namespace(**{**vars(options), "one": entry["number"], "then": then})
+        return module._play_one(copy, json.loads((copy / PROGRAMME).read_text()), one)
+
     monkeypatch.setattr(module, "_load_slice", loaded)
+    monkeypatch.setattr(module, "_in_a_process", here)
     monkeypatch.setattr(module, "_confirm", lambda question, answer: True)
     monkeypatch.setattr(
         sys, "argv", ["run_slices.py", "--execute", "--robot", "panda", "--host", "nowhere", "--no-realtime"]
