@@ -256,9 +256,11 @@ def executed_slice(
 ) -> None:
     """Learn from one executed slice, print what is known now, and plan the remaining slices anew where it pays."""
     only_json = OnlyJson() if as_json else None
+    from pipelines.report.slices_page import build_plan_page
     from pipelines.slices.learning import add_executed, replan
 
     known = add_executed(project, fruit, number, log, air)
+    page = build_plan_page(project, fruit).relative_to(project.root)
     row, now = known["executed"][str(number)], known["amplitude"]
     if only_json:
         only_json.print(known)
@@ -271,7 +273,7 @@ def executed_slice(
             f"{now['factor_low']:.2f} to {now['factor_high']:.2f}); {100 * now['spread']:.0f} % from cut to cut; the "
             f"next slice {now['next_low']:.2f} to {now['next_high']:.2f}.",
         )
-        print_text(out, f"Picture: {known['picture']}")
+        print_text(out, f"Picture: {known['picture']}, report: {page}")
     if not known["replan"] or not replan_wanted:
         if known["replan"]:
             print_note(f"Planning anew would pay: {known['replan']}. Omit --no-replan.")
