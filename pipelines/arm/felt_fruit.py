@@ -51,3 +51,15 @@ class Fruit:
             self.at += 1
             return np.zeros(3)
         return self.force[self.at]
+
+
+class Fruits:
+    """Force along the paths of several cuts, such as the slices of a programme."""
+
+    def __init__(self, cuts: list) -> None:
+        self.cuts = [Fruit(rows) for rows in cuts]
+
+    def felt(self, command: np.ndarray) -> np.ndarray:
+        """Return the force on the knife [N], base frame; the paths of two cuts are far apart."""
+        forces = [cut.felt(command) for cut in self.cuts]
+        return max(forces, key=lambda force: float(np.abs(force).max()))

@@ -42,8 +42,26 @@ from stages.shared.robots.robot import FOLDER, load_robot
 
 
 def _write_fruit(file: Path, scan_dir: Path, params_yaml: Path, factors: dict[str, float]) -> Path:
-    """Write joint positions and force on the knife (base frame) of the cut, one row per millisecond."""
-    folder = scan_dir / "export" / "cut" / "certified"
+    """Write joint positions and force on the knife (base frame), one row per millisecond, of the cut.
+
+    Of a fruit with a plan of slices: those of every slice.
+    """
+    slices = sorted(scan_dir.parent.glob(f"{scan_dir.name}-slice-[0-9][0-9]"))
+    cuts = [
+        _felt_rows(one, params_yaml, factors)
+        for one in [*slices, scan_dir]
+        if (one == scan_dir and not slices) or (one / _CERTIFIED / "cut.json").is_file()
+    ]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(cuts), encoding="utf-8")
+    return file
+
+
+_CERTIFIED = Path("export", "cut", "certified")
+
+
+def _felt_rows(scan_dir: Path, params_yaml: Path, factors: dict[str, float]) -> dict[str, list[list[float]]]:
+    folder = scan_dir / _CERTIFIED
     if not (folder / "cut.json").is_file():
         raise InputError(
             f"{scan_dir} has no certified motion. --fruit requires one. Run 'scan2cut run' on that scan."
@@ -54,13 +72,10 @@ def _write_fruit(file: Path, scan_dir: Path, params_yaml: Path, factors: dict[st
     start = next(round(1000 * p["start_s"]) for p in document["timing"]["phases"] if p["phase"] == "cut")
     joints = np.loadtxt(folder / "motion_1khz.csv", delimiter=",", skiprows=1)[:, 1:]
     force = motion["force_n"].to_numpy() if not factors else _felt(scan_dir, params_yaml, motion, factors)
-    rows = {
-        "joints_rad": joints[start : start + len(motion)],
-        "force_n": force @ pose[:3, :3].T,
+    return {
+        "joints_rad": joints[start : start + len(motion)].tolist(),
+        "force_n": (force @ pose[:3, :3].T).tolist(),
     }
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps({name: values.tolist() for name, values in rows.items()}), encoding="utf-8")
-    return file
 
 
 def _felt(
@@ -287,7 +302,9 @@ def serve(
     sys.stdout.write(
         f"Serving a simulated {robot} at 127.0.0.1 (log: {log}). Press Ctrl-C to stop. In another terminal run:\n"
         f"  {client} FOLDER/run_cut.py --air --execute --robot {robot} --host 127.0.0.1 --no-realtime\n"
-        "where FOLDER is data/scans/SCAN/export/cut/certified. Omit --air for the actual cut.\n"
+        "where FOLDER is data/scans/SCAN/export/cut/certified. Omit --air for the actual cut. For a plan of slices:\n"
+        f"  {client} data/scans/SCAN/slices/programme/certified/run_slices.py --execute --robot {robot} "
+        "--host 127.0.0.1 --no-realtime\n"
     )
     if program:
         sys.stdout.write(

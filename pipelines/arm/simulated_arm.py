@@ -41,7 +41,7 @@ if sys.platform == "linux":  # a killed parent leaves no server behind
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 import numpy as np  # noqa: E402
-from felt_fruit import Fruit, Reflex  # noqa: E402
+from felt_fruit import Fruits, Reflex  # noqa: E402
 from franka_sim import franka_protocol, mujoco_franka_sim, robot_state, run_server  # noqa: E402
 from franka_sim.franka_sim_server import FrankaSimServer as Server  # noqa: E402
 from franka_sim.limits import checker, tables  # noqa: E402
@@ -114,7 +114,7 @@ def _in_step(self: mujoco_franka_sim.MujocoFrankaSim) -> None:
         self.step()
 
 
-fruit = Fruit(FRUIT) if FRUIT else None
+fruit = Fruits(FRUIT) if FRUIT else None
 
 
 def with_force(self: robot_state.RobotState) -> bytes:

@@ -34,13 +34,15 @@ def verify(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Verify an exported cut: hashes, limits, collisions, loads, cut. Needs no project and no network.
+    """Verify an exported cut or programme: hashes, limits, collisions, loads, cut. Needs no project and no network.
 
     Exit code 0 if every check passes, 1 if the motion must not be executed.
     """
     from stages.export.certificate import verify as verify_folder
+    from stages.export.programme import PROGRAMME, verify_programme
 
-    certificate = verify_folder(folder, public_key)
+    is_programme = (folder / PROGRAMME).is_file()
+    certificate = (verify_programme if is_programme else verify_folder)(folder, public_key)
     if as_json:
         print_json(certificate.plain())
     else:
@@ -57,14 +59,30 @@ def executed(
     ],
     log: Annotated[Path, typer.Option(help="Log written by run_cut.py.")],
     air: Annotated[Path | None, typer.Option(help="Log of the air cut, subtracted as tare.")] = None,
+    slice_number: Annotated[
+        int | None, typer.Option("--slice", help="Number of the slice, of a fruit with a plan of slices.")
+    ] = None,
+    replan: Annotated[
+        bool,
+        typer.Option("--replan/--no-replan", help="With --slice: plan the remaining slices anew if it pays."),
+    ] = True,
     as_json: Json = False,
 ) -> None:
-    """Compare the measured force of an executed cut with its prediction."""
+    """Compare the measured force of an executed cut with its prediction.
+
+    With --slice the fruit's amplitude is learnt from all slices so far, and the remaining ones are planned anew where
+    that pays.
+    """
     from pipelines.project import known_scans
     from stages.export.executed import compare_executed
 
     project = this_project()
     known_scans(project, [scan])
+    if slice_number is not None:
+        from pipelines.cli.slices import executed_slice
+
+        executed_slice(project, scan, slice_number, log, air, replan_wanted=replan, as_json=as_json)
+        return
     comparison: dict[str, Any] = compare_executed(project.scan_dir(scan), log, air)
     if as_json:
         print_json(comparison)

@@ -21,6 +21,7 @@ from pipelines.cli.cuts import (
 from pipelines.cli.operations import add_operation_commands
 from pipelines.cli.run import add_run_commands
 from pipelines.cli.show import add_show_commands
+from pipelines.cli.slices import add_slice_commands
 from pipelines.cli.terminal import (
     DEBUG_VARIABLE,
     Json,
@@ -216,6 +217,7 @@ add_cut_commands(app)
 add_library_commands(app)
 add_show_commands(app)
 add_robot_commands(app)
+add_slice_commands(app)
 
 
 def main() -> None:

@@ -150,7 +150,7 @@ def run(
             air=tuple(air or ()),
         )
 
-    result = _run(project, request, force=force, verbose=verbose, target=target)
+    result = run_requested(project, request, force=force, verbose=verbose, target=target)
     _print_run(project, result, only_json)
 
 
@@ -204,7 +204,7 @@ def _run_registered(
     def request() -> Request:
         return Request(known_raw_file(project, scan), scan_id=scan, overrides=overrides)
 
-    return _run(project, request, force=force, verbose=verbose, target=target)
+    return run_requested(project, request, force=force, verbose=verbose, target=target)
 
 
 def _print_run(project: "Project", result: "RunResult", only_json: OnlyJson | None) -> None:
@@ -277,7 +277,7 @@ def calibrate(
             air=tuple(air or ()),
         )
 
-    result = _run(project, request, force=force, verbose=verbose, target=CALIBRATE)
+    result = run_requested(project, request, force=force, verbose=verbose, target=CALIBRATE)
     fit = calibration_json(result)
     if only_json:
         only_json.print(fit)
@@ -296,7 +296,7 @@ def _print_failure(result: "RunResult") -> None:
         print_error(result.error or "")
 
 
-def _run(
+def run_requested(
     project: "Project",
     request: "Callable[[], Request]",
     *,

@@ -13,8 +13,8 @@ from pathlib import Path
 from pipelines.dvc.commands import IN_ADDRESS, CommandError, redact, run_dvc, run_git
 from pipelines.dvc.pipeline_file import (
     StageEntry,
-    read_template,
     refresh_pipeline_file,
+    scan_entries,
     stage_address,
     upstream,
 )
@@ -146,7 +146,7 @@ def write_text_files(project: Project, scan_id: str, files: Mapping[str, str]) -
 
 def fetch_inputs(project: Project, scan_id: str, entry: StageEntry) -> None:
     """Pull the raw files and the outputs of the upstream stages."""
-    before = upstream(entry, read_template(project.template))
+    before = upstream(entry, scan_entries(project, scan_id))
     run_dvc(
         project,
         "pull",

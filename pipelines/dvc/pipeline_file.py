@@ -3,7 +3,8 @@
 dvc.yaml is a regular file, not a link, because DVC reads it in every git commit (`dvc gc --all-tags`,
 `dvc push --all-tags`, `dvc params diff`). Stages that never ran are omitted, because `dvc pull` and `dvc checkout` fail
 for outputs missing from dvc.lock; while no stage has run, all are listed. A stage is added when it starts; afterwards
-the file lists the stages in dvc.lock.
+the file lists the stages in dvc.lock. The scan of a slice has the stages from `halve` on; what they read of earlier
+stages is the fruit's.
 """
 
 import re
@@ -20,7 +21,12 @@ from pipelines.dvc.repair import recorded_stages
 from pipelines.project import TEMPLATE, Project
 from stages.runtime.errors import InputError, did_you_mean
 from stages.runtime.files import read_mapping, write_bytes_atomic
-from stages.runtime.scan_file import PIPELINE_FILE_NAME, SCAN_FILE_NAME, read_scan_mapping
+from stages.runtime.scan_file import (
+    PIPELINE_FILE_NAME,
+    SCAN_FILE_NAME,
+    STAGES_OF_A_SLICE,
+    read_scan_mapping,
+)
 
 _REFERENCE = re.compile(r"\$\{(\w+)\}")
 """Reference that DVC resolves from scan.yaml."""
@@ -45,7 +51,52 @@ class StageEntry:
 
 def read_template(path: Path) -> tuple[StageEntry, ...]:
     """Return the template's stages in topological order."""
-    entries = {name: _entry(name, body) for name, body in read_mapping(path)["stages"].items()}
+    return _in_order(read_mapping(path)["stages"])
+
+
+def scan_entries(project: Project, scan_id: str) -> tuple[StageEntry, ...]:
+    """Return the stages of one scan in topological order: all of the template, or those of a slice."""
+    return _in_order(_scan_template(project, scan_id)["stages"])
+
+
+def is_slice(project: Project, scan_id: str) -> bool:
+    """Return whether the scan is a slice of another one (scan2cut slice)."""
+    path = project.scan_dir(scan_id) / SCAN_FILE_NAME
+    return path.is_file() and bool(read_mapping(path).get("fruit"))
+
+
+def slice_scans(project: Project, fruit: str) -> list[str]:
+    """Return the ids of all registered slices of a fruit."""
+    return [
+        scan
+        for scan in project.scan_ids()
+        if scan.startswith(f"{fruit}-slice-")
+        and read_scan_mapping(project.scan_dir(scan) / SCAN_FILE_NAME).get("fruit") == fruit
+    ]
+
+
+def _scan_template(project: Project, scan_id: str) -> dict[str, Any]:
+    """Return the content of the template for this scan."""
+    content = read_mapping(project.template)
+    if not is_slice(project, scan_id):
+        return content
+    stages = {name: _of_a_slice(content["stages"][name]) for name in STAGES_OF_A_SLICE}
+    plots = [one for one in content.get("plots", ()) if str(next(iter(one))).startswith(STAGES_OF_A_SLICE)]
+    return {**content, "stages": stages, "plots": plots}
+
+
+def _of_a_slice(body: dict[str, Any]) -> dict[str, Any]:
+    """Return the stage with the fruit's folder in the dependencies that other stages than a slice's write."""
+
+    def moved(dep: str) -> str:
+        own = dep.removeprefix("data/scans/${id}/").partition("/")[0] in STAGES_OF_A_SLICE
+        return dep if own else dep.replace("data/scans/${id}/", "data/scans/${fruit}/")
+
+    return {**body, "deps": [moved(dep) for dep in body["deps"]]}
+
+
+def _in_order(stages: Mapping[str, Any]) -> tuple[StageEntry, ...]:
+    entries = {name: _entry(name, body) for name, body in stages.items()}
     writer = {path: entry.name for entry in entries.values() for path in entry.outs}
     graph = {entry.name: [writer[dep] for dep in entry.deps if dep in writer] for entry in entries.values()}
     return tuple(entries[name] for name in TopologicalSorter(graph).static_order())
@@ -126,7 +177,7 @@ def refresh_pipeline_file(project: Project, scan_id: str) -> str | None:
         return None
     path = project.scan_dir(scan_id) / PIPELINE_FILE_NAME
     old = _text(path)
-    outdated = path.is_symlink() or (old and old != _template_with(project, _stages(path)))
+    outdated = path.is_symlink() or (old and old != _template_with(project, scan_id, _stages(path)))
     _write(path, _expected(project, scan_id))
     if not outdated:
         return None
@@ -154,7 +205,7 @@ def listed_while_it_runs(project: Project, scan_id: str, stage: str) -> Iterator
     finally:
         recorded = _recorded(project, scan_id)
         if recorded is not None:
-            _write(path, _template_with(project, recorded))
+            _write(path, _template_with(project, scan_id, recorded))
 
 
 def outdated_stages(project: Project, scan_id: str) -> set[str] | None:
@@ -165,14 +216,14 @@ def outdated_stages(project: Project, scan_id: str) -> set[str] | None:
     listed = None if path.is_symlink() else _stages(path)
     if not listed:
         return None
-    template = read_mapping(project.template)["stages"]
+    template = _scan_template(project, scan_id)["stages"]
     return {name for name, body in listed.items() if _tracked(template.get(name)) != _tracked(body)}
 
 
 def _expected(project: Project, scan_id: str, *more: str) -> str:
     """Return the template's text of the stages in the file, of those that have run, and of `more`."""
     listed = set(_stages(project.scan_dir(scan_id) / PIPELINE_FILE_NAME))
-    return _template_with(project, listed | (_recorded(project, scan_id) or set()) | set(more))
+    return _template_with(project, scan_id, listed | (_recorded(project, scan_id) or set()) | set(more))
 
 
 def _recorded(project: Project, scan_id: str) -> set[str] | None:
@@ -183,13 +234,13 @@ def _recorded(project: Project, scan_id: str) -> set[str] | None:
         return None
 
 
-def _template_with(project: Project, names: Collection[str]) -> str:
-    """Return the template reduced to these stages, or all of it if it has none of them."""
-    content = read_mapping(project.template)
+def _template_with(project: Project, scan_id: str, names: Collection[str]) -> str:
+    """Return the scan's template reduced to these stages, or all of it if it has none of them."""
+    content = _scan_template(project, scan_id)
     stages = {name: body for name, body in content["stages"].items() if name in names}
-    if not stages or len(stages) == len(content["stages"]):
+    if (not stages or len(stages) == len(content["stages"])) and not is_slice(project, scan_id):
         return _text(project.template)
-    reduced = {**content, "stages": stages}
+    reduced = {**content, "stages": stages or content["stages"]}
     return _HEAD + yaml.safe_dump(reduced, sort_keys=False, allow_unicode=True, width=120)
 
 

@@ -206,6 +206,9 @@ def check_raw_files(project: Project, scan_id: str) -> None:
     """Reject a scan whose raw files differ from the registered ones."""
     scan_dir = project.scan_dir(scan_id)
     scan = read_scan_file(scan_dir)
+    if scan.fruit is not None:
+        check_raw_files(project, scan.fruit)
+        return
     for name in sorted({scan.scan, scan.force_log, scan.cut_surface, scan.air_runs, scan.further_logs}):
         raw = scan_dir / name
         expected = recorded_md5(raw)

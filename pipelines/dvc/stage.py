@@ -19,9 +19,9 @@ from pipelines.dvc.freshness import note_recorded
 from pipelines.dvc.pipeline_file import (
     StageEntry,
     listed_while_it_runs,
-    read_template,
     refresh_pipeline_file,
     resolve,
+    scan_entries,
     stage_address,
 )
 from pipelines.dvc.repair import (
@@ -171,7 +171,7 @@ def _outputs(project: Project, scan_yaml: dict[str, Any], entry: StageEntry) -> 
 def _restore_others(project: Project, scan_yaml: dict[str, Any], scan_dir: Path, entry: StageEntry) -> None:
     """Restore outputs kept by killed runs of other stages; the scan's lock is held, so none of them is alive."""
     killed = set(kept_stages(scan_dir)) - {entry.name}
-    for other in read_template(project.template) if killed else ():
+    for other in scan_entries(project, scan_dir.name) if killed else ():
         if other.name in killed:
             restore_outputs(scan_dir, other.name, _outputs(project, scan_yaml, other))
 

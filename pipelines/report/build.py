@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from pipelines.dvc.pipeline_file import needed_for, read_template
+from pipelines.dvc.pipeline_file import needed_for, scan_entries
 from pipelines.dvc.stage import StageReport
 from pipelines.project import Project, known_scans
 from pipelines.report.page import Note, Section, render_page, result_word
@@ -92,7 +92,7 @@ def record_and_report(
 
     If a page can't be built, call `warn` and return None.
     """
-    entries = read_template(project.template)
+    entries = scan_entries(project, scan_id)
     planned = entries if target is None else needed_for(target, entries)
     done = {report.name for report in reports}
     failed = next((entry.name for entry in planned if entry.name not in done), None) if error else None

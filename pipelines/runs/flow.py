@@ -38,7 +38,7 @@ from pipelines.dvc.pipeline_file import (
     needed_for,
     outdated_stages,
     pipeline_address,
-    read_template,
+    scan_entries,
     upstream,
 )
 from pipelines.dvc.repair import check_raw_files, has_results, recorded_stages
@@ -124,7 +124,7 @@ def run_stages(
 ) -> list[StageReport]:
     """Run the flow's work; a separate function, because Dask pickles a flow's body but imports this by name."""
     project = Project(Path(project_root))
-    entries = read_template(project.template)
+    entries = scan_entries(project, scan_id)
     if target is not None:
         entries = needed_for(target, entries)
     check_raw_files(project, scan_id)
@@ -256,7 +256,7 @@ def _run_stage(
 ) -> Any:
     """Run the task's work; a separate function, because Dask pickles a task's body but imports this by name."""
     project = Project(Path(project_root)) if source is None else open_workspace(source)
-    entries = read_template(project.template)
+    entries = scan_entries(project, scan_id)
     number, entry = next((i, entry) for i, entry in enumerate(entries, start=1) if entry.name == stage)
     if source is not None:
         write_text_files(project, scan_id, files or {})

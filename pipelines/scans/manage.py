@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from pipelines.dvc.commands import CommandError, run_git
-from pipelines.dvc.pipeline_file import refresh_pipeline_file
+from pipelines.dvc.pipeline_file import is_slice, refresh_pipeline_file, slice_scans
 from pipelines.dvc.repair import LOCK_FILE_NAME, recorded_stages
 from pipelines.project import Project, known_scans, lock_holder, scan_lock
 from pipelines.report.build import build_report
@@ -87,9 +87,20 @@ def dependents(project: Project, scan_id: str) -> _Dependents:
     )
 
 
+def _reject_with_slices(project: Project, scan_id: str, what: str) -> None:
+    """Reject a fruit whose slices read its results."""
+    slices = slice_scans(project, scan_id)
+    if slices:
+        raise InputError(
+            f"{scan_id} has {len(slices)} slices, which read its results: {', '.join(slices)}. A fruit can't be {what} "
+            "while it has slices. Remove them first with 'scan2cut remove'."
+        )
+
+
 def remove_scan(project: Project, scan_id: str) -> _Dependents:
-    """Delete the scan's directory and return what it held; reject it while a run is using the scan."""
+    """Delete the scan's directory and return what it held; reject it while a run or slices are using the scan."""
     listed = dependents(project, scan_id)
+    _reject_with_slices(project, scan_id, "removed")
     with _alone(project, scan_id, "removed"):
         folder = project.scan_dir(scan_id)
         if folder.is_symlink():
@@ -109,6 +120,12 @@ def rename_scan(project: Project, scan_id: str, new_id: str) -> tuple[str, ...]:
     The new directory is complete before the old one goes, so that a kill loses nothing.
     """
     known_scans(project, [scan_id])
+    _reject_with_slices(project, scan_id, "renamed")
+    if is_slice(project, scan_id):
+        raise InputError(
+            f"{scan_id} is a slice, which is named after its fruit. It can't be renamed. Remove the slices, rename the "
+            "fruit, and slice it again."
+        )
     checked_id(new_id, "The new name")
     target = project.scan_dir(new_id)
     if target.exists() or target.is_symlink():

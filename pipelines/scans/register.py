@@ -26,6 +26,7 @@ from stages.runtime.scan_file import (
     SCAN_FILE_NAME,
     check_file_name,
     check_material,
+    home_of,
     read_scan_file,
     read_scan_mapping,
 )
@@ -233,7 +234,8 @@ def registered_scan(project: Project, scan: str) -> tuple[Path, str | None]:
     for scan_id in project.scan_ids():
         folder = project.scan_dir(scan_id)
         if scan == scan_id or path in (folder.resolve(), (folder / _CUT_MESH_FOLDER).resolve()):
-            return folder / read_scan_file(folder).scan, scan_id
+            raw = read_scan_file(folder).scan
+            return home_of(folder, raw) / raw, scan_id
     if not path.exists() and not path.suffix and did_you_mean(scan, project.scan_ids()):
         raise InputError(
             f"{scan[:80]} is not a readable file, and there is no scan of this name."
@@ -246,7 +248,8 @@ def known_raw_file(project: Project, scan_id: str) -> Path:
     """Return the raw file of a registered scan; raise InputError if it is not registered."""
     known_scans(project, [scan_id])
     folder = project.scan_dir(scan_id)
-    return folder / read_scan_file(folder).scan
+    raw = read_scan_file(folder).scan
+    return home_of(folder, raw) / raw
 
 
 def register_scan(project: Project, request: Request) -> str:
@@ -264,6 +267,9 @@ def _register(project: Project, request: Request) -> str:
     scan_id = checked_id(request.scan_id, "--id") if request.scan_id else scan_id_of(request.scan)
     scan_dir = project.scan_dir(scan_id)
     registered = read_scan_mapping(scan_dir / SCAN_FILE_NAME) if scan_id in project.scan_ids() else {}
+    if registered.get("fruit"):
+        _reject_changes_of_a_slice(request, registered)
+        return scan_id
     sections = _sections(
         {} if request.reset else registered, request.overrides, str(scan_dir / SCAN_FILE_NAME)
     )
@@ -327,10 +333,24 @@ def _register(project: Project, request: Request) -> str:
     return scan_id
 
 
+def _reject_changes_of_a_slice(request: Request, registered: Mapping[str, Any]) -> None:
+    """Reject a log, surface, material or settings for a slice, which has those of its fruit."""
+    fruit = registered["fruit"]
+    given = (request.log, request.surface, request.material, request.further, request.air)
+    if any(given) or any(request.overrides.values()) or request.reset or request.replace:
+        raise InputError(
+            f"{registered['id']} is slice {registered['slice_number']} of {fruit}. A slice has the log, the material "
+            f"and the settings of its fruit. Change them with 'scan2cut run {fruit}', then plan the slices again with "
+            f"'scan2cut slice {fruit}'."
+        )
+
+
 def track_raw_files(project: Project, scan_id: str) -> None:
     """Track new raw files with DVC; called after the first run, so that rejected files are not cached."""
     scan_dir = project.scan_dir(scan_id)
     scan = read_scan_file(scan_dir)
+    if scan.fruit is not None:
+        return  # the raw files of a slice are the fruit's
     raw_names = (scan.scan, scan.log, scan.cut_surface, scan.air_runs, scan.further_logs)
     regions = (read_scan_mapping(scan_dir / SCAN_FILE_NAME).get("body") or {}).get("regions") or ()
     names = {name for name in (*raw_names, *(one.get("file") for one in regions)) if name}
@@ -357,7 +377,8 @@ def forget_scan(project: Project, scan_id: str) -> None:
 def check_not_replaced(project: Project, scan_id: str, digest: str) -> None:
     """Raise InputError if another command has replaced the scan's file since; `digest` is its former sha256."""
     scan_dir = project.scan_dir(scan_id)
-    stored = scan_dir / read_scan_file(scan_dir).scan
+    raw = read_scan_file(scan_dir).scan
+    stored = home_of(scan_dir, raw) / raw
     if sha256_of_file(stored) != digest:
         raise InputError(
             f"{stored} was replaced by another command during this run, so the results belong to the other file. An "

@@ -14,6 +14,7 @@ from pipelines.dvc.pipeline_file import (
     pipeline_address,
     read_template,
     resolve,
+    scan_entries,
     upstream,
 )
 from pipelines.project import TEMPLATE, Project, known_scans, lock_holder
@@ -45,13 +46,14 @@ def read_status(
     chosen = known_scans(project, scan_ids)
     if not chosen:
         return []
-    entries = read_template(project.template)
-    later = {entry.name: _downstream(entry.name, entries) for entry in entries}
+    every = read_template(project.template)
+    later = {entry.name: _downstream(entry.name, every) for entry in every}
     written = _written_by_dvc(project)
     comparison = Comparison(project)
     rows = []
     for scan_id in chosen:
-        read_scan_file(project.scan_dir(scan_id))  # rejects named pipes and other scans' ids
+        scan = read_scan_file(project.scan_dir(scan_id))  # rejects named pipes and other scans' ids
+        entries = every if scan.fruit is None else scan_entries(project, scan_id)
         check_keys(project, scan_id)
         address, outdated = pipeline_address(project, scan_id), outdated_stages(project, scan_id)
         if not is_current(project, scan_id):

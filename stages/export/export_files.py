@@ -19,6 +19,7 @@ from stages.export.waypoints import joint_rows, table_of_csv, table_of_rows
 from stages.runtime.artifacts import read_parquet
 from stages.runtime.errors import InputError
 from stages.runtime.files import sha256_of_path, sha256_of_value
+from stages.runtime.scan_file import home_of
 from stages.runtime.stage_io import Provenance, read_provenance
 
 # Hash chain from the raw scan to the motion: recorded inputs and outputs of each stage, checked on disk
@@ -46,6 +47,10 @@ def walk(scan_dir: Path, names: tuple[str, ...], *, root: str, stages: tuple[str
 
     A chain that does not end at the raw scan, `root`, or does not include all the stages, is broken.
     """
+
+    def path_of(name: str) -> Path:
+        return home_of(scan_dir, name) / name
+
     digests: dict[str, str] = {}
     broken: set[str] = set()
     records: dict[str, Provenance] = {}
@@ -54,10 +59,10 @@ def walk(scan_dir: Path, names: tuple[str, ...], *, root: str, stages: tuple[str
         name = waiting.pop()
         if name in digests or name in broken:
             continue
-        if not (scan_dir / name).exists():
+        if not path_of(name).exists():
             broken.add(name)
             continue
-        digests[name] = sha256_of_path(scan_dir / name)
+        digests[name] = sha256_of_path(path_of(name))
         stage, _, file = name.partition("/")
         if not file:
             continue
@@ -70,7 +75,7 @@ def walk(scan_dir: Path, names: tuple[str, ...], *, root: str, stages: tuple[str
         if records[stage].outputs.get(name) != digests[name]:
             broken.add(name)
         for used, recorded in records[stage].inputs.items():
-            if not (scan_dir / used).exists() or sha256_of_path(scan_dir / used) != recorded:
+            if not path_of(used).exists() or sha256_of_path(path_of(used)) != recorded:
                 broken.add(used)
             else:
                 waiting.append(used)

@@ -47,7 +47,7 @@ def move_checks(files: ExportFiles, demand: Demand) -> list[Check]:
     return [
         at_most(3, f"{_MOVES}: gap where they join", float(max(joins)), _JOIN_RAD, "rad", remedy=AGAIN),
         at_most(3, f"{_MOVES}: distance from the direct move", max(detours), _JOIN_RAD, "rad", remedy=AGAIN),
-        *_worst([limits(_MOVES, q, demand) for q in moves]),
+        *worst_of([limits(_MOVES, q, demand) for q in moves]),
         at_least(
             4,
             f"{_MOVES}: knife and fixture above the fruit",
@@ -77,7 +77,7 @@ def _moves(
         yield f"{variant.name}, {TO_READY}", variant.to_ready, q[-1], ready
 
 
-def _worst(groups: list[list[Check]]) -> list[Check]:
+def worst_of(groups: list[list[Check]]) -> list[Check]:
     """Return, for the same check on several moves, the one with the smallest margin."""
     return [
         min(same, key=lambda check: -np.inf if check.margin is None else check.margin)

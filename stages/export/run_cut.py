@@ -106,7 +106,7 @@ def check_robot(document: dict, name: str) -> None:
         )
 
 
-def _check_calibrated(document: dict, motion: Motion, accepted: bool) -> None:
+def check_calibrated(document: dict, motion: Motion, accepted: bool) -> None:
     """Reject a cut whose forces are estimates, unless that was accepted; an air cut needs no force."""
     if document["demand"].get("force_calibrated", True) or motion.air or accepted:
         return
@@ -116,7 +116,7 @@ def _check_calibrated(document: dict, motion: Motion, accepted: bool) -> None:
     )
 
 
-def _check_script(document: dict) -> None:
+def check_script(document: dict) -> None:
     """Reject a robot that this script can't move."""
     robot = document["robot"]
     if robot["control"]["run_script"] not in ARMS:
@@ -286,8 +286,12 @@ def execute(
     realtime: bool,
     retrace: "float | None" = None,
     ready: bool = False,
+    confirmed: bool = False,
 ) -> int:
-    """Connect, set up, ask, move, record; return the exit code. `retrace` is where a stopped arm is on its path."""
+    """Connect, set up, ask, move, record; return the exit code.
+
+    `retrace` is where a stopped arm is on its path; `confirmed`: the operator was asked already (run_slices.py).
+    """
     arm = connect(document["robot"]["control"]["run_script"], host, realtime=realtime)
     errors = arm.errors(arm.library)
     try:
@@ -311,7 +315,7 @@ def execute(
         )
     if retrace is not None:
         condition = "Nothing was moved or changed since the arm stopped."
-    if not (
+    if not confirmed and not (
         confirm(condition, "yes") and confirm("Nobody is within reach; the stop button is in hand.", "move")
     ):
         _restore(arm, errors)
@@ -439,7 +443,7 @@ def main() -> int:
         if options.plain:
             if options.execute or not options.robot:
                 raise RefusalError("--plain needs --robot and excludes --execute.")
-            _check_script(document)
+            check_script(document)
             check_log(folder, options.plain, given=True)
             with options.plain.open("x", encoding="utf-8") as file:
                 file.write(plain_text(document, motion))
@@ -451,8 +455,8 @@ def main() -> int:
         if not (options.robot and options.host):
             raise RefusalError("--execute needs --robot and --host.")
         if not options.ready:
-            _check_calibrated(document, motion, options.accept_uncalibrated)
-        _check_script(document)
+            check_calibrated(document, motion, options.accept_uncalibrated)
+        check_script(document)
         check_log(folder, log, given=options.log is not None)
         step = stopped_at(options.retrace, document, motion) if options.retrace else None
         realtime = not options.no_realtime

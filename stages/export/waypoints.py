@@ -107,7 +107,7 @@ def _vertical(
     return EdgeMotion(position, speed[:, None] * up, push[:, None] * up, zero, np.full(len(times), phase))
 
 
-_JOINT_RATES = ("q_rad", "dq_rad_s", "ddq_rad_s2")
+JOINT_RATES = ("q_rad", "dq_rad_s", "ddq_rad_s2")
 
 
 def _vector_widths(joint_count: int) -> dict[str, int]:
@@ -117,7 +117,7 @@ def _vector_widths(joint_count: int) -> dict[str, int]:
         "edge_velocity_m_s": 3,
         "edge_acceleration_m_s2": 3,
         "edge_quaternion_xyzw": 4,
-        **dict.fromkeys(_JOINT_RATES, joint_count),
+        **dict.fromkeys(JOINT_RATES, joint_count),
         "force_n": 3,
     }
 
@@ -228,7 +228,7 @@ def trajectory_of(table: pl.DataFrame, joint_names: tuple[str, ...]) -> Trajecto
     return Trajectory(
         joint_names,
         np.rint(table["time_s"].to_numpy() * NANOSECONDS).astype(np.int64),
-        *(table[name].to_numpy() for name in _JOINT_RATES),
+        *(table[name].to_numpy() for name in JOINT_RATES),
     )
 
 
@@ -239,7 +239,7 @@ def whole_trajectory(
     joint_names: tuple[str, ...],
 ) -> Trajectory:
     """Return the trajectory to play: from the ready pose to the start, the waypoints of the table, and back."""
-    motion = [table[name].to_numpy() for name in _JOINT_RATES]
+    motion = [table[name].to_numpy() for name in JOINT_RATES]
     before, after = central_rates(to_start), central_rates(to_ready)
     joined = [
         np.concatenate([a[:-1:WAYPOINT_STRIDE], b, c[WAYPOINT_STRIDE::WAYPOINT_STRIDE]])

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from stages.runtime.describe import Column, Stage, StageParams, metrics, picture, table
+from stages.runtime.describe import Column, Stage, StageParams, Vector, metrics, picture, table
 from stages.shared.anatomy import anatomy_names, anatomy_tables
 from stages.shared.surface import POSITION, triangles
 
@@ -38,12 +38,25 @@ _ARTIFACTS = (
             Column("normal", "array[f64,3]", "-", "unit normal, pointing out of the half"),
             Column("bulge_m", "f64", "m", "maximum distance of the first cut's face from the plane"),
         ],
-        meaning="plane of the first cut's face, which has no skin; one row",
+        meaning="plane of the first cut's face (slice of a whole fruit: the cut before), which has no skin; one row",
     ),
     *anatomy_tables("halve"),
     metrics("halve", "size, volume, area, resting pose, share of the half on each side of the plane"),
     picture("halve", "half after the first cut, and on the board with the plane of the second cut"),
 )
+
+
+class SliceParams(StageParams):
+    """halve.slice: the body of one cut of a plan of slices (scan2cut slice), what the cuts before it left."""
+
+    of: Literal["whole", "half"]
+    """whole: the cleaned fruit as it stands; half: a half of the first cut, laid down as without a plan."""
+    normal: Vector
+    """Direction from slice to slice, horizontal, in the frame of that body."""
+    from_m: float
+    """Coordinate of the cut before along the normal, or of the body's first point."""
+    at_m: float
+    """Coordinate of this cut along the normal."""
 
 
 class HalveParams(StageParams):
@@ -58,6 +71,8 @@ class HalveParams(StageParams):
     face; otherwise the second cut is parallel to the frame of the first."""
     offset_m: Annotated[float, Field(ge=-1, le=1)]
     """Offset of the second cut's plane from the half's centre of mass, along x."""
+    slice: SliceParams | None = None
+    """One cut of a plan of slices instead of the second cut; offset_m is then not used."""
 
 
 STAGE = Stage(
@@ -66,6 +81,8 @@ STAGE = Stage(
     params=HalveParams,
     artifacts=_ARTIFACTS,
     reads=(
+        "clean/vertices",
+        "clean/faces",
         "precut/virtual_nodes",
         "precut/half_positive_vertices",
         "precut/half_positive_faces",

@@ -6,11 +6,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from stages.halve.description import HalveParams
+from stages.halve.description import HalveParams, SliceParams
 from stages.runtime.errors import InputError
 from stages.runtime.stage_io import StageIO
 from stages.shared.anatomy import anatomy_frames, read_anatomy
 from stages.shared.pictures import CUT, FRUIT, Layer, Panel, board_layer, cut_plane_layer, render
+from stages.shared.slicing import beyond, slice_frame
 from stages.shared.surface import Surface, face_normals_doubled, is_closed, solid_moments
 
 # Picture of the stage
@@ -148,6 +149,8 @@ def _about_y(angle_deg: float) -> _Floats:
     return np.array([[c, 0.0, s], [0.0, 1.0, 0.0], [-s, 0.0, c]])
 
 
+_ON_PLANE_M = 1e-6
+"""Distance within which a vertex lies on the plane of the cut before [m]."""
 _SIDES = {"positive": 1, "negative": -1}
 _MIN_SHARE = 0.01
 """Minimum volume fraction of the smaller part after the second cut; less is a miss."""
@@ -200,6 +203,27 @@ def halve(half: Surface, cut_points: NDArray[np.float64], params: HalveParams) -
     return _HalveResult(surface, face, frame, share, rests_on)
 
 
+def _slice_body(standing: _HalveResult, plan: SliceParams) -> _HalveResult:
+    """Return the body of one cut of a plan: what the cuts before left of a standing body, with this cut at x = 0."""
+    body = standing.surface
+    normal = np.array(plan.normal) / np.linalg.norm(plan.normal)
+    rest = beyond(body, normal, plan.from_m)
+    along = body.vertices @ normal
+    if not is_closed(rest.faces) or not along.min() < plan.at_m < along.max() or plan.at_m <= plan.from_m:
+        raise InputError(
+            f"halve.slice cuts at {1e3 * plan.at_m:.1f} mm what lies beyond {1e3 * plan.from_m:.1f} mm of a body from "
+            f"{1e3 * along.min():.1f} to {1e3 * along.max():.1f} mm. The plane must go through a closed rest. Plan the "
+            "slices again with 'scan2cut slice'."
+        )
+    frame = slice_frame(body, normal, plan.at_m)
+    surface = _moved(frame, rest)
+    face = standing.face
+    if plan.of == "whole":  # the cut before, in the frame of the first cut
+        face = _CutFace(plan.from_m * normal, -normal, 0.0)
+    share = _volume_at_positive_x(surface) / surface.volume_m3
+    return _HalveResult(surface, face, frame @ standing.frame, share, standing.rests_on)
+
+
 def _volume_at_positive_x(surface: Surface) -> float:
     """Return the volume of the part of a closed surface with x > 0 [m³]."""
     from trimesh.intersections import slice_faces_plane
@@ -248,15 +272,24 @@ def _cut_face_table(result: _HalveResult) -> pl.DataFrame:
 
 
 def run(io: StageIO, params: HalveParams) -> dict[str, object]:
-    """Read the half-body, pose it, write it with its frame and the picture."""
-    io.progress(0.0, "read the half-body")
-    half = Surface(
-        io.read(f"precut/half_{params.half}_vertices")["position_m"].to_numpy(),
-        io.read(f"precut/half_{params.half}_faces")["vertices"].to_numpy(),
-    )
-    virtual = io.read("precut/virtual_nodes").filter(pl.col("side") == _SIDES[params.half])
-    cut_points = virtual["position_m"].to_numpy()
-    result = halve(half, cut_points, params)
+    """Read the half-body or, for a slice, the whole fruit; pose it, write it with its frame and the picture."""
+    io.progress(0.0, "read the body")
+    plan = params.slice
+    if plan is not None and plan.of == "whole":
+        whole = _read_surface(io, "clean/vertices", "clean/faces")
+        nothing = _CutFace(np.zeros(3), np.array([1.0, 0.0, 0.0]), 0.0)
+        result = _HalveResult(whole, nothing, np.eye(4), 0.5, "as_it_was")
+    else:
+        half = _read_surface(io, f"precut/half_{params.half}_vertices", f"precut/half_{params.half}_faces")
+        virtual = io.read("precut/virtual_nodes").filter(pl.col("side") == _SIDES[params.half])
+        cut_points = virtual["position_m"].to_numpy()
+        result = halve(half, cut_points, params)
+    if plan is None:
+        before, on_cut = half, _on_cut_face(half, cut_points)
+    else:
+        result = _slice_body(result, plan)
+        before = _moved(np.asarray(np.linalg.inv(result.frame), float), result.surface)
+        on_cut = np.abs(result.surface.vertices[:, 0] - (plan.from_m - plan.at_m)) < _ON_PLANE_M
     surface = result.surface
     io.write("halve/vertices", _vectors("position_m", surface.vertices, pl.Float64))
     io.write("halve/faces", _vectors("vertices", surface.faces, pl.Int32))
@@ -266,11 +299,14 @@ def run(io: StageIO, params: HalveParams) -> dict[str, object]:
     for name, rows in anatomy_frames(anatomy, "halve").items():
         io.write(name, rows)
     io.progress(0.5, "draw the picture")
-    on_cut = _on_cut_face(half, cut_points)
-    picture = _halve_picture(half, surface, on_cut, rests_on=result.rests_on)
+    picture = _halve_picture(before, surface, on_cut, rests_on=result.rests_on)
     io.write_png("halve/preview", picture)
     io.progress(1.0, "done")
     return metrics(result)
+
+
+def _read_surface(io: StageIO, vertices: str, faces: str) -> Surface:
+    return Surface(io.read(vertices)["position_m"].to_numpy(), io.read(faces)["vertices"].to_numpy())
 
 
 def _vectors(name: str, values: NDArray[np.generic], dtype: type[pl.DataType]) -> pl.DataFrame:

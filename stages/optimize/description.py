@@ -9,6 +9,7 @@ from stages.runtime.describe import (
     Positive,
     Stage,
     StageParams,
+    Vector,
     metrics,
     one_of,
     picture,
@@ -185,8 +186,14 @@ class OptimizeParams(StageParams):
     start_frequency_range_rad_s: tuple[Positive, Positive] = (2.0, 24.0)
     iterations: Annotated[int, Field(ge=1, le=10_000)]
     """Simulations per start."""
-    ablation_iterations: Annotated[int, Field(ge=1, le=10_000)] = 6
-    """Iterations of the search without constraints, which is only reported."""
+    first_motion: tuple[Vector, ...] = ()
+    """Keyframes of a known motion at equal times: amplitude [m/s], frequency [rad/s], vertical velocity over its mean.
+    If given, it is the only start.
+    """
+    ablation_iterations: Annotated[int, Field(ge=0, le=10_000)] = 6
+    """Iterations of the search without constraints, which is only reported; 0: none."""
+    confirm: bool = True
+    """Simulate the result with finer steps, a finer mesh and possible materials: the interval of the saving."""
     start_radius: Annotated[float, Field(gt=0, le=10)] = 0.5
     """First length of a step, in the optimiser's units (0.1 m/s, 10 rad/s, a fifth of the descent)."""
     least_radius: Annotated[float, Field(gt=0, le=10)] = 0.02

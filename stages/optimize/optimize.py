@@ -117,7 +117,9 @@ def run(io: StageIO, params: OptimizeParams) -> dict[str, Any]:
         params,
         finer=replace(
             finer_cut(nodes["position_m"].to_numpy(), tets["nodes"].to_numpy()), anatomy=mesh.anatomy
-        ),
+        )
+        if params.confirm
+        else mesh,
         materials=materials,
         shares=shares,
         rests_on=rests_on(io.read("calibrate/posterior"), params.cut.damage_law),

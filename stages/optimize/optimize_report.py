@@ -115,8 +115,8 @@ def metrics(optimum: Optimization) -> dict[str, Any]:
     over = optimum.cut.mean_over
     # Possible materials are in the interval; here it matters whether the simulation itself is reliable.
     kept = [row.reduction for row in optimum.confirmed if not row.name.startswith(POSSIBLE)]
-    survives = bool(np.isfinite(kept).all())
-    free = optimum.runs[UNCONSTRAINED]
+    survives = bool(kept) and bool(np.isfinite(kept).all())
+    free = optimum.runs.get(UNCONSTRAINED)
     return {
         "mean_over": optimum.cut.mean_over,
         "mean_force_vertical_n": optimum.whole_vertical.mean_n(over),
@@ -139,7 +139,7 @@ def metrics(optimum: Optimization) -> dict[str, Any]:
         **{_residual_column(name): value for name, value in optimum.residuals.items()},
         "confirmed_reduction": float(min(kept)) if survives else None,
         "confirmed": {row.name: _number(row.reduction) for row in optimum.confirmed},
-        **_ablation(free.best, optimum.vertical.mean_n()),
+        **_ablation(None if free is None else free.best, optimum.vertical.mean_n()),
         "duration_s": optimum.cut.passage.duration_s,
         "whole_duration_s": float(optimum.whole.times[-1]),
         "vertical_cut_fraction": optimum.vertical_outcome.cut_fraction,

@@ -113,10 +113,19 @@ def drawn_motions(cut: SlicingCut, params: OptimizeParams, count: int) -> list[_
     return out
 
 
+def _known_motion(cut: SlicingCut, params: OptimizeParams) -> _Array:
+    """Return params.first_motion on this cut's keyframes, moved into the limits."""
+    known = dict(zip(("amplitude", "frequency", "velocity_y"), np.array(params.first_motion).T, strict=True))
+    wish = cut.at_end_height(cut.variables_of(np.linspace(0.0, 1.0, len(params.first_motion)), known))
+    return nearest_feasible(cut, Constraints(rules_of(cut.passage, params), params), wish, params)
+
+
 def _chosen_starts(
     cut: SlicingCut, params: OptimizeParams, drawn: Sequence[tuple[_Array, Answer[_Array]]]
 ) -> dict[str, _Array]:
     """Return the first start, and the drawn motions with the least force; those that did not finish are dropped."""
+    if params.first_motion:
+        return {"known motion": _known_motion(cut, params)}
     means = [
         (cut.mean_of([force.value], motion), motion) for motion, force in drawn if force.value is not None
     ]
@@ -259,7 +268,8 @@ def optimize(
     cut = SlicingCut(model, (values,), passage, params)
     with stage_workers(params.processes) as workers:
         progress(0.0, "simulate the vertical cut and the drawn motions")
-        drawn = drawn_motions(cut, params, params.candidates if params.starts > 1 else 0)
+        search = params.starts > 1 and not params.first_motion
+        drawn = drawn_motions(cut, params, params.candidates if search else 0)
         forces = simulate_many(
             [one for variables in (cut.straight(), *drawn) for one in cut.cuts(variables)],
             of=force_of,
@@ -276,7 +286,7 @@ def optimize(
         template = Start(
             "",
             True,
-            starts["vertical"],
+            next(iter(starts.values())),
             model,
             _parameter_draws(values, params, materials),
             passage,
@@ -290,7 +300,9 @@ def optimize(
         still = best.copy()
         still[0] = 0.0
         base = Check("", model, values, passage, params, cut.straight(), best)
-        checks = checks_of(base, finer, values_on(finer, model.mesh, values), materials)
+        checks = (
+            checks_of(base, finer, values_on(finer, model.mesh, values), materials) if params.confirm else []
+        )
         again = [*(c for check in checks for c in check.cuts()), *cut.cuts(best), *cut.cuts(still)]
         draw, answers = _confirmations(
             workers,
@@ -307,7 +319,11 @@ def optimize(
         path = joined(cut.trajectory(best), draw.path)
         whole = Whole(path, np.concatenate([slicing.force, draw.force]), cut.sample_rate_hz)
         straight = straight_path(cut, path, params)
-        nodes = [] if shares is None else [shares_in(values) * factors for factors in NODES[1:]]
+        nodes = (
+            []
+            if shares is None or not params.confirm
+            else [shares_in(values) * factors for factors in NODES[1:]]
+        )
         jobs = [WholeCut(model, values, straight, params)]
         jobs += [WholeCut(model, with_shares(values, node), path, params) for node in nodes]
         (straight_force, vertical_outcome), *others = workers.run(WholeCut.run, jobs)
@@ -437,7 +453,8 @@ def _descents(
     fewer = params.model_copy(update={"iterations": params.ablation_iterations})
     jobs = [replace(template, name=name, variables=variables) for name, variables in starts.items()]
     free = replace(template, name=UNCONSTRAINED, constrained=False, params=fewer)
-    report = _reporting(progress, {job.name: job.params.iterations for job in (*jobs, free)}, so_far, show)
+    planned = (*jobs, free) if params.ablation_iterations else jobs
+    report = _reporting(progress, {job.name: job.params.iterations for job in planned}, so_far, show)
     trials = workers.run(Start.run, [replace(job, params=tried) for job in jobs], on_message=report)
     reached = [run.best_after(_TRIAL) for run in trials]
     ahead = [mean <= (1.0 + _BEHIND) * min(reached) for mean in reached]
@@ -445,7 +462,7 @@ def _descents(
     tried_runs = {job.name: run for job, run in zip(jobs, trials, strict=True)}
     for run in tried_runs.values():
         run.ended = LEFT_BEHIND
-    again = [*onward, free]
+    again = [*onward, free] if params.ablation_iterations else onward
     return tried_runs | {
         job.name: run
         for job, run in zip(again, workers.run(Start.run, again, on_message=report), strict=True)

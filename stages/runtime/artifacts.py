@@ -15,6 +15,7 @@ from stages.runtime.catalogue import ARTIFACTS
 from stages.runtime.describe import Artifact, Column, Kind
 from stages.runtime.errors import InputError
 from stages.runtime.files import write_bytes_atomic
+from stages.runtime.scan_file import home_of
 from stages.runtime.version import ARTIFACT_FORMAT
 
 
@@ -124,7 +125,7 @@ def artifact(name: str, kind: Kind | None = None) -> Artifact:
 def read_table(scan_dir: Path, name: str) -> pl.DataFrame:
     """Read a table and validate it against the catalogue; raise InputError if it is invalid."""
     entry = artifact(name, "table")
-    return read_table_file(scan_dir / entry.path, entry)
+    return read_table_file(home_of(scan_dir, entry.path) / entry.path, entry)
 
 
 def read_table_file(path: Path, entry: Artifact) -> pl.DataFrame:
@@ -183,7 +184,8 @@ def write_table(
 
 def read_notes(scan_dir: Path, name: str) -> dict[str, str]:
     """Return the notes in a table's metadata; empty if there are none."""
-    text = read_metadata(scan_dir / artifact(name, "table").path).get(PREFIX + "notes", "{}")
+    path = artifact(name, "table").path
+    text = read_metadata(home_of(scan_dir, path) / path).get(PREFIX + "notes", "{}")
     notes: dict[str, str] = json.loads(text)
     return notes
 

@@ -12,10 +12,31 @@ from stages.runtime.files import read_mapping
 SCAN_FILE_NAME = "scan.yaml"
 PIPELINE_FILE_NAME = "dvc.yaml"
 PARAMS_FILE_NAME = "params.yaml"
-IDENTITY_KEYS = ("id", "scan", "log", "force_log", "air_runs", "further_logs", "cut_surface", "material")
+IDENTITY_KEYS = (
+    "id",
+    "scan",
+    "log",
+    "force_log",
+    "air_runs",
+    "further_logs",
+    "cut_surface",
+    "material",
+    "fruit",
+    "slice_number",
+)
 """Keys of scan.yaml that are not sections of parameters."""
 ID_PATTERN = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 """Safe in paths, DVC templates and Prefect names."""
+STAGES_OF_A_SLICE = (
+    "halve",
+    "tetrahedralize_half",
+    "precut_half",
+    "transport",
+    "optimize",
+    "replay",
+    "export",
+)
+"""Stages of the scan of a slice; everything before them, from the raw scan to calibrate, is the fruit's."""
 _FILE_NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 """A file in the scan's directory: no separators, not hidden, no characters special to a shell or DVC."""
 
@@ -40,6 +61,10 @@ class ScanFile:
     """Directory of the logs of further cuts, or the raw scan if there are none."""
     material: str
     """A key of disect_sim.parameters.MATERIALS."""
+    fruit: str | None = None
+    """For a slice: id of the scan of the whole fruit (scan2cut slice)."""
+    slice_number: int | None = None
+    """For a slice: its number, from 1."""
 
 
 def read_scan_file(scan_dir: Path) -> ScanFile:
@@ -80,6 +105,14 @@ def read_scan_file(scan_dir: Path) -> ScanFile:
             "'scan2cut run SCAN --log LOG'."
         )
     check_material(content["material"])
+    fruit, number = content.get("fruit"), content.get("slice_number")
+    if fruit is not None and not (
+        isinstance(fruit, str) and ID_PATTERN.fullmatch(fruit) and isinstance(number, int)
+    ):
+        raise InputError(
+            f"{path}: fruit is {fruit!r} and slice_number {number!r}. They must be the id of a scan and a whole "
+            "number. Plan the slices again with 'scan2cut slice'."
+        )
     return ScanFile(
         id=content["id"],
         scan=content["scan"],
@@ -89,7 +122,20 @@ def read_scan_file(scan_dir: Path) -> ScanFile:
         air_runs=str(content.get("air_runs", content["scan"])),
         further_logs=str(content.get("further_logs", content["scan"])),
         material=content["material"],
+        fruit=fruit,
+        slice_number=number,
     )
+
+
+def home_of(scan_dir: Path, path: str) -> Path:
+    """Return the directory of a scan's file: its own, or that of the fruit for what a slice takes from it.
+
+    path: relative to the scan's directory; its first part is the stage.
+    """
+    if path.partition("/")[0] in STAGES_OF_A_SLICE or not (scan_dir / SCAN_FILE_NAME).is_file():
+        return scan_dir
+    fruit = read_mapping(scan_dir / SCAN_FILE_NAME).get("fruit")
+    return scan_dir.parent / fruit if isinstance(fruit, str) and ID_PATTERN.fullmatch(fruit) else scan_dir
 
 
 def read_scan_mapping(path: Path) -> dict[str, Any]:

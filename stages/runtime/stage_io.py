@@ -8,7 +8,7 @@ import io
 import json
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +32,7 @@ from stages.runtime.describe import StageParams
 from stages.runtime.describe import provenance as provenance_artifact
 from stages.runtime.errors import InputError
 from stages.runtime.files import LIVE_FILE_NAME, Scratch, sha256_of_path, sha256_of_value, write_bytes_atomic
-from stages.runtime.scan_file import ScanFile
+from stages.runtime.scan_file import ScanFile, home_of
 from stages.runtime.version import ARTIFACT_FORMAT
 
 _SHARE_VARIABLE = "OMP_NUM_THREADS"
@@ -66,7 +66,7 @@ def provenance_content(
     digests: Mapping[str, str],
     outputs: Mapping[str, Path],
     *,
-    own_folder: Path,
+    own_folders: Sequence[Path],
 ) -> dict[str, Any]:
     """Return the content of provenance.json.
 
@@ -75,12 +75,13 @@ def provenance_content(
         params: Its parameters.
         digests: sha256 of every dependency by path relative to the project.
         outputs: Current location of each output by path relative to the scan's directory.
-        own_folder: The scan's directory relative to the project.
+        own_folders: The scan's directory relative to the project, and for a slice that of the fruit.
     """
     inputs, code = {}, {}
     for path, digest in digests.items():
-        if Path(path).is_relative_to(own_folder):
-            inputs[Path(path).relative_to(own_folder).as_posix()] = digest
+        own = next((folder for folder in own_folders if Path(path).is_relative_to(folder)), None)
+        if own is not None:
+            inputs[Path(path).relative_to(own).as_posix()] = digest
         else:
             code[path] = digest
     return {
@@ -95,7 +96,8 @@ def provenance_content(
 
 def read_provenance(scan_dir: Path, stage: str) -> Provenance:
     """Read a stage's provenance; raise InputError if the file is missing or invalid."""
-    path = scan_dir / provenance_artifact(stage).path
+    name = provenance_artifact(stage).path
+    path = home_of(scan_dir, name) / name
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         return Provenance(
@@ -163,7 +165,7 @@ class StageIO:
     @property
     def scan_path(self) -> Path:
         """Path of the raw scan."""
-        return self.scan_dir / self.scan.scan
+        return home_of(self.scan_dir, self.scan.scan) / self.scan.scan
 
     def read(self, name: str) -> pl.DataFrame:
         """Read and validate a table of an upstream stage."""

@@ -138,8 +138,9 @@ def _run_guarded(stage: str, scan_dir: Path) -> None:
                 "Nothing was written. Run it again."
             )
         read = {path: digest for path, digest in before.items() if path in dependencies}
-        own_folder = scan_dir.resolve().relative_to(project)
-        io.write_provenance(provenance_content(stage, params, read, io.written(), own_folder=own_folder))
+        own = scan_dir.resolve().relative_to(project)
+        own_folders = [own, own.parent / scan.fruit] if scan.fruit else [own]
+        io.write_provenance(provenance_content(stage, params, read, io.written(), own_folders=own_folders))
         io.publish()
     finally:
         io.close()

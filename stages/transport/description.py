@@ -53,6 +53,8 @@ class TransportParams(StageParams):
     """Weight of such a spring beside a touched one of the same area."""
     bare_within_m: Annotated[float, Field(ge=0, le=0.01)] = 0.0015
     """Surface springs this near to the first cut's face are flesh laid bare, not skin."""
+    amplitude: Annotated[float, Field(gt=0.05, lt=20)] = 1.0
+    """Factor on the toughness of flesh and skin, learnt from executed slices (scan2cut executed SCAN --slice)."""
 
 
 STAGE = Stage(

@@ -76,6 +76,15 @@ def transport(source: Source, target: SpringSet, params: TransportParams) -> _Tr
     )
 
 
+def _scaled(done: _Transported, amplitude: float) -> _Transported:
+    """Return the values with another toughness of flesh and skin."""
+
+    def scaled(values: Values) -> Values:
+        return {n: amplitude * v if n.endswith("toughness") else v for n, v in values.items()}
+
+    return _Transported(done.plan, scaled(done.values), scaled(done.averaged))
+
+
 def read_source(parameters: pl.DataFrame, bounds: pl.DataFrame, params: TransportParams) -> Source:
     """Return the first cut's springs from calibrate/parameters and calibrate/bounds."""
     return Source(
@@ -170,7 +179,7 @@ def run(io: StageIO, params: TransportParams) -> dict[str, object]:
     )
     target = SpringSet(mesh.spring_position, mesh.spring_area, mesh.spring_surface & ~bare)
     io.progress(0.1, "transport")
-    done = transport(source, target, params)
+    done = _scaled(transport(source, target, params), params.amplitude)
     for name, frame in tables(target, done).items():
         io.write(name, frame)
     comparison = compare(

@@ -131,6 +131,7 @@ def exported_cut(
     parting: Parting | None = None,
     knife: str = "kitchen",
     force_calibrated: bool = True,
+    scan_id: str = "synthetic",
 ) -> Exported:
     """The motion through the body, exported below a folder, certified or not."""
     parting = parting or parting_at_end(motion)
@@ -143,14 +144,16 @@ def exported_cut(
         _CHAIN,
         params,
         knife=knife,
-        scan_id="synthetic",
+        scan_id=scan_id,
         force_calibrated=force_calibrated,
     )
 
 
-def certified_folder(folder: Path, motion: pl.DataFrame, params: ExportParams) -> Path:
+def certified_folder(
+    folder: Path, motion: pl.DataFrame, params: ExportParams, scan_id: str = "synthetic"
+) -> Path:
     """The motion exported below a folder; it is certified."""
-    exported = exported_cut(folder, motion, params)
+    exported = exported_cut(folder, motion, params, scan_id=scan_id)
     assert exported.certificate.certified, exported.certificate.verdict
     return exported.folder
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from pipelines.dvc.pipeline_file import read_template
+from pipelines.dvc.pipeline_file import scan_entries
 from pipelines.report.drawings import margin_bars
 from pipelines.report.page import (
     MISSING,
@@ -72,7 +72,7 @@ def _go(export: Mapping[str, Any]) -> Note:
 
 def _run(data: ScanData) -> Note | None:
     """Return a note if the run failed or is incomplete."""
-    run, stages = data.run, [entry.name for entry in read_template(data.project.template)]
+    run, stages = data.run, [entry.name for entry in scan_entries(data.project, data.scan_id)]
     if run.ok is False:
         where = f"The run failed in stage {run.failed_stage}" if run.failed_stage else "The run failed"
         return Note(f"{where}. {run.error} The sections below show the results that exist.", "bad")
@@ -364,7 +364,7 @@ def _is_less(value: Any, limit: float) -> bool:
 def _stages(data: ScanData) -> Table:
     run = data.run
     rows = []
-    for entry in read_template(data.project.template):
+    for entry in scan_entries(data.project, data.scan_id):
         record = run.stages.get(entry.name, {})
         result = record.get("outcome") or ("failed" if entry.name == run.failed_stage else MISSING)
         metrics = data.metrics(entry.name)

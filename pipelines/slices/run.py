@@ -1,0 +1,91 @@
+"""Run a plan of slices side by side, and join the certified cuts to one programme for the arm."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pipelines.many.batch import capacity, run_batch
+from pipelines.project import Project
+from pipelines.runs.run_summary import RunResult
+from pipelines.scans.register import Request, known_raw_file
+from pipelines.slices.plan import FOLDER, SlicePlan, body_of, halve_steps, known_motion, start_from
+from stages.export.certificate import Certificate
+from stages.export.programme import SliceOfProgramme, write_programme
+from stages.runtime.artifacts import read_metrics
+from stages.shared.slicing import standing_box
+
+_MEMORY_GB = 1.0
+"""Peak memory of one slice."""
+_STALLED = "Shorten dt"
+"""Part of the simulator's advice where Newton's method stalls, as it may when a thin slice comes free."""
+
+
+def hardest(plan: SlicePlan) -> str:
+    """Return the slice with the largest cut, whose motion is searched for first if none is known."""
+    cuts = plan.division.cuts
+    return plan.scans[max(range(len(cuts)), key=lambda index: cuts[index].area_m2)]
+
+
+def run_slices(
+    project: Project,
+    plan: SlicePlan,
+    say: Callable[[str], None],
+    *,
+    workers: int | None = None,
+    force: bool = False,
+) -> list[RunResult]:
+    """Bring all slices up to date; the fruit must be calibrated. Return results in the order of the cuts.
+
+    Each slice starts its search from the fruit's own optimised motion. If there is none, the slice with the largest cut
+    is searched in full first, and the others start from its motion.
+    """
+    bound = capacity(_MEMORY_GB, workers)
+
+    def run(scans: list[str]) -> list[RunResult]:
+        requests = [Request(known_raw_file(project, scan), scan_id=scan) for scan in scans]
+        return run_batch(project, requests, scans_at_once=min(bound.scans, len(scans)), say=say, force=force)
+
+    motion, first = known_motion(project, plan.fruit), hardest(plan)
+    results: dict[str, RunResult] = {}
+    if not motion:
+        results[first] = run([first])[0]
+        motion = known_motion(project, first)
+    rest = [scan for scan in plan.scans if scan not in results]
+    for scan in rest if motion else ():
+        start_from(project, scan, motion)
+    if rest:
+        results |= dict(zip(rest, run(rest), strict=True))
+    stalled = [scan for scan, result in results.items() if result.error and _STALLED in result.error]
+    for scan in stalled:
+        say(f"{scan}: the simulation stalled; again with steps half as long.")
+        halve_steps(project, scan)
+    if stalled:
+        results |= dict(zip(stalled, run(stalled), strict=True))
+    return [results[scan] for scan in plan.scans]
+
+
+def slice_metrics(project: Project, scan: str, stage: str) -> dict[str, Any]:
+    """Return a stage's metrics of one slice; empty if it has none."""
+    path = project.scan_dir(scan) / stage / "metrics.json"
+    return read_metrics(path) if path.is_file() else {}
+
+
+def refused_slices(project: Project, plan: SlicePlan) -> dict[int, str]:
+    """Return the slices without a certified motion by number, with the reason."""
+    refused = {}
+    for number, scan in enumerate(plan.scans, start=1):
+        export = slice_metrics(project, scan, "export")
+        if not export.get("certified"):
+            refused[number] = str(export.get("verdict") or "it has no exported motion")
+    return refused
+
+
+def make_programme(project: Project, plan: SlicePlan) -> tuple[Path, Certificate]:
+    """Join the slices' certified motions; all of them must be certified. Return folder and certificate."""
+    body, division = body_of(project, plan.fruit, plan.of), plan.division
+    slices = []
+    for piece, scan in zip(division.cuts, plan.scans, strict=True):
+        low, high = standing_box(body, division, piece)
+        folder = project.scan_dir(scan) / "export" / "cut" / "certified"
+        slices.append(SliceOfProgramme(piece.number, folder, piece.thickness_m, low, high))
+    return write_programme(project.scan_dir(plan.fruit) / FOLDER / "programme", plan.fruit, slices)
