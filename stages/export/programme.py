@@ -32,6 +32,7 @@ from stages.export.export_files import (
 from stages.export.motion_checks import edge_poses, in_cutting_frame, limits
 from stages.export.moves import move, worst_of
 from stages.export.place_checks import BASE_CLEARANCE_M, LINK_CLEARANCE_M
+from stages.export.signature import signature_checks, signed
 from stages.export.trajectory_files import NANOSECONDS, Trajectory, mcap_bytes, same_bag, yaml_bytes
 from stages.export.waypoints import JOINT_RATES, WAYPOINT_STRIDE, central_rates, joint_csv_bytes
 from stages.runtime.errors import InputError
@@ -128,7 +129,8 @@ def write_programme(parent: Path, fruit: str, slices: Sequence[SliceOfProgramme]
             unchecked / REASON, f"NOT CERTIFIED.\n\n{certificate.verdict}\n\n{failed}\n".encode()
         )
     seal = {"content_sha256": sha256_of_value(content)}
-    text = json.dumps({**content, "certificate": certificate.plain() | seal}, indent=1, allow_nan=False)
+    sealed = signed(certificate.plain() | seal, content)
+    text = json.dumps({**content, "certificate": sealed}, indent=1, allow_nan=False)
     write_bytes_atomic(unchecked / PROGRAMME, (text + "\n").encode())
     for old in (_CERTIFIED, _REFUSED):
         shutil.rmtree(parent / old, ignore_errors=True)
@@ -139,8 +141,9 @@ def write_programme(parent: Path, fruit: str, slices: Sequence[SliceOfProgramme]
 def verify_programme(folder: Path, public_key: Path | None = None) -> Certificate:
     """Run every check on a programme as it is now; nothing that the folder says about itself is believed.
 
-    public_key: key by which every slice must be signed.
+    With a public key, given or in the environment, the programme and every slice must be signed by it.
     """
+    signature_checks({}, {}, public_key)  # rejects an unusable key
     try:
         content = read_document(folder / PROGRAMME)
         sealed = content.pop("certificate", None)
@@ -159,6 +162,7 @@ def verify_programme(folder: Path, public_key: Path | None = None) -> Certificat
         *certificate.checks,
         holds(7, "certificate belongs to this programme", intact, f"sha256 of {PROGRAMME}", remedy=AGAIN),
         holds(7, "stated verdict is that of the repeated checks", same, certificate.verdict, remedy=AGAIN),
+        *signature_checks(sealed if isinstance(sealed, dict) else {}, content, public_key),
     )
     return Certificate(checks, certificate.figures, certificate.force_calibrated)
 

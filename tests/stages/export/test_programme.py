@@ -14,6 +14,8 @@ from stages.export.programme import PROGRAMME, SliceOfProgramme, verify_programm
 from stages.export.trajectory_files import read_mcap, read_yaml
 from stages.export.waypoints import joint_rows
 from stages.runtime.errors import InputError
+from stages.runtime.files import sha256_of_value
+from tests.stages.export.test_export_signature import write_key
 from tests.stages.synthetic_cut import PARAMS, certified_folder, motion_table
 
 THICKNESS = 0.01
@@ -100,6 +102,21 @@ def test_verify_repeats_every_check_and_no_edit_passes(good, copy):
     } <= {check.name for check in verify_programme(copy).failed}
     (copy / PROGRAMME).write_text("[]")
     assert not verify_programme(copy).certified
+
+
+def test_with_the_labs_key_a_resealed_programme_is_refused(tmp_path, monkeypatch):
+    """The boxes of standing slices are stated, not computed again: hashes that were renewed do not show an edit."""
+    private, public = write_key(tmp_path, "lab")
+    monkeypatch.setenv("SCAN2CUT_SIGNING_KEY", str(private))
+    signed, certificate = write_programme(tmp_path / "programme", "apple", slices(tmp_path / "slices"))
+    assert certificate.certified and verify_programme(signed, public).certified
+    document = json.loads((signed / PROGRAMME).read_text())
+    for one in document["slices"]:
+        one["standing_high_m"][1] = 0.02
+    content = {key: value for key, value in document.items() if key != "certificate"}
+    document["certificate"]["content_sha256"] = sha256_of_value(content)
+    (signed / PROGRAMME).write_text(json.dumps(document))
+    assert [check.name for check in verify_programme(signed, public).failed] == ["signature of the lab"]
 
 
 def test_slices_that_stand_in_the_holders_way_refuse_the_programme(two, tmp_path):
