@@ -5,8 +5,8 @@
 Every fruit is calibrated with one cut, then sliced. Each cut has a factor of its own, drawn with the spread that real
 pairs of cuts show (stages/shared/library/variation.json); the calibrated cut has one too, so that the model starts
 wrong by it. The mean over depth of the model error, partly the same in all cuts of a fruit, is drawn as well. The
-fruit's amplitude is the geometric mean of its eight slices. --spread sets another spread from cut to cut, e.g. that of
-a more uniform fruit; the software does not know it and learns it.
+fruit's amplitude is what all its cuts have in common. --spread sets another spread from cut to cut, e.g. that of a more
+uniform fruit; the software does not know it and learns it.
 """
 
 import argparse
@@ -29,23 +29,26 @@ def mean_departure(size: int, length_m: float, generator: np.random.Generator) -
     return generator.standard_normal(size) * float(np.sqrt(covariance.mean()))
 
 
-def forces(fruits: int, spread: float, seed: int) -> NDArray[np.float64]:
-    """Return force over the calibrated prediction, shape [fruits, SLICES]."""
+def forces(fruits: int, spread: float, seed: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return force over the calibrated prediction, shape [fruits, SLICES], and the fruits' amplitudes, [fruits]."""
     generator = np.random.default_rng(seed)
     error = VARIATION["model_error"]["values"]
     logs = spread * generator.standard_normal((fruits, SLICES + 1))
+    common = np.zeros((fruits, 1))
     for part in ("slow", "fast"):
         again, length = error[f"{part}_again"], error[f"{part}_length_m"]
         same = mean_departure(fruits, length, generator)[:, None]
         own = np.stack([mean_departure(fruits, length, generator) for _ in range(SLICES + 1)], axis=1)
-        logs += error[part] * (np.sqrt(again) * same + np.sqrt(1.0 - again) * own)
-    return np.exp(logs[:, 1:] - logs[:, :1])  # the first cut is the calibrated one
+        common += error[part] * np.sqrt(again) * same
+        logs += error[part] * np.sqrt(1.0 - again) * own
+    logs += common
+    calibrated = logs[:, :1]  # the first cut
+    return np.exp(logs[:, 1:] - calibrated), np.exp(common - calibrated)[:, 0]
 
 
 def table(fruits: int, spread: float, seed: int = 0) -> list[dict[str, float]]:
     """Return one row per slice k: what was known before it was cut."""
-    ratios = forces(fruits, spread, seed)
-    truth = np.exp(np.log(forces(fruits, spread, seed)).mean(axis=1))
+    ratios, truth = forces(fruits, spread, seed)
     rows = []
     for k in range(SLICES):
         known = [learn(row[:k]) for row in ratios]
