@@ -285,5 +285,5 @@ def tradeoff_picture(points: Sequence[Timed], certified: Sequence[bool]) -> NDAr
         rate = point.whole.sample_rate_hz
         forces.plot(np.arange(len(point.whole.norm)) / rate, point.whole.norm, color=CUT, alpha=shade)
     forces.set(xlabel="time [s]", ylabel="force on the knife [N]")
-    forces.set_title("force of each motion", color=TEXT, fontsize=10)
+    forces.set_title("force of each motion (darker: longer)", color=TEXT, fontsize=10)
     return pixels_of(canvas)
