@@ -112,23 +112,20 @@ def pick_point(
     points: list[dict[str, Any]], duration_s: float | None, force_limit_n: float | None
 ) -> dict[str, Any]:
     """Return the certified motion with the least mean force within a duration, or the shortest within a peak force."""
+    key, limit, what, unit, option, least = (
+        ("peak_force_n", force_limit_n, "a peak force", "N", "--force-limit", "duration_s")
+        if duration_s is None
+        else ("duration_s", duration_s, "a duration", "s", "--duration", "mean_force_n")
+    )
     certified = [point for point in points if point["certified"]]
-    if duration_s is not None:
-        within = [point for point in certified if point["duration_s"] <= duration_s]
-        if not within:
-            shortest = min((point["duration_s"] for point in certified), default=None)
-            raise InputError(
-                f"No certified motion takes at most {duration_s:g} s. "
-                + ("There is none at all." if shortest is None else f"The shortest takes {shortest:.2f} s.")
-                + " Give a longer --duration."
-            )
-        return min(within, key=lambda point: float(point["mean_force_n"]))
-    within = [point for point in certified if point["peak_force_n"] <= (force_limit_n or 0.0)]
+    within = [point for point in certified if limit is not None and point[key] <= limit]
     if not within:
-        least = min((point["peak_force_n"] for point in certified), default=None)
-        raise InputError(
-            f"No certified motion keeps its peak force within {force_limit_n:g} N. "
-            + ("There is none at all." if least is None else f"The least peak is {least:.1f} N.")
-            + " Give a higher --force-limit."
+        known = (
+            f"The least is {min(point[key] for point in certified):.2f} {unit}"
+            if certified
+            else "None is certified"
         )
-    return min(within, key=lambda point: float(point["duration_s"]))
+        raise InputError(
+            f"No certified motion has {what} of at most {limit:g} {unit}. {known}. Raise {option}."
+        )
+    return min(within, key=lambda point: float(point[least]))

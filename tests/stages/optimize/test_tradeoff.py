@@ -95,9 +95,9 @@ def test_a_point_is_chosen_by_its_duration_or_its_peak_force():
     assert pick_point(POINTS, 2.5, None)["duration_s"] == 2.0
     assert pick_point(POINTS, None, 25.0)["duration_s"] == 1.0
     assert pick_point(POINTS, 9.0, None)["duration_s"] == 2.0, "a refused motion is never chosen"
-    with pytest.raises(InputError, match=r"at most 0\.5 s.*shortest takes 1\.00 s"):
+    with pytest.raises(InputError, match=r"duration of at most 0\.5 s.*least is 1\.00 s"):
         pick_point(POINTS, 0.5, None)
-    with pytest.raises(InputError, match=r"within 9 N.*least peak is 12\.0 N"):
+    with pytest.raises(InputError, match=r"peak force of at most 9 N.*least is 12\.00 N"):
         pick_point(POINTS, None, 9.0)
 
 
