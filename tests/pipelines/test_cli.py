@@ -186,7 +186,7 @@ def test_export_takes_a_robot_and_runs_that_stage(project, tmp_path, monkeypatch
         asked.update(choices, request=request())
         return RunResult("apple", error="stopped here", exit_code=2)
 
-    monkeypatch.setattr(run_module, "_run", run_nothing)
+    monkeypatch.setattr(run_module, "run_requested", run_nothing)
     monkeypatch.chdir(project.root)
     assert CliRunner().invoke(app, ["export", "apple", *options]).exit_code == 2
     assert asked["target"] == "export" and not asked["force"]
