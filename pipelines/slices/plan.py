@@ -11,16 +11,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from pipelines.dvc.pipeline_file import is_slice, refresh_pipeline_file, slice_scans
 from pipelines.project import Project, known_scans, scan_lock
 from pipelines.scans.manage import remove_scan
-from pipelines.scans.register import REGISTERING
+from pipelines.scans.register import REGISTERING, scan_file_text
 from stages.export.cell import cell_of
 from stages.runtime.artifacts import read_table
 from stages.runtime.errors import InputError
-from stages.runtime.files import PlainDumper, write_bytes_atomic
+from stages.runtime.files import write_bytes_atomic
 from stages.runtime.params import load_params
 from stages.runtime.scan_file import ID_PATTERN, PARAMS_FILE_NAME, SCAN_FILE_NAME, read_scan_mapping
 from stages.runtime.stage_io import encode_png
@@ -177,7 +175,7 @@ def set_slice(project: Project, scan: str, values: Mapping[str, Mapping[str, Any
     content = read_scan_mapping(project.scan_dir(scan) / SCAN_FILE_NAME)
     for section, changed in values.items():
         content[section] = {**(content.get(section) or {}), **changed}
-    _write_yaml(project.scan_dir(scan) / SCAN_FILE_NAME, content)
+    _write_scan_file(project.scan_dir(scan) / SCAN_FILE_NAME, content)
 
 
 def known_motion(project: Project, scan: str) -> list[list[float]]:
@@ -244,12 +242,11 @@ def _write_scan(project: Project, plan: SlicePlan, number: int, scan: str) -> No
         "export": {**(fruit.get("export") or {}), "board_position_m": board},
     }
     folder.mkdir(exist_ok=True)
-    _write_yaml(folder / SCAN_FILE_NAME, content)
+    _write_scan_file(folder / SCAN_FILE_NAME, content)
     refresh_pipeline_file(project, scan)
 
 
-def _write_yaml(path: Path, content: Mapping[str, Any]) -> None:
-    text = "# Written by scan2cut slice; sections override params.yaml for this slice.\n"
-    text += yaml.dump(dict(content), Dumper=PlainDumper, sort_keys=False, allow_unicode=True)
+def _write_scan_file(path: Path, content: Mapping[str, Any]) -> None:
+    text = scan_file_text(content)
     if not path.is_file() or path.read_text(encoding="utf-8") != text:
         write_bytes_atomic(path, text.encode())
