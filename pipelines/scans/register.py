@@ -234,8 +234,7 @@ def registered_scan(project: Project, scan: str) -> tuple[Path, str | None]:
     for scan_id in project.scan_ids():
         folder = project.scan_dir(scan_id)
         if scan == scan_id or path in (folder.resolve(), (folder / _CUT_MESH_FOLDER).resolve()):
-            raw = read_scan_file(folder).scan
-            return home_of(folder, raw) / raw, scan_id
+            return known_raw_file(project, scan_id), scan_id
     if not path.exists() and not path.suffix and did_you_mean(scan, project.scan_ids()):
         raise InputError(
             f"{scan[:80]} is not a readable file, and there is no scan of this name."
@@ -376,9 +375,7 @@ def forget_scan(project: Project, scan_id: str) -> None:
 
 def check_not_replaced(project: Project, scan_id: str, digest: str) -> None:
     """Raise InputError if another command has replaced the scan's file since; `digest` is its former sha256."""
-    scan_dir = project.scan_dir(scan_id)
-    raw = read_scan_file(scan_dir).scan
-    stored = home_of(scan_dir, raw) / raw
+    stored = known_raw_file(project, scan_id)
     if sha256_of_file(stored) != digest:
         raise InputError(
             f"{stored} was replaced by another command during this run, so the results belong to the other file. An "
