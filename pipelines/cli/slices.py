@@ -226,9 +226,8 @@ def _print_division(plan: "SlicePlan") -> None:
             "" if piece.area_m2 else "what remains",
         )
     out.print(table)
-    for reason in dict.fromkeys(one.reason for one in plan.division.not_cut):
-        at = ", ".join(f"{1e3 * one.at_m:.1f}" for one in plan.division.not_cut if one.reason == reason)
-        print_text(out, f"Not cut at {at} mm: {reason}.")
+    for sentence in plan.division.not_cut_sentences:
+        print_text(out, sentence)
 
 
 def _division_json(plan: "SlicePlan") -> dict[str, Any]:

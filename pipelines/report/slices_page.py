@@ -136,10 +136,7 @@ def _division(project: Project, plan: SlicePlan, folder: Path) -> list[Block]:
     blocks: list[Block] = [
         Picture((folder / PICTURE).read_bytes(), "The planes in the fruit, and the pieces moved apart."),
         Table(header, rows),
-        *(
-            Note(f"Not cut at {_planes(plan, reason)} mm: {reason}.", "warning")
-            for reason in dict.fromkeys(one.reason for one in plan.division.not_cut)
-        ),
+        *(Note(sentence, "warning") for sentence in plan.division.not_cut_sentences),
         Picture(falling_slices(body, plan.division), _REPLAY),
         *(
             Link(f"../../{scan}/viewer.html", f"slice {number}: simulated cut in 3D")
@@ -148,10 +145,6 @@ def _division(project: Project, plan: SlicePlan, folder: Path) -> list[Block]:
         ),
     ]
     return blocks
-
-
-def _planes(plan: SlicePlan, reason: str) -> str:
-    return ", ".join(f"{1e3 * one.at_m:.1f}" for one in plan.division.not_cut if one.reason == reason)
 
 
 def _force(project: Project, plan: SlicePlan, folder: Path) -> list[Block]:

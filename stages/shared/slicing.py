@@ -81,6 +81,14 @@ class Division:
         """Pieces that a cut parts from the rest: all but the last."""
         return self.pieces[:-1]
 
+    @property
+    def not_cut_sentences(self) -> list[str]:
+        """Planes that are not cut, a sentence per reason."""
+        planes: dict[str, list[str]] = {}
+        for one in self.not_cut:
+            planes.setdefault(one.reason, []).append(f"{1e3 * one.at_m:.1f}")
+        return [f"Not cut at {', '.join(at)} mm: {reason}." for reason, at in planes.items()]
+
 
 def beyond(body: Surface, normal: Sequence[float] | _Floats, offset_m: float) -> Surface:
     """Return the closed part of a closed body with normal · x > offset [m]; empty if there is none."""
@@ -242,7 +250,7 @@ def _checked_normal(normal: Sequence[float]) -> _Floats:
 
 
 def _cap_area(left: Surface, normal: _Floats, offset: float) -> float:
-    """Return the area of the plane's cut through the body [m²], by the divergence theorem on the open rest."""
+    """Return the area of the plane's cut through the body [m²]: of the faces of the rest that lie in the plane."""
     corners = left.corners
     in_plane = (np.abs(corners @ normal - offset) < 10 * _WELD_M).all(axis=1)
     doubled = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
