@@ -26,7 +26,7 @@ def tradeoff(project: Project, scan: str, progress: Callable[[float, str], None]
     from disect_sim.parameters import MATERIALS
     from stages.export.export_files import walk
     from stages.optimize import tradeoff as search
-    from stages.optimize.optimize import mean_shares
+    from stages.optimize.optimize import mean_shares, read_shares
     from stages.runtime.artifacts import read_table
     from stages.runtime.catalogue import ARTIFACTS
     from stages.runtime.files import write_bytes_atomic
@@ -50,9 +50,10 @@ def tradeoff(project: Project, scan: str, progress: Callable[[float, str], None]
 
     model = cutting_model(read_cut_mesh(read, "precut_half"), MATERIALS[identity.material], params.cut)
     fitted = read_second_cut_values(read)
-    values = mean_shares(fitted, read("calibrate/shares"))
+    values = mean_shares(fitted, read_shares(read("calibrate/shares")))
     chain = walk(scan_dir, tuple(ARTIFACTS[name].path for name in _FOR_TRADEOFF[2:]), root=identity.scan)
     calibrated = not read("calibrate/profile").is_empty()
+    body = (read("halve/vertices"), read("halve/faces"))
     certificates: list[tuple[Any, Any]] = []
 
     def certified(point: Any) -> bool:
@@ -62,7 +63,7 @@ def tradeoff(project: Project, scan: str, progress: Callable[[float, str], None]
                 point.table(),
                 model,
                 fitted,
-                (read("halve/vertices"), read("halve/faces")),
+                body,
                 chain,
                 params,
                 scan_id=identity.id,

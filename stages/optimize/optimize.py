@@ -62,10 +62,9 @@ def read_shares(table: pl.DataFrame) -> NDArray[np.float64] | None:
     return None if table.is_empty() else table.select(SHARES).to_numpy()
 
 
-def mean_shares(fitted: Values, shares: pl.DataFrame) -> Values:
-    """Return the fitted values with the posterior mean of the shares; shares: the table calibrate/shares."""
-    possible = read_shares(shares)
-    return fitted if possible is None else with_shares(fitted, possible.mean(axis=0))
+def mean_shares(fitted: Values, shares: NDArray[np.float64] | None) -> Values:
+    """Return the fitted values with the mean of the possible shares, as returned by `read_shares`."""
+    return fitted if shares is None else with_shares(fitted, shares.mean(axis=0))
 
 
 def relative_to(values: Values, fitted: Values, factors: Factors) -> Factors:
@@ -105,7 +104,7 @@ def run(io: StageIO, params: OptimizeParams) -> dict[str, Any]:
     fitted = read_second_cut_values(io.read)
     skin = io.read("transport/parameters")["surface"].to_numpy()
     shares = read_shares(io.read("calibrate/shares"))
-    values = mean_shares(fitted, io.read("calibrate/shares"))
+    values = mean_shares(fitted, shares)
     materials = [relative_to(values, fitted, factors) for factors in read_possible_materials(io.read, skin)]
     lowest = min(params.cut.board_clearance_m, params.final_height_m if params.final_strokes else np.inf)
     check_clear_of_rigid(model, values, params.cut, lowest_m=lowest, offset="halve.offset_m")

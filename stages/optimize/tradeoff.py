@@ -19,7 +19,6 @@ from stages.optimize.search import Measured, straight_path
 from stages.optimize.slicing_cut import SlicingCut, Values
 from stages.runtime.checkpoint import Checkpoint
 from stages.runtime.stage_io import stage_workers
-from stages.shared.cut import CutOutcome
 from stages.shared.pictures import CUT, SCAN, TEXT, WARNING, new_figure, pixels_of
 
 _Array = NDArray[np.float64]
@@ -76,13 +75,14 @@ class Timed:
 
 @dataclass(frozen=True)
 class _Found:
-    """Result of one duration as it leaves its process; None without a feasible motion that finishes."""
+    """Result of one duration as it leaves its process."""
 
     params: OptimizeParams
     variables: _Array
     force: _Array
     draw: FinalDraw
-    vertical: tuple[_Array | None, CutOutcome]
+    vertical: _Array
+    """Force of the vertical cut of the same total duration [N]."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +119,7 @@ class _Chain:
 
 
 def _search(chain: _Chain, cut: SlicingCut, wish: _Array, params: OptimizeParams) -> _Found | None:
+    """Return the best motion from a start near `wish`; None if none is feasible and finishes."""
     (straight,) = simulate_many(cut.cuts(cut.straight()), of=force_of, processes=1)
     if straight.value is None:
         return None
@@ -141,8 +142,8 @@ def _search(chain: _Chain, cut: SlicingCut, wish: _Array, params: OptimizeParams
         return None
     draw = final_draw(chain.model, chain.values, cut, best, params)
     path = joined(cut.trajectory(best), draw.path)
-    vertical = WholeCut(chain.model, chain.values, straight_path(cut, path, params), params).run()
-    return None if vertical[0] is None else _Found(params, best, answer.value, draw, vertical)
+    vertical, _ = WholeCut(chain.model, chain.values, straight_path(cut, path, params), params).run()
+    return None if vertical is None else _Found(params, best, answer.value, draw, vertical)
 
 
 def tradeoff(
@@ -247,13 +248,11 @@ def _timed(model: Model, values: Values, found: _Found) -> Timed:
     passage = passage_of(model.mesh, model.knife.length_m, found.params)
     cut = SlicingCut(model, (values,), passage, found.params)
     path = joined(cut.trajectory(found.variables), found.draw.path)
-    force = found.vertical[0]
-    assert force is not None
     return Timed(
         Measured(cut, found.variables, found.force),
         found.draw,
         Whole(path, np.concatenate([found.force, found.draw.force]), cut.sample_rate_hz),
-        Whole(straight_path(cut, path, found.params), force, cut.sample_rate_hz),
+        Whole(straight_path(cut, path, found.params), found.vertical, cut.sample_rate_hz),
         found.params,
     )
 
