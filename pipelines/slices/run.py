@@ -20,7 +20,7 @@ _STALLED = "Shorten dt"
 """Part of the simulator's advice where Newton's method stalls, as it may when a thin slice comes free."""
 
 
-def hardest(plan: SlicePlan) -> str:
+def _hardest(plan: SlicePlan) -> str:
     """Return the slice with the largest cut, whose motion is searched for first if none is known."""
     cuts = plan.division.cuts
     return plan.scans[max(range(len(cuts)), key=lambda index: cuts[index].area_m2)]
@@ -45,7 +45,7 @@ def run_slices(
         requests = [Request(known_raw_file(project, scan), scan_id=scan) for scan in scans]
         return run_batch(project, requests, scans_at_once=min(bound.scans, len(scans)), say=say, force=force)
 
-    motion, first = known_motion(project, plan.fruit), hardest(plan)
+    motion, first = known_motion(project, plan.fruit), _hardest(plan)
     results: dict[str, RunResult] = {}
     if not motion:
         results[first] = run([first])[0]

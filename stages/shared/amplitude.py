@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from stages.shared.library.library import CUT_SPREAD, NINETY, VARIATION
+from stages.shared.library.library import CUT_SPREAD, NINETY, PRIOR_CUTS, VARIATION
 from stages.shared.pictures import FRUIT, SCAN, TEXT, new_figure, pixels_of
 
-_WORTH = 4.0 + len(VARIATION["cut"]["factors"])
-"""Number of cuts behind CUT_SPREAD: its prior (four) and the real pairs, see library.cut_spread."""
+_WORTH = PRIOR_CUTS + len(VARIATION["cut"]["factors"])
+"""Number of cuts behind CUT_SPREAD: its prior's and the real pairs, see library.cut_spread."""
 _UNCALIBRATED = 0.1
 """Number of cuts that a prediction without a force log of this fruit is worth."""
 _UPPER = 0.95

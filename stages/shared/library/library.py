@@ -33,7 +33,7 @@ Known masses read 6 to 8 % high on a Panda that presses.
 VARIATION_FILE = Path(__file__).parent / "variation.json"
 """What `python -m lab.real_logs.learn_variation --write` learnt from real logs."""
 VARIATION: dict[str, Any] = json.loads(VARIATION_FILE.read_text(encoding="utf-8"))
-_PRIOR_SPREAD, _PRIOR_CUTS = 0.1, 4.0
+_PRIOR_SPREAD, PRIOR_CUTS = 0.1, 4.0
 """Spread of a cut's factor in logarithms expected before any pair was measured, and how many pairs that is worth."""
 
 
@@ -44,9 +44,9 @@ def cut_spread(factors: Sequence[float]) -> float:
     variance of one cut. The result is the normal spread with the same 90 % interval as the Student distribution of the
     next cut's factor.
     """
-    count = _PRIOR_CUTS + len(factors)
+    count = PRIOR_CUTS + len(factors)
     squares = 0.5 * float(np.sum(np.log(np.asarray(factors, float)) ** 2))
-    variance = (_PRIOR_CUTS * _PRIOR_SPREAD**2 + squares) / count
+    variance = (PRIOR_CUTS * _PRIOR_SPREAD**2 + squares) / count
     return float(np.sqrt(variance) * _STUDENT_95[min(int(count), 14)] / NINETY)
 
 

@@ -13,7 +13,7 @@ from stages.shared.library import library
 
 
 def test_the_spread_is_the_librarys():
-    assert library._PRIOR_CUTS + len(library.VARIATION["cut"]["factors"]) == amplitude._WORTH
+    assert library.PRIOR_CUTS + len(library.VARIATION["cut"]["factors"]) == amplitude._WORTH
     half = float(stats.t.ppf(0.95, amplitude._WORTH)) * SPREAD
     assert half == pytest.approx(library.NINETY * library.CUT_SPREAD, rel=1e-3)
 
