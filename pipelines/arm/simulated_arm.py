@@ -35,10 +35,10 @@ ROBOT = json.loads(Path(sys.argv[2]).read_text(encoding="utf-8"))
 HEIGHT_M, FORCE_N = (float(value) for value in [*sys.argv[3:5], *("-1", "0")[len(sys.argv) - 3 :]])
 FRUIT = json.loads(Path(sys.argv[5]).read_text(encoding="utf-8")) if len(sys.argv) > 5 else None
 HOST = "127.0.0.1"
-PR_SET_PDEATHSIG = 1
+_PR_SET_PDEATHSIG = 1
 """From linux/prctl.h."""
 if sys.platform == "linux":  # a killed parent leaves no server behind
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 import numpy as np  # noqa: E402
 from felt_fruit import Fruits, Reflex  # noqa: E402
@@ -66,7 +66,7 @@ ticks = threading.Semaphore(0)
 """Released once per state sent."""
 servers: list[Server] = []
 reflex = Reflex()
-client_version: list[int] = []
+_client_version: list[int] = []
 """Protocol version of the client."""
 pack, start = robot_state.RobotState.pack_state, Server.__init__
 receive, respond, answered = Server.receive_message, Server.send_response, Server._drain_gate
@@ -87,7 +87,7 @@ def _noting_the_version(self: Server, client: socket.socket) -> tuple:
     """Receive a message; record the client's protocol version from the first one."""
     header, payload = receive(self, client)
     if header.command == franka_protocol.Command.kConnect:
-        client_version[:] = struct.unpack("<H", payload[:2])
+        _client_version[:] = struct.unpack("<H", payload[:2])
     if header.command == franka_protocol.Command.kSetCollisionBehavior:
         reflex.set(payload)
     return header, payload
@@ -95,7 +95,7 @@ def _noting_the_version(self: Server, client: socket.socket) -> tuple:
 
 def _reject_other_versions(self: Server, client: socket.socket, **answer: object) -> None:
     """Respond to a client; reject one with another protocol version."""
-    if client_version != [self.library_version]:
+    if _client_version != [self.library_version]:
         answer["status"] = franka_protocol.ConnectStatus.kIncompatibleLibraryVersion
     respond(self, client, **answer)
 

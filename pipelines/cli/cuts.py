@@ -299,10 +299,10 @@ def tradeoff(
 ) -> None:
     """Show the least force for a given duration: a curve of certified motions of the scan's second cut.
 
-    Durations include the final strokes. With --duration or --force-limit the chosen point is optimised and exported
-    as the scan's own motion (optimize.duration_s and max_acceleration_along_m_s2).
+    Durations include the final strokes. With --duration or --force-limit the chosen motion becomes the scan's own:
+    it is confirmed, certified and exported. `scan2cut run SCAN --reset` searches again, without any --set value.
     """
-    from pipelines.scans.tradeoff import pick_point
+    from pipelines.scans.tradeoff import pick_point, settings_of
     from pipelines.scans.tradeoff import tradeoff as compute
 
     if duration is not None and force_limit is not None:
@@ -325,11 +325,7 @@ def tradeoff(
     if chosen is not None:
         from pipelines.cli.run import run_again
 
-        limits = {
-            "duration_s": chosen["descent_s"],
-            "max_acceleration_along_m_s2": chosen["max_acceleration_along_m_s2"],
-        }
-        run_again(project, scan, {"optimize": limits}, quiet=as_json)
+        run_again(project, scan, settings_of(chosen), quiet=as_json)
 
 
 def _print_tradeoff(found: dict[str, Any], chosen: dict[str, Any] | None) -> None:

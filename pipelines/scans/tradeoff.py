@@ -2,7 +2,7 @@
 
 import json
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +85,7 @@ def tradeoff(project: Project, scan: str, progress: Callable[[float, str], None]
             "duration_s": point.duration_s,
             "descent_s": point.descent_s,
             "max_acceleration_along_m_s2": point.params.max_acceleration_along_m_s2,
+            "first_motion": point.first_motion,
             "mean_force_n": point.mean_n,
             "peak_force_n": point.peak_n,
             "reduction": point.saving,
@@ -130,3 +131,12 @@ def pick_point(
             f"No certified motion has {what} of at most {limit:g} {unit}. {known}. Raise {option}."
         )
     return min(within, key=lambda point: float(point[least]))
+
+
+def settings_of(point: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the settings with which `optimize` takes the point's motion over as it is, without searching."""
+    names = ("max_acceleration_along_m_s2", "first_motion")
+    taken = {name: point[name] for name in names}
+    return {
+        "optimize": {"duration_s": point["descent_s"], "iterations": 1, "ablation_iterations": 0, **taken}
+    }

@@ -52,10 +52,10 @@ class SlicePlan:
     @property
     def scans(self) -> tuple[str, ...]:
         """Ids of the slices' scans, in the order of the cuts."""
-        return tuple(slice_id(self.fruit, piece.number) for piece in self.division.cuts)
+        return tuple(_slice_id(self.fruit, piece.number) for piece in self.division.cuts)
 
 
-def slice_id(fruit: str, number: int) -> str:
+def _slice_id(fruit: str, number: int) -> str:
     """Return the id of a slice's scan."""
     return f"{fruit}-slice-{number:02d}"
 
@@ -94,7 +94,7 @@ def check_fruit(project: Project, fruit: str) -> None:
     known_scans(project, [fruit])
     if is_slice(project, fruit):
         raise InputError(f"{fruit} is itself a slice. Only a fruit can be sliced. Give the id of the fruit.")
-    if not ID_PATTERN.fullmatch(slice_id(fruit, 1)):
+    if not ID_PATTERN.fullmatch(_slice_id(fruit, 1)):
         raise InputError(
             f"The id {fruit!r} has {len(fruit)} characters. The slices' ids need 9 more, at most 64. Shorten it with "
             "'scan2cut rename'."
@@ -180,15 +180,14 @@ def set_slice(project: Project, scan: str, values: Mapping[str, Mapping[str, Any
 
 def known_motion(project: Project, scan: str) -> list[list[float]]:
     """Return the optimised keyframes of a scan in the form of optimize.first_motion; empty if it has none."""
+    from stages.optimize.search import first_motion
+
     try:
         rows = read_table(project.scan_dir(scan), "optimize/keyframes")
     except InputError:
         return []
-    mean = sum(rows["velocity_y_m_s"]) / len(rows)
-    return [
-        [round(amplitude, 4), round(frequency, 4), round(velocity / mean, 4)]
-        for _, amplitude, frequency, velocity in rows.iter_rows()
-    ]
+    columns = ("amplitude_m_s", "frequency_rad_s", "velocity_y_m_s")
+    return first_motion(*(rows[name].to_numpy() for name in columns))
 
 
 def start_from(project: Project, scan: str, motion: list[list[float]]) -> None:

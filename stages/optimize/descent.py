@@ -245,6 +245,14 @@ def nearest_feasible(
     return solve(cut, constraints, ForceModel(wish, np.zeros_like(wish), flat), _FAR, params)
 
 
+def feasible_start(cut: SlicingCut, wish: _Array, params: OptimizeParams) -> _Array:
+    """Return a wished motion that ends at its height: unchanged if it keeps every rule, else the nearest that does."""
+    constraints, start = Constraints(rules_of(cut.passage, params), params), cut.at_end_height(wish)
+    if constraints.violation(constraints.residuals(cut.trajectory(start))) > 0.0:
+        return nearest_feasible(cut, constraints, start, params)
+    return start
+
+
 _GROW, _SHRINK = 1.5, 0.4
 """Factors on the radius after a step that was better, or was not."""
 _CONVERGED = "converged"

@@ -29,7 +29,15 @@ from stages.optimize.confirmation import (
     with_shares,
 )
 from stages.optimize.constraints import RATE_HZ, Constraints, Passage, passage_of, rules_of
-from stages.optimize.descent import LEFT_BEHIND, Descent, Reached, SoFar, descend, nearest_feasible
+from stages.optimize.descent import (
+    LEFT_BEHIND,
+    Descent,
+    Reached,
+    SoFar,
+    descend,
+    feasible_start,
+    nearest_feasible,
+)
 from stages.optimize.description import OptimizeParams
 from stages.optimize.final_draw import FinalDraw, Whole, WholeCut, final_draw, joined
 from stages.optimize.kinematics import Trajectory
@@ -113,11 +121,17 @@ def drawn_motions(cut: SlicingCut, params: OptimizeParams, count: int) -> list[_
     return out
 
 
+def first_motion(amplitude: _Array, frequency: _Array, velocity_y: _Array) -> list[list[float]]:
+    """Return keyframes in SI units in the form of optimize.first_motion."""
+    rows = np.stack([amplitude, frequency, velocity_y / velocity_y.mean()], axis=1)
+    return [[round(float(value), 6) for value in row] for row in rows]
+
+
 def _known_motion(cut: SlicingCut, params: OptimizeParams) -> _Array:
-    """Return params.first_motion on this cut's keyframes, moved into the limits."""
+    """Return params.first_motion on this cut's keyframes, moved into the limits if it breaks one."""
     known = dict(zip(("amplitude", "frequency", "velocity_y"), np.array(params.first_motion).T, strict=True))
-    wish = cut.at_end_height(cut.variables_of(np.linspace(0.0, 1.0, len(params.first_motion)), known))
-    return nearest_feasible(cut, Constraints(rules_of(cut.passage, params), params), wish, params)
+    wish = cut.variables_of(np.linspace(0.0, 1.0, len(params.first_motion)), known)
+    return feasible_start(cut, wish, params)
 
 
 def _chosen_starts(

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from disect_sim import Model
 from disect_sim.many import force_of, simulate_many
 from disect_sim.processes import report_to_parent
-from stages.optimize.constraints import Constraints, passage_of, rules_of
-from stages.optimize.descent import descend, nearest_feasible
+from stages.optimize.constraints import passage_of
+from stages.optimize.descent import descend, feasible_start
 from stages.optimize.description import OptimizeParams
 from stages.optimize.final_draw import FinalDraw, Whole, WholeCut, final_draw, joined
 from stages.optimize.optimize_report import motion_rows
-from stages.optimize.search import Measured, straight_path
+from stages.optimize.search import Measured, first_motion, straight_path
 from stages.optimize.slicing_cut import SlicingCut, Values
 from stages.runtime.checkpoint import Checkpoint
 from stages.runtime.stage_io import stage_workers
@@ -62,6 +62,11 @@ class Timed:
     def peak_n(self) -> float:
         """Largest force [N]."""
         return float(self.whole.norm.max())
+
+    @property
+    def first_motion(self) -> list[list[float]]:
+        """The motion in the form of optimize.first_motion."""
+        return first_motion(**self.motion.cut.motion_parameters(self.motion.variables))
 
     @property
     def saving(self) -> float:
@@ -123,13 +128,9 @@ def _search(chain: _Chain, cut: SlicingCut, wish: _Array, params: OptimizeParams
     (straight,) = simulate_many(cut.cuts(cut.straight()), of=force_of, processes=1)
     if straight.value is None:
         return None
-    rules = Constraints(rules_of(cut.passage, params), params)
-    start = cut.at_end_height(wish)
-    if rules.violation(rules.residuals(cut.trajectory(start))) > 0.0:
-        start = nearest_feasible(cut, rules, start, params)
     run = descend(
         cut,
-        start,
+        feasible_start(cut, wish, params),
         params,
         scale_n=cut.mean_of([straight.value], cut.straight()),
         checkpoint=Checkpoint(None, "", stage="optimize", part="tradeoff"),
@@ -175,6 +176,8 @@ def tradeoff(
     middle = durations.index(round(known, 3))
     full = params.max_acceleration_along_m_s2
     limits = [full * min(1.0, known / duration) for duration in durations]
+    if params.first_motion:  # taken over from an earlier curve with a single iteration
+        params = params.changed(first_motion=(), iterations=_ITERATIONS)
     chain = _Chain(model, values, params, (), (), keyframes["time_s"].to_numpy(), start)
     itself = replace(chain, params=params.changed(iterations=1))
     chains = [

@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 
 from pipelines.cli.main import app
 from pipelines.scans.register import Request, register_scan
-from pipelines.scans.tradeoff import pick_point
+from pipelines.scans.tradeoff import pick_point, settings_of
 from pipelines.scans.tradeoff import tradeoff as tradeoff_of_a_scan
 from stages.optimize import tradeoff as tradeoff_module
 from stages.optimize.confirmation import finer_cut
@@ -62,6 +62,38 @@ def test_more_time_needs_less_force_under_the_same_limits(monkeypatch):
         assert point.vertical.path.position[-1, 1] == pytest.approx(point.whole.path.position[-1, 1])
         assert point.table()["time_s"][-1] == pytest.approx(point.duration_s)
     assert tradeoff_picture(points, [True, False]).std() > 5.0
+
+
+def test_a_chosen_motion_is_taken_over_as_it_is(monkeypatch):
+    """Another search under the same limits found another motion, which the certificate refused."""
+    monkeypatch.setattr(tradeoff_module, "_FACTORS", (0.9, 1.0))
+    params, model = quick(iterations=3), block()
+    values = {name: np.asarray(value) for name, value in VALUES.items()}
+    finer = finer_cut(*uncut_block())
+    known = optimize(model, values, params, finer=finer)
+    faster, _ = tradeoff(
+        model, values, params, keyframe_table(known), lambda point: True, lambda share, what: None
+    )
+    row = {
+        "descent_s": faster.descent_s,
+        "max_acceleration_along_m_s2": faster.params.max_acceleration_along_m_s2,
+        "first_motion": faster.first_motion,
+    }
+    settings = settings_of(row)["optimize"]
+    taken = optimize(model, values, params.changed(**settings), finer=finer)
+    assert taken.cut.passage.duration_s == pytest.approx(faster.descent_s)
+    found, wished = taken.slicing.variables, faster.motion.variables
+    assert found == pytest.approx(wished, abs=1e-5), "keyframes are written with six decimals"
+    assert taken.slicing.mean_n() == pytest.approx(faster.motion.mean_n(), rel=1e-4)
+    again = tradeoff(
+        model,
+        values,
+        params.changed(**settings),
+        keyframe_table(taken),
+        lambda point: True,
+        lambda share, what: None,
+    )
+    assert max(point.params.iterations for point in again) > 1, "a curve from it searches as ever"
 
 
 def test_a_refused_motion_is_searched_again_with_less_acceleration(monkeypatch):
