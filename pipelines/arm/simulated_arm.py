@@ -49,7 +49,7 @@ from franka_sim.server import state_stream  # noqa: E402
 
 _CARTESIAN_REFLEX = 7
 """Index among libfranka's errors."""
-HEIGHT = 14
+_HEIGHT = 14
 """Index of the end effector's height in O_T_EE."""
 _PANDA_VERSION = 5
 _PANDA_COMMANDS = (0, 1, 2, 4, 5, 6, 7, 8, 9, 10, 12)
@@ -119,7 +119,7 @@ fruit = Fruits(FRUIT) if FRUIT else None
 
 def with_force(self: robot_state.RobotState) -> bytes:
     """Pack the state with the measured contact force."""
-    height = self.state["O_T_EE"][HEIGHT]
+    height = self.state["O_T_EE"][_HEIGHT]
     push = np.array([0.0, 0.0, FORCE_N if height < HEIGHT_M else 0.0])
     if fruit:
         push = fruit.felt(np.array(self.state["q_d"]))

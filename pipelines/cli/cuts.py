@@ -295,15 +295,19 @@ def tradeoff(
             help="Choose the shortest motion whose predicted peak is at most so many N, and run it."
         ),
     ] = None,
+    slices: Annotated[
+        bool, typer.Option("--slices", help="Of the fruit's plan of slices: a curve of whole programmes.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Show the least force for a given duration: a curve of certified motions of the scan's second cut.
 
-    Durations include the final strokes. With --duration or --force-limit the chosen motion becomes the scan's own:
-    it is confirmed, certified and exported. `scan2cut run SCAN --reset` searches again, without any --set value.
+    Durations include the final strokes, with --slices also the moves; the force of a programme is the mean of its
+    cuts'. With --duration or --force-limit the chosen motion becomes the scan's own: it is certified and exported.
+    `scan2cut run SCAN --reset` searches again, without any --set value; for slices, choose another point.
     """
-    from pipelines.scans.tradeoff import pick_point, settings_of
-    from pipelines.scans.tradeoff import tradeoff as compute
+    from pipelines.scans.tradeoff import pick_point, plan_tradeoff, settings_of, take_over
+    from pipelines.scans.tradeoff import tradeoff as of_one_cut
 
     if duration is not None and force_limit is not None:
         raise InputError(
@@ -314,15 +318,24 @@ def tradeoff(
             raise InputError(f"{name} is {value:g}. It must be a positive number. Change it.")
     project = this_project()
     with err.status("tradeoff") as shown:
-        found = compute(project, scan, lambda share, step: shown.update(f"{100 * share:.0f} %: {step}"))
+        found = (plan_tradeoff if slices else of_one_cut)(
+            project, scan, lambda share, step: shown.update(f"{100 * share:.0f} %: {step}")
+        )
     chosen = None
     if duration is not None or force_limit is not None:
         chosen = pick_point(found["points"], duration, force_limit)
-    if as_json:
-        print_json({**found, "chosen": chosen})
-    else:
+    if not as_json:
         _print_tradeoff(found, chosen)
-    if chosen is not None:
+    elif chosen is None or not slices:  # a chosen programme prints its own object
+        print_json({**found, "chosen": chosen})
+    if chosen is None:
+        return
+    if slices:
+        from pipelines.cli.slices import slice_fruit
+
+        take_over(project, scan, chosen)
+        slice_fruit(scan, as_json=as_json)
+    else:
         from pipelines.cli.run import run_again
 
         run_again(project, scan, settings_of(chosen), quiet=as_json)

@@ -1,8 +1,9 @@
-"""Force against duration of a scan's second cut: a curve of certified motions, and the choice of one."""
+"""Force against duration of one cut or of a plan of slices: a curve of certified motions, and the choice of one."""
 
 import json
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,15 @@ from pipelines.scans.cuts import export_simulated
 from stages.runtime.errors import InputError
 from stages.runtime.scan_file import PARAMS_FILE_NAME, SCAN_FILE_NAME, read_scan_file
 
-_TRADEOFF_FOLDER = "tradeoff"
+_FOLDER = "tradeoff"
+TAKEN_OVER = (
+    "duration_s",
+    "max_acceleration_along_m_s2",
+    "iterations",
+    "ablation_iterations",
+    "first_motion",
+)
+"""Settings of optimize that make a motion of the curve the scan's own."""
 _FOR_TRADEOFF = (
     "precut_half/nodes",
     "optimize/keyframes",
@@ -19,19 +28,62 @@ _FOR_TRADEOFF = (
     "halve/vertices",
     "halve/faces",
 )
+_PLAN_FACTORS = (0.6, 0.8, 1.0, 1.4, 2.0)
+"""Durations of each slice's descent over that of its own motion: fewer than for one cut, since they are combined."""
+_PLAN_POINTS = 7
 
 
-def tradeoff(project: Project, scan: str, progress: Callable[[float, str], None]) -> dict[str, Any]:
-    """Find and certify the least-force motion for several durations; return the curve and the paths of the files."""
+@dataclass(frozen=True)
+class _CutCurve:
+    """Force against duration of one cut."""
+
+    points: list[Any]
+    """Least-force motions (stages.optimize.tradeoff.Timed), the shortest first."""
+    exports: list[Any]
+    """What export made of each."""
+    force_calibrated: bool
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """One row per point, without its motion's samples."""
+        from stages.optimize.tradeoff import on_front
+
+        front = on_front([point.mean_n for point in self.points])
+        return [
+            {
+                "duration_s": point.duration_s,
+                "descent_s": point.descent_s,
+                "max_acceleration_along_m_s2": point.params.max_acceleration_along_m_s2,
+                "first_motion": point.first_motion,
+                "mean_force_n": point.mean_n,
+                "peak_force_n": point.peak_n,
+                "reduction": point.saving,
+                "certified": made.certificate.certified,
+                "least_so_far": least,
+                "refused_by": [check.sentence() for check in made.certificate.failed][:1],
+            }
+            for point, made, least in zip(self.points, self.exports, front, strict=True)
+        ]
+
+
+def _cut_curve(
+    project: Project,
+    scan: str,
+    parent: Path,
+    progress: Callable[[float, str], None],
+    factors: Sequence[float] = (),
+) -> _CutCurve:
+    """Find and certify the least-force motion for several durations; leave their exports below `parent`.
+
+    factors: durations over that of the scan's own motion; by default those of the curve of one cut.
+    """
     from disect_sim.parameters import MATERIALS
     from stages.export.export_files import walk
     from stages.optimize import tradeoff as search
     from stages.optimize.optimize import mean_shares, read_shares
     from stages.runtime.artifacts import read_table
     from stages.runtime.catalogue import ARTIFACTS
-    from stages.runtime.files import write_bytes_atomic
     from stages.runtime.params import load_params
-    from stages.runtime.stage_io import encode_png
     from stages.shared.cut import cutting_model, read_cut_mesh, read_second_cut_values
 
     known_scans(project, [scan])
@@ -54,58 +106,58 @@ def tradeoff(project: Project, scan: str, progress: Callable[[float, str], None]
     chain = walk(scan_dir, tuple(ARTIFACTS[name].path for name in _FOR_TRADEOFF[2:]), root=identity.scan)
     calibrated = not read("calibrate/profile").is_empty()
     body = (read("halve/vertices"), read("halve/faces"))
-    certificates: list[tuple[Any, Any]] = []
+    exports: list[tuple[Any, Any]] = []
 
     def certified(point: Any) -> bool:
-        with tempfile.TemporaryDirectory() as parent:
-            made = export_simulated(
-                Path(parent),
-                point.table(),
-                model,
-                fitted,
-                body,
-                chain,
-                params,
-                scan_id=identity.id,
-                force_calibrated=calibrated,
-            )
-        certificates.append((point, made.certificate))
+        made = export_simulated(
+            parent / f"{scan}-{len(exports)}",
+            point.table(),
+            model,
+            fitted,
+            body,
+            chain,
+            params,
+            scan_id=identity.id,
+            force_calibrated=calibrated,
+        )
+        exports.append((point, made))
         return bool(made.certificate.certified)
 
-    points = search.tradeoff(model, values, params.optimize, read("optimize/keyframes"), certified, progress)
+    points = search.tradeoff(
+        model, values, params.optimize, read("optimize/keyframes"), certified, progress, factors
+    )
     if not points:
         raise InputError(
             f"tradeoff: no motion of {scan} keeps the arm's limits and finishes at any duration. At least the scan's "
             "own should. Run the scan again, or raise optimize.max_speed_m_s and the accelerations."
         )
-    exports = [next(made for tried, made in certificates if tried is point) for point in points]
-    front = search.on_front([point.mean_n for point in points])
-    rows = [
-        {
-            "duration_s": point.duration_s,
-            "descent_s": point.descent_s,
-            "max_acceleration_along_m_s2": point.params.max_acceleration_along_m_s2,
-            "first_motion": point.first_motion,
-            "mean_force_n": point.mean_n,
-            "peak_force_n": point.peak_n,
-            "reduction": point.saving,
-            "certified": certificate.certified,
-            "least_so_far": least,
-            "refused_by": [check.sentence() for check in certificate.failed][:1],
-        }
-        for point, certificate, least in zip(points, exports, front, strict=True)
-    ]
-    folder = scan_dir / _TRADEOFF_FOLDER
+    made = [next(made for tried, made in exports if tried is point) for point in points]
+    return _CutCurve(points, made, calibrated)
+
+
+def tradeoff(project: Project, scan: str, progress: Callable[[float, str], None]) -> dict[str, Any]:
+    """Find and certify the least-force motion for several durations; return the curve and the paths of the files."""
+    from stages.optimize.tradeoff import tradeoff_picture
+    from stages.runtime.stage_io import encode_png
+
+    with tempfile.TemporaryDirectory() as parent:
+        curve = _cut_curve(project, scan, Path(parent), progress)
+    picture = tradeoff_picture(curve.points, [made.certificate.certified for made in curve.exports])
+    content = {"scan": scan, "force_calibrated": curve.force_calibrated, "points": curve.rows}
+    return _write_curve(project.scan_dir(scan) / _FOLDER, content, encode_png(picture))
+
+
+def _write_curve(folder: Path, content: Mapping[str, Any], picture: bytes) -> dict[str, Any]:
+    """Write a curve and its picture; return it with the paths of both."""
+    from stages.runtime.files import write_bytes_atomic
+
     folder.mkdir(exist_ok=True)
     found = {
-        "scan": scan,
-        "force_calibrated": calibrated,
-        "points": rows,
+        **content,
         "picture": str(folder / "tradeoff.png"),
         "file": str(folder / "tradeoff.json"),
     }
-    picture = search.tradeoff_picture(points, [certificate.certified for certificate in exports])
-    write_bytes_atomic(folder / "tradeoff.png", encode_png(picture))
+    write_bytes_atomic(folder / "tradeoff.png", picture)
     write_bytes_atomic(folder / "tradeoff.json", json.dumps(found, indent=2).encode())
     return found
 
@@ -135,8 +187,79 @@ def pick_point(
 
 def settings_of(point: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Return the settings with which `optimize` takes the point's motion over as it is, without searching."""
-    names = ("max_acceleration_along_m_s2", "first_motion")
-    taken = {name: point[name] for name in names}
-    return {
-        "optimize": {"duration_s": point["descent_s"], "iterations": 1, "ablation_iterations": 0, **taken}
+    given = {**point, "duration_s": point["descent_s"], "iterations": 1, "ablation_iterations": 0}
+    return {"optimize": {name: given[name] for name in TAKEN_OVER}}
+
+
+def plan_tradeoff(project: Project, fruit: str, progress: Callable[[float, str], None]) -> dict[str, Any]:
+    """Find the least force of all slices for several total durations; certify each as a programme; return the curve."""
+    from pipelines.slices.plan import FOLDER, read_plan
+    from pipelines.slices.run import programme_of
+    from stages.optimize.tradeoff import plan_front, plan_picture
+    from stages.runtime.stage_io import encode_png
+
+    plan = read_plan(project, fruit)
+    share = 0.9 / len(plan.scans)
+    with tempfile.TemporaryDirectory() as folder:
+        parent, curves = Path(folder), []
+        for index, scan in enumerate(plan.scans):
+
+            def report(done: float, step: str, index: int = index) -> None:
+                progress(share * (index + done), f"slice {index + 1} of {len(plan.scans)}, {step}")
+
+            curves.append(_certified(_cut_curve(project, scan, parent, report, _PLAN_FACTORS), scan))
+        front = plan_front([curve.points for curve in curves], _PLAN_POINTS)
+        rows = []
+        for number, point in enumerate(front):
+            progress(0.9 + 0.1 * number / len(front), f"programme {number + 1} of {len(front)}")
+            exports = [curve.exports[index].folder for curve, index in zip(curves, point.chosen, strict=True)]
+            _, certificate = programme_of(project, plan, exports, parent / f"programme-{number}")
+            rows.append(
+                {
+                    "duration_s": certificate.figures["total_s"],
+                    "cutting_s": point.duration_s,
+                    "mean_force_n": point.mean_n,
+                    "peak_force_n": point.peak_n,
+                    "reduction": 1.0 - point.mean_n / point.vertical_n,
+                    "certified": certificate.certified,
+                    "least_so_far": True,
+                    "refused_by": [check.sentence() for check in certificate.failed][:1],
+                    "slices": [curve.rows[index] for curve, index in zip(curves, point.chosen, strict=True)],
+                }
+            )
+    picture = plan_picture(
+        [curve.points for curve in curves],
+        front,
+        [row["duration_s"] for row in rows],
+        [row["certified"] for row in rows],
+    )
+    content = {
+        "scan": fruit,
+        "force_calibrated": all(curve.force_calibrated for curve in curves),
+        "points": rows,
     }
+    return _write_curve(project.scan_dir(fruit) / FOLDER / _FOLDER, content, encode_png(picture))
+
+
+def _certified(curve: _CutCurve, scan: str) -> _CutCurve:
+    """Return the curve without refused motions."""
+    good = [index for index, made in enumerate(curve.exports) if made.certificate.certified]
+    if not good:
+        first = curve.exports[0].certificate.failed[0].sentence()
+        raise InputError(
+            f"tradeoff: no motion of {scan} is certified at any duration ({first}). A programme needs one of every "
+            f"slice. Run `scan2cut slice` again and see its reason."
+        )
+    return _CutCurve(
+        [curve.points[index] for index in good],
+        [curve.exports[index] for index in good],
+        curve.force_calibrated,
+    )
+
+
+def take_over(project: Project, fruit: str, point: Mapping[str, Any]) -> None:
+    """Set the chosen motions in the slices, which makes them stale from optimize on."""
+    from pipelines.slices.plan import read_plan, set_slice
+
+    for scan, row in zip(read_plan(project, fruit).scans, point["slices"], strict=True):
+        set_slice(project, scan, settings_of(row))

@@ -15,6 +15,7 @@ from pipelines.dvc.pipeline_file import is_slice, refresh_pipeline_file, slice_s
 from pipelines.project import Project, known_scans, scan_lock
 from pipelines.scans.manage import remove_scan
 from pipelines.scans.register import REGISTERING, scan_file_text
+from pipelines.scans.tradeoff import TAKEN_OVER
 from stages.export.cell import cell_of
 from stages.runtime.artifacts import read_table
 from stages.runtime.errors import InputError
@@ -223,8 +224,12 @@ def _write_scan(project: Project, plan: SlicePlan, number: int, scan: str) -> No
     }
     folder = project.scan_dir(scan)
     before = read_scan_mapping(folder / SCAN_FILE_NAME) if (folder / SCAN_FILE_NAME).is_file() else {}
-    motion = (before.get("optimize") or {}).get("first_motion")
-    search = {**_SEARCH, "first_motion": motion} if motion else {}
+    start, chosen = _kept_search(before, cut)
+    own = fruit.get("optimize") or {}
+    if own.get(
+        "first_motion"
+    ):  # taken over by `scan2cut tradeoff`: of the fruit's own cut, not of its slices
+        own = {name: value for name, value in own.items() if name not in TAKEN_OVER}
     learnt = before.get("transport") or {}
     content = {
         **fruit,
@@ -233,8 +238,9 @@ def _write_scan(project: Project, plan: SlicePlan, number: int, scan: str) -> No
         "slice_number": number,
         "optimize": {
             "max_acceleration_along_m_s2": _GENTLE * every.optimize.max_acceleration_along_m_s2,
-            **search,
-            **(fruit.get("optimize") or {}),
+            **start,
+            **own,
+            **chosen,
         },
         "transport": {**learnt, **(fruit.get("transport") or {})},
         "halve": {**(fruit.get("halve") or {}), "slice": cut},
@@ -243,6 +249,16 @@ def _write_scan(project: Project, plan: SlicePlan, number: int, scan: str) -> No
     folder.mkdir(exist_ok=True)
     _write_scan_file(folder / SCAN_FILE_NAME, content)
     refresh_pipeline_file(project, scan)
+
+
+def _kept_search(before: Mapping[str, Any], cut: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what a slice's scan.yaml says of its search: a start, and the motion chosen for the same cut."""
+    old = before.get("optimize") or {}
+    motion = old.get("first_motion")
+    start = {**_SEARCH, "first_motion": motion} if motion else {}
+    same = (before.get("halve") or {}).get("slice") == cut
+    chosen = {name: old[name] for name in TAKEN_OVER} if same and set(TAKEN_OVER) <= set(old) else {}
+    return start, chosen
 
 
 def _write_scan_file(path: Path, content: Mapping[str, Any]) -> None:

@@ -1,6 +1,6 @@
 """Run a plan of slices side by side, and join the certified cuts to one programme for the arm."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -82,10 +82,17 @@ def refused_slices(project: Project, plan: SlicePlan) -> dict[int, str]:
 
 def make_programme(project: Project, plan: SlicePlan) -> tuple[Path, Certificate]:
     """Join the slices' certified motions; all of them must be certified. Return folder and certificate."""
+    folders = [project.scan_dir(scan) / "export" / "cut" / "certified" for scan in plan.scans]
+    return programme_of(project, plan, folders, project.scan_dir(plan.fruit) / FOLDER / "programme")
+
+
+def programme_of(
+    project: Project, plan: SlicePlan, folders: Sequence[Path], parent: Path
+) -> tuple[Path, Certificate]:
+    """Join certified exports, one per slice of the plan, below `parent`; return folder and certificate."""
     body, division = body_of(project, plan.fruit, plan.of), plan.division
     slices = []
-    for piece, scan in zip(division.cuts, plan.scans, strict=True):
+    for piece, folder in zip(division.cuts, folders, strict=True):
         low, high = standing_box(body, division, piece)
-        folder = project.scan_dir(scan) / "export" / "cut" / "certified"
         slices.append(SliceOfProgramme(piece.number, folder, piece.thickness_m, low, high))
-    return write_programme(project.scan_dir(plan.fruit) / FOLDER / "programme", plan.fruit, slices)
+    return write_programme(parent, plan.fruit, slices)

@@ -154,6 +154,7 @@ def tradeoff(
     keyframes: pl.DataFrame,
     certified: Callable[[Timed], bool],
     progress: Callable[[float, str], None],
+    factors: Sequence[float] = (),
 ) -> list[Timed]:
     """Return the least-force motions by duration, the shortest first; durations that the arm can't keep are left out.
 
@@ -168,9 +169,10 @@ def tradeoff(
         keyframes: The table optimize/keyframes of the known motion.
         certified: Whether the certificate accepts a motion.
         progress: Called with the fraction done and the current activity.
+        factors: Durations of the descent over that of the known motion, 1 among them; by default seven.
     """
     known = passage_of(model.mesh, model.knife.length_m, params).duration_s
-    durations = [round(factor * known, 3) for factor in _FACTORS]
+    durations = [round(factor * known, 3) for factor in factors or _FACTORS]
     columns = {"amplitude": "amplitude_m_s", "frequency": "frequency_rad_s", "velocity_y": "velocity_y_m_s"}
     start = {name: keyframes[column].to_numpy() for name, column in columns.items()}
     middle = durations.index(round(known, 3))
@@ -288,4 +290,80 @@ def tradeoff_picture(points: Sequence[Timed], certified: Sequence[bool]) -> NDAr
         forces.plot(np.arange(len(point.whole.norm)) / rate, point.whole.norm, color=CUT, alpha=shade)
     forces.set(xlabel="time [s]", ylabel="force on the knife [N]")
     forces.set_title("force of each motion (darker: longer)", color=TEXT, fontsize=10)
+    return pixels_of(canvas)
+
+
+# A plan of several cuts
+
+
+@dataclass(frozen=True)
+class _PlanPoint:
+    """One motion for every cut of a plan."""
+
+    chosen: tuple[int, ...]
+    """Point of each cut's curve."""
+    duration_s: float
+    """Of all cuts, without the moves between them."""
+    mean_n: float
+    """Mean over the cuts of their mean forces."""
+    peak_n: float
+    vertical_n: float
+    """The same mean for vertical cuts of the same durations."""
+
+
+def plan_front(curves: Sequence[Sequence[Timed]], most: int) -> list[_PlanPoint]:
+    """Return choices of one motion per cut that none beats in duration and force, the shortest first.
+
+    All such choices are found, cut by cut; `most` of them are returned, evenly spread over the duration.
+    """
+    front: list[tuple[float, float, tuple[int, ...]]] = [(0.0, 0.0, ())]
+    for curve in curves:
+        longer = sorted(
+            (duration + point.duration_s, force + point.mean_n, (*chosen, index))
+            for duration, force, chosen in front
+            for index, point in enumerate(curve)
+        )
+        forces = on_front([force for _, force, _ in longer])
+        front = [choice for choice, kept in zip(longer, forces, strict=True) if kept]
+    durations = np.array([duration for duration, _, _ in front])
+    wished = np.linspace(durations[0], durations[-1], most)
+    spread = sorted({int(np.abs(durations - one).argmin()) for one in wished})
+    return [_plan_point(curves, front[index][2]) for index in spread]
+
+
+def _plan_point(curves: Sequence[Sequence[Timed]], chosen: tuple[int, ...]) -> _PlanPoint:
+    points = [curve[index] for curve, index in zip(curves, chosen, strict=True)]
+    return _PlanPoint(
+        chosen,
+        sum(point.duration_s for point in points),
+        float(np.mean([point.mean_n for point in points])),
+        max(point.peak_n for point in points),
+        float(np.mean([point.vertical.mean_n(point.motion.cut.mean_over) for point in points])),
+    )
+
+
+def plan_picture(
+    curves: Sequence[Sequence[Timed]],
+    front: Sequence[_PlanPoint],
+    totals_s: Sequence[float],
+    certified: Sequence[bool],
+) -> NDArray[np.uint8]:
+    """Draw force over the programme's total duration, and the force of every cut; 8-bit pixels [height, width, 3]."""
+    figure, canvas = new_figure((11.0, 4.2))
+    force, cuts = figure.subplots(1, 2)
+    force.plot(totals_s, [point.mean_n for point in front], color=CUT, label="mean force of the cuts")
+    force.plot(totals_s, [point.peak_n for point in front], color=CUT, ls=":", label="largest peak")
+    force.plot(totals_s, [point.vertical_n for point in front], color=SCAN, label="vertical cuts, mean force")
+    for total, point, good in zip(totals_s, front, certified, strict=True):
+        force.plot(total, point.mean_n, "o" if good else "x", color=CUT if good else WARNING)
+    force.set(xlabel="duration of the whole programme [s]", ylabel="force on the knife [N]", ylim=(0, None))
+    force.set_title("least force for a duration (cross: refused)", color=TEXT, fontsize=10)
+    force.legend(frameon=False)
+    numbers = np.arange(1, len(curves) + 1)
+    for i, point in enumerate(front):
+        means = [curve[index].mean_n for curve, index in zip(curves, point.chosen, strict=True)]
+        shade = 0.2 + 0.7 * i / max(1, len(front) - 1)
+        cuts.plot(numbers, means, "o-", color=CUT, alpha=shade)
+    cuts.set(xlabel="cut", ylabel="mean force [N]", ylim=(0, None), xticks=numbers)
+    cuts.set_title("mean force of each cut (darker: longer programme)", color=TEXT, fontsize=10)
     return pixels_of(canvas)

@@ -11,6 +11,7 @@ from pipelines.dvc.stage import Outcome, bring_up_to_date
 from pipelines.scans.manage import remove_scan, rename_scan
 from pipelines.scans.register import Request, register_scan
 from pipelines.scans.status import read_status
+from pipelines.scans.tradeoff import settings_of, take_over
 from pipelines.slices import learning
 from pipelines.slices import plan as planning
 from pipelines.slices.plan import SlicePlan, read_plan, start_from, write_plan
@@ -93,6 +94,33 @@ def test_a_known_motion_and_what_was_learnt_survive_another_plan(project, tmp_pa
     start_from(project, "apple-slice-01", [[0.2, 1.0, 1.0]])
     content = yaml.safe_load((project.scan_dir("apple-slice-01") / "scan.yaml").read_text())
     assert len(content["optimize"]["first_motion"]) == 2, "a start that is known already is kept"
+
+
+def test_a_chosen_motion_stays_with_its_cut_and_that_of_the_fruit_with_the_fruit(
+    project, tmp_path, no_picture
+):
+    """The fruit's own cut was chosen from a curve, too: its motion and duration are not those of the slices."""
+    point = {"descent_s": 0.7, "max_acceleration_along_m_s2": 2.5, "first_motion": [[0.1, 10.0, 1.0]] * 2}
+    chosen = settings_of(point)
+    scan = write_scan(tmp_path, "apple.ply")
+    register_scan(project, Request(scan, overrides={"optimize": {**chosen["optimize"], "final_strokes": 2}}))
+
+    def settings():
+        return yaml.safe_load((project.scan_dir("apple-slice-01") / "scan.yaml").read_text())["optimize"]
+
+    write_plan(project, plan_of(0.01, 1))
+    assert settings()["final_strokes"] == 2
+    assert not {"duration_s", "first_motion", "iterations"} & set(settings())
+    start_from(project, "apple-slice-01", [[0.2, 9.0, 1.0]])
+    take_over(project, "apple", {"slices": [point]})
+    before = settings()
+    assert before["iterations"] == 1 and before["duration_s"] == 0.7 and before["confirm"] is False
+    write_plan(project, plan_of(0.01, 1))
+    assert settings() == before, "the same plan keeps the chosen motion, so that nothing becomes stale"
+    write_plan(project, plan_of(0.012, 1))
+    other = settings()
+    assert other["first_motion"] == point["first_motion"], "another cut starts from it"
+    assert "duration_s" not in other and other["iterations"] > 1
 
 
 def test_a_slice_takes_no_settings_of_its_own(project, tmp_path, no_picture):

@@ -1,5 +1,8 @@
 """Force against duration: durations are kept, a neighbour's motion starts the search, a point can be chosen."""
 
+from itertools import product
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -13,7 +16,7 @@ from stages.optimize.confirmation import finer_cut
 from stages.optimize.constraints import passage_of
 from stages.optimize.optimize_report import keyframe_table
 from stages.optimize.search import optimize
-from stages.optimize.tradeoff import on_front, tradeoff, tradeoff_picture
+from stages.optimize.tradeoff import on_front, plan_front, plan_picture, tradeoff, tradeoff_picture
 from stages.runtime.errors import InputError
 from tests.pipelines.tiny_project import ROOT, make_real_project
 from tests.stages.slicing_scenes import VALUES, block, quick, slicing_cut, uncut_block
@@ -114,6 +117,43 @@ def test_a_refused_motion_is_searched_again_with_less_acceleration(monkeypatch):
 
 def test_only_motions_with_less_force_than_every_shorter_one_are_on_the_front():
     assert on_front([9.0, 7.0, 8.0, 6.0]) == [True, True, False, True]
+
+
+class Known:
+    """A point of a cut's curve with a known duration and force."""
+
+    def __init__(self, duration_s, mean_n):
+        self.duration_s, self.mean_n, self.peak_n = duration_s, mean_n, 2.0 * mean_n
+        self.vertical = SimpleNamespace(mean_n=lambda over: 3.0 * mean_n)
+        self.motion = SimpleNamespace(cut=SimpleNamespace(mean_over="time"))
+
+
+def test_the_front_of_a_plan_is_that_of_all_combinations():
+    generator = np.random.default_rng(3)
+    curves = [
+        [Known(1.0 + i, force) for i, force in enumerate(generator.normal([20.0, 14.0, 11.0, 9.0], 2.0))]
+        for _ in range(4)
+    ]
+    every = {
+        choice: (
+            sum(curve[i].duration_s for curve, i in zip(curves, choice, strict=True)),
+            np.mean([curve[i].mean_n for curve, i in zip(curves, choice, strict=True)]),
+        )
+        for choice in product(range(4), repeat=4)
+    }
+    front = plan_front(curves, 100)
+    assert len(front) >= 4 and [p.duration_s for p in front] == sorted(p.duration_s for p in front)
+    for point in front:
+        duration, force = every[point.chosen]
+        assert (point.duration_s, point.mean_n) == pytest.approx((duration, force))
+        assert not any(d <= duration and f < force - 1e-12 for d, f in every.values())
+        assert point.vertical_n == pytest.approx(3.0 * point.mean_n)
+    least = min(f for _, f in every.values())
+    assert front[-1].mean_n == pytest.approx(least) and front[0].duration_s == pytest.approx(4.0)
+    few = plan_front(curves, 3)
+    assert len(few) == 3 and few[0] == front[0] and few[-1] == front[-1]
+    picture = plan_picture(curves, few, [9.0, 10.0, 11.0], [True, False, True])
+    assert picture.std() > 5.0
 
 
 POINTS = [
