@@ -233,11 +233,11 @@ def has_recording(project: Project, scan_id: str) -> bool:
 def build_viewer(project: Project, scan_id: str) -> Path:
     """Write viewer.html into the scan's directory and return its path."""
     path = project.scan_dir(scan_id) / _VIEWER_FILE_NAME
-    write_bytes_atomic(path, _viewer_html(read_recording(project, scan_id)).encode())
+    write_bytes_atomic(path, viewer_html(read_recording(project, scan_id)).encode())
     return path
 
 
-def _viewer_html(recording: _Recording) -> str:
+def viewer_html(recording: _Recording) -> str:
     """Return the page as HTML."""
     return (
         environment()
