@@ -152,9 +152,8 @@ def slice_fruit(
     folder, verdict = None, "; ".join(f"slice {k}: {why}" for k, why in refused.items())
     if not refused and not stopped:
         print_note("programme: join and certify")
-        folder, certificate = make_programme(project, plan)
-        verdict = certificate.verdict
-    go = folder is not None and certificate.certified
+        folder, verdict = make_programme(project, plan)
+    go = folder is not None and folder.name == "certified"
     page = build_plan_page(project, plan.fruit).relative_to(project.root)
     if only_json:
         shown = None if folder is None else str(folder.relative_to(project.root))

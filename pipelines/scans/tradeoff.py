@@ -10,9 +10,9 @@ from typing import Any
 from pipelines.project import Project, known_scans
 from pipelines.scans.cuts import export_simulated
 from stages.runtime.errors import InputError
-from stages.runtime.scan_file import PARAMS_FILE_NAME, SCAN_FILE_NAME, read_scan_file
+from stages.runtime.scan_file import PARAMS_FILE_NAME, SCAN_FILE_NAME, home_of, read_scan_file
 
-_FOLDER = "tradeoff"
+_FOLDER, _CURVE = "tradeoff", "tradeoff.json"
 TAKEN_OVER = (
     "duration_s",
     "max_acceleration_along_m_s2",
@@ -28,6 +28,10 @@ _FOR_TRADEOFF = (
     "halve/vertices",
     "halve/faces",
 )
+_BASIS = ("precut_half", "halve", "transport", "calibrate")
+"""Stages whose results the curve depends on ..."""
+_SECTIONS = ("optimize", "export", "replay")
+"""... and sections of the settings."""
 _PLAN_FACTORS = (0.6, 0.8, 1.0, 1.4, 2.0)
 """Durations of each slice's descent over that of its own motion: fewer than for one cut, since they are combined."""
 _PLAN_POINTS = 7
@@ -86,14 +90,7 @@ def _cut_curve(
     from stages.runtime.params import load_params
     from stages.shared.cut import cutting_model, read_cut_mesh, read_second_cut_values
 
-    known_scans(project, [scan])
     scan_dir = project.scan_dir(scan)
-    missing = [name for name in _FOR_TRADEOFF if not (scan_dir / ARTIFACTS[name].path).exists()]
-    if missing:
-        raise InputError(
-            f"tradeoff: {scan} has no {missing[0]}. It starts from the scan's own optimised motion. Run "
-            f"`scan2cut run {scan}` first."
-        )
     params = load_params(project.root / PARAMS_FILE_NAME, scan_dir / SCAN_FILE_NAME)
     identity = read_scan_file(scan_dir)
 
@@ -135,16 +132,66 @@ def _cut_curve(
     return _CutCurve(points, made, calibrated)
 
 
+def _check_run(project: Project, scan: str) -> None:
+    """Reject a scan that is unknown or has no optimised motion."""
+    from stages.runtime.catalogue import ARTIFACTS
+
+    known_scans(project, [scan])
+    scan_dir = project.scan_dir(scan)
+    missing = [name for name in _FOR_TRADEOFF if not (scan_dir / ARTIFACTS[name].path).exists()]
+    if missing:
+        raise InputError(
+            f"tradeoff: {scan} has no {missing[0]}. It starts from the scan's own optimised motion. Run "
+            f"`scan2cut run {scan}` first."
+        )
+
+
+def _basis(project: Project, scan: str) -> str:
+    """Return a hash of what the curve depends on: body, material, settings but those that choose a point of it."""
+    from stages.runtime.files import sha256_of_path, sha256_of_value
+    from stages.runtime.params import load_params
+
+    scan_dir = project.scan_dir(scan)
+    sections = load_params(project.root / PARAMS_FILE_NAME, scan_dir / SCAN_FILE_NAME)
+    settings = {name: getattr(sections, name).model_dump(mode="json") for name in _SECTIONS}
+    for name in TAKEN_OVER:
+        del settings["optimize"][name]
+    files = {name: sha256_of_path(home_of(scan_dir, name) / name) for name in _BASIS}
+    return sha256_of_value(settings | files)
+
+
+def _earlier(folder: Path, basis: str) -> dict[str, Any] | None:
+    """Return the curve in the folder if it is of the same basis."""
+    try:
+        found = json.loads((folder / _CURVE).read_text(encoding="utf-8"))
+        return dict(found) if found["basis"] == basis else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
 def tradeoff(project: Project, scan: str, progress: Callable[[float, str], None]) -> dict[str, Any]:
-    """Find and certify the least-force motion for several durations; return the curve and the paths of the files."""
+    """Find and certify the least-force motion for several durations; return the curve and the paths of the files.
+
+    An earlier curve of the same body, material and settings is not computed again.
+    """
     from stages.optimize.tradeoff import tradeoff_picture
     from stages.runtime.stage_io import encode_png
 
+    _check_run(project, scan)
+    folder, basis = project.scan_dir(scan) / _FOLDER, _basis(project, scan)
+    earlier = _earlier(folder, basis)
+    if earlier:
+        return earlier
     with tempfile.TemporaryDirectory() as parent:
         curve = _cut_curve(project, scan, Path(parent), progress)
     picture = tradeoff_picture(curve.points, [made.certificate.certified for made in curve.exports])
-    content = {"scan": scan, "force_calibrated": curve.force_calibrated, "points": curve.rows}
-    return _write_curve(project.scan_dir(scan) / _FOLDER, content, encode_png(picture))
+    content = {
+        "scan": scan,
+        "basis": basis,
+        "force_calibrated": curve.force_calibrated,
+        "points": curve.rows,
+    }
+    return _write_curve(folder, content, encode_png(picture))
 
 
 def _write_curve(folder: Path, content: Mapping[str, Any], picture: bytes) -> dict[str, Any]:
@@ -155,10 +202,10 @@ def _write_curve(folder: Path, content: Mapping[str, Any], picture: bytes) -> di
     found = {
         **content,
         "picture": str(folder / "tradeoff.png"),
-        "file": str(folder / "tradeoff.json"),
+        "file": str(folder / _CURVE),
     }
     write_bytes_atomic(folder / "tradeoff.png", picture)
-    write_bytes_atomic(folder / "tradeoff.json", json.dumps(found, indent=2).encode())
+    write_bytes_atomic(folder / _CURVE, json.dumps(found, indent=2).encode())
     return found
 
 
@@ -199,6 +246,13 @@ def plan_tradeoff(project: Project, fruit: str, progress: Callable[[float, str],
     from stages.runtime.stage_io import encode_png
 
     plan = read_plan(project, fruit)
+    for scan in plan.scans:
+        _check_run(project, scan)
+    target = project.scan_dir(fruit) / FOLDER / _FOLDER
+    basis = " ".join(_basis(project, scan) for scan in plan.scans)
+    earlier = _earlier(target, basis)
+    if earlier:
+        return earlier
     share = 0.9 / len(plan.scans)
     with tempfile.TemporaryDirectory() as folder:
         parent, curves = Path(folder), []
@@ -235,10 +289,11 @@ def plan_tradeoff(project: Project, fruit: str, progress: Callable[[float, str],
     )
     content = {
         "scan": fruit,
+        "basis": basis,
         "force_calibrated": all(curve.force_calibrated for curve in curves),
         "points": rows,
     }
-    return _write_curve(project.scan_dir(fruit) / FOLDER / _FOLDER, content, encode_png(picture))
+    return _write_curve(target, content, encode_png(picture))
 
 
 def _certified(curve: _CutCurve, scan: str) -> _CutCurve:

@@ -23,7 +23,7 @@ from stages.runtime.files import write_bytes_atomic
 from stages.runtime.params import load_params
 from stages.runtime.scan_file import ID_PATTERN, PARAMS_FILE_NAME, SCAN_FILE_NAME, read_scan_mapping
 from stages.runtime.stage_io import encode_png
-from stages.shared.slicing import Division, NotCut, Piece, Wanted, divide, division_picture
+from stages.shared.slicing import Division, NotCut, Piece, Wanted, divide, division_picture, standing_box
 from stages.shared.surface import Surface
 
 FOLDER = "slices"
@@ -118,7 +118,8 @@ def write_plan(project: Project, plan: SlicePlan) -> list[str]:
             )
     folder.mkdir(exist_ok=True)
     title = f"{plan.fruit} ({plan.of}): {len(plan.scans)} cuts"
-    picture = division_picture(body_of(project, plan.fruit, plan.of), plan.division, title)
+    body = body_of(project, plan.fruit, plan.of)
+    picture = division_picture(body, plan.division, title)
     write_bytes_atomic(folder / PICTURE, encode_png(picture))
     with scan_lock(project, REGISTERING, lambda: None):
         for number, scan in enumerate(plan.scans, start=1):
@@ -133,6 +134,7 @@ def write_plan(project: Project, plan: SlicePlan) -> list[str]:
         "pieces": [asdict(piece) for piece in plan.division.pieces],
         "not_cut": [asdict(one) for one in plan.division.not_cut],
         "scans": list(plan.scans),
+        "standing_m": [standing_box(body, plan.division, piece) for piece in plan.division.cuts],
     }
     write_bytes_atomic(folder / _PLAN, (json.dumps(content, indent=1) + "\n").encode())
     for scan in gone:

@@ -4,14 +4,21 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
+
+from pipelines.dvc.commands import CommandError, run_dvc
 from pipelines.many.batch import capacity, run_batch
 from pipelines.project import Project
 from pipelines.runs.run_summary import RunResult
 from pipelines.scans.register import Request, known_raw_file
 from pipelines.slices.plan import FOLDER, SlicePlan, body_of, halve_steps, known_motion, start_from
 from stages.export.certificate import Certificate
-from stages.export.programme import SliceOfProgramme, write_programme
+from stages.export.export_files import read_document
+from stages.export.programme import PROGRAMME, PROGRAMME_FOLDER, SliceOfProgramme, write_programme
 from stages.runtime.artifacts import read_metrics
+from stages.runtime.errors import InputError
+from stages.runtime.files import read_mapping, write_bytes_atomic
+from stages.runtime.scan_file import PIPELINE_FILE_NAME
 from stages.shared.slicing import standing_box
 
 _MEMORY_GB = 1.0
@@ -80,10 +87,42 @@ def refused_slices(project: Project, plan: SlicePlan) -> dict[int, str]:
     return refused
 
 
-def make_programme(project: Project, plan: SlicePlan) -> tuple[Path, Certificate]:
-    """Join the slices' certified motions; all of them must be certified. Return folder and certificate."""
-    folders = [project.scan_dir(scan) / "export" / "cut" / "certified" for scan in plan.scans]
-    return programme_of(project, plan, folders, project.scan_dir(plan.fruit) / FOLDER / "programme")
+def make_programme(project: Project, plan: SlicePlan) -> tuple[Path, str]:
+    """Join the slices' certified motions by the DVC stage `programme`; return folder and verdict.
+
+    All slices must be certified. The stage is in slices/dvc.yaml, so that `dvc repro` makes the programme again and
+    `scan2cut push` sends it.
+    """
+    folder = project.scan_dir(plan.fruit) / FOLDER
+    parent, path = folder / PROGRAMME_FOLDER, folder / PIPELINE_FILE_NAME
+    text = _pipeline_text(project, plan, folder)
+    if not path.is_file() or path.read_text(encoding="utf-8") != text:
+        write_bytes_atomic(path, text.encode())
+    try:
+        run_dvc(project, "repro", "--single-item", str(path.relative_to(project.root)))
+    except CommandError as error:
+        raise InputError(
+            f"The programme of {plan.fruit} could not be made: {error.reason}. Run 'scan2cut slice {plan.fruit}' again."
+        ) from error
+    made = parent / "certified" if (parent / "certified").is_dir() else parent / "refused"
+    return made, str(read_document(made / PROGRAMME)["certificate"]["verdict"])
+
+
+def _pipeline_text(project: Project, plan: SlicePlan, folder: Path) -> str:
+    """Return slices/dvc.yaml: one stage that reads the plan and every slice's export."""
+    own = folder.relative_to(project.root)
+    exports = [project.scan_dir(scan).relative_to(project.root) / "export" / "cut" for scan in plan.scans]
+    of_export = read_mapping(project.template)["stages"]["export"]["deps"]
+    code = [dep for dep in of_export if not dep.startswith("data/")]
+    stage = {
+        "desc": "certified motions of all slices → one certified programme for the arm",
+        "wdir": "/".join(".." for _ in own.parts),
+        "cmd": f"exec python -m stages.export.programme {own}",
+        "deps": [str(own / "plan.json"), *map(str, exports), *code],
+        "outs": [{str(own / PROGRAMME_FOLDER): {"persist": True}}],
+    }
+    head = "# Written by `scan2cut slice`. Don't edit it.\n"
+    return head + yaml.safe_dump({"stages": {"programme": stage}}, sort_keys=False, allow_unicode=True)
 
 
 def programme_of(

@@ -7,6 +7,7 @@ begins and ends at rest, so the arm may stop after any of them, return by that s
 import json
 import os
 import shutil
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -35,10 +36,12 @@ from stages.export.place_checks import BASE_CLEARANCE_M, LINK_CLEARANCE_M
 from stages.export.signature import signature_checks, signed
 from stages.export.trajectory_files import NANOSECONDS, Trajectory, mcap_bytes, same_bag, yaml_bytes
 from stages.export.waypoints import JOINT_RATES, WAYPOINT_STRIDE, central_rates, joint_csv_bytes
-from stages.runtime.errors import InputError
+from stages.runtime.errors import EXIT_BAD_INPUT, InputError, die_with_parent
 from stages.runtime.files import sha256_of_file, sha256_of_value, write_bytes_atomic
 
 PROGRAMME = "programme.json"
+PROGRAMME_FOLDER = "programme"
+"""In the fruit's folder of slices."""
 _SCHEMA, _VERSION = "scan2cut/programme", 1
 _SCRIPT = "run_slices.py"
 _CERTIFIED, _REFUSED, _UNCHECKED = "certified", "refused", ".unchecked"
@@ -391,3 +394,33 @@ def _same_content(path: Path, data: bytes) -> bool:
         return False
     found = path.read_bytes()
     return same_bag(found, data) if path.name == TRAJECTORY_MCAP else found == data
+
+
+def main(folder: Path) -> None:
+    """Write the programme of the plan in `folder`, which is the `slices` folder of a fruit: the stage's command."""
+    plan = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
+    slices = [
+        SliceOfProgramme(
+            piece["number"],
+            folder.parent.parent / scan / "export" / "cut" / _CERTIFIED,
+            piece["thickness_m"],
+            *box,
+        )
+        for piece, scan, box in zip(plan["pieces"][:-1], plan["scans"], plan["standing_m"], strict=True)
+    ]
+    absent = [one for one in slices if not one.folder.is_dir()]
+    if absent:
+        raise InputError(
+            f"{absent[0].folder} does not exist: slice {absent[0].number} is not certified. Every slice must be. Run "
+            f"'scan2cut slice {plan['fruit']}' and see its reason."
+        )
+    write_programme(folder / PROGRAMME_FOLDER, plan["fruit"], slices)
+
+
+if __name__ == "__main__":
+    die_with_parent()
+    try:
+        main(Path(sys.argv[1]))
+    except InputError as error:
+        sys.stderr.write(f"{error}\n")
+        raise SystemExit(EXIT_BAD_INPUT) from None

@@ -35,6 +35,7 @@ def no_picture(monkeypatch):
     monkeypatch.setattr(
         planning, "division_picture", lambda body, division, title: np.zeros((4, 4, 3), np.uint8)
     )
+    monkeypatch.setattr(planning, "standing_box", lambda body, division, piece: ([0.0] * 3, [0.1] * 3))
 
 
 def run_all(project, scan):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from stages.export.cell import cell_of
-from stages.export.programme import PROGRAMME, SliceOfProgramme, verify_programme, write_programme
+from stages.export.programme import PROGRAMME, SliceOfProgramme, main, verify_programme, write_programme
 from stages.export.trajectory_files import read_mcap, read_yaml
 from stages.export.waypoints import joint_rows
 from stages.runtime.errors import InputError
@@ -206,3 +206,27 @@ def test_the_script_plays_slice_step_slice_and_records_what_is_done(copy, monkey
     assert module.main() == 0, "goes on with slice 2"
     assert [row[0] for row in played] == [1, 2, 2]
     assert module.main() == 2, "nothing left"
+
+
+def test_the_stages_command_writes_the_programme_of_a_plan(two, tmp_path):
+    folder = tmp_path / "data" / "scans" / "apple" / "slices"
+    folder.mkdir(parents=True)
+    scans = [f"apple-slice-{one.number:02d}" for one in two]
+    plan = {
+        "fruit": "apple",
+        "pieces": [*({"number": one.number, "thickness_m": one.thickness_m} for one in two), {"number": 3}],
+        "scans": scans,
+        "standing_m": [[one.standing_low_m, one.standing_high_m] for one in two],
+    }
+    (folder / "plan.json").write_text(json.dumps(plan))
+    with pytest.raises(InputError, match="slice 1 is not certified"):
+        main(folder)
+    for one, scan in zip(two, scans, strict=True):
+        shutil.copytree(one.folder, tmp_path / "data" / "scans" / scan / "export" / "cut" / "certified")
+    main(folder)
+    assert verify_programme(folder / "programme" / "certified").certified
+    before = (folder / "programme" / "certified" / PROGRAMME).read_bytes()
+    main(folder)
+    assert (folder / "programme" / "certified" / PROGRAMME).read_bytes() == before, (
+        "the same slices, the same bytes"
+    )

@@ -1,5 +1,6 @@
 """Force against duration: durations are kept, a neighbour's motion starts the search, a point can be chosen."""
 
+import json
 from itertools import product
 from types import SimpleNamespace
 
@@ -9,7 +10,7 @@ from typer.testing import CliRunner
 
 from pipelines.cli.main import app
 from pipelines.scans.register import Request, register_scan
-from pipelines.scans.tradeoff import pick_point, settings_of
+from pipelines.scans.tradeoff import _basis, _earlier, pick_point, settings_of
 from pipelines.scans.tradeoff import tradeoff as tradeoff_of_a_scan
 from stages.optimize import tradeoff as tradeoff_module
 from stages.optimize.confirmation import finer_cut
@@ -186,3 +187,28 @@ def test_a_scan_without_a_motion_and_two_choices_are_refused(tmp_path, monkeypat
     ):
         refused = CliRunner().invoke(app, ["tradeoff", scan, *options])
         assert isinstance(refused.exception, InputError) and message in str(refused.exception)
+
+
+def test_an_earlier_curve_serves_until_body_material_or_settings_change(tmp_path):
+    """Choosing a point changes the scan's settings and motion, not the curve it was chosen from."""
+    project = make_real_project(tmp_path)
+    raw = ROOT / "data" / "sample" / "synthetic_apple.ply"
+    scan = register_scan(project, Request(raw))
+    folder = project.scan_dir(scan)
+    for stage in ("precut_half", "halve", "transport", "calibrate"):
+        (folder / stage).mkdir()
+        (folder / stage / "table").write_text("1")
+    basis = _basis(project, scan)
+    point = {"descent_s": 0.7, "max_acceleration_along_m_s2": 2.5, "first_motion": [[0.1, 10.0, 1.0]] * 2}
+    register_scan(project, Request(raw, scan_id=scan, overrides=settings_of(point)))
+    assert _basis(project, scan) == basis
+    (folder / "tradeoff").mkdir()
+    (folder / "tradeoff" / "tradeoff.json").write_text(json.dumps({"basis": basis, "points": POINTS}))
+    assert _earlier(folder / "tradeoff", basis)["points"] == POINTS
+    register_scan(project, Request(raw, scan_id=scan, overrides={"optimize": {"final_strokes": 1}}))
+    assert _earlier(folder / "tradeoff", _basis(project, scan)) is None
+    other = _basis(project, scan)
+    (folder / "transport" / "table").write_text("2")
+    assert _basis(project, scan) != other
+    (folder / "tradeoff" / "tradeoff.json").write_text("{")
+    assert _earlier(folder / "tradeoff", basis) is None, "a damaged file is computed again"
