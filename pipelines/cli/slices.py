@@ -88,6 +88,10 @@ def slice_fruit(
     plan_only: Annotated[
         bool, typer.Option("--plan-only", help="Only divide the fruit: table and picture.")
     ] = False,
+    across: Annotated[
+        str | None,
+        typer.Option("--dice", help="Also plan cuts across the slices at this spacing; needs --plan-only."),
+    ] = None,
     workers: Annotated[
         int | None, typer.Option(help="Slices computed side by side.", show_default="by cores and memory")
     ] = None,
@@ -103,9 +107,15 @@ def slice_fruit(
     project, only_json = this_project(), OnlyJson() if as_json else None
     from pipelines.runs.run_summary import CALIBRATE
     from pipelines.scans.register import Request, registered_scan
-    from pipelines.slices.plan import FOLDER, PICTURE, make_plan, read_plan, write_plan
+    from pipelines.slices.plan import FOLDER, PICTURE, dice_plan, make_plan, read_plan, write_plan
 
     wanted = _wanted(thickness, count, start, end, axis, normal)
+    spacing = None if across is None else _parse_length(across, "--dice")
+    if spacing is not None and not plan_only:
+        raise InputError(
+            "--dice is given without --plan-only. Cuts across the slices are planned and drawn, not optimised. Add "
+            "--plan-only."
+        )
 
     def request(*, first: bool) -> Request:
         source, scan_id = registered_scan(project, scan)
@@ -138,8 +148,16 @@ def slice_fruit(
         if removed:
             print_text(out, f"Removed slices of the former plan: {', '.join(removed)}.")
     if plan_only:
+        diced = None if spacing is None else dice_plan(project, plan, spacing)
         if only_json:
-            only_json.print(_division_json(plan))
+            only_json.print({**_division_json(plan), **({} if diced is None else {"dice": diced})})
+        elif diced is not None:
+            print_text(
+                out,
+                f"Dice: {diced['pieces']} pieces by {len(plan.scans)} and {len(diced['across_m'])} cuts, "
+                f"{diced['whole']} of them at least nine tenths of the largest ({1e6 * diced['largest_m3']:.2f} cm³). "
+                f"Planned only. Picture: {diced['picture']}",
+            )
         return
     up_to(CALIBRATE)
     from pipelines.report.slices_page import build_plan_page

@@ -23,13 +23,24 @@ from stages.runtime.files import write_bytes_atomic
 from stages.runtime.params import load_params
 from stages.runtime.scan_file import ID_PATTERN, PARAMS_FILE_NAME, SCAN_FILE_NAME, read_scan_mapping
 from stages.runtime.stage_io import encode_png
-from stages.shared.slicing import Division, NotCut, Piece, Wanted, divide, division_picture, standing_box
+from stages.shared.slicing import (
+    Division,
+    NotCut,
+    Piece,
+    Wanted,
+    dice,
+    dice_picture,
+    divide,
+    division_picture,
+    standing_box,
+)
 from stages.shared.surface import Surface
 
 FOLDER = "slices"
 """Folder of the plan in the fruit's directory."""
 _PLAN = "plan.json"
 PICTURE = "division.png"
+_DICE_PICTURE = "dice.png"
 _HELD = ("held", "glued")
 """Values of cut.boundary with which the body can't tip over."""
 _SEARCH = {"iterations": 4, "ablation_iterations": 0, "confirm": False}
@@ -140,6 +151,25 @@ def write_plan(project: Project, plan: SlicePlan) -> list[str]:
     for scan in gone:
         remove_scan(project, scan)
     return gone
+
+
+def dice_plan(project: Project, plan: SlicePlan, spacing_m: float) -> dict[str, Any]:
+    """Divide the plan's slices again by planes across them; write the picture and return the figures."""
+    body = body_of(project, plan.fruit, plan.of)
+    cut = load_params(project.root / PARAMS_FILE_NAME, project.scan_dir(plan.fruit) / SCAN_FILE_NAME).cut
+    diced = dice(body, plan.division, spacing_m, thinnest_m=cut.blade.spine_m)
+    volumes = diced.volumes_m3
+    path = project.scan_dir(plan.fruit) / FOLDER / _DICE_PICTURE
+    title = f"{plan.fruit} ({plan.of}): {len(volumes)} pieces, moved apart"
+    write_bytes_atomic(path, encode_png(dice_picture(body, plan.division, diced, title)))
+    return {
+        "across_m": list(diced.across_m),
+        "pieces": len(volumes),
+        "whole": sum(volume >= 0.9 * max(volumes) for volume in volumes),
+        "largest_m3": max(volumes),
+        "smallest_m3": min(volumes),
+        "picture": str(path.relative_to(project.root)),
+    }
 
 
 def read_plan(project: Project, fruit: str) -> SlicePlan:

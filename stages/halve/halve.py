@@ -207,7 +207,7 @@ def _slice_body(standing: _HalveResult, plan: SliceParams) -> _HalveResult:
     """Return the body of one cut of a plan: what the cuts before left of a standing body, with this cut at x = 0."""
     body = standing.surface
     normal = np.array(plan.normal) / np.linalg.norm(plan.normal)
-    rest = beyond(body, normal, plan.from_m)
+    rest = beyond(body, (normal, plan.from_m))
     along = body.vertices @ normal
     if not is_closed(rest.faces) or not along.min() < plan.at_m < along.max() or plan.at_m <= plan.from_m:
         raise InputError(

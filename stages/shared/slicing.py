@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,15 +91,24 @@ class Division:
         return [f"Not cut at {', '.join(at)} mm: {reason}." for reason, at in planes.items()]
 
 
-def beyond(body: Surface, normal: Sequence[float] | _Floats, offset_m: float) -> Surface:
-    """Return the closed part of a closed body with normal · x > offset [m]; empty if there is none."""
+def beyond(body: Surface, *planes: tuple[Sequence[float] | _Floats, float]) -> Surface:
+    """Return the closed part of a closed body with normal · x > offset [m] for each plane; empty if there is none."""
     import pyvista as pv
+    import vtk
 
     faces = np.column_stack([np.full(len(body.faces), 3), body.faces]).reshape(-1).astype(np.int64)
-    unit = np.asarray(normal, float)
-    clipped = pv.PolyData(body.vertices, faces).clip_closed_surface(
-        normal=unit, origin=offset_m * unit, tolerance=_WELD_M
-    )
+    collection = vtk.vtkPlaneCollection()
+    for normal, offset_m in planes:
+        unit, plane = np.asarray(normal, float), vtk.vtkPlane()
+        plane.SetNormal(*unit)
+        plane.SetOrigin(*(offset_m * unit))
+        collection.AddItem(plane)
+    clip = vtk.vtkClipClosedSurface()
+    clip.SetInputData(pv.PolyData(body.vertices, faces))
+    clip.SetTolerance(_WELD_M)
+    clip.SetClippingPlanes(collection)
+    clip.Update()
+    clipped = pv.wrap(clip.GetOutput())
     if clipped.n_cells == 0:
         return Surface(np.zeros((0, 3)), np.zeros((0, 3), np.int32))
     clipped = clipped.triangulate()
@@ -131,7 +141,7 @@ def divide(body: Surface, wanted: Wanted, *, thinnest_m: float, held: bool) -> D
     pieces: list[Piece] = []
     not_cut: list[NotCut] = []
     for plane in _planes(wanted, length, thinnest_m):
-        left = beyond(body, normal, start + plane)
+        left = beyond(body, (normal, start + plane))
         reason = _refusal(rest, left, plane - before, thinnest_m)
         if not reason and not held and not (stands(rest, normal, start + plane) and stands(left)):
             reason = (
@@ -280,16 +290,15 @@ def pieces_of(body: Surface, division: Division) -> list[Surface]:
     """Return the closed pieces in the body's frame, in order."""
     normal, pieces = np.array(division.normal), []
     for piece in division.pieces:
-        rest = body if piece.number == 1 else beyond(body, normal, division.start_m + piece.from_m)
+        rest = body if piece.number == 1 else beyond(body, (normal, division.start_m + piece.from_m))
         last = piece.number == len(division.pieces)
-        pieces.append(rest if last else beyond(rest, -normal, -(division.start_m + piece.to_m)))
+        pieces.append(rest if last else beyond(rest, (-normal, -(division.start_m + piece.to_m))))
     return pieces
 
 
 def division_picture(body: Surface, division: Division, title: str) -> NDArray[np.uint8]:
     """Draw the body with the planes, and the pieces side by side; 8-bit pixels, shape [height, width, 3]."""
-    normal = np.array(division.normal)
-    side = np.cross(normal, [0.0, 1.0, 0.0])
+    normal, side = np.array(division.normal), _side(division)
     high, across = 1.08 * float(body.vertices[:, 1].max()), 1.1 * (body.vertices @ side)
     ends = [(across.min(), 0.0), (across.min(), high), (across.max(), high), (across.max(), 0.0)]
     two = np.array([[0, 1, 2], [0, 2, 3]], np.int32)
@@ -321,3 +330,71 @@ def division_picture(body: Surface, division: Division, title: str) -> NDArray[n
         ],
         panel_size=(760, 560),
     )
+
+
+# Dice: two perpendicular plans
+
+
+@dataclass(frozen=True)
+class Dice:
+    """A body divided by two sets of vertical planes that are perpendicular to each other."""
+
+    across_m: tuple[float, ...]
+    """Planes of the second set, from the body's first point along them [m]."""
+    pieces: tuple[Surface, ...]
+    at: tuple[tuple[int, int], ...]
+    """Column of each piece along the first and the second direction."""
+
+    @property
+    def volumes_m3(self) -> list[float]:
+        """Volume of every piece [m³]."""
+        return [piece.volume_m3 for piece in self.pieces]
+
+
+def dice(body: Surface, division: Division, spacing_m: float, *, thinnest_m: float) -> Dice:
+    """Cut the slices of a division, all still standing, by planes perpendicular to theirs at this spacing [m]."""
+    side = _side(division)
+    across = body.vertices @ side
+    start, length = float(across.min()), float(np.ptp(across))
+    planes = _planes(Wanted(thickness_m=spacing_m), length, thinnest_m)
+    normal, first = np.array(division.normal), division.start_m
+    ends = [0.0, *planes, length]
+    last, most = len(division.pieces) - 1, len(ends) - 2
+    pieces: list[Surface] = []
+    at: list[tuple[int, int]] = []
+    for row, slab in enumerate(division.pieces):
+        for column, (low, high) in enumerate(pairwise(ends)):
+            sides = [(normal, first + slab.from_m), (-normal, -(first + slab.to_m))]
+            sides += [(side, start + low), (-side, -(start + high))]
+            inner = [
+                one
+                for one, outer in zip(
+                    sides, (row == 0, row == last, column == 0, column == most), strict=True
+                )
+                if not outer
+            ]
+            cube = beyond(body, *inner)
+            if len(cube.faces):
+                pieces.append(cube)
+                at.append((row, column))
+    return _Dice(tuple(planes), tuple(pieces), tuple(at))
+
+
+def _side(division: Division) -> _Floats:
+    """Return the horizontal unit vector along the planes."""
+    return np.cross(np.array(division.normal), [0.0, 1.0, 0.0])
+
+
+def dice_picture(body: Surface, division: Division, diced: _Dice, title: str) -> NDArray[np.uint8]:
+    """Draw the pieces moved apart in both directions; 8-bit pixels, shape [height, width, 3]."""
+    normal, side = np.array(division.normal), _side(division)
+    centre = solid_moments(body)[0]
+    layers = []
+    for piece, (row, column) in zip(diced.pieces, diced.at, strict=True):
+        away = solid_moments(piece)[0] - centre
+        moved = piece.vertices + _APART * (float(away @ normal) * normal + float(away @ side) * side)
+        layers.append(Layer(moved, piece.faces, colour=FRUIT if (row + column) % 2 else SCAN))
+    every = np.concatenate([layer.vertices for layer in layers])
+    towards = 0.6 * normal + np.array([0.0, 0.9, 0.0]) - 0.8 * side
+    view = (float(towards[0]), float(towards[1]), float(towards[2]))
+    return render([Panel(title, [board_layer(every), *layers], view=view)], panel_size=(900, 680))

@@ -5,7 +5,7 @@ import pytest
 import trimesh
 
 from stages.runtime.errors import InputError
-from stages.shared.slicing import Wanted, beyond, divide, stands
+from stages.shared.slicing import Wanted, beyond, dice, dice_picture, divide, stands
 from stages.shared.surface import Surface, is_closed
 
 RADIUS = 0.03
@@ -40,7 +40,7 @@ def test_pieces_are_closed_and_sum_to_the_body():
     assert len(division.pieces) == 12
     assert sum(piece.volume_m3 for piece in division.pieces) == pytest.approx(body.volume_m3, rel=1e-9)
     for piece in division.pieces[:-1]:
-        rest = beyond(body, division.normal, division.start_m + piece.to_m)
+        rest = beyond(body, (division.normal, division.start_m + piece.to_m))
         assert is_closed(rest.faces)
         height = piece.to_m - RADIUS
         assert piece.area_m2 == pytest.approx(np.pi * (RADIUS**2 - height**2), rel=0.02)
@@ -66,7 +66,7 @@ def test_a_ball_that_lost_a_side_tips_over_and_is_not_cut_unless_held():
     across = np.array([1.0, 0.0, 0.0])
     assert stands(body, across, 0.0)
     assert not stands(body, across, 0.02), "the knife presses beside the base"
-    assert not stands(beyond(body, across, 0.0), across, 0.001), "its centre of mass is beside the base"
+    assert not stands(beyond(body, (across, 0.0)), across, 0.001), "its centre of mass is beside the base"
     free = divide(body, Wanted(count=6), thinnest_m=0.002, held=False)
     held = divide(body, Wanted(count=6), thinnest_m=0.002, held=True)
     assert len(held.cuts) == 5 and held.not_cut == ()
@@ -115,3 +115,22 @@ def test_a_division_that_makes_no_sense_is_rejected(wanted, says):
 def test_too_many_slices_are_rejected():
     with pytest.raises(InputError, match="At most 100"):
         divide(ball(), Wanted(thickness_m=5e-4), thinnest_m=1e-4, held=True)
+
+
+def test_dice_are_closed_sum_to_the_body_and_are_boxes_where_the_body_is_one():
+    body = box(0.06, 0.02)
+    division = divide(body, Wanted(thickness_m=0.02), thinnest_m=0.002, held=True)
+    diced = dice(body, division, 0.02, thinnest_m=0.002)
+    assert len(diced.pieces) == 6 and diced.across_m == pytest.approx((0.02,))
+    assert diced.volumes_m3 == pytest.approx([8e-6] * 6)
+    assert sorted(diced.at) == [(row, column) for row in range(3) for column in range(2)]
+    round_one = ball()
+    diced = dice(
+        round_one, divide(round_one, Wanted(count=5), thinnest_m=0.002, held=True), 0.01, thinnest_m=0.002
+    )
+    assert all(is_closed(piece.faces) for piece in diced.pieces)
+    assert sum(diced.volumes_m3) == pytest.approx(round_one.volume_m3, rel=1e-9)
+    assert 20 < len(diced.pieces) <= 30, "the corners of the grid lie outside the ball"
+    with pytest.raises(InputError, match="thick"):
+        dice(round_one, division, 0.001, thinnest_m=0.002)
+    assert dice_picture(round_one, division, diced, "dice").std() > 5.0
