@@ -336,7 +336,7 @@ def division_picture(body: Surface, division: Division, title: str) -> NDArray[n
 
 
 @dataclass(frozen=True)
-class Dice:
+class _Dice:
     """A body divided by two sets of vertical planes that are perpendicular to each other."""
 
     across_m: tuple[float, ...]
@@ -351,7 +351,7 @@ class Dice:
         return [piece.volume_m3 for piece in self.pieces]
 
 
-def dice(body: Surface, division: Division, spacing_m: float, *, thinnest_m: float) -> Dice:
+def dice(body: Surface, division: Division, spacing_m: float, *, thinnest_m: float) -> _Dice:
     """Cut the slices of a division, all still standing, by planes perpendicular to theirs at this spacing [m]."""
     side = _side(division)
     across = body.vertices @ side
