@@ -22,7 +22,7 @@ from stages.runtime.artifacts import (
 from stages.runtime.catalogue import ARTIFACTS
 from stages.runtime.describe import Artifact, provenance
 from stages.runtime.errors import EXIT_BAD_INPUT, InputError
-from stages.runtime.files import sha256_of_file, write_bytes_atomic
+from stages.runtime.files import quiet_stderr, sha256_of_file, write_bytes_atomic
 from stages.runtime.scan_file import PARAMS_FILE_NAME
 from stages.runtime.stage_io import read_provenance
 
@@ -184,6 +184,11 @@ def validate_file(path: Path) -> _Validated:
         raise InputError(
             f"{path} is not a file. Give the path of an artifact, e.g. data/scans/<id>/clean/faces.parquet."
         )
+    with quiet_stderr():  # a panic of polars on a damaged file prints a trace of its own
+        return _validated(path)
+
+
+def _validated(path: Path) -> _Validated:
     metadata = read_metadata(path) if path.suffix == ".parquet" else {}
     ours = {key.removeprefix(PREFIX): value for key, value in metadata.items() if key.startswith(PREFIX)}
     artifact = _artifact_of(path, ours)

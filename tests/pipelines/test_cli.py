@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from pipelines.cli import main as main_module
 from pipelines.cli import run as run_module
+from pipelines.cli import show
 from pipelines.cli.main import app
 from pipelines.cli.show import validate_file, write_sample
 from pipelines.dvc.pipeline_file import read_template
@@ -269,6 +270,18 @@ def test_odd_places_and_names_are_sentences(project, tmp_path):
         check=False,
     )
     assert result.returncode == 0 and b"\\udcff/synthetic_apple.ply" in result.stdout, result.stderr
+
+
+def test_validate_shows_no_trace_of_native_code(tmp_path, monkeypatch, capfd):
+    def panics(path):
+        os.write(2, b"thread '<unnamed>' panicked at parquet/footer.rs")
+        raise InputError(f"{path} is damaged.")
+
+    monkeypatch.setattr(show, "read_metadata", panics)
+    (tmp_path / "faces.parquet").write_bytes(b"PAR1")
+    with pytest.raises(InputError, match="damaged"):
+        validate_file(tmp_path / "faces.parquet")
+    assert capfd.readouterr().err == ""
 
 
 def test_validate_notices_a_changed_byte_in_place(project, tmp_path):
