@@ -102,7 +102,7 @@ def make_programme(project: Project, plan: SlicePlan) -> tuple[Path, str]:
         run_dvc(project, "repro", "--single-item", str(path.relative_to(project.root)))
     except CommandError as error:
         raise InputError(
-            f"The programme of {plan.fruit} could not be made: {error.reason}. Run 'scan2cut slice {plan.fruit}' again."
+            f"The programme of {plan.fruit} could not be made: {error} Run 'scan2cut slice {plan.fruit}' again."
         ) from error
     made = parent / "certified" if (parent / "certified").is_dir() else parent / "refused"
     return made, str(read_document(made / PROGRAMME)["certificate"]["verdict"])

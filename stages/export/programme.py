@@ -403,7 +403,7 @@ def main(folder: Path) -> None:
         SliceOfProgramme(
             piece["number"],
             folder.parent.parent / scan / "export" / "cut" / _CERTIFIED,
-            piece["thickness_m"],
+            piece["to_m"] - piece["from_m"],
             *box,
         )
         for piece, scan, box in zip(plan["pieces"][:-1], plan["scans"], plan["standing_m"], strict=True)

@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from stages.export.trajectory_files import read_mcap, read_yaml
 from stages.export.waypoints import joint_rows
 from stages.runtime.errors import InputError
 from stages.runtime.files import sha256_of_value
+from stages.shared.slicing import Piece
 from tests.stages.export.test_export_signature import write_key
 from tests.stages.synthetic_cut import PARAMS, certified_folder, motion_table
 
@@ -214,7 +216,7 @@ def test_the_stages_command_writes_the_programme_of_a_plan(two, tmp_path):
     scans = [f"apple-slice-{one.number:02d}" for one in two]
     plan = {
         "fruit": "apple",
-        "pieces": [*({"number": one.number, "thickness_m": one.thickness_m} for one in two), {"number": 3}],
+        "pieces": [asdict(Piece(k, (k - 1) * THICKNESS, k * THICKNESS, 1e-4, 1e-6)) for k in (1, 2, 3)],
         "scans": scans,
         "standing_m": [[one.standing_low_m, one.standing_high_m] for one in two],
     }
