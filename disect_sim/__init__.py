@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from disect_sim.knife import KNIVES, Knife, knife_from
     from disect_sim.many import Cut, simulate_many
     from disect_sim.model import Model, build_model
-    from disect_sim.motions import ConstantVelocity, RecordedMotion, SlicingMotion
+    from disect_sim.motions import ConstantVelocity, RecordedMotion, RockingMotion, SlicingMotion
     from disect_sim.outcome import InputError, OutcomeKind
     from disect_sim.parameters import MATERIALS, Material, parameter_info
     from disect_sim.result import Result
@@ -41,6 +41,7 @@ _HOME = {
     "build_model": "model",
     "ConstantVelocity": "motions",
     "RecordedMotion": "motions",
+    "RockingMotion": "motions",
     "SlicingMotion": "motions",
     "OutcomeKind": "outcome",
     "parameter_info": "parameters",
@@ -68,6 +69,7 @@ __all__ = [
     "OutcomeKind",
     "RecordedMotion",
     "Result",
+    "RockingMotion",
     "SlicingMotion",
     "box_mesh",
     "build_model",

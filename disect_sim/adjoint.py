@@ -29,7 +29,7 @@ class Tape:
     times: np.ndarray
     """Times [s], shape [step_count + 1]."""
     poses: np.ndarray
-    """Knife positions [m], shape [step_count + 1, 3]."""
+    """Positions [m] and pitch [rad] of the knife, shape [step_count + 1, 4]."""
     states: list[np.ndarray]
     """Positions [m] at the steps -1, 0, 1, ..., each of shape [node_count, 3]."""
     stiffness: np.ndarray
@@ -39,6 +39,8 @@ class Tape:
     sample_rate_hz: float
     solver: str
     """Name of the linear solver."""
+    pose_columns: int
+    """Number of columns of the motion's poses: 4 if it turns the knife, otherwise 3."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,9 @@ class Gradients:
     motion: dict[str, np.ndarray]
     """Derivatives in the parameters of the motion."""
     poses: np.ndarray
-    """Derivatives in the knife positions [1/m], shape [step_count + 1, 3]."""
+    """Derivatives in the motion's poses: positions [1/m] and, of a motion that turns the knife, pitch [1/rad], shape
+    [step_count + 1, 3 or 4].
+    """
     largest_adjoint: float
     """Largest entry of the adjoint state during the sweep [1/m]; if it stays bounded, the gradient is reliable."""
     indefinite_hessians: int
@@ -92,7 +96,7 @@ def pullback(
     x_bar, x_bar_previous = np.zeros((2, model.node_count, 3, columns))
     k_bar, k_bar_previous = np.zeros((2, model.spring_count, columns))
     passed_bar = np.zeros((len(tape.passed[0]), columns))
-    pose_bar = np.zeros((steps + 1, 3, columns))
+    pose_bar = np.zeros((steps + 1, 4, columns))
     density, node_density = np.zeros(columns), np.zeros((model.node_count, columns))
     largest = np.zeros(columns)
     for n in reversed(range(steps)):
@@ -126,6 +130,7 @@ def pullback(
             k_bar, k_bar_previous = k_damaged + 1.5 * k_felt + k_bar_previous, -0.5 * k_felt
             swing = 0.5 * (outputs.swing + res.swing)
             pose_bar[n - 1 : n + 2] += swing * np.array([1.0, -2.0, 1.0])[:, None, None]
+    pose_bar = pose_bar[:, : tape.pose_columns]
     spring, contact_young = sweep.spring_gradient()
     spring[SPRING_NAMES.index("cut_spring_ke")] += k_bar
     material = system.parameters.material

@@ -15,7 +15,7 @@ import warp as wp
 from disect_sim.conjugate_gradients import ConjugateGradientSolver
 from disect_sim.device_arrays import Launches, clear, host, upload, zeros
 from disect_sim.device_model import input_names, series_stiffness
-from disect_sim.edge_cut import LAW_ARRAYS, EdgeCut, EdgeLoad
+from disect_sim.edge_cut import LAW_ARRAYS, EdgeCut, EdgeLoad, across_x, turned
 from disect_sim.kernels import boundary, contact_force, contact_point, damage, edge, elasticity, springs
 from disect_sim.linear_solver import CachedCholeskySolver, IndefiniteHessianError
 from disect_sim.model import OVERLAP_ONSET_M
@@ -136,7 +136,7 @@ class _EdgeBars:
     x: np.ndarray
     """Gradient in the positions at which the law was evaluated [1/m], shape [node_count, 3, columns]."""
     pose: np.ndarray
-    """Gradient in the knife's position [1/m], shape [3, columns]."""
+    """Gradient in the knife's position [1/m] and pitch [1/rad], shape [4, columns]."""
     passed: np.ndarray
     """Gradient in the largest depths at the start of the step [1/m], shape [sample_count, columns]."""
 
@@ -155,7 +155,7 @@ class _EdgePullback:
             edge.edge_force,
             count,
             columns,
-            constants={"half_length": cut.half_length, "area": self._area},
+            constants={"shape": cut.shape, "area": self._area},
             inputs={"point": wp.vec3d, "velocity": wp.vec3d} | numbers,
             outputs={"force": wp.vec3d, "drag_power": wp.float64},
         )
@@ -163,7 +163,7 @@ class _EdgePullback:
             edge.edge_passes,
             count,
             columns,
-            constants={"half_length": cut.half_length},
+            constants={"shape": cut.shape},
             inputs={"point": wp.vec3d, "passed": wp.float64},
             outputs={"passed": wp.float64, "severed": wp.float64},
         )
@@ -171,26 +171,34 @@ class _EdgePullback:
     def load(
         self, load: EdgeLoad, passed: np.ndarray, v: np.ndarray, force_bar: np.ndarray
     ) -> tuple[_EdgeBars, np.ndarray]:
-        """Propagate through the edge's force on body and knife; also return the gradient in the knife's velocity.
+        """Propagate through the edge's force on body and knife; also return the gradient in the knife's velocity [4].
 
         v: adjoint of the force on the nodes, shape [node_count, 3, columns]; force_bar: adjoint of the force on the
         knife.
         """
         paying, at = load.paying, self._cut.at_samples
-        count = len(paying)
+        point, speed = load.local()
         upload(self._area, _repeated(self._cut.samples.area[paying], self._columns))
         self._force.fill(
-            point=load.point[paying],
-            velocity=np.tile(load.velocity, (count, 1)),
+            point=point,
+            velocity=speed,
             passed=passed[paying],
             **{name: getattr(at, name)[paying] for name in LAW_ARRAYS},
         )
-        bar = self._force.run(count, force=self._cut.samples.places(v)[paying] - force_bar)
+        seed = self._cut.samples.places(v)[paying] - force_bar
+        bar = self._force.run(len(paying), force=turned(seed, -load.pitch))
         for name, total in self._at_samples.items():
             total[paying] += bar[name]
         passed_bar = np.zeros((len(passed), self._columns))
         passed_bar[paying] = bar["passed"]
-        return self._bars(bar["point"], paying, passed_bar), bar["velocity"].sum(axis=0)
+        rate, by_velocity = load.velocity[3], bar["velocity"]
+        at_point = bar["point"] - rate * across_x(by_velocity) if rate != 0.0 else bar["point"]
+        bars = self._bars(at_point, point, load.pitch, paying, passed_bar)
+        straight = speed - rate * across_x(point)
+        bars.pose[3] += (across_x(load.force[paying])[..., None] * seed).sum(axis=(0, 1))
+        bars.pose[3] -= (across_x(straight)[..., None] * by_velocity).sum(axis=(0, 1))
+        turning = (across_x(point)[..., None] * by_velocity).sum(axis=(0, 1))
+        return bars, np.concatenate([turned(by_velocity, load.pitch).sum(axis=0), turning[None]])
 
     def passes(
         self,
@@ -202,14 +210,14 @@ class _EdgePullback:
     ) -> _EdgeBars:
         """Propagate through the state at the end of a step: largest depths and stiffness [spring_count, columns]."""
         cut = self._cut
-        point = cut.samples.places(x) - pose
+        point = turned(cut.samples.places(x) - pose[:3], -float(pose[3]))
         near = np.flatnonzero((point[:, 1] > passed) | ((passed > 0.0) & (passed < _SEVERED_AFTER_M)))
         self._passes.fill(point=point[near], passed=passed[near])
         severed_bar = -(self._mean_transposed @ (cut.initial[:, None] * stiffness_bar))
         bar = self._passes.run(len(near), passed=passed_bar[near], severed=severed_bar[near])
         before = passed_bar.copy()  # samples the edge has not come closer to keep their depth
         before[near] = bar["passed"]
-        return self._bars(bar["point"], near, before)
+        return self._bars(bar["point"], point[near], float(pose[3]), near, before)
 
     def spring_gradients(self) -> dict[str, np.ndarray]:
         """Return the gradients in the parameters of the law, each of shape [spring_count, columns]."""
@@ -219,10 +227,20 @@ class _EdgePullback:
         """Return the gradients in toughness and shares of the regions and in the grain (see EdgeCut)."""
         return self._cut.anatomy_gradients(self._at_samples)
 
-    def _bars(self, point_bar: np.ndarray, which: np.ndarray, passed_bar: np.ndarray) -> _EdgeBars:
+    def _bars(
+        self,
+        point_bar: np.ndarray,
+        point: np.ndarray,
+        pitch: float,
+        which: np.ndarray,
+        passed_bar: np.ndarray,
+    ) -> _EdgeBars:
+        """Return the gradients from those in the points of the samples `which`, both in the knife's frame."""
         at_samples = np.zeros((len(self._cut.samples), 3, self._columns))
-        at_samples[which] = point_bar
-        return _EdgeBars(self._cut.to_nodes(at_samples), -point_bar.sum(axis=0), passed_bar)
+        at_samples[which] = turned(point_bar, pitch)
+        turning = -(across_x(point)[..., None] * point_bar).sum(axis=(0, 1))
+        pose = np.concatenate([-at_samples[which].sum(axis=0), turning[None]])
+        return _EdgeBars(self._cut.to_nodes(at_samples), pose, passed_bar)
 
 
 _ADJOINT_TOLERANCE = 1.0e-7
@@ -240,11 +258,11 @@ class _StepBars:
     ahead: np.ndarray
     """Gradient in the predicted end of the step, 2 x_n - x_{n-1}."""
     pose: np.ndarray
-    """Gradient in the knife position at t_{n+1} [1/m], shape [3, columns]."""
+    """Gradient in the knife's position [1/m] and pitch [1/rad] at t_{n+1}, shape [4, columns]."""
     pose_n: np.ndarray
-    """Gradient in the knife position at t_n."""
+    """The same at t_n."""
     swing: np.ndarray
-    """Gradient in half the second difference of the knife's positions."""
+    """Gradient in half the second difference of the knife's poses."""
 
 
 class StepPullback:
@@ -299,12 +317,15 @@ class StepPullback:
         edges.coordinate, edges.side, edges.offset = (zeros(size, wp.float64) for _ in range(3))
         edges.parents = self.system.on_device.edges.parents
         vectors = ("x0", "x1", "y0", "y1", "z0", "z1", "swing")
+        angles = ("pitch", "pitch_before", "spin")
         return _AdjointKernel(
             contact_force.contact_force,
             capacity,
             self.columns,
             constants={"setting": self.system.on_device.contact, "edges": edges, "found": search},
-            inputs={"parameters": (wp.float64, len(CONTACT_NAMES))} | dict.fromkeys(vectors, wp.vec3d),
+            inputs={"parameters": (wp.float64, len(CONTACT_NAMES))}
+            | dict.fromkeys(vectors, wp.vec3d)
+            | dict.fromkeys(angles, wp.float64),
             outputs={
                 "normal_force": wp.vec3d,
                 "friction_force": wp.vec3d,
@@ -400,8 +421,9 @@ class StepPullback:
         arrays = (self._found.now, self._found.before, self._found.ahead)
         for array, f, c in zip(arrays, coordinates, curvature, strict=True):
             upload(array, _repeated(np.stack([f, c], axis=1), columns))
-        z, y, pose, pose_n = start.expected, start.x_n, start.pose, start.pose_n
-        swing = np.zeros(3) if start.swing is None else start.swing
+        z, y, pose, pose_n = start.expected, start.x_n, start.pose[:3], start.pose_n[:3]
+        swing = np.zeros(4) if start.swing is None else start.swing
+        pitch, pitch_n, count = start.pose[3], start.pose_n[3], len(active)
         self._contact.fill(
             parameters=self._given[active],
             x0=x[a] - pose,
@@ -410,7 +432,10 @@ class StepPullback:
             y1=y[b] - pose_n,
             z0=z[a] - pose,
             z1=z[b] - pose,
-            swing=np.tile(swing, (len(active), 1)),
+            swing=np.tile(swing[:3], (count, 1)),
+            pitch=np.full(count, pitch),
+            pitch_before=np.full(count, pitch_n),
+            spin=np.full(count, pitch - pitch_n + swing[3]),
         )
         c = m.contact_coordinate[active]
         self._u = (c * coordinates[0])[:, None, None], (c * coordinates[2])[:, None, None]
@@ -567,8 +592,12 @@ class StepPullback:
         on_nodes = (self._to_parents @ ends).reshape(m.node_count, 3, 3, columns)
         x, y, z = on_nodes[:, 0], on_nodes[:, 1], on_nodes[:, 2]
         z[m.fixed] = 0.0
-        pose = -(bar["x0"] + bar["x1"] + bar["z0"] + bar["z1"]).sum(axis=0)
-        return _StepBars(x, y, z, pose, -(bar["y0"] + bar["y1"]).sum(axis=0), bar["swing"].sum(axis=0))
+        spin = bar["spin"].sum(axis=0)
+        place = -(bar["x0"] + bar["x1"] + bar["z0"] + bar["z1"]).sum(axis=0)
+        pose = np.concatenate([place, [bar["pitch"].sum(axis=0) + spin]])
+        place_n = -(bar["y0"] + bar["y1"]).sum(axis=0)
+        pose_n = np.concatenate([place_n, [bar["pitch_before"].sum(axis=0) - spin]])
+        return _StepBars(x, y, z, pose, pose_n, np.concatenate([bar["swing"].sum(axis=0), [spin]]))
 
     def _spring_adjoint(self, d_bar: np.ndarray) -> np.ndarray:
         """Map gradients in the spring vectors to the nodes."""

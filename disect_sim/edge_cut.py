@@ -1,7 +1,7 @@
 """The edge law during a run: depth of the edge, its force, and the remaining spring stiffness."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,25 @@ def moment(points: np.ndarray, forces: np.ndarray) -> np.ndarray:
     return np.array([m[1, 2] - m[2, 1], m[2, 0] - m[0, 2], m[0, 1] - m[1, 0]])
 
 
+def turned(vectors: np.ndarray, pitch: float) -> np.ndarray:
+    """Return vectors, shape [count, 3, ...], turned about x by the pitch [rad]: from the knife's directions to the
+    cut's; by the opposite pitch, back.
+    """
+    if pitch == 0.0:
+        return vectors
+    c, s, out = np.cos(pitch), np.sin(pitch), vectors.copy()
+    out[:, 1], out[:, 2] = c * vectors[:, 1] - s * vectors[:, 2], s * vectors[:, 1] + c * vectors[:, 2]
+    return out
+
+
+def across_x(vectors: np.ndarray) -> np.ndarray:
+    """Return the cross products of the unit vector along x with vectors, shape [count, 3, ...].
+
+    They are the derivatives of `turned` in the pitch.
+    """
+    return np.stack([np.zeros_like(vectors[:, 0]), -vectors[:, 2], vectors[:, 1]], axis=1)
+
+
 @dataclass(frozen=True)
 class EdgeLoad:
     """The edge's force during one step."""
@@ -35,13 +54,23 @@ class EdgeLoad:
     force: np.ndarray
     """Force on the body at each sample [N], shape [sample_count, 3]."""
     point: np.ndarray
-    """Samples relative to the knife [m], shape [sample_count, 3]."""
+    """Samples relative to the knife's origin, in the cut's directions [m], shape [sample_count, 3]."""
+    pitch: float
+    """Pitch of the knife at the end of the step [rad]."""
     velocity: np.ndarray
-    """Knife velocity at the end of the step [m/s], shape [3]."""
+    """Velocity [m/s] and turning rate [rad/s] of the knife at the end of the step, shape [4]."""
     paying: np.ndarray
     """Samples that can have a force: passed, with fracture energy still to be spent."""
     drag_power_w: float
     """Power that the edge's drag dissipates at the end of the step [W]."""
+
+    def local(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the samples that can have a force in the knife's frame [m], and the edge's velocity there [m/s]."""
+        point = turned(self.point[self.paying], -self.pitch)
+        velocity = np.tile(turned(self.velocity[None, :3], -self.pitch), (len(point), 1))
+        if self.velocity[3] != 0.0:
+            velocity += self.velocity[3] * across_x(point)
+        return point, velocity
 
     @property
     def on_knife(self) -> np.ndarray:
@@ -85,16 +114,16 @@ class EdgeCut:
         self._springs_of_samples, self._nodes_of_springs = s.to_springs.T.tocsr(), s.middles.T.tocsr()
         self._rows = {name: s.to_springs @ parameters.row(name) for name in EDGE_PARAMETERS}
         self.at_samples = self._at_samples()
-        self.half_length = wp.float64(0.5 * model.knife.length_m)
+        self.shape = model.knife.shape()
         count = len(s)
         self._point, self._velocity, self._force = (zeros(count, wp.vec3d) for _ in range(3))
         self._area, self._energy, self._drag_power = (zeros(count, wp.float64) for _ in range(3))
         self._law = {name: zeros(count, wp.float64) for name in LAW_ARRAYS}
         self._passed, self._severed, self._passed_out = (zeros(count, wp.float64) for _ in range(3))
-        given = [self.half_length, self._area, self._point, self._velocity, self._passed]
+        given = [self.shape, self._area, self._point, self._velocity, self._passed]
         given += self._law.values()
         self._pays = self._recorded(edge.edge_force, [*given, self._force, self._drag_power])
-        given = [self.half_length, self._point, self._passed]
+        given = [self.shape, self._point, self._passed]
         self._passing = self._recorded(edge.edge_passes, [*given, self._passed_out, self._severed])
         given = [self._area, self._passed, *self._law.values()]
         self._paid = self._recorded(edge.edge_energy, [*given, self._energy])
@@ -111,22 +140,27 @@ class EdgeCut:
         return np.zeros(len(self.samples))
 
     def load(self, ahead: np.ndarray, pose: np.ndarray, velocity: np.ndarray, passed: np.ndarray) -> EdgeLoad:
-        """Compute the force of a step from predicted positions, knife position [m] and velocity [m/s] at its end."""
-        point = self.samples.places(ahead) - pose
-        paying = np.flatnonzero((point[:, 1] > 0.0) & (passed < PAID_AFTER * self.at_samples.rise))
+        """Compute the force of a step from predicted positions [m], and pose and velocity of the knife at its end.
+
+        pose: position [m] and pitch [rad]; velocity: its rate; each of shape [4].
+        """
+        point, pitch = self.samples.places(ahead) - pose[:3], float(pose[3])
+        above = turned(point, -pitch)[:, 1] > 0.0  # the edge is nowhere lower than in its middle
+        paying = np.flatnonzero(above & (passed < PAID_AFTER * self.at_samples.rise))
+        load = EdgeLoad(np.zeros_like(point), point, pitch, velocity, paying, 0.0)
+        local, speed = load.local()
         count = len(paying)
         upload(self._area, self.samples.area[paying])
-        upload(self._point, point[paying])
-        upload(self._velocity, np.tile(velocity, (count, 1)))
+        upload(self._point, local)
+        upload(self._velocity, speed)
         upload(self._passed, passed[paying])
         for name, array in self._law.items():
             upload(array, getattr(self.at_samples, name)[paying])
         if count:
             self._pays.set_dim(count)
             self._pays.launch()
-        force = np.zeros_like(point)
-        force[paying] = host(self._force)[:count]
-        return EdgeLoad(force, point, velocity, paying, float(host(self._drag_power)[:count].sum()))
+        load.force[paying] = turned(host(self._force)[:count], pitch)
+        return replace(load, drag_power_w=float(host(self._drag_power)[:count].sum()))
 
     def on_nodes(self, load: EdgeLoad) -> np.ndarray:
         """Return the same force on the free nodes [N], shape [node_count, 3]."""
@@ -140,11 +174,11 @@ class EdgeCut:
         return flat.reshape(-1, *at_samples.shape[1:])
 
     def passes(self, x: np.ndarray, pose: np.ndarray, passed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return largest depths [m] and spring stiffness [N/m] after a step that ended with x and pose [m].
+        """Return largest depths [m] and spring stiffness [N/m] after a step that ended with x [m] and pose [m, rad].
 
         Shapes [sample_count] and [spring_count]; the stiffness is per reference area.
         """
-        upload(self._point, self.samples.places(x) - pose)
+        upload(self._point, turned(self.samples.places(x) - pose[:3], -float(pose[3])))
         upload(self._passed, passed)
         self._passing.launch()
         remaining = 1.0 - self.spring_mean @ host(self._severed)

@@ -1,11 +1,13 @@
 """Knife motions: the position of the edge over time, differentiable in a few parameters.
 
-A motion maps times [s], shape [n], to positions of the knife's origin [m], shape [n, 3], in the cutting frame
-(x across the cut, y up, z along the blade). The knife does not rotate.
+A motion maps times [s], shape [n], to poses of the knife in the cutting frame (x across the cut, y up, z along the
+blade): positions of its origin [m], shape [n, 3], or, if the motion turns the knife, x, y, z and pitch, shape [n, 4].
+Pitch is the angle about x [rad], right-handed: a positive one lowers the +z end of the blade.
 """
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,6 +15,8 @@ from scipy.interpolate import CubicHermiteSpline, CubicSpline
 
 from disect_sim.outcome import InputError
 
+_LARGEST_PITCH_RAD = np.radians(60.0)
+"""Largest pitch of a rocking motion [rad]: beyond it the edge no longer points at the board."""
 _GAUSS_POINTS = torch.tensor([-np.sqrt(0.6), 0.0, np.sqrt(0.6)], dtype=torch.float64)
 _GAUSS_WEIGHTS = torch.tensor([5.0 / 18.0, 8.0 / 18.0, 5.0 / 18.0], dtype=torch.float64)
 
@@ -24,17 +28,15 @@ class Motion(ABC):
 
     @abstractmethod
     def trajectory(self, times: torch.Tensor, parameters: dict[str, torch.Tensor]) -> torch.Tensor:
-        """Return positions [m], shape [n, 3], at increasing times [s], shape [n], by torch functions of the
-        parameters.
-        """
+        """Return poses, shape [n, 3 or 4], at increasing times [s], shape [n], by torch functions of the parameters."""
 
     def poses(self, times: np.ndarray) -> np.ndarray:
-        """Return positions of the knife [m], shape [n, 3], at times [s], shape [n]."""
+        """Return poses of the knife, positions [m] and any pitch [rad], shape [n, 3 or 4], at times [s], shape [n]."""
         with torch.no_grad():
             return self.trajectory(torch.as_tensor(times), self._tensors(False)).numpy()
 
     def pullback(self, times: np.ndarray, pose_bar: np.ndarray) -> dict[str, np.ndarray]:
-        """Return the gradient in every parameter, given the gradient in the positions [1/m], shape [n, 3]."""
+        """Return the gradient in every parameter, given that in the poses [1/m, 1/rad], of the same shape."""
         tensors = self._tensors(True)
         with torch.enable_grad():  # torch switches it off inside the backward pass of CuttingForce
             poses = self.trajectory(torch.as_tensor(times), tensors)
@@ -219,11 +221,80 @@ class SlicingMotion(Motion):
         return 30.0 * c**2 * (1.0 - c) ** 2
 
 
+class RockingMotion(SlicingMotion):
+    """A slicing motion whose knife turns about a point of the blade, the pivot.
+
+    The slicing motion moves the pivot; the pitch p follows keyframes of its rate, blended like those of the descent:
+
+        dp/dt = W(t) (sum d_i w_i)        origin = slicing motion + pivot - R(p) pivot
+
+    pitch_rate d [rad/s], shape [k], and initial_pitch [rad] are parameters. `pivot`: its height over the knife's origin
+    and place along the blade, (y, z) [m], at pitch zero: the tip, the heel or any other point. With a slicing motion at
+    rest that point stays where it is. Without pitch the motion is the slicing motion.
+    """
+
+    def __init__(
+        self,
+        *,
+        pivot: tuple[float, float] = (0.0, 0.0),
+        initial_pitch: float = 0.0,
+        pitch_rate: np.ndarray | float = 0.0,
+        keyframes: int = 5,
+        **slicing: Any,
+    ) -> None:
+        super().__init__(keyframes=keyframes, **slicing)
+        if len(pivot) != 2 or not np.isfinite(pivot).all():
+            raise InputError(
+                f"rocking motion: pivot is {pivot}. It must be height and place along the blade, two numbers [m]. "
+                "Correct it."
+            )
+        self._pivot = (float(pivot[0]), float(pivot[1]))
+        self.parameters |= {
+            "initial_pitch": np.array(initial_pitch, float),
+            "pitch_rate": np.broadcast_to(np.asarray(pitch_rate, float), (keyframes,)).copy(),
+        }
+        largest = np.abs(self.poses(np.linspace(0.0, self._duration, 200))[:, 3]).max()
+        if not largest <= _LARGEST_PITCH_RAD:
+            raise InputError(
+                f"rocking motion: the pitch reaches {np.degrees(largest):.4g} degrees. It must stay within "
+                f"{np.degrees(_LARGEST_PITCH_RAD):.0f}. Lower initial_pitch or pitch_rate."
+            )
+
+    def pitch_rates(self, times: torch.Tensor, parameters: dict[str, torch.Tensor]) -> torch.Tensor:
+        """Return dp/dt [rad/s], shape [...]."""
+        blend = self.blend(times)
+        return blend.window * (blend.weights @ parameters["pitch_rate"])
+
+    def pitch_accelerations(self, times: torch.Tensor, parameters: dict[str, torch.Tensor]) -> torch.Tensor:
+        """Return d²p/dt² [rad/s²], shape [...]: the derivative of `pitch_rates`."""
+        blend, rate = self.blend(times), parameters["pitch_rate"]
+        return blend.window_rate * (blend.weights @ rate) + blend.window * (blend.weight_rates @ rate)
+
+    def trajectory(self, times: torch.Tensor, parameters: dict[str, torch.Tensor]) -> torch.Tensor:
+        """See Motion."""
+        at, shares = gauss_points(times)
+        turned = torch.cumsum((self.pitch_rates(at, parameters) * shares).sum(dim=1), dim=0)
+        pitch = parameters["initial_pitch"] + turned
+        c, s, (up, along) = torch.cos(pitch), torch.sin(pitch), self._pivot
+        back = torch.stack(
+            [torch.zeros_like(c), up * (1.0 - c) + along * s, along * (1.0 - c) - up * s], dim=1
+        )
+        return torch.cat([super().trajectory(times, parameters) + back, pitch[:, None]], dim=1)
+
+
 def gauss_points(times: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return three Gauss points per interval between times, from 0 [s], and their weights [s], shape [n, 3]."""
     start = torch.cat([torch.zeros(1, dtype=torch.float64), times[:-1]])
     half = 0.5 * (times - start)[:, None]
     return start[:, None] + half + half * _GAUSS_POINTS, 2.0 * half * _GAUSS_WEIGHTS
+
+
+def with_pitch(poses: np.ndarray, tilt_rad: float = 0.0) -> np.ndarray:
+    """Return poses with pitch, shape [n, 4], of poses with or without, shape [n, 3 or 4]; tilt_rad is added to it."""
+    if poses.shape[-1] == 4 and tilt_rad == 0.0:
+        return poses
+    pitch = poses[..., 3:] if poses.shape[-1] == 4 else np.zeros((*poses.shape[:-1], 1))
+    return np.concatenate([poses[..., :3], pitch + tilt_rad], axis=-1)
 
 
 def _three_columns(values: np.ndarray, count: int) -> np.ndarray:

@@ -222,7 +222,7 @@ def start_of_step(
     predicted = ahead + dt * dt * model.gravity
     ahead[model.fixed] = x[model.fixed]
     used = np.maximum(0.0, 1.5 * stiffness - 0.5 * stiffness_before)
-    swing = 0.5 * (poses[n + 1] - 2.0 * poses[n] + poses[n - 1]) if n else np.zeros(3)
+    swing = 0.5 * (poses[n + 1] - 2.0 * poses[n] + poses[n - 1]) if n else np.zeros_like(poses[0])
     load = None
     if system.edge is not None:
         velocity = (poses[n + 1] - poses[n] + swing) / dt

@@ -68,22 +68,22 @@ class _ResidentEdge:
         s, count = self._system, self._count
         self._record_positions(s.x_ahead, self._point)
         paying = [wp.float64(PAID_AFTER), self._area, self._law["rise"], self._point, self._passed]
-        knife = [s.pose, s.pose_previous, s.swing]
+        knife = [s.pose, s.pose_previous, s.swing, s.turn, s.spin]
         inputs = [self._per_copy[1], wp.float64(s.dt), *paying, *knife, self._paying, self._velocity]
         self._launch(resident_step.prepare_load, self._per_copy, inputs)
         inputs = [self._paying, self._point, self._velocity, self._passed, *self._law.values()]
         inputs += [self._force, self._drag_power]
-        self._launch(edge.edge_force, count, [self._cut.half_length, *inputs])
+        self._launch(edge.edge_force, count, [self._cut.shape, *inputs])
         self._multiply(self._from_samples, self._force, self._on_springs)
         self._multiply(self._to_nodes, self._on_springs, self._on_nodes)
-        inputs = [self._body, self._on_nodes, s.predicted]
+        inputs = [self._body, s.turn, self._on_nodes, s.predicted]
         self._launch(resident_step.add_load, (self._copies, s.model.one.node_count), inputs)
 
     def record_passes(self) -> wp.array:
         """Enqueue the edge's depth at the end of the step; return the array with the remaining stiffness."""
         s, count = self._system, self._count
         self._record_positions(s.x, self._end_point)
-        inputs = [self._cut.half_length, self._end_point, self._passed]
+        inputs = [self._cut.shape, self._end_point, self._passed]
         self._launch(edge.edge_passes, count, [*inputs, self._passed_next, self._severed])
         inputs = [self._mean, self._body.initial, self._severed]
         self._launch(resident_step.left_of_springs, len(self._left), [*inputs, self._left])
@@ -93,7 +93,8 @@ class _ResidentEdge:
         """Enqueue the edge's force on the knife, work of fracture and drag power, added to the lanes of `observe`."""
         inputs = [self._area, self._passed_next, *self._law.values()]
         self._launch(edge.edge_energy, self._count, [*inputs, self._energy])
-        inputs = [self._per_copy[1], self._point, self._force, self._energy, self._drag_power, lanes]
+        inputs = [self._per_copy[1], self._system.turn, self._point, self._force]
+        inputs += [self._energy, self._drag_power, lanes]
         self._launch(resident_step.observe_edge, (self._copies, LANES), inputs)
 
     def record_keep(self) -> None:
@@ -107,10 +108,10 @@ class _ResidentEdge:
         return [row.copy() for row in host(self._history)[: steps + 1, first : first + count]]
 
     def _record_positions(self, x: wp.array, point: wp.array) -> None:
-        """Enqueue the sample positions relative to the knife at the end of the step [m]."""
+        """Enqueue the sample positions in the knife's frame at the end of the step [m]."""
         self._multiply(self._middles, x, self._on_springs)
         self._multiply(self._to_springs, self._on_springs, point)
-        inputs = [self._per_copy[1], self._system.pose, point]
+        inputs = [self._per_copy[1], self._system.pose, self._system.turn, point]
         self._launch(resident_step.relative_to_knife, self._per_copy, inputs)
 
     def _multiply(self, matrix: resident_step.SparseRows, vectors: wp.array, product: wp.array) -> None:
@@ -160,8 +161,8 @@ def run_resident(
 ) -> list[_ResidentResult]:
     """Step through the motions on the system's device; every record holds its start and is completed at the end.
 
-    poses: knife positions [m], shape [copy_count, step_count + 1, 3]. x [m], velocity [m/s]: nodes of all copies.
-    There is one record and one force limit per copy. The records must keep the same times.
+    poses: positions [m] and pitch [rad] of the knife, shape [copy_count, step_count + 1, 4]. x [m], velocity [m/s]:
+    nodes of all copies. There is one record and one force limit per copy. The records must keep the same times.
     """
     watch = Stopwatch()
     run = _ResidentRun(system, poses, x, velocity, records, options, keep_states, force_limits_n)
@@ -243,7 +244,8 @@ class _ResidentRun:
     def _record_start(self) -> None:
         s, m = self._system, self._system.model
         at = [self._body, self._state]
-        self._launch(resident_step.start_knife, self._copies, [*at, s.pose, s.pose_previous, s.swing])
+        knife = [s.pose, s.pose_previous, s.swing, s.turn, s.turn_previous, s.spin]
+        self._launch(resident_step.start_knife, self._copies, [*at, *knife])
         nodes = [s.predicted, s.x_ahead, s.x_previous, s.x, self._reached]
         self._launch(resident_step.start_nodes, (self._copies, self._one.node_count), [*at, *nodes])
         self._launch(resident_step.start_springs, m.spring_count, [*at, s.stiffness, s.damping])
@@ -411,7 +413,7 @@ def _body(system: StepSystem, poses: np.ndarray, force_limits_n: Sequence[float]
     body.spring_area = wp.array(one.mesh.spring_area, dtype=wp.float64)
     body.matters = wp.array(tets_that_matter(one).astype(np.int32))
     body.parents, body.coordinate = d.edges.parents, d.edges.coordinate
-    body.poses = wp.array(poses, dtype=wp.vec3d)
+    body.poses = wp.array(poses, dtype=wp.vec4d)
     body.force_limit = wp.array(np.array(force_limits_n, float), dtype=wp.float64)
     return body
 

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from disect_sim.device_arrays import host
 from disect_sim.edge_cut import moment
 from disect_sim.model import Model
+from disect_sim.motions import with_pitch
 from disect_sim.outcome import InputError, Outcome, OutcomeKind
 from disect_sim.step_system import Energies, StepSystem
 from disect_sim.stop import stopped
@@ -55,6 +56,8 @@ class Result:
     """Times of the states [s], shape [step_count + 1]."""
     pose: np.ndarray
     """Knife positions [m], shape [step_count + 1, 3]."""
+    pitch: np.ndarray
+    """Angle of the blade about x, the tilt in its holder included [rad], shape [step_count + 1]."""
     stiffness: np.ndarray
     """Spring stiffness per reference area [N/m], shape [step_count + 1, spring_count]."""
     energy: dict[str, np.ndarray]
@@ -191,8 +194,10 @@ class Record:
         stiffness: np.ndarray,
         passed: np.ndarray,
     ) -> None:
-        """Start a record. poses: [m], shape [step_count + 1, 3]. stiffness, passed: at the start, as in Observed."""
-        self._model, self._dt, self._poses = model, dt, poses
+        """Start a record. poses: [m, rad], shape [step_count + 1, 3 or 4]. stiffness, passed: at the start, as in
+        Observed.
+        """
+        self._model, self._dt, self._poses = model, dt, with_pitch(poses)
         self._keep = sorted(keep_times)
         self._force: list[np.ndarray] = []
         self._torque: list[np.ndarray] = []
@@ -224,8 +229,8 @@ class Record:
         self.passed = observed.passed or self.passed[:1] * len(observed.stiffness)
         self.positions |= observed.positions
         ways = np.diff(self._poses[: len(observed.sums) + 1], axis=0)
-        before = observed.sums[:1, :3] if len(observed.sums) else np.zeros((0, 3))
-        ends = np.concatenate([before, observed.sums[:, :3]])
+        loads = observed.sums[:, :4]  # force, and torque about x, on which a knife that turns does work
+        ends = np.concatenate([loads[:1], loads])
         work = -np.cumsum((0.5 * (ends[:-1] + ends[1:]) * ways).sum(axis=1))
         power = observed.sums[:, 11]
         drag = self._dt * np.cumsum(0.5 * (np.concatenate([power[:1], power[:-1]]) + power))
@@ -251,7 +256,8 @@ class Record:
             torque=mean @ np.array(self._torque).reshape(steps, 3),
             contact_area=mean @ np.array(self._area),
             step_time=np.arange(steps + 1) * dt,
-            pose=self._poses[: steps + 1],
+            pose=self._poses[: steps + 1, :3],
+            pitch=self._poses[: steps + 1, 3],
             stiffness=stiffness,
             energy={name: np.array([row[name] for row in self._energy]) for name in self._energy[0]},
             positions=self.positions,
@@ -342,7 +348,9 @@ class Recorder(Record):
             )
         force, torque = self._knife_wrench(x, n)
         mean_force = 0.5 * (force + self._force[-1]) if self._force else force
-        self._work -= float(mean_force @ (self._poses[n] - self._poses[n - 1]))
+        mean_torque = 0.5 * (torque + self._torque[-1]) if self._torque else torque
+        way = self._poses[n] - self._poses[n - 1]
+        self._work -= float(mean_force @ way[:3] + mean_torque[0] * way[3])
         self._add_drag()
         self.passed.append(passed)
         self._energy.append(self._energies(x, (x - x_previous) / dt))
@@ -363,7 +371,8 @@ class Recorder(Record):
         """Return force [N] and torque about its origin [N m] on the knife: the reaction to the forces on the body."""
         s, m = self._system, self._model
         normal, friction = host(s.normal_force), host(s.friction_force)
-        a, b = x[m.contact_parents[:, 0]] - self._poses[n], x[m.contact_parents[:, 1]] - self._poses[n]
+        place = self._poses[n, :3]
+        a, b = x[m.contact_parents[:, 0]] - place, x[m.contact_parents[:, 1]] - place
         u = (m.contact_coordinate * host(s.found))[:, None]
         u_ahead = (m.contact_coordinate * host(s.ahead_found))[:, None]
         torque = -moment(a + (b - a) * u, normal) - moment(a + (b - a) * u_ahead, friction)

@@ -8,7 +8,7 @@ import warp as wp
 
 from disect_sim.adjoint import Tape
 from disect_sim.model import Model
-from disect_sim.motions import Motion
+from disect_sim.motions import Motion, with_pitch
 from disect_sim.newton import NewtonOptions, run_implicit
 from disect_sim.outcome import InputError, Outcome
 from disect_sim.parameters import ExpandedParameters, Values, expand
@@ -107,7 +107,9 @@ class Setting:
     times: np.ndarray
     """Times [s], shape [step_count + 1]."""
     poses: np.ndarray
-    """Knife positions [m], shape [step_count + 1, 3]."""
+    """Positions [m] and pitch, the knife's tilt included [rad], shape [step_count + 1, 4]."""
+    pose_columns: int
+    """Number of columns of the motion's poses."""
     x: np.ndarray
     """Node positions at the start [m], shape [node_count, 3]."""
     velocity: np.ndarray
@@ -147,6 +149,7 @@ def settle(
         dt = duration / np.ceil(duration / _DEFAULT_DT_S - _STEP_ROUNDING)
     times = np.arange(int(np.ceil(duration / dt - _STEP_ROUNDING)) + 1) * dt
     rest = model.mesh.nodes
+    given = motion.poses(times)
     return Setting(
         model=model,
         motion=motion,
@@ -158,7 +161,8 @@ def settle(
         else _choose_solver(solver, name, model.tet_count),
         dt=float(dt),
         times=times,
-        poses=motion.poses(times),
+        poses=with_pitch(given, model.knife.tilt_rad),
+        pose_columns=given.shape[1],
         x=rest.copy() if initial_positions is None else np.array(initial_positions, float),
         velocity=np.zeros_like(rest) if initial_velocity is None else np.array(initial_velocity, float),
         differentiable=differentiable,
@@ -192,7 +196,7 @@ def simulate(
     **Main arguments**
 
     - `model`: from `build_model`.
-    - `motion`: a `ConstantVelocity`, `RecordedMotion` or `SlicingMotion`.
+    - `motion`: a `ConstantVelocity`, `RecordedMotion`, `SlicingMotion` or `RockingMotion`.
     - `parameters`: name → number, or one number per spring; missing ones have their default (see `parameter_info`).
     - `duration` [s].
 
@@ -236,9 +240,8 @@ def simulate(
     if not differentiable:
         return result
     s = setting
-    tape = Tape(
-        system, motion, s.times, s.poses, states, result.stiffness, recorder.passed, sample_rate_hz, s.solver
-    )
+    kept = (states, result.stiffness, recorder.passed)
+    tape = Tape(system, motion, s.times, s.poses, *kept, sample_rate_hz, s.solver, s.pose_columns)
     return Result(**(vars(result) | {"tape": tape}))
 
 

@@ -12,6 +12,7 @@ from disect_sim.device_model import DeviceModel, HessianSlots, node_mass
 from disect_sim.edge_cut import EdgeCut, EdgeLoad
 from disect_sim.kernels import boundary, elasticity, knife_contact, springs
 from disect_sim.model import ONSET_M, OVERLAP_ONSET_M, Model
+from disect_sim.motions import with_pitch
 from disect_sim.parameters import ExpandedParameters
 from disect_sim.sparsity import BlockPattern, block_pattern
 
@@ -77,13 +78,13 @@ class StepStart(NamedTuple):
     stiffness: np.ndarray
     """Spring stiffness per reference area that acts during the step [N/m], shape [spring_count]."""
     pose_n: np.ndarray
-    """Knife position at t_n [m], shape [3]."""
+    """Position [m] and pitch [rad] of the knife at t_n, shape [4]."""
     pose: np.ndarray
-    """Knife position at t_{n+1} [m], shape [3]."""
+    """The same at t_{n+1}."""
     ahead: np.ndarray | None = None
     """Node positions at t_{n+1} as predicted for friction [m], shape [node_count, 3]; by default x_n."""
     swing: np.ndarray | None = None
-    """Half second difference of the knife's positions [m], shape [3]; by default zero."""
+    """Half second difference of the knife's positions [m] and pitch [rad], shape [4]; by default zero."""
     load: EdgeLoad | None = None
     """Force of the edge on the body, under the edge law."""
 
@@ -135,6 +136,8 @@ class StepSystem:
         vec = wp.vec3d
         self.x, self.x_previous, self.x_ahead, self.predicted = (zeros(n, dtype=vec) for _ in range(4))
         self.pose, self.pose_previous, self.swing = (zeros(m.copies, dtype=vec) for _ in range(3))
+        self.turn, self.turn_previous = (zeros(m.copies, dtype=wp.vec2d) for _ in range(2))
+        self.spin = zeros(m.copies, dtype=wp.float64)
         self.grad = zeros(n, dtype=vec)
         self.blocks, self.tet_blocks = (zeros(self.pattern.trash + 1, dtype=wp.mat33d) for _ in range(2))
         self.stiffness, self.damping = (zeros(s, dtype=wp.float64) for _ in range(2))
@@ -154,15 +157,14 @@ class StepSystem:
 
         self.found, self.before_found, self.ahead_found = numbers(), numbers(), numbers()
         self.curvature, self.before_curvature, self.ahead_curvature = numbers(), numbers(), numbers()
-        self._now = _knife_state(self.x, self.pose, self.found, self.curvature)
-        self._before = _knife_state(
-            self.x_previous, self.pose_previous, self.before_found, self.before_curvature
-        )
-        self._ahead = _knife_state(self.x_ahead, self.pose, self.ahead_found, self.ahead_curvature)
+        knife, knife_before = (self.pose, self.turn), (self.pose_previous, self.turn_previous)
+        self._now = _knife_state(self.x, *knife, self.found, self.curvature)
+        self._before = _knife_state(self.x_previous, *knife_before, self.before_found, self.before_curvature)
+        self._ahead = _knife_state(self.x_ahead, *knife, self.ahead_found, self.ahead_curvature)
         self.friction_limit, self.friction_normal = numbers(), vectors()
         foreseen = self._foreseen = knife_contact.Foreseen()
         foreseen.depth, foreseen.normal, foreseen.force = numbers(), self.friction_normal, self.friction_limit
-        foreseen.swing = self.swing
+        foreseen.swing, foreseen.spin = self.swing, self.spin
         self.touch, self.energy_contacts = numbers(), vectors()
         self.normal_force, self.friction_force = vectors(), vectors()
         forces = self._forces = knife_contact.ContactForces()
@@ -211,9 +213,9 @@ class StepSystem:
         d, contacts = self.on_device, len(self.model.contact_parents)
         shared = [d.contact, d.edges, d.contact_parameters]
         before, ahead, seen = self._before, self._ahead, self._foreseen
-        state = [before.x, before.pose, before.found, before.curvature]
+        state = [before.x, before.pose, before.turn, before.found, before.curvature]
         self._foresight.add(knife_contact.look_back, contacts, [*shared, *state, seen.depth])
-        state = [ahead.x, ahead.pose, ahead.found, ahead.curvature]
+        state = [ahead.x, ahead.pose, ahead.turn, ahead.found, ahead.curvature]
         self._foresight.add(knife_contact.look_ahead, contacts, [*shared, *state, seen.normal, seen.force])
         step = [self._now, before, ahead, seen]
         for first, count in d.contact_groups:
@@ -254,7 +256,7 @@ class StepSystem:
         swing: np.ndarray | None = None,
         load: EdgeLoad | None = None,
     ) -> None:
-        """Start a step; the arguments are the fields of StepStart."""
+        """Start a step; the arguments are the fields of StepStart. Poses without pitch have three columns."""
         self.load = load
         if load is not None and self.edge is not None:
             predicted = predicted + self.edge.on_nodes(load) * (self.dt**2 / self.mass)[:, None]
@@ -264,9 +266,15 @@ class StepSystem:
         upload(self.x_previous, x_n)
         upload(self.predicted, predicted)
         upload(self.x_ahead, x_n if ahead is None else ahead)
-        upload(self.pose_previous, pose_n.reshape(-1, 3))
-        upload(self.pose, pose.reshape(-1, 3))
-        upload(self.swing, np.zeros((self.model.copies, 3)) if swing is None else swing.reshape(-1, 3))
+        copies = self.model.copies
+        before, now = with_pitch(pose_n.reshape(copies, -1)), with_pitch(pose.reshape(copies, -1))
+        swung = np.zeros((copies, 4)) if swing is None else with_pitch(swing.reshape(copies, -1))
+        upload(self.pose_previous, before[:, :3])
+        upload(self.pose, now[:, :3])
+        upload(self.swing, swung[:, :3])
+        for turn, pitch in ((self.turn_previous, before[:, 3]), (self.turn, now[:, 3])):
+            upload(turn, np.stack([np.cos(pitch), np.sin(pitch)], axis=1))
+        upload(self.spin, now[:, 3] - before[:, 3] + swung[:, 3])
         self._foresight.run()
 
     def gradient(self, x: np.ndarray) -> np.ndarray:
@@ -387,8 +395,8 @@ class StepSystem:
 
 
 def _knife_state(
-    x: wp.array, pose: wp.array, found: wp.array, curvature: wp.array
+    x: wp.array, pose: wp.array, turn: wp.array, found: wp.array, curvature: wp.array
 ) -> knife_contact.KnifeState:
     state = knife_contact.KnifeState()
-    state.x, state.pose, state.found, state.curvature = x, pose, found, curvature
+    state.x, state.pose, state.turn, state.found, state.curvature = x, pose, turn, found, curvature
     return state

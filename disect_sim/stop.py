@@ -6,6 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.linalg import spsolve
 
+from disect_sim.edge_cut import turned
 from disect_sim.model import HAND_N_M, Model
 from disect_sim.outcome import Outcome, OutcomeKind
 
@@ -16,20 +17,25 @@ _JOINT = 1.0e3
 
 
 def stopped(model: Model, x: np.ndarray, pose: np.ndarray, force_n: float, step: int) -> Outcome | None:
-    """Return the outcome of a step at whose end the edge at `pose` [m] has met a rigid region; None if it has not.
+    """Return the outcome of a step at whose end the edge at `pose` [m, rad] has met a rigid region; None if it has not.
 
     x: node positions [m] of one body, shape [node_count, 3]. force_n: size of the force on the knife [N].
     """
     rigid = model.rigid_points
     if rigid is None:
         return None
-    point = rigid.to_nodes @ x - pose
-    met = np.flatnonzero((point[:, 1] >= 0.0) & (np.abs(point[:, 2]) <= 0.5 * model.knife.length_m))
+    place = rigid.to_nodes @ x
+    point = turned(place - pose[:3], -float(pose[3]))
+    above = point[:, 1] >= model.knife.edge_height_m(point[:, 2])
+    met = np.flatnonzero(above & (np.abs(point[:, 2]) <= 0.5 * model.knife.length_m))
     if not len(met):
         return None
     anatomy = model.mesh.anatomy
     name = "" if anatomy is None else anatomy.regions[rigid.region[met[0]]].name
-    detail = f"Region {name!r}: the edge stops {1e3 * pose[1]:.1f} mm above the board, with {force_n:.4g} N."
+    along = point[met[:1], 2]
+    edge = np.stack([0.0 * along, model.knife.edge_height_m(along), along], axis=1)
+    height = pose[1] + turned(edge, float(pose[3]))[0, 1]
+    detail = f"Region {name!r}: the edge stops {1e3 * height:.1f} mm above the board, with {force_n:.4g} N."
     return Outcome(OutcomeKind.KNIFE_STOPPED, detail, step)
 
 

@@ -14,17 +14,21 @@ import warp as wp
 
 # Signed distance to the knife: a smooth shape, seen from one side.
 #
-# Local frame: origin at the tip of the edge in the middle of the blade, x across, y up, z along the blade [m].
+# Knife frame: origin at the tip of the edge in the middle of the blade, x across, y up, z along the blade [m]. It turns
+# about x only: `into_knife` and `out_of_knife` take vectors from the cut's directions to the knife's and back.
 # The one-sided distance sees the knife from one half of the fruit only (side = +1 or -1), so it has no medial axis:
 #
 #   m = (a + b + sqrt((a - b)^2 + tip^2)) / 2     a: flank plane, b: horizontal plane under the edge
 #   d = max3(max3(m, top), end)                   max3: cubic smooth maximum of width `blend`, C2, exact outside
 #
-# All pieces are affine or convex and 1-Lipschitz, so d is convex and 1-Lipschitz.
+# All pieces are affine or convex and 1-Lipschitz, so d is convex and 1-Lipschitz. A curved edge shears a and b: they
+# see y - h(z), with the convex height h of the edge. d stays convex, with the Lipschitz constant sqrt(1 + h'^2).
 
 
+_vec2 = wp.vec2d
 _vec3 = wp.vec3d
 _mat33 = wp.mat33d
+_curve = wp.types.vector(length=5, dtype=wp.float64)
 
 _HALF = wp.constant(wp.float64(0.5))
 _ONE = wp.constant(wp.float64(1.0))
@@ -39,6 +43,47 @@ class KnifeShape:
     height: wp.float64  # [m]
     half_length: wp.float64  # [m]
     blend: wp.float64  # width of the rounding towards spine and ends [m]
+    curve: _curve  # height of the edge over z: coefficients of z^2 to z^6 [m^-1 to m^-5], zero for a straight edge
+
+
+@wp.func
+def into_knife(v: _vec3, turn: _vec2):
+    """Return a vector in the knife's directions; turn: cosine and sine of its pitch."""
+    return _vec3(v[0], v[1] * turn[0] + v[2] * turn[1], v[2] * turn[0] - v[1] * turn[1])
+
+
+@wp.func
+def out_of_knife(v: _vec3, turn: _vec2):
+    """Return a vector given in the knife's directions in those of the cut: the inverse of into_knife."""
+    return _vec3(v[0], v[1] * turn[0] - v[2] * turn[1], v[2] * turn[0] + v[1] * turn[1])
+
+
+@wp.func
+def _turned_hessian(h: _mat33, turn: _vec2):
+    """Return a symmetric matrix given in the knife's directions in those of the cut."""
+    turned = _mat33(_ONE, _ZERO, _ZERO, _ZERO, turn[0], -turn[1], _ZERO, turn[1], turn[0])
+    return turned * h * wp.transpose(turned)
+
+
+@wp.func
+def edge_curve(z: wp.float64, shape: KnifeShape):
+    """Return height [m], slope [-] and curvature [1/m] of the edge at z; straight on beyond the blade's ends."""
+    t = wp.clamp(z, -shape.half_length, shape.half_length)
+    c = shape.curve
+    height = t * t * (c[0] + t * (c[1] + t * (c[2] + t * (c[3] + t * c[4]))))
+    slope = t * (
+        wp.float64(2.0) * c[0]
+        + t
+        * (
+            wp.float64(3.0) * c[1]
+            + t * (wp.float64(4.0) * c[2] + t * (wp.float64(5.0) * c[3] + t * wp.float64(6.0) * c[4]))
+        )
+    )
+    bend = wp.float64(2.0) * c[0] + t * (
+        wp.float64(6.0) * c[1]
+        + t * (wp.float64(12.0) * c[2] + t * (wp.float64(20.0) * c[3] + t * wp.float64(30.0) * c[4]))
+    )
+    return height + slope * (z - t), slope, wp.where(t == z, bend, _ZERO)
 
 
 @wp.func
@@ -63,10 +108,14 @@ def _smooth_max(a: wp.float64, b: wp.float64, width: wp.float64):
 
 
 @wp.func
-def _edge_section(q: _vec3, side: wp.float64, tip: wp.float64, shape: KnifeShape):
-    """Return the smooth maximum of flank plane and plane under the edge [m], the flank's weight, and its root [m]."""
-    flank = shape.flank_x * side * q[0] + shape.flank_y * q[1] - shape.flank_offset
-    bottom = -q[1]
+def _edge_section(q: _vec3, height: wp.float64, side: wp.float64, tip: wp.float64, shape: KnifeShape):
+    """Return the smooth maximum of flank plane and plane under the edge [m], the flank's weight, and its root [m].
+
+    height: of the edge at this place along the blade [m].
+    """
+    above = q[1] - height
+    flank = shape.flank_x * side * q[0] + shape.flank_y * above - shape.flank_offset
+    bottom = -above
     gap = flank - bottom
     root = wp.sqrt(gap * gap + tip * tip)
     return _HALF * (flank + bottom + root), _HALF * (_ONE + gap / root), root
@@ -74,14 +123,16 @@ def _edge_section(q: _vec3, side: wp.float64, tip: wp.float64, shape: KnifeShape
 
 @wp.func
 def one_sided_distance(q: _vec3, side: wp.float64, tip: wp.float64, shape: KnifeShape):
-    m, _flank_weight, _root = _edge_section(q, side, tip, shape)
+    height, _slope, _bend = edge_curve(q[2], shape)
+    m, _flank_weight, _root = _edge_section(q, height, side, tip, shape)
     d = _smooth_max(m, q[1] - shape.height, shape.blend)
     return _smooth_max(d, wp.abs(q[2]) - shape.half_length, shape.blend)
 
 
 @wp.func
 def one_sided_gradient(q: _vec3, side: wp.float64, tip: wp.float64, shape: KnifeShape):
-    m, flank_weight, _root = _edge_section(q, side, tip, shape)
+    height, slope, _bend = edge_curve(q[2], shape)
+    m, flank_weight, _root = _edge_section(q, height, side, tip, shape)
     top = q[1] - shape.height
     end = wp.abs(q[2]) - shape.half_length
     d = _smooth_max(m, top, shape.blend)
@@ -89,25 +140,31 @@ def one_sided_gradient(q: _vec3, side: wp.float64, tip: wp.float64, shape: Knife
     end_weight = _ONE - _smooth_max_weight(d, end, shape.blend)
     section = (_ONE - end_weight) * (_ONE - top_weight)
     gx = section * flank_weight * shape.flank_x * side
-    gy = section * (flank_weight * (shape.flank_y + _ONE) - _ONE) + (_ONE - end_weight) * top_weight
-    gz = end_weight * wp.sign(q[2])
+    up = section * (flank_weight * (shape.flank_y + _ONE) - _ONE)
+    gy = up + (_ONE - end_weight) * top_weight
+    gz = end_weight * wp.sign(q[2]) - slope * up
     return _vec3(gx, gy, gz)
 
 
 @wp.func
 def one_sided_hessian(q: _vec3, side: wp.float64, tip: wp.float64, shape: KnifeShape):
-    m, flank_weight, root = _edge_section(q, side, tip, shape)
+    height, slope, bend = edge_curve(q[2], shape)
+    m, flank_weight, root = _edge_section(q, height, side, tip, shape)
     top = q[1] - shape.height
     end = wp.abs(q[2]) - shape.half_length
     d = _smooth_max(m, top, shape.blend)
     keep_top = _smooth_max_weight(m, top, shape.blend)
     keep_end = _smooth_max_weight(d, end, shape.blend)
-    flank_minus_bottom = _vec3(shape.flank_x * side, shape.flank_y + _ONE, _ZERO)
-    grad_m = _vec3(shape.flank_x * side * flank_weight, flank_weight * (shape.flank_y + _ONE) - _ONE, _ZERO)
+    apart = shape.flank_y + _ONE
+    flank_minus_bottom = _vec3(shape.flank_x * side, apart, -slope * apart)
+    up = flank_weight * apart - _ONE
+    grad_m = _vec3(shape.flank_x * side * flank_weight, up, -slope * up)
     grad_top = _vec3(_ZERO, _ONE, _ZERO)
     grad_d = grad_m * keep_top + grad_top * (_ONE - keep_top)
     grad_end = _vec3(_ZERO, _ZERO, wp.sign(q[2]))
     hess_m = wp.outer(flank_minus_bottom, flank_minus_bottom) * (_HALF * tip * tip / (root * root * root))
+    along = _vec3(_ZERO, _ZERO, _ONE)
+    hess_m = hess_m - wp.outer(along, along) * (bend * up)
     m_top = grad_m - grad_top
     hess_d = hess_m * keep_top + wp.outer(m_top, m_top) * _smooth_max_curvature(m, top, shape.blend)
     d_end = grad_d - grad_end
@@ -258,9 +315,9 @@ def depth_and_normal(a: _vec3, e: _vec3, s: wp.float64, edge: Edge, setting: Con
 
 
 @wp.func
-def distance_hessian(q: _vec3, edge: Edge, setting: ContactSetting):
-    """Return the Hessian of the distance at the contact point [1/m]."""
-    return one_sided_hessian(q, edge.side, edge.tip, setting.shape)
+def distance_hessian(q: _vec3, turn: _vec2, edge: Edge, setting: ContactSetting):
+    """Return the Hessian of the distance at the contact point q of the knife's frame, in the cut's directions [1/m]."""
+    return _turned_hessian(one_sided_hessian(q, edge.side, edge.tip, setting.shape), turn)
 
 
 @wp.func

@@ -1,8 +1,10 @@
 """Edge law: the edge severs the samples it passes, with a fracture toughness, and meets drag along the blade.
 
 Every sample is a small piece of the cut surface. `depth` is the distance by which the edge has passed it, positive
-beyond it. The fraction of the fracture energy spent at depth q is S(q) = 1 - (1 + q / rise) exp(-q / rise), so that the
-force of a blade that moves straight down is toughness x width, reached over a few rise lengths.
+beyond it, measured across the edge. Points, velocities and forces are in the knife's frame, and the velocity is that of
+the edge at the sample, so that a blade may be tilted, curved, and turn about x. The fraction of the fracture energy
+spent at depth q is S(q) = 1 - (1 + q / rise) exp(-q / rise), so that the force of a blade that moves straight down is
+toughness x width, reached over a few rise lengths.
 
 The toughness G has three shares, a + e + m = 1. With the slice-push ratio xi, and A = G x width, a steady cut takes
 
@@ -19,6 +21,7 @@ The default shares come from 44 public sawing cuts (see SPRING_PARAMETERS); shar
 
 import warp as wp
 
+from disect_sim.kernels.contact_point import KnifeShape, edge_curve
 from disect_sim.kernels.laws import ONE, ZERO, ramp, ramp_slope, rounded_speed, smooth_step
 
 _vec3 = wp.vec3d
@@ -33,23 +36,21 @@ REST_SPEED = wp.constant(wp.float64(1.0e-3))  # speed below which a knife counts
 
 
 @wp.func
-def _depth_below(point: _vec3, half_length: wp.float64):
+def _depth_below(point: _vec3, shape: KnifeShape):
     """Return the distance by which the edge has passed the point [m]; point: relative to the middle of the edge [m]."""
-    return point[1] - _END_SLOPE * ramp(wp.abs(point[2]) - half_length, _END_ONSET)
+    height, slope, _bend = edge_curve(point[2], shape)
+    end = _END_SLOPE * ramp(wp.abs(point[2]) - shape.half_length, _END_ONSET)
+    return (point[1] - height) / wp.sqrt(ONE + slope * slope) - end
 
 
 @wp.func
-def _depth_gradient(point: _vec3, half_length: wp.float64):
-    """Return d(_depth_below)/d(point) [-]: upwards, except beyond the blade's ends."""
-    slope = _END_SLOPE * ramp_slope(wp.abs(point[2]) - half_length, _END_ONSET)
-    return _vec3(ZERO, ONE, -slope * wp.sign(point[2]))
-
-
-@wp.func
-def _passing_rate(point: _vec3, velocity: _vec3, half_length: wp.float64):
-    """Return the speed at which the knife's motion carries its edge past the point [m/s]."""
-    slope = _END_SLOPE * ramp_slope(wp.abs(point[2]) - half_length, _END_ONSET)
-    return slope * wp.sign(point[2]) * velocity[2] - velocity[1]
+def _depth_gradient(point: _vec3, shape: KnifeShape):
+    """Return d(_depth_below)/d(point) [-]: across the edge, except beyond the blade's ends."""
+    height, slope, bend = edge_curve(point[2], shape)
+    across = ONE / wp.sqrt(ONE + slope * slope)
+    end = _END_SLOPE * ramp_slope(wp.abs(point[2]) - shape.half_length, _END_ONSET)
+    leaning = slope * across * (ONE + (point[1] - height) * bend * across * across)
+    return _vec3(ZERO, across, -end * wp.sign(point[2]) - leaning)
 
 
 @wp.func
@@ -68,7 +69,7 @@ def _paying_rate(depth: wp.float64, rise: wp.float64):
 
 @wp.kernel
 def edge_force(
-    half_length: wp.float64,
+    shape: KnifeShape,
     area: wp.array(dtype=wp.float64),
     point_in: wp.array(dtype=_vec3),
     velocity_in: wp.array(dtype=_vec3),
@@ -82,13 +83,13 @@ def edge_force(
 ):
     """Compute the force of the edge on each sample [N], and the power that its drag dissipates [W].
 
-    With k = toughness x area x S'(q) x loaded, the passing rate r, the knife's velocity v, v0 = REST_SPEED and
-    R(w) = ramp(w, v0):
+    With k = toughness x area x S'(q) x loaded, the edge's velocity v, the passing rate r = -v . grad(depth),
+    v0 = REST_SPEED and R(w) = ramp(w, v0):
 
         f = k [ (a R(r) + m R(|v|)) v / (|v|^2 + v0^2)  -  e R(r) max(0, r) / (r^2 + v0^2) grad(depth) ]
 
     Its power tends to k [(a + e) r + m |v|] for speeds far above v0. Straight down (v along -y, between the blade's
-    ends) all shares give the same force.
+    ends, the edge level) all shares give the same force.
 
     At rest and at reversal: every term goes to zero with the square of its speed below v0 = 1 mm/s, and changes sign
     smoothly where the stroke reverses. There the slice-push ratio is zero, so that a blade that descends while it
@@ -100,17 +101,19 @@ def edge_force(
     than a body moves under the edge in one step: the force of a step is evaluated before its motion, and with a shorter
     length a light, loose body bounces.
 
-    point: relative to the knife, at the predicted end of the step [m]; velocity: the knife's, at the end [m/s]; passed:
-    largest depth so far [m]; toughness [J/m^2]; rise [m]; press, drag: shares e and m of the toughness [-].
+    point: in the knife's frame, at the predicted end of the step [m]; velocity: the edge's there, in its directions, at
+    the end [m/s]; passed: largest depth so far [m]; toughness [J/m^2]; rise [m]; press, drag: shares e and m of the
+    toughness [-].
     """
     i = wp.tid()
-    depth = _depth_below(point_in[i], half_length)
+    depth = _depth_below(point_in[i], shape)
+    across = _depth_gradient(point_in[i], shape)
     deepest = wp.max(passed_in[i], depth)
     loaded = wp.clamp(ONE - (deepest - depth) / _RELOAD_LENGTH, ZERO, ONE)
     v = velocity_in[i]
     rest2 = REST_SPEED * REST_SPEED
     speed2 = wp.dot(v, v) + rest2
-    rate = _passing_rate(point_in[i], v, half_length)
+    rate = -wp.dot(v, across)
     passing = ramp(rate, REST_SPEED)
     press = press_in[i]
     drag = drag_in[i]
@@ -118,15 +121,13 @@ def edge_force(
     dragged = drag * ramp(rounded_speed(v), REST_SPEED)
     pressed = press * passing * wp.max(ZERO, rate) / (rate * rate + rest2)
     size = toughness_in[i] * area[i] * _paying_rate(deepest, rise_in[i]) * loaded
-    force_out[i] = v * (size * ((sliced + dragged) / speed2)) - _depth_gradient(point_in[i], half_length) * (
-        size * pressed
-    )
+    force_out[i] = v * (size * ((sliced + dragged) / speed2)) - across * (size * pressed)
     drag_power_out[i] = size * dragged * wp.dot(v, v) / speed2
 
 
 @wp.kernel
 def edge_passes(
-    half_length: wp.float64,
+    shape: KnifeShape,
     point_in: wp.array(dtype=_vec3),
     passed_in: wp.array(dtype=wp.float64),
     passed_out: wp.array(dtype=wp.float64),
@@ -134,7 +135,7 @@ def edge_passes(
 ):
     """Compute the largest depth after the step [m], and the severed fraction of the sample's springs [-]."""
     i = wp.tid()
-    passed = wp.max(passed_in[i], _depth_below(point_in[i], half_length))
+    passed = wp.max(passed_in[i], _depth_below(point_in[i], shape))
     passed_out[i] = passed
     severed_out[i] = smooth_step(passed / SEVER_LENGTH)
 

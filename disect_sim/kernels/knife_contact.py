@@ -8,7 +8,9 @@ order,
     v = (3 x_{n+1} - 4 x_n + x_{n-1}) / (2 dt) - (the same of the knife) = (3/2 X - Y - Z/2 - swing) / dt
 
 with X, Y, Z the points x_{n+1}, x_n, z relative to the knife at t_{n+1}, t_n, t_{n+1}, and swing the half second
-difference of the knife's positions.
+difference of the knife's positions. A knife that turns at the rate w has at the contact point r, relative to its origin
+at the predicted end of the step, the additional velocity w x r. The distance is that in the knife's frame; points,
+normals and forces are in the cut's directions.
 """
 
 import warp as wp
@@ -21,6 +23,8 @@ from disect_sim.kernels.contact_point import (
     depth_and_normal,
     distance_hessian,
     edge_of,
+    into_knife,
+    out_of_knife,
 )
 from disect_sim.kernels.laws import (
     friction_coefficient,
@@ -35,6 +39,7 @@ from disect_sim.kernels.laws import (
 
 wp.set_module_options({"enable_backward": False})
 
+_vec2 = wp.vec2d
 _vec3 = wp.vec3d
 _mat33 = wp.mat33d
 
@@ -50,6 +55,7 @@ class KnifeState:
 
     x: wp.array(dtype=_vec3)  # nodes [m], [node_count]
     pose: wp.array(dtype=_vec3)  # knife [m], [copy_count]
+    turn: wp.array(dtype=_vec2)  # cosine and sine of its pitch, [copy_count]
     found: wp.array(dtype=wp.float64)  # contact coordinate s, [contact_count]
     curvature: wp.array(dtype=wp.float64)  # curvature that gives the derivative of s [m], [contact_count]
 
@@ -62,6 +68,9 @@ class Foreseen:
     normal: wp.array(dtype=_vec3)  # unit normal at the predicted end
     force: wp.array(dtype=wp.float64)  # normal force at the predicted end [N]
     swing: wp.array(dtype=_vec3)  # half second difference of the knife's positions [m], [copy_count]
+    spin: wp.array(
+        dtype=wp.float64
+    )  # rate at which the knife turns at the end, times the step [rad], [copy_count]
 
 
 @wp.struct
@@ -130,11 +139,12 @@ def friction_force_limit(depth: wp.float64, gradient: _vec3, edge: Edge, setting
 
 
 @wp.func
-def slip_of(ends: Ends, u: wp.float64, normal: _vec3, swing: _vec3, dt: wp.float64):
+def slip_of(ends: Ends, u: wp.float64, normal: _vec3, swing: _vec3, spin: wp.float64, dt: wp.float64):
     """Return the slip velocity of the point u of the edge along the knife [m/s], and its (rounded) speed."""
+    r = ends.z0 + (ends.z1 - ends.z0) * u
     p0 = ends.x0 * _SLIP - ends.y0 - ends.z0 * _HALF
     p1 = ends.x1 * _SLIP - ends.y1 - ends.z1 * _HALF
-    slip = p0 + (p1 - p0) * u - swing
+    slip = p0 + (p1 - p0) * u - swing - _vec3(_ZERO, -r[2], r[1]) * spin
     velocity = (slip - normal * wp.dot(normal, slip)) / dt
     return velocity, rounded_speed(velocity)
 
@@ -152,6 +162,7 @@ def look_back(
     parameters: wp.array(dtype=wp.float64, ndim=2),
     x_in: wp.array(dtype=_vec3),
     pose_in: wp.array(dtype=_vec3),
+    turn_in: wp.array(dtype=_vec2),
     found_out: wp.array(dtype=wp.float64),
     curvature_out: wp.array(dtype=wp.float64),
     depth_out: wp.array(dtype=wp.float64),
@@ -160,8 +171,9 @@ def look_back(
     i = wp.tid()
     n = edges.parents[i]
     edge = edge_of(edges, parameters, i)
-    a = x_in[n[0]] - pose_in[edges.copy[i]]
-    e = (x_in[n[1]] - x_in[n[0]]) * edge.c
+    turn = turn_in[edges.copy[i]]
+    a = into_knife(x_in[n[0]] - pose_in[edges.copy[i]], turn)
+    e = into_knife((x_in[n[1]] - x_in[n[0]]) * edge.c, turn)
     s, curvature = contact_coordinate(a, e, edge, setting)
     depth, _grad = depth_and_normal(a, e, s, edge, setting)
     found_out[i] = s
@@ -176,6 +188,7 @@ def look_ahead(
     parameters: wp.array(dtype=wp.float64, ndim=2),
     x_in: wp.array(dtype=_vec3),
     pose_in: wp.array(dtype=_vec3),
+    turn_in: wp.array(dtype=_vec2),
     found_out: wp.array(dtype=wp.float64),
     curvature_out: wp.array(dtype=wp.float64),
     normal_out: wp.array(dtype=_vec3),
@@ -185,13 +198,14 @@ def look_ahead(
     i = wp.tid()
     n = edges.parents[i]
     edge = edge_of(edges, parameters, i)
-    a = x_in[n[0]] - pose_in[edges.copy[i]]
-    e = (x_in[n[1]] - x_in[n[0]]) * edge.c
+    turn = turn_in[edges.copy[i]]
+    a = into_knife(x_in[n[0]] - pose_in[edges.copy[i]], turn)
+    e = into_knife((x_in[n[1]] - x_in[n[0]]) * edge.c, turn)
     s, curvature = contact_coordinate(a, e, edge, setting)
     depth, grad = depth_and_normal(a, e, s, edge, setting)
     found_out[i] = s
     curvature_out[i] = curvature
-    normal_out[i] = wp.normalize(grad)
+    normal_out[i] = wp.normalize(out_of_knife(grad, turn))
     force_out[i] = friction_force_limit(depth, grad, edge, setting)
 
 
@@ -215,12 +229,16 @@ def contact_gradient(
     i = order[first + wp.tid()]
     n = edges.parents[i]
     edge = edge_of(edges, parameters, i)
-    ends = _ends_of(n, edges.copy[i], state_in, before_in, ahead_in)
-    e = (ends.x1 - ends.x0) * edge.c
-    s, curvature = contact_coordinate(ends.x0, e, edge, setting)
+    copy = edges.copy[i]
+    ends = _ends_of(n, copy, state_in, before_in, ahead_in)
+    turn = state_in.turn[copy]
+    a = into_knife(ends.x0, turn)
+    e = into_knife((ends.x1 - ends.x0) * edge.c, turn)
+    s, curvature = contact_coordinate(a, e, edge, setting)
     found_out[i] = s
     curvature_out[i] = curvature
-    depth, grad = depth_and_normal(ends.x0, e, s, edge, setting)
+    depth, local = depth_and_normal(a, e, s, edge, setting)
+    grad = out_of_knife(local, turn)
     limit = foreseen_in.force[i]
     if depth <= _ZERO and limit <= _ZERO:
         forces_out.energy[i] = _vec3()
@@ -234,7 +252,7 @@ def contact_gradient(
 
     u_ahead = edge.c * ahead_in.found[i]
     velocity, speed = slip_of(
-        ends, u_ahead, foreseen_in.normal[i], foreseen_in.swing[edges.copy[i]], setting.dt
+        ends, u_ahead, foreseen_in.normal[i], foreseen_in.swing[copy], foreseen_in.spin[copy], setting.dt
     )
     coefficient = knife_friction(speed, edge)
     friction_force = velocity * (-limit * coefficient / speed)
@@ -271,10 +289,13 @@ def contact_hessian(
     i = order[first + wp.tid()]
     n = edges.parents[i]
     edge = edge_of(edges, parameters, i)
-    ends = _ends_of(n, edges.copy[i], state_in, before_in, ahead_in)
-    e = (ends.x1 - ends.x0) * edge.c
+    copy = edges.copy[i]
+    ends = _ends_of(n, copy, state_in, before_in, ahead_in)
+    turn = state_in.turn[copy]
+    a = into_knife(ends.x0, turn)
+    e = into_knife((ends.x1 - ends.x0) * edge.c, turn)
     s = state_in.found[i]
-    depth, grad = depth_and_normal(ends.x0, e, s, edge, setting)
+    depth, local = depth_and_normal(a, e, s, edge, setting)
     limit = foreseen_in.force[i]
     if depth <= _ZERO and limit <= _ZERO:
         return
@@ -282,8 +303,9 @@ def contact_hessian(
     u = edge.c * s
     w0 = _ONE - u
     w1 = u
-    shape_hessian = distance_hessian(ends.x0 + e * s, edge, setting)
-    bend = shape_hessian * e
+    grad = out_of_knife(local, turn)
+    shape_hessian = distance_hessian(a + e * s, turn, edge, setting)
+    bend = shape_hessian * ((ends.x1 - ends.x0) * edge.c)
     q0 = bend * w0 - grad * edge.c
     q1 = bend * w1 + grad * edge.c
     inverse = press / state_in.curvature[i]
@@ -294,7 +316,9 @@ def contact_hessian(
 
     u_ahead = edge.c * ahead_in.found[i]
     normal = foreseen_in.normal[i]
-    velocity, speed = slip_of(ends, u_ahead, normal, foreseen_in.swing[edges.copy[i]], setting.dt)
+    velocity, speed = slip_of(
+        ends, u_ahead, normal, foreseen_in.swing[copy], foreseen_in.spin[copy], setting.dt
+    )
     secant = knife_friction(speed, edge) / speed
     tangent = friction_slope(speed, edge.mu, edge.stribeck, edge.kf)
     plane = wp.identity(n=3, dtype=wp.float64) - wp.outer(normal, normal)

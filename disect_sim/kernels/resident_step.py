@@ -6,13 +6,16 @@ Arrays hold one copy of the body after another; kernels run over copies and the 
 import warp as wp
 
 from disect_sim.kernels.conjugate_gradients import LANE_COUNT
+from disect_sim.kernels.contact_point import into_knife, out_of_knife
 from disect_sim.kernels.laws import HALF, ONE, ZERO
 from disect_sim.kernels.resident_newton import Newton
 from disect_sim.kernels.springs import SpringGeometry, stretch_vector
 
 wp.set_module_options({"enable_backward": False})
 
+_vec2 = wp.vec2d
 _vec3 = wp.vec3d
+_vec4 = wp.vec4d
 
 _STALLED = wp.constant(1)
 _DIVERGED = wp.constant(2)
@@ -41,7 +44,7 @@ class Body:
     matters: wp.array(dtype=wp.int32)  # 1: enough material to count when inverted, [tet_count]
     parents: wp.array(dtype=wp.vec2i)  # ends of the cut edges, [copy_count contact_count]
     coordinate: wp.array(dtype=wp.float64)  # material part of the cut edges, [copy_count contact_count]
-    poses: wp.array2d(dtype=_vec3)  # knife [m], [copy_count, step_count + 1]
+    poses: wp.array2d(dtype=_vec4)  # knife [m] and its pitch [rad], [copy_count, step_count + 1]
     force_limit: wp.array(dtype=wp.float64)  # force limit on the knife [N], [copy_count]
 
 
@@ -79,6 +82,16 @@ def _next_step(body: Body, state: State, copy: int):
     return wp.min(state.step[copy] + 1, body.poses.shape[1] - 1)
 
 
+@wp.func
+def _place(pose: _vec4):
+    return _vec3(pose[0], pose[1], pose[2])
+
+
+@wp.func
+def _turn(pose: _vec4):
+    return _vec2(wp.cos(pose[3]), wp.sin(pose[3]))
+
+
 @wp.kernel
 def start_knife(
     body: Body,
@@ -86,17 +99,23 @@ def start_knife(
     pose_out: wp.array(dtype=_vec3),
     pose_previous_out: wp.array(dtype=_vec3),
     swing_out: wp.array(dtype=_vec3),
+    turn_out: wp.array(dtype=_vec2),
+    turn_previous_out: wp.array(dtype=_vec2),
+    spin_out: wp.array(dtype=wp.float64),
 ):
     copy = wp.tid()
     n = _next_step(body, state, copy)
-    pose_out[copy] = body.poses[copy, n]
-    pose_previous_out[copy] = body.poses[copy, n - 1]
-    swing = _vec3()
+    now = body.poses[copy, n]
+    before = body.poses[copy, n - 1]
+    swing = _vec4()
     if n > 1:
-        swing = (
-            body.poses[copy, n] - body.poses[copy, n - 1] * wp.float64(2.0) + body.poses[copy, n - 2]
-        ) * HALF
-    swing_out[copy] = swing
+        swing = (now - before * wp.float64(2.0) + body.poses[copy, n - 2]) * HALF
+    pose_out[copy] = _place(now)
+    pose_previous_out[copy] = _place(before)
+    swing_out[copy] = _place(swing)
+    turn_out[copy] = _turn(now)
+    turn_previous_out[copy] = _turn(before)
+    spin_out[copy] = now[3] - before[3] + swing[3]
 
 
 @wp.kernel
@@ -202,7 +221,7 @@ def observe(
     energy [J], inverted tets, and of the edge law, not filled here, work of fracture [J] and drag power [W].
     """
     copy, lane = wp.tid()
-    pose = body.poses[copy, _next_step(body, state, copy)]
+    pose = _place(body.poses[copy, _next_step(body, state, copy)])
     force = _vec3()
     torque = _vec3()
     area = ZERO
@@ -367,11 +386,16 @@ def multiply_vectors(
 
 
 @wp.kernel
-def relative_to_knife(count: int, pose_in: wp.array(dtype=_vec3), point_out: wp.array(dtype=_vec3)):
-    """Subtract the knife position; count: samples of one copy."""
+def relative_to_knife(
+    count: int,
+    pose_in: wp.array(dtype=_vec3),
+    turn_in: wp.array(dtype=_vec2),
+    point_out: wp.array(dtype=_vec3),
+):
+    """Take points into the knife's frame; count: samples of one copy."""
     copy, k = wp.tid()
     i = copy * count + k
-    point_out[i] = point_out[i] - pose_in[copy]
+    point_out[i] = into_knife(point_out[i] - pose_in[copy], turn_in[copy])
 
 
 @wp.kernel
@@ -386,27 +410,37 @@ def prepare_load(
     pose_in: wp.array(dtype=_vec3),
     pose_previous_in: wp.array(dtype=_vec3),
     swing_in: wp.array(dtype=_vec3),
+    turn_in: wp.array(dtype=_vec2),
+    spin_in: wp.array(dtype=wp.float64),
     paying_area_out: wp.array(dtype=wp.float64),
     velocity_out: wp.array(dtype=_vec3),
 ):
-    """Compute the knife's velocity at the end of the step [m/s], and the area [m^2] of samples that can have a
-    force.
+    """Compute the edge's velocity at the samples, at the end of the step and in the knife's directions [m/s], and the
+    area [m^2] of samples that can have a force. Points are in the knife's frame.
     """
     copy, k = wp.tid()
     i = copy * count + k
-    velocity_out[i] = (pose_in[copy] - pose_previous_in[copy] + swing_in[copy]) / dt
+    point = point_in[i]
+    moved = into_knife(pose_in[copy] - pose_previous_in[copy] + swing_in[copy], turn_in[copy])
+    velocity_out[i] = (moved + _vec3(ZERO, -point[2], point[1]) * spin_in[copy]) / dt
     paying_area_out[i] = ZERO
-    if point_in[i][1] > ZERO and passed_in[i] < paid_after * rise[i]:
+    if point[1] > ZERO and passed_in[i] < paid_after * rise[i]:
         paying_area_out[i] = area[i]
 
 
 @wp.kernel
-def add_load(body: Body, force_in: wp.array(dtype=_vec3), predicted_out: wp.array(dtype=_vec3)):
-    """Add the edge's force on the free nodes [N] to the predicted positions."""
+def add_load(
+    body: Body,
+    turn_in: wp.array(dtype=_vec2),
+    force_in: wp.array(dtype=_vec3),
+    predicted_out: wp.array(dtype=_vec3),
+):
+    """Add the edge's force on the free nodes, given in the knife's directions [N], to the predicted positions."""
     copy, k = wp.tid()
     i = copy * body.node_count + k
     if body.held[k] == 0:
-        predicted_out[i] = predicted_out[i] + force_in[i] * (body.dt * body.dt / body.mass[i])
+        force = out_of_knife(force_in[i], turn_in[copy])
+        predicted_out[i] = predicted_out[i] + force * (body.dt * body.dt / body.mass[i])
 
 
 @wp.kernel
@@ -427,13 +461,17 @@ def left_of_springs(
 @wp.kernel
 def observe_edge(
     count: int,
+    turn_in: wp.array(dtype=_vec2),
     point_in: wp.array(dtype=_vec3),
     force_in: wp.array(dtype=_vec3),
     energy_in: wp.array(dtype=wp.float64),
     drag_power_in: wp.array(dtype=wp.float64),
     lanes_out: wp.array3d(dtype=wp.float64),
 ):
-    """Add force [N] and torque [N m] on the knife to the lanes of `observe`; fill those of energy [J] and drag [W]."""
+    """Add force [N] and torque [N m] on the knife to the lanes of `observe`; fill those of energy [J] and drag [W].
+
+    Points and forces are in the knife's frame, the lanes in the cut's directions.
+    """
     copy, lane = wp.tid()
     force = _vec3()
     torque = _vec3()
@@ -444,6 +482,8 @@ def observe_edge(
         torque -= wp.cross(point_in[i], force_in[i])
         energy += energy_in[i]
         drag_power += drag_power_in[i]
+    force = out_of_knife(force, turn_in[copy])
+    torque = out_of_knife(torque, turn_in[copy])
     for k in range(3):
         lanes_out[copy, k, lane] += force[k]
         lanes_out[copy, 3 + k, lane] += torque[k]

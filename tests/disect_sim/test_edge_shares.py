@@ -48,7 +48,7 @@ def kernel_force(velocity, press, drag, *, point=(0.0, 6e-4, 0.0), passed=0.0) -
     area = wp.ones(1, dtype=wp.float64, device="cpu")
     force = wp.zeros(1, dtype=wp.vec3d, device="cpu")
     power = wp.zeros(1, dtype=wp.float64, device="cpu")
-    inputs = [wp.float64(HALF_LENGTH), area, *vectors, *given, force, power]
+    inputs = [Knife(length_m=2.0 * HALF_LENGTH).shape(), area, *vectors, *given, force, power]
     wp.launch(edge.edge_force, dim=1, inputs=inputs, device="cpu")
     return force.numpy()[0], float(power.numpy()[0])
 

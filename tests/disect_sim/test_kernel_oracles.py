@@ -14,7 +14,7 @@ from disect_sim.kernels.contact_point import (
     one_sided_distance,
     one_sided_gradient,
 )
-from disect_sim.knife import KNIVES
+from disect_sim.knife import KNIVES, Knife
 from disect_sim.parameters import MATERIALS
 from disect_sim.step_system import StepStart
 from tests.disect_sim.knife_distance import knife_distance
@@ -137,17 +137,23 @@ def strained_tets():
     return TetBody(nodes, tets, material), material, x, previous
 
 
-@pytest.fixture(scope="module")
-def contact_step():
+TURNED = np.array([[0.0, 0.014, 0.0, 0.12], [0.0, 0.0139, 2e-5, 0.124]])
+"""Poses [m, rad] of a knife with a belly, at 7 degrees and turning."""
+
+
+@pytest.fixture(scope="module", params=["straight", "turning"])
+def contact_step(request):
     mesh = irregular_block()
-    model = block_model(mesh)
+    turning = request.param == "turning"
+    model = block_model(mesh, knife=Knife(belly_radius_m=0.25) if turning else None)
     system = step_system(model, {"sdf_kd": 30.0, "sdf_stribeck": 0.2, "sdf_kf": 0.1}, DT)
     rng = np.random.default_rng(6)
     x_n = mesh.nodes + 2e-4 * rng.normal(size=mesh.nodes.shape)
     x, ahead = (x_n + 2e-5 * rng.normal(size=x_n.shape) for _ in range(2))
-    poses = np.array([[0.0, 0.012, 0.0], [0.0, 0.0119, 2e-5]])
+    straight = np.array([[0.0, 0.012, 0.0, 0.0], [0.0, 0.0119, 2e-5, 0.0]])
+    poses = TURNED if turning else straight
     k = system.parameters.row("cut_spring_ke")
-    start = StepStart(x_n, x, k, *poses, ahead, np.array([0.0, 2e-6, 5e-6]))
+    start = StepStart(x_n, x, k, *poses, ahead, np.array([0.0, 2e-6, 5e-6, 3e-4 * turning]))
     system.begin(*start)
     system.gradient(x)
     return system, x, start
@@ -217,25 +223,27 @@ class TestKnifeDistance:
     """Gradient and Hessian of the knife's distance against autodiff of distance and gradient."""
 
     POINTS = np.random.default_rng(4).uniform((-0.004, -0.004, -0.03), (0.004, 0.045, 0.03), (500, 3))
-    KNIFE = KNIVES["folding"]
+    BLADES = (KNIVES["folding"], Knife(length_m=0.054, belly_radius_m=0.09))
 
+    @pytest.mark.parametrize("knife", BLADES)
     @pytest.mark.parametrize("tip", [2e-4, 1e-3])
     @pytest.mark.parametrize("side", [1.0, -1.0])
-    def test_gradient_of_the_one_sided_distance(self, side, tip):
+    def test_gradient_of_the_one_sided_distance(self, side, tip, knife):
         points = array(self.POINTS, wp.vec3d)
-        inputs = [self.KNIFE.shape(), wp.float64(side), wp.float64(tip), points]
+        inputs = [knife.shape(), wp.float64(side), wp.float64(tip), points]
         autodiff(distances, 500, inputs, [zeros(500)], [np.ones(500)])
-        gradient = knife_distance(self.KNIFE, self.POINTS, side, tip)[1]
+        gradient = knife_distance(knife, self.POINTS, side, tip)[1]
         assert np.abs(gradient - points.grad.numpy()).max() < 1e-12
 
+    @pytest.mark.parametrize("knife", BLADES)
     @pytest.mark.parametrize("tip", [2e-4, 1e-3])
     @pytest.mark.parametrize("side", [1.0, -1.0])
-    def test_hessian_times_vector(self, side, tip):
+    def test_hessian_times_vector(self, side, tip, knife):
         seeds = np.random.default_rng(5).normal(size=(500, 3))
         points = array(self.POINTS, wp.vec3d)
-        inputs = [self.KNIFE.shape(), wp.float64(side), wp.float64(tip), points]
+        inputs = [knife.shape(), wp.float64(side), wp.float64(tip), points]
         autodiff(distance_gradients, 500, inputs, [zeros(500, wp.vec3d)], [seeds])
-        hessian = knife_distance(self.KNIFE, self.POINTS, side, tip)[2]
+        hessian = knife_distance(knife, self.POINTS, side, tip)[2]
         product = np.einsum("nij,nj->ni", hessian, seeds)
         assert np.abs(product - points.grad.numpy()).max() < 1e-9 * np.abs(product).max()
 
@@ -284,10 +292,12 @@ class TestContact:
             )
         )
         places = ((x, start.pose), (start.x_n, start.pose_n), (start.ahead, start.pose))
-        ends = [array(where[end] - pose, wp.vec3d) for where, pose in places for end in (a, b)]
+        ends = [array(where[end] - pose[:3], wp.vec3d) for where, pose in places for end in (a, b)]
         d = system.on_device
-        swing = array(np.tile(start.swing, (count, 1)), wp.vec3d)
-        inputs = [d.contact, d.edges, found, array(d.contact_parameters.numpy()), *ends, swing]
+        swing = array(np.tile(start.swing[:3], (count, 1)), wp.vec3d)
+        now, before = start.pose[3], start.pose_n[3]
+        angles = [array(np.full(count, angle)) for angle in (now, before, now - before + start.swing[3])]
+        inputs = [d.contact, d.edges, found, array(d.contact_parameters.numpy()), *ends, swing, *angles]
         outputs = [zeros(count, wp.vec3d), zeros(count, wp.vec3d), zeros(count, wp.vec2d), zeros(count)]
         autodiff(contact_force.contact_force, count, inputs, outputs, seeds(count))
         return outputs, ends
@@ -338,7 +348,7 @@ class TestContact:
         np.add.at(product, a, ends[0].grad.numpy())
         np.add.at(product, b, ends[1].grad.numpy())
         numeric = []
-        far = np.array([0.0, 10.0, 0.0])
+        far = np.array([0.0, 10.0, 0.0, 0.0])
         for where in (start, start._replace(pose_n=far, pose=far)):
             system.begin(*where)
             pair = [system.gradient(x + s * 1e-9 * v).copy() for s in (1.0, -1.0)]

@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy.integrate import quad
 
-from disect_sim import ConstantVelocity, InputError, RecordedMotion, SlicingMotion
+from disect_sim import ConstantVelocity, InputError, RecordedMotion, RockingMotion, SlicingMotion
 
 TIMES = np.linspace(0.0, 0.9, 901)
 
@@ -98,6 +98,12 @@ MOTIONS = {
         np.linspace(0.0, 0.9, 10), np.random.default_rng(1).uniform(0.0, 0.1, (10, 2))
     ),
     "slicing": SlicingMotion(amplitude=[0.05, 0.02, 0.03, 0.04, 0.06], initial_z=0.001),
+    "rocking": RockingMotion(
+        amplitude=[0.05, 0.02, 0.03, 0.04, 0.06],
+        pivot=(0.004, 0.07),
+        initial_pitch=-0.3,
+        pitch_rate=[0.1, 0.3, 0.2, 0.15, 0.2],
+    ),
 }
 
 
@@ -105,7 +111,7 @@ MOTIONS = {
 def test_pullback_agrees_with_central_differences(name):
     motion = MOTIONS[name]
     times = TIMES[::3]
-    bar = np.random.default_rng(2).normal(size=(len(times), 3))
+    bar = np.random.default_rng(2).normal(size=motion.poses(times).shape)
     gradient = motion.pullback(times, bar)
     assert set(gradient) == set(motion.parameters)
     for key, value in motion.parameters.items():
