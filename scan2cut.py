@@ -18,6 +18,7 @@ import polars as pl
 from disect_sim.parameters import MATERIALS
 from pipelines.project import Project, find_project, known_scans
 from pipelines.report.viewer import read_recording, viewer_html
+from pipelines.workspace import resolved_knife
 from stages.runtime.artifacts import read_metrics, read_table
 from stages.runtime.catalogue import ARTIFACTS
 from stages.runtime.errors import InputError
@@ -93,6 +94,8 @@ class Scan:
         content = read_mapping(self.folder / SCAN_FILE_NAME)
         overrides = {key: value for key, value in content.items() if key not in IDENTITY_KEYS}
         merged = {k: {**(overrides.get(k) or {}), **sections.get(k, {})} for k in {**overrides, **sections}}
+        if "knife" in merged.get("cut", {}):
+            merged["cut"]["knife"] = resolved_knife(self._project.root, merged["cut"]["knife"])
         params = merge_params(self._project.root / PARAMS_FILE_NAME, merged, overrides_from="the cut")
         values = read_first_cut_values(self.table) if fitted else None
         material = MATERIALS[read_scan_file(self.folder).material]

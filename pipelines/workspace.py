@@ -17,8 +17,9 @@ import yaml
 from pipelines.project import SETTINGS_FILE_NAME, Project, shipped_file
 from stages.runtime.errors import InputError, did_you_mean
 from stages.runtime.files import PlainDumper, read_mapping, write_bytes_atomic
-from stages.runtime.params import check_section_names, merge_params
+from stages.runtime.params import SECTIONS, check_section_names, merge_params
 from stages.runtime.scan_file import PARAMS_FILE_NAME
+from stages.shared.knives.knife_file import SHIPPED_KNIVES, DescribedKnife, described, read_knife_file
 
 _PACKAGES = Path(__file__).parents[1]
 """Folder of the installed packages."""
@@ -29,13 +30,14 @@ _LINKED = ("pipelines", "disect_sim")
 _GIT_IGNORED = ("/stages/", "/pipelines", "/disect_sim", "/.prefect/", "/build/", "__pycache__/")
 _DVC_CONFIG = "[core]\n    analytics = false\n    check_update = false\n    autostage = false\n"
 
+_KNIFE = "knife"
 _ALLOWED: dict[str, dict[str, tuple[str, ...]]] = {
     "cell": {"export": (), "ingest": ()},
-    "knife": {"cut": ("knife",)},
+    _KNIFE: {"cut": ("knife",)},
     "material": {"cut": ("parameters",)},
     "robot": {"arm": (), "optimize": (), "export": ("joint_stiffness_nm_rad", "max_deflection_m")},
 }
-"""Kind of profile → sections that it may set, and their keys (none: all)."""
+"""Kind of profile → sections that it may set, and their keys (none: all). A knife is usually a knife file instead."""
 
 _SETTINGS_TEXT = f"""\
 # Settings of this workspace: only what differs from scan2cut's defaults. Defaults, profiles and this file are merged,
@@ -46,7 +48,7 @@ profiles: {{}}   # of all scans, e.g. {{cell: bench, knife: chef, robot: fr3}}: 
 """
 _PROFILE_TEXTS = {
     "cell/bench.yaml": """\
-# Board, holder and tool of your cell (docs/workspace.md shows how to measure each). Use it: profiles: {cell: bench}
+# Board and holder of your cell (docs/workspace.md shows how to measure each). Use it: profiles: {cell: bench}
 export:
   board_position_m: [0.575, -0.1, 0.03]  # A: origin of the cutting frame in the robot's base frame
   blade_yaw_deg: 90.0                    # direction of the blade in the base frame
@@ -54,13 +56,18 @@ export:
   blade_angle_deg: -90.0
   fixture_low_m: [-0.045, 0.01, 0.08]    # C: box around holder and flange in the edge's frame
   fixture_high_m: [0.045, 0.20, 0.17]
-  tool_mass_kg: 0.4                      # D: on scales, with the holder
-  tool_com_m: [0.0, 0.04, 0.06]          # E: balance it on an edge
 """,
     "knife/chef.yaml": """\
-# Your knife (docs/workspace.md shows how to measure it). Use it: profiles: {knife: chef}
-cut:
-  knife: {length_m: 0.2, height_m: 0.045, spine_m: 0.002, edge_m: 0.0001, bevel_deg: 30}
+# Your knife (docs/workspace.md shows how to measure it; `scan2cut knife show chef` draws it). Use it: profiles:
+# {knife: chef}, or cut: {knife: chef}
+about: Chef's knife, 200 mm
+length_m: 0.2                # F
+height_m: 0.045              # G
+spine_m: 0.002               # H
+edge_m: 0.0001               # I
+bevel_deg: 30                # J
+mass_kg: 0.45                # D: on scales, with the holder
+com_m: [0.0, 0.04, 0.06]     # E: balance it on an edge; from the flange, along its axes
 """,
     "material/firm_apple.yaml": """\
 # A material: values that differ from the library's. For one scan: scan2cut run SCAN --profile material/firm_apple
@@ -126,6 +133,8 @@ def _read_profile(root: Path, kind: str, name: str) -> dict[str, Any]:
         )
     path = folder / f"{name}.yaml"
     sections = read_mapping(path)
+    if kind == _KNIFE and not set(sections) & set(SECTIONS):
+        return {"cut": {"knife": read_knife_file(path)}}
     for section, values in sections.items():
         keys = _ALLOWED[kind].get(section)
         if keys is None or not isinstance(values, dict):
@@ -140,6 +149,39 @@ def _read_profile(root: Path, kind: str, name: str) -> dict[str, Any]:
                     f"{', '.join(f'{section}.{k}' for k in keys)}. Move it to {SETTINGS_FILE_NAME}."
                 )
     return sections
+
+
+def known_knives(root: Path) -> dict[str, DescribedKnife]:
+    """Return the known knives by name: shipped ones, then those of the project at `root`."""
+    return {name: described(resolved_knife(root, name)) for name in (*SHIPPED_KNIVES, *_own_knives(root))}
+
+
+def _own_knives(root: Path) -> list[str]:
+    own = sorted(path.stem for path in (root / "profiles" / _KNIFE).glob("*.yaml"))
+    twice = [name for name in own if name in SHIPPED_KNIVES]
+    if twice:
+        raise InputError(
+            f"{root / 'profiles' / _KNIFE / twice[0]}.yaml has the name of a shipped knife. A name must mean one "
+            "knife. Rename the file."
+        )
+    return own
+
+
+def resolved_knife(root: Path, knife: Any) -> Any:
+    """Return the description of a project's own knife in place of its name; anything else as it is.
+
+    Results depend on params.yaml and scan.yaml, which therefore have the description.
+    """
+    if not isinstance(knife, str) or knife in SHIPPED_KNIVES:
+        return knife
+    own = _own_knives(root)
+    if knife not in own:
+        every = [*SHIPPED_KNIVES, *own]
+        raise InputError(
+            f"{knife[:80]!r} is not a known knife.{did_you_mean(knife, every)} Known: {', '.join(every)}. Choose one, "
+            f"or write {root / 'profiles' / _KNIFE / 'NAME.yaml'} (docs/workspace.md)."
+        )
+    return _read_profile(root, _KNIFE, knife)["cut"]["knife"]
 
 
 def profile_overrides(
@@ -254,6 +296,8 @@ def _write_params(root: Path) -> None:
         differences = _merged(differences, _read_profile(root, str(kind), str(name)))
     check_section_names(list(settings), str(root / SETTINGS_FILE_NAME))
     differences = _merged(differences, settings)
+    if "knife" in (differences.get("cut") or {}):
+        differences["cut"]["knife"] = resolved_knife(root, differences["cut"]["knife"])
     content = _merged(read_mapping(defaults), differences)
     body = yaml.dump(content, Dumper=PlainDumper, sort_keys=False, allow_unicode=True, width=120)
     text = _GENERATED + _digest(body) + "\n" + body
@@ -269,7 +313,10 @@ def _digest(body: str) -> str:
 
 
 def _merged(base: Mapping[str, Any], sections: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge sections of parameters as scan.yaml over params.yaml: a mapping such as cut.parameters is merged by key."""
+    """Merge sections of parameters as scan.yaml over params.yaml: a mapping such as cut.parameters is merged by key.
+
+    A mapping with a name, a described knife, is one thing.
+    """
     merged = dict(base)
     for name, values in sections.items():
         if values is not None and not isinstance(values, dict):
@@ -279,7 +326,7 @@ def _merged(base: Mapping[str, Any], sections: Mapping[str, Any]) -> dict[str, A
             )
         section = dict(merged.get(name) or {})
         for key, value in (values or {}).items():
-            nested = isinstance(value, dict) and isinstance(section.get(key), dict)
+            nested = isinstance(value, dict) and isinstance(section.get(key), dict) and "name" not in value
             section[key] = {**section[key], **value} if nested else value
         merged[name] = section
     return merged

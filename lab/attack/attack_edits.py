@@ -264,9 +264,12 @@ def _settings(generator: np.random.Generator) -> tuple[Edit, float]:
     def edit(base: Attack, size: float) -> Attack:
         params = base.demand.params
         value = getattr(params.arm if name == "robot" else params, name)
+        value = (
+            getattr(base.demand.cell, name) if value is None else value
+        )  # mass and centre of the knife's file
         if isinstance(value, str):
             changed: Any = "fr3"
-        elif isinstance(value, tuple):
+        elif isinstance(value, tuple | np.ndarray):
             changed = tuple(v + sign * size * reach * (i == axis) for i, v in enumerate(value))
         else:
             changed = abs(value + sign * size * reach) if "deg" not in name else value + sign * size * reach

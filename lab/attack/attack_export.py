@@ -58,7 +58,7 @@ class Attack:
             half_blade_m=0.5 * params.cut.blade.length_m,
             cut=slice(start, end),
             force=self.demand.cut.force @ turn.T,
-            tool=(params.tool_mass_kg, np.array(params.tool_com_m)),
+            tool=(self.demand.cell.tool_mass_kg, self.demand.cell.tool_com_m),
             links=json.loads((FOLDER / f"{self.demand.robot.name}.json").read_text())["links"],
             stiffness_nm_rad=params.joint_stiffness_nm_rad,
             deflection_m=params.max_deflection_m,

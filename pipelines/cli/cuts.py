@@ -1,9 +1,10 @@
-"""Commands about single cuts and materials: verify, executed, materials, library, probe, predict, core, tradeoff."""
+"""Commands about single cuts, materials and knives: verify, executed, materials, library, knife, probe, predict, ..."""
 
 import json
 import math
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
@@ -13,6 +14,9 @@ from pipelines.cli.terminal import Json, err, out, print_json, print_text, scan_
 from pipelines.cli.terminal import materials as complete_materials
 from pipelines.report.page import number
 from stages.runtime.errors import EXIT_FAILED, InputError, did_you_mean
+
+if TYPE_CHECKING:
+    from stages.shared.knives.knife_file import DescribedKnife
 
 
 def add_cut_commands(app: typer.Typer) -> None:
@@ -102,9 +106,13 @@ app = typer.Typer(no_args_is_help=True, help="Manage the library of calibrated c
 
 
 def add_library_commands(parent: typer.Typer) -> None:
-    """Add `materials` and the sub-commands of `library` to the command line."""
+    """Add `materials` and the sub-commands of `library` and `knife` to the command line."""
     parent.command()(materials)
     parent.add_typer(app, name="library")
+    knives = typer.Typer(invoke_without_command=True, help="List the known knives, or show one.")
+    knives.callback()(knife_list)
+    knives.command("show")(show_knife)
+    parent.add_typer(knives, name="knife")
 
 
 def materials(
@@ -158,6 +166,84 @@ def materials(
         print_text(out, f"Library: {cut['name']}: {cut['source']}")
     for row in literature:
         print_text(out, f"Literature: {row['quantity']}: {row['value']} ({row['source']})")
+
+
+def knife_list(context: typer.Context, as_json: Json = False) -> None:
+    """List the known knives: shipped ones, and those of this project in profiles/knife."""
+    if context.invoked_subcommand is not None:
+        return
+    from pipelines.workspace import known_knives
+
+    project = this_project()
+    knives = known_knives(project.root)
+    if as_json:
+        print_json([{"name": name, **_knife_row(knife)} for name, knife in knives.items()])
+        return
+    table = Table("name", "length", "height", "spine", "mass with holder", "")
+    for name, knife in knives.items():
+        blade = knife.blade
+        lengths = (f"{1e3 * value:g} mm" for value in (blade.length_m, blade.height_m, blade.spine_m))
+        table.add_row(name, *lengths, f"{knife.mass_kg:g} kg", knife.about)
+    out.print(table)
+    print_text(
+        out,
+        f"Yours: {project.root / 'profiles' / 'knife'}/NAME.yaml, then 'scan2cut run SCAN --set cut.knife=NAME', or "
+        "cut: {knife: NAME} in a workspace's settings.yaml for all scans.",
+    )
+
+
+def show_knife(
+    name: Annotated[str, typer.Argument(help="Name of a known knife ('scan2cut knife' lists them).")],
+    as_json: Json = False,
+) -> None:
+    """Show a knife: its numbers as a table, and a picture of it in the holder of this project's cell."""
+    from pipelines.workspace import known_knives, resolved_knife
+    from stages.export.export_picture import knife_in_cell
+    from stages.runtime.files import write_bytes_atomic
+    from stages.runtime.params import load_params
+    from stages.runtime.scan_file import PARAMS_FILE_NAME
+    from stages.runtime.stage_io import encode_png
+
+    project = this_project()
+    resolved_knife(project.root, name)  # rejects an unknown one
+    knife = known_knives(project.root)[name]
+    picture = project.root / "build" / "knives" / f"{name}.png"
+    params = load_params(project.root / PARAMS_FILE_NAME).export
+    pixels = knife_in_cell(knife, params)
+    picture.parent.mkdir(parents=True, exist_ok=True)
+    write_bytes_atomic(picture, encode_png(pixels))
+    row = _knife_row(knife)
+    if as_json:
+        print_json({"name": name, **row, "picture": str(picture)})
+        return
+    table = Table(name, "", "")
+    for key, value in row.items():
+        table.add_row(key, str(value), _MEANING.get(key, ""))
+    out.print(table)
+    print_text(out, f"Picture: {picture}")
+
+
+_MEANING = {
+    "length_m": "length of the blade",
+    "height_m": "from the edge to the spine",
+    "spine_m": "thickness at the spine",
+    "edge_m": "thickness where the flanks end",
+    "tip_m": "height of the small wedge that closes the section",
+    "mass_kg": "knife and fixture, sent to the arm as its load",
+    "com_m": "their centre of mass in the flange's frame",
+    "label": "how library, motion and certificate name it",
+}
+"""What the numbers of a knife mean."""
+
+
+def _knife_row(knife: "DescribedKnife") -> dict[str, Any]:
+    return {
+        "about": knife.about,
+        **asdict(knife.blade),
+        "mass_kg": knife.mass_kg,
+        "com_m": list(knife.com_m),
+        "label": knife.label,
+    }
 
 
 @app.command()

@@ -10,6 +10,7 @@ from typing import Any
 
 from pipelines.project import Project, known_scans
 from pipelines.scans import register
+from pipelines.workspace import resolved_knife
 from stages.runtime.errors import InputError, did_you_mean
 from stages.runtime.scan_file import PARAMS_FILE_NAME, SCAN_FILE_NAME, read_scan_file
 
@@ -166,7 +167,7 @@ def predict_log(
         read_scan_file(scan_dir).material,
         params.calibrate,
         _forces(log, params.ingest, air),
-        knife=knife,
+        knife=None if knife is None else resolved_knife(project.root, knife),
         mesh=_mesh_at(scan_dir, params, place),
         own=[scan, sha256_of_file(log), *own_logs(partial(read_notes, scan_dir))],
     )

@@ -16,6 +16,7 @@ from pipelines.dvc.commands import run_dvc
 from pipelines.dvc.pipeline_file import refresh_pipeline_file
 from pipelines.dvc.repair import has_results, md5_of_path, recorded_md5
 from pipelines.project import Project, known_scans, scan_lock
+from pipelines.workspace import resolved_knife
 from stages.runtime.errors import InputError, did_you_mean, disk_message, is_not_allowed
 from stages.runtime.files import PlainDumper, sha256_of_file, write_bytes_atomic
 from stages.runtime.params import SECTIONS, check_section_names, merge_params
@@ -272,6 +273,8 @@ def _register(project: Project, request: Request) -> str:
     sections = _sections(
         {} if request.reset else registered, request.overrides, str(scan_dir / SCAN_FILE_NAME)
     )
+    if "knife" in sections["cut"]:
+        sections["cut"]["knife"] = resolved_knife(project.root, sections["cut"]["knife"])
     params = merge_params(
         project.root / PARAMS_FILE_NAME, sections, overrides_from="this scan's overrides (--set)"
     )

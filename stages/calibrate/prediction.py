@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -9,7 +10,6 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
 from disect_sim.cut_mesh import CutMesh
-from disect_sim.knife import knife_from
 from disect_sim.many import force_of, simulate_many
 from disect_sim.model import Model
 from disect_sim.parameters import MATERIALS
@@ -39,6 +39,7 @@ from stages.shared.cut import (
     read_first_cut_values,
     read_possible_materials,
 )
+from stages.shared.knives.knife_file import described
 from stages.shared.library.library import CUT_SPREAD, NINETY, NINETY_LEARNT, SHARPENED, sharpness_ratio
 
 # Parameters before any log
@@ -206,7 +207,7 @@ def predict(
     params: CalibrateParams,
     other: pl.DataFrame,
     *,
-    knife: str | dict[str, float] | None = None,
+    knife: str | dict[str, Any] | None = None,
     mesh: CutMesh | None = None,
     own: Collection[str] = (),
 ) -> Prediction:
@@ -222,7 +223,7 @@ def predict(
         own: Names and digests of the library's entries that are of these cuts.
     """
     if knife is not None:
-        knife_from(knife)  # refuses an unknown one
+        described(knife)  # refuses an unknown one
     used = params.cut if knife is None else params.changed(knife=knife).cut
     sharpness, sharpness_spread = sharpness_ratio(
         params.cut.knife_label, used.knife_label, used.damage_law, leave_out=own

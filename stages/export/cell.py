@@ -34,17 +34,17 @@ class Cell:
 
 def cell_of(params: ExportParams) -> Cell:
     """Return the cell described by the parameters."""
-    knife = params.cut.blade
+    tool = params.cut.tool
     return Cell(
         o_t_c=_upright(np.array(params.board_position_m), np.deg2rad(params.blade_yaw_deg), up=1.0),
         f_t_e=_upright(np.array(params.edge_offset_m), np.deg2rad(params.blade_angle_deg), up=-1.0),
         knife=params.cut.knife_label,
-        blade_length_m=knife.length_m,
-        blade_height_m=knife.height_m,
+        blade_length_m=tool.blade.length_m,
+        blade_height_m=tool.blade.height_m,
         fixture_low_m=np.array(params.fixture_low_m),
         fixture_high_m=np.array(params.fixture_high_m),
-        tool_mass_kg=params.tool_mass_kg,
-        tool_com_m=np.array(params.tool_com_m),
+        tool_mass_kg=tool.mass_kg if params.tool_mass_kg is None else params.tool_mass_kg,
+        tool_com_m=np.array(tool.com_m if params.tool_com_m is None else params.tool_com_m),
     )
 
 

@@ -37,9 +37,10 @@ class ExportParams(StageParams):
     fixture_low_m: Vector
     """Corner of a box around all that moves with the knife, save the blade; in the edge's frame (y up, z along)."""
     fixture_high_m: Vector
-    tool_mass_kg: Annotated[float, Field(ge=0, le=3)]
-    tool_com_m: Vector
-    """Centre of mass of knife and fixture in the flange's frame."""
+    tool_mass_kg: Annotated[float, Field(ge=0, le=3)] | None
+    """Mass of knife and fixture; null: as the knife's file says."""
+    tool_com_m: Vector | None
+    """Their centre of mass in the flange's frame; null: as the knife's file says."""
     joint_stiffness_nm_rad: Annotated[float, Field(ge=100, le=14250)]
     """Stiffness of the robot's joint impedance controller, for which the deflection is predicted."""
     max_deflection_m: Annotated[float, Field(gt=0, le=0.01)]

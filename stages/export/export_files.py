@@ -26,7 +26,7 @@ from stages.runtime.stage_io import Provenance, read_provenance
 
 
 _ROOT = Path(__file__).parents[2]
-_CODE = ("stages/export", "stages/shared/robots", "stages/shared/robots/robot.py")
+_CODE = ("stages/export", "stages/shared/knives", "stages/shared/robots", "stages/shared/robots/robot.py")
 """Code that computes an export and its certificate. The code behind the motion is in optimize's provenance."""
 _REQUIRED = ("clean", "tetrahedralize_half", "precut_half", "calibrate", "transport", "optimize")
 """Stages of a complete chain: surface, mesh, calibration, transport, motion."""

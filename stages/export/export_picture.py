@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from stages.export.cell import cell_of
 from stages.export.certificate import Certificate
 from stages.export.demand import Demand
+from stages.export.description import ExportParams
 from stages.export.export_files import ExportFiles, read_export
 from stages.export.motion_checks import (
     ACCELERATION_SHARE,
@@ -21,6 +23,8 @@ from stages.export.motion_checks import (
     rates,
 )
 from stages.export.waypoints import PERIOD_S
+from stages.shared.knives.knife_file import DescribedKnife
+from stages.shared.knives.knife_picture import Mounting, knife_picture
 from stages.shared.pictures import CUT, FRUIT, TEXT, WARNING
 
 _SIZE_INCH = (15.0, 10.0)
@@ -133,3 +137,13 @@ def _joints(axes: Any, title: str, values: NDArray[np.float64], allowed: float) 
     top = 1.15 * max(allowed, float(np.abs(values).max()))
     axes.set_ylim(-top, top)
     axes.set_title(f"joints: {title} (dashed: allowed here)", fontsize=10, color=TEXT)
+
+
+def knife_in_cell(knife: DescribedKnife, params: ExportParams) -> NDArray[np.uint8]:
+    """Draw a knife in the cell's holder; 8-bit pixels, shape [height, width, 3]."""
+    cell = cell_of(params)
+    turn, edge = cell.f_t_e[:3, :3], cell.f_t_e[:3, 3]
+    mounting = Mounting(
+        cell.fixture_low_m, cell.fixture_high_m, -turn.T @ edge, turn.T @ (np.array(knife.com_m) - edge)
+    )
+    return knife_picture(knife, mounting)

@@ -68,7 +68,7 @@ def loads(files: ExportFiles, demand: Demand) -> list[Check]:
             TORQUE_SHARE,
             "of the limit",
             f"joint {in_air.argmax() + 1}",
-            remedy="Correct export.tool_mass_kg and tool_com_m, or move the board closer (export.board_position_m)",
+            remedy="Correct mass_kg and com_m of the knife, or move the board closer (export.board_position_m)",
         ),
         at_most(
             5,

@@ -97,7 +97,7 @@ def _checklist(
     cell, params, robot = demand.cell, demand.params, demand.robot
     board = ", ".join(f"{1000 * v:.1f}" for v in params.board_position_m)
     edge = ", ".join(f"{1000 * v:.1f}" for v in params.edge_offset_m)
-    com = ", ".join(f"{1000 * v:.1f}" for v in params.tool_com_m)
+    com = ", ".join(f"{1000 * v:.1f}" for v in cell.tool_com_m)
     pose, air_pose, ready = (
         ", ".join(f"{v:+.4f}" for v in q) for q in (joints[0], air_start, robot.ready_pose_rad)
     )

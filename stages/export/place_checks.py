@@ -263,7 +263,7 @@ def tool_fits(demand: Demand) -> list[Check]:
             cell.tool_mass_kg,
             max(blade_kg, _TOOL_KG),
             "kg",
-            remedy="Weigh knife and fixture and set export.tool_mass_kg: this load is sent to the arm",
+            remedy="Weigh knife and fixture and correct mass_kg of the knife: it is sent to the arm",
         ),
         at_most(
             4,
@@ -305,7 +305,7 @@ def tool_fits(demand: Demand) -> list[Check]:
             _CENTRE_M,
             "m",
             f"at {_mm(centre)} mm from the edge",
-            remedy="Correct export.tool_com_m or export.edge_offset_m; both are in the flange's frame",
+            remedy="Correct com_m of the knife or export.edge_offset_m; both are in the flange's frame",
         ),
     ]
 

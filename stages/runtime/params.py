@@ -204,10 +204,10 @@ class _Values:
 
 
 def _merged(base: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge values over base; nested mappings are merged key by key."""
+    """Merge values over base; nested mappings are merged key by key, except one with a name (a knife): it is whole."""
     merged = {**base, **values}
     for key, value in values.items():
-        if isinstance(value, dict) and isinstance(base.get(key), dict):
+        if isinstance(value, dict) and isinstance(base.get(key), dict) and "name" not in value:
             merged[key] = {**base[key], **value}
     return merged
 

@@ -5,12 +5,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from disect_sim.knife import Knife, knife_from
+from disect_sim.knife import Knife
 from disect_sim.laws import DAMAGE_LAWS
 from disect_sim.parameters import SPRING_PARAMETERS, parameter_info
 from stages.runtime.describe import Column, Positive, SharedSection, one_of
 from stages.runtime.errors import InputError
 from stages.shared.anatomy import anatomy_names
+from stages.shared.knives.knife_file import DescribedKnife, described
 from stages.shared.library.library import prior_of
 
 # Columns of a table with the parameters of every cutting spring, one per parameter of the simulator
@@ -46,8 +47,8 @@ def cut_mesh(stage: str) -> tuple[str, ...]:
 class CutParams(SharedSection):
     """cut: knife, boundary, damage law, step, limits and clearances of every simulated cut."""
 
-    knife: str | dict[str, float]
-    """A known knife by name, or the dimensions of another."""
+    knife: str | dict[str, Any]
+    """A shipped knife by name, or the description of another."""
     boundary: Literal["held", "guided", "glued", "free"]
     damage_law: Annotated[str, one_of(DAMAGE_LAWS)]
     dt_s: Annotated[float, Field(ge=1e-5, le=0.01)]
@@ -68,7 +69,7 @@ class CutParams(SharedSection):
         if not isinstance(value, str | dict):
             raise ValueError("it must be the name of a known knife or a mapping of dimensions")
         try:
-            knife_from(value)
+            described(value)
         except InputError as error:
             raise ValueError(str(error)) from error
         return value
@@ -84,16 +85,25 @@ class CutParams(SharedSection):
         return default | median | self.parameters
 
     @property
+    def tool(self) -> DescribedKnife:
+        """The knife with its holder."""
+        return described(self.knife)
+
+    @property
     def blade(self) -> Knife:
         """The knife's geometry."""
-        return knife_from(self.knife)
+        return self.tool.blade
 
     @property
     def knife_label(self) -> str:
         """The knife in one line, for notes and messages."""
-        if isinstance(self.knife, str):
-            return self.knife
-        return ", ".join(f"{name} {value:g}" for name, value in sorted(self.knife.items()))
+        if isinstance(self.knife, str) or "name" in self.knife:
+            return self.tool.label
+        return ", ".join(f"{name} {_short(value)}" for name, value in sorted(self.knife.items()))
+
+
+def _short(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, int | float) else str(value)
 
 
 def nominal_unless_given(key: str) -> Callable[[Any, ValidationInfo], Any]:

@@ -184,7 +184,8 @@ def metrics(cut: NominalCut) -> dict[str, object]:
     off_plane = off_plane_m(cut.model.mesh)
     outcome = outcome_of("nominal cut", result, cut.model.mesh).metrics()
     met = obstacle(cut.model)
-    warnings = [text for text in (outcome["warning"], _off_plane_warning(off_plane)) if text]
+    found = (outcome["warning"], _off_plane_warning(off_plane), _short_blade_warning(cut.model))
+    warnings = [text for text in found if text]
     return {
         "outcome": str(result.outcome),
         "mean_force_n": float(force.mean()),
@@ -220,6 +221,19 @@ def _off_plane_warning(distance: float) -> str:
     return (
         f"The cut surface is up to {1e3 * distance:.1f} mm from the knife's plane x = 0, so this force is "
         "not that of a cut. Cut along x = 0, and position the cut with clean.cut_offset_m."
+    )
+
+
+def _short_blade_warning(model: Model) -> str:
+    """Return a warning if the fruit is longer than the blade: the simulator tears what lies beyond its ends."""
+    along = model.mesh.virtual_positions()[model.mesh.spring_virtual[:, 0], 2]
+    fruit, blade = float(np.ptp(along)), model.knife.length_m
+    if fruit <= blade:
+        return ""
+    return (
+        f"The blade is {1e3 * blade:.0f} mm long, the cut surface {1e3 * fruit:.0f} mm along it. What lies beyond the "
+        "blade's ends is torn, not cut, and a drawn cut of it is refused. Use a longer knife (cut.knife) or turn the "
+        "fruit (clean.turn_deg)."
     )
 
 

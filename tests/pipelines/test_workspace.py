@@ -1,5 +1,6 @@
 """A workspace outside the clone: init, settings, profiles, own library, and a wheel without the clone."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -9,11 +10,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from typer.testing import CliRunner
 
+from pipelines.cli.main import app
 from pipelines.dvc.pipeline_file import read_template
 from pipelines.project import apply_environment, find_project
 from pipelines.scans.cuts import library_cuts, remove_cut
-from pipelines.workspace import _read_profile, init_workspace, profile_overrides, refresh_workspace
+from pipelines.scans.register import Request, register_scan
+from pipelines.workspace import (
+    _read_profile,
+    init_workspace,
+    known_knives,
+    profile_overrides,
+    refresh_workspace,
+    resolved_knife,
+)
 from stages.runtime.errors import InputError
 from stages.runtime.files import LIBRARY_VARIABLE, read_mapping
 from stages.runtime.params import load_params
@@ -57,6 +68,72 @@ def test_settings_and_profiles_reach_the_parameters(workspace):
     assert profile_overrides(workspace, ["material/firm_apple"], set_too) == {
         "cut": {"parameters": {"edge_toughness": 500.0, "skin_toughness": 90.0}, "speed_m_s": 0.03}
     }, "--set is merged by key too"
+
+
+def test_a_knife_is_one_file_chosen_by_its_name(workspace, tmp_path):
+    """In the settings for all scans, or for one; what is stored is its content, so that results know it changed."""
+    for text in ("profiles: {knife: chef}", "cut: {knife: chef}"):
+        (workspace.root / "settings.yaml").write_text(text + "\n")
+        knife = params(workspace).cut.tool
+        assert (knife.name, knife.blade.length_m, knife.mass_kg) == ("chef", 0.2, 0.45)
+    before = (workspace.root / "params.yaml").read_bytes()
+    file = workspace.root / "profiles" / "knife" / "chef.yaml"
+    file.write_text(file.read_text().replace("length_m: 0.2 ", "length_m: 0.21"))
+    assert params(workspace).cut.blade.length_m == 0.21
+    assert (workspace.root / "params.yaml").read_bytes() != before
+    (workspace.root / "settings.yaml").write_text("profiles: {}\n")
+    shutil.copy(ROOT / "data" / "sample" / "synthetic_apple.ply", tmp_path / "apple.ply")
+    refresh_workspace(workspace)
+    register_scan(workspace, Request(tmp_path / "apple.ply", overrides={"cut": {"knife": "chef"}}))
+    stored = read_mapping(workspace.scan_dir("apple") / "scan.yaml")["cut"]["knife"]
+    assert stored["name"] == "chef" and stored["length_m"] == 0.21
+    own = load_params(workspace.root / "params.yaml", workspace.scan_dir("apple") / "scan.yaml")
+    assert own.cut.tool.name == "chef" and own.export.cut.tool.mass_kg == 0.45
+    register_scan(workspace, Request(tmp_path / "apple.ply", overrides={"cut": {"knife": "slicing"}}))
+    assert read_mapping(workspace.scan_dir("apple") / "scan.yaml")["cut"]["knife"] == "slicing"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "length_m: 0.2\n",
+            r"chef\.yaml: height_m, spine_m, edge_m, mass_kg, com_m, tip_m or bevel_deg not given",
+        ),
+        ("cut: {knife: {length_m: [1]}}\n", "must be a number"),
+        ("- 1\n", r"chef\.yaml"),
+    ],
+)
+def test_a_wrong_knife_file_keeps_the_old_parameters(workspace, text, message):
+    before = (workspace.root / "params.yaml").read_bytes()
+    (workspace.root / "profiles" / "knife" / "chef.yaml").write_text(text)
+    (workspace.root / "settings.yaml").write_text("cut: {knife: chef}\n")
+    with pytest.raises(InputError, match=message):
+        refresh_workspace(workspace)
+    assert (workspace.root / "params.yaml").read_bytes() == before
+
+
+def test_an_unknown_knife_and_a_second_one_of_the_same_name(workspace):
+    with pytest.raises(InputError, match=r"'chff' is not a known knife\. Did you mean 'chef'"):
+        resolved_knife(workspace.root, "chff")
+    assert list(known_knives(workspace.root)) == ["folding", "kitchen", "slicing", "chef"]
+    folder = workspace.root / "profiles" / "knife"
+    shutil.copy(folder / "chef.yaml", folder / "kitchen.yaml")
+    with pytest.raises(InputError, match="has the name of a shipped knife"):
+        known_knives(workspace.root)
+
+
+def test_knives_are_listed_and_shown(workspace, monkeypatch):
+    monkeypatch.chdir(workspace.root)
+    listed = CliRunner().invoke(app, ["knife"])
+    assert listed.exit_code == 0 and "chef" in listed.stdout and "254 mm" in listed.stdout
+    shown = CliRunner().invoke(app, ["knife", "show", "chef", "--json"])
+    content = json.loads(shown.stdout)
+    assert content["mass_kg"] == 0.45 and content["label"].startswith("chef [")
+    assert Path(content["picture"]).read_bytes().startswith(b"\x89PNG")
+    assert "200 mm" in CliRunner().invoke(app, ["knife", "show", "chef"]).stdout
+    wrong = CliRunner().invoke(app, ["knife", "show", "spoon"])
+    assert wrong.exit_code != 0 and "not a known knife" in str(wrong.exception)
 
 
 @pytest.mark.parametrize("name", ["cell/bench", "knife/chef", "material/firm_apple", "robot/fr3"])

@@ -80,7 +80,7 @@ def test_every_stage_that_cuts_has_the_same_cut(edited):
 @pytest.mark.parametrize(
     ("key", "value", "words"),
     [
-        ("knife", "cleaver", "Known: kitchen, slicing, folding"),
+        ("knife", "cleaver", "Known: folding, kitchen, slicing"),
         ("knife", {"width_m": 1.0}, "width_m is not a knife dimension"),
         ("knife", {"length_m": "long"}, "cut.knife is {'length_m': 'long'}, but knife: length_m is"),
         ("knife", {"length_m": -1}, "Measure the blade. Change cut.knife in"),

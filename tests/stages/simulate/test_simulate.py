@@ -106,6 +106,13 @@ def test_a_cut_surface_beside_the_knife_is_called_so():
     assert "up to 4.0 mm from the knife's plane" in found["warning"]
 
 
+def test_a_blade_shorter_than_the_fruit_is_called_so(mesh, cut):
+    assert metrics(cut)["warning"] is None, "150 mm over 60 mm"
+    found = metrics(simulate(mesh, APPLE, PARAMS.changed(knife="folding", board_clearance_m=0.03)))
+    assert "blade is 54 mm long, the cut surface 60 mm" in found["warning"]
+    assert "Use a longer knife" in found["warning"]
+
+
 def test_more_friction_needs_more_force(mesh, cut):
     rough = PARAMS.changed(parameters={**PARAMS.parameters, "sdf_mu": 1.0})
     assert metrics(simulate(mesh, APPLE, rough))["mean_force_n"] > 1.1 * metrics(cut)["mean_force_n"]

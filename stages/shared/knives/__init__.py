@@ -1,0 +1,1 @@
+"""Known knives, one file each, and how a knife file is read."""
