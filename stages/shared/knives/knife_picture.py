@@ -40,12 +40,13 @@ def knife_picture(knife: DescribedKnife, mounting: Mounting) -> NDArray[np.uint8
 
 
 def _outline(blade: Knife) -> NDArray[np.float64]:
-    """Return the blade from the side in the edge's frame [m], shape [n, 2]: (z, y) along the edge, then the spine."""
+    """Return the blade from the side, turned as it is in its holder [m], shape [n, 2]: (z, y) of edge, then spine."""
     half = 0.5 * blade.length_m
     along = np.linspace(-half, half, _SAMPLES)
-    return np.concatenate(
-        [np.stack([along, np.zeros(_SAMPLES)], axis=1), [[half, blade.height_m], [-half, blade.height_m]]]
-    )
+    z = np.concatenate([along, [half, -half]])
+    y = np.concatenate([blade.edge_height_m(along), [blade.height_m, blade.height_m]])
+    c, s = np.cos(blade.tilt_rad), np.sin(blade.tilt_rad)
+    return np.stack([y * s + z * c, y * c - z * s], axis=1)
 
 
 def _draw_side(axis: Any, knife: DescribedKnife, mounting: Mounting) -> None:
@@ -68,7 +69,9 @@ def _draw_side(axis: Any, knife: DescribedKnife, mounting: Mounting) -> None:
     axis.plot(
         com[2], com[1], "o", color=_MARK, ms=7, mfc="white", label=f"centre of mass, {knife.mass_kg:g} kg"
     )
-    axis.set_title(f"from the side: {1e3 * blade.length_m:g} mm long", fontsize=9)
+    shape = "" if blade.edge_height_m(np.array([0.5 * blade.length_m])).max() == 0.0 else ", curved edge"
+    tilt = f", tilted by {blade.tilt_deg:g}°" if blade.tilt_deg else ""
+    axis.set_title(f"from the side: {1e3 * blade.length_m:g} mm long{shape}{tilt}", fontsize=9)
     axis.set(xlabel="z along the blade [mm]", ylabel="y up [mm]", aspect="equal")
     axis.grid(lw=0.3)
     axis.legend(fontsize=7, loc="upper left")

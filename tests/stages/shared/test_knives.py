@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 import yaml
 
-from disect_sim.knife import KNIVES
+from disect_sim.knife import KNIVES, Knife
 from stages.export.cell import cell_of
 from stages.export.export_picture import knife_in_cell
 from stages.runtime.errors import InputError
 from stages.runtime.params import load_params
 from stages.shared.knives.knife_file import SHIPPED_KNIVES, described, read_knife_file
+from stages.shared.knives.knife_picture import _outline
 
 ROOT = Path(__file__).parents[3]
 PARAMS = load_params(ROOT / "params.yaml").export
@@ -109,3 +110,16 @@ def test_the_picture_shows_blade_section_and_wedge():
         assert 0.05 < (panel < 240).any(axis=2).mean() < 0.8
     longer = knife_in_cell(described("slicing"), PARAMS)
     assert picture.shape == longer.shape and (picture != longer).any()
+
+
+def test_the_side_view_shows_curve_and_tilt():
+    """World point = R q with R = rotation about x: a positive tilt lowers the +z end."""
+    flat = _outline(Knife())
+    assert flat[: len(flat) - 2, 1] == pytest.approx(0.0)
+    curved = _outline(Knife(length_m=0.2, belly_radius_m=0.5))
+    ends = curved[[0, len(curved) - 3]]
+    assert ends[:, 1] == pytest.approx([0.5 - np.sqrt(0.25 - 0.01)] * 2, abs=5e-4)
+    tilted = _outline(Knife(tilt_deg=10.0))
+    assert tilted[len(tilted) - 3] == pytest.approx(
+        [0.075 * np.cos(np.radians(10.0)), -0.075 * np.sin(np.radians(10.0))]
+    )
