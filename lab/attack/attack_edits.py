@@ -9,6 +9,7 @@ import numpy as np
 
 from lab.attack.attack_export import Array, Attack, exported, quintic, recording, rows
 from stages.export.cell import cell_of, flange_targets
+from stages.export.demand import with_moment
 from stages.export.inverse import JointMotion, choose_posture, solve
 from stages.export.load_checks import force_on_knife, thresholds
 from stages.export.motion_checks import edge_poses, in_cutting_frame
@@ -282,6 +283,22 @@ def _settings(generator: np.random.Generator) -> tuple[Edit, float]:
     return edit, 1.0
 
 
+def _turned(generator: np.random.Generator) -> tuple[Edit, float]:
+    """The knife turned in its plane for a while: exported as a whole, or held against the upright motion."""
+    middle, width = generator.uniform(0.0, 1.0), 10.0 ** generator.uniform(-1.0, 0.0)
+    sign, elsewhere = generator.choice([-1.0, 1.0]), generator.random() < 0.3
+
+    def edit(base: Attack, size: float) -> Attack:
+        demand = base.demand
+        s = np.linspace(0.0, 1.0, len(demand.cut))
+        pitch = sign * size * np.clip(1.0 - ((s - middle) / width) ** 2, 0.0, None) ** 4
+        cut = with_moment(replace(demand.cut, pitch=pitch), demand.fruit, demand.cell.blade_length_m)
+        other = exported(replace(demand, cut=cut))
+        return replace(base, files=other.files) if elsewhere else other
+
+    return edit, 0.5
+
+
 EDITS: dict[str, tuple[Callable[[np.random.Generator], tuple[Edit, float]], int]] = {
     "joints, shaped": (_shaped, 12),
     "joints, retimed": (_retimed, 2),
@@ -290,6 +307,7 @@ EDITS: dict[str, tuple[Callable[[np.random.Generator], tuple[Edit, float]], int]
     "moves": (_moves, 1),
     "document": (_stated, 3),
     "motion": (_other_motion, 1),
+    "turning": (_turned, 1),
     "settings": (_settings, 1),
 }
-"""Kind → what draws such an edit and its largest size, and how often. Detours and the last two solve joints anew."""
+"""Kind → what draws such an edit and its largest size, and how often. Detours and the last three solve joints anew."""

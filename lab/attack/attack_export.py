@@ -14,7 +14,7 @@ from stages.export.demand import Demand, Fruit, Parting
 from stages.export.export_files import AIR, TO_READY, TO_START, ExportFiles, Variant
 from stages.export.motion_checks import cut_phase
 from stages.export.package import Plan, document_of, plan_of
-from stages.export.trajectory_files import Recording
+from stages.export.trajectory_files import Recording, edge_axes
 from stages.export.waypoints import CUT, PERIOD_S, EdgeMotion, trajectory_of, waypoint_table, whole_trajectory
 from stages.runtime.params import load_params
 from stages.shared.robots.robot import FOLDER, load_robot
@@ -53,11 +53,14 @@ class Attack:
             board=np.array(params.board_position_m),
             yaw_rad=float(yaw),
             edge=np.array(params.edge_offset_m),
+            blade_rad=float(np.deg2rad(params.blade_angle_deg)),
+            pitch_rad=self.demand.cut.pitch,
             least_height_m=params.min_board_clearance_m,
             fruit=(fruit.section_low_m, fruit.section_high_m, float(fruit.high_m[1])),
             half_blade_m=0.5 * params.cut.blade.length_m,
             cut=slice(start, end),
             force=self.demand.cut.force @ turn.T,
+            couple=self.demand.cut.torque @ turn.T,
             tool=(self.demand.cell.tool_mass_kg, self.demand.cell.tool_com_m),
             links=json.loads((FOLDER / f"{self.demand.robot.name}.json").read_text())["links"],
             stiffness_nm_rad=params.joint_stiffness_nm_rad,
@@ -125,14 +128,13 @@ def files(plan: Plan, demand: Demand, document: dict[str, Any]) -> ExportFiles:
 def recording(table: pl.DataFrame, demand: Demand) -> Recording:
     """What motion.mcap says of the waypoints."""
     trajectory = trajectory_of(table, demand.robot.joint_names)
-    turn = demand.cell.o_t_c[:3, :3]
     return Recording(
         trajectory.joint_names,
         trajectory.time_ns,
         trajectory.position,
         trajectory.velocity,
         np.zeros_like(trajectory.position),
-        table["force_n"].to_numpy() @ turn,
+        np.einsum("nji,nj->ni", edge_axes(table, demand.cell), table["force_n"].to_numpy()),
         table["edge_position_m"].to_numpy(),
     )
 

@@ -65,6 +65,10 @@ class Case:
     """Direction of the blade from the base's x axis."""
     edge: np.ndarray
     """Centre of the edge in the flange's frame [m]."""
+    blade_rad: float
+    """Direction of the blade in the flange's x-y plane, from its x axis."""
+    pitch_rad: np.ndarray
+    """Commanded angle of the knife at the rows of the cut; positive lowers the blade's far end."""
     least_height_m: float
     fruit: tuple[float, float, float]
     """Along the blade from .. to, and the height of its top [m]."""
@@ -73,6 +77,8 @@ class Case:
     """Rows of the cut in the motion "cut"."""
     force: np.ndarray
     """Predicted, in the base frame, at the rows of the cut [N], shape [n, 3]."""
+    couple: np.ndarray
+    """Its moment about the centre of the edge, in the base frame [Nm], shape [n, 3]."""
     tool: tuple[float, np.ndarray]
     """Mass [kg] and centre of mass in the flange's frame [m]."""
     links: list[dict[str, Any]]
@@ -99,30 +105,34 @@ def violations(case: Case) -> list[str]:
             found.append(f"{name}: range")
         poses = flange_poses(q)
         edge = poses[:, :3, :3] @ case.edge + poses[:, :3, 3]
-        if np.linalg.norm(np.diff(edge, axis=0), axis=1).max() * 1e3 > KNIFE_M_S * (1 + 1e-6):
+        blade = poses[:, :3, :3] @ np.array([np.cos(case.blade_rad), np.sin(case.blade_rad), 0.0])
+        places = [edge + reach * blade for reach in (-case.half_blade_m, 0.0, case.half_blade_m)]
+        if max(np.linalg.norm(np.diff(one, axis=0), axis=1).max() for one in places) * 1e3 > KNIFE_M_S * (
+            1 + 1e-6
+        ):
             found.append(f"{name}: knife speed")
-        place = edge - case.board
+        heel, place, tip = (one - case.board for one in places)
+        lowest = min(one[:, 2].min() for one in (heel, place, tip))
         if name in ("cut", "air cut"):
-            if place[:, 2].min() < case.least_height_m - 2e-6:
+            if lowest < case.least_height_m - 2e-6:
                 found.append(f"{name}: board")
-            if np.abs(place @ across).max() > 5.1e-4:
+            if max(np.abs(one @ across).max() for one in (heel, place, tip)) > 5.2e-4:
                 found.append(f"{name}: leaves the plane")
-            if np.abs(poses[:, :3, 2] - [0.0, 0.0, -1.0]).max() > 2e-6:
+            pitch = _commanded(case, len(q))[:, None]
+            down = -np.cos(pitch) * [0.0, 0.0, 1.0] - np.sin(pitch) * along
+            if np.abs(poses[:, :3, 2] - down).max() > 2e-6:
                 found.append(f"{name}: tilted")
-        elif place[:, 2].min() < case.fruit[2]:
+        elif lowest < case.fruit[2]:
             found.append(f"{name}: through the fruit")
         if name == "cut":
-            beside = (place @ along)[case.cut]
             low, high, _ = case.fruit
-            if (beside - case.half_blade_m > low + 1e-6).any() or (
-                beside + case.half_blade_m < high - 1e-6
-            ).any():
+            if ((heel @ along)[case.cut] > low + 1e-6).any() or ((tip @ along)[case.cut] < high - 1e-6).any():
                 found.append("cut: fruit leaves the blade")
             if place[case.cut, 2].min() > 0.003:
                 found.append("cut: does not reach the board")
-            found += _loads(case, q, case.force)
+            found += _loads(case, q, case.force, case.couple)
         if name == "air cut":
-            found += [f"air {wrong}" for wrong in _loads(case, q, np.zeros((0, 3)))]
+            found += [f"air {wrong}" for wrong in _loads(case, q, np.zeros((0, 3)), np.zeros((0, 3)))]
     found += _sent(case)
     if len(case.motions["air cut"]) != len(case.motions["cut"]):
         return [*found, "air cut: not as long as the cut"]
@@ -130,6 +140,12 @@ def violations(case: Case) -> list[str]:
     if lift.min() < LIFT_M or np.ptp(lift) > 5e-6:
         found.append("air cut: not the cut, lifted")
     return found
+
+
+def _commanded(case: Case, count: int) -> np.ndarray:
+    """Angle of the knife at every row: that of the cut, and constant before and after it."""
+    rows = np.clip(np.arange(count) - case.cut.start, 0, len(case.pitch_rad) - 1)
+    return np.asarray(case.pitch_rad[rows])
 
 
 def _sent(case: Case) -> list[str]:
@@ -168,27 +184,28 @@ def _flange_poses(joints: bytes) -> np.ndarray:
     return out
 
 
-def _loads(case: Case, q: np.ndarray, predicted: np.ndarray) -> list[str]:
-    """Torque and deflection with more than the predicted force [N], shape [n, 3], if Pinocchio is there."""
+def _loads(case: Case, q: np.ndarray, predicted: np.ndarray, moment: np.ndarray) -> list[str]:
+    """Torque and deflection with more than the predicted force [N] and moment [Nm], if Pinocchio is there."""
     pin = _pinocchio()
     if pin is None:
         return []
     model, data, frame = _model(pin, case)
-    force = np.zeros((len(q), 3))
+    load = np.zeros((len(q), 6))
     rows = range(*case.cut.indices(len(q)))
-    force[rows.start : rows.start + len(predicted[: len(rows)])] = FORCE_FACTOR * predicted[: len(rows)]
+    both = np.concatenate([predicted, moment], axis=1)[: len(rows)]
+    load[rows.start : rows.start + len(both)] = FORCE_FACTOR * both
     speed, push = np.zeros_like(q), np.zeros_like(q)
     speed[1:-1] = (q[2:] - q[:-2]) * 500.0
     push[1:-1] = (q[2:] - 2.0 * q[1:-1] + q[:-2]) * 1e6
     found = set()
-    for joints, rate, acceleration, on_edge in zip(q[::5], speed[::5], push[::5], force[::5], strict=True):
+    for joints, rate, acceleration, on_edge in zip(q[::5], speed[::5], push[::5], load[::5], strict=True):
         torque = pin.rnea(model, data, joints, rate, acceleration)
         pin.computeJointJacobians(model, data, joints)
-        jacobian = pin.getFrameJacobian(model, data, frame, pin.LOCAL_WORLD_ALIGNED)[:3]
+        jacobian = pin.getFrameJacobian(model, data, frame, pin.LOCAL_WORLD_ALIGNED)
         # the stage takes the tool as a point and g as 9.80665, Pinocchio g as 9.81: below a thousandth
         if (np.abs(torque - jacobian.T @ on_edge) > TORQUE_SHARE * TORQUE * 1.002).any():
             found.add("cut: torque")
-        bent = jacobian @ (jacobian.T @ on_edge) / case.stiffness_nm_rad
+        bent = jacobian[:3] @ (jacobian.T @ on_edge) / case.stiffness_nm_rad
         if np.linalg.norm(bent) > case.deflection_m * (1.0 + 1e-3):
             found.add("cut: deflection")
     return sorted(found)

@@ -1,15 +1,17 @@
 """The cell: position of the board in front of the robot, mounting of the knife on the flange, and collision geometry.
 
 Frames: O is the robot's base (z up), C the cutting frame on the board (x across the cut, y up, z along the blade),
-F the flange, E the knife's edge (its centre; axes parallel to C during the whole motion). A_T_B maps B to A.
+F the flange, E the knife's edge (its centre; axes parallel to C, or turned about x by the motion's pitch). A_T_B maps B
+to A.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stages.export.description import ExportParams
+from stages.shared.knives.knife_file import edge_points
 from stages.shared.robots.robot import Robot, flange_pose, joint_poses
 
 
@@ -30,6 +32,13 @@ class Cell:
     tool_mass_kg: float
     tool_com_m: NDArray[np.float64]
     """Centre of mass of knife and fixture in the flange's frame [m], shape [3]."""
+    edge_m: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 3)))
+    """Points of the edge from end to end in the edge's frame [m], shape [n, 3]; of a straight one its ends."""
+
+    @property
+    def level(self) -> bool:
+        """Whether the edge is straight and along the edge's frame."""
+        return not self.edge_m[:, 1].any()
 
 
 def cell_of(params: ExportParams) -> Cell:
@@ -45,14 +54,30 @@ def cell_of(params: ExportParams) -> Cell:
         fixture_high_m=np.array(params.fixture_high_m),
         tool_mass_kg=tool.mass_kg if params.tool_mass_kg is None else params.tool_mass_kg,
         tool_com_m=np.array(tool.com_m if params.tool_com_m is None else params.tool_com_m),
+        edge_m=edge_points(tool.blade),
     )
 
 
-def flange_targets(cell: Cell, edge: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return flange poses in the base frame, shape [n, 4, 4], for edge positions in the cutting frame [m], [n, 3]."""
+def flange_targets(
+    cell: Cell, edge: NDArray[np.float64], pitch: NDArray[np.float64] | None = None
+) -> NDArray[np.float64]:
+    """Return flange poses in the base frame, shape [n, 4, 4], for poses of the edge in the cutting frame.
+
+    edge: positions [m], shape [n, 3]. pitch: angles about x [rad], shape [n]; None: upright.
+    """
     c_t_e = np.broadcast_to(np.eye(4), (len(edge), 4, 4)).copy()
+    if pitch is not None:
+        c_t_e[:, :3, :3] = pitched(pitch)
     c_t_e[:, :3, 3] = edge
     return cell.o_t_c @ c_t_e @ np.linalg.inv(cell.f_t_e)
+
+
+def pitched(pitch: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return rotations about x, shape [n, 3, 3]: positive angles [rad] lower what lies at +z."""
+    turn = np.broadcast_to(np.eye(3), (len(pitch), 3, 3)).copy()
+    turn[:, 1, 1] = turn[:, 2, 2] = np.cos(pitch)
+    turn[:, 1, 2], turn[:, 2, 1] = -np.sin(pitch), np.sin(pitch)
+    return turn
 
 
 def _upright(origin: NDArray[np.float64], angle: float, *, up: float) -> NDArray[np.float64]:
@@ -110,17 +135,21 @@ def base_distance(robot: Robot, cell: Cell, q: NDArray[np.float64]) -> float:
 def tool_corners(robot: Robot, cell: Cell, q: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the corners of the blade's and the fixture's box in the base frame [m], shape [n, 16, 3]."""
     poses = flange_pose(robot.table, q) @ cell.f_t_e
-    corners = np.concatenate([_corners(*blade_box(cell)), _corners(cell.fixture_low_m, cell.fixture_high_m)])
+    corners = np.concatenate(
+        [corners_of(*blade_box(cell)), corners_of(cell.fixture_low_m, cell.fixture_high_m)]
+    )
     return np.einsum("nij,cj->nci", poses[:, :3, :3], corners) + poses[:, None, :3, 3]
 
 
 def blade_box(cell: Cell) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return low and high corner of the blade in the edge's frame [m]; its thickness is ignored."""
-    half = 0.5 * cell.blade_length_m
-    return np.array([0.0, 0.0, -half]), np.array([0.0, cell.blade_height_m, half])
+    half, up = 0.5 * cell.blade_length_m, np.array([0.0, cell.blade_height_m, 0.0])
+    low, high = np.array([0.0, 0.0, -half]), np.array([0.0, 0.0, half])
+    return np.minimum(low, cell.edge_m.min(axis=0)), np.maximum(high, cell.edge_m.max(axis=0)) + up
 
 
-def _corners(low: NDArray[np.float64], high: NDArray[np.float64]) -> NDArray[np.float64]:
+def corners_of(low: NDArray[np.float64], high: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the corners of a box, shape [8, 3]."""
     pick = np.array([[i >> 2 & 1, i >> 1 & 1, i & 1] for i in range(8)])
     return np.where(pick == 1, high, low)
 

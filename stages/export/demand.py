@@ -2,7 +2,7 @@
 
 import io
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +10,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from stages.export.cell import Cell, cell_of
+from stages.export.cell import Cell, cell_of, pitched
 from stages.export.checks import Check, holds
 from stages.export.description import ExportParams
 from stages.export.export_files import MOTION, ExportFiles, bounded_table, named
-from stages.export.waypoints import CUT, PERIOD_S, WAYPOINT_STRIDE, EdgeMotion, whole_motion
+from stages.export.waypoints import CUT, PERIOD_S, WAYPOINT_STRIDE, EdgeMotion, torque_of, whole_motion
 from stages.runtime.errors import InputError
 from stages.shared.robots.robot import Robot, limits_of, load_robot
 
@@ -24,6 +24,10 @@ from stages.shared.robots.robot import Robot, limits_of, load_robot
 _SHORTEST = 10
 """Minimum number of rows."""
 _GRID_S = 1e-9
+_PITCH = "pitch_rad"
+"""Column of a knife that turns; absent from a motion that does not."""
+_LARGEST_PITCH_RAD = np.deg2rad(45.0)
+"""Beyond it the blade cuts with its end rather than with its edge."""
 
 
 def cut_of(table: pl.DataFrame) -> EdgeMotion:
@@ -48,7 +52,16 @@ def cut_of(table: pl.DataFrame) -> EdgeMotion:
         raise InputError(
             f"The motion's row {int(bad.argmax())} has NaN or infinity. All values must be finite. Run optimize again."
         )
-    return EdgeMotion(position, velocity, acceleration, force, np.full(len(time), CUT))
+    pitch = table[_PITCH].to_numpy() if _PITCH in table.columns else np.zeros(len(time))
+    torque = torque_of(table) if pitch.any() else np.zeros_like(force)
+    if not (
+        np.isfinite(pitch).all() and np.isfinite(torque).all() and np.abs(pitch).max() <= _LARGEST_PITCH_RAD
+    ):
+        raise InputError(
+            f"The motion turns the knife by up to {np.degrees(np.abs(pitch).max()):.3g}° from upright. At most "
+            f"{np.degrees(_LARGEST_PITCH_RAD):.0f}° are allowed, and all values must be finite. Run optimize again."
+        )
+    return EdgeMotion(position, velocity, acceleration, force, np.full(len(time), CUT), pitch, torque)
 
 
 # Material the simulated cut left uncut, from the tables of the stage replay
@@ -164,6 +177,17 @@ class Demand:
     force_calibrated: bool = True
     """Whether a force log of this fruit was fitted; otherwise all forces are estimates from the library."""
 
+    @property
+    def level(self) -> bool:
+        """Whether the whole edge is always as high as its centre: straight, untilted, and the motion does not turn."""
+        return self.cell.level and not self.cut.turns
+
+    @property
+    def looked_at_m(self) -> tuple[float, ...]:
+        """Places along the blade where speed and deflection are checked, from the edge's centre."""
+        half = 0.5 * self.cell.blade_length_m
+        return (0.0,) if self.level else (-half, 0.0, half)
+
 
 def fruit_of(vertices: NDArray[np.float64], faces: NDArray[np.int32]) -> Fruit:
     """Return the fruit of a closed surface [m] whose cut plane is x = 0."""
@@ -185,6 +209,16 @@ def fruit_of(vertices: NDArray[np.float64], faces: NDArray[np.int32]) -> Fruit:
         segments,
         vertices[faces][..., [2, 1]],
     )
+
+
+def with_moment(cut: EdgeMotion, fruit: Fruit, blade_m: float) -> EdgeMotion:
+    """Return a turning cut with the moment of its force: as predicted, else that of a force in the section's middle."""
+    if not cut.pitch.any() or cut.torque.any():
+        return cut
+    middle = 0.5 * (fruit.section_low_m + fruit.section_high_m)
+    along = np.clip((middle - cut.position[:, 2]) / np.cos(cut.pitch), -0.5 * blade_m, 0.5 * blade_m)
+    arm = pitched(cut.pitch)[:, :, 2] * along[:, None]
+    return replace(cut, torque=np.cross(arm, cut.force))
 
 
 def _crossing(
@@ -322,6 +356,10 @@ def motion_bytes(cut: EdgeMotion) -> bytes:
         [
             pl.Series("time_s", PERIOD_S * np.arange(len(cut)), pl.Float64),
             *(pl.Series(n, c, pl.Array(pl.Float64, 3)) for n, c in zip(names, columns, strict=True)),
+            *(
+                [pl.Series(_PITCH, cut.pitch), pl.Series("torque_nm", cut.torque, pl.Array(pl.Float64, 3))]
+                * cut.turns
+            ),
         ]
     )
     buffer = io.BytesIO()
@@ -367,7 +405,8 @@ def demand_of_files(folder: Path, document: dict[str, Any]) -> Demand:
 def _motion_table(path: Path) -> pl.DataFrame:
     """Read motion.parquet; raise ValueError if it has other columns than the export writes."""
     table = bounded_table(path)
-    if table.columns != ["time_s", *_MOTION_COLUMNS]:
+    plain = ["time_s", *_MOTION_COLUMNS]
+    if table.columns not in (plain, [*plain, _PITCH, "torque_nm"]):
         raise ValueError(f"its columns are {', '.join(table.columns)}")
     return table
 

@@ -13,17 +13,21 @@ GRAVITY_M_S2 = 9.80665
 
 
 def joint_torques(
-    robot: Robot, cell: Cell, motion: JointMotion, force: NDArray[np.float64]
+    robot: Robot,
+    cell: Cell,
+    motion: JointMotion,
+    force: NDArray[np.float64],
+    couple: NDArray[np.float64] | None = None,
 ) -> NDArray[np.float64]:
     """Return motor torques [Nm], shape [n, joint_count], without friction and rotor inertia.
 
     Links and tool (a point mass) accelerate in gravity; force is that of the fruit on the edge, in the base
-    frame [N], shape [n, 3].
+    frame [N], shape [n, 3], and couple its moment about the edge's centre [Nm], shape [n, 3].
     """
     q, dq, ddq = motion.position, motion.velocity, motion.acceleration
     poses = joint_poses(robot.table, q)
     axes, origins = poses[:, :, :3, 2], poses[:, :, :3, 3]
-    torque = -edge_torques(robot, cell, q, force)
+    torque = -edge_torques(robot, cell, q, force, couple)
     turn, push = np.zeros((len(q), 3)), np.zeros((len(q), 3))
     lift = np.broadcast_to([0.0, 0.0, GRAVITY_M_S2], (len(q), 3))
     previous = np.zeros((len(q), 3))
@@ -45,19 +49,28 @@ def joint_torques(
             flange = flange_pose(robot.table, q)
             hung = flange[:, :3, 3] + flange[:, :3, :3] @ cell.tool_com_m
             loads.append((hung, cell.tool_mass_kg, np.zeros_like(moment)))
-        for point, mass, couple in loads:
+        for point, mass, spun in loads:
             pull = mass * (lift + _carried(turn, push, point - origins[:, i]))
             for j in range(i + 1):
-                lever = np.cross(point - origins[:, j], pull) + couple
+                lever = np.cross(point - origins[:, j], pull) + spun
                 torque[:, j] += np.einsum("ni,ni->n", axes[:, j], lever)
     return torque
 
 
 def edge_torques(
-    robot: Robot, cell: Cell, q: NDArray[np.float64], force: NDArray[np.float64]
+    robot: Robot,
+    cell: Cell,
+    q: NDArray[np.float64],
+    force: NDArray[np.float64],
+    couple: NDArray[np.float64] | None = None,
 ) -> NDArray[np.float64]:
-    """Return joint torques [Nm], shape [n, joint_count], of a base-frame force on the edge [N], shape [n, 3]."""
-    return np.einsum("nij,ni->nj", jacobian(robot.table, q, cell.f_t_e)[:, :3], force)
+    """Return joint torques [Nm], shape [n, joint_count], of a base-frame force on the edge [N], shape [n, 3].
+
+    couple: moment of that force about the edge's centre [Nm], shape [n, 3].
+    """
+    rates = jacobian(robot.table, q, cell.f_t_e)
+    torque = np.einsum("nij,ni->nj", rates[:, :3], force)
+    return torque if couple is None else torque + np.einsum("nij,ni->nj", rates[:, 3:], couple)
 
 
 def deflection(
@@ -66,10 +79,18 @@ def deflection(
     q: NDArray[np.float64],
     force: NDArray[np.float64],
     stiffness_nm_rad: float,
+    *,
+    couple: NDArray[np.float64] | None = None,
+    along_m: float = 0.0,
 ) -> NDArray[np.float64]:
-    """Return the deflection of the edge [m], shape [n, 3], with the same stiffness in every joint."""
-    bent = edge_torques(robot, cell, q, force) / stiffness_nm_rad
-    return np.einsum("nij,nj->ni", jacobian(robot.table, q, cell.f_t_e)[:, :3], bent)
+    """Return the deflection of the edge [m], shape [n, 3], with the same stiffness in every joint.
+
+    along_m: place along the blade, from the edge's centre.
+    """
+    bent = edge_torques(robot, cell, q, force, couple) / stiffness_nm_rad
+    place = cell.f_t_e.copy()
+    place[:3, 3] += along_m * place[:3, 2]
+    return np.einsum("nij,nj->ni", jacobian(robot.table, q, place)[:, :3], bent)
 
 
 def _carried(
@@ -88,6 +109,8 @@ def waypoint_torques(document: dict[str, Any]) -> list[list[float]]:
     def column(name: str) -> NDArray[np.float64]:
         return np.array([row[name] for row in document["waypoints"]], float)
 
+    turns = bool(document["waypoints"]) and "torque_nm" in document["waypoints"][0]
+
     frames, tool = document["frames"], document["tool"]
     cell = Cell(
         o_t_c=np.array(frames["O_T_C"]),
@@ -101,6 +124,7 @@ def waypoint_torques(document: dict[str, Any]) -> list[list[float]]:
         tool_com_m=np.array(tool["com_in_flange_m"]),
     )
     motion = JointMotion(column("q_rad"), column("dq_rad_s"), column("ddq_rad_s2"))
-    torques = joint_torques(load_robot(document["robot"]["name"]), cell, motion, column("force_n"))
+    couple = column("torque_nm") if turns else None
+    torques = joint_torques(load_robot(document["robot"]["name"]), cell, motion, column("force_n"), couple)
     plain: list[list[float]] = torques.tolist()
     return plain

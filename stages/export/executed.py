@@ -98,7 +98,12 @@ def _read_executed(path: Path, document: dict[str, Any]) -> _Reading:
         force = -np.array(content["O_F_ext_hat_K"], float)[:, :3]
         of, air, ended = header["content_sha256"], header["motion"] == "air_cut", str(header["ended"])
         simulated = header.get("simulated") is True
-        lowest = min((float(pose[14]) for pose in content.get("O_T_EE", [])), default=np.inf)
+        # The edge's direction is the third column of its pose; an upright knife is as low everywhere.
+        half = 0.5 * document["tool"]["blade_length_m"] if "torque_nm" in document["waypoints"][0] else 0.0
+        lowest = min(
+            (float(pose[14]) - half * abs(float(pose[10])) for pose in content.get("O_T_EE", [])),
+            default=np.inf,
+        )
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
         raise InputError(
             f"{path} is not a log of run_cut.py ({type(error).__name__}: {error}). It must have motion_step, "

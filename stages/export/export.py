@@ -9,7 +9,7 @@ import polars as pl
 
 from stages.export.cell import cell_of
 from stages.export.certificate import UNCALIBRATED, Certificate, certify
-from stages.export.demand import Demand, Parting, cut_of, fruit_of, parting_of
+from stages.export.demand import Demand, Parting, cut_of, fruit_of, parting_of, with_moment
 from stages.export.description import ExportParams
 from stages.export.export_files import REASON, RUN_SCRIPTS, Chain, walk
 from stages.export.export_picture import export_picture
@@ -86,13 +86,14 @@ def _demand_of(
 ) -> Demand:
     """Return the demand the export is checked against."""
     vertices, faces = body
+    cell, fruit = cell_of(params), fruit_of(vertices["position_m"].to_numpy(), faces["vertices"].to_numpy())
     return Demand(
         robot=load_robot(params.arm.robot),
-        cell=cell_of(params),
+        cell=cell,
         params=params,
-        cut=cut_of(motion),
+        cut=with_moment(cut_of(motion), fruit, cell.blade_length_m),
         knife_of_motion=knife,
-        fruit=fruit_of(vertices["position_m"].to_numpy(), faces["vertices"].to_numpy()),
+        fruit=fruit,
         parting=parting,
         provenance=chain.digests,
         broken_links=chain.broken,

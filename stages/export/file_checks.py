@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from stages.export.checks import AGAIN, Check, at_most, holds, otherwise
 from stages.export.demand import Demand
 from stages.export.export_files import SIBLINGS, ExportFiles, Variant, foreign_entries
-from stages.export.trajectory_files import Trajectory, same
+from stages.export.trajectory_files import Trajectory, edge_axes, same
 from stages.export.waypoints import PERIOD_S, EdgeMotion, trajectory_of, whole_trajectory
 from stages.runtime.files import sha256_of_file
 
@@ -17,6 +17,8 @@ _GRID_S = 1e-12
 _REST_RAD_S, _REST_RAD_S2 = 1e-6, 1e-3
 _REST_M_S, _REST_M_S2 = 1e-6, 1e-3
 """Speed and acceleration that count as rest: far below what the controller rejects in its first cycle."""
+_REST_TURN_RAD_S = 1e-3
+"""The same for the knife's angle, of which the motion states no rates: a smooth start moves less in its first cycle."""
 _CONSISTENT_M_S, _CONSISTENT_M_S2 = 1e-3, 0.2
 """Permitted difference of the motion's velocity and acceleration from finite differences over 1 ms."""
 _ORTHONORMAL = 1e-9
@@ -91,6 +93,7 @@ def rest_and_copies(files: ExportFiles, demand: Demand) -> list[Check]:
             at_most(
                 1, "motion: acceleration against velocity", _acceleration_gap(cut), _CONSISTENT_M_S2, "m/s²"
             ),
+            *_turning_at_ends(cut),
         ],
     )
     tables = [files.waypoints, files.csv_waypoints, files.json_waypoints]
@@ -144,6 +147,16 @@ def rest_and_copies(files: ExportFiles, demand: Demand) -> list[Check]:
     return otherwise(AGAIN, checks)
 
 
+def _turning_at_ends(cut: EdgeMotion) -> list[Check]:
+    """Check that a knife that turns begins and ends the cut at rest: before and after it the angle is constant."""
+    if not cut.turns:
+        return []
+    speed = float(np.abs(np.diff(cut.pitch))[[0, -1]].max()) / PERIOD_S
+    return [
+        at_most(1, "turning of the knife where the cut starts and ends", speed, _REST_TURN_RAD_S, "rad/s")
+    ]
+
+
 def _recorded(files: ExportFiles, expected: Trajectory, demand: Demand) -> bool:
     """Return True if motion.mcap agrees with the waypoints."""
     seen, table = files.recording, files.waypoints
@@ -157,7 +170,7 @@ def _recorded(files: ExportFiles, expected: Trajectory, demand: Demand) -> bool:
         and np.array_equal(seen.velocity, expected.velocity)
         and np.isfinite(seen.effort).all()
         and np.abs(seen.edge - edge).max() <= _SHOWN
-        and np.abs(seen.force @ demand.cell.o_t_c[:3, :3].T - force).max() <= _SHOWN
+        and np.abs(np.einsum("nij,nj->ni", edge_axes(table, demand.cell), seen.force) - force).max() <= _SHOWN
     )
 
 

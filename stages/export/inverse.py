@@ -2,7 +2,7 @@
 
 Six or seven joints follow a pose of six numbers. With seven, the additional condition is linear in the joints and fixed
 for the whole motion: no motion along the null space of one reference posture, weighted by the joints' acceleration
-limits. So the joints are a smooth function of the edge's position alone, without drift, and nearly those of least
+limits. So the joints are a smooth function of the edge's pose alone, without drift, and nearly those of least
 acceleration effort. With six there is no such condition, but several postures to choose from.
 """
 
@@ -97,13 +97,14 @@ def follow(
     velocity: NDArray[np.float64],
     acceleration: NDArray[np.float64],
 ) -> JointMotion:
-    """Return the joint motion for flange poses [n, 4, 4] that do not rotate.
+    """Return the joint motion for flange poses [n, 4, 4].
 
-    Velocity [m/s] and acceleration [m/s²] are those of the flange in the base frame, shape [n, 3].
+    Velocity [m/s, rad/s] and acceleration [m/s², rad/s²] are those of the flange in the base frame, linear numbers
+    before angular ones, shape [n, 6]; [n, 3] if it does not rotate.
     """
     q = solve(posture, targets)
     square = _square(q, posture)
-    rest = np.zeros((len(q), len(posture.table) - 3))
+    rest = np.zeros((len(q), len(posture.table) - velocity.shape[1]))
     dq = np.linalg.solve(square, np.concatenate([velocity, rest], axis=1)[..., None])[..., 0]
     bias = np.zeros_like(q)
     bias[:, :_POSE_NUMBERS] = np.einsum("nij,nj->ni", jacobian_rate(posture.table, q, dq), dq)

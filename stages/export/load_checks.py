@@ -13,7 +13,7 @@ from stages.export.demand import Demand
 from stages.export.dynamics import deflection, edge_torques, joint_torques
 from stages.export.export_files import ExportFiles
 from stages.export.inverse import JointMotion
-from stages.export.motion_checks import cut_phase, edge_poses, in_cutting_frame
+from stages.export.motion_checks import cut_phase, edge_poses, in_cutting_frame, lowest_heights
 from stages.export.waypoints import PERIOD_S, central_rates
 from stages.shared.library.library import AMPLITUDE_SPREAD, NINETY
 from stages.shared.robots.robot import Robot, flange_pose, jacobian
@@ -39,16 +39,17 @@ _TARE_SAMPLES = 100
 def loads(files: ExportFiles, demand: Demand) -> list[Check]:
     """Run check 5."""
     robot, cell, params = demand.robot, demand.cell, demand.params
-    pushed = UPPER_BAND * force_on_knife(files, demand)
+    pushed, turned = (UPPER_BAND * load for load in load_on_knife(files, demand))
     used, in_air = (
-        np.abs(joint_torques(robot, cell, _central(q), force)).max(axis=0) / robot.torque_nm
-        for q, force in (
-            (files.cut.joints, pushed),
-            (files.air.joints, np.zeros((len(files.air.joints), 3))),
+        np.abs(joint_torques(robot, cell, _central(q), force, couple)).max(axis=0) / robot.torque_nm
+        for q, force, couple in (
+            (files.cut.joints, pushed, turned),
+            (files.air.joints, np.zeros((len(files.air.joints), 3)), None),
         )
     )
-    bent = (
-        UPPER_BAND * np.linalg.norm(_deflection(files, demand, params.joint_stiffness_nm_rad), axis=1).max()
+    bent = UPPER_BAND * max(
+        float(np.linalg.norm(_deflection(files, demand, params.joint_stiffness_nm_rad, along), axis=1).max())
+        for along in demand.looked_at_m
     )
     return [
         at_most(
@@ -119,9 +120,8 @@ def _torque_rates(files: ExportFiles, demand: Demand) -> list[Check]:
     ):
         torque = joint_torques(demand.robot, demand.cell, _central(q), force)
         if name == "cut":
-            felt = edge_torques(
-                demand.robot, demand.cell, q[start:end], force_on_knife(files, demand)[start:end]
-            )
+            pushed, turned = load_on_knife(files, demand)
+            felt = edge_torques(demand.robot, demand.cell, q[start:end], pushed[start:end], turned[start:end])
             torque = torque[start:end] - _smoothed(felt)
         rate = np.abs(np.diff(torque, axis=0)).max(axis=0) / PERIOD_S
         checks.append(
@@ -168,14 +168,25 @@ def _end_lift(files: ExportFiles, demand: Demand) -> float:
 
 def force_on_knife(files: ExportFiles, demand: Demand) -> NDArray[np.float64]:
     """Return the force on the knife in the base frame [N], shape [n, 3], at every sample of the file."""
-    force = np.zeros((len(files.cut.rows), 3))
+    return load_on_knife(files, demand)[0]
+
+
+def load_on_knife(files: ExportFiles, demand: Demand) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return that force, and its moment about the edge's centre in the base frame [Nm], shape [n, 3]."""
+    loads = np.zeros((2, len(files.cut.rows), 3))
     start, end = cut_phase(files)
-    force[start:end] = demand.cut.force[: end - start] @ demand.cell.o_t_c[:3, :3].T
-    return force
+    for load, predicted in zip(loads, (demand.cut.force, demand.cut.torque), strict=True):
+        load[start:end] = predicted[: end - start] @ demand.cell.o_t_c[:3, :3].T
+    return loads[0], loads[1]
 
 
-def _deflection(files: ExportFiles, demand: Demand, stiffness: float) -> NDArray[np.float64]:
-    return deflection(demand.robot, demand.cell, files.cut.joints, force_on_knife(files, demand), stiffness)
+def _deflection(
+    files: ExportFiles, demand: Demand, stiffness: float, along_m: float = 0.0
+) -> NDArray[np.float64]:
+    force, couple = load_on_knife(files, demand)
+    return deflection(
+        demand.robot, demand.cell, files.cut.joints, force, stiffness, couple=couple, along_m=along_m
+    )
 
 
 def _central(q: NDArray[np.float64]) -> JointMotion:
@@ -219,13 +230,17 @@ class _Thresholds:
 
 
 def thresholds(
-    robot: Robot, cell: Cell, joints: NDArray[np.float64], force: NDArray[np.float64]
+    robot: Robot,
+    cell: Cell,
+    joints: NDArray[np.float64],
+    force: NDArray[np.float64],
+    couple: NDArray[np.float64] | None = None,
 ) -> _Thresholds:
     """Return thresholds for joints [rad], shape [n, joint_count], and the predicted force on the edge.
 
-    force: in the base frame [N], shape [n, 3].
+    force: in the base frame [N], shape [n, 3]; couple: its moment about the edge's centre [Nm], shape [n, 3].
     """
-    read, bias = _read(robot, cell, joints, force)
+    read, bias = _read(robot, cell, joints, force, couple)
     count = joints.shape[1]
     stop = FACTOR * float(np.linalg.norm(force, axis=1).max()) + _BIAS_N + _STOP_N
     # The run script decelerates at its stop force, whatever its direction; the robot's reflex, an emergency stop with
@@ -252,7 +267,7 @@ def stopping(
     the limit, and the arm decelerates within its limits.
     """
     path, limits = joints.tolist(), demand.robot.acceleration_rad_s2.tolist()
-    heights = in_cutting_frame(edge_poses(joints, demand), demand)[:, 1]
+    heights = lowest_heights(edge_poses(joints, demand), demand)
     felt = int(np.ceil(np.log(1.0 - 1.0 / _STONE) / np.log(1.0 - SMOOTH))) + LOUD_SAMPLES
     longest, deepest = 0, 0.0
     for met in range(cut.start, cut.stop, _STRIDE):
@@ -271,20 +286,20 @@ def plain(cut: _Thresholds, air: _Thresholds) -> dict[str, Any]:
 def collisions(files: ExportFiles, demand: Demand) -> list[Check]:
     """Check that the file's thresholds let the predicted motion pass and stop a collision; cut and air cut."""
     checks = []
-    pushed = force_on_knife(files, demand)
-    for key, variant, force in (
-        ("cut", files.cut, pushed),
-        ("air_cut", files.air, np.zeros((len(files.air.joints), 3))),
+    pushed, turned = load_on_knife(files, demand)
+    for key, variant, force, couple in (
+        ("cut", files.cut, pushed, turned),
+        ("air_cut", files.air, np.zeros((len(files.air.joints), 3)), None),
     ):
         stated = files.document["collision"][key]
         limits = np.array([*stated["torque_nm"], *stated["force_n"]], float)
-        read, bias = _read(demand.robot, demand.cell, variant.joints, force)
+        read, bias = _read(demand.robot, demand.cell, variant.joints, force, couple)
         peak = float(np.linalg.norm(force, axis=1).max())
         room = min(
             float((limits - _READS_HIGH * read - bias).min()),
             float(stated["stop_force_n"]) - _READS_HIGH * peak - _BIAS_N,
         )
-        needed_thresholds = thresholds(demand.robot, demand.cell, variant.joints, force)
+        needed_thresholds = thresholds(demand.robot, demand.cell, variant.joints, force, couple)
         needed = np.array(
             [*needed_thresholds.torque_nm, *needed_thresholds.force_n, needed_thresholds.stop_force_n]
         )
@@ -362,16 +377,23 @@ def _stopping_push(
 
 
 def _read(
-    robot: Robot, cell: Cell, joints: NDArray[np.float64], force: NDArray[np.float64]
+    robot: Robot,
+    cell: Cell,
+    joints: NDArray[np.float64],
+    force: NDArray[np.float64],
+    couple: NDArray[np.float64] | None = None,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the largest predicted reading of all channels (joints, force, moment), and the effect of BIAS_N."""
-    turn = cell.o_t_c[:3, :3]
-    arm = (flange_pose(robot.table, joints[:1])[0, :3, :3] @ cell.f_t_e[:3, 3])[None]
-    moment = np.cross(arm, force)
-    torque = np.abs(edge_torques(robot, cell, joints, force)).max(axis=0)
+    flange = flange_pose(robot.table, joints)[:, :3, :3]
+    turn = flange @ cell.f_t_e[:3, :3]
+    if np.abs(turn - cell.o_t_c[:3, :3]).max() < _EXACT:  # upright throughout
+        turn, flange = cell.o_t_c[None, :3, :3], flange[:1]
+    arm = flange @ cell.f_t_e[:3, 3]
+    moment = np.cross(arm, force) + (0.0 if couple is None else couple)
+    torque = np.abs(edge_torques(robot, cell, joints, force, couple)).max(axis=0)
     lever = np.linalg.norm(jacobian(robot.table, joints[::_STRIDE], cell.f_t_e)[:, :3], axis=1).max(axis=0)
-    sizes = [np.maximum(np.abs(v), np.abs(v @ turn)).max(axis=0) for v in (force, moment)]
-    reach = float(np.linalg.norm(arm))
+    sizes = [np.maximum(np.abs(v), np.abs((v[:, None] @ turn)[:, 0])).max(axis=0) for v in (force, moment)]
+    reach = float(np.linalg.norm(arm[0]))
     return (
         np.concatenate([torque, *sizes]),
         _BIAS_N * np.concatenate([lever, np.ones(3), np.full(3, reach)]),

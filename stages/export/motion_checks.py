@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from stages.export.cell import corners_of, pitched
 from stages.export.checks import AGAIN, Check, at_least, at_most, otherwise
 from stages.export.demand import Demand
 from stages.export.export_files import ExportFiles, Variant
@@ -50,6 +51,42 @@ def in_cutting_frame(poses: NDArray[np.float64], demand: Demand) -> NDArray[np.f
     return (poses[:, :3, 3] - origin) @ turn
 
 
+def edge_track(poses: NDArray[np.float64], demand: Demand) -> NDArray[np.float64]:
+    """Return the points of the edge in the cutting frame [m], shape [n, point_count, 3], of poses in the base frame."""
+    turn = demand.cell.o_t_c[:3, :3].T @ poses[:, :3, :3]
+    return np.asarray(in_cutting_frame(poses, demand)[:, None] + demand.cell.edge_m @ turn.transpose(0, 2, 1))
+
+
+def lowest_heights(poses: NDArray[np.float64], demand: Demand) -> NDArray[np.float64]:
+    """Return the height of the edge's lowest point above the board [m], shape [n]."""
+    if demand.level:
+        return in_cutting_frame(poses, demand)[:, 1]
+    return np.asarray(edge_track(poses, demand)[..., 1].min(axis=1))
+
+
+def heights_over(
+    poses: NDArray[np.float64], demand: Demand, places: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return the height of the edge above places along the blade's plane [m], shape [n, place_count].
+
+    Infinite where the blade does not reach.
+    """
+    track = edge_track(poses, demand)
+    return np.stack([np.interp(places, row[:, 2], row[:, 1], np.inf, np.inf) for row in track])
+
+
+def fixture_boxes(
+    poses: NDArray[np.float64], demand: Demand
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return low and high corners of boxes around the fixture in the cutting frame [m], shape [n, 3] each."""
+    cell, edge = demand.cell, in_cutting_frame(poses, demand)
+    if demand.level:
+        return edge + cell.fixture_low_m, edge + cell.fixture_high_m
+    turn = cell.o_t_c[:3, :3].T @ poses[:, :3, :3]
+    corners = edge[:, None] + corners_of(cell.fixture_low_m, cell.fixture_high_m) @ turn.transpose(0, 2, 1)
+    return corners.min(axis=1), corners.max(axis=1)
+
+
 def limits(who: str, q: NDArray[np.float64], demand: Demand) -> list[Check]:
     """Check 2 for joints [rad], shape [n, joint_count]: the cut, the air cut or a move."""
     robot = demand.robot
@@ -88,7 +125,24 @@ def limits(who: str, q: NDArray[np.float64], demand: Demand) -> list[Check]:
         at_most(2, f"{who}: edge acceleration", push, robot.edge_acceleration_m_s2, "m/s²", remedy=_SLOWER),
         at_most(2, f"{who}: edge jerk", jerk, robot.edge_jerk_m_s3, "m/s³", remedy=_SLOWER),
     ]
-    return checks
+    if demand.level:
+        return checks
+    poses = edge_poses(q, demand)
+    ends = [rates(poses[:, :3, 3] + along * poses[:, :3, 2]) for along in demand.looked_at_m]
+    speed, push, jerk = (max(np.linalg.norm(end[i], axis=1).max() for end in ends) for i in range(3))
+    return [
+        *checks,
+        at_most(2, f"{who}: speed of tip and heel", speed, _KNIFE_SPEED_M_S, "m/s", remedy=_SLOWER),
+        at_most(
+            2,
+            f"{who}: acceleration of tip and heel",
+            push,
+            robot.edge_acceleration_m_s2,
+            "m/s²",
+            remedy=_SLOWER,
+        ),
+        at_most(2, f"{who}: jerk of tip and heel", jerk, robot.edge_jerk_m_s3, "m/s³", remedy=_SLOWER),
+    ]
 
 
 def kinematics(files: ExportFiles, demand: Demand) -> list[Check]:
@@ -109,9 +163,11 @@ def kinematics(files: ExportFiles, demand: Demand) -> list[Check]:
     for variant, up in ((files.cut, 0.0), (files.air, demand.params.air_cut_lift_m)):
         poses = edge_poses(variant.joints, demand)
         edge = in_cutting_frame(poses, demand)
-        tilt = np.abs(poses[:, :3, :3] - demand.cell.o_t_c[:3, :3]).max()
-        target = whole_motion(demand.cut, demand.params, lift_m=up).position
-        gap = _far(edge, target) if len(edge) == len(target) else np.inf
+        wanted = whole_motion(demand.cut, demand.params, lift_m=up)
+        target, gap, tilt = wanted.position, np.inf, np.inf
+        if len(edge) == len(target):
+            gap = _far(edge, target)
+            tilt = np.abs(poses[:, :3, :3] - demand.cell.o_t_c[:3, :3] @ pitched(wanted.pitch)).max()
         step = np.abs(np.diff(variant.joints, axis=0)).max()
         checks += [
             at_most(3, f"{variant.name}: edge against the optimised motion", gap, POSE_M, "m"),
@@ -127,6 +183,14 @@ def kinematics(files: ExportFiles, demand: Demand) -> list[Check]:
             ),
             *_waypoint_rates(variant),
         ]
+        if not demand.level and len(edge) == len(target):
+            ends = np.array([[0.0, 0.0, along] for along in demand.looked_at_m])
+            turned = target[:, None] + ends @ pitched(wanted.pitch).transpose(0, 2, 1)
+            turn = demand.cell.o_t_c[:3, :3].T @ poses[:, :3, :3]
+            off = np.linalg.norm(edge[:, None] + ends @ turn.transpose(0, 2, 1) - turned, axis=2).max()
+            checks.append(
+                at_most(3, f"{variant.name}: tip and heel against the optimised motion", off, POSE_M, "m")
+            )
     return otherwise(AGAIN, checks)
 
 

@@ -16,8 +16,8 @@ from stages.export.checks import Check, at_least, at_most
 from stages.export.demand import Demand
 from stages.export.dynamics import GRAVITY_M_S2
 from stages.export.export_files import ExportFiles
-from stages.export.load_checks import STIFFER, TORQUE_SHARE, UPPER_BAND, WEAKER, force_on_knife
-from stages.export.motion_checks import edge_poses, in_cutting_frame
+from stages.export.load_checks import STIFFER, TORQUE_SHARE, UPPER_BAND, WEAKER, load_on_knife
+from stages.export.motion_checks import edge_poses, lowest_heights
 from stages.export.waypoints import PERIOD_S
 from stages.runtime.errors import InputError
 from stages.shared.robots.robot import Robot
@@ -43,7 +43,7 @@ def mujoco_checks(files: ExportFiles, demand: Demand) -> list[Check]:
         demand.robot,
         demand.cell,
         files.cut.joints,
-        UPPER_BAND * force_on_knife(files, demand),
+        *(UPPER_BAND * load for load in load_on_knife(files, demand)),
         stiffness_nm_rad=demand.params.joint_stiffness_nm_rad,
     )
     target = edge_poses(files.cut.joints, demand)
@@ -51,7 +51,7 @@ def mujoco_checks(files: ExportFiles, demand: Demand) -> list[Check]:
     used = np.abs(played.torque).max(axis=0) / demand.robot.torque_nm
     poses = target.copy()
     poses[:, :3, 3] = played.edge
-    lowest = in_cutting_frame(poses, demand)[:, 1].min()
+    lowest = lowest_heights(poses, demand).min()
     joint = f"joint {used.argmax() + 1}"
     note = f"under {UPPER_BAND:.2f} of the predicted force"
     return [
@@ -68,10 +68,14 @@ def _run_in_mujoco(
     cell: Cell,
     joints: NDArray[np.float64],
     force: NDArray[np.float64],
+    couple: NDArray[np.float64],
     *,
     stiffness_nm_rad: float,
 ) -> _TorqueRun:
-    """Play joints [rad], shape [n, joint_count], against forces on the edge in the base frame [N], shape [n, 3]."""
+    """Play joints [rad], shape [n, joint_count], against forces on the edge in the base frame [N], shape [n, 3].
+
+    couple: their moments about the edge's centre [Nm], shape [n, 3].
+    """
     mujoco = _mujoco()
     model = mujoco.MjModel.from_xml_string(arm_xml(robot, cell))
     model.opt.timestep = PERIOD_S / _SUBSTEPS
@@ -86,13 +90,13 @@ def _run_in_mujoco(
     tool, edge = model.body("tool").id, model.site("edge").id
     rates = np.gradient(joints, PERIOD_S, axis=0)
     seen, torques = [], []
-    for target, rate, push in zip(joints, rates, force, strict=True):
+    for target, rate, push, twist in zip(joints, rates, force, couple, strict=True):
         seen.append(data.site_xpos[edge].copy())
         for _ in range(_SUBSTEPS):
             drive = stiffness_nm_rad * (target - data.qpos) + damping * (rate - data.qvel) + data.qfrc_bias
             data.ctrl[:] = np.clip(drive, -robot.torque_nm, robot.torque_nm)
             data.qfrc_applied[:] = 0.0
-            mujoco.mj_applyFT(model, data, push, np.zeros(3), data.site_xpos[edge], tool, data.qfrc_applied)
+            mujoco.mj_applyFT(model, data, push, twist, data.site_xpos[edge], tool, data.qfrc_applied)
             mujoco.mj_step(model, data)
         torques.append(data.ctrl.copy())
     return _TorqueRun(np.array(seen), np.array(torques))

@@ -42,6 +42,7 @@ from stages.export.trajectory_files import mcap_bytes, recording_bytes, same_bag
 from stages.export.waypoints import (
     CUT,
     EdgeMotion,
+    central_rates,
     csv_bytes,
     joint_csv_bytes,
     parquet_bytes,
@@ -103,10 +104,10 @@ def _checklist(
     )
     peak = float(np.linalg.norm(demand.cut.force, axis=1).max())
     edge_motion = whole_motion(demand.cut, params)
-    force = edge_motion.force @ cell.o_t_c[:3, :3].T
+    force, couple = (load @ cell.o_t_c[:3, :3].T for load in (edge_motion.force, edge_motion.torque))
     stop_n = thresholds(robot, cell, joints, force).stop_force_n
     soft_mm, stiff_mm = (
-        1000 * float(np.linalg.norm(deflection(robot, cell, joints, force, k), axis=1).max())
+        1000 * float(np.linalg.norm(deflection(robot, cell, joints, force, k, couple=couple), axis=1).max())
         for k in (SOFT_NM_RAD, params.joint_stiffness_nm_rad)
     )
     cut = np.flatnonzero(edge_motion.phase == CUT)
@@ -183,7 +184,9 @@ def plan_of(demand: Demand) -> Plan:
     cell, robot = demand.cell, demand.robot
     edge = whole_motion(demand.cut, demand.params)
     air = whole_motion(demand.cut, demand.params, lift_m=demand.params.air_cut_lift_m)
-    posture = choose_posture(robot, flange_targets(cell, _middle(edge))[0])
+    posture = choose_posture(
+        robot, flange_targets(cell, _middle(edge.position)[None], _middle(edge.pitch)[None])[0]
+    )
     joints, air_joints = _follow(posture, cell, edge), _follow(posture, cell, air)
     ready = robot.ready_pose_rad
     moves = {
@@ -239,6 +242,7 @@ def write_package(folder: Path, demand: Demand, *, scan_id: str, saving: str = "
 def document_of(plan: Plan, demand: Demand, *, scan_id: str) -> dict[str, Any]:
     """Return cut.json without waypoints, hashes of its siblings and certificate."""
     cell, robot, edge = demand.cell, demand.robot, plan.edge
+    loads = (load @ cell.o_t_c[:3, :3].T for load in (edge.force, edge.torque))
     return {
         "schema": SCHEMA,
         "schema_version": SCHEMA_VERSION,
@@ -256,7 +260,7 @@ def document_of(plan: Plan, demand: Demand, *, scan_id: str) -> dict[str, Any]:
         "timing": timing_part(edge),
         **pose_parts(demand, plan.joints.position[0], plan.air_joints.position[0]),
         "collision": plain(
-            thresholds(robot, cell, plan.joints.position, edge.force @ cell.o_t_c[:3, :3].T),
+            thresholds(robot, cell, plan.joints.position, *loads),
             thresholds(robot, cell, plan.air_joints.position, np.zeros((len(plan.air), 3))),
         ),
         "demand": stated(demand),
@@ -391,11 +395,21 @@ def _agree(stated_value: Any, expected: Any) -> bool:
 
 
 def _follow(posture: Posture, cell: Cell, edge: EdgeMotion) -> JointMotion:
+    """Return the joints; the flange is carried around the edge's centre by the knife's turning."""
     turn = cell.o_t_c[:3, :3]
+    targets = flange_targets(cell, edge.position, edge.pitch)
+    _, rate, change = central_rates(edge.pitch[:, None])
+    spin, push = rate * turn[:, 0], change * turn[:, 0]
+    arm = targets[:, :3, 3] - (edge.position @ turn.T + cell.o_t_c[:3, 3])
+    velocity = edge.velocity @ turn.T + np.cross(spin, arm)
+    acceleration = edge.acceleration @ turn.T + np.cross(push, arm) + np.cross(spin, np.cross(spin, arm))
     return follow(
-        posture, flange_targets(cell, edge.position), edge.velocity @ turn.T, edge.acceleration @ turn.T
+        posture,
+        targets,
+        np.concatenate([velocity, spin], axis=1),
+        np.concatenate([acceleration, push], axis=1),
     )
 
 
-def _middle(edge: EdgeMotion) -> NDArray[np.float64]:
-    return np.asarray(0.5 * (edge.position.min(axis=0) + edge.position.max(axis=0)))[None]
+def _middle(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.asarray(0.5 * (values.min(axis=0) + values.max(axis=0)))

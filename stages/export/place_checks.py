@@ -7,7 +7,16 @@ from stages.export.cell import base_distance, blade_box, link_heights
 from stages.export.checks import CUT_FRACTION, Check, at_least, at_most
 from stages.export.demand import Demand, Fruit, area_below
 from stages.export.export_files import ExportFiles
-from stages.export.motion_checks import POSE_M, cut_phase, edge_poses, in_cutting_frame
+from stages.export.motion_checks import (
+    POSE_M,
+    cut_phase,
+    edge_poses,
+    edge_track,
+    fixture_boxes,
+    heights_over,
+    in_cutting_frame,
+    lowest_heights,
+)
 from stages.shared.cut_description import BESIDE_M
 
 # Check 9: in the cut plane, down to the board, against a force, and through the fruit
@@ -36,8 +45,10 @@ _SAME_M = 1e-4
 def cutting(files: ExportFiles, demand: Demand) -> list[Check]:
     """Run check 9."""
     start, end = cut_phase(files)
-    edge = in_cutting_frame(edge_poses(files.cut.joints[start:end], demand), demand)
-    again = "Run optimize again for this fruit"
+    poses = edge_poses(files.cut.joints[start:end], demand)
+    edge, again = in_cutting_frame(poses, demand), "Run optimize again for this fruit"
+    over = _over_the_section(poses, demand)
+    lowest = float(over.min(axis=0).max())
     return [
         at_most(
             9,
@@ -50,29 +61,49 @@ def cutting(files: ExportFiles, demand: Demand) -> list[Check]:
         at_most(
             9,
             "lowest height of the edge",
-            float(edge[:, 1].min()),
+            lowest,
             demand.params.cut.board_clearance_m + _END_HEIGHT_M,
             "m",
-            "must reach cut.board_clearance_m above the board",
+            "must reach cut.board_clearance_m above the board"
+            + ("" if demand.level else ", everywhere in the section"),
             remedy=again,
         ),
-        *_force(edge, demand, again),
-        *_parted(demand, float(edge[:, 1].min())),
-        *_clear_of_rigid(edge, demand),
+        *_force(over, demand, again),
+        *_parted(demand, lowest),
+        *_clear_of_rigid(poses, demand),
     ]
 
 
-def _clear_of_rigid(edge: np.ndarray, demand: Demand) -> list[Check]:
+_PLACES = 41
+"""Places along the cut section where the height of an edge that is not level is looked at."""
+
+
+def _over_the_section(poses: NDArray[np.float64], demand: Demand) -> NDArray[np.float64]:
+    """Return the height of the edge over places of the fruit's cut section [m], shape [n, place_count].
+
+    One place for a level edge, which is equally high everywhere.
+    """
+    if demand.level:
+        return in_cutting_frame(poses, demand)[:, 1:2]
+    fruit = demand.fruit
+    places = np.linspace(fruit.section_low_m, fruit.section_high_m, _PLACES)
+    over = heights_over(poses, demand, places)
+    return np.where(np.isfinite(over), over, over[np.isfinite(over)].max(initial=0.0))
+
+
+def _clear_of_rigid(poses: NDArray[np.float64], demand: Demand) -> list[Check]:
     """Check the height of the edge above rigid regions beside the cut plane, if the fruit has any."""
     tops = demand.parting.rigid_tops_m
     if not len(tops):
         return []
-    reach = 0.5 * demand.params.cut.blade.length_m
+    reach, edge = 0.5 * demand.params.cut.blade.length_m, in_cutting_frame(poses, demand)
     above = np.inf
     for z, y in tops:
         over = np.abs(edge[:, 2] - z) <= reach
-        if over.any():
+        if demand.level and over.any():
             above = min(above, float(edge[over, 1].min()) - y)
+    if not demand.level:
+        above = float((heights_over(poses, demand, tops[:, 0]) - tops[:, 1]).min())
     return [
         at_least(
             9,
@@ -87,15 +118,19 @@ def _clear_of_rigid(edge: np.ndarray, demand: Demand) -> list[Check]:
     ]
 
 
-def _force(edge: np.ndarray, demand: Demand, again: str) -> list[Check]:
-    """Check that the predicted force acts in the fruit, pushes the knife out, and vanishes above."""
+def _force(over: NDArray[np.float64], demand: Demand, again: str) -> list[Check]:
+    """Check that the predicted force acts in the fruit, pushes the knife out, and vanishes above.
+
+    over: height of the edge over places of the section [m], shape [n, place_count].
+    """
     top = float(demand.fruit.section[..., 1].max())
     force = demand.cut.force
-    if len(force) != len(edge):
-        return [at_most(9, "samples of force missing", abs(len(force) - len(edge)), 0, "rows", remedy=again)]
-    inside, above = edge[:, 1] < top - _DEPTH_M, edge[:, 1] > top + _ABOVE_M
+    if len(force) != len(over):
+        return [at_most(9, "samples of force missing", abs(len(force) - len(over)), 0, "rows", remedy=again)]
+    lowest = over.min(axis=1)
+    inside, above = lowest < top - _DEPTH_M, lowest > top + _ABOVE_M
     size = np.linalg.norm(force, axis=1)
-    down = np.where(inside, np.maximum(0.0, -np.diff(edge[:, 1], prepend=edge[0, 1])), 0.0)
+    down = np.where(inside, np.maximum(0.0, -np.diff(over, axis=0, prepend=over[:1])).mean(axis=1), 0.0)
     way = max(float(down.sum()), _LEAST_WAY_M)
     felt = float(down @ (size >= _FELT_N)) / way
     upward = float(down @ force[:, 1]) / way
@@ -164,19 +199,17 @@ def space(files: ExportFiles, demand: Demand) -> list[Check]:
     """Run check 4 at every sample of the file."""
     params, cell, fruit = demand.params, demand.cell, demand.fruit
     poses = edge_poses(files.cut.joints, demand)
-    edge = in_cutting_frame(poses, demand)
-    turn = demand.cell.o_t_c[:3, :3].T @ poses[:, :3, :3]
+    edge, track = in_cutting_frame(poses, demand), edge_track(poses, demand)
     half = 0.5 * cell.blade_length_m
-    tips = [edge + turn[:, :, 2] * end for end in (-half, half)]
-    lowest = min(float(tip[:, 1].min()) for tip in tips)
+    lowest = float(track[..., 1].min())
     start, end = cut_phase(files)
-    cut = edge[start:end]
-    overlap = min(
-        float((fruit.section_low_m - (cut[:, 2] - half)).min()),
-        float((cut[:, 2] + half - fruit.section_high_m).min()),
-    )
+    first, last = edge[start:end, 2] - half, edge[start:end, 2] + half
+    if not demand.level:
+        first, last = track[start:end, 0, 2], track[start:end, -1, 2]
+    overlap = min(float((fruit.section_low_m - first).min()), float((last - fruit.section_high_m).min()))
     least = params.min_board_clearance_m - POSE_M
-    fixture_height = float((edge[:, 1] + cell.fixture_low_m[1]).min())
+    holder_low, holder_high = fixture_boxes(poses, demand)
+    fixture_height = float(holder_low[:, 1].min())
     higher = "Measure the board (export.board_position_m); raise optimize.final_height_m if the edge must end higher"
     smaller = "Correct export.fixture_low_m and fixture_high_m, or hold the knife farther from the fruit"
     longer = "Use a longer knife (cut.knife), turn the fruit, or lower export.blade_overlap_m"
@@ -193,7 +226,7 @@ def space(files: ExportFiles, demand: Demand) -> list[Check]:
         at_least(
             4,
             "distance of the fixture from the fruit",
-            float(_box_distance(edge + cell.fixture_low_m, edge + cell.fixture_high_m, fruit).min()),
+            float(_box_distance(holder_low, holder_high, fruit).min()),
             params.fixture_clearance_m,
             "m",
             remedy=smaller,
@@ -204,7 +237,7 @@ def space(files: ExportFiles, demand: Demand) -> list[Check]:
         at_least(
             4,
             "start of the cut above the fruit",
-            float(edge[start, 1] - fruit.high_m[1]),
+            float(lowest_heights(poses[start : start + 1], demand)[0] - fruit.high_m[1]),
             0.0,
             "m",
             remedy="Run optimize again for this fruit",
@@ -212,7 +245,7 @@ def space(files: ExportFiles, demand: Demand) -> list[Check]:
         at_least(
             4,
             "air cut: height of the edge above the board",
-            float(in_cutting_frame(edge_poses(files.air.joints, demand), demand)[:, 1].min()),
+            float(lowest_heights(edge_poses(files.air.joints, demand), demand).min()),
             least,
             "m",
             remedy=higher,

@@ -30,7 +30,7 @@ from stages.export.export_files import (
     read_document,
     read_export,
 )
-from stages.export.motion_checks import edge_poses, in_cutting_frame, limits
+from stages.export.motion_checks import edge_poses, fixture_boxes, limits
 from stages.export.moves import move, worst_of
 from stages.export.place_checks import BASE_CLEARANCE_M, LINK_CLEARANCE_M
 from stages.export.signature import signature_checks, signed
@@ -288,10 +288,9 @@ def _places(parts: Sequence[_Part]) -> list[Check]:
     apart, beside, off = [], [], [0.0]
     for part in parts:
         demand, entry = part.demand, part.entry
-        edge = in_cutting_frame(edge_poses(part.files.cut.joints, demand), demand)
+        boxes = fixture_boxes(edge_poses(part.files.cut.joints, demand), demand)
         low, high = (np.array(entry[f"standing_{end}_m"]) for end in ("low", "high"))
-        cell = demand.cell
-        gaps = np.maximum(edge + cell.fixture_low_m - high, low - (edge + cell.fixture_high_m)).max(axis=1)
+        gaps = np.maximum(boxes[0] - high, low - boxes[1]).max(axis=1)
         apart.append(float(gaps.min()))
         drift = next(
             (c.value for c in part.certificate.checks if c.name.startswith("edge beside the cut plane")),

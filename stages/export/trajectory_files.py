@@ -250,6 +250,8 @@ TYPES = {
     _FRAMES: "tf2_msgs/msg/TFMessage",
     _WRENCH: "geometry_msgs/msg/WrenchStamped",
 }
+_UPRIGHT = 1e-12
+"""Difference of the edge's axes from the cutting frame's that is rounding of a quaternion."""
 _EDGE_FRAME, _BOARD_FRAME = "knife_edge", "cutting_frame"
 
 
@@ -278,7 +280,9 @@ def recording_bytes(table: pl.DataFrame, robot: Robot, cell: Cell) -> bytes:
     store = _message_types()
     motion = JointMotion(*(table[name].to_numpy() for name in ("q_rad", "dq_rad_s", "ddq_rad_s2")))
     force = table["force_n"].to_numpy()
-    effort = joint_torques(robot, cell, motion, force)
+    couple = table["torque_nm"].to_numpy() if "torque_nm" in table.columns else np.zeros_like(force)
+    effort = joint_torques(robot, cell, motion, force, couple)
+    axes = edge_axes(table, cell)
     times = np.rint(table["time_s"].to_numpy() * NANOSECONDS).astype(np.int64)
     frames = _frames(robot, cell, motion.position)
     with tempfile.TemporaryDirectory() as folder:
@@ -291,11 +295,20 @@ def recording_bytes(table: pl.DataFrame, robot: Robot, cell: Cell) -> bytes:
                 messages = {
                     _JOINT_STATES: _joint_state(store, robot, time, motion, effort, i),
                     _FRAMES: _tree(store, time, [(a, b, pose[i]) for a, b, pose in frames]),
-                    _WRENCH: _wrench(store, time, force[i] @ cell.o_t_c[:3, :3]),
+                    _WRENCH: _wrench(store, time, force[i] @ axes[i], couple[i] @ axes[i]),
                 }
                 for name, message in messages.items():
                     writer.write(topics[name], time, store.serialize_cdr(message, TYPES[name]))
         return next(bag.glob("*.mcap")).read_bytes()
+
+
+def edge_axes(table: pl.DataFrame, cell: Cell) -> NDArray[np.float64]:
+    """Return the edge's axes in the base frame at the waypoints, shape [n, 3, 3]."""
+    from scipy.spatial.transform import Rotation
+
+    quaternions = table["edge_quaternion_xyzw"].to_numpy()
+    axes, upright = np.asarray(Rotation.from_quat(quaternions).as_matrix()), cell.o_t_c[:3, :3]
+    return axes if np.abs(axes - upright).max() > _UPRIGHT else np.broadcast_to(upright, axes.shape)
 
 
 def read_recording(path: Path) -> Recording:
@@ -397,9 +410,9 @@ def _tree(store: Any, time_ns: int, frames: list[tuple[str, str, NDArray[np.floa
     return store.types[TYPES[_FRAMES]](transforms=items)
 
 
-def _wrench(store: Any, time_ns: int, force: NDArray[np.float64]) -> Any:
+def _wrench(store: Any, time_ns: int, force: NDArray[np.float64], couple: NDArray[np.float64]) -> Any:
     vector = store.types["geometry_msgs/msg/Vector3"]
     wrench = store.types["geometry_msgs/msg/Wrench"](
-        force=vector(*force.tolist()), torque=vector(0.0, 0.0, 0.0)
+        force=vector(*force.tolist()), torque=vector(*(couple + 0.0).tolist())
     )
     return store.types[TYPES[_WRENCH]](header=_header(store, time_ns, _EDGE_FRAME), wrench=wrench)

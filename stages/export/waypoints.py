@@ -1,7 +1,7 @@
 """Edge motion at 1 kHz, the 100 Hz waypoints as table, CSV and JSON rows, and the 1 kHz joint file."""
 
 import io
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ CUT = "cut"
 
 @dataclass(frozen=True)
 class EdgeMotion:
-    """The edge in the cutting frame, one row per millisecond; shape [n, 3] except phase."""
+    """The edge in the cutting frame, one row per millisecond; shape [n, 3] except phase and pitch."""
 
     position: NDArray[np.float64]
     """Position [m]."""
@@ -38,27 +38,43 @@ class EdgeMotion:
     """Predicted force on the knife [N]."""
     phase: NDArray[np.str_]
     """rest, approach, cut or retract, shape [n]."""
+    pitch: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    """Angle of the knife about x [rad], shape [n]; positive lowers the blade's +z end. Empty: it does not turn."""
+    torque: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 3)))
+    """Predicted moment of the force about the edge's centre [Nm], shape [n, 3]. Empty: none."""
+
+    def __post_init__(self) -> None:
+        if not len(self.pitch):
+            object.__setattr__(self, "pitch", np.zeros(len(self.position)))
+        if not len(self.torque):
+            object.__setattr__(self, "torque", np.zeros_like(self.position))
 
     def __len__(self) -> int:
         return len(self.position)
+
+    @property
+    def turns(self) -> bool:
+        """Whether the knife leaves its upright direction."""
+        return bool(self.pitch.any())
 
 
 def whole_motion(cut: EdgeMotion, params: ExportParams, *, lift_m: float = 0.0) -> EdgeMotion:
     """Return the cut between approach and retract, all raised by lift_m [m] (then without force)."""
     first, last = cut.position[0], cut.position[-1]
     top = first[1] + params.approach_height_m
+    begin, end = float(cut.pitch[0]), float(cut.pitch[-1])
     pieces = [
-        _rest(np.array([first[0], top, first[2]]), params.dwell_s),
-        _vertical(first, top, first[1], params, "approach"),
-        _rest(first, params.dwell_s),
+        _rest(np.array([first[0], top, first[2]]), params.dwell_s, begin),
+        _vertical(first, top, first[1], params, "approach", begin),
+        _rest(first, params.dwell_s, begin),
         cut,
-        _rest(last, params.dwell_s),
-        _vertical(last, last[1], top, params, "retract"),
-        _rest(np.array([last[0], top, last[2]]), params.dwell_s),
+        _rest(last, params.dwell_s, end),
+        _vertical(last, last[1], top, params, "retract", end),
+        _rest(np.array([last[0], top, last[2]]), params.dwell_s, end),
     ]
     count = sum(map(len, pieces))
     missing = -(count - 1) % WAYPOINT_STRIDE
-    pieces.append(_rest(pieces[-1].position[-1], missing * PERIOD_S))
+    pieces.append(_rest(pieces[-1].position[-1], missing * PERIOD_S, end))
     joined = EdgeMotion(
         *(np.concatenate([getattr(p, name) for p in pieces]) for name in EdgeMotion.__dataclass_fields__)
     )
@@ -70,17 +86,20 @@ def whole_motion(cut: EdgeMotion, params: ExportParams, *, lift_m: float = 0.0) 
         joined.acceleration,
         np.zeros_like(joined.force),
         joined.phase,
+        joined.pitch,
     )
 
 
-def _rest(position: NDArray[np.float64], duration_s: float) -> EdgeMotion:
+def _rest(position: NDArray[np.float64], duration_s: float, pitch: float) -> EdgeMotion:
     count = round(duration_s / PERIOD_S)
     zero = np.zeros((count, 3))
-    return EdgeMotion(np.tile(position, (count, 1)), zero, zero, zero, np.full(count, "rest"))
+    return EdgeMotion(
+        np.tile(position, (count, 1)), zero, zero, zero, np.full(count, "rest"), np.full(count, pitch)
+    )
 
 
 def _vertical(
-    origin: NDArray[np.float64], start_m: float, end_m: float, params: ExportParams, phase: str
+    origin: NDArray[np.float64], start_m: float, end_m: float, params: ExportParams, phase: str, pitch: float
 ) -> EdgeMotion:
     """Return a vertical jerk-limited move from rest to rest; its end samples belong to the neighbours."""
     import ruckig
@@ -104,14 +123,25 @@ def _vertical(
     position = np.tile(origin, (len(times), 1))
     position[:, 1] = height
     up = np.array([0.0, 1.0, 0.0])
-    return EdgeMotion(position, speed[:, None] * up, push[:, None] * up, zero, np.full(len(times), phase))
+    return EdgeMotion(
+        position,
+        speed[:, None] * up,
+        push[:, None] * up,
+        zero,
+        np.full(len(times), phase),
+        np.full(len(times), pitch),
+    )
 
 
 JOINT_RATES = ("q_rad", "dq_rad_s", "ddq_rad_s2")
+_TORQUE = "torque_nm"
 
 
-def _vector_widths(joint_count: int) -> dict[str, int]:
-    """Return the columns of the waypoints besides time_s and phase; edge and force in the robot's base frame."""
+def _vector_widths(joint_count: int, *, turns: bool) -> dict[str, int]:
+    """Return the columns of the waypoints besides time_s and phase; edge and force in the robot's base frame.
+
+    A knife that turns also has the moment of the force about the edge's centre.
+    """
     return {
         "edge_position_m": 3,
         "edge_velocity_m_s": 3,
@@ -119,6 +149,7 @@ def _vector_widths(joint_count: int) -> dict[str, int]:
         "edge_quaternion_xyzw": 4,
         **dict.fromkeys(JOINT_RATES, joint_count),
         "force_n": 3,
+        **({_TORQUE: 3} if turns else {}),
     }
 
 
@@ -132,20 +163,22 @@ def waypoint_table(edge: EdgeMotion, joints: JointMotion, cell: Cell) -> pl.Data
     from scipy.spatial.transform import Rotation
 
     turn, origin = cell.o_t_c[:3, :3], cell.o_t_c[:3, 3]
-    quaternion = Rotation.from_matrix(turn).as_quat()
     count = len(edge)
+    turned = Rotation.from_matrix(turn) * Rotation.from_rotvec(np.outer(edge.pitch, [1.0, 0.0, 0.0]))
+    upright = np.tile(Rotation.from_matrix(turn).as_quat(), (count, 1))
     columns = {
         "edge_position_m": edge.position @ turn.T + origin,
         "edge_velocity_m_s": edge.velocity @ turn.T,
         "edge_acceleration_m_s2": edge.acceleration @ turn.T,
-        "edge_quaternion_xyzw": np.tile(quaternion, (count, 1)),
+        "edge_quaternion_xyzw": turned.as_quat() if edge.pitch.any() else upright,
         "q_rad": joints.position,
         "dq_rad_s": joints.velocity,
         "ddq_rad_s2": joints.acceleration,
         "force_n": edge.force @ turn.T,
+        _TORQUE: edge.torque @ turn.T,
     }
     pick = slice(0, count, WAYPOINT_STRIDE)
-    widths = _vector_widths(joints.position.shape[1])
+    widths = _vector_widths(joints.position.shape[1], turns=edge.turns)
     return pl.DataFrame(
         [
             pl.Series("time_s", (PERIOD_S * np.arange(count))[pick], pl.Float64),
@@ -163,7 +196,7 @@ def waypoint_rows(table: pl.DataFrame) -> list[dict[str, Any]]:
 def table_of_rows(rows: list[dict[str, Any]]) -> pl.DataFrame:
     """Convert JSON rows to a table."""
     schema: dict[str, Any] = {"time_s": pl.Float64, "phase": pl.String}
-    widths = _vector_widths(len(rows[0]["q_rad"]) if rows else 0)
+    widths = _vector_widths(len(rows[0]["q_rad"]) if rows else 0, turns=bool(rows) and _TORQUE in rows[0])
     return pl.DataFrame(rows, schema=schema | {k: pl.Array(pl.Float64, n) for k, n in widths.items()})
 
 
@@ -177,7 +210,9 @@ def parquet_bytes(table: pl.DataFrame) -> bytes:
 def csv_bytes(table: pl.DataFrame) -> bytes:
     """Convert the table to CSV with one column per number, exact."""
     names, columns = ["time_s"], [table["time_s"].to_numpy()[:, None]]
-    for name, width in _vector_widths(table["q_rad"].to_numpy().shape[1]).items():
+    for name, width in _vector_widths(
+        table["q_rad"].to_numpy().shape[1], turns=_TORQUE in table.columns
+    ).items():
         names += [f"{name}[{i}]" for i in range(width)]
         columns.append(table[name].to_numpy())
     lines = _lines(np.concatenate(columns, axis=1))
@@ -190,7 +225,7 @@ def table_of_csv(data: bytes) -> pl.DataFrame:
     """Read the table from such a CSV."""
     flat = pl.read_csv(io.BytesIO(data), infer_schema=False)
     names = [name for name in flat.columns if name != "phase"]
-    widths = _vector_widths(sum(name.startswith("q_rad[") for name in names))
+    widths = _vector_widths(sum(name.startswith("q_rad[") for name in names), turns=f"{_TORQUE}[0]" in names)
     numbers = {name: np.array([float(v) for v in flat[name].to_list()]) for name in names}
     return pl.DataFrame(
         [
@@ -247,6 +282,11 @@ def whole_trajectory(
     ]
     time = NANOSECONDS // 1000 * WAYPOINT_STRIDE * np.arange(len(joined[0]), dtype=np.int64)
     return Trajectory(joint_names, time, *joined)
+
+
+def torque_of(table: pl.DataFrame) -> NDArray[np.float64]:
+    """Return the moment of the force about the edge's centre [Nm], shape [n, 3], of waypoints or of a motion."""
+    return table[_TORQUE].to_numpy() if _TORQUE in table.columns else np.zeros((len(table), 3))
 
 
 def central_rates(q: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:

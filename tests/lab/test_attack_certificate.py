@@ -11,7 +11,7 @@ from lab.attack.attack_edits import EDITS, _with_edge, _with_joints
 from lab.attack.attack_export import base_attack, exported
 from lab.attack.motion_judge import FORCE_FACTOR, flange_poses, violations
 from stages.export.certificate import first_failure
-from stages.export.demand import says_what_is_so
+from stages.export.demand import says_what_is_so, with_moment
 from stages.export.load_checks import UPPER_BAND
 from stages.export.motion_checks import cut_phase, edge_poses, in_cutting_frame, kinematics
 from stages.runtime.errors import InputError
@@ -112,3 +112,26 @@ def test_a_stopped_search_goes_on_where_it_was_on_any_number_of_processes(tmp_pa
     path.write_text('{"seed": 8, "done": 1, "certified": 0, "refused": {}, "broken": [], "passed": {}}')
     with pytest.raises(InputError, match=r"is of seed 8, not 9.*Give --seed"):
         load(path, 9)
+
+
+def _rocking(degrees):
+    share = np.linspace(0.0, 1.0, len(BASE.demand.cut))
+    pitch = np.deg2rad(degrees) * np.sin(np.pi * share) ** 3
+    cut = replace(BASE.demand.cut, pitch=pitch)
+    return exported(replace(BASE.demand, cut=with_moment(cut, BASE.demand.fruit, 0.15)))
+
+
+def test_a_turning_cut_is_certified_and_the_judge_agrees():
+    """1° in a cut of 0.6 s: the lower end stays above the board, the joints within their limits."""
+    turning = _rocking(1.0)
+    assert first_failure(turning.files, turning.demand) is None
+    assert violations(turning.case()) == []
+
+
+def test_the_judge_looks_at_both_ends_of_the_blade():
+    """At 25° its lower end is in the board, the centre is not; and an upright knife is not the commanded one."""
+    found = violations(_rocking(25.0).case())
+    assert "cut: board" in found and "cut: tilted" not in found
+    upright = replace(_rocking(1.0), files=BASE.files)
+    assert "cut: tilted" in violations(upright.case())
+    assert first_failure(upright.files, upright.demand) is not None

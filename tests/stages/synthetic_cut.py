@@ -80,6 +80,14 @@ def table_of(
     )
 
 
+def turning(motion: pl.DataFrame, degrees: float, *, end_degrees: float = 0.0) -> pl.DataFrame:
+    """The motion with a knife that rocks by `degrees` in the middle of the cut and ends it at another angle."""
+    share = np.clip((np.linspace(0.0, 1.0, len(motion)) - 0.05) / 0.9, 0.0, 1.0)
+    rise = share**3 * (10.0 + share * (6.0 * share - 15.0))
+    pitch = np.deg2rad(degrees) * np.sin(np.pi * share) ** 4 + np.deg2rad(end_degrees) * rise
+    return motion.with_columns(pl.Series("pitch_rad", pitch, pl.Float64))
+
+
 def parting_at_end(motion: pl.DataFrame, *, cut_fraction: float = 0.99) -> Parting:
     """A simulated cut that follows the motion to its end and leaves one spring near the board."""
     return Parting(cut_fraction, 1.0, motion["position_m"].to_numpy()[-1], 100, np.array([0.0008]))

@@ -14,6 +14,9 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from disect_sim.knife import Knife, knife_from
 from stages.runtime.errors import InputError, did_you_mean
 from stages.runtime.files import read_mapping
@@ -28,6 +31,7 @@ _NOT_BLADE = (_NAME, _ABOUT, _MASS, _COM)
 _WEDGE = ("tip_m", "bevel_deg")
 _REQUIRED = ("length_m", "height_m", "spine_m", "edge_m", _MASS, _COM)
 _NAME_PATTERN = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
+_EDGE_SAMPLES = 81
 _HEAVIEST_KG, _FARTHEST_M = 3.0, 1.0
 """Bounds of a tool that one of the arms can hold: payload, and distance of its centre of mass from the flange."""
 
@@ -113,6 +117,16 @@ def read_knife_file(path: Path) -> dict[str, Any]:
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
     return knife
+
+
+def edge_points(blade: Knife) -> NDArray[np.float64]:
+    """Return points of the edge from end to end in its holder [m], shape [n, 3]; of a straight one its ends."""
+    half = 0.5 * blade.length_m
+    curved = blade.edge_curve or blade.belly_radius_m is not None
+    along = np.linspace(-half, half, _EDGE_SAMPLES if curved else 2)
+    height = blade.edge_height_m(along) if curved else np.zeros(2)
+    c, s = np.cos(blade.tilt_rad), np.sin(blade.tilt_rad)
+    return np.stack([np.zeros_like(along), height * c - along * s, height * s + along * c], axis=1)
 
 
 def _is_number(value: Any) -> bool:

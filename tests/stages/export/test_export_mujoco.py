@@ -48,7 +48,7 @@ def test_arm_held_against_a_force_gives_way_as_predicted():
     robot = load_robot("panda")
     joints = np.tile(robot.ready_pose_rad, (400, 1))
     force = np.tile([0.0, 10.0, 60.0], (400, 1))
-    played = _run_in_mujoco(robot, CELL, joints, force, stiffness_nm_rad=3000.0)
+    played = _run_in_mujoco(robot, CELL, joints, force, np.zeros_like(force), stiffness_nm_rad=3000.0)
     bent = played.edge[-1] - played.edge[0]
     # The prediction is linear in the force; 1 cm on an arm of half a metre leaves about 2 %.
     assert bent == pytest.approx(deflection(robot, CELL, joints[:1], force[:1], 3000.0)[0], abs=3e-4)
