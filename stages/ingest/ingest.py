@@ -224,8 +224,11 @@ def metrics(result: ForceRecord, source_format: str, air_runs: int) -> dict[str,
 
 
 def _turning(result: ForceRecord) -> dict[str, object]:
-    """Return how far the knife turned during the descent, and a warning if the simulator can't follow it."""
-    found = turning_deg(result.record, result.descent.samples)
+    """Return how far the knife turned since contact, and a warning if the simulator can't follow it.
+
+    Before contact the arm may come from a pose with another orientation.
+    """
+    found = turning_deg(result.record, slice(result.onset, result.descent.samples.stop))
     if found is None:
         return {"pitch_deg": None, "out_of_plane_deg": None, "warning": None}
     pitch, out = found

@@ -39,8 +39,8 @@ def figures(turn: Rotation | None) -> dict[str, object]:
 def test_the_turn_is_measured_in_and_out_of_the_cut_plane():
     across = ({"x", "y", "z"} - {PARAMS.up_axis[-1], PARAMS.blade_axis[-1]}).pop()
     rocked = figures(turn_about(across, 6.0))
-    down = ingest(a_log(None), PARAMS).descent.samples
-    share = (down.stop - 1 - down.start) / (len(synthetic_cut().time_s) - 1)
+    plain = ingest(a_log(None), PARAMS)
+    share = (plain.descent.bottom - plain.onset) / (len(synthetic_cut().time_s) - 1)
     assert rocked["pitch_deg"] == pytest.approx(6.0 * share, abs=1e-6)
     assert rocked["out_of_plane_deg"] == pytest.approx(0.0, abs=1e-6)
     assert f"{6.0 * share:.1f}° in the cut plane, 0.0° out of it" in rocked["warning"]
@@ -49,6 +49,15 @@ def test_the_turn_is_measured_in_and_out_of_the_cut_plane():
     assert twisted["pitch_deg"] == pytest.approx(0.0, abs=1e-6)
     assert figures(turn_about(across, 1.0))["warning"] is None
     assert figures(None)["pitch_deg"] is None
+
+
+def test_the_way_to_the_fruit_does_not_count():
+    """An arm turns the knife by 45° between its ready pose and the start of the cut."""
+    before = np.arange(len(synthetic_cut().time_s)) / ingest(a_log(None), PARAMS).onset
+    vector = np.zeros((len(before), 3))
+    vector[:, AXES[PARAMS.up_axis[-1]]] = np.radians(45.0) * (1.0 - np.minimum(before, 1.0))
+    found = figures(Rotation.from_rotvec(vector))
+    assert found["warning"] is None and found["out_of_plane_deg"] == pytest.approx(0.0, abs=1e-6)
 
 
 def test_a_jump_and_what_is_no_rotation_are_refused():
