@@ -117,8 +117,8 @@ def test_a_knife_that_turns_is_executed_and_its_log_has_the_angle(name, tmp_path
     during = (step >= 0) & (step < len(motion))
     measured = np.degrees(np.arctan2(-along[during, 1], along[during, 2]))
     commanded = np.degrees(motion["pitch_rad"].to_numpy())[step[during].astype(int)]
-    # franka-sim's arm sags by a millimetre and lags: a few tenths of a degree at the blade
-    assert np.abs(measured - commanded).max() < 0.5
+    # franka-sim's arm sags by a millimetre and lags: 0.15° on an idle computer, 0.51° seen on a busy one
+    assert np.abs(measured - commanded).max() < 1.0 and abs(np.mean(measured - commanded)) < 0.1
     assert np.abs(along[during, 0]).max() < np.sin(np.deg2rad(0.5)), "it stays in the cut plane"
     params = load_params(ROOT / "params.yaml").ingest.changed(
         board_height_m=PARAMS.board_position_m[2] - 0.002
