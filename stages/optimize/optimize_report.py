@@ -352,7 +352,13 @@ def _compared(axis: Any, optimum: Optimization) -> None:
         if band is not None:
             axis.plot([100.0 * band.low, 100.0 * band.high], [row, row], color=TEXT, lw=1.5)
     axis.invert_yaxis()
-    axis.set(xlabel="less mean force than the vertical cut of the same duration [%]")
+    axis.set(
+        xlabel="less mean force than the vertical cut of the same duration [%]",
+        xlim=(
+            min(0.0, *savings),
+            1.25 * max(1.0, *savings, *(100.0 * b.high for b in bands if b is not None)),
+        ),
+    )
     axis.set_title("what sawing and rocking give; line: 90 %", color=TEXT)
 
 

@@ -10,8 +10,15 @@ from disect_sim.knife import Knife
 from stages.optimize.constraints import Constraints, rules_of
 from stages.optimize.kinematics import Trajectory
 from stages.optimize.optimize import _searches
-from stages.optimize.optimize_report import history_table, keyframe_table, metrics, motion_table
+from stages.optimize.optimize_report import (
+    history_table,
+    keyframe_table,
+    metrics,
+    motion_table,
+    optimize_picture,
+)
 from stages.optimize.search import optimize
+from stages.replay.replay import _recorded
 from stages.runtime.artifacts import check_table
 from stages.runtime.catalogue import ARTIFACTS
 from stages.runtime.errors import InputError
@@ -149,7 +156,21 @@ def test_tables_and_figures_tell_what_each_contributes(optimum):
         ("optimize/history", history_table(optimum)),
     ):
         check_table(ARTIFACTS[name], table, name)
+    picture = optimize_picture(optimum, np.random.default_rng(0).uniform(0.0, 0.03, (20, 2)))
+    assert picture.ndim == 3 and picture.std() > 10.0
     without = motion.drop("pitch_rad", "torque_nm")
     check_table(ARTIFACTS["optimize/motion"], without, "a motion that does not turn")
     with pytest.raises(InputError, match="must have exactly"):
         check_table(ARTIFACTS["optimize/motion"], motion.with_columns(pl.lit(1.0).alias("roll_rad")), "table")
+
+
+def test_replay_turns_the_knife_as_the_table_says(optimum):
+    """Rates of the pitch are differences of the table's rows: between them it follows their line to 10 µrad."""
+    motion = motion_table(optimum)
+    poses = _recorded(motion).poses(np.array(motion["time_s"]))
+    assert poses[:, 3] == pytest.approx(motion["pitch_rad"].to_numpy(), abs=1e-12)
+    assert poses[:, :3] == pytest.approx(motion["position_m"].to_numpy(), abs=1e-12)
+    between = motion["time_s"].to_numpy()[:-1] + 0.5e-3
+    expected = np.interp(between, motion["time_s"].to_numpy(), motion["pitch_rad"].to_numpy())
+    assert _recorded(motion).poses(between)[:, 3] == pytest.approx(expected, abs=1e-5)
+    assert _recorded(motion.drop("pitch_rad", "torque_nm")).poses(between).shape[1] == 3
