@@ -15,8 +15,9 @@ import warp as wp
 from disect_sim.conjugate_gradients import ConjugateGradientSolver
 from disect_sim.device_arrays import Launches, clear, host, upload, zeros
 from disect_sim.device_model import input_names, series_stiffness
-from disect_sim.edge_cut import LAW_ARRAYS, EdgeCut, EdgeLoad, across_x, turned
+from disect_sim.edge_cut import LAW_ARRAYS, EdgeCut, EdgeLoad
 from disect_sim.kernels import boundary, contact_force, contact_point, damage, edge, elasticity, springs
+from disect_sim.knife import across_x, turned
 from disect_sim.linear_solver import CachedCholeskySolver, IndefiniteHessianError
 from disect_sim.model import OVERLAP_ONSET_M
 from disect_sim.parameters import CONTACT_NAMES, CONTACT_PER_AREA, SPRING_NAMES

@@ -9,6 +9,7 @@ import warp as wp
 
 from disect_sim.device_arrays import host, upload, zeros
 from disect_sim.kernels import edge
+from disect_sim.knife import across_x, turned
 from disect_sim.laws import EDGE_PARAMETERS
 from disect_sim.model import Model
 from disect_sim.outcome import InputError
@@ -26,25 +27,6 @@ def moment(points: np.ndarray, forces: np.ndarray) -> np.ndarray:
     """Return the sum of the cross products [N m], shape [3], of points [m] and forces [N], each of shape [count, 3]."""
     m = points.T @ forces
     return np.array([m[1, 2] - m[2, 1], m[2, 0] - m[0, 2], m[0, 1] - m[1, 0]])
-
-
-def turned(vectors: np.ndarray, pitch: float) -> np.ndarray:
-    """Return vectors, shape [count, 3, ...], turned about x by the pitch [rad]: from the knife's directions to the
-    cut's; by the opposite pitch, back.
-    """
-    if pitch == 0.0:
-        return vectors
-    c, s, out = np.cos(pitch), np.sin(pitch), vectors.copy()
-    out[:, 1], out[:, 2] = c * vectors[:, 1] - s * vectors[:, 2], s * vectors[:, 1] + c * vectors[:, 2]
-    return out
-
-
-def across_x(vectors: np.ndarray) -> np.ndarray:
-    """Return the cross products of the unit vector along x with vectors, shape [count, 3, ...].
-
-    They are the derivatives of `turned` in the pitch.
-    """
-    return np.stack([np.zeros_like(vectors[:, 0]), -vectors[:, 2], vectors[:, 1]], axis=1)
 
 
 @dataclass(frozen=True)

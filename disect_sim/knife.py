@@ -248,3 +248,22 @@ def knife_from(description: "str | Knife | Mapping[str, Any]") -> Knife:
             )
         given["tip_m"] = 0.5 * given.get("edge_m", KNIVES["kitchen"].edge_m) / tan(radians(0.5 * bevel))
     return Knife(**given)
+
+
+def turned(vectors: np.ndarray, pitch: float) -> np.ndarray:
+    """Return vectors, shape [count, 3, ...], turned about x by the pitch [rad]: from the knife's directions to the
+    cut's; by the opposite pitch, back.
+    """
+    if pitch == 0.0:
+        return vectors
+    c, s, out = np.cos(pitch), np.sin(pitch), vectors.copy()
+    out[:, 1], out[:, 2] = c * vectors[:, 1] - s * vectors[:, 2], s * vectors[:, 1] + c * vectors[:, 2]
+    return out
+
+
+def across_x(vectors: np.ndarray) -> np.ndarray:
+    """Return the cross products of the unit vector along x with vectors, shape [count, 3, ...].
+
+    They are the derivatives of `turned` in the pitch.
+    """
+    return np.stack([np.zeros_like(vectors[:, 0]), -vectors[:, 2], vectors[:, 1]], axis=1)

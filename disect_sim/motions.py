@@ -84,8 +84,9 @@ class ConstantVelocity(Motion):
 class RecordedMotion(Motion):
     """A measured trajectory, interpolated smoothly; offset_y [m] shifts it in height.
 
-    times [s], strictly increasing, shape [m]; positions (y, z) or (x, y, z) [m], shape [m, 2 or 3]; velocities
-    likewise [m/s], if measured. Before the first and after the last sample the knife is at rest.
+    times [s], strictly increasing, shape [m]; positions (y, z), (x, y, z) [m] or, of a knife that turns, (x, y, z,
+    pitch) [m, rad], shape [m, 2 to 4]; velocities likewise, if measured. Before the first and after the last sample the
+    knife is at rest.
     """
 
     def __init__(
@@ -97,7 +98,7 @@ class RecordedMotion(Motion):
         offset_y: float = 0.0,
     ) -> None:
         t = np.asarray(times, float)
-        p = _three_columns(positions, len(t))
+        p = _columns(positions, len(t))
         if len(t) < 2 or not (np.diff(t) > 0.0).all() or not (np.isfinite(t).all() and np.isfinite(p).all()):
             raise InputError(
                 f"recorded motion: {len(t)} samples. It needs at least 2, finite and in increasing time. Clean the log."
@@ -106,13 +107,14 @@ class RecordedMotion(Motion):
         if velocities is None:
             self._spline = CubicSpline(t, p)
         else:
-            self._spline = CubicHermiteSpline(t, p, _three_columns(velocities, len(t)))
+            self._spline = CubicHermiteSpline(t, p, _columns(velocities, len(t)))
         self.parameters = {"offset_y": np.array(offset_y, float)}
 
     def trajectory(self, times: torch.Tensor, parameters: dict[str, torch.Tensor]) -> torch.Tensor:
         """See Motion."""
         base = torch.as_tensor(self._spline(np.clip(times.detach().numpy(), self._first, self._last)))
-        up = torch.tensor([0.0, 1.0, 0.0], dtype=torch.float64)
+        up = torch.zeros(base.shape[1], dtype=torch.float64)
+        up[1] = 1.0
         return base + parameters["offset_y"] * up
 
 
@@ -297,11 +299,11 @@ def with_pitch(poses: np.ndarray, tilt_rad: float = 0.0) -> np.ndarray:
     return np.concatenate([poses[..., :3], pitch + tilt_rad], axis=-1)
 
 
-def _three_columns(values: np.ndarray, count: int) -> np.ndarray:
+def _columns(values: np.ndarray, count: int) -> np.ndarray:
     v = np.asarray(values, float)
-    if v.ndim != 2 or v.shape[0] != count or v.shape[1] not in (2, 3):
+    if v.ndim != 2 or v.shape[0] != count or v.shape[1] not in (2, 3, 4):
         raise InputError(
-            f"recorded motion: an array of shape {v.shape} for {count} times. It must be [{count}, 2] (y, z) or "
-            f"[{count}, 3] (x, y, z). Reshape it."
+            f"recorded motion: an array of shape {v.shape} for {count} times. It must be [{count}, 2] (y, z), "
+            f"[{count}, 3] (x, y, z) or [{count}, 4] (x, y, z, pitch). Reshape it."
         )
-    return v if v.shape[1] == 3 else np.concatenate([np.zeros((count, 1)), v], axis=1)
+    return v if v.shape[1] > 2 else np.concatenate([np.zeros((count, 1)), v], axis=1)

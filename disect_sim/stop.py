@@ -6,7 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.linalg import spsolve
 
-from disect_sim.edge_cut import turned
+from disect_sim.knife import turned
 from disect_sim.model import HAND_N_M, Model
 from disect_sim.outcome import Outcome, OutcomeKind
 

@@ -88,7 +88,7 @@ def test_material_is_tracked_where_it_is_used(stage):
 PRODUCT = sorted(p for top in ("disect_sim", "stages", "pipelines") for p in (ROOT / top).rglob("*.py"))
 LONGEST = 700
 """Lines of a module that is one idea (CONTRIBUTING.md)."""
-MOST_MODULES, MOST_CRUMBS, CRUMB, MOST_NAMES = 268, 20, 40, 1621
+MOST_MODULES, MOST_CRUMBS, CRUMB, MOST_NAMES = 268, 20, 40, 1630
 
 
 def test_modules_are_few_and_neither_crumbs_nor_monsters():

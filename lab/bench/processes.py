@@ -89,7 +89,7 @@ def inner_problem_s() -> float:
     """CPU seconds of one inner problem with the shipped parameters, the mean of twelve."""
     params = load_params(ROOT / "params.yaml").optimize
     model = body(CELLS)
-    cut = SlicingCut(model, ({},), passage_of(model.mesh, model.knife.length_m, params), params)
+    cut = SlicingCut(model, ({},), passage_of(model.mesh, model.knife, params), params)
     begun = time.process_time()
     motions = drawn_motions(cut, params, params.candidates)
     return (time.process_time() - begun) / len(motions)

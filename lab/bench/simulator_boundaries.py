@@ -44,7 +44,7 @@ def main() -> None:
     simulate_tiny()
     for boundary in sys.argv[2:] or BOUNDARIES:
         model = build_model(mesh, material, params.cut.blade, boundary=boundary, damage_law="edge")
-        cut = SlicingCut(model, (values,), passage_of(mesh, model.knife.length_m, params), params)
+        cut = SlicingCut(model, (values,), passage_of(mesh, model.knife, params), params)
         sawing = cut.straight()
         sawing[0], sawing[1] = SPEED_M_S / AMPLITUDE_M_S, RATE_RAD_S / FREQUENCY_RAD_S
         for name, variables in (("vertical", cut.straight()), ("sawing", sawing)):

@@ -40,6 +40,8 @@ _ARTIFACTS = (
                 "acceleration, zero in the first and last row",
             ),
             Column("force_n", "array[f64,3]", "N", "predicted force on the knife"),
+            Column("pitch_rad", "f64", "rad", "angle of the holder about x, of a knife that turns", True),
+            Column("torque_nm", "array[f64,3]", "N m", "predicted torque about the centre of the edge", True),
         ],
         meaning="optimised cut with the final draw along the board, from rest to rest",
     ),
@@ -63,6 +65,7 @@ _ARTIFACTS = (
             Column("amplitude_m_s", "f64", "m/s", "sawing speed before blending with neighbours"),
             Column("frequency_rad_s", "f64", "rad/s", "sawing frequency before blending"),
             Column("velocity_y_m_s", "f64", "m/s", "vertical velocity before blending"),
+            Column("pitch_rate_rad_s", "f64", "rad/s", "pitch rate before blending, if it rocks", True),
         ],
         meaning="parameters of the optimised motion (SlicingMotion of disect_sim)",
     ),
@@ -89,6 +92,9 @@ _ARTIFACTS = (
                 "acceleration_vertical_residual_m_s2", "f64", "m/s²", "excess of the vertical acceleration"
             ),
             Column("board_residual_m", "f64", "m", "depth of the edge below its end height"),
+            Column("pitch_residual_rad", "f64", "rad", "excess of the inclination over its limit", True),
+            Column("fixture_residual_m", "f64", "m", "fixture too close to the board", True),
+            Column("on_board_residual_m", "f64", "m", "height of the end that stays on the board", True),
         ],
         meaning="history of the search by simulation",
     ),
@@ -171,6 +177,18 @@ class OptimizeParams(StageParams):
     sigma2_s2: Annotated[float, Field(gt=0, le=10)] = 0.03
     window_s: Annotated[float, Field(ge=0.12, le=1)]
     """Rise and fall of the motion at its ends; below 120 ms a controller rejects it. Null: as arm.robot requires."""
+    sawing: bool = True
+    """Seek strokes along the blade."""
+    rocking: bool = False
+    """Seek turns of the knife about x as well, ending with a level edge; what each contributes is reported."""
+    max_pitch_deg: Annotated[float, Field(gt=0, le=45)] = 15.0
+    """Largest inclination of the edge while rocking."""
+    on_board: Literal["tip", "heel"] | None = None
+    """End of the edge that stays on the board while rocking."""
+    fixture_corner_m: tuple[float, float] = (0.01, 0.17)
+    """Height and place along the blade of the fixture's low far corner over the edge's middle, for rocking; the
+    certificate checks export.fixture_low_m and fixture_high_m.
+    """
     final_strokes: Annotated[int, Field(ge=0, le=10)]
     """Maximum number of strokes along the board after the cut; they end when the fruit is cut through. 0: none."""
     final_stroke_s: Annotated[float, Field(ge=0.1, le=5)]
@@ -218,6 +236,10 @@ class OptimizeParams(StageParams):
     processes: Annotated[int, Field(ge=0, le=256)]
     """For starts, candidates and checks; 0 takes every core the stage is given. The result does not depend on it."""
     seed: int
+
+    def weight_of(self, rule: str) -> _ConstraintWeight:
+        """Return the weight of a rule; rules of rocking have that of the other heights unless given."""
+        return self.constraints.get(rule, self.constraints["board_m"])
 
     _limits_of_the_arm = model_validator(mode="before")(fill_edge_limits)
 

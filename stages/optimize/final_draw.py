@@ -37,6 +37,8 @@ class FinalDraw:
     """Path, one row per millisecond after the cut's last."""
     force: _Array
     """Force on the knife [N], one row per sample of the simulation, shape [samples, 3]."""
+    torque: _Array
+    """Torque on the knife [N m] over the whole motion, cut and strokes, shape [samples, 3]."""
     strokes: int
     cut_fraction: float
     """Cut fraction at the end of the whole motion."""
@@ -63,6 +65,8 @@ class Whole:
     force: _Array
     """Force on the knife [N], shape [samples, 3]."""
     sample_rate_hz: float
+    torque: _Array | None = None
+    """Torque on the knife about the middle of the edge [N m], shape [samples, 3], where it is known."""
 
     @property
     def times(self) -> _Array:
@@ -104,7 +108,7 @@ class WholeCut:
         return (result.force if result.outcome.ok else None), outcome
 
 
-NO_DRAW = FinalDraw(Trajectory.zeros(0), np.zeros((0, 3)), 0, np.nan)
+NO_DRAW = FinalDraw(Trajectory.zeros(0), np.zeros((0, 3)), np.zeros((0, 3)), 0, np.nan)
 """No final draw."""
 
 
@@ -120,7 +124,9 @@ def final_draw(
     path, ends = Trajectory.zeros(0), [0]
     for _ in range(params.final_strokes):
         last = path.position[-1] if len(path.position) else before.position[-1]
-        path = joined(path, stroke(last, cut.passage, params))
+        next_stroke = stroke(last, cut.passage, params)
+        next_stroke.turn[:, 0] = before.turn[-1, 0]
+        path = joined(path, next_stroke)
         ends.append(len(path.position))
     for strokes in range(params.final_strokes, -1, -1):
         result = _simulated(model, values, joined(before, path.until(ends[strokes])), params)
@@ -136,6 +142,7 @@ def final_draw(
     return FinalDraw(
         path.until(ends[strokes]),
         result.force[first : first + last],
+        result.torque[: first + last],
         strokes,
         parted[strokes],
         outcome_of("optimised cut", result, model.mesh, step=end),
@@ -185,6 +192,7 @@ def joined(first: Trajectory, second: Trajectory) -> Trajectory:
         np.concatenate([first.position, second.position]),
         np.concatenate([first.velocity, second.velocity]),
         np.concatenate([first.acceleration, second.acceleration]),
+        np.concatenate([first.turn, second.turn]),
     )
 
 
@@ -192,10 +200,13 @@ def _simulated(model: Model, values: Values, path: Trajectory, params: OptimizeP
     """Simulate the whole motion."""
     times = np.arange(len(path.position)) / RATE_HZ
     steps = int(np.ceil(times[-1] / params.cut.dt_s - 1e-6))
-    velocity = np.concatenate([np.zeros((len(times), 1)), path.velocity], axis=1)
+    pose, velocity = path.position, np.concatenate([np.zeros((len(times), 1)), path.velocity], axis=1)
+    if path.turn.any():
+        pose = np.concatenate([pose, path.turn[:, :1]], axis=1)
+        velocity = np.concatenate([velocity, path.turn[:, 1:2]], axis=1)
     return simulate(
         model,
-        RecordedMotion(times, path.position, velocities=velocity),
+        RecordedMotion(times, pose, velocities=velocity),
         values,
         duration=steps * params.cut.dt_s,
         dt=params.cut.dt_s,

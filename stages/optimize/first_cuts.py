@@ -57,7 +57,7 @@ def first_cuts(
 
     Those that stop before their end are dropped.
     """
-    cut = SlicingCut(model, (values,), passage_of(model.mesh, model.knife.length_m, params), params)
+    cut = SlicingCut(model, (values,), passage_of(model.mesh, model.knife, params), params)
     motions = {_VERTICAL: cut.straight(), "vertical, then sawing": _half_sawing(cut, params)} | {
         f"slicing {i + 1}": motion for i, motion in enumerate(drawn_motions(cut, params, count))
     }

@@ -1,10 +1,11 @@
-"""A slicing motion at fixed times in NumPy: position, velocity, acceleration, and their exact pullback.
+"""A slicing or rocking motion at fixed times in NumPy: position, velocity, acceleration, and their exact pullback.
 
 MDMM evaluates hundreds of trajectories and gradients between two simulations. What depends on the times alone is
-computed once; the rest is a few products of small matrices. The formulas are those of disect_sim.SlicingMotion.
+computed once; the rest is a few products of small matrices. The formulas are those of disect_sim.SlicingMotion, and of
+RockingMotion about the middle of the edge.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -26,6 +27,12 @@ class Trajectory:
     """Velocity (y, z) [m/s], shape [n, 2]."""
     acceleration: _Array
     """Acceleration (y, z) [m/s²], shape [n, 2]."""
+    turn: _Array = field(default_factory=lambda: np.zeros((0, 3)))
+    """Pitch [rad], its rate [rad/s] and acceleration [rad/s²], shape [n, 3]; by default zero."""
+
+    def __post_init__(self) -> None:
+        if len(self.turn) != len(self.position):
+            object.__setattr__(self, "turn", np.zeros((len(self.position), 3)))
 
     @classmethod
     def zeros(cls, count: int) -> "Trajectory":
@@ -34,7 +41,9 @@ class Trajectory:
 
     def until(self, count: int) -> "Trajectory":
         """Return the first rows."""
-        return Trajectory(self.position[:count], self.velocity[:count], self.acceleration[:count])
+        return Trajectory(
+            self.position[:count], self.velocity[:count], self.acceleration[:count], self.turn[:count]
+        )
 
 
 class _Saw:
@@ -61,13 +70,38 @@ class _Saw:
         )
 
 
+@dataclass(frozen=True)
+class Rock:
+    """How a rocking motion begins and ends."""
+
+    level_rad: float
+    """Pitch at the end, at which the edge is level: the opposite of the knife's tilt."""
+    half_length_m: float
+    """Half the fruit's length along the blade: an edge that begins inclined begins higher by its rise over it."""
+
+    def lift(self, inclined_rad: float) -> tuple[float, float]:
+        """Return how much higher an edge of this inclination begins [m], and the derivative [m/rad]."""
+        sine = np.sin(inclined_rad)
+        root = np.hypot(sine, _LEAST_SINE)
+        return (
+            self.half_length_m * (root - _LEAST_SINE),
+            self.half_length_m * sine * np.cos(inclined_rad) / root,
+        )
+
+
+_LEAST_SINE = 1.0e-3
+"""Rounds the size of the inclination at zero [-]."""
+
+
 class Kinematics:
     """All motions of one duration at the same times [s], as functions of their keyframes.
 
-    Keyframes, shape [3, k]: amplitude [m/s], frequency [rad/s], vertical velocity [m/s].
+    Keyframes, shape [3, k] or, of a rocking motion, [4, k]: amplitude [m/s], frequency [rad/s], vertical velocity
+    [m/s], pitch rate [rad/s]. A rocking motion ends with a level edge, so that its rates give the pitch at its start.
     """
 
-    def __init__(self, motion: SlicingMotion, times: torch.Tensor) -> None:
+    def __init__(self, motion: SlicingMotion, times: torch.Tensor, rock: Rock | None = None) -> None:
+        self.rock = rock
         blend = motion.blend(times)
         self.times: _Array = times.numpy()
         self._weights, self._weight_rates = blend.weights.numpy(), blend.weight_rates.numpy()
@@ -108,7 +142,14 @@ class Kinematics:
         phase_rate = at.frequency + rates[1] * self.times
         saw_rate = rates[0] * at.cos - at.amplitude * at.sin * phase_rate
         out.acceleration[:, 1] = self._window_rate * at.amplitude * at.cos + self._window * saw_rate
-        return out, Pullback(self, at, between, rates[0], phase_rate)
+        inclined = 0.0
+        if self.rock is not None:
+            inclined = -float(self.drop[-1] @ keyframes[3])
+            out.turn[:, 0] = self.rock.level_rad + inclined + self.drop @ keyframes[3]
+            out.turn[:, 1] = self._vertical_velocity @ keyframes[3]
+            out.turn[:, 2] = self._vertical_acceleration @ keyframes[3]
+            out.position[:, 1] += self.rock.lift(inclined)[0]
+        return out, Pullback(self, at, between, rates[0], phase_rate, inclined)
 
 
 @dataclass(frozen=True)
@@ -120,11 +161,13 @@ class Pullback:
     between: _Saw
     amplitude_rate: _Array
     phase_rate: _Array
+    inclined_rad: float
+    """Inclination of the edge at the start."""
 
     def __call__(self, bar: Trajectory) -> _Array:
-        """Return derivatives in the keyframes, shape [3, k]; `bar`: derivatives of a number in the trajectory."""
+        """Return derivatives in the keyframes, shape [3 or 4, k]; `bar`: derivatives of a number in the trajectory."""
         k = self.kinematics
-        out = np.zeros((3, k.drop.shape[1]))
+        out = np.zeros((3 if k.rock is None else 4, k.drop.shape[1]))
         out[2] = (
             _sum(k.drop, bar.position[:, 1])
             + _sum(k._vertical_velocity, bar.velocity[:, 0])
@@ -139,6 +182,14 @@ class Pullback:
             out[0] += amplitude_bar
             out[1] += frequency_bar
         self._add_acceleration(bar.acceleration[:, 1], out)
+        if k.rock is not None:
+            start = bar.turn[:, 0].sum() + k.rock.lift(self.inclined_rad)[1] * bar.position[:, 1].sum()
+            out[3] = (
+                _sum(k.drop, bar.turn[:, 0])
+                + _sum(k._vertical_velocity, bar.turn[:, 1])
+                + _sum(k._vertical_acceleration, bar.turn[:, 2])
+                - start * k.drop[-1]
+            )
         return out
 
     def _add_acceleration(self, bar: _Array, out: _Array) -> None:

@@ -24,7 +24,7 @@ from stages.optimize.optimize_report import (
     optimize_picture,
     profile_table,
 )
-from stages.optimize.search import optimize
+from stages.optimize.search import Optimization, optimize
 from stages.optimize.slicing_cut import Values
 from stages.runtime.errors import InputError
 from stages.runtime.stage_io import StageIO
@@ -110,23 +110,31 @@ def run(io: StageIO, params: OptimizeParams) -> dict[str, Any]:
     check_clear_of_rigid(model, values, params.cut, lowest_m=lowest, offset="halve.offset_m")
     nodes, tets = io.read("tetrahedralize_half/nodes"), io.read("tetrahedralize_half/tets")
     silhouette = mesh.nodes[~mesh.node_ghost][:, [2, 1]]
-    optimum = optimize(
-        model,
-        values,
-        params,
-        finer=replace(
-            finer_cut(nodes["position_m"].to_numpy(), tets["nodes"].to_numpy()), anatomy=mesh.anatomy
+    finer = finer_cut(nodes["position_m"].to_numpy(), tets["nodes"].to_numpy()) if params.confirm else mesh
+    posterior = io.read("calibrate/posterior")
+    searches = _searches(params)
+    found: dict[str, Optimization] = {}
+    for number, (name, settings) in enumerate(searches.items()):
+
+        def progress(fraction: float, text: str, number: int = number, name: str = name) -> None:
+            told = f"{name}: {text}" if len(searches) > 1 else text
+            io.progress(0.02 + 0.95 * (number + fraction) / len(searches), told)
+
+        found[name] = optimize(
+            model,
+            values,
+            settings,
+            finer=replace(finer, anatomy=mesh.anatomy),
+            materials=materials,
+            shares=shares,
+            rests_on=rests_on(posterior, params.cut.damage_law),
+            scan_dir=io.scan_dir,
+            key=io.work_key if name == _WHOLE else f"{io.work_key}-{name}",
+            progress=progress,
+            show=lambda so_far: io.show(lambda: live_picture(so_far, silhouette)),
         )
-        if params.confirm
-        else mesh,
-        materials=materials,
-        shares=shares,
-        rests_on=rests_on(io.read("calibrate/posterior"), params.cut.damage_law),
-        scan_dir=io.scan_dir,
-        key=io.work_key,
-        progress=lambda fraction, text: io.progress(0.02 + 0.95 * fraction, text),
-        show=lambda so_far: io.show(lambda: live_picture(so_far, silhouette)),
-    )
+    optimum = found.pop(_WHOLE)
+    optimum = replace(optimum, alone=found)
     profile, history, figures = profile_table(optimum), history_table(optimum), metrics(optimum)
     notes = {"knife": params.cut.knife_label, "saving": _saving_sentence(figures)}
     io.write("optimize/motion", motion_table(optimum), notes=notes)
@@ -140,6 +148,22 @@ def run(io: StageIO, params: OptimizeParams) -> dict[str, Any]:
     io.write_png("optimize/preview", optimize_picture(optimum, silhouette))
     io.progress(1.0, f"mean force {100.0 * optimum.reduction():.1f} % below the vertical cut")
     return figures
+
+
+_WHOLE = "whole"
+"""Search with everything that the settings allow."""
+
+
+def _searches(params: OptimizeParams) -> dict[str, OptimizeParams]:
+    """Return the searches by name: the one asked for and, if it saws and rocks, each alone, to tell what it gives."""
+    if not (params.rocking and params.sawing):
+        return {_WHOLE: params}
+    less = {"ablation_iterations": 0}
+    return {
+        "sawing": params.model_copy(update={"rocking": False, **less}),
+        "rocking": params.model_copy(update={"sawing": False, **less}),
+        _WHOLE: params,
+    }
 
 
 def _saving_sentence(figures: Mapping[str, Any]) -> str:

@@ -34,15 +34,17 @@ def motion_rows(motion: Measured, draw: FinalDraw) -> pl.DataFrame:
     trajectory = joined(motion.cut.trajectory(motion.variables), draw.path)
     times = np.arange(len(trajectory.position)) / RATE_HZ
     force = np.concatenate([motion.force, draw.force])
-    return pl.DataFrame(
-        [
-            pl.Series("time_s", times, pl.Float64),
-            pl.Series("position_m", trajectory.position, _VEC3),
-            pl.Series("velocity_m_s", _in_space(trajectory.velocity), _VEC3),
-            pl.Series("acceleration_m_s2", _in_space(trajectory.acceleration), _VEC3),
-            pl.Series("force_n", _at(times, motion.cut, force), _VEC3),
-        ]
-    )
+    columns = [
+        pl.Series("time_s", times, pl.Float64),
+        pl.Series("position_m", trajectory.position, _VEC3),
+        pl.Series("velocity_m_s", _in_space(trajectory.velocity), _VEC3),
+        pl.Series("acceleration_m_s2", _in_space(trajectory.acceleration), _VEC3),
+        pl.Series("force_n", _at(times, motion.cut, force), _VEC3),
+    ]
+    if motion.cut.rock is not None:
+        columns.append(pl.Series("pitch_rad", trajectory.turn[:, 0], pl.Float64))
+        columns.append(pl.Series("torque_nm", _at(times, motion.cut, draw.torque), _VEC3))
+    return pl.DataFrame(columns)
 
 
 def profile_table(optimum: Optimization) -> pl.DataFrame:
@@ -66,14 +68,15 @@ def profile_table(optimum: Optimization) -> pl.DataFrame:
 def keyframe_table(optimum: Optimization) -> pl.DataFrame:
     """Return the table optimize/keyframes."""
     values = optimum.cut.motion_parameters(optimum.slicing.variables)
-    return pl.DataFrame(
-        [
-            pl.Series("time_s", optimum.cut.keyframe_times, pl.Float64),
-            pl.Series("amplitude_m_s", values["amplitude"], pl.Float64),
-            pl.Series("frequency_rad_s", values["frequency"], pl.Float64),
-            pl.Series("velocity_y_m_s", values["velocity_y"], pl.Float64),
-        ]
-    )
+    columns = [
+        pl.Series("time_s", optimum.cut.keyframe_times, pl.Float64),
+        pl.Series("amplitude_m_s", values["amplitude"], pl.Float64),
+        pl.Series("frequency_rad_s", values["frequency"], pl.Float64),
+        pl.Series("velocity_y_m_s", values["velocity_y"], pl.Float64),
+    ]
+    if "pitch_rate" in values:
+        columns.append(pl.Series("pitch_rate_rad_s", values["pitch_rate"], pl.Float64))
+    return pl.DataFrame(columns)
 
 
 def history_table(optimum: Optimization) -> pl.DataFrame:
@@ -88,7 +91,7 @@ def history_table(optimum: Optimization) -> pl.DataFrame:
 
 def _residual_column(rule: str) -> str:
     """Convert `lateral_m` to `lateral_residual_m`: the unit stays at the end."""
-    return re.sub(r"(_m(?:_s2?)?)$", r"_residual\1", rule)
+    return re.sub(r"(_m(?:_s2?)?|_rad)$", r"_residual\1", rule)
 
 
 def confirmation_table(optimum: Optimization) -> pl.DataFrame:
@@ -140,6 +143,7 @@ def metrics(optimum: Optimization) -> dict[str, Any]:
         "confirmed_reduction": float(min(kept)) if survives else None,
         "confirmed": {row.name: _number(row.reduction) for row in optimum.confirmed},
         **_ablation(None if free is None else free.best, optimum.vertical.mean_n()),
+        **_contributions(optimum),
         "duration_s": optimum.cut.passage.duration_s,
         "whole_duration_s": float(optimum.whole.times[-1]),
         "vertical_cut_fraction": optimum.vertical_outcome.cut_fraction,
@@ -152,6 +156,29 @@ def metrics(optimum: Optimization) -> dict[str, Any]:
         "iterations": sum(len(run.history) for run in optimum.runs.values()),
         "ended": {name: run.ended for name, run in optimum.runs.items()},
     }
+
+
+def _contributions(optimum: Optimization) -> dict[str, Any]:
+    """Return what sawing, rocking and both save against the vertical cut of the same whole duration, with intervals.
+
+    Empty unless the motion saws and rocks.
+    """
+    if not optimum.alone:
+        return {}
+    rows = {}
+    for name, one in (*optimum.alone.items(), ("both", optimum)):
+        over = one.cut.mean_over
+        rows[name] = {
+            "mean_force_n": one.whole.mean_n(over),
+            "mean_force_vertical_n": one.whole_vertical.mean_n(over),
+            "peak_force_n": float(one.whole.norm.max()),
+            "reduction": one.reduction(),
+            "reduction_low": None if one.band is None else one.band.low,
+            "reduction_high": None if one.band is None else one.band.high,
+            "whole_duration_s": float(one.whole.times[-1]),
+        }
+    largest = float(np.abs(optimum.whole.path.turn[:, 0]).max())
+    return {"contributions": rows, "largest_pitch_deg": float(np.degrees(largest))}
 
 
 def _verdict(optimum: Optimization) -> dict[str, str | None]:
@@ -211,6 +238,8 @@ def _push_down_n(motion: Whole) -> float:
 def _work_j(optimum: Optimization, motion: Whole) -> float:
     """Return the work of the arm [J]."""
     power = -(_at(motion.times, optimum.cut, motion.force) * _in_space(motion.path.velocity)).sum(axis=1)
+    if motion.torque is not None and motion.path.turn.any():
+        power -= _at(motion.times, optimum.cut, motion.torque)[:, 0] * motion.path.turn[:, 1]
     return float(np.trapezoid(power, motion.times))
 
 
@@ -253,7 +282,7 @@ def optimize_picture(optimum: Optimization, silhouette: NDArray[np.float64]) -> 
     _path(figure, axes[0, 1], optimum, silhouette)
     _speeds(axes[0, 2], optimum)
     _descent(axes[1, 0], optimum)
-    _residuals(axes[1, 1], optimum)
+    (_compared if optimum.alone else _residuals)(axes[1, 1], optimum)
     _confirmed(axes[1, 2], optimum)
     return pixels_of(canvas)
 
@@ -311,6 +340,26 @@ def _descent(axis: Any, optimum: Optimization) -> None:
     axis.set(xlabel="simulation", ylabel="mean force [N]")
     axis.set_title(f"the search; best: {optimum.best_start}", color=TEXT)
     axis.legend(frameon=False)
+
+
+def _compared(axis: Any, optimum: Optimization) -> None:
+    motions = {**optimum.alone, "both": optimum}
+    savings = [100.0 * one.reduction() for one in motions.values()]
+    bands = [one.band for one in motions.values()]
+    bars = axis.barh(list(motions), savings, color=[SCAN] * len(optimum.alone) + [FRUIT])
+    axis.bar_label(bars, labels=[f"{saving:.1f} %" for saving in savings], padding=3)
+    for row, band in enumerate(bands):
+        if band is not None:
+            axis.plot([100.0 * band.low, 100.0 * band.high], [row, row], color=TEXT, lw=1.5)
+    axis.invert_yaxis()
+    axis.set(
+        xlabel="less mean force than the vertical cut of the same duration [%]",
+        xlim=(
+            min(0.0, *savings),
+            1.25 * max(1.0, *savings, *(100.0 * b.high for b in bands if b is not None)),
+        ),
+    )
+    axis.set_title("what sawing and rocking give; line: 90 %", color=TEXT)
 
 
 def _residuals(axis: Any, optimum: Optimization) -> None:

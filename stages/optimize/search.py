@@ -1,7 +1,7 @@
 """The whole search: the vertical cut, the descents from all starts, the ablation, and the confirmation."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,7 @@ from stages.optimize.descent import (
 from stages.optimize.description import OptimizeParams
 from stages.optimize.final_draw import FinalDraw, Whole, WholeCut, final_draw, joined
 from stages.optimize.kinematics import Trajectory
-from stages.optimize.slicing_cut import AMPLITUDE_M_S, FREQUENCY_RAD_S, SlicingCut, Values
+from stages.optimize.slicing_cut import AMPLITUDE_M_S, FREQUENCY_RAD_S, PITCH_RAD_S, SlicingCut, Values
 from stages.runtime.checkpoint import Checkpoint, remove_checkpoints
 from stages.runtime.errors import InputError
 from stages.runtime.stage_io import stage_workers
@@ -98,6 +98,10 @@ class Start:
         )
 
 
+_START_PITCH_RAD_S = 0.05
+"""Pitch rate of the first start [rad/s]: the tip, away from the fixture, begins low."""
+
+
 def near_vertical(cut: SlicingCut, params: OptimizeParams) -> _Array:
     """Return the first start: the vertical cut, perturbed just enough that the descent can leave it.
 
@@ -105,7 +109,9 @@ def near_vertical(cut: SlicingCut, params: OptimizeParams) -> _Array:
     """
     variables = cut.straight()
     variables[0] = params.start_amplitude_m_s / AMPLITUDE_M_S
-    return variables
+    if cut.rock is not None:
+        variables[3] = _START_PITCH_RAD_S / PITCH_RAD_S
+    return cut.held(variables)
 
 
 def drawn_motions(cut: SlicingCut, params: OptimizeParams, count: int) -> list[_Array]:
@@ -117,7 +123,10 @@ def drawn_motions(cut: SlicingCut, params: OptimizeParams, count: int) -> list[_
         wish = cut.straight()
         wish[0] = generator.uniform(*params.start_amplitude_range_m_s) / AMPLITUDE_M_S
         wish[1] = generator.uniform(*params.start_frequency_range_rad_s) / FREQUENCY_RAD_S
-        out.append(nearest_feasible(cut, Constraints(rules, params), wish, params))
+        if cut.rock is not None:
+            turned = generator.uniform(0.2, 0.9) * np.radians(params.max_pitch_deg)
+            wish[3] = turned / cut.passage.duration_s / PITCH_RAD_S
+        out.append(nearest_feasible(cut, Constraints(rules, params), cut.held(wish), params))
     return out
 
 
@@ -228,6 +237,8 @@ class Optimization:
     """Interval of the saving; None without a posterior, or if a simulation for it did not finish."""
     rests_on: str
     """Basis of the interval."""
+    alone: "dict[str, Optimization]" = field(default_factory=dict)
+    """Of a rocking motion: the best motions that only saw or only rock, under the same limits."""
 
     def reduction(self, over: str | None = None) -> float:
         """Return the fraction of the vertical cut's mean force that the whole motion saves, final strokes included.
@@ -278,7 +289,7 @@ def optimize(
         progress: Called with the fraction done and the current activity.
         show: Called with the best motion so far after every simulation of the search.
     """
-    passage = passage_of(model.mesh, model.knife.length_m, params)
+    passage = passage_of(model.mesh, model.knife, params)
     cut = SlicingCut(model, (values,), passage, params)
     with stage_workers(params.processes) as workers:
         progress(0.0, "simulate the vertical cut and the drawn motions")
@@ -331,7 +342,8 @@ def optimize(
         )
         progress(_WHOLE_SHARE, "simulate the whole vertical cut, and the whole motion with other shares")
         path = joined(cut.trajectory(best), draw.path)
-        whole = Whole(path, np.concatenate([slicing.force, draw.force]), cut.sample_rate_hz)
+        force = np.concatenate([slicing.force, draw.force])
+        whole = Whole(path, force, cut.sample_rate_hz, draw.torque)
         straight = straight_path(cut, path, params)
         nodes = (
             []
@@ -378,8 +390,10 @@ def _path_seconds(path: Trajectory) -> float:
 
 def straight_path(cut: SlicingCut, path: Trajectory, params: OptimizeParams) -> Trajectory:
     """Return the vertical cut of the path's duration, start and end height, from rest to rest."""
-    seconds, end = round(_path_seconds(path), 9), float(path.position[-1, 1])
-    longer = cut.along(replace(cut.passage, duration_s=seconds, end_m=end), params)
+    seconds, (start, end) = round(_path_seconds(path), 9), path.position[[0, -1], 1]
+    longer = cut.along(
+        replace(cut.passage, duration_s=seconds, start_m=float(start), end_m=float(end)), params
+    )
     return longer.trajectory(longer.straight())
 
 

@@ -1,4 +1,4 @@
-"""The cut to be optimised: a slicing motion through a model, its mean force, and the force's gradient."""
+"""The cut to be optimised: a slicing or rocking motion through a model, its mean force, and the force's gradient."""
 
 from collections.abc import Mapping, Sequence
 
@@ -6,16 +6,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from disect_sim import Model, SlicingMotion, simulate
+from disect_sim import Model, RockingMotion, SlicingMotion, simulate
 from disect_sim.many import Cut, force_of
 from disect_sim.outcome import Outcome
 from disect_sim.result import Result
 from stages.optimize.constraints import RATE_HZ, Passage
 from stages.optimize.description import OptimizeParams
-from stages.optimize.kinematics import Kinematics, Pullback, Trajectory
+from stages.optimize.kinematics import Kinematics, Pullback, Rock, Trajectory
 
-AMPLITUDE_M_S, FREQUENCY_RAD_S, _DESCENT = 0.1, 10.0, 0.2
-"""Units of the optimiser's variables: sawing speed, its frequency, fraction of the straight cut's descent.
+AMPLITUDE_M_S, FREQUENCY_RAD_S, _DESCENT, PITCH_RAD_S = 0.1, 10.0, 0.2, 0.2
+"""Units of the optimiser's variables: sawing speed, its frequency, fraction of the straight cut's descent, pitch rate.
 
 An optimiser of Adam's kind moves every variable by about the learning rate, so a unit is what may change in ten steps
 of 0.1.
@@ -26,8 +26,8 @@ _LEAST_FORCE2_N2 = 1.0e-12
 """Added under the root of the force's norm, which is then differentiable at zero force."""
 COARSE = 4
 """MDMM uses every fourth millisecond, where a maximum is the same to 0.1 %; the iterate is judged at every one."""
-_KEYFRAMES = ("amplitude", "frequency", "velocity_y")
-"""Parameters of the motion, in the order of the variables."""
+_KEYFRAMES = ("amplitude", "frequency", "velocity_y", "pitch_rate")
+"""Parameters of the motion, in the order of the variables; the last of a rocking motion only."""
 
 Array = NDArray[np.float64]
 Values = Mapping[str, Array]
@@ -45,7 +45,8 @@ class SlicingCut:
     """Force and trajectory of a slicing motion as functions of its variables.
 
     Variables, shape [3, keyframes]: amplitude / AMPLITUDE_M_S, frequency / FREQUENCY_RAD_S, and the difference of the
-    descent from the straight cut's, in units of DESCENT. `draws` has one set of parameters, or several for a robust
+    descent from the straight cut's, in units of DESCENT; of a rocking motion a fourth row, pitch rate / PITCH_RAD_S.
+    Without params.sawing the first two rows are held. `draws` has one set of parameters, or several for a robust
     motion.
     """
 
@@ -56,7 +57,9 @@ class SlicingCut:
         self.mean_over = params.mean_over
         self.keyframes = max(2, 1 + round(passage.duration_s / params.keyframe_spacing_s))
         self._model, self._draws = model, [dict(draw) for draw in draws]
-        self._motion = SlicingMotion(
+        self.rock = Rock(-model.knife.tilt_rad, passage.half_length_m) if params.rocking else None
+        kind = SlicingMotion if self.rock is None else RockingMotion
+        self._motion = kind(
             duration=passage.duration_s,
             initial_y=passage.start_m,
             initial_z=passage.z_m,
@@ -72,15 +75,24 @@ class SlicingCut:
             "force_limit_n": params.cut.force_limit_n,
         }
         times = torch.arange(round(passage.duration_s * RATE_HZ) + 1, dtype=torch.float64) / RATE_HZ
-        self._every = Kinematics(self._motion, times)
-        self._coarse = Kinematics(self._motion, torch.cat([times[:-1:COARSE], times[-1:]]))
+        self._every = Kinematics(self._motion, times, self.rock)
+        self._coarse = Kinematics(self._motion, torch.cat([times[:-1:COARSE], times[-1:]]), self.rock)
         self._samples = round(passage.duration_s * self.sample_rate_hz)
         at_samples = torch.arange(self._samples + 1, dtype=torch.float64) / self.sample_rate_hz
         self._sample_drop = np.diff(Kinematics(self._motion, at_samples).drop, axis=0)
         """Height per vertical velocity of each keyframe, sample by sample [s], shape [samples, keyframes]."""
         unit_drop = float(self._every.drop[-1].sum())
-        self._straight_velocity = (passage.end_m - passage.start_m) / unit_drop
-        self._units = np.array([AMPLITUDE_M_S, FREQUENCY_RAD_S, self._straight_velocity * _DESCENT])[:, None]
+        self._low_m = 0.0
+        """Height of the knife's origin above the lowest point of the edge at the end [m]: above zero if tilted."""
+        if passage.blade is not None:
+            level = np.array([0.0 if self.rock is None else self.rock.level_rad])
+            self._low_m = -float(passage.blade.offsets(passage.blade.edge, level)[0].min())
+        self._straight_velocity = (passage.end_m + self._low_m - passage.start_m) / unit_drop
+        units = [AMPLITUDE_M_S, FREQUENCY_RAD_S, self._straight_velocity * _DESCENT, PITCH_RAD_S]
+        self._rows = 3 if self.rock is None else 4
+        self._units = np.array(units)[: self._rows, None]
+        self._free = np.array([params.sawing, params.sawing, True, True], float)[: self._rows, None]
+        """1 for the rows that the search may change."""
 
     def along(self, passage: Passage, params: OptimizeParams) -> "SlicingCut":
         """Return the cut of the same body with the same parameters along another passage."""
@@ -98,13 +110,18 @@ class SlicingCut:
 
     def straight(self) -> Array:
         """Return the variables of the vertical cut of the same duration and end height."""
-        variables = np.zeros((3, self.keyframes))
+        variables = np.zeros((self._rows, self.keyframes))
         variables[1] = 1.0
         return variables
 
+    def held(self, variables: Array) -> Array:
+        """Return the variables with the rows that the search may not change as in the vertical cut."""
+        straight = self.straight()
+        return straight + self._free * (variables - straight)
+
     def motion_parameters(self, variables: Array) -> dict[str, Array]:
         """Return the motion's parameters in SI units, each of shape [keyframes]."""
-        return dict(zip(_KEYFRAMES, self._si(variables), strict=True))
+        return dict(zip(_KEYFRAMES, self._si(variables), strict=False))
 
     def variables_of(self, times: Array, keyframes: Mapping[str, Array]) -> Array:
         """Return variables like the keyframes of another cut of the same body, stretched to this one's duration.
@@ -113,15 +130,17 @@ class SlicingCut:
         its course over the part of the duration that has passed.
         """
         passed = self.keyframe_times / self.passage.duration_s * times[-1]
-        amplitude, frequency, descent = (np.interp(passed, times, keyframes[name]) for name in _KEYFRAMES)
+        amplitude, frequency, descent = (np.interp(passed, times, keyframes[name]) for name in _KEYFRAMES[:3])
         mean = descent.mean() or 1.0
-        return np.stack(
-            [amplitude / AMPLITUDE_M_S, frequency / FREQUENCY_RAD_S, (descent / mean - 1.0) / _DESCENT]
-        )
+        rows = [amplitude / AMPLITUDE_M_S, frequency / FREQUENCY_RAD_S, (descent / mean - 1.0) / _DESCENT]
+        if self.rock is not None:
+            rates = np.interp(passed, times, keyframes.get("pitch_rate", np.zeros(len(times))))
+            rows.append(rates * (times[-1] / self.passage.duration_s) / PITCH_RAD_S)
+        return np.stack(rows)
 
     def cuts(self, variables: Array) -> list[Cut]:
         """Return the cuts to simulate for this motion: one for every draw of the parameters."""
-        motion = self._motion.with_parameters(**self.motion_parameters(variables))
+        motion = self._motion.with_parameters(**self.motion_parameters(variables), **self._start(variables))
         return [Cut(self._model, motion, draw, self._options) for draw in self._draws]
 
     def mean_of(self, forces: Sequence[Array], variables: Array) -> float:
@@ -143,9 +162,26 @@ class SlicingCut:
             norm = _norm(result.force)
             mean += share * float(weights @ norm)
             gradients = result.gradient(share * (weights / norm)[:, None] * result.force).motion
-            bar += np.stack([gradients[name] for name in _KEYFRAMES])
+            bar += np.stack([gradients[name] for name in _KEYFRAMES[: self._rows]])
             bar[2] += share * self._weights_pullback(variables, norm)
-        return mean, bar * self._units
+            if self.rock is not None:
+                lift = self._lift(variables)[1]
+                by_start = float(gradients["initial_pitch"] + lift * gradients["initial_y"])
+                by_start += share * self._lift_pullback(variables, norm)
+                bar[3] -= by_start * self._every.drop[-1]
+        return mean, bar * self._units * self._free
+
+    def _inclined(self, variables: Array) -> float:
+        """Return the inclination of the edge at the start [rad]: it ends level."""
+        return -float(self._every.drop[-1] @ self._si(variables)[3])
+
+    def _start(self, variables: Array) -> dict[str, float]:
+        """Return height [m] and pitch [rad] at the start of a rocking motion, as parameters of the motion."""
+        if self.rock is None:
+            return {}
+        inclined = self._inclined(variables)
+        height = self.passage.start_m + self._lift(variables)[0]
+        return {"initial_y": height, "initial_pitch": self.rock.level_rad + inclined}
 
     def mean_force_and_sensitivity(self, variables: Array) -> tuple[float, dict[str, Array]]:
         """Return the mean norm of the force [N] with the first draw, and its derivatives in the parameters by name."""
@@ -154,11 +190,18 @@ class SlicingCut:
         return float(weights @ norm), result.gradient((weights / norm)[:, None] * result.force).parameters
 
     def weights(self, variables: Array, over: str | None = None) -> Array:
-        """Return the weight of every sample of the force in its mean, shape [samples]: by time, or by descent."""
+        """Return the weight of every sample of the force in its mean, shape [samples]: by time, or by descent.
+
+        The way by which a rocking motion begins higher is through air: it does not count as descent.
+        """
         if (over or self.mean_over) == "time":
             return np.full(self._samples, 1.0 / self._samples)
         way = self._way(variables)
-        return way / way.sum()
+        return way / (way.sum() - self._lift(variables)[0])
+
+    def _lift(self, variables: Array) -> tuple[float, float]:
+        """Return how much higher the motion begins than a level cut [m], and the derivative in its inclination."""
+        return (0.0, 0.0) if self.rock is None else self.rock.lift(self._inclined(variables))
 
     def _way(self, variables: Array) -> Array:
         """Return the descent, sample by sample [m]."""
@@ -170,8 +213,16 @@ class SlicingCut:
         if self.mean_over == "time":
             return np.zeros(self.keyframes)
         way = self._way(variables)
-        way_bar = (norm - (way @ norm) / way.sum()) / way.sum()
+        total = way.sum() - self._lift(variables)[0]
+        way_bar = (norm - (way @ norm) / total) / total
         return -np.einsum("nk,n->k", self._sample_drop, np.where(way > LEAST_WAY_M, way_bar, 0.0))
+
+    def _lift_pullback(self, variables: Array, norm: Array) -> float:
+        """Return the derivative of the mean of `norm` in the inclination at the start, through the weights alone."""
+        if self.mean_over == "time":
+            return 0.0
+        way, (lift, slope) = self._way(variables), self._lift(variables)
+        return float(way @ norm) / (way.sum() - lift) ** 2 * slope
 
     def trajectory(self, variables: Array) -> Trajectory:
         """Return position, velocity and acceleration at the controller's rate."""
@@ -180,19 +231,22 @@ class SlicingCut:
     def coarse_trajectory(self, variables: Array) -> tuple[Trajectory, "_VariablesPullback"]:
         """Return the same at every COARSE-th of its times and the last, and its pullback to the variables."""
         trajectory, pullback = self._coarse.with_pullback(self._si(variables))
-        return trajectory, _VariablesPullback(pullback, self._units)
+        return trajectory, _VariablesPullback(pullback, self._units * self._free)
 
     def at_end_height(self, variables: Array) -> Array:
         """Scale the descent so that the knife ends exactly at its height; return the variables."""
-        reached = float(self.trajectory(variables).position[-1, 1])
-        factor = (self.passage.end_m - self.passage.start_m) / (reached - self.passage.start_m)
+        position = self.trajectory(variables).position
+        start, reached = float(position[0, 1]), float(position[-1, 1])
+        factor = (self.passage.end_m + self._low_m - start) / (reached - start)
         scaled = variables.copy()
         scaled[2] = (factor * (1.0 + _DESCENT * scaled[2]) - 1.0) / _DESCENT
         return scaled
 
     def _si(self, variables: Array) -> Array:
-        """Return keyframes in SI units, shape [3, keyframes]."""
-        return self._units * variables + np.array([0.0, 0.0, self._straight_velocity])[:, None]
+        """Return keyframes in SI units, of the variables' shape."""
+        return (
+            self._units * variables + np.array([0.0, 0.0, self._straight_velocity, 0.0])[: self._rows, None]
+        )
 
 
 class _VariablesPullback:
@@ -202,7 +256,7 @@ class _VariablesPullback:
         self._keyframes, self._units = keyframes, units
 
     def __call__(self, bar: Trajectory) -> Array:
-        """Return derivatives in the variables, shape [3, keyframes]."""
+        """Return derivatives in the variables, of their shape."""
         return self._keyframes(bar) * self._units
 
 

@@ -113,7 +113,7 @@ class _Chain:
                 max_acceleration_along_m_s2=acceleration,
                 iterations=min(_ITERATIONS, self.params.iterations),
             )
-            passage = passage_of(self.model.mesh, self.model.knife.length_m, params)
+            passage = passage_of(self.model.mesh, self.model.knife, params)
             cut = SlicingCut(self.model, (self.values,), passage, params)
             found = _search(self, cut, cut.variables_of(times, keyframes), params)
             if found is not None:
@@ -171,7 +171,7 @@ def tradeoff(
         progress: Called with the fraction done and the current activity.
         factors: Durations of the descent over that of the known motion, 1 among them; by default seven.
     """
-    known = passage_of(model.mesh, model.knife.length_m, params).duration_s
+    known = passage_of(model.mesh, model.knife, params).duration_s
     durations = [round(factor * known, 3) for factor in factors or _FACTORS]
     columns = {"amplitude": "amplitude_m_s", "frequency": "frequency_rad_s", "velocity_y": "velocity_y_m_s"}
     start = {name: keyframes[column].to_numpy() for name, column in columns.items()}
@@ -250,7 +250,7 @@ def _from(chain: _Chain, known: Timed, duration_s: float, acceleration_m_s2: flo
 
 
 def _timed(model: Model, values: Values, found: _Found) -> Timed:
-    passage = passage_of(model.mesh, model.knife.length_m, found.params)
+    passage = passage_of(model.mesh, model.knife, found.params)
     cut = SlicingCut(model, (values,), passage, found.params)
     path = joined(cut.trajectory(found.variables), found.draw.path)
     return Timed(

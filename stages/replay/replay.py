@@ -68,11 +68,7 @@ def record(
     keep = [params.cut.dt_s * int(step) for step in frame_steps[1:]]
     result = simulate(
         cutting_model(mesh, material, params.cut),
-        RecordedMotion(
-            time - time[0],
-            motion["position_m"].to_numpy(),
-            velocities=motion["velocity_m_s"].to_numpy(),
-        ),
+        _recorded(motion),
         values,
         duration=steps * params.cut.dt_s,
         dt=params.cut.dt_s,
@@ -89,6 +85,18 @@ def record(
         )
     positions = (mesh.nodes, *(result.positions[params.cut.dt_s * int(step)] for step in reached[1:]))
     return _Recording(mesh, params.cut.blade, result, reached, positions)
+
+
+def _recorded(motion: pl.DataFrame) -> RecordedMotion:
+    """Return the motion of a table with the columns of optimize/motion, with its pitch if the knife turns."""
+    time = motion["time_s"].to_numpy()
+    pose, velocity = (motion[name].to_numpy() for name in ("position_m", "velocity_m_s"))
+    if "pitch_rad" in motion.columns:
+        pitch = motion["pitch_rad"].to_numpy()
+        rate = np.gradient(pitch, time)
+        rate[[0, -1]] = 0.0  # from rest to rest
+        pose, velocity = np.column_stack([pose, pitch]), np.column_stack([velocity, rate])
+    return RecordedMotion(time - time[0], pose, velocities=velocity)
 
 
 def _vertical_motion(profile: pl.DataFrame) -> pl.DataFrame:
@@ -189,8 +197,9 @@ def picture(recording: _Recording) -> NDArray[np.uint8]:
     moments = []
     for fraction in _PICTURED_FRACTIONS:
         i = round(fraction * last)
-        pose = recording.result.pose[recording.steps[i]]
-        moments.append(Moment(float(recording.times[i]), recording.positions[i], pose))
+        step = recording.steps[i]
+        pose, pitch = recording.result.pose[step], float(recording.result.pitch[step])
+        moments.append(Moment(float(recording.times[i]), recording.positions[i], pose, pitch))
     return cut_views(recording.mesh, recording.knife, moments)
 
 

@@ -69,13 +69,14 @@ def polars_dtype(dtype: str) -> pl.DataType:
 
 def check_table(artifact: Artifact, frame: pl.DataFrame, source: str) -> None:
     """Reject a frame whose columns, types or values differ from the artifact's description."""
-    expected = [column.name for column in artifact.columns]
+    columns = [column for column in artifact.columns if not column.optional or column.name in frame.columns]
+    expected = [column.name for column in columns]
     if frame.columns != expected:
         raise InputError(
             f"{source}: the columns are {_list(frame.columns)}. {artifact.name} must have exactly "
             f"{_list(expected)}, in this order. {_remedy(artifact)}"
         )
-    for column in artifact.columns:
+    for column in columns:
         _check_column(artifact, column, frame[column.name], source)
 
 

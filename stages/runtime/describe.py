@@ -98,6 +98,8 @@ class Column:
     unit: str
     """SI unit, "-" for a plain number, "index" for a row number of another table, "" for text and flags."""
     meaning: str
+    optional: bool = False
+    """Whether a table may lack the column; such columns come last and are no part of the schema's hash."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,7 @@ class Artifact:
     @property
     def schema(self) -> str:
         """Return a hash of the columns' names, types and units; files with another schema are rejected."""
-        columns = [(column.name, column.dtype, column.unit) for column in self.columns]
+        columns = [(column.name, column.dtype, column.unit) for column in self.columns if not column.optional]
         return sha256(json.dumps(columns).encode()).hexdigest()[:12]
 
     @property

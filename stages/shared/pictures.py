@@ -11,7 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from disect_sim.cut_mesh import CutMesh
-from disect_sim.knife import Knife
+from disect_sim.knife import Knife, turned
 from disect_sim.virtual_nodes.split import HalfBody, half_body
 from stages.runtime.files import quiet_stderr
 
@@ -227,11 +227,13 @@ class Moment:
     """Node positions [m], shape [node_count, 3]."""
     knife_position: NDArray[np.float64]
     """Knife position [m], shape [3]."""
+    pitch_rad: float = 0.0
+    """Angle of the blade about x."""
 
 
 def cut_views(cut: CutMesh, knife: Knife, moments: Sequence[Moment]) -> NDArray[np.uint8]:
     """Draw the halves and the knife at the given moments, side by side; 8-bit pixels, shape [height, width, 3]."""
-    blades = [_blade(knife, moment.knife_position, cut.nodes) for moment in moments]
+    blades = [_blade(knife, moment, cut.nodes) for moment in moments]
     frame = _frame([cut.nodes, *(blade.vertices for blade in blades)])
     panels = []
     for moment, blade in zip(moments, blades, strict=True):
@@ -249,7 +251,7 @@ def _half(half: HalfBody) -> list[Layer]:
     ]
 
 
-def _blade(knife: Knife, position: NDArray[np.float64], nodes: NDArray[np.float64]) -> Layer:
+def _blade(knife: Knife, moment: Moment, nodes: NDArray[np.float64]) -> Layer:
     """Return the blade's surface, clipped to the picture: a little longer than the fruit."""
     half_spine, half_edge = 0.5 * knife.spine_m, 0.5 * knife.edge_m
     section = np.array(
@@ -265,7 +267,8 @@ def _blade(knife: Knife, position: NDArray[np.float64], nodes: NDArray[np.float6
     ends = [np.column_stack([section, np.full(5, z)]) for z in (-half_length, half_length)]
     faces = [[a, b, b + 5] for a, b in _SECTION_SIDES] + [[a, b + 5, a + 5] for a, b in _SECTION_SIDES]
     faces += [[0, i, i + 1] for i in (1, 2, 3)] + [[5, 5 + i, 6 + i] for i in (1, 2, 3)]
-    return Layer(np.concatenate(ends) + position, np.array(faces, np.int32), colour=SCAN, opacity=0.8)
+    vertices = turned(np.concatenate(ends), moment.pitch_rad) + moment.knife_position
+    return Layer(vertices, np.array(faces, np.int32), colour=SCAN, opacity=0.8)
 
 
 def _frame(points: Sequence[NDArray[np.float64]]) -> Layer:

@@ -52,4 +52,4 @@ def uncut_block() -> tuple[np.ndarray, np.ndarray]:
 def slicing_cut(params: OptimizeParams, model: Model | None = None) -> SlicingCut:
     """The cut of the block."""
     body = block() if model is None else model
-    return SlicingCut(body, (VALUES,), passage_of(body.mesh, body.knife.length_m, params), params)
+    return SlicingCut(body, (VALUES,), passage_of(body.mesh, body.knife, params), params)

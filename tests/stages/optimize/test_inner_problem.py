@@ -30,7 +30,7 @@ def _in_torch(cut, variables):
     )
     si = zero + (one - zero) * variables  # the keyframes are linear in the variables
     parameters = {name: torch.as_tensor(value) for name, value in motion.parameters.items()}
-    parameters |= dict(zip(_KEYFRAMES, si, strict=True))
+    parameters |= dict(zip(_KEYFRAMES, si, strict=False))
     times = torch.as_tensor(cut.times)
     times = torch.cat([times[:-1:COARSE], times[-1:]])
     return (

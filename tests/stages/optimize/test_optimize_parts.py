@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from disect_sim.cut_mesh import tet_volumes
-from disect_sim.knife import KNIVES
+from disect_sim.knife import KNIVES, Knife
 from disect_sim.many import Answer, simulate_many
 from disect_sim.outcome import Outcome, OutcomeKind
 from disect_sim.processes import Workers
@@ -43,7 +43,7 @@ def _wild(cut, seed=1):
 
 def test_passage_goes_from_above_the_fruit_to_the_board_with_the_fruit_under_the_blade():
     params = quick()
-    passage = passage_of(regular_block(), KNIVES["kitchen"].length_m, params)
+    passage = passage_of(regular_block(), KNIVES["kitchen"], params)
     assert passage.start_m == pytest.approx(BLOCK_HEIGHT + params.cut.start_clearance_m)
     assert passage.end_m == params.cut.board_clearance_m
     # 150 mm of blade over 30 mm of block, 2 mm to spare at both ends
@@ -55,9 +55,9 @@ def test_passage_goes_from_above_the_fruit_to_the_board_with_the_fruit_under_the
 
 def test_a_fruit_longer_than_the_blade_and_a_cut_that_cuts_nothing_are_refused():
     with pytest.raises(InputError, match=r"0\.030 m long along the blade of 0\.03 m.*longer knife"):
-        passage_of(regular_block(), 0.03, quick())
+        passage_of(regular_block(), Knife(length_m=0.03), quick())
     with pytest.raises(InputError, match=r"board_clearance_m is 0\.03 m"):
-        passage_of(regular_block(), 0.15, quick(board_clearance_m=0.03))
+        passage_of(regular_block(), Knife(), quick(board_clearance_m=0.03))
 
 
 def test_the_vertical_cut_ends_at_its_height_and_never_moves_sideways():

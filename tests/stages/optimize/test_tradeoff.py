@@ -25,9 +25,9 @@ from tests.stages.slicing_scenes import VALUES, block, quick, slicing_cut, uncut
 
 def test_the_duration_is_that_of_the_settings_in_whole_steps():
     model, params = block(), quick(duration_s=0.7301)
-    passage = passage_of(model.mesh, model.knife.length_m, params)
+    passage = passage_of(model.mesh, model.knife, params)
     assert passage.duration_s == pytest.approx(0.732), "steps of 4 ms"
-    assert passage_of(model.mesh, model.knife.length_m, quick()).duration_s != passage.duration_s
+    assert passage_of(model.mesh, model.knife, quick()).duration_s != passage.duration_s
 
 
 def test_a_motion_stretched_to_its_own_duration_is_the_same_and_to_another_saws_as_fast():
