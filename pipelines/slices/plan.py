@@ -213,14 +213,13 @@ def set_slice(project: Project, scan: str, values: Mapping[str, Mapping[str, Any
 
 def known_motion(project: Project, scan: str) -> list[list[float]]:
     """Return the optimised keyframes of a scan in the form of optimize.first_motion; empty if it has none."""
-    from stages.optimize.search import first_motion
+    from stages.optimize.search import KEYFRAMES, first_motion
 
     try:
         rows = read_table(project.scan_dir(scan), "optimize/keyframes")
     except InputError:
         return []
-    columns = ("amplitude_m_s", "frequency_rad_s", "velocity_y_m_s")
-    return first_motion(*(rows[name].to_numpy() for name in columns))
+    return first_motion(*(rows[name].to_numpy() for name in KEYFRAMES.values() if name in rows.columns))
 
 
 def start_from(project: Project, scan: str, motion: list[list[float]]) -> None:

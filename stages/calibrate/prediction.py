@@ -96,6 +96,7 @@ def recorded(motion: pl.DataFrame) -> RecordedCut:
         force,
         np.ones(len(time), bool),
         float(time[0]) if onset is None else onset,
+        motion["pitch_rad"].to_numpy() if "pitch_rad" in motion.columns else None,
     )
 
 

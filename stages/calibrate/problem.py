@@ -150,6 +150,8 @@ class RecordedCut:
     """Samples that may be compared, shape [m]."""
     onset_s: float
     """Time of first contact with the fruit."""
+    pitch: _Array | None = None
+    """Angle of a knife that turns in the cut plane [rad], shape [m]; None: it keeps its orientation."""
 
 
 def read_recorded_cut(table: pl.DataFrame) -> RecordedCut | None:
@@ -163,6 +165,7 @@ def read_recorded_cut(table: pl.DataFrame) -> RecordedCut | None:
         table["force_n"].to_numpy(),
         table["valid"].to_numpy(),
         float(table.filter("contact")["time_s"][0]),
+        table["pitch_rad"].to_numpy() if "pitch_rad" in table.columns else None,
     )
 
 
@@ -441,4 +444,7 @@ def _motion(cut: RecordedCut, model: Model, first: float, onset: float, shift: f
     along = cut.position[:, 2] - float(np.interp(onset, cut.time, cut.position[:, 2])) + middle
     place = np.stack([np.zeros_like(along), cut.position[:, 1] + shift, along], axis=1)
     velocity = cut.velocity * np.array([0.0, 1.0, 1.0])
+    if cut.pitch is not None:
+        place = np.column_stack([place, cut.pitch])
+        velocity = np.column_stack([velocity, np.gradient(cut.pitch, cut.time)])
     return RecordedMotion(cut.time - first, place, velocities=velocity)

@@ -40,6 +40,13 @@ _FORCE = (
     ),
     Column("contact", "bool", "", "true from contact onset"),
     Column("uncertainty_n", "f64", "N", "standard uncertainty of force_filtered_norm_n"),
+    Column(
+        "pitch_rad",
+        "f64",
+        "rad",
+        "angle of the knife in the cut plane since contact, positive lowers the +z end; absent below 2°",
+        optional=True,
+    ),
 )
 
 _ARTIFACTS = (

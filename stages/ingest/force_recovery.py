@@ -117,6 +117,14 @@ def edge_record(log: RobotLog, params: IngestParams, source: str) -> EdgeRecord:
     )
 
 
+def pitch_rad(record: EdgeRecord, first: int) -> NDArray[np.float64] | None:
+    """Return the knife's angle about the normal of the cut plane since sample `first` [rad]; None without one."""
+    if record.rotation is None:
+        return None
+    turned = Rotation.from_matrix(record.rotation)
+    return np.asarray((turned * turned[first].inv()).as_rotvec()[:, 0])
+
+
 def turning_deg(record: EdgeRecord, samples: slice) -> tuple[float, float] | None:
     """Return the largest turn of the knife since the first of these samples, about the normal of the cut plane (pitch)
     and out of the plane [degrees]; None without an orientation.

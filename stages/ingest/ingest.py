@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from stages.ingest.contact import Descent, board_contact, find_descent, require_onset
 from stages.ingest.description import IngestParams
-from stages.ingest.force_recovery import EdgeRecord, describe, edge_record, turning_deg
+from stages.ingest.force_recovery import EdgeRecord, describe, edge_record, pitch_rad, turning_deg
 from stages.ingest.log_file import EXERTED, RobotLog, in_si, read_log
 from stages.ingest.tare import Tare, air_tare, window_tare, zero_tare
 from stages.runtime.artifacts import polars_dtype
@@ -176,13 +176,16 @@ def force_table(result: ForceRecord) -> pl.DataFrame:
         "contact": np.arange(len(net)) >= result.onset,
         "uncertainty_n": result.uncertainty_n,
     }
-    columns = ARTIFACTS["ingest/force"].columns
+    pitch = pitch_rad(result.record, result.onset)
+    if pitch is not None and (_turning(result)["pitch_deg"] or 0.0) > _MAX_TURN_DEG:
+        values["pitch_rad"] = pitch
+    columns = [column for column in ARTIFACTS["ingest/force"].columns if column.name in values]
     return pl.DataFrame([pl.Series(c.name, values[c.name], polars_dtype(c.dtype)) for c in columns])
 
 
 def empty_table(name: str = "ingest/force") -> pl.DataFrame:
     """Return one of the stage's tables for a scan without a log."""
-    columns = ARTIFACTS[name].columns
+    columns = [column for column in ARTIFACTS[name].columns if not column.optional]
     return pl.DataFrame([pl.Series(c.name, [], polars_dtype(c.dtype)) for c in columns])
 
 
@@ -194,7 +197,8 @@ def _further_table(folder: Path, params: IngestParams) -> pl.DataFrame:
         result = ingest(read_log(each.log, params), params, air_runs=air_runs, source=each.log.name)
         table = force_table(result)
         tables.append(table.select(pl.lit(each.number, pl.Int64).alias("log"), *table.columns))
-    return pl.concat(tables)
+    every = pl.concat(tables, how="diagonal")
+    return every.with_columns(pl.col("pitch_rad").fill_null(0.0)) if "pitch_rad" in every.columns else every
 
 
 def metrics(result: ForceRecord, source_format: str, air_runs: int) -> dict[str, object]:
@@ -223,7 +227,7 @@ def metrics(result: ForceRecord, source_format: str, air_runs: int) -> dict[str,
     }
 
 
-def _turning(result: ForceRecord) -> dict[str, object]:
+def _turning(result: ForceRecord) -> dict[str, Any]:
     """Return how far the knife turned since contact, and a warning if the simulator can't follow it.
 
     Before contact the arm may come from a pose with another orientation.
@@ -233,11 +237,11 @@ def _turning(result: ForceRecord) -> dict[str, object]:
         return {"pitch_deg": None, "out_of_plane_deg": None, "warning": None}
     pitch, out = found
     warning = None
-    if max(pitch, out) > _MAX_TURN_DEG:
+    if out > _MAX_TURN_DEG:
         warning = (
             f"The knife turned during the cut: {pitch:.1f}° in the cut plane, {out:.1f}° out of it. The simulated one "
-            f"keeps its orientation; more than {_MAX_TURN_DEG:g}° shows in the force. Hold the orientation and record "
-            "again, or expect a worse fit."
+            f"turns in the plane only; more than {_MAX_TURN_DEG:g}° out of it shows in the force. Hold the orientation "
+            "and record again, or expect a worse fit."
         )
     return {"pitch_deg": pitch, "out_of_plane_deg": out, "warning": warning}
 

@@ -9,7 +9,6 @@ from stages.runtime.describe import (
     Positive,
     Stage,
     StageParams,
-    Vector,
     metrics,
     one_of,
     picture,
@@ -204,9 +203,9 @@ class OptimizeParams(StageParams):
     start_frequency_range_rad_s: tuple[Positive, Positive] = (2.0, 24.0)
     iterations: Annotated[int, Field(ge=1, le=10_000)]
     """Simulations per start."""
-    first_motion: tuple[Vector, ...] = ()
-    """Keyframes of a known motion at equal times: amplitude [m/s], frequency [rad/s], vertical velocity over its mean.
-    If given, it is the only start.
+    first_motion: tuple[Annotated[tuple[float, ...], Field(min_length=3, max_length=4)], ...] = ()
+    """Keyframes of a known motion at equal times: amplitude [m/s], frequency [rad/s], vertical velocity over its mean
+    and, of a rocking motion, pitch rate [rad/s]. If given, it is the only start.
     """
     ablation_iterations: Annotated[int, Field(ge=0, le=10_000)] = 6
     """Iterations of the search without constraints, which is only reported; 0: none."""

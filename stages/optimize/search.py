@@ -130,16 +130,30 @@ def drawn_motions(cut: SlicingCut, params: OptimizeParams, count: int) -> list[_
     return out
 
 
-def first_motion(amplitude: _Array, frequency: _Array, velocity_y: _Array) -> list[list[float]]:
+KEYFRAMES = {
+    "amplitude": "amplitude_m_s",
+    "frequency": "frequency_rad_s",
+    "velocity_y": "velocity_y_m_s",
+    "pitch_rate": "pitch_rate_rad_s",
+}
+"""Parameters of a motion → columns of the table optimize/keyframes; the last only of a rocking motion."""
+
+
+def first_motion(
+    amplitude: _Array, frequency: _Array, velocity_y: _Array, pitch_rate: _Array | None = None
+) -> list[list[float]]:
     """Return keyframes in SI units in the form of optimize.first_motion."""
     rows = np.stack([amplitude, frequency, velocity_y / velocity_y.mean()], axis=1)
+    if pitch_rate is not None:
+        rows = np.column_stack([rows, pitch_rate])
     return [[round(float(value), 6) for value in row] for row in rows]
 
 
 def _known_motion(cut: SlicingCut, params: OptimizeParams) -> _Array:
     """Return params.first_motion on this cut's keyframes, moved into the limits if it breaks one."""
-    known = dict(zip(("amplitude", "frequency", "velocity_y"), np.array(params.first_motion).T, strict=True))
-    wish = cut.variables_of(np.linspace(0.0, 1.0, len(params.first_motion)), known)
+    known = dict(zip(KEYFRAMES, np.array(params.first_motion).T, strict=False))
+    duration = cut.passage.duration_s  # a motion for this duration: pitch rates are not stretched
+    wish = cut.variables_of(np.linspace(0.0, duration, len(params.first_motion)), known)
     return feasible_start(cut, wish, params)
 
 

@@ -15,7 +15,7 @@ from stages.optimize.descent import descend, feasible_start
 from stages.optimize.description import OptimizeParams
 from stages.optimize.final_draw import FinalDraw, Whole, WholeCut, final_draw, joined
 from stages.optimize.optimize_report import motion_rows
-from stages.optimize.search import Measured, first_motion, straight_path
+from stages.optimize.search import KEYFRAMES, Measured, first_motion, straight_path
 from stages.optimize.slicing_cut import SlicingCut, Values
 from stages.runtime.checkpoint import Checkpoint
 from stages.runtime.stage_io import stage_workers
@@ -173,8 +173,11 @@ def tradeoff(
     """
     known = passage_of(model.mesh, model.knife, params).duration_s
     durations = [round(factor * known, 3) for factor in factors or _FACTORS]
-    columns = {"amplitude": "amplitude_m_s", "frequency": "frequency_rad_s", "velocity_y": "velocity_y_m_s"}
-    start = {name: keyframes[column].to_numpy() for name, column in columns.items()}
+    start = {
+        name: keyframes[column].to_numpy()
+        for name, column in KEYFRAMES.items()
+        if column in keyframes.columns
+    }
     middle = durations.index(round(known, 3))
     full = params.max_acceleration_along_m_s2
     limits = [full * min(1.0, known / duration) for duration in durations]

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
-from stages.ingest.ingest import ingest, metrics
+from disect_sim import MATERIALS, box_mesh, build_model, cut_by_plane
+from stages.calibrate.problem import _motion, read_recorded_cut
+from stages.ingest.ingest import force_table, ingest, metrics
 from stages.ingest.log_file import ON_KNIFE, RobotLog
 from stages.runtime.errors import InputError
 from tests.stages.force_logs import PARAMS, synthetic_cut
@@ -43,12 +45,33 @@ def test_the_turn_is_measured_in_and_out_of_the_cut_plane():
     share = (plain.descent.bottom - plain.onset) / (len(synthetic_cut().time_s) - 1)
     assert rocked["pitch_deg"] == pytest.approx(6.0 * share, abs=1e-6)
     assert rocked["out_of_plane_deg"] == pytest.approx(0.0, abs=1e-6)
-    assert f"{6.0 * share:.1f}° in the cut plane, 0.0° out of it" in rocked["warning"]
-    twisted = figures(turn_about(PARAMS.up_axis[-1], -4.0))
-    assert twisted["out_of_plane_deg"] == pytest.approx(4.0 * share, abs=1e-6)
+    assert rocked["warning"] is None, "the simulated knife turns in the plane, too"
+    twisted = figures(turn_about(PARAMS.up_axis[-1], -6.0))
+    assert twisted["out_of_plane_deg"] == pytest.approx(6.0 * share, abs=1e-6)
     assert twisted["pitch_deg"] == pytest.approx(0.0, abs=1e-6)
+    assert f"0.0° in the cut plane, {6.0 * share:.1f}° out of it" in twisted["warning"]
     assert figures(turn_about(across, 1.0))["warning"] is None
     assert figures(None)["pitch_deg"] is None
+
+
+def test_a_turn_in_the_plane_is_in_the_table_and_in_the_simulated_motion():
+    across = ({"x", "y", "z"} - {PARAMS.up_axis[-1], PARAMS.blade_axis[-1]}).pop()
+    result = ingest(a_log(turn_about(across, 6.0)), PARAMS)
+    table = force_table(result)
+    pitch = table["pitch_rad"].to_numpy()
+    assert pitch[result.onset] == 0.0
+    assert abs(pitch[-1]) == pytest.approx(
+        np.radians(6.0) * (1.0 - result.onset / (len(pitch) - 1)), rel=1e-6
+    )
+    cut = read_recorded_cut(table)
+    assert cut is not None and cut.pitch is not None and np.array_equal(cut.pitch, pitch)
+    nodes = box_mesh((-0.02, 0.0, -0.02), (0.02, 0.04, 0.02), (3, 2, 2))
+    model = build_model(cut_by_plane(*nodes), MATERIALS["apple"])
+    poses = _motion(cut, model, 0.0, cut.onset_s, 0.0).poses(cut.time.copy())
+    assert poses.shape[1] == 4 and poses[:, 3] == pytest.approx(pitch, abs=1e-9)
+    held = force_table(ingest(a_log(turn_about(across, 1.0)), PARAMS))
+    assert "pitch_rad" not in held.columns, "small turns are left out"
+    assert read_recorded_cut(held).pitch is None
 
 
 def test_the_way_to_the_fruit_does_not_count():
