@@ -24,7 +24,7 @@ from stages.optimize.optimize_report import (
     optimize_picture,
     profile_table,
 )
-from stages.optimize.search import Optimization, optimize
+from stages.optimize.search import Optimization, first_motion, optimize
 from stages.optimize.slicing_cut import Values
 from stages.runtime.errors import InputError
 from stages.runtime.stage_io import StageIO
@@ -123,7 +123,7 @@ def run(io: StageIO, params: OptimizeParams) -> dict[str, Any]:
         found[name] = optimize(
             model,
             values,
-            settings,
+            settings if name != _WHOLE else _from_sawing(settings, found),
             finer=replace(finer, anatomy=mesh.anatomy),
             materials=materials,
             shares=shares,
@@ -164,6 +164,19 @@ def _searches(params: OptimizeParams) -> dict[str, OptimizeParams]:
         "rocking": params.model_copy(update={"sawing": False, **less}),
         _WHOLE: params,
     }
+
+
+def _from_sawing(params: OptimizeParams, found: Mapping[str, Optimization]) -> OptimizeParams:
+    """Return the settings of the search with everything, started from the motion that only saws if there is one.
+
+    It is the only start, so that the knife turns only where that is better.
+    """
+    if "sawing" not in found or params.first_motion:
+        return params
+    sawing = found["sawing"]
+    keyframes = sawing.cut.motion_parameters(sawing.slicing.variables)
+    still = np.zeros(sawing.cut.keyframes)
+    return params.changed(first_motion=first_motion(**keyframes, pitch_rate=still))
 
 
 def _saving_sentence(figures: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ import pytest
 from disect_sim.knife import Knife
 from stages.optimize.constraints import Constraints, rules_of
 from stages.optimize.kinematics import Trajectory
-from stages.optimize.optimize import _searches
+from stages.optimize.optimize import _from_sawing, _searches
 from stages.optimize.optimize_report import (
     history_table,
     keyframe_table,
@@ -115,10 +115,10 @@ def optimum():
     params = quick(
         rocking=True, damage_law="edge", confirm=False, ablation_iterations=0, inner_iterations=150
     )
-    found = {
-        name: optimize(model, EDGE, settings, finer=model.mesh)
-        for name, settings in _searches(params).items()
-    }
+    found = {}
+    for name, settings in _searches(params).items():
+        started = settings if name != "whole" else _from_sawing(settings, found)
+        found[name] = optimize(model, EDGE, started, finer=model.mesh)
     return replace(found.pop("whole"), alone=found)
 
 
@@ -128,7 +128,9 @@ def test_the_search_keeps_every_rule_of_the_whole_blade(optimum):
     heights = trajectory.position[:, 1:2] - z * np.sin(trajectory.turn[:, :1])
     assert heights.min() > -0.6e-3
     assert np.degrees(np.abs(trajectory.turn[:, 0]).max()) < 15.2
-    assert np.abs(trajectory.turn[:, 0]).max() > 1e-3
+    assert np.abs(optimum.alone["rocking"].whole.path.turn[:, 0]).max() > 1e-3
+    both, sawing = (one.slicing.mean_n() for one in (optimum, optimum.alone["sawing"]))
+    assert both <= sawing * (1.0 + 1e-4), "it starts from the motion that only saws"
     assert set(optimum.alone) == {"sawing", "rocking"}
     assert (
         np.abs(
