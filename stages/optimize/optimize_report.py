@@ -346,11 +346,13 @@ def _compared(axis: Any, optimum: Optimization) -> None:
     motions = {**optimum.alone, "both": optimum}
     savings = [100.0 * one.reduction() for one in motions.values()]
     bands = [one.band for one in motions.values()]
-    bars = axis.barh(list(motions), savings, color=[SCAN] * len(optimum.alone) + [FRUIT])
-    axis.bar_label(bars, labels=[f"{saving:.1f} %" for saving in savings], padding=3)
-    for row, band in enumerate(bands):
+    axis.barh(list(motions), savings, color=[SCAN] * len(optimum.alone) + [FRUIT])
+    for row, (saving, band) in enumerate(zip(savings, bands, strict=True)):
+        end = max(0.0, saving)
         if band is not None:
             axis.plot([100.0 * band.low, 100.0 * band.high], [row, row], color=TEXT, lw=1.5)
+            end = max(end, 100.0 * band.high)
+        axis.text(end, row, f" {saving:.1f} %", va="center")
     axis.invert_yaxis()
     axis.set(
         xlabel="less mean force than the vertical cut of the same duration [%]",
