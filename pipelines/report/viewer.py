@@ -3,6 +3,7 @@
 import base64
 from dataclasses import dataclass
 from importlib import import_module
+from math import degrees
 from pathlib import Path
 from typing import Any
 
@@ -135,7 +136,8 @@ def write_usd(recording: _Recording, path: Path) -> Path:
     knife.CreateFaceVertexCountsAttr([3] * len(WEDGE))
     knife.CreateFaceVertexIndicesAttr([i for face in WEDGE for i in face])
     knife.CreateSubdivisionSchemeAttr(geom.Tokens.none)
-    move = knife.AddTranslateOp()
+    move, pitch = knife.AddTranslateOp(), _pitch(recording.frames)
+    turn = knife.AddRotateXOp() if any(pitch) else None
     most = max(float(recording.metrics["max_displacement_m"]), 1e-9)
     for i, time in enumerate(times):
         points = recording.of_frame(recording.vertices, i)
@@ -147,6 +149,8 @@ def write_usd(recording: _Recording, path: Path) -> Path:
             [gf.Vec3f(*_shade(colour_of(r, DATA_MAP))) for r in rows["remaining_fraction"]], time
         )
         move.Set(gf.Vec3d(*recording.frames["knife_position_m"].to_list()[i]), time)
+        if turn is not None:
+            turn.Set(degrees(pitch[i]), time)
     stage.GetRootLayer().Save()
     return path
 
@@ -209,7 +213,10 @@ def write_rrd(recording: _Recording, path: Path) -> Path:
         stream.log(
             "springs/threads", rr.LineStrips3D(ends, colors=spring_colours, radii=0.3 * _SPRING_RADIUS_M)
         )
-        stream.log("knife", rr.Transform3D(translation=frame["knife_position_m"]))
+        turned = {}
+        if "knife_pitch_rad" in frame:
+            turned["rotation"] = rr.RotationAxisAngle(axis=[1.0, 0.0, 0.0], radians=frame["knife_pitch_rad"])
+        stream.log("knife", rr.Transform3D(translation=frame["knife_position_m"], **turned))
         stream.log("force/norm", rr.Scalars(frame["force_norm_n"]))
     stream.disconnect()
     return path
@@ -277,12 +284,18 @@ def _viewer_data(recording: _Recording) -> dict[str, Any]:
     }
 
 
+def _pitch(frames: pl.DataFrame) -> list[float]:
+    """Return the angle of the blade about x in every frame [rad]."""
+    return frames["knife_pitch_rad"].to_list() if "knife_pitch_rad" in frames.columns else [0.0] * len(frames)
+
+
 def _cut_data(tables: dict[str, pl.DataFrame]) -> dict[str, Any]:
     """Return what moves in one of the cuts."""
     frames, vertices, springs = tables["frames"], tables["vertices"], tables["springs"]
     return {
         "time_s": frames["time_s"].to_list(),
         "knife_m": frames["knife_position_m"].to_list(),
+        "pitch_rad": _pitch(frames),
         "force_n": frames["force_norm_n"].to_list(),
         "force_vector_n": frames["force_n"].to_list(),
         "cut_fraction": frames["cut_fraction"].to_list(),

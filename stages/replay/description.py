@@ -14,6 +14,9 @@ _FRAMES = [
     Column("force_n", "array[f64,3]", "N", "force on the knife in the preceding time step"),
     Column("force_norm_n", "f64", "N", "norm of force_n"),
     Column("cut_fraction", "f64", "-", "cut fraction: share of the spring stiffness that is gone"),
+    Column(
+        "knife_pitch_rad", "f64", "rad", "angle of the blade about x, if it is tilted or turns", optional=True
+    ),
 ]
 _VERTICES = [
     Column("frame", "i32", "index", "row of the table of frames"),

@@ -117,15 +117,16 @@ def frame_table(recording: _Recording) -> pl.DataFrame:
     """Return the table replay/frames. The force of a frame is that of the step that ends there."""
     result = recording.result
     force = np.concatenate([np.zeros((1, 3)), result.force])[recording.steps]
-    return pl.DataFrame(
-        [
-            pl.Series("time_s", recording.times, pl.Float64),
-            pl.Series("knife_position_m", result.pose[recording.steps], pl.Array(pl.Float64, 3)),
-            pl.Series("force_n", force, pl.Array(pl.Float64, 3)),
-            pl.Series("force_norm_n", np.linalg.norm(force, axis=1), pl.Float64),
-            pl.Series("cut_fraction", result.cut_fraction[recording.steps], pl.Float64),
-        ]
-    )
+    columns = [
+        pl.Series("time_s", recording.times, pl.Float64),
+        pl.Series("knife_position_m", result.pose[recording.steps], pl.Array(pl.Float64, 3)),
+        pl.Series("force_n", force, pl.Array(pl.Float64, 3)),
+        pl.Series("force_norm_n", np.linalg.norm(force, axis=1), pl.Float64),
+        pl.Series("cut_fraction", result.cut_fraction[recording.steps], pl.Float64),
+    ]
+    if result.pitch.any():
+        columns.append(pl.Series("knife_pitch_rad", result.pitch[recording.steps], pl.Float64))
+    return pl.DataFrame(columns)
 
 
 def _surface_tables(recording: _Recording) -> tuple[pl.DataFrame, pl.DataFrame]:

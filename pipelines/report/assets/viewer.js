@@ -148,7 +148,7 @@
       link.position.copy(from);
       link.quaternion.setFromUnitVectors(up, to.sub(from).normalize());
     });
-    fixture.position.set(...data.knife_m[frame]);
+    fixture.position.set(...data.knife_m[frame]); fixture.rotation.x = data.pitch_rad[frame];
   }
 
   const controls = renderer && new THREE.OrbitControls(camera, $("view"));
@@ -230,6 +230,7 @@
     cut.springGeometry.attributes.position.needsUpdate = cut.springGeometry.attributes.color.needsUpdate = true;
     for (const thing of cut.springThings) thing.visible = $("springs").checked;
     cut.knife.position.set(...cut.source.knife_m[frame]); cut.outline.position.copy(cut.knife.position);
+    cut.knife.rotation.x = cut.outline.rotation.x = cut.source.pitch_rad[frame];
     const clear = $("clear").checked, steel = cut.knife.material;
     steel.transparent = clear; steel.opacity = clear ? 0.3 : 1; steel.depthWrite = !clear;
     placeForce(cut, frame);

@@ -65,6 +65,16 @@ def test_tables_keep_the_contract(recording):
     assert faces["vertices"].explode().max() == len(vertices) // len(tables["frames"]) - 1
 
 
+def test_frames_of_a_knife_that_turns_have_its_angle(recording):
+    assert "knife_pitch_rad" not in frame_table(recording).columns
+    time = motion()["time_s"].to_numpy()
+    turning = motion().with_columns(pl.Series("pitch_rad", 0.05 * (1.0 - time / DURATION_S)))
+    frames = frame_table(record(recording.mesh, MATERIALS["apple"], turning, VALUES, PARAMS))
+    check_table(ARTIFACTS["replay/frames"], frames, "frames")
+    expected = 0.05 * (1.0 - frames["time_s"].to_numpy() / DURATION_S)
+    assert frames["knife_pitch_rad"].to_numpy() == pytest.approx(expected, abs=1e-4)
+
+
 def test_frames_follow_the_motion(recording):
     frames = frame_table(recording)
     assert len(frames) == PARAMS.frames
