@@ -237,7 +237,7 @@ def space(files: ExportFiles, demand: Demand) -> list[Check]:
         at_least(
             4,
             "start of the cut above the fruit",
-            float(lowest_heights(poses[start : start + 1], demand)[0] - fruit.high_m[1]),
+            _start_height(poses[start : start + 1], demand) - float(fruit.high_m[1]),
             0.0,
             "m",
             remedy="Run optimize again for this fruit",
@@ -251,6 +251,17 @@ def space(files: ExportFiles, demand: Demand) -> list[Check]:
             remedy=higher,
         ),
     ]
+
+
+def _start_height(pose: NDArray[np.float64], demand: Demand) -> float:
+    """Return the height above the board at which the edge begins [m]: of an inclined one, over the fruit's length."""
+    if demand.level:
+        return float(lowest_heights(pose, demand)[0])
+    places = np.linspace(demand.fruit.low_m[2], demand.fruit.high_m[2], _PLACES)
+    return float(heights_over(pose, demand, places).min())
+
+
+_PLACES = 41
 
 
 def _box_distance(low: NDArray[np.float64], high: NDArray[np.float64], fruit: Fruit) -> NDArray[np.float64]:

@@ -9,12 +9,13 @@ import polars as pl
 import pytest
 from scipy.spatial.transform import Rotation
 
-from stages.export.cell import cell_of, flange_targets
+from stages.export.cell import cell_of, flange_targets, pitched
 from stages.export.certificate import certify, verify
 from stages.export.demand import cut_of, demand_of_files, robot_part
 from stages.export.dynamics import deflection, edge_torques, joint_torques
 from stages.export.executed import compare_executed
 from stages.export.inverse import JointMotion, choose_posture, follow
+from stages.export.place_checks import _start_height
 from stages.export.trajectory_files import read_recording
 from stages.runtime.artifacts import write_table
 from stages.runtime.errors import InputError
@@ -175,6 +176,16 @@ def test_a_turn_that_does_not_rest_at_the_ends_is_refused(tmp_path):
     lifted = motion_table(end_m=0.01)
     result = exported_cut(tmp_path / "cut", lifted.with_columns(pl.Series("pitch_rad", ramp)))
     assert "turning of the knife where the cut starts and ends" in failed(result.certificate)
+
+
+def test_an_inclined_edge_begins_above_the_fruit_where_the_fruit_is(panda):
+    """The low end of a long blade may hang beside the fruit, below its top."""
+    demand, angle = panda.demand, 0.1
+    pose = np.eye(4)
+    pose[:3, :3], pose[1, 3] = pitched(np.array([angle]))[0], 0.08
+    found = _start_height((demand.cell.o_t_c @ pose)[None], demand)
+    assert found == pytest.approx(0.08 - np.tan(angle) * demand.fruit.high_m[2], abs=1e-9)
+    assert found > 0.08 - np.sin(angle) * 0.5 * demand.cell.blade_length_m + 1e-3
 
 
 @pytest.mark.parametrize("name", sorted(ROBOTS))
